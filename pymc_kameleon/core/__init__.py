@@ -1,0 +1,1 @@
+"""Compiled building blocks of the samplers: numpy and numba only, nothing of PyMC."""

@@ -1,0 +1,70 @@
+"""A draw: many transitions, adaptation included, in one compiled call."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.jit import cached_jit
+from pymc_kameleon.core.target import log_density
+
+CURRENT, STALE, MOVED = 0, 1, 2
+"""What holds of the state at the start of a draw: all of it; all but logp; the position only."""
+
+ACCEPT_PROB, ACCEPT_SHARE, N_LOGP, LOGP, SCALING, N_STATS = range(6)
+"""Places in the statistics of a draw; a sampler's own follow from N_STATS on."""
+
+
+class Kernel(NamedTuple):
+    """The compiled functions that define a sampler.
+
+    Attributes
+    ----------
+    transition : (target, state, parameters, work, rng) -> (accept_prob, accepted)
+        The Markov kernel, exactly invariant for fixed parameters. Evaluates the log-density once,
+        and keeps `state` consistent.
+    adapt : (state, parameters, tuning, work, accept_prob, rng) -> None
+        Called after each transition while tuning. It knows the length of the tuning phase and
+        settles the parameters in its last call.
+    locate : (state, parameters, work) -> None
+        Recompute what `state` derives from the position, after somebody else moved it.
+    report : (parameters, stats) -> None
+        Write the scale and the sampler's own statistics, stats[SCALING:].
+    """
+
+    transition: object
+    adapt: object
+    locate: object
+    report: object
+
+
+def compile_draw(kernel):
+    """Build the compiled function that makes one draw with `kernel`."""
+    transition, adapt, locate, report = kernel
+
+    def draw(target, state, parameters, tuning, work, rng, n_transitions, tune, status, stats):
+        """Run `n_transitions` and summarise them in `stats`.
+
+        Returns False, and has done nothing, if the log-density is not finite where it starts.
+        """
+        if status == MOVED:
+            locate(state, parameters, work)
+        if status != CURRENT:
+            state.logp[0] = log_density(target, state.x)
+            if state.logp[0] == -np.inf:
+                return False
+        sum_accept_prob = 0.0
+        n_accepted = 0
+        for _ in range(n_transitions):
+            accept_prob, accepted = transition(target, state, parameters, work, rng)
+            if tune:
+                adapt(state, parameters, tuning, work, accept_prob, rng)
+            sum_accept_prob += accept_prob
+            n_accepted += accepted
+        stats[ACCEPT_PROB] = sum_accept_prob / n_transitions
+        stats[ACCEPT_SHARE] = n_accepted / n_transitions
+        stats[N_LOGP] = n_transitions + (status != CURRENT)
+        stats[LOGP] = state.logp[0]
+        report(parameters, stats)
+        return True
+
+    return cached_jit(draw, kernel)

@@ -1,0 +1,74 @@
+"""A bounded record of a chain's past."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.jit import jit
+
+
+class History(NamedTuple):
+    """Every `stride`-th state of a chain, evenly spaced over its whole past.
+
+    When the record is full, every other state is dropped and the stride doubles, so memory is
+    bounded by the capacity whatever the length of the chain.
+
+    Attributes
+    ----------
+    points : (capacity, d) float64
+    counts : (3,) int64
+        Number of states kept, stride, and states seen since the last one kept.
+    """
+
+    points: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def empty(cls, capacity, d):
+        """Allocate a record of at most `capacity` states."""
+        return cls(np.zeros((capacity, d)), np.array([0, 1, 0]))
+
+
+@jit
+def record(history, x):
+    """Append x if its turn has come."""
+    size, stride, seen = history.counts
+    if seen + 1 < stride:
+        history.counts[2] = seen + 1
+        return
+    if size == history.points.shape[0]:
+        for i in range(size // 2):
+            history.points[i] = history.points[2 * i + 1]
+        size //= 2
+        history.counts[1] = 2 * stride
+    history.points[size] = x
+    history.counts[0] = size + 1
+    history.counts[2] = 0
+
+
+@jit
+def recent(history):
+    """Rows that make up the newest half, which has forgotten where the chain began."""
+    return history.counts[0] // 2, history.counts[0]
+
+
+@jit
+def distinct_rows(points, start, stop, rows):
+    """Write the rows that differ from their predecessor; return how many there are.
+
+    A chain repeats a state exactly when it rejects, so equal states are neighbours.
+    """
+    n = 0
+    for i in range(start, stop):
+        if i == start or not np.array_equal(points[i], points[i - 1]):
+            rows[n] = i
+            n += 1
+    return n
+
+
+@jit
+def choose(rows, n, m, rng):
+    """Move m of the first n rows, drawn without replacement, to the front."""
+    for i in range(m):
+        j = i + int(rng.random() * (n - i))
+        rows[i], rows[j] = rows[j], rows[i]

@@ -1,0 +1,87 @@
+"""Small dense linear algebra on lower triangular factors, L (d, d) in C order.
+
+Plain loops over contiguous rows: below some hundred dimensions they are faster than BLAS, whose
+threads would cost far more than they bring.
+"""
+
+import numpy as np
+
+from pymc_kameleon.core.jit import fast_jit, jit
+
+
+@fast_jit
+def cholesky(a, factor):
+    """Write L with LLᵀ = a into `factor`; return whether `a` is positive definite."""
+    d = a.shape[0]
+    for i in range(d):
+        for j in range(i + 1):
+            s = a[i, j]
+            for k in range(j):
+                s -= factor[i, k] * factor[j, k]
+            if j < i:
+                factor[i, j] = s / factor[j, j]
+            elif s > 0.0 and s < np.inf:
+                factor[i, i] = np.sqrt(s)
+            else:
+                return False
+    return True
+
+
+@fast_jit
+def multiply_lower(factor, v, out):
+    """Write L v into `out`, which must not be `v`."""
+    for i in range(v.size):
+        s = 0.0
+        for k in range(i + 1):
+            s += factor[i, k] * v[k]
+        out[i] = s
+
+
+@fast_jit
+def solve_lower(factor, b, out):
+    """Write L⁻¹ b into `out`, which may be `b`."""
+    for i in range(b.size):
+        s = b[i]
+        for k in range(i):
+            s -= factor[i, k] * out[k]
+        out[i] = s / factor[i, i]
+
+
+@fast_jit
+def rank_one_update(factor, v):
+    """Turn L into the factor of LLᵀ + vvᵀ in O(d²); `v` is overwritten."""
+    d = v.size
+    for k in range(d):
+        r = np.hypot(factor[k, k], v[k])
+        c = r / factor[k, k]
+        s = v[k] / factor[k, k]
+        factor[k, k] = r
+        for i in range(k + 1, d):
+            factor[i, k] = (factor[i, k] + s * v[i]) / c
+            v[i] = c * v[i] - s * factor[i, k]
+
+
+@jit
+def log_determinant(factor):
+    """Log |L|, half the log determinant of LLᵀ."""
+    s = 0.0
+    for i in range(factor.shape[0]):
+        s += np.log(factor[i, i])
+    return s
+
+
+@fast_jit
+def squared_norm(v):
+    """|v|²."""
+    s = 0.0
+    for i in range(v.size):
+        s += v[i] * v[i]
+    return s
+
+
+@jit
+def identity(out):
+    """Write the identity matrix into `out`."""
+    out[:] = 0.0
+    for i in range(out.shape[0]):
+        out[i, i] = 1.0

@@ -1,0 +1,78 @@
+"""The log-density that the transitions call: one type for every model.
+
+A model's log-density is compiled apart from the transitions and reaches them as the address of its
+machine code. So the transitions are compiled once, whatever the model.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import config, float64, int64, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from pymc_kameleon.core.jit import jit
+
+LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1])
+"""Log-density of (all value variables raveled, all data raveled, the shapes of the data)."""
+
+LOGP_TYPE = types.FunctionType(LOGP_SIGNATURE)
+
+
+class Target(NamedTuple):
+    """A log-density over `n` value variables, of which a step moves the first `d`.
+
+    Attributes
+    ----------
+    address : int
+        Machine code of a function with `LOGP_SIGNATURE`.
+    point : (n,) float64
+        Where it is evaluated: the step's own variables first, then the others.
+    data : (k,) float64
+        The model's shared variables (``pm.Data``), raveled.
+    shapes : (s,) int64
+        Their shapes, one after the other.
+    """
+
+    address: int
+    point: np.ndarray
+    data: np.ndarray
+    shapes: np.ndarray
+
+
+def function_address(dispatcher):
+    """Return the address of a compiled function with `LOGP_SIGNATURE`.
+
+    It is the entry with numba's own calling convention, so that an exception raised inside reaches
+    the caller. Valid as long as `dispatcher` lives.
+    """
+    if config.DISABLE_JIT:
+        return dispatcher
+    compiled = dispatcher.get_compile_result(LOGP_SIGNATURE)
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+
+
+@intrinsic
+def _function_at(typing_context, address):
+    def codegen(context, builder, signature, arguments):
+        function = cgutils.create_struct_proxy(LOGP_TYPE)(context, builder)
+        pointer = builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
+        function.c_addr = function.jit_addr = pointer
+        function.py_addr = cgutils.get_null_value(function.py_addr.type)
+        return function._getvalue()
+
+    return LOGP_TYPE(types.int64), codegen
+
+
+if config.DISABLE_JIT:
+
+    def _function_at(function):
+        return function
+
+
+@jit
+def log_density(target, y):
+    """Log-density with the step's own variables at `y`; NaN and +inf count as -inf."""
+    target.point[: y.size] = y
+    logp = _function_at(target.address)(target.point, target.data, target.shapes)
+    return logp if logp < np.inf else -np.inf

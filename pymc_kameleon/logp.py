@@ -1,0 +1,159 @@
+"""A PyMC model's log-density, compiled with one signature for every model."""
+
+import logging
+import warnings
+
+import numba
+import numpy as np
+import pytensor.tensor as pt
+from pymc.pytensorf import compile as pymc_compile
+from pytensor.compile import Mode, SharedVariable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import graph_inputs
+
+from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address
+
+_log = logging.getLogger("pymc_kameleon")
+
+
+class ModelLogp:
+    """The log-density of a model, for the transitions of one step.
+
+    All value variables are raveled into one vector, the step's own first, discrete ones included;
+    all shared variables (``pm.Data``) into another. So the compiled function has the same type for
+    every model, and new data need no new compilation.
+
+    Parameters
+    ----------
+    model : pm.Model
+    own : list of value variables
+        Those that the step moves.
+    initial_point : dict
+        Gives the shapes of the value variables.
+    compile_kwargs : dict
+        Passed to ``pymc.pytensorf.compile``.
+
+    Attributes
+    ----------
+    value_vars : list
+        All value variables, in the order of the vector.
+    point : (n,) float64
+        Where the transitions evaluate it.
+    """
+
+    def __init__(self, model, own, initial_point, compile_kwargs):
+        self.value_vars = [*own, *(var for var in model.value_vars if var not in own)]
+        size = sum(initial_point[var.name].size for var in self.value_vars)
+        self.point = np.zeros(size)
+        logp = model.logp()
+        self.shared = _shared_variables(logp)
+        self._seen = None
+        self._read_data()
+        self._compile(model, logp, initial_point, compile_kwargs)
+
+    @property
+    def target(self):
+        """What the compiled transitions call."""
+        return Target(self._address, self.point, self._data, self._shapes)
+
+    def data_changed(self):
+        """Read the shared variables again if one was set since; return whether that is so."""
+        if all(
+            var.get_value(borrow=True) is value
+            for var, value in zip(self.shared, self._seen, strict=True)
+        ):
+            return False
+        self._read_data()
+        return True
+
+    def __call__(self, x):
+        """Log-density at the raveled point `x`, through Python."""
+        return self._function(np.ascontiguousarray(x, np.float64), self._data, self._shapes)
+
+    def _read_data(self):
+        self._seen = [var.get_value(borrow=True) for var in self.shared]
+        values = [np.asarray(value) for value in self._seen]
+        self._data = np.concatenate([np.zeros(0), *(value.ravel() for value in values)])
+        shapes = [length for value in values for length in value.shape]
+        self._shapes = np.array(shapes, np.int64)
+
+    def _compile(self, model, logp, initial_point, compile_kwargs):
+        x = pt.vector("x", shape=self.point.shape, dtype="float64")
+        data = pt.vector("data", dtype="float64")
+        shapes = pt.vector("shapes", dtype="int64")
+        static = [initial_point[var.name].shape for var in self.value_vars]
+        dynamic, start = [], 0
+        for var in self.shared:
+            dynamic.append(shapes[start : start + var.type.ndim])
+            start += var.type.ndim
+        replacements = _slices(self.value_vars, x, static) | _slices(self.shared, data, dynamic)
+        [raveled] = clone_replace([logp], replacements, rebuild_strict=False)
+        inputs, output = [x, data, shapes], raveled.astype("float64")
+
+        def compile_logp(**kwargs):
+            with model, warnings.catch_warnings():
+                # A black-box Op: we say so ourselves, below.
+                warnings.filterwarnings("ignore", message=".*[Nn]umba will use object mode")
+                function = pymc_compile(inputs, output, on_unused_input="ignore", **kwargs)
+            function.trust_input = True
+            return function
+
+        function = compile_logp(**compile_kwargs)
+        try:
+            self._function = _numba_logp(function)
+        except Exception as error:  # numba and PyTensor raise many kinds
+            if hasattr(function.vm, "jit_fn"):
+                function = compile_logp(**compile_kwargs | {"mode": Mode("cvm", "fast_run")})
+            _log.warning(
+                "The model's log-density runs through Python, which is slower: %s",
+                str(error).strip().partition("\n")[0],
+            )
+            self._function = _python_logp(function)
+        self._address = function_address(self._function)
+
+
+def _shared_variables(logp):
+    shared = [var for var in graph_inputs([logp]) if isinstance(var, SharedVariable)]
+    for var in shared:
+        if np.asarray(var.get_value(borrow=True)).dtype.kind not in "biuf":
+            raise ValueError(
+                f"The model's log-density depends on {var.name or var!r} of type {var.type}, which "
+                "is no numerical array. Random numbers in the log-density (pm.Minibatch) make it "
+                "noisy, and the samplers would not converge to the posterior."
+            )
+    return shared
+
+
+def _slices(variables, vector, shapes):
+    """Map each variable to its part of `vector`."""
+    replacements, start = {}, 0
+    for var, shape in zip(variables, shapes, strict=True):
+        size = pt.prod(shape, dtype="int64") if isinstance(shape, pt.TensorVariable) else None
+        if size is None:
+            size = int(np.prod(shape, dtype=int))
+        part = vector[start : start + size].reshape(shape, ndim=var.type.ndim).astype(var.dtype)
+        replacements[var] = var.type.filter_variable(part)
+        start = start + size
+    return replacements
+
+
+def _numba_logp(function):
+    if not hasattr(function.vm, "jit_fn"):
+        raise TypeError("it was not compiled with numba (compile_kwargs or PyTensor's mode).")
+    jit_fn = function.vm.jit_fn
+
+    @numba.njit(LOGP_SIGNATURE)
+    def logp(x, data, shapes):
+        return jit_fn(x, data, shapes)[0].item()
+
+    return logp
+
+
+def _python_logp(function):
+    @numba.njit(LOGP_SIGNATURE)
+    def logp(x, data, shapes):
+        with numba.objmode(value="float64"):
+            value = float(function(x, data, shapes))
+        return value
+
+    return logp

@@ -1,0 +1,510 @@
+"""KAM, kernel adaptive Metropolis ("MCMC Kameleon").
+
+Source: Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive
+Metropolis-Hastings", ICML 2014, here [KAM].
+
+Symbols: x the position (d,), u = C⁻¹x the same in whitened coordinates, z = {z₁ … z_m} a subsample
+of the chain's past in whitened coordinates, S(u) the kernel covariance of z seen from u, γ the
+scale of exploration, ν = ρν₀ the scale of what was learned, R(u) = γ²I + ν²S(u) = LLᵀ the
+covariance of the proposal, ξ ~ N(0, I), α the acceptance probability, t the transition, n the
+number of tuning transitions.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.chain import N_STATS, SCALING, Kernel, compile_draw
+from pymc_kameleon.core.history import History, choose, distinct_rows, recent, record
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import (
+    cholesky,
+    log_determinant,
+    multiply_lower,
+    solve_lower,
+    squared_norm,
+)
+from pymc_kameleon.core.metropolis import log_uniform
+from pymc_kameleon.core.moments import Moments, learn_moments
+from pymc_kameleon.core.rkhs import kernel_covariance, median_distance
+from pymc_kameleon.core.scaling import (
+    GOOD_GUESS,
+    LOG_RANGE,
+    OPTIMAL_SCALE,
+    ScaleTuning,
+    settle_scale,
+    tune_scale,
+)
+from pymc_kameleon.core.target import log_density
+from pymc_kameleon.step import KameleonStep, require_integer, require_positive
+
+EXPLORATION = 0.25
+"""γ as a share of the random walk's best scale: small against what is learned, but not zero."""
+
+LOG_RHO_RANGE = np.log(1e3)
+N_PAIRS = 2000
+"""Pairs of points from which a median distance is estimated, to some 2 %."""
+N_CENTRES = 50
+"""Points of z at which tr S is averaged."""
+
+
+# ---- state and parameters -----------------------------------------------------------------------
+
+
+class State(NamedTuple):
+    """What the next transition needs.
+
+    Attributes
+    ----------
+    x, u : (d,) float64
+        Position, and the same in whitened coordinates.
+    logp : (1,) float64
+    covariance : (d, d) float64
+        S(u).
+    factor : (d, d) float64
+        L, the factor of R(u) = γ²I + ν²S(u) …
+    factor_scales : (2,) float64
+        … for these γ and ν; NaN if there is none yet.
+    """
+
+    x: np.ndarray
+    u: np.ndarray
+    logp: np.ndarray
+    covariance: np.ndarray
+    factor: np.ndarray
+    factor_scales: np.ndarray
+
+
+class Parameters(NamedTuple):
+    """What tuning decides.
+
+    Attributes
+    ----------
+    whitening : (d, d) float64
+        C.
+    z : (d, n_subsample) float64
+        The subsample in its first `m` columns, in random order.
+    m : (1,) int64
+        0 until the chain has a past to learn from: then R = γ²I, a random walk.
+    bandwidth : (1,) float64
+        σ of the kernel.
+    log_gamma, log_rho : (1,) float64
+    nu0 : (1,) float64
+    """
+
+    whitening: np.ndarray
+    z: np.ndarray
+    m: np.ndarray
+    bandwidth: np.ndarray
+    log_gamma: np.ndarray
+    log_rho: np.ndarray
+    nu0: np.ndarray
+
+
+class Tuning(NamedTuple):
+    """What tuning remembers.
+
+    Attributes
+    ----------
+    t : (1,) int64
+    n : int
+    n_walk, n_learning : int
+        Before `n_walk` the chain is an adaptive random walk; until `n_learning` z is redrawn; in
+        the rest only ρ is tuned.
+    first : (1,) int64
+        Transition in which z was drawn for the first time.
+    gamma_scale, rho_scale : ScaleTuning
+    moments : Moments
+    history : History
+    gamma : float
+        As given by the user, NaN for the default.
+    whiten : bool
+    """
+
+    t: np.ndarray
+    n: int
+    n_walk: int
+    n_learning: int
+    first: np.ndarray
+    gamma_scale: ScaleTuning
+    rho_scale: ScaleTuning
+    moments: Moments
+    history: History
+    gamma: float
+    whiten: bool
+
+
+class Work(NamedTuple):
+    """Scratch: the proposal, its S and factor, ξ, the step L ξ, and the kernel's work array."""
+
+    y: np.ndarray
+    u: np.ndarray
+    xi: np.ndarray
+    step: np.ndarray
+    covariance: np.ndarray
+    factor: np.ndarray
+    v: np.ndarray
+
+
+# ---- transition ---------------------------------------------------------------------------------
+
+
+@jit
+def transition(target, state, parameters, work, rng):
+    """Propose y ~ N(x, C R(x) Cᵀ) and accept with π(y) q(x|y) / (π(x) q(y|x)).
+
+    Most rejections are seen before S(y), the costly part, is computed: log q(x|y) has an upper
+    bound, and with it the log ratio. Where that bound, `cap`, already rejects, α is not known, and
+    0 is reported; elsewhere α/min(1, exp(cap)), so that the mean of what is reported is that of α.
+    """
+    gamma, nu = scales(parameters)
+    if state.factor_scales[0] != gamma or state.factor_scales[1] != nu:
+        factorise(state.covariance, gamma, nu, state.factor)
+        state.factor_scales[0] = gamma
+        state.factor_scales[1] = nu
+    d = state.x.size
+    for i in range(d):
+        work.xi[i] = rng.standard_normal()
+    multiply_lower(state.factor, work.xi, work.step)
+    for i in range(d):
+        work.u[i] = state.u[i] + work.step[i]
+    multiply_lower(parameters.whitening, work.u, work.y)
+
+    logp_y = log_density(target, work.y)
+    log_forward = -0.5 * squared_norm(work.xi) - log_determinant(state.factor)
+    log_ratio = logp_y - state.logp[0] - log_forward
+    cap = log_ratio + log_reverse_bound(squared_norm(work.step), gamma, d)
+    log_u = log_uniform(rng)
+    if log_u >= cap:
+        return 0.0, False
+
+    kernel_covariance(
+        parameters.z, parameters.m[0], parameters.bandwidth[0], work.u, work.covariance, work.v
+    )
+    if not factorise(work.covariance, gamma, nu, work.factor):
+        return 0.0, False
+    log_ratio += log_normal(work.step, work.factor)
+    accepted = log_u < log_ratio
+    if accepted:
+        state.x[:] = work.y
+        state.u[:] = work.u
+        state.logp[0] = logp_y
+        state.covariance[:] = work.covariance
+        state.factor[:] = work.factor
+    return np.exp(min(0.0, log_ratio) - min(0.0, cap)), accepted
+
+
+@jit
+def scales(parameters):
+    """Return γ and ν."""
+    return np.exp(parameters.log_gamma[0]), parameters.nu0[0] * np.exp(parameters.log_rho[0])
+
+
+@jit
+def factorise(covariance, gamma, nu, factor):
+    """Write the factor of R = γ²I + ν²S; return whether that is finite."""
+    d = covariance.shape[0]
+    for i in range(d):
+        for j in range(i + 1):
+            factor[i, j] = nu * nu * covariance[i, j]
+        factor[i, i] += gamma * gamma
+    return cholesky(factor, factor)
+
+
+@jit
+def log_normal(step, factor):
+    """Log density of N(0, LLᵀ) at `step`, without the factor (2π)^(-d/2)."""
+    scaled = np.empty_like(step)
+    solve_lower(factor, step, scaled)
+    return -0.5 * squared_norm(scaled) - log_determinant(factor)
+
+
+@jit
+def log_reverse_bound(distance2, gamma, d):
+    """Upper bound of `log_normal` over all R ≥ γ²I, for a step of this squared length.
+
+    The greatest is R = γ²I but for the direction of the step, in which its variance is λ.
+    """
+    variance = max(gamma * gamma, distance2)
+    return -(d - 1) * np.log(gamma) - 0.5 * np.log(variance) - 0.5 * distance2 / variance
+
+
+@jit
+def locate(state, parameters, work):
+    """Recompute u, S(u) from x."""
+    solve_lower(parameters.whitening, state.x, state.u)
+    kernel_covariance(
+        parameters.z, parameters.m[0], parameters.bandwidth[0], state.u, state.covariance, work.v
+    )
+    state.factor_scales[:] = np.nan
+
+
+# ---- adaptation ---------------------------------------------------------------------------------
+
+
+@jit
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Learn C, draw z from the past, and tune γ while there is no z, ρ from then on."""
+    t = tuning.t[0]
+    if parameters.m[0] == 0:
+        tune_walk(state, parameters, tuning, work, accept_prob)
+    else:
+        step = GOOD_GUESS + t - tuning.first[0]
+        tune_scale(parameters.log_rho, tuning.rho_scale, accept_prob, step)
+        learn_moments(tuning.moments, state.x, t, work.step)
+        settle_scale(parameters.log_rho, tuning.rho_scale, t, settling(tuning), tuning.n)
+    if t < tuning.n_learning:
+        record(tuning.history, state.x)
+        due = t == tuning.n_learning - 1
+        if not due and t >= tuning.n_walk:
+            due = parameters.m[0] == 0 or rng.random() < redraw_probability(t - tuning.first[0])
+        if due and learn(parameters, tuning, work, rng):
+            locate(state, parameters, work)
+    tuning.t[0] = t + 1
+
+
+@jit
+def tune_walk(state, parameters, tuning, work, accept_prob):
+    """Adapt the random walk y = x + γCξ that KAM is while there is no z: GAM's adaptation."""
+    t = tuning.t[0]
+    n_seed = tuning.moments.n_seed
+    step = t if t < n_seed or not tuning.whiten else GOOD_GUESS + t - n_seed
+    tune_scale(parameters.log_gamma, tuning.gamma_scale, accept_prob, step)
+    seeded = learn_moments(tuning.moments, state.x, t, work.step)
+    if tuning.whiten:
+        if seeded:
+            parameters.log_gamma[0] = np.log(OPTIMAL_SCALE / np.sqrt(state.x.size))
+        parameters.whitening[:] = tuning.moments.factor
+        locate(state, parameters, work)
+    settle_scale(parameters.log_gamma, tuning.gamma_scale, t, settling(tuning), tuning.n)
+
+
+@jit
+def settling(tuning):
+    """First transition whose scale counts: half of the last phase."""
+    return (tuning.n_learning + tuning.n) // 2
+
+
+@jit
+def redraw_probability(t):
+    """p_t at the t-th transition since the first z; p_t → 0 and Σ p_t = ∞ [KAM, section 4.2]."""
+    return (1.0 + t) ** -0.5
+
+
+@jit
+def learn(parameters, tuning, work, rng):
+    """Draw z from the newest half of the past, and all that follows from it.
+
+    Whitening C, bandwidth σ (half the median distance), γ and ν₀. With s the scale of one whitened
+    coordinate, ν₀ gives ν²S the mean trace (2.38 s)² of the best random walk.
+
+    Returns whether there are 2d+2 distinct points to learn from.
+    """
+    points = tuning.history.points
+    d = points.shape[1]
+    start, stop = recent(tuning.history)
+    rows = np.empty(stop - start, np.int64)
+    n = distinct_rows(points, start, stop, rows)
+    if n < 2 * d + 2:
+        return False
+    if parameters.m[0] == 0:
+        tuning.first[0] = tuning.t[0]
+    m = min(n, parameters.z.shape[1])
+    choose(rows, n, m, rng)
+
+    if tuning.whiten:
+        parameters.whitening[:] = tuning.moments.factor
+    for i in range(m):
+        solve_lower(parameters.whitening, points[rows[i]], work.u)
+        parameters.z[:, i] = work.u
+    parameters.m[0] = m
+
+    distance = median_distance(parameters.z, m, N_PAIRS)
+    s = distance / np.sqrt(2.0 * d)
+    parameters.bandwidth[0] = distance / 2.0
+    gamma = EXPLORATION * OPTIMAL_SCALE / np.sqrt(d) * s
+    parameters.log_gamma[0] = np.log(gamma if np.isnan(tuning.gamma) else tuning.gamma)
+    parameters.nu0[0] = OPTIMAL_SCALE * s / np.sqrt(mean_trace(parameters, work))
+    return True
+
+
+@jit
+def mean_trace(parameters, work):
+    """Mean of tr S at points of z."""
+    m = parameters.m[0]
+    n = min(m, N_CENTRES)
+    total = 0.0
+    for i in range(n):
+        work.u[:] = parameters.z[:, i]
+        kernel_covariance(parameters.z, m, parameters.bandwidth[0], work.u, work.covariance, work.v)
+        total += np.trace(work.covariance)
+    return total / n
+
+
+@jit
+def report(parameters, stats):
+    """Report ν and the bandwidth."""
+    gamma, nu = scales(parameters)
+    stats[SCALING] = gamma if parameters.m[0] == 0 else nu
+    stats[N_STATS] = parameters.bandwidth[0]
+
+
+# ---- the class ----------------------------------------------------------------------------------
+
+
+class KAM(KameleonStep):
+    r"""Kernel adaptive Metropolis, "MCMC Kameleon".
+
+    .. math:: y \sim N\big(x,\; C(\gamma^2 I + \nu^2 M_u H M_u^\top)C^\top\big),
+        \qquad u = C^{-1}x, \quad M_u = 2[\nabla_u k(u, z_1), \dots, \nabla_u k(u, z_m)]
+
+    with the Gaussian kernel k, H the centring matrix, and a subsample z of the chain's past. The
+    proposal follows the local shape of the posterior, which the past has shown; no gradient is
+    needed. For bent posteriors and black-box likelihoods.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        What to sample: continuous free variables of the model. All of them by default; discrete
+        ones are left to PyMC's own steps.
+    n_subsample : int, optional
+        m, the number of points of z; 25 d by default, at least 50 and at most 1000. The cost of a
+        transition is proportional to m d².
+    gamma : float, optional
+        γ, the exploration scale, in whitened coordinates. By default a quarter of the best random
+        walk's scale, :math:`.25 \cdot 2.38 s/\sqrt d` with s the scale of a whitened coordinate.
+    whiten : bool, optional
+        Work in coordinates C⁻¹x, with CCᵀ the covariance of the chain's past (default). Without it,
+        as published, γ suits neither the smallest nor the largest scale of a posterior whose scales
+        differ or whose coordinates correlate.
+    steps_per_draw : int, optional
+        Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
+        differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
+        where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.
+    target_accept : float, optional
+        Acceptance rate that ν is tuned to; .234, or .44 in one dimension, which are best for a
+        random walk on normal targets.
+    model : pm.Model, optional
+        Taken from the context by default.
+    rng : int or numpy.random.Generator, optional
+        Only for use outside ``pm.sample``, which gives each chain its own.
+    initial_point : dict, optional
+        Gives the shapes of the variables; ``model.initial_point()`` by default.
+    compile_kwargs : dict, optional
+        Passed to PyTensor. A mode that does not use numba makes the sampler slower.
+    blocked : bool, optional
+        Only True is possible: the variables are moved together.
+
+    Raises
+    ------
+    ValueError
+        For discrete variables, a model without continuous ones, or an impossible option.
+
+    Notes
+    -----
+    ======================  ==========================================================
+    Argument                Symbol of [KAM]
+    ======================  ==========================================================
+    ``n_subsample``         n
+    ``gamma``               γ
+    statistic ``scaling``   ν
+    statistic ``bandwidth`` σ of :math:`k(u, z) = \exp(-|u-z|^2/2\sigma^2)`
+    ======================  ==========================================================
+
+    Tuning has three phases. In the first half the chain is an adaptive Metropolis walk
+    (:class:`GAM`) that learns C. Then z is drawn from distinct states of the newest half of the
+    past, and redrawn with probability :math:`p_t = (1+t)^{-1/2}`, t transitions later. In the last
+    quarter z is fixed and only ν is tuned. After tuning all parameters are constant, and the chain
+    leaves the posterior exactly invariant. Memory is bounded: max(2000, 8 m) states of the past.
+
+    Deviations from the paper: whitening, the walk at the start, bandwidth half the median distance
+    (with the usual 1/√2 of it the effective sample size on normal targets of 10 and 20 dimensions
+    halves), and that adaptation ends. See docs/kam.md.
+
+    References
+    ----------
+    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
+    Metropolis-Hastings. ICML.
+    """
+
+    name = "kam"
+    own_stats = ("bandwidth",)
+    _draw = compile_draw(Kernel(transition, adapt, locate, report))
+
+    def __init__(
+        self,
+        vars=None,
+        *,
+        n_subsample=None,
+        gamma=None,
+        whiten=True,
+        steps_per_draw=None,
+        target_accept=None,
+        model=None,
+        rng=None,
+        initial_point=None,
+        compile_kwargs=None,
+        blocked=True,
+    ):
+        if n_subsample is not None:
+            require_integer("n_subsample", n_subsample, at_least=2)
+        if gamma is not None:
+            require_positive("gamma", gamma)
+        self.n_subsample = n_subsample
+        self.gamma = gamma
+        self.whiten = whiten
+        super().__init__(
+            vars,
+            steps_per_draw=steps_per_draw,
+            target_accept=target_accept,
+            model=model,
+            rng=rng,
+            initial_point=initial_point,
+            compile_kwargs=compile_kwargs,
+            blocked=blocked,
+        )
+
+    def _allocate(self, scales, n_tune):
+        d = scales.size
+        m = self.n_subsample or min(max(25 * d, 50), 1000)
+        log_gamma = np.log(OPTIMAL_SCALE / np.sqrt(d))
+        state = State(
+            x=np.zeros(d),
+            u=np.zeros(d),
+            logp=np.zeros(1),
+            covariance=np.zeros((d, d)),
+            factor=np.zeros((d, d)),
+            factor_scales=np.full(2, np.nan),
+        )
+        parameters = Parameters(
+            whitening=np.diag(scales) if self.whiten else np.eye(d),
+            z=np.zeros((d, m)),
+            m=np.zeros(1, np.int64),
+            bandwidth=np.ones(1),
+            log_gamma=np.array([log_gamma]),
+            log_rho=np.zeros(1),
+            nu0=np.ones(1),
+        )
+        tuning = Tuning(
+            t=np.zeros(1, np.int64),
+            n=n_tune,
+            n_walk=n_tune // 2,
+            n_learning=n_tune - n_tune // 4,
+            first=np.zeros(1, np.int64),
+            gamma_scale=ScaleTuning.start(self.target_accept, log_gamma, LOG_RANGE),
+            rho_scale=ScaleTuning.start(self.target_accept, 0.0, LOG_RHO_RANGE),
+            moments=Moments.start(scales, n_tune),
+            history=History.empty(min(n_tune, max(2000, 8 * m)), d),
+            gamma=np.nan if self.gamma is None else float(self.gamma),
+            whiten=bool(self.whiten),
+        )
+        work = Work(
+            y=np.zeros(d),
+            u=np.zeros(d),
+            xi=np.zeros(d),
+            step=np.zeros(d),
+            covariance=np.zeros((d, d)),
+            factor=np.zeros((d, d)),
+            v=np.zeros((d + 1, m)),
+        )
+        return state, parameters, tuning, work

@@ -28,6 +28,8 @@ from pymc_kameleon.core.chain import (
     N_STATS,
     SCALING,
     STALE,
+    Kernel,
+    compile_draw,
 )
 from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
@@ -58,19 +60,31 @@ class KameleonState(StepMethodState):
 class KameleonStep(ArrayStepShared):
     """A sampler whose draw is many compiled transitions.
 
-    A subclass sets `name` and `_draw`, allocates its arrays in `_allocate`, and names statistics of
-    its own in `own_stats`. Everything that concerns PyMC is here.
+    A subclass sets `name` and `kernel`, allocates its arrays in `_allocate`, and names statistics
+    of its own in `own_stats`. Everything that concerns PyMC is here.
+
+    Attributes
+    ----------
+    name : str
+        In lower case, for the progress bar.
+    kernel : Kernel
+        The compiled functions that define the sampler.
+    own_stats : tuple of str
+        Statistics besides those of every sampler.
+    scale_free : bool
+        Whether `_allocate` wants to know the coordinates' scales around the start.
     """
 
     name: ClassVar[str]
+    kernel: ClassVar[Kernel]
     own_stats: ClassVar[tuple[str, ...]] = ()
     scale_free: ClassVar[bool] = True
     default_blocked = True
     _state_class = KameleonState
-    _draw: ClassVar[Any]
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        cls._draw = staticmethod(compile_draw(cls.kernel))
         cls.stats_dtypes_shapes = {
             "accept_prob": (np.float64, []),
             "accept_share": (np.float64, []),

@@ -72,9 +72,9 @@ def settle_scale(log_scale, tuning, t, start, stop):
 def coordinate_scales(logp, x, start=0.1, widest=1e6):
     """Guess the scale of each coordinate from the log-density around x.
 
-    The scale of a coordinate is the step h at which the log-density, averaged over x ± h, has fallen
-    by 1/2: its conditional standard deviation, exactly so for a normal target, wherever x lies. It
-    is found by doubling or halving h, so points farther out than twice the scale are never visited.
+    The scale of a coordinate is the step h at which the log-density, averaged over x ± h, has
+    fallen by 1/2: its conditional standard deviation, exactly so for a normal target, wherever x
+    lies. It is found by doubling or halving h, so that no point lies farther out than 2h.
 
     Parameters
     ----------

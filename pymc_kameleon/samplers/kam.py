@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import N_STATS, SCALING, Kernel, compile_draw
+from pymc_kameleon.core.chain import N_STATS, SCALING, Kernel
 from pymc_kameleon.core.history import History, choose, distinct_rows, recent, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
@@ -429,7 +429,7 @@ class KAM(KameleonStep):
 
     name = "kam"
     own_stats = ("bandwidth",)
-    _draw = compile_draw(Kernel(transition, adapt, locate, report))
+    kernel = Kernel(transition, adapt, locate, report)
 
     def __init__(
         self,

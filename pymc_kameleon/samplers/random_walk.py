@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import SCALING, Kernel, compile_draw
+from pymc_kameleon.core.chain import SCALING, Kernel
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import move_or_stay
@@ -132,7 +132,7 @@ class RWM(KameleonStep):
 
     name = "rwm"
     scale_free = False
-    _draw = compile_draw(Kernel(rwm_transition, rwm_adapt, nothing_to_locate, report_scale))
+    kernel = Kernel(rwm_transition, rwm_adapt, nothing_to_locate, report_scale)
 
     def _allocate(self, scales, n_tune):
         d = scales.size
@@ -244,7 +244,7 @@ class GAM(KameleonStep):
     """
 
     name = "gam"
-    _draw = compile_draw(Kernel(gam_transition, gam_adapt, nothing_to_locate, report_scale))
+    kernel = Kernel(gam_transition, gam_adapt, nothing_to_locate, report_scale)
 
     def _allocate(self, scales, n_tune):
         d = scales.size

@@ -1,0 +1,33 @@
+# make demo   install into .venv and run examples/quickstart.py
+# make test   install into .venv and run the whole test suite
+# make lint   ruff
+.PHONY: demo test lint
+
+# The first Python from 3.12 on: python3 (with pyenv, what .python-version names), or a named one.
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 \
+	$(HOME)/.pyenv/versions/3.1[2-9]*/bin/python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null \
+	&& { echo $$python; break; }; done)
+
+demo: .venv/installed-examples
+	@echo "== Running examples/quickstart.py"
+	@.venv/bin/python examples/quickstart.py
+
+test: .venv/installed-dev
+	@echo "== Running the tests"
+	@.venv/bin/python -m pytest
+
+lint: .venv/installed-dev
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+
+.venv/installed-%: pyproject.toml
+ifeq ($(PYTHON),)
+	$(error pymc_kameleon needs Python 3.12 or newer. None was found as python3, python3.14, \
+	python3.13 or python3.12; install one from python.org or with your package manager)
+endif
+	@echo "== Creating .venv with $$($(PYTHON) --version)"
+	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	@echo "== Installing pymc_kameleon and what it needs ($*): a minute or two, the first time"
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@

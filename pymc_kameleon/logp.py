@@ -1,7 +1,9 @@
 """A PyMC model's log-density, compiled with one signature for every model."""
 
 import logging
+import re
 import warnings
+from contextlib import contextmanager
 
 import numba
 import numpy as np
@@ -67,8 +69,18 @@ class ModelLogp:
         return True
 
     def __call__(self, x):
-        """Log-density at the raveled point `x`, through Python."""
-        return self._function(np.ascontiguousarray(x, np.float64), self._data, self._shapes)
+        """Log-density at the raveled point `x`, from Python; NaN and +inf count as -inf."""
+        logp = self._logp(np.ascontiguousarray(x, np.float64), self._data, self._shapes)
+        return logp if logp < np.inf else -np.inf
+
+    def __getstate__(self):
+        """Let the compiled graph travel, so that a worker computes the same to the last bit."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_logp", "_address", "_seen")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._read_data()
+        self._make_callable()
 
     def _read_data(self):
         self._seen = [var.get_value(borrow=True) for var in self.shared]
@@ -91,25 +103,29 @@ class ModelLogp:
         inputs, output = [x, data, shapes], raveled.astype("float64")
 
         def compile_logp(**kwargs):
-            with model, warnings.catch_warnings():
-                # A black-box Op: we say so ourselves, below.
-                warnings.filterwarnings("ignore", message=".*[Nn]umba will use object mode")
+            with model, _black_box_ops_named():
                 function = pymc_compile(inputs, output, on_unused_input="ignore", **kwargs)
             function.trust_input = True
             return function
 
-        function = compile_logp(**compile_kwargs)
+        self._function = compile_logp(**compile_kwargs)
         try:
-            self._function = _numba_logp(function)
+            self._make_callable()
         except Exception as error:  # numba and PyTensor raise many kinds
-            if hasattr(function.vm, "jit_fn"):
-                function = compile_logp(**compile_kwargs | {"mode": Mode("cvm", "fast_run")})
             _log.warning(
                 "The model's log-density runs through Python, which is slower: %s",
                 str(error).strip().partition("\n")[0],
             )
-            self._function = _python_logp(function)
-        self._address = function_address(self._function)
+            self._function = compile_logp(**compile_kwargs | {"mode": Mode("cvm", "fast_run")})
+            self._make_callable()
+
+    def _make_callable(self):
+        """Wrap the PyTensor function so that compiled code can call it."""
+        if hasattr(self._function.vm, "jit_fn"):
+            self._logp = _numba_logp(self._function.vm.jit_fn)
+        else:
+            self._logp = _python_logp(self._function)
+        self._address = function_address(self._logp)
 
 
 def _shared_variables(logp):
@@ -137,11 +153,24 @@ def _slices(variables, vector, shapes):
     return replacements
 
 
-def _numba_logp(function):
-    if not hasattr(function.vm, "jit_fn"):
-        raise TypeError("it was not compiled with numba (compile_kwargs or PyTensor's mode).")
-    jit_fn = function.vm.jit_fn
+@contextmanager
+def _black_box_ops_named():
+    """Say in the log, once, which Ops run through Python; PyTensor warns of each several times."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    of_ops = [re.search("object mode to run (.*)'s perform", str(w.message)) for w in caught]
+    names = sorted({found[1] for found in of_ops if found})
+    if names:
+        _log.info("No numba version of %s: called through Python.", ", ".join(names))
+    for warning, found in zip(caught, of_ops, strict=True):
+        if not found:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
 
+
+def _numba_logp(jit_fn):
     @numba.njit(LOGP_SIGNATURE)
     def logp(x, data, shapes):
         return jit_fn(x, data, shapes)[0].item()

@@ -119,13 +119,13 @@ class KameleonStep(ArrayStepShared):
         require_integer("steps_per_draw", self.steps_per_draw, at_least=1)
         if not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept must lie between 0 and 1, not {target_accept}.")
-        self._compile_kwargs = compile_kwargs or {}
         super().__init__(own, {}, blocked=blocked, rng=rng)
         if len(own) == len(self.model.value_vars):
             self.stats_dtypes_shapes = self.stats_dtypes_shapes | {"model_logp": (np.float64, [])}
             self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
-        self._compile()
+        self._logp = ModelLogp(self.model, own, self._initial_point, compile_kwargs or {})
+        self._load()
         self._say_if_slow()
 
     def __repr__(self):
@@ -241,9 +241,8 @@ class KameleonStep(ArrayStepShared):
             )
         return own
 
-    def _compile(self):
-        """Compile the model's log-density, and compile or load the transitions."""
-        self._logp = ModelLogp(self.model, self.vars, self._initial_point, self._compile_kwargs)
+    def _load(self):
+        """Load the compiled transitions, or compile them."""
         arguments = self._arguments(CURRENT, np.empty(N_STATS + len(self.own_stats)))
         with say_if_slow(f"Compiling the transitions of {type(self).__name__}, once per machine"):
             self._run = specialise(self._draw, *arguments)
@@ -283,11 +282,11 @@ class KameleonStep(ArrayStepShared):
 
     def __getstate__(self):
         """Drop machine code: it does not travel to another process."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_logp", "_run")}
+        return {k: v for k, v in self.__dict__.items() if k != "_run"}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._compile()
+        self._load()
 
     # ---- progress bar ---------------------------------------------------------------------------
 

@@ -1,0 +1,420 @@
+"""What every sampler promises to PyMC and its users. A new sampler adds one row to ARGUMENTS."""
+
+import inspect
+import logging
+import re
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.exceptions import SamplingError
+from pytensor.graph import Apply, Op
+
+import pymc_kameleon as pk
+
+ARGUMENTS = {pk.RWM: {}, pk.GAM: {}, pk.KAM: {"n_subsample": 40}}
+"""For each sampler, arguments that make it quick to test."""
+
+COMMON = ["steps_per_draw", "target_accept", "model", "rng", "initial_point", "compile_kwargs"]
+STATS = {"accept_prob", "accept_share", "scaling", "n_logp"}
+
+
+@pytest.fixture(params=pk.SAMPLERS, ids=lambda sampler: sampler.__name__)
+def sampler(request):
+    def build(vars=None, **kwargs):
+        return request.param(vars, **ARGUMENTS[request.param] | kwargs)
+
+    build.cls = request.param
+    return build
+
+
+def sample(step, model, **kwargs):
+    """Run pm.sample small and quiet."""
+    defaults = {
+        "draws": 30,
+        "tune": 50,
+        "chains": 2,
+        "cores": 1,
+        "random_seed": 7,
+        "progressbar": False,
+        "compute_convergence_checks": False,
+    }
+    return pm.sample(step=step, model=model, **defaults | kwargs)
+
+
+def run(step, point, draws, tune=0, seed=0):
+    """Drive a step by hand; return the last point and all statistics."""
+    step.setup_chain(np.random.default_rng(seed), tune, draws)
+    history = []
+    for i in range(tune + draws):
+        if i == tune:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        history.append(stats)
+    return point, history
+
+
+class Counting(Op):
+    """A black-box log-density of one vector, which counts its evaluations."""
+
+    def __init__(self, function=lambda x: -0.5 * x @ x):
+        self.function = function
+        self.count = 0
+
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
+
+    def perform(self, node, inputs, outputs):
+        self.count += 1
+        outputs[0][0] = np.array(self.function(inputs[0]), dtype=np.float64)
+
+
+def black_box(op, d=2):
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=d)
+        pm.Potential("black_box", op(x))
+    return model
+
+
+# ---- construction ---------------------------------------------------------------------------
+
+
+def test_every_sampler_has_a_row():
+    assert set(ARGUMENTS) == set(pk.SAMPLERS)
+    assert all(sampler.__name__ in pk.__all__ for sampler in pk.SAMPLERS)
+    assert len({sampler.name for sampler in pk.SAMPLERS}) == len(pk.SAMPLERS)
+
+
+def test_signature_and_documentation(sampler):
+    parameters = inspect.signature(sampler.cls).parameters
+    assert next(iter(parameters)) == "vars"
+    assert parameters["vars"].default is None
+    keywords = [name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
+    assert set(COMMON) <= set(keywords)
+    assert len(keywords) == len(parameters) - 1
+    for name in parameters:
+        assert re.search(rf"^ *{name} : ", sampler.cls.__doc__, re.MULTILINE), name
+    assert "Raises\n" in sampler.cls.__doc__
+
+
+def test_takes_all_continuous_variables_by_default(sampler, mixed_model):
+    step = sampler(model=mixed_model)
+    assert step.var_names == ("a", "b_log__")
+    assert step.steps_per_draw == 10
+    assert repr(step) == f"{sampler.cls.__name__}([a, b_log__], steps_per_draw=10)"
+
+
+def test_default_steps_per_draw_is_the_dimension(sampler):
+    with pm.Model() as model:
+        pm.Normal("x", shape=12)
+    assert sampler(model=model).steps_per_draw == 12
+
+
+def test_refuses_discrete_variables(sampler, mixed_model):
+    with pytest.raises(ValueError, match=r"\['k'\] are discrete.*Leave them out"):
+        sampler([mixed_model["a"], mixed_model["k"]], model=mixed_model)
+
+
+def test_refuses_a_model_without_continuous_variables(sampler):
+    with pm.Model() as model:
+        pm.Poisson("k", 3)
+    with pytest.raises(ValueError, match=r"the model has none.*\['k'\]"):
+        sampler(model=model)
+
+
+def test_refuses_variables_of_another_model(sampler, mixed_model):
+    with pm.Model():
+        stranger = pm.Normal("stranger")
+    with pytest.raises(ValueError, match="stranger"):
+        sampler([stranger], model=mixed_model)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("blocked", False),
+        ("steps_per_draw", 0),
+        ("steps_per_draw", 2.5),
+        ("target_accept", 0),
+        ("target_accept", 1.0),
+        ("target_accept", np.nan),
+    ],
+)
+def test_refuses_impossible_options(sampler, mixed_model, option, value):
+    with pytest.raises(ValueError, match=option):
+        sampler(model=mixed_model, **{option: value})
+
+
+def test_refuses_a_noisy_logp(sampler):
+    data = pm.Minibatch(np.arange(100.0), batch_size=10)
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, observed=data, total_size=100)
+    with pytest.raises(ValueError, match="Minibatch"):
+        sampler(model=model)
+
+
+# ---- pm.sample ------------------------------------------------------------------------------
+
+
+def test_alone(sampler):
+    with pm.Model() as model:
+        pm.Normal("a", [1.0, -1.0], 0.1)
+        pm.HalfNormal("s")
+    dt = sample(sampler(model=model), model, discard_tuned_samples=False)
+    stats = dt["sample_stats"]
+    assert STATS | set(sampler.cls.own_stats) <= set(stats)
+    assert "lp" in stats  # model_logp, as this step covers all variables
+    logp = model.compile_logp()
+    a, s = dt["posterior"]["a"].values[1, -1], dt["posterior"]["s"].values[1, -1]
+    expected = logp({"a": a, "s_log__": np.log(s)})
+    assert stats["lp"].values[1, -1] == pytest.approx(float(expected))
+    assert ((stats["accept_prob"] >= 0) & (stats["accept_prob"] <= 1)).all()
+    assert stats["n_logp"].dtype.kind == "i"
+    assert (stats["n_logp"] == 10).all()
+    # Tuning changes the scale, and the end of tuning freezes it.
+    assert len(np.unique(dt["warmup_sample_stats"]["scaling"].values[0])) > 10
+    assert len(np.unique(stats["scaling"].values[0])) == 1
+
+
+@pytest.mark.parametrize("theirs", [pm.Metropolis, pm.DEMetropolisZ])
+def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
+    """PyMC refuses its Metropolis and DEMetropolisZ together: `accepted` has two types."""
+    with pm.Model() as model:
+        own = [pm.Normal(f"x{i}", shape=2) for i in range(len(pk.SAMPLERS))]
+        other = pm.Poisson("k", 3) if theirs is pm.Metropolis else pm.Normal("k", shape=2)
+        pm.Normal("nuts", other.sum())
+        steps = [cls([x], **ARGUMENTS[cls]) for cls, x in zip(pk.SAMPLERS, own, strict=True)]
+        # DEMetropolisZ takes the dimension of the whole model unless it is given S.
+        steps.append(theirs([other], S=np.ones(2)) if theirs is pm.DEMetropolisZ else theirs(other))
+    stats = sample(steps, model, progressbar=True)["sample_stats"]
+    n = len(pk.SAMPLERS)
+    for name in ["accept_prob", "accept_share", "n_logp"]:
+        assert stats[name].shape == (2, 30, n), name
+    assert stats["scaling"].shape == (2, 30, n + 1)
+    for cls in pk.SAMPLERS:
+        for name in cls.own_stats:
+            assert stats[name].shape == (2, 30), name
+    assert {"accepted", "accept", "acceptance_rate", "tree_depth"} <= set(stats)
+
+
+def test_beside_nuts_and_a_discrete_variable(sampler, mixed_model):
+    with mixed_model:
+        dt = sample(sampler([mixed_model["a"]]), mixed_model)
+    assert set(dt["sample_stats"]) >= STATS
+    assert len(np.unique(dt["posterior"]["k"])) > 1
+    assert len(np.unique(dt["posterior"]["b"])) > 30
+
+
+def test_without_tuning_nothing_adapts(sampler, mixed_model):
+    dt = sample(sampler(model=mixed_model), mixed_model, tune=0)
+    assert len(np.unique(dt["sample_stats"]["scaling"].values[..., 0])) == 1
+    assert dt["sample_stats"]["accept_share"].mean() > 0
+
+
+@pytest.mark.parametrize("tune", [1, 2, 3, 5, 20])
+def test_short_tuning_leaves_a_working_sampler(sampler, tune):
+    with pm.Model() as model:
+        pm.Normal("x", shape=3)
+    step = sampler(model=model, steps_per_draw=1)
+    _, stats = run(step, model.initial_point(), 200, tune)
+    assert np.isfinite(stats[-1]["scaling"])
+    assert sum(s["accept_share"] for s in stats[tune:]) > 0
+
+
+def test_one_dimension(sampler):
+    with pm.Model() as model:
+        pm.Normal("x", 3, 0.1)
+    step = sampler(model=model)
+    assert step.target_accept == 0.44
+    dt = sample(step, model, tune=300, draws=300)
+    assert float(dt["posterior"]["x"].mean()) == pytest.approx(3, abs=0.03)
+    assert float(dt["sample_stats"]["accept_share"].mean()) == pytest.approx(0.44, abs=0.05)
+
+
+@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+def test_workers_draw_what_one_process_draws(sampler, mixed_model, context):
+    with mixed_model:
+        step = sampler([mixed_model["a"], mixed_model["b"]])
+        arguments = {"draws": 20, "tune": 20, "chains": 4 if context == "fork" else 2}
+        one = sample(step, mixed_model, cores=1, **arguments)
+        many = sample(step, mixed_model, cores=4, mp_ctx=context, **arguments)
+    for group in ["posterior", "sample_stats"]:
+        for name in [*one["posterior"], "scaling", "accept_prob"]:
+            if name in one[group]:
+                np.testing.assert_array_equal(one[group][name], many[group][name])
+
+
+def test_sequential_chains_do_not_leak(sampler, mixed_model):
+    """A chain is the same whether another one ran before it or not."""
+    used, fresh = (sampler(model=mixed_model) for _ in range(2))
+    start = mixed_model.initial_point()
+    initial_state = used.sampling_state
+    run(used, start, draws=20, tune=30, seed=1)
+    used.sampling_state = initial_state
+    (one, stats), (other, other_stats) = (
+        run(step, start, draws=20, tune=30, seed=2) for step in (used, fresh)
+    )
+    np.testing.assert_array_equal(one["a"], other["a"])
+    assert stats == other_stats
+
+
+# ---- one evaluation per proposal, and when the log-density is computed again ----------------
+
+
+def test_one_evaluation_per_proposal(sampler):
+    op = Counting()
+    step = sampler(model=black_box(op), steps_per_draw=5)
+    op.count = 0
+    _, stats = run(step, {"x": np.ones(2)}, draws=20, tune=20)
+    assert op.count == sum(s["n_logp"] for s in stats)
+    assert all(s["n_logp"] == 5 for s in stats[1:])
+
+
+def test_logp_follows_the_other_steps(sampler, mixed_model):
+    """A pair that depends on each other exposes a stale log-density."""
+    step = sampler([mixed_model["a"]], model=mixed_model)
+    point = mixed_model.initial_point()
+    step.setup_chain(np.random.default_rng(0), 0, 3)
+    point, [stats] = step.step(point)
+    point, [stats] = step.step(point)
+    assert stats["n_logp"] == 10
+    point = point | {"k": np.array(1), "b_log__": np.array(-1.0)}
+    point, [stats] = step.step(point)
+    assert stats["n_logp"] == 11
+    expected = mixed_model.compile_logp()(point)
+    assert step.state.logp[0] == pytest.approx(float(expected))
+
+
+def test_logp_follows_the_data(sampler, mixed_model):
+    step = sampler(model=mixed_model)
+    step.setup_chain(np.random.default_rng(0), 0, 3)
+    point, _ = step.step(mixed_model.initial_point())
+    old = mixed_model["data"].get_value()
+    with mixed_model:
+        pm.set_data({"data": np.full(7, 2.0)})  # of another shape
+    try:
+        point, [stats] = step.step(point)
+        assert stats["n_logp"] == 11
+        expected = mixed_model.compile_logp()(point)
+        assert step.state.logp[0] == pytest.approx(float(expected))
+    finally:
+        with mixed_model:
+            pm.set_data({"data": old})
+
+
+# ---- the state of a chain -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", [7, 30, 55])
+def test_a_saved_state_continues_bit_for_bit(sampler, mixed_model, when):
+    step, fresh = (sampler(model=mixed_model) for _ in range(2))
+    point, _ = run(step, mixed_model.initial_point(), draws=0, tune=0)
+    step.setup_chain(np.random.default_rng(3), 50, 50)
+    for i in range(100):
+        if i == 50:
+            step.stop_tuning()
+        if i == when:
+            fresh.sampling_state = step.sampling_state
+            copy = dict(point)
+        point, stats = step.step(point)
+        if i >= when:
+            if i == 50:
+                fresh.stop_tuning()
+            copy, copied_stats = fresh.step(copy)
+            assert stats == copied_stats
+            for name, value in point.items():
+                np.testing.assert_array_equal(value, copy[name])
+
+
+def test_state_is_bounded(sampler):
+    """A million transitions of tuning in ten dimensions fit into a fixed memory."""
+    with pm.Model() as model:
+        pm.Normal("x", shape=10)
+    step = sampler(model=model)
+
+    def size(value):
+        if isinstance(value, np.ndarray):
+            return value.nbytes
+        return sum(map(size, value)) if isinstance(value, tuple) else 8
+
+    def state_size(tune):
+        step.setup_chain(0, tune, 1)
+        state = step.sampling_state
+        return sum(map(size, (state.state, state.parameters, state.tuning)))
+
+    assert state_size(100_000) == state_size(10_000)
+    assert state_size(100_000) < 2e6
+
+
+# ---- errors ---------------------------------------------------------------------------------
+
+
+def test_start_outside_the_support(sampler):
+    with pm.Model() as model:
+        pm.Normal("x")
+        pm.Exponential("y", 1, observed=-1.0)
+    step = sampler(model=model)
+    step.setup_chain(0, 10, 10)
+    with pytest.raises(SamplingError, match=r"(?s)not finite.*'y'.*initvals"):
+        step.step(model.initial_point())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_no_finite_logp_no_move(sampler, value):
+    """NaN and +inf count as -inf: the chain never goes there."""
+    op = Counting(lambda x: value if x[0] > 0 else -0.5 * x @ x)
+    step = sampler(model=black_box(op))
+    point, stats = run(step, {"x": -np.ones(2)}, draws=50, tune=50)
+    assert point["x"][0] < 0
+    assert 0 < np.mean([s["accept_share"] for s in stats]) < 1
+
+
+def test_an_exception_in_the_likelihood_arrives_as_it_is(sampler):
+    def fail(x):
+        if x[0] > 0.5:
+            raise ZeroDivisionError("the solver broke down")
+        return -0.5 * x @ x
+
+    step = sampler(model=black_box(Counting(fail)))
+    with pytest.raises(ZeroDivisionError, match="the solver broke down") as error:
+        run(step, {"x": np.zeros(2)}, draws=100, tune=100)
+    assert "fail" in [entry.name for entry in error.traceback]
+
+
+# ---- compilation ----------------------------------------------------------------------------
+
+
+def test_transitions_compile_once_for_all_models(sampler, mixed_model):
+    with pm.Model() as other:
+        pm.MvNormal("x", np.zeros(3), np.eye(3))
+    sampler(model=mixed_model)
+    before = len(sampler.cls._draw.signatures)
+    sampler(model=other)
+    sampler([mixed_model["b"]], model=mixed_model)
+    assert len(sampler.cls._draw.signatures) == before == 1
+
+
+def test_a_model_without_numba_gives_the_same_numbers(sampler, mixed_model, caplog):
+    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+        slow = sampler(model=mixed_model, compile_kwargs={"mode": "FAST_COMPILE"})
+        assert caplog.text.count("runs through Python") <= 1
+    fast = sampler(model=mixed_model)
+    (one, _), (other, _) = (run(s, mixed_model.initial_point(), 20, 20) for s in (fast, slow))
+    np.testing.assert_allclose(one["a"], other["a"], rtol=1e-6)
+
+
+def test_an_expensive_logp_is_mentioned_once(sampler, caplog):
+    import time
+
+    def slow(x):
+        time.sleep(2e-3)
+        return -0.5 * x @ x
+
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        step = sampler(model=black_box(Counting(slow)))
+        run(step, {"x": np.zeros(2)}, draws=2)
+    said = [r.getMessage() for r in caplog.records if "One logp evaluation takes" in r.message]
+    assert len(said) == 1
+    assert "steps_per_draw=1" in said[0]

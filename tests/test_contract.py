@@ -130,6 +130,11 @@ def test_refuses_variables_of_another_model(sampler, mixed_model):
         sampler([stranger], model=mixed_model)
 
 
+def test_refuses_a_variable_twice(sampler, mixed_model):
+    with pytest.raises(ValueError, match="twice"):
+        sampler([mixed_model["a"], mixed_model["a"]], model=mixed_model)
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -307,7 +312,7 @@ def test_logp_follows_the_data(sampler, mixed_model):
 # ---- the state of a chain -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("when", [7, 30, 55])
+@pytest.mark.parametrize("when", [0, 7, 30, 55])
 def test_a_saved_state_continues_bit_for_bit(sampler, mixed_model, when):
     step, fresh = (sampler(model=mixed_model) for _ in range(2))
     point, _ = run(step, mixed_model.initial_point(), draws=0, tune=0)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy
 
 
 class History(NamedTuple):
@@ -32,18 +33,18 @@ class History(NamedTuple):
 @jit
 def record(history, x):
     """Append x if its turn has come."""
-    size, stride, seen = history.counts
-    if seen + 1 < stride:
-        history.counts[2] = seen + 1
+    points, counts = history.points, history.counts
+    counts[2] += 1
+    if counts[2] < counts[1]:
         return
-    if size == history.points.shape[0]:
-        for i in range(size // 2):
-            history.points[i] = history.points[2 * i + 1]
-        size //= 2
-        history.counts[1] = 2 * stride
-    history.points[size] = x
-    history.counts[0] = size + 1
-    history.counts[2] = 0
+    if counts[0] == points.shape[0]:
+        counts[0] //= 2
+        counts[1] *= 2
+        for i in range(counts[0]):
+            copy(points[2 * i + 1], points[i])
+    copy(x, points[counts[0]])
+    counts[0] += 1
+    counts[2] = 0
 
 
 @jit

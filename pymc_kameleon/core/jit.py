@@ -1,7 +1,8 @@
 """Compilation with numba.
 
 Small functions are compiled with :func:`jit` into the function that calls them. What Python calls
-is compiled with :func:`cached_jit`, once per machine and not once per model or process.
+is compiled with :func:`cached_jit`, once per machine and version, not once per model or
+process.
 """
 
 import hashlib

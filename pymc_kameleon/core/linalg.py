@@ -9,6 +9,20 @@ import numpy as np
 from pymc_kameleon.core.jit import fast_jit, jit
 
 
+@jit
+def copy(source, out):
+    """Write a vector into another; numba compiles this far faster than ``out[:] = source``."""
+    for i in range(source.size):
+        out[i] = source[i]
+
+
+@jit
+def copy_matrix(source, out):
+    """Write a matrix into another."""
+    for i in range(source.shape[0]):
+        copy(source[i], out[i])
+
+
 @fast_jit
 def cholesky(a, factor):
     """Write L with LLᵀ = a into `factor`; return whether `a` is positive definite."""
@@ -77,11 +91,3 @@ def squared_norm(v):
     for i in range(v.size):
         s += v[i] * v[i]
     return s
-
-
-@jit
-def identity(out):
-    """Write the identity matrix into `out`."""
-    out[:] = 0.0
-    for i in range(out.shape[0]):
-        out[i, i] = 1.0

@@ -3,6 +3,7 @@
 import numpy as np
 
 from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.target import log_density
 
 
@@ -26,6 +27,6 @@ def move_or_stay(target, state, y, rng):
     log_ratio = logp_y - state.logp[0]
     accepted = log_uniform(rng) < log_ratio
     if accepted:
-        state.x[:] = y
+        copy(y, state.x)
         state.logp[0] = logp_y
     return np.exp(min(0.0, log_ratio)), accepted

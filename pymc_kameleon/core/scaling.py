@@ -61,7 +61,7 @@ def settle_scale(log_scale, tuning, t, start, stop):
     """
     start = min(start, stop - 1)
     if t == start:
-        tuning.average[:] = 0.0
+        tuning.average[0] = tuning.average[1] = 0.0
     if t >= start:
         tuning.average[0] += log_scale[0]
         tuning.average[1] += 1.0

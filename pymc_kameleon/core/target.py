@@ -12,6 +12,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy
 
 LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1])
 """Log-density of (all value variables raveled, all data raveled, the shapes of the data)."""
@@ -73,6 +74,6 @@ if config.DISABLE_JIT:
 @jit
 def log_density(target, y):
     """Log-density with the step's own variables at `y`; NaN and +inf count as -inf."""
-    target.point[: y.size] = y
+    copy(y, target.point)
     logp = _function_at(target.address)(target.point, target.data, target.shapes)
     return logp if logp < np.inf else -np.inf

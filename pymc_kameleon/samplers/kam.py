@@ -19,6 +19,8 @@ from pymc_kameleon.core.history import History, choose, distinct_rows, recent, r
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     cholesky,
+    copy,
+    copy_matrix,
     log_determinant,
     multiply_lower,
     solve_lower,
@@ -186,11 +188,11 @@ def transition(target, state, parameters, work, rng):
     log_ratio += log_normal(work.step, work.factor)
     accepted = log_u < log_ratio
     if accepted:
-        state.x[:] = work.y
-        state.u[:] = work.u
+        copy(work.y, state.x)
+        copy(work.u, state.u)
         state.logp[0] = logp_y
-        state.covariance[:] = work.covariance
-        state.factor[:] = work.factor
+        copy_matrix(work.covariance, state.covariance)
+        copy_matrix(work.factor, state.factor)
     return np.exp(min(0.0, log_ratio) - min(0.0, cap)), accepted
 
 
@@ -236,7 +238,7 @@ def locate(state, parameters, work):
     kernel_covariance(
         parameters.z, parameters.m[0], parameters.bandwidth[0], state.u, state.covariance, work.v
     )
-    state.factor_scales[:] = np.nan
+    state.factor_scales[0] = np.nan
 
 
 # ---- adaptation ---------------------------------------------------------------------------------
@@ -274,7 +276,7 @@ def tune_walk(state, parameters, tuning, work, accept_prob):
     if tuning.whiten:
         if seeded:
             parameters.log_gamma[0] = np.log(OPTIMAL_SCALE / np.sqrt(state.x.size))
-        parameters.whitening[:] = tuning.moments.factor
+        copy_matrix(tuning.moments.factor, parameters.whitening)
         locate(state, parameters, work)
     settle_scale(parameters.log_gamma, tuning.gamma_scale, t, settling(tuning), tuning.n)
 
@@ -313,10 +315,10 @@ def learn(parameters, tuning, work, rng):
     choose(rows, n, m, rng)
 
     if tuning.whiten:
-        parameters.whitening[:] = tuning.moments.factor
+        copy_matrix(tuning.moments.factor, parameters.whitening)
     for i in range(m):
         solve_lower(parameters.whitening, points[rows[i]], work.u)
-        parameters.z[:, i] = work.u
+        copy(work.u, parameters.z[:, i])
     parameters.m[0] = m
 
     distance = median_distance(parameters.z, m, N_PAIRS)
@@ -335,7 +337,7 @@ def mean_trace(parameters, work):
     n = min(m, N_CENTRES)
     total = 0.0
     for i in range(n):
-        work.u[:] = parameters.z[:, i]
+        copy(parameters.z[:, i], work.u)
         kernel_covariance(parameters.z, m, parameters.bandwidth[0], work.u, work.covariance, work.v)
         total += np.trace(work.covariance)
     return total / n

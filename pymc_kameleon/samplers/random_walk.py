@@ -14,7 +14,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import SCALING, Kernel
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import multiply_lower
+from pymc_kameleon.core.linalg import copy_matrix, multiply_lower
 from pymc_kameleon.core.metropolis import move_or_stay
 from pymc_kameleon.core.moments import Moments, learn_moments
 from pymc_kameleon.core.scaling import (
@@ -190,7 +190,7 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     tune_scale(parameters.log_scale, tuning.scale, accept_prob, step)
     if learn_moments(tuning.moments, state.x, t, work.v):
         parameters.log_scale[0] = np.log(OPTIMAL_SCALE / np.sqrt(state.x.size))
-    parameters.factor[:] = tuning.moments.factor
+    copy_matrix(tuning.moments.factor, parameters.factor)
     settle_scale(parameters.log_scale, tuning.scale, t, (n_seed + tuning.n) // 2, tuning.n)
     tuning.t[0] = t + 1
 

@@ -1,0 +1,242 @@
+"""What a transition costs, against its floor: ratios measured side by side in one run.
+
+    python examples/benchmarks/transitions.py
+
+Prints the table of docs/performance.md. Each figure is the median of several repeats, in which the
+sampler and its floor alternate, so that a machine whose speed drifts does not bend the ratio.
+"""
+
+import logging
+import subprocess
+import sys
+import time
+from statistics import median
+
+import numpy as np
+import pymc as pm
+
+import pymc_kameleon as pk
+from pymc_kameleon.core.chain import CURRENT, N_STATS
+from pymc_kameleon.core.jit import jit, specialise
+from pymc_kameleon.core.rkhs import kernel_covariance
+from pymc_kameleon.core.target import log_density
+
+REPEATS = 15
+N = 20_000
+
+
+def main():
+    """Print all ratios."""
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    print(f"{'what':<68} {'asked':>7} {'measured':>9}")
+    d = 8
+    model = normal_model(d)
+    row("RWM, d=8, after tuning / bare loop of logp + normals", "<= 2", bare(pk.RWM, model, False))
+    row("GAM, d=8, after tuning / same", "<= 3", bare(pk.GAM, model, False))
+    row("GAM, d=8, while tuning / same", "<= 6", bare(pk.GAM, model, True))
+    row("KAM, d=8, m=1000, after tuning / one S + logp", "<= 1.4", kam_against_its_kernel(model))
+    banana = banana_model(d)
+    for rival, asked in [(pm.DEMetropolisZ, ">= 30"), (pm.Metropolis, ">= 90")]:
+        ratio = through_pm_sample(banana, rival)
+        row(f"GAM through pm.sample, transitions/s / {rival.__name__} blocked", asked, ratio)
+    row("seconds to the first draw of KAM, beyond the compiled logp", "<= 1", first_draw())
+    row("MiB of state after 1e6 tuning transitions of KAM, d=10", "bounded", memory())
+
+
+def row(what, asked, measured):
+    """Print a line of the table."""
+    print(f"{what:<68} {asked:>7} {measured:9.2f}", flush=True)
+
+
+def normal_model(d):
+    """Build a cheap log-density."""
+    with pm.Model() as model:
+        pm.Normal("x", 0, np.linspace(1, 3, d))
+    return model
+
+
+def banana_model(d):
+    """Haario's banana, B(0.03, 100)."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, np.r_[10.0, np.ones(d - 1)])
+        bent = x[1] - 0.03 * (x[0] ** 2 - 100)
+        pm.Potential("bend", (x[1] ** 2 - bent**2) / 2)
+    return model
+
+
+@jit
+def bare_loop(target, y, rng, n):
+    """Evaluate the log-density n times, at points of d normals each."""
+    total = 0.0
+    for _ in range(n):
+        for i in range(y.size):
+            y[i] = rng.standard_normal()
+        total += log_density(target, y)
+    return total
+
+
+@jit
+def kernel_loop(target, z, bandwidth, points, covariance, v, n):
+    """Compute S and the log-density n times, at given points."""
+    total = 0.0
+    for i in range(n):
+        x = points[i % points.shape[0]]
+        kernel_covariance(z, z.shape[1], bandwidth, x, covariance, v)
+        total += covariance[0, 0] + log_density(target, x)
+    return total
+
+
+def seconds(function, *arguments):
+    """Time one call."""
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
+
+
+def ratio_of(sampler, floor):
+    """Median ratio of two timings that alternate."""
+    sampler(), floor()
+    return median(sampler() / floor() for _ in range(REPEATS))
+
+
+def tuned(step, tune=300):
+    """Tune a step by hand; return it and its point."""
+    step.setup_chain(np.random.default_rng(0), tune, 1)
+    point = step.model.initial_point()
+    for _ in range(tune):
+        point, _ = step.step(point)
+    step.stop_tuning()
+    return step
+
+
+def draw_seconds(step, n, tune):
+    """Return a function that times n transitions inside one compiled call."""
+    stats = np.empty(N_STATS + len(step.own_stats))
+    return lambda: seconds(
+        step._run,
+        step._logp.target,
+        step.state,
+        step.parameters,
+        step.tuning,
+        step._work,
+        step.rng,
+        n,
+        tune,
+        CURRENT,
+        stats,
+    )
+
+
+def bare(sampler, model, tune):
+    """Cost of a transition over that of one evaluation and its random numbers."""
+    step = sampler(model=model)
+    if tune:
+        step.setup_chain(np.random.default_rng(0), 10**9, 1)
+        step.step(model.initial_point())
+    else:
+        tuned(step)
+    target = step._logp.target
+    arguments = (target, np.zeros(target.point.size), step.rng, N)
+    loop = specialise(bare_loop, *arguments)
+    return ratio_of(draw_seconds(step, N, tune), lambda: seconds(loop, *arguments))
+
+
+def kam_against_its_kernel(model, m=1000, n=1000):
+    """Cost of a KAM transition over that of one S and one evaluation."""
+    step = tuned(pk.KAM(model=model, n_subsample=m), tune=3000)
+    parameters, work = step.parameters, step._work
+    assert parameters.m[0] == m
+    points = np.ascontiguousarray(parameters.z.T)
+    arguments = (
+        step._logp.target,
+        parameters.z,
+        parameters.bandwidth[0],
+        points,
+        work.covariance,
+        work.v,
+        n,
+    )
+    loop = specialise(kernel_loop, *arguments)
+    return ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
+
+
+def through_pm_sample(model, rival, draws=2000):
+    """Transitions per second of GAM over those of a step of PyMC, one chain each."""
+    ours = pk.GAM(model=model, steps_per_draw=100)
+    theirs = rival(model.value_vars, model=model, blocked=True)
+
+    def run(step, transitions):
+        def timed():
+            total = seconds(
+                lambda: pm.sample(
+                    draws,
+                    tune=500,
+                    chains=1,
+                    step=step,
+                    model=model,
+                    progressbar=False,
+                    compute_convergence_checks=False,
+                    random_seed=1,
+                )
+            )
+            return total / ((draws + 500) * transitions)
+
+        return timed
+
+    slow, fast = run(theirs, 1), run(ours, 100)
+    slow(), fast()
+    return median(slow() / fast() for _ in range(5))
+
+
+FIRST_DRAW = """
+import time, numpy as np, pymc as pm, pymc_kameleon as pk
+from pymc_kameleon import step as module
+with pm.Model() as model:
+    pm.Normal("x", 0, np.linspace(1, 3, 9)); pm.Gamma("g", 2, 1)
+compiling = 0.0
+original = module.ModelLogp
+def timed(*arguments):
+    global compiling
+    start = time.perf_counter()
+    try:
+        return original(*arguments)
+    finally:
+        compiling = time.perf_counter() - start
+module.ModelLogp = timed
+point = model.initial_point()
+start = time.perf_counter()
+step = pk.KAM(model=model)
+step.setup_chain(1, 1000, 1000)
+step.step(point)
+print(time.perf_counter() - start - compiling)
+"""
+
+
+def first_draw():
+    """Seconds from the construction of KAM to its first draw in a new process, warm caches."""
+    runs = [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", FIRST_DRAW], capture_output=True, text=True, check=True
+            ).stdout
+        )
+        for _ in range(4)
+    ]
+    return median(runs[1:])
+
+
+def memory():
+    """MiB of a chain's whole state: it has the same size whatever the length of tuning."""
+    step = pk.KAM(model=normal_model(10))
+    step.setup_chain(0, 10**6 // step.steps_per_draw, 1)
+
+    def size(value):
+        if isinstance(value, np.ndarray):
+            return value.nbytes
+        return sum(map(size, value)) if isinstance(value, tuple) else 8
+
+    return size((step.state, step.parameters, step.tuning, step._work)) / 2**20
+
+
+if __name__ == "__main__":
+    main()

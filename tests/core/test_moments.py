@@ -1,0 +1,190 @@
+"""Means and covariances against numpy and against the slow recursion."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pymc_kameleon.core import moments
+from pymc_kameleon.core.moments import Moments, learn_moments
+
+COVARIANCE = np.array(
+    [[1.0, 0.9, 0.0, 0.2], [0.9, 4.0, 0.1, 0.0], [0.0, 0.1, 0.25, 0.0], [0.2, 0.0, 0.0, 1.0]]
+)
+MEAN = np.array([1.0, -5.0, 0.0, 30.0])
+
+
+# ---- of a batch -----------------------------------------------------------------------------
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(
+    d=st.integers(1, 8),
+    n=st.integers(1, 60),
+    offset=st.sampled_from([0.0, 1e3, 1e6]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_mean_and_covariance(d, n, offset, seed):
+    rng = np.random.default_rng(seed)
+    scales = 10 ** rng.uniform(-3, 3, d)
+    points = (rng.standard_normal((n + 7, d)) + offset) * scales
+    mean, covariance = np.empty(d), np.empty((d, d))
+    moments.mean_and_covariance(points, 4, 4 + n, mean, covariance)
+    rows = points[4 : 4 + n]
+    expected = np.cov(rows, rowvar=False, bias=True).reshape(d, d)
+    np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-12, atol=1e-13 * scales.max())
+    error = np.abs(covariance - expected) / np.outer(scales, scales)
+    assert error.max() < 1e-12 * (1 + offset)
+    np.testing.assert_array_equal(covariance, covariance.T)
+
+
+@pytest.mark.parametrize("n", [2, 10, 1000])
+def test_shrink(n):
+    rng = np.random.default_rng(n)
+    before = np.cov(rng.standard_normal((5, 50)))
+    after = before.copy()
+    moments.shrink(after, n)
+    weight = (5 + 2) / (n + 5 + 2)
+    diagonal = np.diag(np.diag(before))
+    expected = (1 - weight) * before + weight * diagonal + 1e-6 * diagonal
+    np.testing.assert_allclose(after, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 5, 30])
+def test_shrink_does_not_care_about_units(n):
+    rng = np.random.default_rng(n)
+    before = np.cov(rng.standard_normal((6, 20)))
+    units = 10 ** rng.uniform(-6, 6, 6)
+    one, other = before.copy(), before * np.outer(units, units)
+    moments.shrink(one, n)
+    moments.shrink(other, n)
+    np.testing.assert_allclose(other, one * np.outer(units, units), rtol=1e-12)
+
+
+def test_shrink_makes_the_covariance_of_two_points_well_conditioned():
+    points = np.random.default_rng(0).standard_normal((2, 10))
+    covariance = np.cov(points, rowvar=False, bias=True)
+    assert np.linalg.matrix_rank(covariance) == 1
+    moments.shrink(covariance, 2)
+    scales = np.sqrt(np.diag(covariance))
+    assert np.linalg.cond(covariance / np.outer(scales, scales)) < 10
+
+
+# ---- recursion ------------------------------------------------------------------------------
+
+
+def slow_update(mean, covariance, x, eta):
+    """Make one step of Andrieu & Thoms, algorithm 2: v is taken about the old mean."""
+    v = x - mean
+    return mean + eta * v, covariance + eta * (np.outer(v, v) - covariance)
+
+
+@pytest.mark.parametrize("d", [1, 3, 12])
+@pytest.mark.parametrize("decades", [0, 4])
+def test_update_is_the_slow_recursion(d, decades):
+    rng = np.random.default_rng(d)
+    scales = 10 ** rng.uniform(-decades, decades, d)
+    mean, covariance = rng.standard_normal(d) * scales, np.diag(scales**2)
+    fast_mean, factor, v = mean.copy(), np.diag(scales), np.empty(d)
+    for t in range(600):
+        x = (rng.standard_normal(d).cumsum() + 0.01 * t) * scales
+        eta = (2.0 + t) ** -0.6
+        mean, covariance = slow_update(mean, covariance, x, eta)
+        moments.update_mean_and_factor(fast_mean, factor, x, eta, v)
+        np.testing.assert_allclose(fast_mean / scales, mean / scales, rtol=1e-9, atol=1e-9)
+        expected = np.linalg.cholesky(covariance)
+        np.testing.assert_allclose(
+            np.tril(factor) / scales[:, None], expected / scales[:, None], rtol=1e-8, atol=1e-9
+        )
+
+
+def normal_sequence(n, seed=0):
+    return np.random.default_rng(seed).multivariate_normal(MEAN, COVARIANCE, n)
+
+
+def relative_error(mean, factor):
+    """Greatest error of mean and covariance in units of the true standard deviations."""
+    scales = np.sqrt(np.diag(COVARIANCE))
+    covariance = np.tril(factor) @ np.tril(factor).T
+    return max(
+        np.abs((mean - MEAN) / scales).max(),
+        np.abs((covariance - COVARIANCE) / np.outer(scales, scales)).max(),
+    )
+
+
+def learn_all(states, n_tune, start_scales):
+    """Feed a chain's states to learn_moments; return the moments and when the seeding ended."""
+    learned, v = Moments.start(start_scales, n_tune), np.empty(states.shape[1])
+    ends = [t for t, x in enumerate(states) if learn_moments(learned, x, t, v)]
+    return learned, ends
+
+
+def test_learns_the_moments_of_an_independent_sequence():
+    """A gain that does not decrease, 1/16d, never converges: it fails the same bound."""
+    n, bound = 40_000, 0.05  # standard errors are .007 to .01
+    states = normal_sequence(n)
+    learned, ends = learn_all(states, n, np.full(4, 1e-3))
+    assert ends == [learned.n_seed - 1]
+    assert relative_error(learned.mean, learned.factor) < bound
+
+    mean, factor, v = MEAN.copy(), np.linalg.cholesky(COVARIANCE), np.empty(4)
+    errors = []
+    for t, x in enumerate(states[:4000]):
+        moments.update_mean_and_factor(mean, factor, x, 1 / 64, v)
+        if t % 400 == 399:
+            errors.append(relative_error(mean, factor))
+    assert min(errors) > bound
+
+
+def test_learn_moments_is_the_seeding_and_the_slow_recursion():
+    """Seeded by np.cov of the newest half, shrunk; then η = 1/max(16d, t/3)."""
+    n, d = 1200, 4
+    states = normal_sequence(n)
+    states[40:60] = states[40]  # as if rejected
+    learned, [end] = learn_all(states, n, np.ones(4))
+    n_seed = max(100, 20 * d)
+    assert end == n_seed - 1
+
+    half = states[n_seed // 2 : n_seed]
+    mean, covariance = half.mean(axis=0), np.cov(half, rowvar=False, bias=True)
+    distinct = len(np.unique(half, axis=0))
+    assert distinct < len(half)
+    weight = (d + 2) / (distinct + d + 2)
+    diagonal = np.diag(np.diag(covariance))
+    covariance = (1 - weight) * covariance + weight * diagonal + 1e-6 * diagonal
+    for t in range(n_seed, n):
+        mean, covariance = slow_update(mean, covariance, states[t], 1 / max(16 * d, t / 3))
+    np.testing.assert_allclose(learned.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(
+        np.tril(learned.factor), np.linalg.cholesky(covariance), rtol=1e-7, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize(("d", "n_tune", "n_seed"), [(1, 10_000, 100), (20, 10_000, 400)])
+def test_length_of_the_seeding(d, n_tune, n_seed):
+    assert Moments.start(np.ones(d), n_tune).n_seed == n_seed
+
+
+def test_seeding_takes_a_quarter_at_most():
+    for n_tune in range(400):
+        assert Moments.start(np.ones(3), n_tune).n_seed <= n_tune // 4 + 1
+
+
+def test_seeding_forgets_the_start():
+    states = normal_sequence(100)
+    far, late = states.copy(), states.copy()
+    far[:50] += 1e6
+    late[50] += 1e6
+    (here, _), (there, _), (control, _) = (
+        learn_all(s, 400, np.ones(4)) for s in [states, far, late]
+    )
+    np.testing.assert_array_equal(there.mean, here.mean)
+    np.testing.assert_array_equal(there.factor, here.factor)
+    assert np.abs(control.mean - here.mean).max() > 1e3
+
+
+def test_a_chain_that_never_moved_keeps_the_scales_it_started_with():
+    scales = np.array([1e-3, 1.0, 50.0, 2.0])
+    learned, _ = learn_all(np.tile(MEAN, (100, 1)), 400, scales)
+    np.testing.assert_array_equal(learned.factor, np.diag(scales))
+    np.testing.assert_allclose(learned.mean, MEAN)

@@ -1,0 +1,53 @@
+"""The log-density that transitions call."""
+
+import numba
+import numpy as np
+import pytest
+
+from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address, log_density
+
+
+@numba.njit(LOGP_SIGNATURE)
+def first_coordinate(x, data, shapes):
+    return x[0]
+
+
+@numba.njit(LOGP_SIGNATURE)
+def weighted_sum(x, data, shapes):
+    total = 1000.0 * shapes[0]
+    for i in range(x.size):
+        total += data[i] * x[i]
+    return total
+
+
+def target(logp, point, data=(), shapes=()):
+    return Target(
+        function_address(logp),
+        np.array(point, np.float64),
+        np.array(data, np.float64),
+        np.array(shapes, np.int64),
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_counts_as_minus_infinity(value):
+    assert log_density(target(first_coordinate, [0.0]), np.array([value])) == -np.inf
+
+
+@pytest.mark.parametrize("value", [0.0, -3.5, 1e308, -1e308, 5e-324])
+def test_what_is_finite_arrives_as_it_is(value):
+    assert log_density(target(first_coordinate, [0.0]), np.array([value])) == value
+
+
+def test_moves_the_own_variables_only():
+    t = target(weighted_sum, [0.0, 0.0, 5.0], data=[1.0, 10.0, 100.0], shapes=[3])
+    assert log_density(t, np.array([2.0, 3.0])) == 3000 + 2 + 30 + 500
+    np.testing.assert_array_equal(t.point, [2, 3, 5])
+
+
+def test_two_models_share_the_compiled_code():
+    """The address is a value, not a type: nothing is compiled anew for another function."""
+    log_density(target(first_coordinate, [0.0]), np.zeros(1))
+    before = len(log_density.signatures)
+    log_density(target(weighted_sum, [1.0], data=[2.0], shapes=[0]), np.zeros(1))
+    assert len(log_density.signatures) == before

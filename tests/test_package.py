@@ -1,0 +1,54 @@
+"""The wheel works outside the checkout, and the examples run."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+OUTSIDE = """
+import sys; sys.path.insert(0, "site")
+import pymc as pm, pymc_kameleon as pk
+assert pk.__file__.startswith(sys.argv[1]), pk.__file__
+with pm.Model():
+    pm.Normal("x", shape=2)
+    dt = pm.sample(draws=20, tune=20, chains=2, cores=2, step=pk.KAM(), progressbar=False,
+                   compute_convergence_checks=False)
+print(dt["posterior"]["x"].shape)
+"""
+
+
+def python(*arguments, cwd):
+    """Run Python in a process of its own, and return what it printed."""
+    environment = os.environ | {"MPLBACKEND": "Agg", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    result = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_a_wheel_installs_and_runs_outside_the_checkout(tmp_path):
+    wheel = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    python(*wheel, "--wheel-dir", tmp_path, ROOT, cwd=tmp_path)
+    (built,) = tmp_path.glob("*.whl")
+    assert "pymc_kameleon/py.typed" in zipfile.ZipFile(built).namelist()
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", "site"]
+    python(*install, built, cwd=tmp_path)
+    assert python("-c", OUTSIDE, tmp_path, cwd=tmp_path).strip() == "(2, 20, 2)"
+
+
+@pytest.mark.parametrize("arguments", [["--draws", "20", "--tune", "20"]])
+def test_quickstart(arguments, tmp_path):
+    printed = python(ROOT / "examples" / "quickstart.py", *arguments, cwd=tmp_path)
+    assert "DEMetropolisZ" in printed
+    assert (tmp_path / "quickstart.png").stat().st_size > 10_000

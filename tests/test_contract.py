@@ -262,7 +262,7 @@ def test_sequential_chains_do_not_leak(sampler, mixed_model):
         run(step, start, draws=20, tune=30, seed=2) for step in (used, fresh)
     )
     np.testing.assert_array_equal(one["a"], other["a"])
-    assert stats == other_stats
+    np.testing.assert_equal(stats, other_stats)
 
 
 # ---- one evaluation per proposal, and when the log-density is computed again ----------------
@@ -328,7 +328,7 @@ def test_a_saved_state_continues_bit_for_bit(sampler, mixed_model, when):
             if i == 50:
                 fresh.stop_tuning()
             copy, copied_stats = fresh.step(copy)
-            assert stats == copied_stats
+            np.testing.assert_equal(stats, copied_stats)
             for name, value in point.items():
                 np.testing.assert_array_equal(value, copy[name])
 

@@ -37,11 +37,13 @@ def record(history, x):
     counts[2] += 1
     if counts[2] < counts[1]:
         return
-    if counts[0] == points.shape[0]:
-        counts[0] //= 2
+    capacity = points.shape[0]
+    if counts[0] == capacity:  # keep every other state, the last among them; x is in between
+        counts[0] = (capacity + 1) // 2
         counts[1] *= 2
         for i in range(counts[0]):
-            copy(points[2 * i + 1], points[i])
+            copy(points[2 * i + 1 - capacity % 2], points[i])
+        return
     copy(x, points[counts[0]])
     counts[0] += 1
     counts[2] = 0

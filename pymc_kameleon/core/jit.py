@@ -41,10 +41,15 @@ def cached_jit(function, parts):
     module = parts[0].__module__
     function.__qualname__ = f"{module}.{parts[0].__name__}.{function.__name__}"
     dispatcher = jit(function)
-    package = __name__.partition(".")[0]
-    if not config.DISABLE_JIT and all(part.__module__.startswith(package) for part in parts):
+    if not config.DISABLE_JIT and all(
+        _package(part.__module__) == _package(__name__) for part in parts
+    ):
         dispatcher._cache = _SourceCache(function, parts)
     return dispatcher
+
+
+def _package(module):
+    return module.partition(".")[0]
 
 
 def specialise(dispatcher, *arguments):

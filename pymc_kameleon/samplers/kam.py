@@ -89,7 +89,7 @@ class Parameters(NamedTuple):
     m : (1,) int64
         0 until the chain has a past to learn from: then R = γ²I, a random walk.
     bandwidth : (1,) float64
-        σ of the kernel.
+        σ of the kernel; NaN until there is a z.
     log_gamma, log_rho : (1,) float64
     nu0 : (1,) float64
     """
@@ -161,7 +161,8 @@ def transition(target, state, parameters, work, rng):
     """
     gamma, nu = scales(parameters)
     if state.factor_scales[0] != gamma or state.factor_scales[1] != nu:
-        factorise(state.covariance, gamma, nu, state.factor)
+        if not factorise(state.covariance, gamma, nu, state.factor):
+            return 0.0, False
         state.factor_scales[0] = gamma
         state.factor_scales[1] = nu
     d = state.x.size
@@ -193,7 +194,7 @@ def transition(target, state, parameters, work, rng):
         state.logp[0] = logp_y
         copy_matrix(work.covariance, state.covariance)
         copy_matrix(work.factor, state.factor)
-    return np.exp(min(0.0, log_ratio) - min(0.0, cap)), accepted
+    return np.exp(min(0.0, min(0.0, log_ratio) - min(0.0, cap))), accepted
 
 
 @jit
@@ -204,7 +205,7 @@ def scales(parameters):
 
 @jit
 def factorise(covariance, gamma, nu, factor):
-    """Write the factor of R = γ²I + ν²S; return whether that is finite."""
+    """Write the factor of R = γ²I + ν²S; return whether rounding leaves R positive definite."""
     d = covariance.shape[0]
     for i in range(d):
         for j in range(i + 1):
@@ -482,7 +483,7 @@ class KAM(KameleonStep):
             whitening=np.diag(scales) if self.whiten else np.eye(d),
             z=np.zeros((d, m)),
             m=np.zeros(1, np.int64),
-            bandwidth=np.ones(1),
+            bandwidth=np.full(1, np.nan),
             log_gamma=np.array([log_gamma]),
             log_rho=np.zeros(1),
             nu0=np.ones(1),

@@ -120,10 +120,13 @@ def test_log_determinant_where_the_determinant_underflows():
     assert linalg.log_determinant(1e-200 * np.eye(20)) == pytest.approx(-200 * 20 * np.log(10))
 
 
-def test_identity():
-    out = np.full((5, 5), np.nan)
-    linalg.identity(out)
-    np.testing.assert_array_equal(out, np.eye(5))
+def test_copies():
+    source = np.arange(12.0).reshape(3, 4)
+    matrix, column = np.empty((3, 4)), np.empty(3)
+    linalg.copy_matrix(source, matrix)
+    linalg.copy(source[:, 2], column)
+    np.testing.assert_array_equal(matrix, source)
+    np.testing.assert_array_equal(column, [2, 6, 10])
 
 
 def test_factor_times_normals_has_the_covariance():

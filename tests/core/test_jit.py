@@ -1,0 +1,177 @@
+"""Compilation: the disk cache, and that the compiled code is what the Python code says."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pymc_kameleon
+from pymc_kameleon.core import jit
+
+PACKAGE = Path(pymc_kameleon.__file__).parent
+
+
+def python(script, **environment):
+    """Run a script in a fresh process and return what it prints, which is JSON."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script],
+        env=inherited | {k: str(v) for k, v in environment.items()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# ---- the cache on disk ----------------------------------------------------------------------
+
+LOAD = """
+import json
+import pymc as pm
+import pymc_kameleon as pk
+
+with pm.Model():
+    pm.Normal("x")
+    pk.RWM(compile_kwargs={"mode": "FAST_COMPILE"})
+stats = pk.RWM._draw.stats
+print(json.dumps([pk.__file__, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
+"""
+
+
+def test_the_next_process_loads_what_this_one_compiled_until_the_source_changes(tmp_path):
+    copy = tmp_path / "pymc_kameleon"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {"PYTHONPATH": tmp_path, "PYTENSOR_FLAGS": "linker=py,cxx="}
+    imported = str(copy / "__init__.py")
+    assert python(LOAD, **environment) == [imported, 0, 1]
+    assert python(LOAD, **environment) == [imported, 1, 0]
+    with (copy / "core" / "linalg.py").open("a") as file:
+        file.write("# a comment\n")
+    assert python(LOAD, **environment) == [imported, 0, 1]
+    assert python(LOAD, **environment) == [imported, 1, 0]
+
+
+def entry_point(module):
+    """Build an entry point around a function that says that it is defined in `module`."""
+
+    def add_one(x):
+        return x + 1
+
+    add_one.__module__ = module
+    part = jit.jit(add_one)
+
+    def call(x):
+        return part(x)
+
+    return jit.cached_jit(call, (part,))
+
+
+def has_a_cache(dispatcher):
+    return isinstance(dispatcher._cache, jit._SourceCache)
+
+
+def test_functions_of_the_package_are_cached():
+    assert has_a_cache(entry_point("pymc_kameleon.samplers.theirs"))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "theirs",
+        "__main__",
+        "pymc_kameleon_theirs",
+    ],
+)
+def test_functions_of_others_are_not_cached(module):
+    """Their source is not part of the key."""
+    dispatcher = entry_point(module)
+    assert not has_a_cache(dispatcher)
+    assert dispatcher(1) == 2
+
+
+def test_specialise_returns_an_entry_point_for_these_types():
+    @jit.jit
+    def twice(x):
+        return 2 * x
+
+    fast = jit.specialise(twice, np.ones(3))
+    np.testing.assert_array_equal(fast(np.arange(3.0)), [0, 2, 4])
+    assert len(twice.signatures) == 1
+
+
+# ---- arithmetic -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiler", [jit.jit, jit.fast_jit])
+def test_nan_and_infinity_keep_their_meaning(compiler):
+    @compiler
+    def facts(x):
+        return (
+            np.isnan(x[0]),
+            x[0] == x[0],
+            x[0] < 1.0,
+            x[1] < np.inf,
+            x[2] > -np.inf,
+            1.0 / x[3],
+            max(x[2], 1.0),
+        )
+
+    x = np.array([np.nan, np.inf, -np.inf, 0.0])
+    assert facts(x) == (True, False, False, False, False, np.inf, 1.0)
+
+
+# ---- compiled equals plain Python -----------------------------------------------------------
+
+SAMPLE = """
+import json
+import numba
+import numpy as np
+import pymc as pm
+import pymc_kameleon as pk
+
+with pm.Model() as model:
+    pm.Normal("a", 0, [1, 2, 30.0])
+    pm.Gamma("b", 2, 1)
+draws = {}
+for sampler in pk.SAMPLERS:
+    step = sampler(model=model, steps_per_draw=5, compile_kwargs={"mode": "FAST_COMPILE"})
+    step.setup_chain(np.random.default_rng(1), 40, 20)
+    point, rows = model.initial_point(), []
+    for i in range(60):
+        if i == 40:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        rows.append([*point["a"], point["b_log__"], *map(float, stats.values())])
+    draws[sampler.__name__] = np.array(rows).tolist()
+print(json.dumps([bool(numba.config.DISABLE_JIT), draws]))
+"""
+
+
+def test_compiled_equals_plain_python():
+    flags = {"PYTENSOR_FLAGS": "linker=py,cxx="}
+    [no_jit, compiled] = python(SAMPLE, **flags)
+    assert not no_jit
+    [no_jit, plain] = python(SAMPLE, **flags, NUMBA_DISABLE_JIT=1)
+    assert no_jit
+    assert set(compiled) == {sampler.__name__ for sampler in pymc_kameleon.SAMPLERS}
+    for name, rows in compiled.items():
+        np.testing.assert_allclose(rows, plain[name], rtol=1e-8, atol=1e-10, err_msg=name)
+        assert len(np.unique(np.array(rows)[:, 0])) > 20
+
+
+def test_the_copy_of_a_type_is_not_needed():
+    """NUMBA_DISABLE_JIT leaves plain functions: what Python runs is what is compiled."""
+    [kind] = python(
+        "import json, os; from pymc_kameleon.core import linalg;"
+        "print(json.dumps([type(linalg.cholesky).__name__]))",
+        NUMBA_DISABLE_JIT=1,
+    )
+    assert kind == types.FunctionType.__name__

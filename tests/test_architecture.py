@@ -1,0 +1,152 @@
+"""The shape of the package, read from its source."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pymc_kameleon
+
+PACKAGE = Path(pymc_kameleon.__file__).parent
+
+
+def module_name(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+TREES = {
+    module_name(path): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def imports(tree):
+    """Every module that a tree imports, at whatever depth; `from a import b` may mean a.b."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (submodules & set(TREES)) or {node.module}
+    return found
+
+
+IMPORTS = {name: imports(tree) for name, tree in TREES.items()}
+
+
+def imported_by(prefix):
+    """Name and imports of each module in a part of the package."""
+    return [
+        (name, found)
+        for name, found in IMPORTS.items()
+        if name == prefix or name.startswith(prefix + ".")
+    ]
+
+
+def top(module):
+    return module.partition(".")[0]
+
+
+def find_cycle(graph):
+    """Return modules that import each other in a circle, or None."""
+    while graph:
+        leaves = [node for node, edges in graph.items() if not edges & set(graph)]
+        if not leaves:
+            return sorted(graph)
+        graph = {node: edges for node, edges in graph.items() if node not in leaves}
+    return None
+
+
+def test_the_source_was_found():
+    expected = {"core.linalg", "core.jit", "samplers.kam", "samplers.random_walk", "step", "logp"}
+    assert {f"pymc_kameleon.{name}" for name in expected} <= set(TREES)
+    assert len(imported_by("pymc_kameleon.core")) > 8
+    assert "pymc_kameleon.core.linalg" in IMPORTS["pymc_kameleon.core.moments"]
+
+
+def test_core_knows_numpy_and_numba_only():
+    allowed = {"numpy", "numba"} | sys.stdlib_module_names
+    for name, found in imported_by("pymc_kameleon.core"):
+        for module in found:
+            assert module.startswith("pymc_kameleon.core.") or top(module) in allowed, name
+
+
+@pytest.mark.parametrize("name", ["pymc_kameleon.step", "pymc_kameleon.logp"])
+def test_the_step_knows_no_sampler(name):
+    assert not any(module.startswith("pymc_kameleon.samplers") for module in IMPORTS[name])
+
+
+def test_nothing_inside_imports_the_package_itself():
+    for name, found in IMPORTS.items():
+        assert "pymc_kameleon" not in found, name
+
+
+def test_no_circle():
+    assert find_cycle(IMPORTS) is None
+    assert find_cycle(IMPORTS | {"pymc_kameleon.core.jit": {"pymc_kameleon.core.target"}})
+
+
+def test_samplers_use_each_others_functions_and_not_their_classes():
+    classes = {sampler.__name__ for sampler in pymc_kameleon.SAMPLERS}
+    for name, _ in imported_by("pymc_kameleon.samplers"):
+        taken = {
+            alias.name
+            for node in ast.walk(TREES[name])
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        assert not taken & classes, name
+
+
+def test_the_package_offers_its_samplers_and_nothing_else():
+    assert set(pymc_kameleon.__all__) >= {"SAMPLERS"}
+    for sampler in pymc_kameleon.SAMPLERS:
+        assert getattr(pymc_kameleon, sampler.__name__) is sampler
+    assert all(hasattr(pymc_kameleon, name) for name in pymc_kameleon.__all__)
+
+
+def test_importing_changes_nothing_in_pymc():
+    script = """
+import logging
+import pymc
+from pymc.step_methods import STEP_METHODS
+before = list(STEP_METHODS), set(vars(pymc)), list(logging.root.handlers)
+import pymc_kameleon
+assert before == (list(STEP_METHODS), set(vars(pymc)), list(logging.root.handlers))
+assert not any(method.__module__.startswith("pymc_kameleon") for method in STEP_METHODS)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+# ---- documentation --------------------------------------------------------------------------
+
+
+def public_definitions(node, prefix):
+    """Public functions, classes and methods; not what is defined inside functions."""
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef | ast.ClassDef) and not child.name.startswith("_"):
+            yield f"{prefix}.{child.name}", child
+            if isinstance(child, ast.ClassDef):
+                yield from public_definitions(child, f"{prefix}.{child.name}")
+
+
+def undocumented(trees):
+    missing = [name for name, tree in trees.items() if tree.body and not ast.get_docstring(tree)]
+    for module, tree in trees.items():
+        for name, node in public_definitions(tree, module):
+            if not ast.get_docstring(node):
+                missing.append(name)
+    return missing
+
+
+def test_everything_public_has_a_docstring():
+    assert undocumented(TREES) == []
+    bare = ast.parse(
+        '"""m"""\nclass A:\n    """a"""\n    def f(self): pass\n    def _g(self): pass'
+    )
+    assert undocumented({"m": bare}) == ["m.A.f"]

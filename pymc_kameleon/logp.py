@@ -4,6 +4,7 @@ import logging
 import re
 import warnings
 from contextlib import contextmanager
+from hashlib import sha256
 
 import numba
 import numpy as np
@@ -41,6 +42,8 @@ class ModelLogp:
         All value variables, in the order of the vector.
     point : (n,) float64
         Where the transitions evaluate it.
+    digest : bytes
+        Fingerprint of the data.
     """
 
     def __init__(self, model, own, initial_point, compile_kwargs):
@@ -49,8 +52,7 @@ class ModelLogp:
         self.point = np.zeros(size)
         logp = model.logp()
         self.shared = _shared_variables(logp)
-        self._seen = None
-        self._read_data()
+        self.read_data()
         self._compile(model, logp, initial_point, compile_kwargs)
 
     @property
@@ -58,15 +60,22 @@ class ModelLogp:
         """What the compiled transitions call."""
         return Target(self._address, self.point, self._data, self._shapes)
 
-    def data_changed(self):
-        """Read the shared variables again if one was set since; return whether that is so."""
-        if all(
-            var.get_value(borrow=True) is value
+    def follow_data(self):
+        """Read the shared variables again if one was set since the last time."""
+        if any(
+            var.get_value(borrow=True) is not value
             for var, value in zip(self.shared, self._seen, strict=True)
         ):
-            return False
-        self._read_data()
-        return True
+            self.read_data()
+
+    def read_data(self):
+        """Read the shared variables, in case one was set or changed in place."""
+        self._seen = [var.get_value(borrow=True) for var in self.shared]
+        values = [np.asarray(value) for value in self._seen]
+        self._data = np.concatenate([np.zeros(0), *(value.ravel() for value in values)])
+        shapes = [length for value in values for length in value.shape]
+        self._shapes = np.array(shapes, np.int64)
+        self.digest = sha256(self._data.tobytes() + self._shapes.tobytes()).digest()
 
     def __call__(self, x):
         """Log-density at the raveled point `x`, from Python; NaN and +inf count as -inf."""
@@ -79,15 +88,8 @@ class ModelLogp:
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._read_data()
+        self.read_data()
         self._make_callable()
-
-    def _read_data(self):
-        self._seen = [var.get_value(borrow=True) for var in self.shared]
-        values = [np.asarray(value) for value in self._seen]
-        self._data = np.concatenate([np.zeros(0), *(value.ravel() for value in values)])
-        shapes = [length for value in values for length in value.shape]
-        self._shapes = np.array(shapes, np.int64)
 
     def _compile(self, model, logp, initial_point, compile_kwargs):
         x = pt.vector("x", shape=self.point.shape, dtype="float64")
@@ -131,11 +133,16 @@ class ModelLogp:
 def _shared_variables(logp):
     shared = [var for var in graph_inputs([logp]) if isinstance(var, SharedVariable)]
     for var in shared:
-        if np.asarray(var.get_value(borrow=True)).dtype.kind not in "biuf":
+        value = var.get_value(borrow=True)
+        if isinstance(value, np.random.Generator):
             raise ValueError(
-                f"The model's log-density depends on {var.name or var!r} of type {var.type}, which "
-                "is no numerical array. Random numbers in the log-density (pm.Minibatch) make it "
-                "noisy, and the samplers would not converge to the posterior."
+                "The model's log-density depends on random numbers (pm.Minibatch?). So it is "
+                "noisy, and the sampler would not converge to the posterior."
+            )
+        if np.asarray(value).dtype.kind not in "biuf":
+            raise ValueError(
+                f"The model's log-density depends on the shared variable {var.name or var!r} of "
+                f"type {var.type}, which is no dense numerical array. Make it a constant, or dense."
             )
     return shared
 

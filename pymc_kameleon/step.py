@@ -2,8 +2,10 @@
 
 import logging
 import time
+import warnings
 from contextlib import contextmanager
 from dataclasses import field
+from numbers import Integral, Real
 from threading import Timer
 from typing import Any, ClassVar
 
@@ -48,10 +50,10 @@ SLOW_LOGP = 1e-3
 class KameleonState(StepMethodState):
     """All that a chain needs to go on bit for bit."""
 
-    steps_per_draw: int = field(metadata={"frozen": True})
-    target_accept: float = field(metadata={"frozen": True})
+    configuration: dict = field(metadata={"frozen": True})
     tune: bool
     point: np.ndarray | None
+    data: bytes
     state: Any
     parameters: Any
     tuning: Any
@@ -71,6 +73,8 @@ class KameleonStep(ArrayStepShared):
         The compiled functions that define the sampler.
     own_stats : tuple of str
         Statistics besides those of every sampler.
+    settings : dict
+        The sampler's own options, which a saved state must share.
     scale_free : bool
         Whether `_allocate` wants to know the coordinates' scales around the start.
     """
@@ -79,6 +83,7 @@ class KameleonStep(ArrayStepShared):
     kernel: ClassVar[Kernel]
     own_stats: ClassVar[tuple[str, ...]] = ()
     scale_free: ClassVar[bool] = True
+    settings: ClassVar[dict] = {}
     default_blocked = True
     _state_class = KameleonState
 
@@ -114,17 +119,25 @@ class KameleonStep(ArrayStepShared):
         point = self.model.initial_point() if initial_point is None else initial_point
         self._initial_point = {name: np.asarray(value) for name, value in point.items()}
         self._d = d = sum(self._initial_point[var.name].size for var in own)
-        self.steps_per_draw = max(10, d) if steps_per_draw is None else steps_per_draw
-        self.target_accept = default_target_accept(d) if target_accept is None else target_accept
-        require_integer("steps_per_draw", self.steps_per_draw, at_least=1)
-        if not 0 < self.target_accept < 1:
-            raise ValueError(f"target_accept must lie between 0 and 1, not {target_accept}.")
+        if steps_per_draw is None:
+            steps_per_draw = max(10, d)
+        if target_accept is None:
+            target_accept = default_target_accept(d)
+        self.steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
+        self.target_accept = checked_number("target_accept", target_accept, 0, 1)
+        self.configuration = {
+            "sampler": type(self).__name__,
+            "d": d,
+            "steps_per_draw": self.steps_per_draw,
+            "target_accept": self.target_accept,
+            **self.settings,
+        }
         super().__init__(own, {}, blocked=blocked, rng=rng)
         if len(own) == len(self.model.value_vars):
             self.stats_dtypes_shapes = self.stats_dtypes_shapes | {"model_logp": (np.float64, [])}
             self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
-        self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._logp = ModelLogp(self.model, own, self._initial_point, compile_kwargs or {})
+        self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
         self._say_if_slow()
 
@@ -150,6 +163,8 @@ class KameleonStep(ArrayStepShared):
         super().setup_chain(rng, tune, draws)
         self.tune = tune > 0
         self.point = None
+        self._logp.read_data()
+        self.data = self._logp.digest
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
 
     def _fill(self, scales, n_tune):
@@ -173,7 +188,8 @@ class KameleonStep(ArrayStepShared):
             raise SamplingError(self._explain_start(q0))
         stats[N_LOGP] += n_scouting
         own = self.state.x.copy()
-        self.point = np.concatenate([own, q0.data[self._d :]])
+        # What comes back has the precision of the variables, which may be less than ours.
+        self.point = np.concatenate([own.astype(q0.data.dtype), q0.data[self._d :]])
         return RaveledVars(own, q0.point_map_info[: len(self.vars)]), [self._named(stats)]
 
     def _scout(self, q):
@@ -188,7 +204,9 @@ class KameleonStep(ArrayStepShared):
 
     def _what_changed(self, q):
         """Compare with the end of the last draw, so that what still holds is not computed again."""
-        new_data = self._logp.data_changed()
+        self._logp.follow_data()
+        new_data = self.data != self._logp.digest
+        self.data = self._logp.digest
         if self.point is None or not np.array_equal(q[: self._d], self.point[: self._d]):
             return MOVED
         return STALE if new_data or not np.array_equal(q, self.point) else CURRENT
@@ -263,24 +281,28 @@ class KameleonStep(ArrayStepShared):
 
         try:
             seconds = evaluate()
-            if SLOW_LOGP < seconds < 0.1:  # a first call may have to warm up
-                seconds = min(evaluate(), evaluate())
+            if seconds < 1:  # a first call may have to warm up
+                seconds = min(seconds, evaluate(), evaluate())
         except Exception:  # a bad point is reported where a chain starts
             return
         if seconds > SLOW_LOGP:
+            n = self.steps_per_draw
+            advice = " With steps_per_draw=1 draws are cheaper, and more correlated." * (n > 1)
             _log.info(
-                "One logp evaluation takes %.3g ms, so a draw of %s takes %.3g ms for its %d "
-                "evaluations. With steps_per_draw=1 draws are cheaper, and more correlated.",
+                "One logp evaluation takes %.3g ms, a draw of %s %.3g ms (steps_per_draw=%d).%s",
                 1e3 * seconds,
                 type(self).__name__,
-                1e3 * seconds * self.steps_per_draw,
-                self.steps_per_draw,
+                1e3 * seconds * n,
+                n,
+                advice,
             )
 
     def _explain_start(self, q0):
         point = DictToArrayBijection.rmap(q0)
-        terms = self.model.point_logps(point)
-        bad = {name: value for name, value in terms.items() if not np.isfinite(value)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
+            terms = {name: float(logp) for name, logp in self.model.point_logps(point).items()}
+        bad = {name: logp for name, logp in terms.items() if not np.isfinite(logp)}
         return (
             f"{type(self).__name__} cannot start: the log-density is not finite at the current "
             f"point.\nTerms that are not finite: {bad or terms}\nPoint: {point}\n"
@@ -321,16 +343,18 @@ class KameleonStep(ArrayStepShared):
         return (update_stats,)
 
 
-def require_integer(name, value, at_least):
-    """Raise a ValueError unless `value` is an integer that is large enough."""
-    if int(value) != value or value < at_least:
-        raise ValueError(f"{name} must be an integer from {at_least} on, not {value}.")
+def checked_integer(name, value, at_least):
+    """Return an option as int; raise a ValueError unless it is an integer that is large enough."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
+        raise ValueError(f"{name} must be an integer from {at_least} on, not {value!r}.")
+    return int(value)
 
 
-def require_positive(name, value):
-    """Raise a ValueError unless `value` is a positive finite number."""
-    if not 0 < value < np.inf:
-        raise ValueError(f"{name} must be positive and finite, not {value}.")
+def checked_number(name, value, low, high):
+    """Return an option as float; raise a ValueError unless it lies between `low` and `high`."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not low < value < high:
+        raise ValueError(f"{name} must be a number between {low} and {high}, not {value!r}.")
+    return float(value)
 
 
 @contextmanager

@@ -143,7 +143,11 @@ def test_refuses_a_variable_twice(sampler, mixed_model):
         ("steps_per_draw", 2.5),
         ("target_accept", 0),
         ("target_accept", 1.0),
+        ("steps_per_draw", 10.0),
+        ("steps_per_draw", "a"),
+        ("steps_per_draw", True),
         ("target_accept", np.nan),
+        ("target_accept", "a"),
     ],
 )
 def test_refuses_impossible_options(sampler, mixed_model, option, value):
@@ -333,6 +337,51 @@ def test_a_saved_state_continues_bit_for_bit(sampler, mixed_model, when):
                 np.testing.assert_array_equal(value, copy[name])
 
 
+def test_a_state_of_another_configuration_is_refused(sampler, mixed_model):
+    state = sampler(model=mixed_model).sampling_state
+    with pytest.raises(ValueError, match="configuration"):
+        sampler(model=mixed_model, steps_per_draw=3).sampling_state = state
+
+
+def test_float32_keeps_the_logp(sampler):
+    with pm.Model() as model:
+        pm.Normal("x", shape=2, dtype="float32")
+    step = sampler(model=model)
+    point = {"x": np.zeros(2, np.float32)}
+    _, stats = run(step, point, draws=5)
+    assert [s["n_logp"] for s in stats[1:]] == [10] * 4
+
+
+def test_recovers_from_a_far_start(sampler):
+    """Of a regression with raw, strongly correlated predictors, hundreds of sds away."""
+    if sampler.cls is pk.RWM:
+        pytest.skip("one scale for all coordinates cannot")
+    rng = np.random.default_rng(1)
+    base = rng.normal(size=200)
+    predictors = np.c_[50 + 10 * base + 2 * rng.normal(size=200), 3 + 0.1 * base]
+    predictors[:, 1] += 0.03 * rng.normal(size=200)
+    observed = 5 + predictors @ [0.1, -2.0] + rng.normal(size=200)
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 100)
+        b = pm.Normal("b", 0, 100, shape=2)
+        pm.Normal("y", a + pt.dot(predictors, b), 1, observed=observed)
+    design = np.c_[np.ones(200), predictors]
+    precision = design.T @ design + np.eye(3) / 1e4
+    mean, sds = np.linalg.solve(precision, design.T @ observed), np.linalg.inv(precision)
+    sds = np.diag(sds) ** 0.5
+    step = sampler(model=model)
+    step.setup_chain(np.random.default_rng(2), 1000, 1000)
+    point, draws = {"a": np.array(300.0), "b": np.array([-50.0, 200.0])}, []
+    for i in range(2000):
+        if i == 1000:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        draws.append(np.r_[point["a"], point["b"]])
+    draws = np.array(draws[1000:])
+    np.testing.assert_allclose((draws.mean(axis=0) - mean) / sds, 0, atol=0.3)
+    np.testing.assert_allclose(draws.std(axis=0) / sds, 1, atol=0.2)
+
+
 def test_state_is_bounded(sampler):
     """A million transitions of tuning in ten dimensions fit into a fixed memory."""
     with pm.Model() as model:
@@ -422,4 +471,4 @@ def test_an_expensive_logp_is_mentioned_once(sampler, caplog):
         run(step, {"x": np.zeros(2)}, draws=2)
     said = [r.getMessage() for r in caplog.records if "One logp evaluation takes" in r.message]
     assert len(said) == 1
-    assert "steps_per_draw=1" in said[0]
+    assert "With steps_per_draw=1" in said[0]

@@ -10,7 +10,7 @@ OPTIMAL_SCALE = 2.38
 """Times √(Σ/d): the random walk's best scale on a normal target [Roberts, Gelman & Gilks 1997]."""
 
 
-LOG_RANGE = np.log(1e6)
+LOG_RANGE = np.log([1e-6, 1e6])
 """A scale stays within a factor of 1e6 of its start."""
 
 
@@ -40,10 +40,9 @@ class ScaleTuning(NamedTuple):
     average: np.ndarray
 
     @classmethod
-    def start(cls, target_accept, log_scale, log_range):
-        """Tune around `log_scale`, at most `log_range` away from it."""
-        bounds = np.array([log_scale - log_range, log_scale + log_range])
-        return cls(target_accept, bounds, np.zeros(2))
+    def start(cls, target_accept, bounds):
+        """Begin to tune a scale whose log stays within `bounds`."""
+        return cls(target_accept, np.asarray(bounds, float), np.zeros(2))
 
 
 @jit
@@ -74,7 +73,7 @@ def coordinate_scales(logp, x, start=0.1, widest=1e6):
 
     The scale of a coordinate is the step h at which the log-density, averaged over x ± h, has
     fallen by 1/2: its conditional standard deviation, exactly so for a normal target, wherever x
-    lies. It is found by doubling or halving h, so that no point lies farther out than 2h.
+    lies. It is found by doubling or halving h, so that no point lies much farther out.
 
     Parameters
     ----------
@@ -83,7 +82,7 @@ def coordinate_scales(logp, x, start=0.1, widest=1e6):
     x : (d,) float64
         A point where it is finite.
     start, widest : float
-        First h, and the scale of a coordinate that the log-density hardly depends on.
+        First h, and about the scale of a coordinate that the log-density does not depend on.
 
     Returns
     -------

@@ -27,7 +27,7 @@ from pymc_kameleon.core.linalg import (
     squared_norm,
 )
 from pymc_kameleon.core.metropolis import log_uniform
-from pymc_kameleon.core.moments import Moments, learn_moments
+from pymc_kameleon.core.moments import Moments, learn_moments, scale_step
 from pymc_kameleon.core.rkhs import kernel_covariance, median_distance
 from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
@@ -38,12 +38,14 @@ from pymc_kameleon.core.scaling import (
     tune_scale,
 )
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.step import KameleonStep, require_integer, require_positive
+from pymc_kameleon.step import KameleonStep, checked_integer, checked_number
 
 EXPLORATION = 0.25
 """γ as a share of the random walk's best scale: small against what is learned, but not zero."""
 
-LOG_RHO_RANGE = np.log(1e3)
+LEAST_RHO, GREATEST_RHO = 1e-3, 10.0
+"""Where S vanishes, as far from z, ν has no effect; it must not run away there."""
+
 N_PAIRS = 2000
 """Pairs of points from which a median distance is estimated, to some 2 %."""
 N_CENTRES = 50
@@ -270,8 +272,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 def tune_walk(state, parameters, tuning, work, accept_prob):
     """Adapt the random walk y = x + γCξ that KAM is while there is no z: GAM's adaptation."""
     t = tuning.t[0]
-    n_seed = tuning.moments.n_seed
-    step = t if t < n_seed or not tuning.whiten else GOOD_GUESS + t - n_seed
+    step = scale_step(tuning.moments, t) if tuning.whiten else t
     tune_scale(parameters.log_gamma, tuning.gamma_scale, accept_prob, step)
     seeded = learn_moments(tuning.moments, state.x, t, work.step)
     if tuning.whiten:
@@ -374,12 +375,12 @@ class KAM(KameleonStep):
         m, the number of points of z; 25 d by default, at least 50 and at most 1000. The cost of a
         transition is proportional to m d².
     gamma : float, optional
-        γ, the exploration scale, in whitened coordinates. By default a quarter of the best random
-        walk's scale, :math:`.25 \cdot 2.38 s/\sqrt d` with s the scale of a whitened coordinate.
+        γ, the exploration scale, in whitened coordinates, once there is a z. By default a quarter
+        of the best random walk's scale, :math:`.25 \cdot 2.38 s/\sqrt d` with s the scale of a
+        whitened coordinate.
     whiten : bool, optional
         Work in coordinates C⁻¹x, with CCᵀ the covariance of the chain's past (default). Without it,
-        as published, γ suits neither the smallest nor the largest scale of a posterior whose scales
-        differ or whose coordinates correlate.
+        as published, one γ cannot suit a posterior whose scales differ by orders of magnitude.
     steps_per_draw : int, optional
         Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
         differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
@@ -449,13 +450,13 @@ class KAM(KameleonStep):
         compile_kwargs=None,
         blocked=True,
     ):
+        if not isinstance(whiten, bool):
+            raise ValueError(f"whiten must be True or False, not {whiten!r}.")
         if n_subsample is not None:
-            require_integer("n_subsample", n_subsample, at_least=2)
+            n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
         if gamma is not None:
-            require_positive("gamma", gamma)
-        self.n_subsample = n_subsample
-        self.gamma = gamma
-        self.whiten = whiten
+            gamma = checked_number("gamma", gamma, 0, np.inf)
+        self.settings = {"n_subsample": n_subsample, "gamma": gamma, "whiten": whiten}
         super().__init__(
             vars,
             steps_per_draw=steps_per_draw,
@@ -469,7 +470,8 @@ class KAM(KameleonStep):
 
     def _allocate(self, scales, n_tune):
         d = scales.size
-        m = self.n_subsample or min(max(25 * d, 50), 1000)
+        whiten, gamma = self.settings["whiten"], self.settings["gamma"]
+        m = self.settings["n_subsample"] or min(max(25 * d, 50), 1000)
         log_gamma = np.log(OPTIMAL_SCALE / np.sqrt(d))
         state = State(
             x=np.zeros(d),
@@ -480,7 +482,7 @@ class KAM(KameleonStep):
             factor_scales=np.full(2, np.nan),
         )
         parameters = Parameters(
-            whitening=np.diag(scales) if self.whiten else np.eye(d),
+            whitening=np.diag(scales) if whiten else np.eye(d),
             z=np.zeros((d, m)),
             m=np.zeros(1, np.int64),
             bandwidth=np.full(1, np.nan),
@@ -494,12 +496,12 @@ class KAM(KameleonStep):
             n_walk=n_tune // 2,
             n_learning=n_tune - n_tune // 4,
             first=np.zeros(1, np.int64),
-            gamma_scale=ScaleTuning.start(self.target_accept, log_gamma, LOG_RANGE),
-            rho_scale=ScaleTuning.start(self.target_accept, 0.0, LOG_RHO_RANGE),
+            gamma_scale=ScaleTuning.start(self.target_accept, log_gamma + LOG_RANGE),
+            rho_scale=ScaleTuning.start(self.target_accept, np.log([LEAST_RHO, GREATEST_RHO])),
             moments=Moments.start(scales, n_tune),
             history=History.empty(min(n_tune, max(2000, 8 * m)), d),
-            gamma=np.nan if self.gamma is None else float(self.gamma),
-            whiten=bool(self.whiten),
+            gamma=np.nan if gamma is None else gamma,
+            whiten=whiten,
         )
         work = Work(
             y=np.zeros(d),

@@ -16,9 +16,8 @@ from pymc_kameleon.core.chain import SCALING, Kernel
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy_matrix, multiply_lower
 from pymc_kameleon.core.metropolis import move_or_stay
-from pymc_kameleon.core.moments import Moments, learn_moments
+from pymc_kameleon.core.moments import Moments, learn_moments, scale_step
 from pymc_kameleon.core.scaling import (
-    GOOD_GUESS,
     LOG_RANGE,
     OPTIMAL_SCALE,
     ScaleTuning,
@@ -137,7 +136,7 @@ class RWM(KameleonStep):
     def _allocate(self, scales, n_tune):
         d = scales.size
         log_scale = np.log(OPTIMAL_SCALE / np.sqrt(d))
-        scale = ScaleTuning.start(self.target_accept, log_scale, LOG_RANGE)
+        scale = ScaleTuning.start(self.target_accept, log_scale + LOG_RANGE)
         return (
             State(np.zeros(d), np.zeros(1)),
             RWMParameters(np.array([log_scale])),
@@ -182,16 +181,15 @@ def gam_transition(target, state, parameters, work, rng):
 def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn Σ from the state after the move, and tune log λ [AT, algorithm 4].
 
-    While Σ is being seeded, this is RWM.
+    Until Σ is seeded, this is RWM with the scales of the coordinates.
     """
     t = tuning.t[0]
-    n_seed = tuning.moments.n_seed
-    step = t if t < n_seed else GOOD_GUESS + t - n_seed
+    step = scale_step(tuning.moments, t)
     tune_scale(parameters.log_scale, tuning.scale, accept_prob, step)
     if learn_moments(tuning.moments, state.x, t, work.v):
         parameters.log_scale[0] = np.log(OPTIMAL_SCALE / np.sqrt(state.x.size))
     copy_matrix(tuning.moments.factor, parameters.factor)
-    settle_scale(parameters.log_scale, tuning.scale, t, (n_seed + tuning.n) // 2, tuning.n)
+    settle_scale(parameters.log_scale, tuning.scale, t, tuning.n - tuning.n // 2, tuning.n)
     tuning.t[0] = t + 1
 
 
@@ -233,14 +231,15 @@ class GAM(KameleonStep):
 
     Notes
     -----
-    λ starts at 2.38²/d; the statistic ``scaling`` is √λ. L starts from the scales of the
-    coordinates, found by some ten evaluations each around the start. A first phase tunes λ alone;
-    its newest half seeds μ and Σ. From then on they follow [AT], algorithm 4,
+    The statistic ``scaling`` is √λ. L starts from the scales of the coordinates, found by some ten
+    evaluations each around the start; a first phase tunes λ alone. μ and Σ are seeded from the
+    newest half of the past, at doubling times up to half of tuning, and λ then restarts from
+    2.38²/d. In between and afterwards they follow [AT], algorithm 4,
     :math:`\mu \leftarrow \mu + \eta v`, :math:`\Sigma \leftarrow \Sigma + \eta(vv^\top - \Sigma)`
     with :math:`v = x - \mu` for the state after the move, on the factor L in O(d²).
 
-    Deviation: :math:`\eta_t = 1/\max(16d, t/3)`, where [AT] leaves the choice. A power of t forgets
-    too fast at the end and too slowly at the start.
+    Deviations: [AT] leaves :math:`\eta` open, here it is :math:`1/\max(16d, t/3)`; and has no
+    seeding, without which the way from a far start stays in Σ. See docs/random_walk.md.
     """
 
     name = "gam"
@@ -249,7 +248,7 @@ class GAM(KameleonStep):
     def _allocate(self, scales, n_tune):
         d = scales.size
         log_scale = np.log(OPTIMAL_SCALE / np.sqrt(d))
-        scale = ScaleTuning.start(self.target_accept, log_scale, LOG_RANGE)
+        scale = ScaleTuning.start(self.target_accept, log_scale + LOG_RANGE)
         return (
             State(np.zeros(d), np.zeros(1)),
             GAMParameters(np.array([log_scale]), np.diag(scales)),

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -82,14 +81,7 @@ def test_functions_of_the_package_are_cached():
     assert has_a_cache(entry_point("pymc_kameleon.samplers.theirs"))
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "theirs",
-        "__main__",
-        "pymc_kameleon_theirs",
-    ],
-)
+@pytest.mark.parametrize("module", ["theirs", "__main__", "pymc_kameleon_theirs"])
 def test_functions_of_others_are_not_cached(module):
     """Their source is not part of the key."""
     dispatcher = entry_point(module)
@@ -165,13 +157,3 @@ def test_compiled_equals_plain_python():
     for name, rows in compiled.items():
         np.testing.assert_allclose(rows, plain[name], rtol=1e-8, atol=1e-10, err_msg=name)
         assert len(np.unique(np.array(rows)[:, 0])) > 20
-
-
-def test_the_copy_of_a_type_is_not_needed():
-    """NUMBA_DISABLE_JIT leaves plain functions: what Python runs is what is compiled."""
-    [kind] = python(
-        "import json, os; from pymc_kameleon.core import linalg;"
-        "print(json.dumps([type(linalg.cholesky).__name__]))",
-        NUMBA_DISABLE_JIT=1,
-    )
-    assert kind == types.FunctionType.__name__

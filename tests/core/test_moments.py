@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,9 +45,9 @@ def test_shrink(n):
     before = np.cov(rng.standard_normal((5, 50)))
     after = before.copy()
     moments.shrink(after, n)
-    weight = (5 + 2) / (n + 5 + 2)
+    keep = min(1, n / (5 * 5 + 2))
     diagonal = np.diag(np.diag(before))
-    expected = (1 - weight) * before + weight * diagonal + 1e-6 * diagonal
+    expected = keep * before + (1 - keep + 1e-9) * diagonal
     np.testing.assert_allclose(after, expected, rtol=1e-12)
 
 
@@ -124,7 +125,7 @@ def test_learns_the_moments_of_an_independent_sequence():
     n, bound = 40_000, 0.05  # standard errors are .007 to .01
     states = normal_sequence(n)
     learned, ends = learn_all(states, n, np.full(4, 1e-3))
-    assert ends == [learned.n_seed - 1]
+    assert [end + 1 for end in ends] == slow.seeding_times(4, n)
     assert relative_error(learned.mean, learned.factor) < bound
 
     mean, factor, v = MEAN.copy(), np.linalg.cholesky(COVARIANCE), np.empty(4)
@@ -137,23 +138,13 @@ def test_learns_the_moments_of_an_independent_sequence():
 
 
 def test_learn_moments_is_the_seeding_and_the_slow_recursion():
-    """Seeded by np.cov of the newest half, shrunk; then η = 1/max(16d, t/3)."""
+    """Seeded at doubling times by np.cov of the newest half; between them η = 1/max(16d, t/3)."""
     n, d = 1200, 4
     states = normal_sequence(n)
     states[40:60] = states[40]  # as if rejected
-    learned, [end] = learn_all(states, n, np.ones(4))
-    n_seed = max(100, 20 * d)
-    assert end == n_seed - 1
-
-    half = states[n_seed // 2 : n_seed]
-    mean, covariance = half.mean(axis=0), np.cov(half, rowvar=False, bias=True)
-    distinct = len(np.unique(half, axis=0))
-    assert distinct < len(half)
-    weight = (d + 2) / (distinct + d + 2)
-    diagonal = np.diag(np.diag(covariance))
-    covariance = (1 - weight) * covariance + weight * diagonal + 1e-6 * diagonal
-    for t in range(n_seed, n):
-        mean, covariance = slow_update(mean, covariance, states[t], 1 / max(16 * d, t / 3))
+    learned, ends = learn_all(states, n, np.ones(d))
+    assert [end + 1 for end in ends] == slow.seeding_times(d, n) == [100, 200, 400]
+    mean, covariance = slow.moments(states, n)[-1]
     np.testing.assert_allclose(learned.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(
         np.tril(learned.factor), np.linalg.cholesky(covariance), rtol=1e-7, atol=1e-9
@@ -162,12 +153,12 @@ def test_learn_moments_is_the_seeding_and_the_slow_recursion():
 
 @pytest.mark.parametrize(("d", "n_tune", "n_seed"), [(1, 10_000, 100), (20, 10_000, 400)])
 def test_length_of_the_seeding(d, n_tune, n_seed):
-    assert Moments.start(np.ones(d), n_tune).n_seed == n_seed
+    assert Moments.start(np.ones(d), n_tune).seeding[0] == n_seed
 
 
 def test_seeding_takes_a_quarter_at_most():
     for n_tune in range(400):
-        assert Moments.start(np.ones(3), n_tune).n_seed <= n_tune // 4 + 1
+        assert Moments.start(np.ones(3), n_tune).seeding[0] <= n_tune // 4 + 1
 
 
 def test_seeding_forgets_the_start():

@@ -17,7 +17,7 @@ from pymc_kameleon.core.scaling import (
 @pytest.mark.parametrize(("start", "stop"), [(0, 500), (250, 500), (499, 500), (250, 400)])
 def test_tune_and_settle(start, stop):
     rng = np.random.default_rng(0)
-    log_scale, tuning = np.array([0.3]), ScaleTuning.start(0.234, 0.3, 50.0)
+    log_scale, tuning = np.array([0.3]), ScaleTuning.start(0.234, [-49.7, 50.3])
     slow, path = 0.3, []
     for t in range(stop):
         accept_prob = rng.random()
@@ -33,7 +33,7 @@ def test_tune_and_settle(start, stop):
 @pytest.mark.parametrize("stop", [1, 2])
 def test_settle_needs_one_transition(stop):
     """A `start` that never comes, as in a very short tuning phase, counts as the last one."""
-    log_scale, tuning = np.array([0.0]), ScaleTuning.start(0.4, 0.0, 5.0)
+    log_scale, tuning = np.array([0.0]), ScaleTuning.start(0.4, [-5.0, 5.0])
     for t in range(stop):
         tune_scale(log_scale, tuning, 1.0, t)
         last = log_scale[0]
@@ -43,7 +43,7 @@ def test_settle_needs_one_transition(stop):
 
 @pytest.mark.parametrize(("accept_prob", "bound"), [(0.0, 1.0), (1.0, 3.0)])
 def test_bounds(accept_prob, bound):
-    log_scale, tuning = np.array([2.0]), ScaleTuning.start(0.5, 2.0, 1.0)
+    log_scale, tuning = np.array([2.0]), ScaleTuning.start(0.5, [1.0, 3.0])
     for t in range(1000):
         tune_scale(log_scale, tuning, accept_prob, t)
         assert 1.0 <= log_scale[0] <= 3.0
@@ -56,7 +56,7 @@ def test_bounds(accept_prob, bound):
 def test_tunes_to_the_target(target):
     """For α(s) = exp(-s), s* = -log α*; a wrong target is seen."""
     rng = np.random.default_rng(0)
-    log_scale, tuning = np.array([3.0]), ScaleTuning.start(target, 3.0, 10.0)
+    log_scale, tuning = np.array([3.0]), ScaleTuning.start(target, [-7.0, 13.0])
     n = 20_000
     for t in range(n):
         # a noisy acceptance probability with mean exp(-s)

@@ -415,10 +415,10 @@ class KAM(KameleonStep):
     statistic ``bandwidth`` σ of :math:`k(u, z) = \exp(-|u-z|^2/2\sigma^2)`
     ======================  ==========================================================
 
-    Tuning has three phases. In the first half the chain is an adaptive Metropolis walk
-    (:class:`GAM`) that learns C. Then z is drawn from distinct states of the newest half of the
-    past, and redrawn with probability :math:`p_t = (1+t)^{-1/2}`, t transitions later. In the last
-    quarter z is fixed and only ν is tuned. After tuning all parameters are constant, and the chain
+    Tuning has three phases. For 70 % of it the chain is an adaptive Metropolis walk (:class:`GAM`)
+    that learns C. Then, for 15 %, z is drawn from distinct states of the newest half of the past,
+    and redrawn with probability :math:`p_t = (1+t)^{-1/2}`, t transitions later. In the last 15 %
+    z is fixed and only ν is tuned. After tuning all parameters are constant, and the chain
     leaves the posterior exactly invariant. Memory is bounded: max(2000, 8 m) states of the past.
 
     Deviations from the paper: whitening, the walk at the start, bandwidth half the median distance
@@ -493,8 +493,8 @@ class KAM(KameleonStep):
         tuning = Tuning(
             t=np.zeros(1, np.int64),
             n=n_tune,
-            n_walk=n_tune // 2,
-            n_learning=n_tune - n_tune // 4,
+            n_walk=n_tune * 7 // 10,
+            n_learning=n_tune - n_tune * 3 // 20,
             first=np.zeros(1, np.int64),
             gamma_scale=ScaleTuning.start(self.target_accept, log_gamma + LOG_RANGE),
             rho_scale=ScaleTuning.start(self.target_accept, np.log([LEAST_RHO, GREATEST_RHO])),

@@ -311,8 +311,8 @@ def test_z_and_what_follows_from_it(whiten):
     assert slow.z.shape == (m, 2)
     assert np.array_equal(slow.whitening, np.eye(2)) == (not whiten)
 
-    # z is drawn for the last time after three quarters of tuning.
-    visited = np.unique(positions[3 * n // 8 : 3 * n // 4], axis=0)
+    # z is drawn for the last time after 85 % of tuning.
+    visited = np.unique(positions[17 * n // 40 : 17 * n // 20], axis=0)
     distances = np.abs(visited[:, None] - slow.z @ slow.whitening.T).max(axis=2)
     assert distances.min(axis=0).max() < 1e-12
     assert len(np.unique(distances.argmin(axis=0))) == m
@@ -371,11 +371,11 @@ def test_the_state_follows_each_redraw(whiten):
 
 @pytest.mark.parametrize("whiten", [False, True])
 def test_adaptation_by_hand(whiten):
-    """An adaptive walk for one half, redraws of z for a quarter, ρ alone for the last quarter.
+    """An adaptive walk for 70 %, redraws of z for 15 %, ρ alone for the last 15 %.
 
     Given the compiled chain's states, reported acceptance and times of redraws.
     """
-    n, n_seed, n_walk, n_learning = 800, 100, 400, 600
+    n, n_seed, n_walk, n_learning = 800, 100, 560, 680
     target = TARGETS["banana"]
     step = pk.KAM(model=target.build(), steps_per_draw=1, whiten=whiten)
     step.setup_chain(np.random.default_rng(5), n, 1)
@@ -390,8 +390,8 @@ def test_adaptation_by_hand(whiten):
     redraws = [t for t in range(1, n) if not np.array_equal(kept[t].z, kept[t - 1].z)]
     assert redraws[0] == n_walk
     assert redraws[-1] == n_learning - 1
-    # Σ (1+t)^-½ over 200 transitions is 27, and the variance of their number is less.
-    assert 27 - 4 * 27**0.5 < len(redraws) < 27 + 4 * 27**0.5
+    # Σ (1+t)^-½ over 120 transitions is 20, and the variance of their number is less.
+    assert 20 - 4 * 20**0.5 < len(redraws) < 20 + 4 * 20**0.5
 
     sigmas = [sigma for _, sigma in slow.moments(positions, n)]
     for t in range(n_seed - 1, n):
@@ -459,4 +459,4 @@ def test_reaches_the_target_acceptance(build):
 
 def test_as_published_it_does_not():
     """Without whitening, no ν makes up for a γ that is too long in some directions."""
-    assert acceptance(scales_of_six_decades(), whiten=False) < 0.1
+    assert acceptance(scales_of_six_decades(), whiten=False) < 0.234 - 0.05

@@ -2,12 +2,28 @@
 
 import logging
 
+from pymc_kameleon import kernels
+from pymc_kameleon.core.schedules import Decay
+from pymc_kameleon.initvals import initvals
 from pymc_kameleon.samplers.kam import KAM
-from pymc_kameleon.samplers.random_walk import GAM, RWM
+from pymc_kameleon.samplers.pca_kam import PCAKAM
+from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
 
-__all__ = ["GAM", "KAM", "RWM", "SAMPLERS"]
+__all__ = [
+    "AM",
+    "GAM",
+    "KAM",
+    "PCAKAM",
+    "RAM",
+    "RBAM",
+    "RWM",
+    "SAMPLERS",
+    "Decay",
+    "initvals",
+    "kernels",
+]
 
-SAMPLERS = (RWM, GAM, KAM)
+SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM)
 
 _log = logging.getLogger("pymc_kameleon")
 if not logging.root.handlers:

@@ -35,6 +35,8 @@ class ModelLogp:
         Gives the shapes of the value variables.
     compile_kwargs : dict
         Passed to ``pymc.pytensorf.compile``.
+    region : (2, d) float64
+        Where the step's own variables may be; elsewhere the log-density is -inf.
 
     Attributes
     ----------
@@ -46,10 +48,11 @@ class ModelLogp:
         Fingerprint of the data.
     """
 
-    def __init__(self, model, own, initial_point, compile_kwargs):
+    def __init__(self, model, own, initial_point, compile_kwargs, region):
         self.value_vars = [*own, *(var for var in model.value_vars if var not in own)]
         size = sum(initial_point[var.name].size for var in self.value_vars)
         self.point = np.zeros(size)
+        self.region = region
         logp = model.logp()
         self.shared = _shared_variables(logp)
         self.read_data()
@@ -58,7 +61,7 @@ class ModelLogp:
     @property
     def target(self):
         """What the compiled transitions call."""
-        return Target(self._address, self.point, self._data, self._shapes)
+        return Target(self._address, self.point, self._data, self._shapes, self.region)
 
     def follow_data(self):
         """Read the shared variables again if one was set since the last time."""
@@ -79,8 +82,15 @@ class ModelLogp:
 
     def __call__(self, x):
         """Log-density at the raveled point `x`, from Python; NaN and +inf count as -inf."""
+        if not self.inside(x):
+            return -np.inf
         logp = self._logp(np.ascontiguousarray(x, np.float64), self._data, self._shapes)
         return logp if logp < np.inf else -np.inf
+
+    def inside(self, x):
+        """Whether the raveled point lies in the region."""
+        own = x[: self.region.shape[1]]
+        return bool(np.all((self.region[0] <= own) & (own <= self.region[1])))
 
     def __getstate__(self):
         """Let the compiled graph travel, so that a worker computes the same to the last bit."""

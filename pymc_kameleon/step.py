@@ -1,10 +1,11 @@
 """The PyMC step that every sampler derives from."""
 
+import inspect
 import logging
 import time
 import warnings
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from threading import Timer
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ import numpy as np
 import pymc as pm
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pymc.exceptions import SamplingError
+from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.arraystep import ArrayStepShared
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -30,11 +32,12 @@ from pymc_kameleon.core.chain import (
     N_STATS,
     SCALING,
     STALE,
-    Kernel,
+    Algorithm,
     compile_draw,
 )
 from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
+from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.logp import ModelLogp
 
 _log = logging.getLogger("pymc_kameleon")
@@ -44,6 +47,80 @@ DEFAULT_TUNE = 1000
 
 SLOW_LOGP = 1e-3
 """Seconds for one logp evaluation from which the user is told what a draw costs."""
+
+
+STUCK_SHARE, STUCK_TRANSITIONS = 0.1, 100
+"""A run of rejections is reported if it is longer than this share of the draws, and this number."""
+
+COMMON_PARAMETERS = """\
+steps_per_draw : int, optional
+        Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
+        differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
+        where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.
+    target_accept : float, optional
+        Acceptance rate that the scale is tuned to; .234, or .44 in one dimension, which are best
+        for a random walk on normal targets.
+    keep_adapting : bool, optional
+        Go on adapting after tuning, ever less. The chain is then no Markov chain any more: it still
+        converges to the posterior under conditions on it (see docs/adaptation.md), but the draws
+        are not exact from the first one on, as they are by default.
+    region : dict, optional
+        Least and greatest value of some variables, ``{"x": (-10, 10)}``, each of them a number or
+        of the variable's shape. Proposals outside are rejected without an evaluation, so the
+        posterior is restricted to this box. A transformed variable is named and bounded as it is
+        sampled: ``{"sigma_log__": (-5, 5)}``.
+    model : pm.Model, optional
+        Taken from the context by default.
+    rng : int or numpy.random.Generator, optional
+        Only for use outside ``pm.sample``, which gives each chain its own.
+    initial_point : dict, optional
+        Gives the shapes of the variables; ``model.initial_point()`` by default.
+    compile_kwargs : dict, optional
+        Passed to PyTensor. A mode that does not use numba makes the sampler slower.
+    blocked : bool, optional
+        Only True is possible: the variables are moved together.
+
+    Raises
+    ------
+    ValueError
+        For discrete variables, a model without continuous ones, or an impossible option."""
+"""What the docstring of every sampler says at ``{common parameters}``."""
+
+
+@dataclass
+class Watch:
+    """What a chain has seen, for its warnings.
+
+    Attributes
+    ----------
+    tune, draws : int
+        Draws of tuning and after it, as PyMC announced them.
+    done : int
+        Draws made.
+    common_start : bool
+        Whether the chain began at the model's initial point.
+    accepted : bool
+        Whether any proposal was accepted after tuning.
+    run, longest : int
+        Draws after tuning without an accepted proposal: now, and at most in a row.
+    """
+
+    tune: int
+    draws: int
+    done: int = 0
+    common_start: bool = False
+    accepted: bool = False
+    run: int = 0
+    longest: int = 0
+
+    def follow(self, accept_share):
+        """Take notice of a draw; return whether it is the last one."""
+        self.done += 1
+        if self.done > self.tune:
+            self.accepted |= accept_share > 0
+            self.run = 0 if accept_share > 0 else self.run + 1
+            self.longest = max(self.longest, self.run)
+        return self.done == self.tune + self.draws
 
 
 @dataclass_state
@@ -57,19 +134,20 @@ class KameleonState(StepMethodState):
     state: Any
     parameters: Any
     tuning: Any
+    watch: Watch
 
 
 class KameleonStep(ArrayStepShared):
     """A sampler whose draw is many compiled transitions.
 
-    A subclass sets `name` and `kernel`, allocates its arrays in `_allocate`, and names statistics
-    of its own in `own_stats`. Everything that concerns PyMC is here.
+    A subclass sets `name` and `algorithm`, allocates its arrays in `_allocate`, and names
+    statistics of its own in `own_stats`. Everything that concerns PyMC is here.
 
     Attributes
     ----------
     name : str
         In lower case, for the progress bar.
-    kernel : Kernel
+    algorithm : Algorithm
         The compiled functions that define the sampler.
     own_stats : tuple of str
         Statistics besides those of every sampler.
@@ -80,21 +158,25 @@ class KameleonStep(ArrayStepShared):
     """
 
     name: ClassVar[str]
-    kernel: ClassVar[Kernel]
+    algorithm: ClassVar[Algorithm]
     own_stats: ClassVar[tuple[str, ...]] = ()
     scale_free: ClassVar[bool] = True
     settings: ClassVar[dict] = {}
+    default_target_accept = staticmethod(default_target_accept)
     default_blocked = True
     _state_class = KameleonState
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        cls._draw = staticmethod(compile_draw(cls.kernel))
+        cls._draw = staticmethod(compile_draw(cls.algorithm))
+        cls.__doc__ = cls.__doc__ and cls.__doc__.replace("{common parameters}", COMMON_PARAMETERS)
+        cls.__signature__ = _signature_with_common_options(cls)
         cls.stats_dtypes_shapes = {
             "accept_prob": (np.float64, []),
             "accept_share": (np.float64, []),
             "n_logp": (np.int64, []),
             "scaling": (np.float64, []),
+            "warning": (SamplerWarning, None),
             **{name: (np.float64, []) for name in cls.own_stats},
         }
 
@@ -104,6 +186,8 @@ class KameleonStep(ArrayStepShared):
         *,
         steps_per_draw=None,
         target_accept=None,
+        keep_adapting=False,
+        region=None,
         model=None,
         rng=None,
         initial_point=None,
@@ -122,21 +206,25 @@ class KameleonStep(ArrayStepShared):
         if steps_per_draw is None:
             steps_per_draw = max(10, d)
         if target_accept is None:
-            target_accept = default_target_accept(d)
+            target_accept = self.default_target_accept(d)
         self.steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
+        self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
+        region = self._region_array(own, region or {})
         self.configuration = {
             "sampler": type(self).__name__,
             "d": d,
             "steps_per_draw": self.steps_per_draw,
             "target_accept": self.target_accept,
+            "keep_adapting": self.keep_adapting,
+            "region": region,
             **self.settings,
         }
         super().__init__(own, {}, blocked=blocked, rng=rng)
         if len(own) == len(self.model.value_vars):
             self.stats_dtypes_shapes = self.stats_dtypes_shapes | {"model_logp": (np.float64, [])}
             self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
-        self._logp = ModelLogp(self.model, own, self._initial_point, compile_kwargs or {})
+        self._logp = ModelLogp(self.model, own, self._initial_point, compile_kwargs or {}, region)
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
         self._say_if_slow()
@@ -156,12 +244,28 @@ class KameleonStep(ArrayStepShared):
         """
         raise NotImplementedError
 
+    def _needed_tuning(self):
+        """Return the number of tuning transitions below which a chain warns."""
+        return max(100, 20 * self._d)
+
+    def _tuned_scales(self):
+        """Return the log scales that are tuned within bounds: (what it is, log scale, ScaleTuning).
+
+        A chain that ends with one of them at its bound warns.
+        """
+        return []
+
+    def _problems(self):
+        """Return what else is wrong with the parameters at the end of a chain, and the cure."""
+        return []
+
     # ---- a chain --------------------------------------------------------------------------------
 
     def setup_chain(self, rng, tune, draws):
         """Start afresh: PyMC calls it before each chain, with the draws of tuning and after."""
         super().setup_chain(rng, tune, draws)
         self.tune = tune > 0
+        self.watch = Watch(tune, draws)
         self.point = None
         self._logp.read_data()
         self.data = self._logp.digest
@@ -187,10 +291,15 @@ class KameleonStep(ArrayStepShared):
         if not self._run(*self._arguments(status, stats)):
             raise SamplingError(self._explain_start(q0))
         stats[N_LOGP] += n_scouting
+        if self.point is None:
+            self.watch.common_start = self._is_initial_point(q0)
+        is_last = self.watch.follow(stats[ACCEPT_SHARE])
         own = self.state.x.copy()
         # What comes back has the precision of the variables, which may be less than ours.
         self.point = np.concatenate([own.astype(q0.data.dtype), q0.data[self._d :]])
-        return RaveledVars(own, q0.point_map_info[: len(self.vars)]), [self._named(stats)]
+        return RaveledVars(own, q0.point_map_info[: len(self.vars)]), [
+            self._named(stats) | {"warning": self._warning() if is_last else None}
+        ]
 
     def _scout(self, q):
         """Learn the scales of the coordinates before a chain's first draw; return what it cost."""
@@ -220,7 +329,7 @@ class KameleonStep(ArrayStepShared):
             self._work,
             self.rng,
             self.steps_per_draw,
-            self.tune,
+            self.tune or (self.keep_adapting and self.tuning.n > 0),
             status,
             stats,
         )
@@ -236,6 +345,59 @@ class KameleonStep(ArrayStepShared):
         if "model_logp" in self.stats_dtypes_shapes:
             named["model_logp"] = stats[LOGP]
         return named
+
+    # ---- warnings -------------------------------------------------------------------------------
+
+    def _is_initial_point(self, q0):
+        """Whether this step's variables are where the model starts them by default."""
+        point = DictToArrayBijection.rmap(q0)
+        return all(
+            np.array_equal(point[name], self._initial_point[name]) for name in self.var_names
+        )
+
+    def _warning(self):
+        """Return what a chain has to say at its end, or None."""
+        problems = [*self._chain_problems(), *self._problems()]
+        for label, log_scale, tuning in self._tuned_scales():
+            low, high = tuning.bounds
+            margin = 0.01 * (high - low)
+            if self.tuning.n > 0 and not low + margin < log_scale[0] < high - margin:
+                side = "lower" if log_scale[0] <= low + margin else "upper"
+                problems.append(
+                    f"{label} ended at its {side} bound, {np.exp(log_scale[0]):.3g}: the target "
+                    "acceptance cannot be reached with it. Widen scale_bounds, or rescale the "
+                    "variables, or start nearer to where the posterior is."
+                )
+        if not problems:
+            return None
+        heading = f"{type(self).__name__}([{', '.join(self.var_names)}]):"
+        return SamplerWarning(WarningType.BAD_PARAMS, " ".join([heading, *problems]), "warn")
+
+    def _chain_problems(self):
+        watch, problems = self.watch, []
+        if watch.common_start:
+            problems.append(
+                "the chain started at the model's initial point, and so may all others; R-hat "
+                "cannot see what none of them visits. Pass initvals=pk.initvals(chains)."
+            )
+        needed = self._needed_tuning()
+        if self.tuning.n < needed:
+            problems.append(
+                f"only {self.tuning.n} transitions of tuning; at least {needed} are needed to "
+                "learn anything. Raise tune, or steps_per_draw."
+            )
+        stuck = watch.longest * self.steps_per_draw
+        if not watch.accepted:
+            problems.append(
+                "no proposal was accepted after tuning, so all draws are equal, although ArviZ "
+                "reports them as independent. Tune longer, start elsewhere, or rescale."
+            )
+        elif watch.longest > STUCK_SHARE * watch.draws and stuck >= STUCK_TRANSITIONS:
+            problems.append(
+                f"the chain was stuck for {watch.longest} draws in a row ({stuck} transitions). "
+                "Look there for a narrow part of the posterior; tune longer, or reparametrise."
+            )
+        return problems
 
     # ---- construction ---------------------------------------------------------------------------
 
@@ -260,6 +422,31 @@ class KameleonStep(ArrayStepShared):
                 "Leave them out: pm.sample assigns a step of its own to what is left."
             )
         return own
+
+    def _region_array(self, own, region):
+        """Return least and greatest value of each coordinate, (2, d)."""
+        names = [var.name for var in own]
+        strangers = [name for name in region if name not in names]
+        if strangers:
+            raise ValueError(f"region names {strangers}; the variables sampled here are {names}.")
+        bounds = np.empty((2, self._d))
+        start = 0
+        for name in names:
+            shape = self._initial_point[name].shape
+            stop = start + int(np.prod(shape, dtype=int))
+            try:
+                low, high = region.get(name, (-np.inf, np.inf))
+                for side, value in zip(bounds, (low, high), strict=True):
+                    side[start:stop] = np.broadcast_to(np.asarray(value, float), shape).ravel()
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"region[{name!r}] must be a pair (low, high), each a number or of shape "
+                    f"{shape}, not {region[name]!r}."
+                ) from None
+            start = stop
+        if not np.all(bounds[0] < bounds[1]):
+            raise ValueError(f"region must have low < high everywhere, not {region}.")
+        return bounds
 
     def _load(self):
         """Load the compiled transitions, or compile them."""
@@ -299,6 +486,11 @@ class KameleonStep(ArrayStepShared):
 
     def _explain_start(self, q0):
         point = DictToArrayBijection.rmap(q0)
+        if not self._logp.inside(q0.data):
+            return (
+                f"{type(self).__name__} cannot start: the current point is outside region.\n"
+                f"Point: {point}\nGive initial values inside (pm.sample(initvals=...))."
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
             terms = {name: float(logp) for name, logp in self.model.point_logps(point).items()}
@@ -343,6 +535,13 @@ class KameleonStep(ArrayStepShared):
         return (update_stats,)
 
 
+def _signature_with_common_options(cls):
+    """Return the signature of a sampler's class, with the options of every sampler."""
+    own, common = (inspect.signature(c.__init__).parameters for c in (cls, KameleonStep))
+    merged = {name: p for name, p in own.items() if p.kind is not p.VAR_KEYWORD} | common
+    return inspect.Signature([p for name, p in merged.items() if name != "self"])
+
+
 def checked_integer(name, value, at_least):
     """Return an option as int; raise a ValueError unless it is an integer that is large enough."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
@@ -355,6 +554,36 @@ def checked_number(name, value, low, high):
     if isinstance(value, bool) or not isinstance(value, Real) or not low < value < high:
         raise ValueError(f"{name} must be a number between {low} and {high}, not {value!r}.")
     return float(value)
+
+
+def checked_bool(name, value):
+    """Return an option as bool; raise a ValueError unless it is one."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, not {value!r}.")
+    return bool(value)
+
+
+def checked_schedule(name, value, greatest=np.inf):
+    """Return a number or a Decay as a Decay of floats; raise a ValueError if it is impossible."""
+    if not isinstance(value, Decay):
+        return Decay(checked_number(name, value, 0, greatest), 1.0, 0.0)
+    return Decay(
+        checked_number(f"{name}.start", value.start, 0, greatest),
+        checked_number(f"{name}.delay", value.delay, 0, np.inf),
+        checked_number(f"{name}.power", value.power, 0, np.inf) if value.power else 0.0,
+    )
+
+
+def checked_scale_bounds(bounds):
+    """Return logs of (low, high) as an array, or None; raise a ValueError unless low < high."""
+    if bounds is None:
+        return None
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+        raise ValueError(f"scale_bounds must be a pair (low, high), not {bounds!r}.")
+    low, high = (checked_number("scale_bounds", bound, 0, np.inf) for bound in bounds)
+    if not low < high:
+        raise ValueError(f"scale_bounds must have low < high, not {bounds!r}.")
+    return np.log([low, high])
 
 
 @contextmanager

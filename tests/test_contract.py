@@ -13,10 +13,27 @@ from pytensor.graph import Apply, Op
 
 import pymc_kameleon as pk
 
-ARGUMENTS = {pk.RWM: {}, pk.GAM: {}, pk.KAM: {"n_subsample": 40}}
+ARGUMENTS = {
+    pk.RWM: {},
+    pk.AM: {},
+    pk.RBAM: {},
+    pk.GAM: {},
+    pk.RAM: {},
+    pk.KAM: {"n_subsample": 40},
+    pk.PCAKAM: {"n_subsample": 40},
+}
 """For each sampler, arguments that make it quick to test."""
 
-COMMON = ["steps_per_draw", "target_accept", "model", "rng", "initial_point", "compile_kwargs"]
+COMMON = [
+    "steps_per_draw",
+    "target_accept",
+    "keep_adapting",
+    "region",
+    "model",
+    "rng",
+    "initial_point",
+    "compile_kwargs",
+]
 STATS = {"accept_prob", "accept_share", "scaling", "n_logp"}
 
 

@@ -10,7 +10,7 @@ from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import move_or_stay
 from pymc_kameleon.samplers import kam
 
-SMALL = {pk.KAM: {"n_subsample": 60}}
+SMALL = {pk.KAM: {"n_subsample": 60}, pk.PCAKAM: {"n_subsample": 60}}
 LEVEL = 1e-3
 
 
@@ -51,12 +51,12 @@ def local_transition(target, state, parameters, work, rng):
 
 class DriftingRWM(pk.RWM):
     name = "drifting"
-    kernel = pk.RWM.kernel._replace(transition=drifting_transition)
+    algorithm = pk.RWM.algorithm._replace(transition=drifting_transition)
 
 
 class LocalKAM(pk.KAM):
     name = "local"
-    kernel = pk.KAM.kernel._replace(transition=local_transition)
+    algorithm = pk.KAM.algorithm._replace(transition=local_transition)
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)

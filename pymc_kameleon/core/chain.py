@@ -14,14 +14,14 @@ ACCEPT_PROB, ACCEPT_SHARE, N_LOGP, LOGP, SCALING, N_STATS = range(6)
 """Places in the statistics of a draw; a sampler's own follow from N_STATS on."""
 
 
-class Kernel(NamedTuple):
+class Algorithm(NamedTuple):
     """The compiled functions that define a sampler.
 
     Attributes
     ----------
     transition : (target, state, parameters, work, rng) -> (accept_prob, accepted)
-        The Markov kernel, exactly invariant for fixed parameters. Evaluates the log-density once,
-        and keeps `state` consistent.
+        The Markov transition, exactly invariant for fixed parameters. Evaluates the log-density
+        once, and keeps `state` consistent.
     adapt : (state, parameters, tuning, work, accept_prob, rng) -> None
         Called after each transition while tuning. It knows the length of the tuning phase and
         settles the parameters in its last call.
@@ -37,9 +37,9 @@ class Kernel(NamedTuple):
     report: object
 
 
-def compile_draw(kernel):
-    """Build the compiled function that makes one draw with `kernel`."""
-    transition, adapt, locate, report = kernel
+def compile_draw(algorithm):
+    """Build the compiled function that makes one draw with `algorithm`."""
+    transition, adapt, locate, report = algorithm
 
     def draw(target, state, parameters, tuning, work, rng, n_transitions, tune, status, stats):
         """Run `n_transitions` and summarise them in `stats`.
@@ -67,4 +67,4 @@ def compile_draw(kernel):
         report(parameters, stats)
         return True
 
-    return cached_jit(draw, kernel)
+    return cached_jit(draw, algorithm)

@@ -1,4 +1,7 @@
-"""Means and covariances of a chain's past."""
+"""Means and covariances of a chain's past.
+
+[AT] is Andrieu & Thoms, "A tutorial on adaptive MCMC", Statistics and Computing 18 (2008).
+"""
 
 from typing import NamedTuple
 
@@ -6,8 +9,9 @@ import numpy as np
 
 from pymc_kameleon.core.history import History, distinct_rows, recent, record
 from pymc_kameleon.core.jit import fast_jit, jit
-from pymc_kameleon.core.linalg import cholesky, rank_one_update
+from pymc_kameleon.core.linalg import cholesky, rank_one_update, solve_lower
 from pymc_kameleon.core.scaling import GOOD_GUESS
+from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 
 JITTER = 1e-9
 """Share of each variance that regularises a covariance; relative, so that units do not matter."""
@@ -53,26 +57,75 @@ def shrink(covariance, n):
 
 @fast_jit
 def update_mean_and_factor(mean, factor, x, eta, v):
-    """Adaptive Metropolis recursion [Andrieu & Thoms 2008, algorithm 2], on Σ = LLᵀ in O(d²).
+    """Adaptive Metropolis recursion [AT, algorithm 2], on Σ = LLᵀ in O(d²).
 
     With v = x − μ and the old μ: μ ← μ + ηv, Σ ← (1−η)Σ + ηvvᵀ. `v` is a work array.
+    """
+    multiply_factor(factor, (1.0 - eta) ** 0.5)
+    add_deviation(mean, factor, x, eta, v)
+    for i in range(x.size):
+        mean[i] += eta * (x[i] - mean[i])
+
+
+@fast_jit
+def update_from_both(mean, factor, x, y, alpha, eta, v):
+    """Rao-Blackwellised recursion [AT, algorithm 3]: from x before the move and the proposal y.
+
+    With the old μ: μ ← μ + η[α(y−μ) + (1−α)(x−μ)],
+    Σ ← (1−η)Σ + η[α(y−μ)(y−μ)ᵀ + (1−α)(x−μ)(x−μ)ᵀ]. `v` is a work array.
+    """
+    multiply_factor(factor, (1.0 - eta) ** 0.5)
+    add_deviation(mean, factor, x, eta * (1.0 - alpha), v)
+    if alpha == 0.0:  # y may be anything, even infinite
+        for i in range(x.size):
+            mean[i] += eta * (x[i] - mean[i])
+        return
+    add_deviation(mean, factor, y, eta * alpha, v)
+    for i in range(x.size):
+        mean[i] += eta * (alpha * (y[i] - mean[i]) + (1.0 - alpha) * (x[i] - mean[i]))
+
+
+@fast_jit
+def update_factor_to_first_order(mean, factor, x, eta, v):
+    """Recursion on L itself [Titsias & Dellaportas 2019, appendix B], in O(d²).
+
+    With v = x − μ, w = L⁻¹v and the old μ: μ ← μ + ηv, L ← L + ηL[wwᵀ − I], where [·] is the lower
+    triangle with half the diagonal, so that LLᵀ follows `update_mean_and_factor` to first order
+    in η. `v` is a work array.
     """
     for i in range(x.size):
         v[i] = x[i] - mean[i]
         mean[i] += eta * v[i]
-        v[i] *= eta**0.5
-    keep = (1.0 - eta) ** 0.5
+    solve_lower(factor, v, v)
     for i in range(x.size):
+        later = 0.0  # Σ L_ij w_j over j from k+1 to i
+        for k in range(i, -1, -1):
+            here = factor[i, k] * v[k]
+            factor[i, k] += eta * (v[k] * later + 0.5 * (here * v[k] - factor[i, k]))
+            later += here
+
+
+@fast_jit
+def multiply_factor(factor, number):
+    """Multiply a lower triangular factor."""
+    for i in range(factor.shape[0]):
         for j in range(i + 1):
-            factor[i, j] *= keep
+            factor[i, j] *= number
+
+
+@fast_jit
+def add_deviation(mean, factor, x, weight, v):
+    """Add weight · (x − μ)(x − μ)ᵀ to LLᵀ; `v` is a work array."""
+    for i in range(x.size):
+        v[i] = weight**0.5 * (x[i] - mean[i])
     rank_one_update(factor, v)
 
 
 class Moments(NamedTuple):
     """A mean and covariance that are learned from a chain as it runs.
 
-    They follow the adaptive Metropolis recursion, and are seeded afresh from the newest half of the
-    past at doubling times, so that nothing remains of the way from a far start.
+    They follow a recursion, and are seeded afresh from the newest half of the past at doubling
+    times, so that nothing remains of the way from a far start.
 
     Attributes
     ----------
@@ -85,6 +138,8 @@ class Moments(NamedTuple):
         L with LLᵀ = Σ.
     history : History
         The past, up to `n_fast`.
+    rate : Decay
+        η of the recursion as the user gave it, or UNSET.
     """
 
     n_fast: int
@@ -92,40 +147,58 @@ class Moments(NamedTuple):
     mean: np.ndarray
     factor: np.ndarray
     history: History
+    rate: Decay
 
     @classmethod
-    def start(cls, scales, n_tune):
-        """Seed first after 20 d transitions, at least 100, at most a quarter of all."""
+    def start(cls, scales, n_tune, rate=UNSET):
+        """Seed first after 20 d transitions, at least 100, at most a quarter of all.
+
+        With a `rate` of the user only once: the recursion alone is to forget the start.
+        """
         d = scales.size
         n_seed = min(max(100, 20 * d), n_tune // 4 + 1)
         history = History.empty(2 * n_seed, d)
-        return cls(n_tune // 2, np.array([n_seed, 0]), np.zeros(d), np.diag(scales), history)
+        n_fast = n_tune // 2 if rate is UNSET else 0
+        return cls(n_fast, np.array([n_seed, 0]), np.zeros(d), np.diag(scales), history, rate)
 
 
 @jit
-def learning_rate(t, d):
-    """Weight of the state at t: its memory is a third of the past, at least 16 d transitions.
+def learning_rate(moments, t):
+    """η_t, the weight of the state at t; negative before the first seeding.
 
-    With a shorter memory a walk's own small range is taken for the target's: the covariance shrinks
-    in all directions but one.
+    By default its memory is a third of the past, at least 16 d transitions: with a shorter one a
+    walk's own small range is taken for the target's, and Σ shrinks in all directions but one.
     """
-    return 1.0 / max(16.0 * d, t / 3.0)
+    if moments.seeding[1] == 0:
+        return -1.0
+    if np.isnan(moments.rate.start):
+        return 1.0 / max(16.0 * moments.mean.size, t / 3.0)
+    return decayed(moments.rate, t)
+
+
+@jit
+def renew_moments(moments, x, t):
+    """Record the state x after transition t; return whether mean and Σ were seeded afresh."""
+    seeding = moments.seeding
+    if t < moments.n_fast or seeding[1] == 0:
+        record(moments.history, x)
+    if t != seeding[0] - 1:
+        return False
+    seed_moments(moments)
+    seeding[1] = t + 1
+    if 2 * (t + 1) <= moments.n_fast:
+        seeding[0] = 2 * (t + 1)
+    return True
 
 
 @jit
 def learn_moments(moments, x, t, v):
     """Learn from the state x after transition t; return whether mean and Σ were seeded afresh."""
-    seeding = moments.seeding
-    if t < moments.n_fast or seeding[1] == 0:
-        record(moments.history, x)
-    if t == seeding[0] - 1:
-        seed_moments(moments)
-        seeding[1] = t + 1
-        if 2 * (t + 1) <= moments.n_fast:
-            seeding[0] = 2 * (t + 1)
+    if renew_moments(moments, x, t):
         return True
-    if seeding[1] > 0:
-        update_mean_and_factor(moments.mean, moments.factor, x, learning_rate(t, x.size), v)
+    eta = learning_rate(moments, t)
+    if eta > 0.0:
+        update_mean_and_factor(moments.mean, moments.factor, x, eta, v)
     return False
 
 

@@ -1,24 +1,107 @@
-"""Covariance of a proposal that is drawn in a reproducing kernel Hilbert space [KAM]."""
+"""Proposals that are drawn in a reproducing kernel Hilbert space [KAM], and kernels k(x, z).
+
+Points z are stored as the columns of (d, n) arrays: rows are contiguous, so that loops vectorise.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.core.jit import fast_jit, jit
 
+GAUSSIAN, MATERN, LINEAR = range(3)
+"""Families of kernels."""
+
+
+class Kernel(NamedTuple):
+    """A kernel as compiled code takes it.
+
+    With r = |x − z|, σ the bandwidth, v the order and u = √(2v) r/σ, they are
+
+    * Gaussian, exp(−r²/2σ²);
+    * Matérn, M_v(u) with M_a(u) = 2^{1−a}/Γ(a) u^a K_a(u);
+    * linear, xᵀz.
+
+    Attributes
+    ----------
+    family : int
+    order : float
+    reach : float
+        √u from which on the Matérn kernel is taken for 0.
+    table : (n + 1, 4) float64
+        M_{v−1}, M_v and their derivatives by √u, evenly spaced in √u from 0 to `reach`.
+    bandwidth : (1,) float64
+        σ; NaN until it is known.
+    """
+
+    family: int
+    order: float
+    reach: float
+    table: np.ndarray
+    bandwidth: np.ndarray
+
 
 @fast_jit
-def kernel_covariance(z, m, bandwidth, x, covariance, v):
-    """Write S(x) = M H Mᵀ for the Gaussian kernel [KAM, proposition 2] into `covariance`.
+def interpolate(kernel, r2, n, column):
+    """Turn squared distances r² into the table's function in `column`, by cubic interpolation."""
+    size = kernel.table.shape[0] - 1
+    unit = kernel.reach / size
+    stretch = np.sqrt(2.0 * kernel.order) / kernel.bandwidth[0]
+    for i in range(n):
+        position = np.sqrt(stretch * np.sqrt(r2[i])) / unit
+        k = int(min(position, size - 1.0))
+        t = position - k
+        if t >= 1.0:
+            r2[i] = 0.0
+            continue
+        left, right = kernel.table[k], kernel.table[k + 1]
+        r2[i] = (1.0 - t) ** 2 * ((1.0 + 2.0 * t) * left[column] + t * unit * left[column + 1])
+        r2[i] += t**2 * ((3.0 - 2.0 * t) * right[column] + (t - 1.0) * unit * right[column + 1])
 
-    M = 2[∇ₓk(x, z₁) … ∇ₓk(x, z_m)] and H = I − 11ᵀ/m, so with v_i = 2 exp(−r_i²/2σ²)/σ² (z_i − x),
+
+@fast_jit
+def gradient_weights(kernel, r2, n):
+    """Turn r² into 2c(r), where ∇ₓk(x, z) = c(|x − z|)(z − x).
+
+    The linear kernel's gradient is z; z − x instead changes nothing once the mean over z is taken
+    off, and loses no digits far from the origin.
+    """
+    precision = 1.0 / (kernel.bandwidth[0] * kernel.bandwidth[0])
+    if kernel.family == GAUSSIAN:
+        for i in range(n):
+            r2[i] = 2.0 * precision * np.exp(-0.5 * precision * r2[i])
+    elif kernel.family == MATERN:
+        interpolate(kernel, r2, n, 0)
+        for i in range(n):
+            r2[i] *= 2.0 * precision * kernel.order / (kernel.order - 1.0)
+    else:
+        for i in range(n):
+            r2[i] = 2.0
+
+
+@fast_jit
+def squared_distances(z, n, x, r2):
+    """Write |x − z_i|² of the first n columns of z into `r2`."""
+    for i in range(n):
+        r2[i] = 0.0
+    for k in range(x.size):
+        for i in range(n):
+            r2[i] += (z[k, i] - x[k]) ** 2
+
+
+@fast_jit
+def kernel_covariance(kernel, z, m, x, covariance, v):
+    """Write S(x) = M H Mᵀ [KAM, proposition 2] into `covariance`.
+
+    M = 2[∇ₓk(x, z₁) … ∇ₓk(x, z_m)] and H = I − 11ᵀ/m, so with v_i = 2c_i(z_i − x),
     S = Σ v_i v_iᵀ − (Σ v_i)(Σ v_i)ᵀ/m. H is never formed.
 
     Parameters
     ----------
+    kernel : Kernel
     z : (d, n) float64
-        Points in the first m columns: rows are contiguous, so that the loops vectorise.
+        Points in the first m columns.
     m : int
-    bandwidth : float
-        σ of the kernel.
     x : (d,) float64
     covariance : (d, d) float64
         Output.
@@ -27,19 +110,12 @@ def kernel_covariance(z, m, bandwidth, x, covariance, v):
     """
     d = x.size
     weight = v[d]
-    for i in range(m):
-        weight[i] = 0.0
-    for k in range(d):
-        for i in range(m):
-            v[k, i] = z[k, i] - x[k]
-            weight[i] += v[k, i] * v[k, i]
-    precision = 1.0 / (bandwidth * bandwidth)
-    for i in range(m):
-        weight[i] = 2.0 * precision * np.exp(-0.5 * precision * weight[i])
+    squared_distances(z, m, x, weight)
+    gradient_weights(kernel, weight, m)
     for k in range(d):
         mean = 0.0
         for i in range(m):
-            v[k, i] *= weight[i]
+            v[k, i] = weight[i] * (z[k, i] - x[k])
             mean += v[k, i] / m
         for i in range(m):
             v[k, i] -= mean
@@ -49,6 +125,41 @@ def kernel_covariance(z, m, bandwidth, x, covariance, v):
                 s += v[k, i] * v[j, i]
             covariance[k, j] = s
             covariance[j, k] = s
+
+
+@fast_jit
+def centred_gram(kernel, z, m):
+    """Return HKH (m, m), with K the kernel's values at the first m columns of z."""
+    d = z.shape[0]
+    gram = np.empty((m, m))
+    x = np.empty(d)
+    for j in range(m):
+        row = gram[j]
+        for k in range(d):
+            x[k] = z[k, j]
+        if kernel.family == LINEAR:
+            for i in range(m):
+                row[i] = 0.0
+            for k in range(d):
+                for i in range(m):
+                    row[i] += z[k, i] * x[k]
+        else:
+            squared_distances(z, m, x, row)
+            if kernel.family == GAUSSIAN:
+                precision = 1.0 / (kernel.bandwidth[0] * kernel.bandwidth[0])
+                for i in range(m):
+                    row[i] = np.exp(-0.5 * precision * row[i])
+            else:
+                interpolate(kernel, row, m, 2)
+    means = np.zeros(m)
+    for j in range(m):
+        for i in range(m):
+            means[j] += gram[j, i] / m
+    total = means.mean()
+    for j in range(m):
+        for i in range(m):
+            gram[j, i] += total - means[i] - means[j]
+    return gram
 
 
 @jit
@@ -70,3 +181,16 @@ def median_distance(z, m, n_pairs):
                 distances[n] = np.sqrt(s)
                 n += 1
     return np.median(distances[:n]) if n > 0 else 0.0
+
+
+@jit
+def neighbour_distance(z, m, k, n_centres):
+    """Median distance to the k-th neighbour, from the first `n_centres` of m distinct columns."""
+    n = min(m, n_centres)
+    found, r2, x = np.empty(n), np.empty(m), np.empty(z.shape[0])
+    for i in range(n):
+        for j in range(x.size):
+            x[j] = z[j, i]
+        squared_distances(z, m, x, r2)
+        found[i] = np.sqrt(np.partition(r2, k)[k])
+    return np.median(found)

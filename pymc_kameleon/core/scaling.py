@@ -40,16 +40,26 @@ class ScaleTuning(NamedTuple):
     average: np.ndarray
 
     @classmethod
-    def start(cls, target_accept, bounds):
-        """Begin to tune a scale whose log stays within `bounds`."""
-        return cls(target_accept, np.asarray(bounds, float), np.zeros(2))
+    def start(cls, target_accept, log_scale, bounds=None):
+        """Begin to tune a scale from `log_scale`, by default within a factor of 1e6 of it.
+
+        `bounds` are logs of the user's. Returns the log scale (1,), moved within them, and this.
+        """
+        bounds = log_scale + LOG_RANGE if bounds is None else np.asarray(bounds, float)
+        return np.clip([log_scale], *bounds), cls(target_accept, bounds, np.zeros(2))
+
+
+@jit
+def set_scale(log_scale, tuning, value):
+    """Set log s, within bounds."""
+    log_scale[0] = min(max(value, tuning.bounds[0]), tuning.bounds[1])
 
 
 @jit
 def tune_scale(log_scale, tuning, accept_prob, t):
     """Make step t of log s ← log s + (1+t)^-0.6 (α − α*), within bounds."""
     step = (1.0 + t) ** -0.6 * (accept_prob - tuning.target_accept)
-    log_scale[0] = min(max(log_scale[0] + step, tuning.bounds[0]), tuning.bounds[1])
+    set_scale(log_scale, tuning, log_scale[0] + step)
 
 
 @jit

@@ -33,12 +33,15 @@ class Target(NamedTuple):
         The model's shared variables (``pm.Data``), raveled.
     shapes : (s,) int64
         Their shapes, one after the other.
+    region : (2, d) float64
+        Least and greatest value of each coordinate; outside, the log-density is -inf.
     """
 
     address: int
     point: np.ndarray
     data: np.ndarray
     shapes: np.ndarray
+    region: np.ndarray
 
 
 def function_address(dispatcher):
@@ -74,6 +77,11 @@ if config.DISABLE_JIT:
 @jit
 def log_density(target, y):
     """Log-density with the step's own variables at `y`; NaN and +inf count as -inf."""
+    inside = True
+    for i in range(y.size):
+        inside &= target.region[0, i] <= y[i] <= target.region[1, i]
+    if not inside:
+        return -np.inf
     copy(y, target.point)
     logp = _function_at(target.address)(target.point, target.data, target.shapes)
     return logp if logp < np.inf else -np.inf

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import N_STATS, SCALING, Kernel
+from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
 from pymc_kameleon.core.history import History, choose, distinct_rows, recent, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
@@ -28,17 +28,31 @@ from pymc_kameleon.core.linalg import (
 )
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.moments import Moments, learn_moments, scale_step
-from pymc_kameleon.core.rkhs import kernel_covariance, median_distance
+from pymc_kameleon.core.rkhs import (
+    Kernel,
+    kernel_covariance,
+    median_distance,
+    neighbour_distance,
+)
 from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
-    LOG_RANGE,
     OPTIMAL_SCALE,
     ScaleTuning,
+    set_scale,
     settle_scale,
     tune_scale,
 )
+from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.step import KameleonStep, checked_integer, checked_number
+from pymc_kameleon.kernels import KNN, MEDIAN, Gaussian, Linear, Matern, bandwidth_rule
+from pymc_kameleon.step import (
+    KameleonStep,
+    checked_bool,
+    checked_integer,
+    checked_number,
+    checked_scale_bounds,
+    checked_schedule,
+)
 
 EXPLORATION = 0.25
 """γ as a share of the random walk's best scale: small against what is learned, but not zero."""
@@ -90,8 +104,8 @@ class Parameters(NamedTuple):
         The subsample in its first `m` columns, in random order.
     m : (1,) int64
         0 until the chain has a past to learn from: then R = γ²I, a random walk.
-    bandwidth : (1,) float64
-        σ of the kernel; NaN until there is a z.
+    kernel : Kernel
+        Its bandwidth is NaN until there is a z, unless it was given.
     log_gamma, log_rho : (1,) float64
     nu0 : (1,) float64
     """
@@ -99,7 +113,7 @@ class Parameters(NamedTuple):
     whitening: np.ndarray
     z: np.ndarray
     m: np.ndarray
-    bandwidth: np.ndarray
+    kernel: Kernel
     log_gamma: np.ndarray
     log_rho: np.ndarray
     nu0: np.ndarray
@@ -120,8 +134,12 @@ class Tuning(NamedTuple):
     gamma_scale, rho_scale : ScaleTuning
     moments : Moments
     history : History
-    gamma : float
-        As given by the user, NaN for the default.
+    gamma : Decay
+        As given by the user, or UNSET.
+    log_nu_bounds : (2,) float64
+        The same; NaN by default.
+    redraw_decay : float
+    bandwidth_rule : int
     whiten : bool
     """
 
@@ -134,7 +152,10 @@ class Tuning(NamedTuple):
     rho_scale: ScaleTuning
     moments: Moments
     history: History
-    gamma: float
+    gamma: Decay
+    log_nu_bounds: np.ndarray
+    redraw_decay: float
+    bandwidth_rule: int
     whiten: bool
 
 
@@ -184,7 +205,7 @@ def transition(target, state, parameters, work, rng):
         return 0.0, False
 
     kernel_covariance(
-        parameters.z, parameters.m[0], parameters.bandwidth[0], work.u, work.covariance, work.v
+        parameters.kernel, parameters.z, parameters.m[0], work.u, work.covariance, work.v
     )
     if not factorise(work.covariance, gamma, nu, work.factor):
         return 0.0, False
@@ -239,7 +260,7 @@ def locate(state, parameters, work):
     """Recompute u, S(u) from x."""
     solve_lower(parameters.whitening, state.x, state.u)
     kernel_covariance(
-        parameters.z, parameters.m[0], parameters.bandwidth[0], state.u, state.covariance, work.v
+        parameters.kernel, parameters.z, parameters.m[0], state.u, state.covariance, work.v
     )
     state.factor_scales[0] = np.nan
 
@@ -252,35 +273,43 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn C, draw z from the past, and tune γ while there is no z, ρ from then on."""
     t = tuning.t[0]
     if parameters.m[0] == 0:
-        tune_walk(state, parameters, tuning, work, accept_prob)
+        coordinates_changed = tune_walk(state, parameters, tuning, work, accept_prob)
     else:
         step = GOOD_GUESS + t - tuning.first[0]
         tune_scale(parameters.log_rho, tuning.rho_scale, accept_prob, step)
-        learn_moments(tuning.moments, state.x, t, work.step)
         settle_scale(parameters.log_rho, tuning.rho_scale, t, settling(tuning), tuning.n)
-    if t < tuning.n_learning:
+        learn_moments(tuning.moments, state.x, t, work.step)
+        coordinates_changed = False
+    if t < tuning.n_learning or t >= tuning.n:
         record(tuning.history, state.x)
-        due = t == tuning.n_learning - 1
-        if not due and t >= tuning.n_walk:
-            due = parameters.m[0] == 0 or rng.random() < redraw_probability(t - tuning.first[0])
-        if due and learn(parameters, tuning, work, rng):
-            locate(state, parameters, work)
+        if redraw_is_due(parameters, tuning, rng):
+            s = learn(parameters, tuning, work, rng)
+            if s > 0.0:
+                guess_scales(parameters, tuning, work, s)
+                coordinates_changed = True
+    follow_gamma(parameters, tuning)
+    if coordinates_changed:
+        locate(state, parameters, work)
     tuning.t[0] = t + 1
 
 
 @jit
 def tune_walk(state, parameters, tuning, work, accept_prob):
-    """Adapt the random walk y = x + γCξ that KAM is while there is no z: GAM's adaptation."""
+    """Adapt the random walk y = x + γCξ that KAM is while there is no z: GAM's adaptation.
+
+    Returns whether C may have changed.
+    """
     t = tuning.t[0]
     step = scale_step(tuning.moments, t) if tuning.whiten else t
     tune_scale(parameters.log_gamma, tuning.gamma_scale, accept_prob, step)
     seeded = learn_moments(tuning.moments, state.x, t, work.step)
     if tuning.whiten:
         if seeded:
-            parameters.log_gamma[0] = np.log(OPTIMAL_SCALE / np.sqrt(state.x.size))
+            best = np.log(OPTIMAL_SCALE / np.sqrt(state.x.size))
+            set_scale(parameters.log_gamma, tuning.gamma_scale, best)
         copy_matrix(tuning.moments.factor, parameters.whitening)
-        locate(state, parameters, work)
     settle_scale(parameters.log_gamma, tuning.gamma_scale, t, settling(tuning), tuning.n)
+    return tuning.whiten
 
 
 @jit
@@ -290,19 +319,33 @@ def settling(tuning):
 
 
 @jit
-def redraw_probability(t):
-    """p_t at the t-th transition since the first z; p_t → 0 and Σ p_t = ∞ [KAM, section 4.2]."""
-    return (1.0 + t) ** -0.5
+def redraw_is_due(parameters, tuning, rng):
+    """Whether to draw z: at first, at last, and with probability p_t in between.
+
+    p_t = (1+t)^-a at the t-th transition since the first z, so that p_t → 0 and Σ p_t = ∞ [KAM,
+    section 4.2].
+    """
+    t = tuning.t[0]
+    if t < tuning.n_walk:
+        return False
+    if t == tuning.n_learning - 1 or parameters.m[0] == 0:
+        return True
+    return rng.random() < (1.0 + t - tuning.first[0]) ** -tuning.redraw_decay
+
+
+@jit
+def follow_gamma(parameters, tuning):
+    """Set γ to the user's, once there is a z."""
+    if parameters.m[0] > 0 and tuning.gamma.start > 0.0:
+        parameters.log_gamma[0] = np.log(decayed(tuning.gamma, tuning.t[0] - tuning.first[0]))
 
 
 @jit
 def learn(parameters, tuning, work, rng):
-    """Draw z from the newest half of the past, and all that follows from it.
+    """Draw z from the newest half of the past, and with it C and the bandwidth.
 
-    Whitening C, bandwidth σ (half the median distance), γ and ν₀. With s the scale of one whitened
-    coordinate, ν₀ gives ν²S the mean trace (2.38 s)² of the best random walk.
-
-    Returns whether there are 2d+2 distinct points to learn from.
+    Returns s, the scale of one whitened coordinate: the median distance between points of z over
+    √(2d). It is 0, and nothing was done, without 2d+2 distinct points to learn from.
     """
     points = tuning.history.points
     d = points.shape[1]
@@ -310,7 +353,7 @@ def learn(parameters, tuning, work, rng):
     rows = np.empty(stop - start, np.int64)
     n = distinct_rows(points, start, stop, rows)
     if n < 2 * d + 2:
-        return False
+        return 0.0
     if parameters.m[0] == 0:
         tuning.first[0] = tuning.t[0]
     m = min(n, parameters.z.shape[1])
@@ -324,12 +367,25 @@ def learn(parameters, tuning, work, rng):
     parameters.m[0] = m
 
     distance = median_distance(parameters.z, m, N_PAIRS)
-    s = distance / np.sqrt(2.0 * d)
-    parameters.bandwidth[0] = distance / 2.0
-    gamma = EXPLORATION * OPTIMAL_SCALE / np.sqrt(d) * s
-    parameters.log_gamma[0] = np.log(gamma if np.isnan(tuning.gamma) else tuning.gamma)
+    if tuning.bandwidth_rule == MEDIAN:
+        parameters.kernel.bandwidth[0] = distance / 2.0
+    elif tuning.bandwidth_rule == KNN:
+        k = min(m - 1, max(2 * d + 2, m // 4))
+        nearest = neighbour_distance(parameters.z, m, k, N_CENTRES)
+        parameters.kernel.bandwidth[0] = nearest / np.sqrt(2.0)
+    return distance / np.sqrt(2.0 * d)
+
+
+@jit
+def guess_scales(parameters, tuning, work, s):
+    """Set γ, and ν₀ such that ν₀²S has the mean trace (2.38 s)² of the best random walk."""
+    d = work.u.size
+    parameters.log_gamma[0] = np.log(EXPLORATION * OPTIMAL_SCALE * s / np.sqrt(d))
     parameters.nu0[0] = OPTIMAL_SCALE * s / np.sqrt(mean_trace(parameters, work))
-    return True
+    if not np.isnan(tuning.log_nu_bounds[0]):
+        for i in range(2):
+            tuning.rho_scale.bounds[i] = tuning.log_nu_bounds[i] - np.log(parameters.nu0[0])
+        set_scale(parameters.log_rho, tuning.rho_scale, parameters.log_rho[0])
 
 
 @jit
@@ -340,7 +396,7 @@ def mean_trace(parameters, work):
     total = 0.0
     for i in range(n):
         copy(parameters.z[:, i], work.u)
-        kernel_covariance(parameters.z, m, parameters.bandwidth[0], work.u, work.covariance, work.v)
+        kernel_covariance(parameters.kernel, parameters.z, m, work.u, work.covariance, work.v)
         total += np.trace(work.covariance)
     return total / n
 
@@ -350,7 +406,7 @@ def report(parameters, stats):
     """Report ν and the bandwidth."""
     gamma, nu = scales(parameters)
     stats[SCALING] = gamma if parameters.m[0] == 0 else nu
-    stats[N_STATS] = parameters.bandwidth[0]
+    stats[N_STATS] = parameters.kernel.bandwidth[0]
 
 
 # ---- the class ----------------------------------------------------------------------------------
@@ -362,7 +418,7 @@ class KAM(KameleonStep):
     .. math:: y \sim N\big(x,\; C(\gamma^2 I + \nu^2 M_u H M_u^\top)C^\top\big),
         \qquad u = C^{-1}x, \quad M_u = 2[\nabla_u k(u, z_1), \dots, \nabla_u k(u, z_m)]
 
-    with the Gaussian kernel k, H the centring matrix, and a subsample z of the chain's past. The
+    with a kernel k, H the centring matrix, and a subsample z of the chain's past. The
     proposal follows the local shape of the posterior, which the past has shown; no gradient is
     needed. For bent posteriors and black-box likelihoods.
 
@@ -371,38 +427,24 @@ class KAM(KameleonStep):
     vars : list of variables, optional
         What to sample: continuous free variables of the model. All of them by default; discrete
         ones are left to PyMC's own steps.
+    kernel : optional
+        k: ``pk.kernels.Gaussian()`` (default), ``pk.kernels.Matern()`` or ``pk.kernels.Linear()``.
     n_subsample : int, optional
         m, the number of points of z; 25 d by default, at least 50 and at most 1000. The cost of a
         transition is proportional to m d².
-    gamma : float, optional
-        γ, the exploration scale, in whitened coordinates, once there is a z. By default a quarter
-        of the best random walk's scale, :math:`.25 \cdot 2.38 s/\sqrt d` with s the scale of a
-        whitened coordinate.
+    gamma : float or pk.Decay, optional
+        γ, the exploration scale, in whitened coordinates, once there is a z; a schedule is counted
+        from there. By default a quarter of the best random walk's scale,
+        :math:`.25 \cdot 2.38 s/\sqrt d` with s the scale of a whitened coordinate.
     whiten : bool, optional
         Work in coordinates C⁻¹x, with CCᵀ the covariance of the chain's past (default). Without it,
         as published, one γ cannot suit a posterior whose scales differ by orders of magnitude.
-    steps_per_draw : int, optional
-        Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
-        differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
-        where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.
-    target_accept : float, optional
-        Acceptance rate that ν is tuned to; .234, or .44 in one dimension, which are best for a
-        random walk on normal targets.
-    model : pm.Model, optional
-        Taken from the context by default.
-    rng : int or numpy.random.Generator, optional
-        Only for use outside ``pm.sample``, which gives each chain its own.
-    initial_point : dict, optional
-        Gives the shapes of the variables; ``model.initial_point()`` by default.
-    compile_kwargs : dict, optional
-        Passed to PyTensor. A mode that does not use numba makes the sampler slower.
-    blocked : bool, optional
-        Only True is possible: the variables are moved together.
-
-    Raises
-    ------
-    ValueError
-        For discrete variables, a model without continuous ones, or an impossible option.
+    redraw_decay : float, optional
+        a: while tuning, z is redrawn with probability :math:`p_t = (1+t)^{-a}`, t transitions after
+        the first z. In (0, 1], so that p_t → 0 and Σ p_t = ∞; .5 by default.
+    scale_bounds : (float, float), optional
+        Least and greatest ν. By default within 1/1000 and 10 times its first guess.
+    {common parameters}
 
     Notes
     -----
@@ -417,9 +459,9 @@ class KAM(KameleonStep):
 
     Tuning has three phases. For 70 % of it the chain is an adaptive Metropolis walk (:class:`GAM`)
     that learns C. Then, for 15 %, z is drawn from distinct states of the newest half of the past,
-    and redrawn with probability :math:`p_t = (1+t)^{-1/2}`, t transitions later. In the last 15 %
-    z is fixed and only ν is tuned. After tuning all parameters are constant, and the chain
-    leaves the posterior exactly invariant. Memory is bounded: max(2000, 8 m) states of the past.
+    and redrawn with probability :math:`p_t`. In the last 15 % z is fixed and only ν is tuned. After
+    tuning all parameters are constant, and the chain leaves the posterior exactly invariant.
+    Memory is bounded: max(2000, 8 m) states of the past.
 
     Deviations from the paper: whitening, the walk at the start, bandwidth half the median distance
     (with the usual 1/√2 of it the effective sample size on normal targets of 10 and 20 dimensions
@@ -433,46 +475,34 @@ class KAM(KameleonStep):
 
     name = "kam"
     own_stats = ("bandwidth",)
-    kernel = Kernel(transition, adapt, locate, report)
+    algorithm = Algorithm(transition, adapt, locate, report)
 
     def __init__(
         self,
         vars=None,
         *,
+        kernel=None,
         n_subsample=None,
         gamma=None,
         whiten=True,
-        steps_per_draw=None,
-        target_accept=None,
-        model=None,
-        rng=None,
-        initial_point=None,
-        compile_kwargs=None,
-        blocked=True,
+        redraw_decay=0.5,
+        scale_bounds=None,
+        **common,
     ):
-        if not isinstance(whiten, bool):
-            raise ValueError(f"whiten must be True or False, not {whiten!r}.")
-        if n_subsample is not None:
-            n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
-        if gamma is not None:
-            gamma = checked_number("gamma", gamma, 0, np.inf)
-        self.settings = {"n_subsample": n_subsample, "gamma": gamma, "whiten": whiten}
-        super().__init__(
-            vars,
-            steps_per_draw=steps_per_draw,
-            target_accept=target_accept,
-            model=model,
-            rng=rng,
-            initial_point=initial_point,
-            compile_kwargs=compile_kwargs,
-            blocked=blocked,
-        )
+        self.settings = checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds)
+        self.settings["redraw_decay"] = checked_number("redraw_decay", redraw_decay, 0, 1 + 1e-9)
+        super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
         d = scales.size
-        whiten, gamma = self.settings["whiten"], self.settings["gamma"]
-        m = self.settings["n_subsample"] or min(max(25 * d, 50), 1000)
-        log_gamma = np.log(OPTIMAL_SCALE / np.sqrt(d))
+        settings = self.settings
+        m = settings["n_subsample"] or min(max(25 * d, 50), 1000)
+        log_gamma, gamma_scale = ScaleTuning.start(
+            self.target_accept, np.log(OPTIMAL_SCALE / np.sqrt(d))
+        )
+        log_rho, rho_scale = ScaleTuning.start(
+            self.target_accept, 0.0, np.log([LEAST_RHO, GREATEST_RHO])
+        )
         state = State(
             x=np.zeros(d),
             u=np.zeros(d),
@@ -482,12 +512,12 @@ class KAM(KameleonStep):
             factor_scales=np.full(2, np.nan),
         )
         parameters = Parameters(
-            whitening=np.diag(scales) if whiten else np.eye(d),
+            whitening=np.diag(scales) if settings["whiten"] else np.eye(d),
             z=np.zeros((d, m)),
             m=np.zeros(1, np.int64),
-            bandwidth=np.full(1, np.nan),
-            log_gamma=np.array([log_gamma]),
-            log_rho=np.zeros(1),
+            kernel=settings["kernel"].compiled(),
+            log_gamma=log_gamma,
+            log_rho=log_rho,
             nu0=np.ones(1),
         )
         tuning = Tuning(
@@ -496,12 +526,15 @@ class KAM(KameleonStep):
             n_walk=n_tune * 7 // 10,
             n_learning=n_tune - n_tune * 3 // 20,
             first=np.zeros(1, np.int64),
-            gamma_scale=ScaleTuning.start(self.target_accept, log_gamma + LOG_RANGE),
-            rho_scale=ScaleTuning.start(self.target_accept, np.log([LEAST_RHO, GREATEST_RHO])),
+            gamma_scale=gamma_scale,
+            rho_scale=rho_scale,
             moments=Moments.start(scales, n_tune),
             history=History.empty(min(n_tune, max(2000, 8 * m)), d),
-            gamma=np.nan if gamma is None else gamma,
-            whiten=whiten,
+            gamma=settings["gamma"] or UNSET,
+            log_nu_bounds=settings["log_nu_bounds"],
+            redraw_decay=settings["redraw_decay"],
+            bandwidth_rule=bandwidth_rule(settings["kernel"]),
+            whiten=settings["whiten"],
         )
         work = Work(
             y=np.zeros(d),
@@ -513,3 +546,40 @@ class KAM(KameleonStep):
             v=np.zeros((d + 1, m)),
         )
         return state, parameters, tuning, work
+
+    def _tuned_scales(self):
+        if self.parameters.m[0] == 0:
+            return [("The walk's scale γ", self.parameters.log_gamma, self.tuning.gamma_scale)]
+        return [("ν, over its first guess,", self.parameters.log_rho, self.tuning.rho_scale)]
+
+    def _problems(self):
+        return too_few_points(self)
+
+
+def checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds):
+    """Return the options of KAM and its relatives; raise a ValueError if one is impossible."""
+    if kernel is None:
+        kernel = Gaussian()
+    if not isinstance(kernel, Gaussian | Matern | Linear):
+        raise ValueError(f"kernel must be one of pk.kernels, as Gaussian(), not {kernel!r}.")
+    if n_subsample is not None:
+        n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
+    log_bounds = checked_scale_bounds(scale_bounds)
+    return {
+        "kernel": kernel,
+        "n_subsample": n_subsample,
+        "gamma": None if gamma is None else checked_schedule("gamma", gamma),
+        "whiten": checked_bool("whiten", whiten),
+        "log_nu_bounds": np.full(2, np.nan) if log_bounds is None else log_bounds,
+    }
+
+
+def too_few_points(step):
+    """Return a list with the warning that there never was a z, or an empty one."""
+    if step.parameters.m[0] > 0 or step.tuning.n < step._needed_tuning():
+        return []
+    needed = 2 * step._d + 2
+    return [
+        f"while tuning the chain had fewer than {needed} distinct points to learn from, so it is "
+        "a plain random walk. Tune longer, or start nearer to where the posterior is."
+    ]

@@ -1,30 +1,55 @@
-"""Random-walk Metropolis: RWM with one scale, GAM with a learned covariance.
+"""Random-walk Metropolis: RWM with one scale; AM, RBAM, GAM and RAM with a learned covariance.
 
-Sources: Andrieu & Thoms, "A tutorial on adaptive MCMC", Statistics and Computing 18 (2008),
-here [AT]; Gelman, Roberts & Gilks (1996) for the scale 2.38/√d.
+Sources: Andrieu & Thoms, "A tutorial on adaptive MCMC", Statistics and Computing 18 (2008), here
+[AT]; Vihola, "Robust adaptive Metropolis algorithm with coerced acceptance rate", Statistics and
+Computing 22 (2012), here [V]; Gelman, Roberts & Gilks (1996) for the scale 2.38/√d.
 
 Symbols: x the position (d,), y the proposal, ξ ~ N(0, I), ν the scale of RWM, λ the scale and
-Σ = LLᵀ the covariance of GAM, μ the mean that Σ is taken about, α the acceptance probability and
-α* its target, t the transition, n the number of tuning transitions.
+Σ = LLᵀ the covariance of the others, μ the mean that Σ is taken about, η the learning rate, α the
+acceptance probability and α* its target, t the transition, n the number of tuning transitions.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import SCALING, Kernel
+from pymc_kameleon.core.chain import SCALING, Algorithm
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy_matrix, multiply_lower
+from pymc_kameleon.core.linalg import (
+    copy,
+    copy_matrix,
+    log_determinant,
+    multiply_lower,
+    rank_one_downdate,
+    rank_one_update,
+    squared_norm,
+)
 from pymc_kameleon.core.metropolis import move_or_stay
-from pymc_kameleon.core.moments import Moments, learn_moments, scale_step
+from pymc_kameleon.core.moments import (
+    Moments,
+    learn_moments,
+    learning_rate,
+    multiply_factor,
+    renew_moments,
+    scale_step,
+    update_factor_to_first_order,
+    update_from_both,
+    update_mean_and_factor,
+)
 from pymc_kameleon.core.scaling import (
-    LOG_RANGE,
     OPTIMAL_SCALE,
     ScaleTuning,
+    set_scale,
     settle_scale,
     tune_scale,
 )
-from pymc_kameleon.step import KameleonStep
+from pymc_kameleon.core.schedules import UNSET
+from pymc_kameleon.step import (
+    KameleonStep,
+    checked_number,
+    checked_scale_bounds,
+    checked_schedule,
+)
 
 
 class State(NamedTuple):
@@ -32,13 +57,6 @@ class State(NamedTuple):
 
     x: np.ndarray
     logp: np.ndarray
-
-
-class Work(NamedTuple):
-    """Scratch: the proposal y (d,), and a vector (d,)."""
-
-    y: np.ndarray
-    v: np.ndarray
 
 
 @jit
@@ -69,6 +87,12 @@ class RWMTuning(NamedTuple):
     scale: ScaleTuning
 
 
+class RWMWork(NamedTuple):
+    """Scratch: the proposal (d,)."""
+
+    y: np.ndarray
+
+
 @jit
 def rwm_transition(target, state, parameters, work, rng):
     """Propose x + νξ."""
@@ -88,7 +112,7 @@ def rwm_adapt(state, parameters, tuning, work, accept_prob, rng):
 
 
 class RWM(KameleonStep):
-    r"""Random-walk Metropolis with one tuned scale.
+    r"""Random-walk Metropolis with one scale.
 
     .. math:: y = x + \nu \xi, \qquad \xi \sim N(0, I)
 
@@ -100,28 +124,11 @@ class RWM(KameleonStep):
     vars : list of variables, optional
         What to sample: continuous free variables of the model. All of them by default; discrete
         ones are left to PyMC's own steps.
-    steps_per_draw : int, optional
-        Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
-        differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
-        where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.
-    target_accept : float, optional
-        Acceptance rate that the scale is tuned to; .234, or .44 in one dimension, which are best
-        for normal targets.
-    model : pm.Model, optional
-        Taken from the context by default.
-    rng : int or numpy.random.Generator, optional
-        Only for use outside ``pm.sample``, which gives each chain its own.
-    initial_point : dict, optional
-        Gives the shapes of the variables; ``model.initial_point()`` by default.
-    compile_kwargs : dict, optional
-        Passed to PyTensor. A mode that does not use numba makes the sampler slower.
-    blocked : bool, optional
-        Only True is possible: the variables are moved together.
-
-    Raises
-    ------
-    ValueError
-        For discrete variables, a model without continuous ones, or an impossible option.
+    scaling : float, optional
+        ν, to be kept fixed. By default it is tuned.
+    scale_bounds : (float, float), optional
+        Least and greatest ν; by default within a factor of 1e6 of 2.38/√d, where it starts.
+    {common parameters}
 
     Notes
     -----
@@ -131,50 +138,253 @@ class RWM(KameleonStep):
 
     name = "rwm"
     scale_free = False
-    kernel = Kernel(rwm_transition, rwm_adapt, nothing_to_locate, report_scale)
+    algorithm = Algorithm(rwm_transition, rwm_adapt, nothing_to_locate, report_scale)
+
+    def __init__(self, vars=None, *, scaling=None, scale_bounds=None, **common):
+        bounds = checked_scale_bounds(scale_bounds)
+        if scaling is not None:
+            if bounds is not None:
+                raise ValueError("Give scaling, which is fixed, or scale_bounds; not both.")
+            bounds = np.log(np.full(2, checked_number("scaling", scaling, 0, np.inf)))
+        self.settings = {"scale_bounds": bounds, "fixed": scaling is not None}
+        super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
         d = scales.size
-        log_scale = np.log(OPTIMAL_SCALE / np.sqrt(d))
-        scale = ScaleTuning.start(self.target_accept, log_scale + LOG_RANGE)
+        log_scale, scale = ScaleTuning.start(
+            self.target_accept, np.log(OPTIMAL_SCALE / np.sqrt(d)), self.settings["scale_bounds"]
+        )
         return (
             State(np.zeros(d), np.zeros(1)),
-            RWMParameters(np.array([log_scale])),
+            RWMParameters(log_scale),
             RWMTuning(np.zeros(1, np.int64), n_tune, scale),
-            Work(np.zeros(d), np.zeros(d)),
+            RWMWork(np.zeros(d)),
         )
 
+    def _needed_tuning(self):
+        return 0 if self.settings["fixed"] else super()._needed_tuning()
 
-# ---- GAM: y = x + √λ L ξ ------------------------------------------------------------------------
+    def _tuned_scales(self):
+        if self.settings["fixed"]:
+            return []
+        return [("The scale", self.parameters.log_scale, self.tuning.scale)]
 
 
-class GAMParameters(NamedTuple):
+# ---- walks with a covariance: y = x + √λ L ξ ----------------------------------------------------
+
+
+class Parameters(NamedTuple):
     """What tuning decides: log √λ (1,) and the factor L (d, d)."""
 
     log_scale: np.ndarray
     factor: np.ndarray
 
 
-class GAMTuning(NamedTuple):
-    """What tuning remembers: the transition t (1,) of n, averages of the scale, μ and Σ."""
+class Tuning(NamedTuple):
+    """What tuning remembers: the transition t (1,) of n, averages of the scale, μ and Σ.
+
+    `on_factor` is whether AM's recursion is that on L.
+    """
 
     t: np.ndarray
     n: int
     scale: ScaleTuning
     moments: Moments
+    on_factor: bool
+
+
+class Work(NamedTuple):
+    """Scratch: x before the move, ξ, y, a vector (d,) and a matrix (d, d)."""
+
+    x: np.ndarray
+    xi: np.ndarray
+    y: np.ndarray
+    v: np.ndarray
+    factor: np.ndarray
+
+    @classmethod
+    def empty(cls, d):
+        """Allocate them."""
+        return cls(np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d), np.zeros((d, d)))
 
 
 @jit
-def gam_transition(target, state, parameters, work, rng):
+def transition(target, state, parameters, work, rng):
     """Propose x + √λ L ξ."""
     d = state.x.size
+    copy(state.x, work.x)
     for i in range(d):
-        work.v[i] = rng.standard_normal()
-    multiply_lower(parameters.factor, work.v, work.y)
+        work.xi[i] = rng.standard_normal()
+    multiply_lower(parameters.factor, work.xi, work.y)
     scale = np.exp(parameters.log_scale[0])
     for i in range(d):
         work.y[i] = state.x[i] + scale * work.y[i]
     return move_or_stay(target, state, work.y, rng)
+
+
+@jit
+def end_seeding(parameters, tuning):
+    """Set λ to its best guess, 2.38²/d, wherever Σ was seeded."""
+    best = np.log(OPTIMAL_SCALE / np.sqrt(tuning.moments.mean.size))
+    set_scale(parameters.log_scale, tuning.scale, best)
+
+
+def allocate_walk(step, scales, n_tune):
+    """Return fresh (state, parameters, tuning, work) of AM, RBAM and GAM."""
+    d = scales.size
+    log_scale, scale = ScaleTuning.start(
+        step.target_accept, np.log(OPTIMAL_SCALE / np.sqrt(d)), step.settings.get("scale_bounds")
+    )
+    moments = Moments.start(scales, n_tune, step.settings["learning_rate"] or UNSET)
+    on_factor = step.settings.get("update") == "cholesky"
+    return (
+        State(np.zeros(d), np.zeros(1)),
+        Parameters(log_scale, np.diag(scales)),
+        Tuning(np.zeros(1, np.int64), n_tune, scale, moments, on_factor),
+        Work.empty(d),
+    )
+
+
+def checked_rate(rate):
+    """Return a learning rate as a Decay below 1, or None."""
+    return rate if rate is None else checked_schedule("learning_rate", rate, greatest=1)
+
+
+# ---- AM: λ = 2.38²/d ----------------------------------------------------------------------------
+
+
+@jit
+def am_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Learn Σ from the state after the move [AT, algorithm 2].
+
+    Until Σ is seeded, this is RWM with the scales of the coordinates.
+    """
+    t, moments = tuning.t[0], tuning.moments
+    walk_first(parameters, tuning, accept_prob)
+    eta = learning_rate(moments, t)
+    if renew_moments(moments, state.x, t):
+        end_seeding(parameters, tuning)
+    elif eta > 0.0 and tuning.on_factor:
+        update_factor_to_first_order(moments.mean, moments.factor, state.x, eta, work.v)
+    elif eta > 0.0:
+        update_mean_and_factor(moments.mean, moments.factor, state.x, eta, work.v)
+    copy_matrix(moments.factor, parameters.factor)
+    tuning.t[0] = t + 1
+
+
+@jit
+def walk_first(parameters, tuning, accept_prob):
+    """Tune the walk that comes before the first Σ; afterwards λ stays fixed."""
+    if tuning.moments.seeding[1] == 0:
+        tune_scale(parameters.log_scale, tuning.scale, accept_prob, tuning.t[0])
+
+
+class AM(KameleonStep):
+    r"""Adaptive Metropolis: a random walk with the posterior's own covariance, its scale fixed.
+
+    .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
+
+    The classical baseline. Prefer :class:`GAM`, which also tunes λ.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        What to sample: continuous free variables of the model. All of them by default; discrete
+        ones are left to PyMC's own steps.
+    update : {"rank_one", "cholesky"}, optional
+        How the factor L of Σ learns. "rank_one" (default) follows Σ exactly. "cholesky" is [GAD]'s
+        recursion on L, which does so to first order in η only; it is there for comparison.
+    learning_rate : float or pk.Decay, optional
+        η at transition t. By default 1/max(16 d, t/3): a memory of a third of the past, with which
+        μ and Σ are also seeded afresh at doubling times. With a rate of your own they are seeded
+        once.
+    {common parameters}
+
+    Notes
+    -----
+    With x the state after the move, and v = x − μ for the old μ,
+
+    .. math::
+        \mu \leftarrow \mu + \eta v, \qquad \Sigma \leftarrow \Sigma + \eta(vv^\top - \Sigma)
+
+    [AT, algorithm 2], or with ``update="cholesky"`` and w = L⁻¹v
+
+    .. math:: L \leftarrow L + \eta L\,[ww^\top - I]_{lower}
+
+    with half the diagonal in [·]. ``target_accept`` concerns only the walk before Σ is known. How
+    that starts, and why, is in docs/random_walk.md.
+
+    References
+    ----------
+    Haario, Saksman & Tamminen (2001). An adaptive Metropolis algorithm. Bernoulli 7.
+    Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS,
+    appendix B, here [GAD].
+    """
+
+    name = "am"
+    algorithm = Algorithm(transition, am_adapt, nothing_to_locate, report_scale)
+    _allocate = allocate_walk
+
+    def __init__(self, vars=None, *, update="rank_one", learning_rate=None, **common):
+        if update not in ("rank_one", "cholesky"):
+            raise ValueError(f'update must be "rank_one" or "cholesky", not {update!r}.')
+        self.settings = {"update": update, "learning_rate": checked_rate(learning_rate)}
+        super().__init__(vars, **common)
+
+
+# ---- RBAM: AM, Rao-Blackwellised ----------------------------------------------------------------
+
+
+@jit
+def rbam_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Learn Σ from x before the move and y, weighted by α [AT, algorithm 3]."""
+    t, moments = tuning.t[0], tuning.moments
+    walk_first(parameters, tuning, accept_prob)
+    eta = learning_rate(moments, t)
+    if renew_moments(moments, state.x, t):
+        end_seeding(parameters, tuning)
+    elif eta > 0.0:
+        update_from_both(moments.mean, moments.factor, work.x, work.y, accept_prob, eta, work.v)
+    copy_matrix(moments.factor, parameters.factor)
+    tuning.t[0] = t + 1
+
+
+class RBAM(KameleonStep):
+    r"""Rao-Blackwellised adaptive Metropolis: AM that also learns from rejected proposals.
+
+    .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        What to sample: continuous free variables of the model. All of them by default; discrete
+        ones are left to PyMC's own steps.
+    learning_rate : float or pk.Decay, optional
+        η at transition t; as for :class:`AM`.
+    {common parameters}
+
+    Notes
+    -----
+    With x the state before the move, y the proposal, α its acceptance probability and the old μ,
+
+    .. math::
+        \mu &\leftarrow \mu + \eta[\alpha(y-\mu) + (1-\alpha)(x-\mu)] \\
+        \Sigma &\leftarrow \Sigma + \eta[\alpha(y-\mu)(y-\mu)^\top
+            + (1-\alpha)(x-\mu)(x-\mu)^\top - \Sigma]
+
+    [AT, algorithm 3], the expectation of :class:`AM`'s update over acceptance.
+    """
+
+    name = "rbam"
+    algorithm = Algorithm(transition, rbam_adapt, nothing_to_locate, report_scale)
+    _allocate = allocate_walk
+
+    def __init__(self, vars=None, *, learning_rate=None, **common):
+        self.settings = {"learning_rate": checked_rate(learning_rate)}
+        super().__init__(vars, **common)
+
+
+# ---- GAM: λ tuned -------------------------------------------------------------------------------
 
 
 @jit
@@ -187,14 +397,14 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     step = scale_step(tuning.moments, t)
     tune_scale(parameters.log_scale, tuning.scale, accept_prob, step)
     if learn_moments(tuning.moments, state.x, t, work.v):
-        parameters.log_scale[0] = np.log(OPTIMAL_SCALE / np.sqrt(state.x.size))
+        end_seeding(parameters, tuning)
     copy_matrix(tuning.moments.factor, parameters.factor)
     settle_scale(parameters.log_scale, tuning.scale, t, tuning.n - tuning.n // 2, tuning.n)
     tuning.t[0] = t + 1
 
 
 class GAM(KameleonStep):
-    r"""Global adaptive Metropolis: a random walk with the posterior's own covariance.
+    r"""Global adaptive Metropolis: a random walk with the posterior's own covariance, scale tuned.
 
     .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
 
@@ -206,28 +416,11 @@ class GAM(KameleonStep):
     vars : list of variables, optional
         What to sample: continuous free variables of the model. All of them by default; discrete
         ones are left to PyMC's own steps.
-    steps_per_draw : int, optional
-        Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
-        differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
-        where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.
-    target_accept : float, optional
-        Acceptance rate that the scale is tuned to; .234, or .44 in one dimension, which are best
-        for normal targets.
-    model : pm.Model, optional
-        Taken from the context by default.
-    rng : int or numpy.random.Generator, optional
-        Only for use outside ``pm.sample``, which gives each chain its own.
-    initial_point : dict, optional
-        Gives the shapes of the variables; ``model.initial_point()`` by default.
-    compile_kwargs : dict, optional
-        Passed to PyTensor. A mode that does not use numba makes the sampler slower.
-    blocked : bool, optional
-        Only True is possible: the variables are moved together.
-
-    Raises
-    ------
-    ValueError
-        For discrete variables, a model without continuous ones, or an impossible option.
+    learning_rate : float or pk.Decay, optional
+        η at transition t; as for :class:`AM`.
+    scale_bounds : (float, float), optional
+        Least and greatest √λ; by default within a factor of 1e6 of 2.38/√d, where it starts.
+    {common parameters}
 
     Notes
     -----
@@ -238,20 +431,112 @@ class GAM(KameleonStep):
     :math:`\mu \leftarrow \mu + \eta v`, :math:`\Sigma \leftarrow \Sigma + \eta(vv^\top - \Sigma)`
     with :math:`v = x - \mu` for the state after the move, on the factor L in O(d²).
 
-    Deviations: [AT] leaves :math:`\eta` open, here it is :math:`1/\max(16d, t/3)`; and has no
-    seeding, without which the way from a far start stays in Σ. See docs/random_walk.md.
+    Deviations: [AT] leaves :math:`\eta` open, and has no seeding, without which the way from a far
+    start stays in Σ. See docs/random_walk.md.
     """
 
     name = "gam"
-    kernel = Kernel(gam_transition, gam_adapt, nothing_to_locate, report_scale)
+    algorithm = Algorithm(transition, gam_adapt, nothing_to_locate, report_scale)
+    _allocate = allocate_walk
+
+    def __init__(self, vars=None, *, learning_rate=None, scale_bounds=None, **common):
+        self.settings = {
+            "learning_rate": checked_rate(learning_rate),
+            "scale_bounds": checked_scale_bounds(scale_bounds),
+        }
+        super().__init__(vars, **common)
+
+    def _tuned_scales(self):
+        return [("The scale", self.parameters.log_scale, self.tuning.scale)]
+
+
+# ---- RAM: shape and scale from the acceptance alone ---------------------------------------------
+
+
+@jit
+def ram_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """LLᵀ ← L(I + η(α − α*)ξξᵀ/|ξ|²)Lᵀ with η = min(1, d t^-2/3) [V, section 2].
+
+    L is kept as a scale √λ, which has bounds, and a factor of determinant 1.
+    """
+    d = state.x.size
+    t = tuning.t[0] + 1
+    gain = min(1.0, d * t ** (-2.0 / 3.0)) * (accept_prob - tuning.scale.target_accept)
+    multiply_lower(parameters.factor, work.xi, work.v)
+    length = (abs(gain) / squared_norm(work.xi)) ** 0.5
+    for i in range(d):
+        work.v[i] *= length
+    copy_matrix(parameters.factor, work.factor)
+    if gain >= 0.0:
+        rank_one_update(work.factor, work.v)
+        copy_matrix(work.factor, parameters.factor)
+    elif rank_one_downdate(work.factor, work.v):
+        copy_matrix(work.factor, parameters.factor)
+    log_size = normalise(parameters.factor)
+    set_scale(parameters.log_scale, tuning.scale, parameters.log_scale[0] + log_size)
+    tuning.t[0] = t
+
+
+@jit
+def normalise(factor):
+    """Divide L by |L|^(1/d); return the logarithm of that."""
+    log_size = log_determinant(factor) / factor.shape[0]
+    multiply_factor(factor, np.exp(-log_size))
+    return log_size
+
+
+class RAM(KameleonStep):
+    r"""Robust adaptive Metropolis: a random walk that learns its shape from the acceptance rate.
+
+    .. math:: y = x + L\xi, \qquad \xi \sim N(0, I)
+
+    It needs no second moments, so it suits posteriors with heavy tails. Otherwise :class:`GAM`
+    learns faster.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        What to sample: continuous free variables of the model. All of them by default; discrete
+        ones are left to PyMC's own steps.
+    scale_bounds : (float, float), optional
+        Least and greatest :math:`|L|^{1/d}`, which is the statistic ``scaling``; by default within
+        a factor of 1e6 of its start.
+    {common parameters}
+
+    Notes
+    -----
+    .. math:: LL^\top \leftarrow L\Big(I + \eta_t(\alpha - \alpha^*)
+        \frac{\xi\xi^\top}{|\xi|^2}\Big)L^\top, \qquad \eta_t = \min(1, d\,t^{-2/3})
+
+    by a rank-one update or downdate in O(d²). L starts from the scales of the coordinates, found
+    by some ten evaluations each around the start, times 2.38/√d.
+
+    References
+    ----------
+    Vihola (2012). Robust adaptive Metropolis algorithm with coerced acceptance rate. Statistics
+    and Computing 22.
+    """
+
+    name = "ram"
+    algorithm = Algorithm(transition, ram_adapt, nothing_to_locate, report_scale)
+
+    def __init__(self, vars=None, *, scale_bounds=None, **common):
+        self.settings = {"scale_bounds": checked_scale_bounds(scale_bounds)}
+        super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
         d = scales.size
-        log_scale = np.log(OPTIMAL_SCALE / np.sqrt(d))
-        scale = ScaleTuning.start(self.target_accept, log_scale + LOG_RANGE)
+        factor = np.diag(scales)
+        log_start = np.log(OPTIMAL_SCALE / np.sqrt(d)) + normalise(factor)
+        log_scale, scale = ScaleTuning.start(
+            self.target_accept, log_start, self.settings["scale_bounds"]
+        )
         return (
             State(np.zeros(d), np.zeros(1)),
-            GAMParameters(np.array([log_scale]), np.diag(scales)),
-            GAMTuning(np.zeros(1, np.int64), n_tune, scale, Moments.start(scales, n_tune)),
-            Work(np.zeros(d), np.zeros(d)),
+            Parameters(log_scale, factor),
+            RWMTuning(np.zeros(1, np.int64), n_tune, scale),
+            Work.empty(d),
         )
+
+    def _tuned_scales(self):
+        return [("The scale", self.parameters.log_scale, self.tuning.scale)]

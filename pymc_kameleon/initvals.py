@@ -1,0 +1,85 @@
+"""Dispersed starting points for ``pm.sample(initvals=pk.initvals(4))``."""
+
+import numpy as np
+import pymc as pm
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.initial_point import make_initial_point_fn
+
+RETRIES = 100
+"""Points tried for each chain, until the log-density is finite."""
+
+
+def initvals(chains, random_seed=None, how="jitter", model=None):
+    """Draw dispersed starting points, one for each chain.
+
+    With a step of your own, ``pm.sample`` starts all chains at the same point. Then R-hat cannot
+    see a mode, or a slow direction, that no chain leaves that point for.
+
+    Parameters
+    ----------
+    chains : int
+        Number of chains, as for ``pm.sample``.
+    random_seed : int or numpy.random.Generator, optional
+        For reproducible points.
+    how : {"jitter", "prior"}, optional
+        "jitter" (default) is what PyMC does for NUTS: the model's initial point plus a uniform
+        number in (−1, 1) for each coordinate on the unconstrained scale; discrete variables stay.
+        "prior" draws each variable from its prior, which is wider.
+    model : pm.Model, optional
+        Taken from the context by default.
+
+    Returns
+    -------
+    list of dict
+        Name of each free variable → value on its natural scale.
+
+    Raises
+    ------
+    ValueError
+        For an impossible option, a variable without a prior to draw from (``pm.Flat``), or if the
+        log-density is not finite at any of 100 points.
+    """
+    model = pm.modelcontext(model)
+    if isinstance(chains, bool) or not isinstance(chains, int | np.integer) or chains < 1:
+        raise ValueError(f"chains must be an integer from 1 on, not {chains!r}.")
+    if how not in ("jitter", "prior"):
+        raise ValueError(f'how must be "jitter" or "prior", not {how!r}.')
+    rng = np.random.default_rng(random_seed)
+    draw = _jittered(model) if how == "jitter" else _from_prior(model)
+    logp = model.compile_logp()
+    points = [_finite(draw, logp, rng, how) for _ in range(chains)]
+    natural = model.compile_fn(
+        model.replace_rvs_by_values(model.free_RVs), inputs=model.value_vars, point_fn=True
+    )
+    names = [rv.name for rv in model.free_RVs]
+    return [dict(zip(names, natural(point), strict=True)) for point in points]
+
+
+def _jittered(model):
+    continuous = {model.values_to_rvs[value] for value in model.continuous_value_vars}
+    return make_initial_point_fn(model=model, jitter_rvs=continuous)
+
+
+def _from_prior(model):
+    overrides = dict.fromkeys(model.free_RVs, "prior")
+    draw = make_initial_point_fn(model=model, overrides=overrides)
+    try:
+        draw(0)
+    except NotImplementedError:
+        flat = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
+        raise ValueError(
+            f'{flat or "A variable"} has no prior to draw from. Use how="jitter".'
+        ) from None
+    return draw
+
+
+def _finite(draw, logp, rng, how):
+    """Draw a point on the unconstrained scale at which the log-density is finite."""
+    for _ in range(RETRIES):
+        point = draw(int(rng.integers(2**30)))
+        if np.isfinite(logp(point)):
+            return point
+    raise ValueError(
+        f'The log-density is not finite at any of {RETRIES} points with how="{how}"; the last one '
+        f"was {point}. Give initvals by hand, or check the priors and the data."
+    )

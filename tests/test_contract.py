@@ -3,6 +3,7 @@
 import inspect
 import logging
 import re
+from collections import Counter
 
 import numpy as np
 import pymc as pm
@@ -200,7 +201,7 @@ def test_alone(sampler):
     assert stats["n_logp"].dtype.kind == "i"
     assert (stats["n_logp"] == 10).all()
     # Tuning changes the scale, and the end of tuning freezes it.
-    assert len(np.unique(dt["warmup_sample_stats"]["scaling"].values[0])) > 10
+    assert len(np.unique(dt["warmup_sample_stats"]["scaling"].values[0])) > 5
     assert len(np.unique(stats["scaling"].values[0])) == 1
 
 
@@ -219,9 +220,9 @@ def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     for name in ["accept_prob", "accept_share", "n_logp"]:
         assert stats[name].shape == (2, 30, n), name
     assert stats["scaling"].shape == (2, 30, n + 1)
-    for cls in pk.SAMPLERS:
-        for name in cls.own_stats:
-            assert stats[name].shape == (2, 30), name
+    owners = Counter(name for cls in pk.SAMPLERS for name in cls.own_stats)
+    for name, count in owners.items():
+        assert stats[name].shape == ((2, 30, count) if count > 1 else (2, 30)), name
     assert {"accepted", "accept", "acceptance_rate", "tree_depth"} <= set(stats)
 
 

@@ -18,13 +18,17 @@ FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 
 def jit(function):
-    """Compile a function that compiled code calls; division by zero gives inf, as in numpy."""
-    return njit(function, error_model="numpy")
+    """Compile a function that compiled code calls; division by zero gives inf, as in numpy.
+
+    It is always inlined. Otherwise the machine code that runs where an entry point was compiled is
+    not the same as where it was loaded from disk, and workers would differ in the last bit.
+    """
+    return njit(function, error_model="numpy", forceinline=True)
 
 
 def fast_jit(function):
     """Compile a function whose loops may be vectorised by reordering their sums."""
-    return njit(function, error_model="numpy", fastmath=set(FASTMATH))
+    return njit(function, error_model="numpy", forceinline=True, fastmath=set(FASTMATH))
 
 
 def cached_jit(function, parts):

@@ -180,7 +180,15 @@ def median_distance(z, m, n_pairs):
             if s > 0.0:
                 distances[n] = np.sqrt(s)
                 n += 1
-    return np.median(distances[:n]) if n > 0 else 0.0
+    return median(distances[:n]) if n > 0 else 0.0
+
+
+@jit
+def median(values):
+    """Median; the array is sorted. np.median and np.partition take seconds to compile."""
+    values.sort()
+    n = values.size
+    return 0.5 * (values[(n - 1) // 2] + values[n // 2])
 
 
 @jit
@@ -192,5 +200,6 @@ def neighbour_distance(z, m, k, n_centres):
         for j in range(x.size):
             x[j] = z[j, i]
         squared_distances(z, m, x, r2)
-        found[i] = np.sqrt(np.partition(r2, k)[k])
-    return np.median(found)
+        r2.sort()
+        found[i] = np.sqrt(r2[k])
+    return median(found)

@@ -407,8 +407,8 @@ class PCAKAM(KameleonStep):
     -----
     The statistic ``scaling`` is :math:`\sum_j \omega_j \nu_j`. Tuning has the phases of
     :class:`KAM`. z and its directions are learned at times at least 1.5 times apart, since that
-    takes an eigenvalue problem of size m. ω_j is proportional to the eigenvalue; each ν_j is tuned by its
-    own acceptance, to .44 by default as in one dimension, and carried over by rank.
+    takes an eigenvalue problem of size m. ω_j is proportional to the eigenvalue; each ν_j is
+    tuned by its own acceptance, to .44 by default as in one dimension, and carried over by rank.
 
     References
     ----------

@@ -223,8 +223,8 @@ def transition(target, state, parameters, work, rng):
 
 
 @jit
-def end_seeding(parameters, tuning):
-    """Set λ to its best guess, 2.38²/d, wherever Σ was seeded."""
+def set_to_best(parameters, tuning):
+    """Set λ to 2.38²/d, the best one for a normal target with covariance Σ."""
     best = np.log(OPTIMAL_SCALE / np.sqrt(tuning.moments.mean.size))
     set_scale(parameters.log_scale, tuning.scale, best)
 
@@ -260,10 +260,10 @@ def am_adapt(state, parameters, tuning, work, accept_prob, rng):
     Until Σ is seeded, this is RWM with the scales of the coordinates.
     """
     t, moments = tuning.t[0], tuning.moments
-    walk_first(parameters, tuning, accept_prob)
+    tune_then_fix(parameters, tuning, accept_prob)
     eta = learning_rate(moments, t)
     if renew_moments(moments, state.x, t):
-        end_seeding(parameters, tuning)
+        set_to_best(parameters, tuning)
     elif eta > 0.0 and tuning.on_factor:
         update_factor_to_first_order(moments.mean, moments.factor, state.x, eta, work.v)
     elif eta > 0.0:
@@ -273,10 +273,13 @@ def am_adapt(state, parameters, tuning, work, accept_prob, rng):
 
 
 @jit
-def walk_first(parameters, tuning, accept_prob):
-    """Tune the walk that comes before the first Σ; afterwards λ stays fixed."""
-    if tuning.moments.seeding[1] == 0:
-        tune_scale(parameters.log_scale, tuning.scale, accept_prob, tuning.t[0])
+def tune_then_fix(parameters, tuning, accept_prob):
+    """Tune λ as long as Σ is seeded afresh, so that a far start is left behind; then fix it."""
+    t, moments = tuning.t[0], tuning.moments
+    if moments.seeding[1] == 0 or t < moments.n_fast:
+        tune_scale(parameters.log_scale, tuning.scale, accept_prob, scale_step(moments, t))
+    else:
+        set_to_best(parameters, tuning)
 
 
 class AM(KameleonStep):
@@ -311,8 +314,9 @@ class AM(KameleonStep):
 
     .. math:: L \leftarrow L + \eta L\,[ww^\top - I]_{lower}
 
-    with half the diagonal in [·]. ``target_accept`` concerns only the walk before Σ is known. How
-    that starts, and why, is in docs/random_walk.md.
+    with half the diagonal in [·]. In the first half of tuning, as long as Σ is seeded afresh, λ is
+    tuned as in :class:`GAM`, to ``target_accept``; with a learning rate of your own only until Σ is
+    seeded. See docs/random_walk.md.
 
     References
     ----------
@@ -339,10 +343,10 @@ class AM(KameleonStep):
 def rbam_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn Σ from x before the move and y, weighted by α [AT, algorithm 3]."""
     t, moments = tuning.t[0], tuning.moments
-    walk_first(parameters, tuning, accept_prob)
+    tune_then_fix(parameters, tuning, accept_prob)
     eta = learning_rate(moments, t)
     if renew_moments(moments, state.x, t):
-        end_seeding(parameters, tuning)
+        set_to_best(parameters, tuning)
     elif eta > 0.0:
         update_from_both(moments.mean, moments.factor, work.x, work.y, accept_prob, eta, work.v)
     copy_matrix(moments.factor, parameters.factor)
@@ -397,7 +401,7 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     step = scale_step(tuning.moments, t)
     tune_scale(parameters.log_scale, tuning.scale, accept_prob, step)
     if learn_moments(tuning.moments, state.x, t, work.v):
-        end_seeding(parameters, tuning)
+        set_to_best(parameters, tuning)
     copy_matrix(tuning.moments.factor, parameters.factor)
     settle_scale(parameters.log_scale, tuning.scale, t, tuning.n - tuning.n // 2, tuning.n)
     tuning.t[0] = t + 1
@@ -453,28 +457,42 @@ class GAM(KameleonStep):
 # ---- RAM: shape and scale from the acceptance alone ---------------------------------------------
 
 
+class RAMTuning(NamedTuple):
+    """What tuning remembers: GAM's for the first half of n transitions, and the bounds of |L|."""
+
+    n: int
+    walk: Tuning
+    scale: ScaleTuning
+
+
 @jit
 def ram_adapt(state, parameters, tuning, work, accept_prob, rng):
     """LLᵀ ← L(I + η(α − α*)ξξᵀ/|ξ|²)Lᵀ with η = min(1, d t^-2/3) [V, section 2].
 
-    L is kept as a scale √λ, which has bounds, and a factor of determinant 1.
+    L is kept as a scale, which has bounds, and a factor of determinant 1. In the first half of
+    tuning this is GAM, which finds the posterior and its shape much sooner.
     """
+    if tuning.walk.t[0] < tuning.n // 2:
+        gam_adapt(state, parameters, tuning.walk, work, accept_prob, rng)
+        return
     d = state.x.size
-    t = tuning.t[0] + 1
+    t = tuning.walk.t[0] + 1
     gain = min(1.0, d * t ** (-2.0 / 3.0)) * (accept_prob - tuning.scale.target_accept)
     multiply_lower(parameters.factor, work.xi, work.v)
     length = (abs(gain) / squared_norm(work.xi)) ** 0.5
     for i in range(d):
         work.v[i] *= length
     copy_matrix(parameters.factor, work.factor)
+    positive = True
     if gain >= 0.0:
         rank_one_update(work.factor, work.v)
-        copy_matrix(work.factor, parameters.factor)
-    elif rank_one_downdate(work.factor, work.v):
+    else:
+        positive = rank_one_downdate(work.factor, work.v)
+    if positive:
         copy_matrix(work.factor, parameters.factor)
     log_size = normalise(parameters.factor)
     set_scale(parameters.log_scale, tuning.scale, parameters.log_scale[0] + log_size)
-    tuning.t[0] = t
+    tuning.walk.t[0] = t
 
 
 @jit
@@ -490,8 +508,8 @@ class RAM(KameleonStep):
 
     .. math:: y = x + L\xi, \qquad \xi \sim N(0, I)
 
-    It needs no second moments, so it suits posteriors with heavy tails. Otherwise :class:`GAM`
-    learns faster.
+    The recursion needs no second moments, so it suits posteriors with heavy tails. Otherwise
+    :class:`GAM` learns faster.
 
     Parameters
     ----------
@@ -499,8 +517,8 @@ class RAM(KameleonStep):
         What to sample: continuous free variables of the model. All of them by default; discrete
         ones are left to PyMC's own steps.
     scale_bounds : (float, float), optional
-        Least and greatest :math:`|L|^{1/d}`, which is the statistic ``scaling``; by default within
-        a factor of 1e6 of its start.
+        Least and greatest :math:`|L|^{1/d}`, which is the statistic ``scaling`` from the second
+        half of tuning on; by default within a factor of 1e6 of its start.
     {common parameters}
 
     Notes
@@ -508,8 +526,9 @@ class RAM(KameleonStep):
     .. math:: LL^\top \leftarrow L\Big(I + \eta_t(\alpha - \alpha^*)
         \frac{\xi\xi^\top}{|\xi|^2}\Big)L^\top, \qquad \eta_t = \min(1, d\,t^{-2/3})
 
-    by a rank-one update or downdate in O(d²). L starts from the scales of the coordinates, found
-    by some ten evaluations each around the start, times 2.38/√d.
+    by a rank-one update or downdate in O(d²), in the second half of tuning. Deviation: in the first
+    half the sampler is :class:`GAM`, without which a far start, or a posterior of high condition
+    number, is learned too slowly.
 
     References
     ----------
@@ -521,22 +540,14 @@ class RAM(KameleonStep):
     algorithm = Algorithm(transition, ram_adapt, nothing_to_locate, report_scale)
 
     def __init__(self, vars=None, *, scale_bounds=None, **common):
-        self.settings = {"scale_bounds": checked_scale_bounds(scale_bounds)}
+        self.settings = {"log_bounds": checked_scale_bounds(scale_bounds), "learning_rate": None}
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
-        d = scales.size
-        factor = np.diag(scales)
-        log_start = np.log(OPTIMAL_SCALE / np.sqrt(d)) + normalise(factor)
-        log_scale, scale = ScaleTuning.start(
-            self.target_accept, log_start, self.settings["scale_bounds"]
-        )
-        return (
-            State(np.zeros(d), np.zeros(1)),
-            Parameters(log_scale, factor),
-            RWMTuning(np.zeros(1, np.int64), n_tune, scale),
-            Work.empty(d),
-        )
+        state, parameters, walk, work = allocate_walk(self, scales, n_tune)
+        log_start = parameters.log_scale[0] + np.log(scales).mean()
+        _, scale = ScaleTuning.start(self.target_accept, log_start, self.settings["log_bounds"])
+        return state, parameters, RAMTuning(n_tune, walk, scale), work
 
     def _tuned_scales(self):
         return [("The scale", self.parameters.log_scale, self.tuning.scale)]

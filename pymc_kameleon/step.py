@@ -249,7 +249,7 @@ class KameleonStep(ArrayStepShared):
         return max(100, 20 * self._d)
 
     def _tuned_scales(self):
-        """Return the log scales that are tuned within bounds: (what it is, log scale, ScaleTuning).
+        """Return the scales that are tuned, as (what it is, its log, bounds of that).
 
         A chain that ends with one of them at its bound warns.
         """
@@ -358,16 +358,9 @@ class KameleonStep(ArrayStepShared):
     def _warning(self):
         """Return what a chain has to say at its end, or None."""
         problems = [*self._chain_problems(), *self._problems()]
-        for label, log_scale, tuning in self._tuned_scales():
-            low, high = tuning.bounds
-            margin = 0.01 * (high - low)
-            if self.tuning.n > 0 and not low + margin < log_scale[0] < high - margin:
-                side = "lower" if log_scale[0] <= low + margin else "upper"
-                problems.append(
-                    f"{label} ended at its {side} bound, {np.exp(log_scale[0]):.3g}: the target "
-                    "acceptance cannot be reached with it. Widen scale_bounds, or rescale the "
-                    "variables, or start nearer to where the posterior is."
-                )
+        if self.tuning.n > 0:
+            problems += [_explain_bound(*scale) for scale in self._tuned_scales()]
+        problems = [problem for problem in problems if problem]
         if not problems:
             return None
         heading = f"{type(self).__name__}([{', '.join(self.var_names)}]):"
@@ -533,6 +526,19 @@ class KameleonStep(ArrayStepShared):
             }
 
         return (update_stats,)
+
+
+def _explain_bound(label, log_scale, bounds):
+    """Return a warning if a log scale is at one of its bounds, to 1 % of their distance."""
+    low, high = bounds
+    margin = 0.01 * (high - low)
+    if low + margin < log_scale < high - margin:
+        return ""
+    side = "lower" if log_scale <= low + margin else "upper"
+    return (
+        f"{label} ended at its {side} bound, {np.exp(log_scale):.3g}, so the target acceptance was "
+        "not reached. Start nearer to where the posterior is, rescale, or widen scale_bounds."
+    )
 
 
 def _signature_with_common_options(cls):

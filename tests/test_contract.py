@@ -4,6 +4,7 @@ import inspect
 import logging
 import re
 from collections import Counter
+from copy import deepcopy
 
 import numpy as np
 import pymc as pm
@@ -166,11 +167,36 @@ def test_refuses_a_variable_twice(sampler, mixed_model):
         ("steps_per_draw", True),
         ("target_accept", np.nan),
         ("target_accept", "a"),
+        ("keep_adapting", 1),
     ],
 )
 def test_refuses_impossible_options(sampler, mixed_model, option, value):
     with pytest.raises(ValueError, match=option):
         sampler(model=mixed_model, **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("region", "message"),
+    [
+        ({"b": (0, 1)}, r"region names \['b'\].*\['a', 'b_log__'\]"),
+        ({"a": 3}, r"region\['a'\] must be a pair"),
+        ({"a": (0, 1, 2)}, r"region\['a'\] must be a pair"),
+        ({"a": (np.zeros(3), 1)}, r"region\['a'\] must be a pair.*shape \(2,\)"),
+        ({"a": (1, 0)}, "low < high"),
+        ({"a": (0, np.nan)}, "low < high"),
+    ],
+)
+def test_refuses_impossible_regions(sampler, mixed_model, region, message):
+    with pytest.raises(ValueError, match=message):
+        sampler(model=mixed_model, region=region)
+
+
+@pytest.mark.parametrize("bounds", [3, (1,), (0, 1), (2, 1), (1, np.inf), ("a", 1), (1, 1)])
+def test_refuses_impossible_scale_bounds(sampler, mixed_model, bounds):
+    if "scale_bounds" not in inspect.signature(sampler.cls).parameters:
+        pytest.skip("its scale is fixed")
+    with pytest.raises(ValueError, match="scale_bounds"):
+        sampler(model=mixed_model, scale_bounds=bounds)
 
 
 def test_refuses_a_noisy_logp(sampler):
@@ -418,6 +444,62 @@ def test_state_is_bounded(sampler):
 
     assert state_size(100_000) == state_size(10_000)
     assert state_size(100_000) < 2e6
+
+
+# ---- region, and adaptation that goes on ----------------------------------------------------
+
+
+def test_stays_within_the_region_without_evaluating_outside(sampler):
+    """The posterior is restricted to it: here, a half-normal by one-sided bounds."""
+    outside = []
+
+    def record(x):
+        outside.append(x[0] < 0 or x[1] > 2)
+        return -0.5 * x @ x
+
+    step = sampler(model=black_box(Counting(record)), region={"x": ([0, -np.inf], [np.inf, 2])})
+    outside.clear()
+    step.setup_chain(np.random.default_rng(1), 500, 1500)
+    point, draws = {"x": np.array([0.5, 0.0])}, []
+    for i in range(2000):
+        if i == 500:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        draws.append(point["x"])
+    assert len(outside) > 10_000
+    assert not any(outside)
+    half_normal = np.array(draws[500:])[:, 0]
+    assert half_normal.mean() == pytest.approx(np.sqrt(2 / np.pi), abs=0.08)
+
+
+def test_start_outside_the_region(sampler, mixed_model):
+    step = sampler(model=mixed_model, region={"a": (5, 6)})
+    step.setup_chain(0, 10, 10)
+    with pytest.raises(SamplingError, match="outside region"):
+        step.step(mixed_model.initial_point())
+
+
+@pytest.mark.parametrize("tune", [0, 100])
+def test_keep_adapting(sampler, mixed_model, tune):
+    """Goes on after tuning; never without any tuning."""
+    step = sampler(model=mixed_model, keep_adapting=True)
+    point, sizes = mixed_model.initial_point(), []
+    step.setup_chain(np.random.default_rng(0), tune, 1000)
+    for i in range(tune + 1000):
+        if i == tune:
+            step.stop_tuning()
+        before = deepcopy(step.parameters)
+        point, _ = step.step(point)
+        sizes.append(not equal(before, step.parameters))
+    after = sizes[tune:]
+    assert all(after) if tune else not any(after)
+
+
+def equal(one, other):
+    """Whether two tuples of arrays, numbers and tuples are equal."""
+    if isinstance(one, tuple):
+        return all(equal(a, b) for a, b in zip(one, other, strict=True))
+    return np.array_equal(one, other, equal_nan=True)
 
 
 # ---- errors ---------------------------------------------------------------------------------

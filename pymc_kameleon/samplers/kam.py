@@ -548,9 +548,11 @@ class KAM(KameleonStep):
         return state, parameters, tuning, work
 
     def _tuned_scales(self):
-        if self.parameters.m[0] == 0:
-            return [("The walk's scale γ", self.parameters.log_gamma, self.tuning.gamma_scale)]
-        return [("ν, over its first guess,", self.parameters.log_rho, self.tuning.rho_scale)]
+        parameters, tuning = self.parameters, self.tuning
+        if parameters.m[0] == 0:
+            return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
+        log_nu0 = np.log(parameters.nu0[0])
+        return [("ν", log_nu0 + parameters.log_rho[0], log_nu0 + tuning.rho_scale.bounds)]
 
     def _problems(self):
         return too_few_points(self)

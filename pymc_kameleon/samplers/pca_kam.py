@@ -305,12 +305,18 @@ def tune_direction(parameters, tuning, j, accept_prob):
 
 @jit
 def within(tuning, parameters, j, log_rho):
-    """Move log ρ_j within the bounds of ν_j, which are the user's or about its first guess."""
-    low, high = np.log(LEAST_RHO), np.log(GREATEST_RHO)
-    if not np.isnan(tuning.log_nu_bounds[0]):
-        low = tuning.log_nu_bounds[0] - parameters.log_nu0[j]
-        high = tuning.log_nu_bounds[1] - parameters.log_nu0[j]
-    return min(max(log_rho, low), high)
+    """Move log ρ_j within the bounds of ν_j."""
+    low, high = log_nu_bounds(tuning, parameters, j)
+    return min(max(log_rho, low - parameters.log_nu0[j]), high - parameters.log_nu0[j])
+
+
+@jit
+def log_nu_bounds(tuning, parameters, j):
+    """Return the bounds of log ν_j: the user's, or about its first guess."""
+    if np.isnan(tuning.log_nu_bounds[0]):
+        log_nu0 = parameters.log_nu0[j]
+        return log_nu0 + np.log(LEAST_RHO), log_nu0 + np.log(GREATEST_RHO)
+    return tuning.log_nu_bounds[0], tuning.log_nu_bounds[1]
 
 
 @jit
@@ -490,6 +496,13 @@ class PCAKAM(KameleonStep):
             chosen=np.zeros(1, np.int64),
         )
         return state, parameters, tuning, work
+
+    def _tuned_scales(self):
+        parameters, tuning = self.parameters, self.tuning
+        if parameters.m[0] == 0:
+            return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
+        bounds = log_nu_bounds(tuning, parameters, 0)
+        return [("ν of the leading direction", log_nu(parameters, 0), bounds)]
 
     def _problems(self):
         return too_few_points(self)

@@ -167,7 +167,7 @@ class RWM(KameleonStep):
     def _tuned_scales(self):
         if self.settings["fixed"]:
             return []
-        return [("The scale", self.parameters.log_scale, self.tuning.scale)]
+        return [("The scale", self.parameters.log_scale[0], self.tuning.scale.bounds)]
 
 
 # ---- walks with a covariance: y = x + √λ L ξ ----------------------------------------------------
@@ -451,7 +451,7 @@ class GAM(KameleonStep):
         super().__init__(vars, **common)
 
     def _tuned_scales(self):
-        return [("The scale", self.parameters.log_scale, self.tuning.scale)]
+        return [("The scale", self.parameters.log_scale[0], self.tuning.scale.bounds)]
 
 
 # ---- RAM: shape and scale from the acceptance alone ---------------------------------------------
@@ -550,4 +550,4 @@ class RAM(KameleonStep):
         return state, parameters, RAMTuning(n_tune, walk, scale), work
 
     def _tuned_scales(self):
-        return [("The scale", self.parameters.log_scale, self.tuning.scale)]
+        return [("The scale", self.parameters.log_scale[0], self.tuning.scale.bounds)]

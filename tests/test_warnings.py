@@ -1,0 +1,183 @@
+"""What a chain says at its end, through PyMC's `warning` statistic. A sound run is silent."""
+
+import logging
+import re
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.stats.convergence import SamplerWarning
+from pytensor.graph import Apply, Op
+
+import pymc_kameleon as pk
+
+ARGUMENTS = {pk.KAM: {"n_subsample": 50}, pk.PCAKAM: {"n_subsample": 50}}
+
+
+def normal_model(d=2):
+    with pm.Model() as model:
+        pm.Normal("x", shape=d)
+    return model
+
+
+def last_warning(step, x=None, tune=300, draws=300, seed=1):
+    """Run a chain by hand; only the last draw may have a warning: return its message, or ''."""
+    step.setup_chain(np.random.default_rng(seed), tune, draws)
+    point = step.model.initial_point()
+    point = {name: value + 0.3 for name, value in point.items()} if x is None else {"x": x}
+    warnings = []
+    for i in range(tune + draws):
+        if i == tune:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        warnings.append(stats["warning"])
+    assert set(warnings[:-1]) == {None}
+    if warnings[-1] is None:
+        return ""
+    assert isinstance(warnings[-1], SamplerWarning)
+    return warnings[-1].message
+
+
+@pytest.fixture(params=pk.SAMPLERS, ids=lambda sampler: sampler.__name__)
+def sampler(request):
+    return lambda **kwargs: request.param(**ARGUMENTS.get(request.param, {}) | kwargs)
+
+
+@pytest.mark.parametrize("d", [1, 2, 8])
+def test_a_sound_run_is_silent(sampler, d):
+    assert last_warning(sampler(model=normal_model(d))) == ""
+
+
+def test_start_at_the_initial_point(sampler):
+    message = last_warning(sampler(model=normal_model()), x=np.zeros(2))
+    assert "([x]): the chain started at the model's initial point" in message
+    assert "pk.initvals" in message
+    assert message.count(":") == 1  # nothing else
+
+
+def test_start_of_some_variables(sampler):
+    """Only the step's own variables count, on the scale that they are sampled on."""
+    with pm.Model() as model:
+        pm.HalfNormal("s")
+        pm.Normal("x", 1)
+    step = sampler(vars=[model["s"]], model=model)
+    step.setup_chain(np.random.default_rng(0), 200, 1)
+    point = model.initial_point() | {"x": np.array(7.0)}
+    for _ in range(201):
+        point, [stats] = step.step(point)
+    assert "initial point" in stats["warning"].message
+    assert "s_log__" in stats["warning"].message
+
+
+@pytest.mark.parametrize(
+    ("tune", "steps", "warns"), [(0, 10, True), (9, 10, True), (10, 10, False)]
+)
+def test_tuning_too_short(sampler, tune, steps, warns):
+    step = sampler(model=normal_model(), steps_per_draw=steps)
+    message = last_warning(step, tune=tune)
+    assert (f"only {tune * steps} transitions of tuning; at least 100" in message) == warns
+
+
+def test_a_fixed_scale_needs_no_tuning():
+    step = pk.RWM(model=normal_model(), scaling=1.7)
+    assert last_warning(step, tune=0) == ""
+    assert last_warning(step, tune=200) == ""
+
+
+class Refusing(Op):
+    """A black-box log-density that refuses every move while `refuse` is set."""
+
+    refuse = False
+
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
+
+    def perform(self, node, inputs, outputs):
+        x = inputs[0]
+        outputs[0][0] = np.array(np.nan if Refusing.refuse else -0.5 * x @ x)
+
+
+def refused(sampler, when, tune=300, draws=300):
+    """Run a chain whose moves are all refused in the draws `when`; return its warning, or ''."""
+    with pm.Model() as model:
+        pm.Potential("p", Refusing()(pm.Flat("x", shape=2)))
+    step = sampler(model=model)
+    step.setup_chain(np.random.default_rng(1), tune, draws)
+    point = {"x": np.full(2, 0.3)}
+    for i in range(tune + draws):
+        Refusing.refuse = i in when
+        if i == tune:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+    Refusing.refuse = False
+    return stats["warning"].message if stats["warning"] else ""
+
+
+def test_no_proposal_accepted(sampler):
+    message = refused(sampler, range(300, 600))
+    assert "no proposal was accepted after tuning" in message
+    assert "([x])" in message
+    assert "stuck" not in message
+
+
+@pytest.mark.parametrize(("n_stuck", "warns"), [(45, True), (20, False)])
+def test_a_long_run_of_rejections(sampler, n_stuck, warns):
+    """Of 300 draws, 30 in a row are 10 %."""
+    message = refused(sampler, range(400, 400 + n_stuck))
+    assert bool(re.search(r"\(\[x\]\).* stuck for 4[5-8] draws in a row", message)) == warns
+    assert warns or message == ""
+
+
+def test_single_transitions_of_a_sound_chain_are_no_long_run():
+    """Of 100 draws of one transition, 11 rejections in a row are ordinary."""
+    step = pk.RWM(model=normal_model(), steps_per_draw=1)
+    assert last_warning(step, tune=300, draws=100) == ""
+    assert step.watch.longest > 10
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+@pytest.mark.parametrize("cls", [pk.RWM, pk.GAM, pk.RAM, pk.KAM, pk.PCAKAM])
+def test_a_scale_at_its_bound(cls, side):
+    bounds = (1e-4, 1e-3) if side == "upper" else (500, 1000)
+    kwargs = {"gamma": 0.1} if cls in ARGUMENTS else {}  # a wide γ alone might reach the target
+    step = cls(model=normal_model(), scale_bounds=bounds, **ARGUMENTS.get(cls, {}), **kwargs)
+    message = last_warning(step)
+    assert f"{side} bound" in message
+    assert "scale_bounds" in message
+
+
+@pytest.mark.parametrize("cls", [pk.KAM, pk.PCAKAM])
+def test_too_few_distinct_points(cls):
+    """A chain that hardly ever moved while tuning has nothing to learn from."""
+    message = refused(lambda **kwargs: cls(**ARGUMENTS[cls] | kwargs), range(1, 100), tune=100)
+    assert "([x])" in message
+    assert "fewer than 6 distinct points" in message
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_through_pm_sample(cores, caplog):
+    """Once per chain, in the log of the parent; without trouble beside NUTS, which warns too."""
+
+    def sample(cores, **kwargs):
+        pm.sample(
+            draws=30,
+            tune=50,
+            chains=2,
+            cores=cores,
+            step=[pk.GAM([x])],
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+            **kwargs,
+        )
+
+    with pm.Model():
+        x = pm.Normal("x", shape=2)
+        pm.Normal("y", x.sum())
+        with caplog.at_level(logging.WARNING):
+            sample(cores)
+            assert caplog.text.count("GAM([x]): the chain started at") == 2
+            caplog.clear()
+            sample(cores, initvals=pk.initvals(2, random_seed=1))
+    assert "GAM([x])" not in caplog.text

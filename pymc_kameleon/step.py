@@ -576,7 +576,7 @@ def checked_schedule(name, value, greatest=np.inf):
     return Decay(
         checked_number(f"{name}.start", value.start, 0, greatest),
         checked_number(f"{name}.delay", value.delay, 0, np.inf),
-        checked_number(f"{name}.power", value.power, 0, np.inf) if value.power else 0.0,
+        0.0 if value.power == 0 else checked_number(f"{name}.power", value.power, 0, np.inf),
     )
 
 

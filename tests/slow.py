@@ -1,40 +1,250 @@
-"""The covariance that GAM and KAM learn, from its definition, in plain numpy."""
+"""What the samplers do, from its definition, in plain numpy: nothing here is fast or compiled."""
+
+from functools import cache
 
 import numpy as np
+from scipy import special
+from scipy.stats import multivariate_normal
+
+import pymc_kameleon as pk
+
+# ---- schedules ------------------------------------------------------------------------------
 
 
-def seeding_times(d, n_tune):
-    """Transitions after which mean and Σ are seeded: n_seed, 2 n_seed, … up to half of tuning."""
+def decayed(schedule, t):
+    """Value of a number, or of start · ((delay + t)/delay)^-power, at transition t."""
+    if isinstance(schedule, float):
+        return schedule
+    return schedule.start / ((schedule.delay + t) / schedule.delay) ** schedule.power
+
+
+# ---- the covariance of the past -------------------------------------------------------------
+
+
+def seeding_times(d, n_tune, rate=None):
+    """Transitions after which mean and Σ are seeded: n_seed, 2 n_seed, … up to half of tuning.
+
+    Only the first of them with a rate of the user.
+    """
     n_seed = min(max(100, 20 * d), n_tune // 4 + 1)
     times = [n_seed]
-    while 2 * times[-1] <= n_tune // 2:
+    while rate is None and 2 * times[-1] <= n_tune // 2:
         times.append(2 * times[-1])
     return times
 
 
-def moments(states, n_tune, sigma=None):
+def seed(states, n_seed, sigma):
+    """Return mean and shrunk covariance of the newest half; Σ stays where nothing moved."""
+    d = states.shape[1]
+    stride = 1  # the past is thinned to at most 2 n_seed states
+    while len(states) // stride > 2 * n_seed:
+        stride *= 2
+    kept = states[stride - 1 :: stride]
+    half = kept[len(kept) // 2 :]
+    distinct = len(np.unique(half, axis=0))
+    if distinct > 1:
+        raw = np.atleast_2d(np.cov(half, rowvar=False, bias=True))
+        diagonal = np.diag(np.diag(raw))
+        sigma = diagonal * (1 + 1e-9) + min(1, distinct / (5 * d + 2)) * (raw - diagonal)
+    return half.mean(axis=0), sigma
+
+
+def am_update(mean, sigma, x, eta):
+    """Make one step of Andrieu & Thoms, algorithm 2: v is taken about the old mean."""
+    v = x - mean
+    return mean + eta * v, sigma + eta * (np.outer(v, v) - sigma)
+
+
+def rbam_update(mean, sigma, x, y, alpha, eta):
+    """Make one step of their algorithm 3, with x before the move: a mean of outer products."""
+    v, w = x - mean, y - mean
+    products = alpha * np.outer(w, w) + (1 - alpha) * np.outer(v, v)
+    return mean + eta * (alpha * w + (1 - alpha) * v), sigma + eta * (products - sigma)
+
+
+def cholesky_update(mean, factor, x, eta, diagonal=0.5):
+    """Make one step of Titsias & Dellaportas, appendix B, on L itself, with half the diagonal."""
+    v = x - mean
+    inverse = np.linalg.inv(factor)
+    inside = inverse @ np.outer(v, v) @ inverse.T - np.eye(v.size)
+    lower = np.tril(inside, -1) + diagonal * np.diag(np.diag(inside))
+    return mean + eta * v, factor + eta * factor @ lower
+
+
+def rate_at(rate, d, t):
+    """Return η at transition t: by default a memory of two thirds of the past, 16 d at least."""
+    return 1 / max(16 * d, t / 1.5) if rate is None else decayed(rate, t)
+
+
+def moments(states, n_tune, sigma=None, rate=None):
     """Return mean and Σ after each of the states (n, d); Σ is `sigma` until one can be formed."""
     states = np.asarray(states)
     d = states.shape[1]
-    seedings = seeding_times(d, n_tune)
+    seedings = seeding_times(d, n_tune, rate)
     mean = None
     result = []
     for t, x in enumerate(states):
         if t + 1 in seedings:
-            stride = 1  # the past is thinned to at most 2 n_seed states
-            while (t + 1) // stride > 2 * seedings[0]:
-                stride *= 2
-            kept = states[stride - 1 : t + 1 : stride]
-            half = kept[len(kept) // 2 :]
-            distinct = len(np.unique(half, axis=0))
-            mean = half.mean(axis=0)
-            if distinct > 1:
-                raw = np.atleast_2d(np.cov(half, rowvar=False, bias=True))
-                diagonal = np.diag(np.diag(raw))
-                sigma = diagonal * (1 + 1e-9) + min(1, distinct / (5 * d + 2)) * (raw - diagonal)
+            mean, sigma = seed(states[: t + 1], seedings[0], sigma)
         elif mean is not None:
-            eta = 1 / max(16 * d, t / 3)
-            v = x - mean
-            mean, sigma = mean + eta * v, sigma + eta * (np.outer(v, v) - sigma)
+            mean, sigma = am_update(mean, sigma, x, rate_at(rate, d, t))
         result.append((mean, sigma))
     return result
+
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+def kernel_value(kernel, bandwidth, x, z):
+    """k(x, z), as its class defines it."""
+    if isinstance(kernel, pk.kernels.Linear):
+        return x @ z
+    r = np.linalg.norm(x - z)
+    if isinstance(kernel, pk.kernels.Gaussian):
+        return np.exp(-(r**2) / (2 * bandwidth**2))
+    v = kernel.order
+    u = np.sqrt(2 * v) * r / bandwidth
+    return 1.0 if u < 1e-8 else 2 ** (1 - v) / special.gamma(v) * u**v * special.kv(v, u)
+
+
+def kernel_gradients(kernel, bandwidth, x, points):
+    """∇ₓk(x, zᵢ) by hand, one in each row; k′ of Matérn's by d/du u^v K_v(u) = -u^v K_{v-1}(u)."""
+    if isinstance(kernel, pk.kernels.Linear):
+        return points
+    r2 = np.sum((points - x) ** 2, axis=1)
+    if isinstance(kernel, pk.kernels.Gaussian):
+        c = np.exp(-r2 / (2 * bandwidth**2)) / bandwidth**2
+    else:
+        v = kernel.order
+        u = np.maximum(np.sqrt(2 * v * r2) / bandwidth, 1e-8)
+        kappa = 2 ** (2 - v) / special.gamma(v - 1) * u ** (v - 1) * special.kv(v - 1, u)
+        c = v / (bandwidth**2 * (v - 1)) * kappa
+    return c[:, None] * (points - x)
+
+
+@cache
+def centring(m):
+    """H = I - 11ᵀ/m, in full."""
+    return np.eye(m) - np.ones((m, m)) / m
+
+
+def directions(kernel, bandwidth, x, points):
+    """M = 2[∇ₓk(x, z₁) … ∇ₓk(x, z_m)] times H."""
+    return 2 * kernel_gradients(kernel, bandwidth, x, points).T @ centring(len(points))
+
+
+def kernel_covariance(kernel, bandwidth, x, points):
+    """S(x) = M H Mᵀ."""
+    mh = directions(kernel, bandwidth, x, points)
+    return mh @ mh.T
+
+
+def gram(kernel, bandwidth, points):
+    """H K H."""
+    k = [[kernel_value(kernel, bandwidth, a, b) for b in points] for a in points]
+    h = centring(len(points))
+    return h @ np.array(k) @ h
+
+
+# ---- KAM ------------------------------------------------------------------------------------
+
+
+class KernelWalk:
+    """What KAM or a relative of it has learned, in plain matrices."""
+
+    def __init__(self, step):
+        parameters = step.parameters
+        self.kernel = step.settings["kernel"]
+        self.whitening = np.tril(parameters.whitening)
+        self.z = parameters.z[:, : parameters.m[0]].T.copy()
+        self.bandwidth = parameters.kernel.bandwidth[0]
+        self.gamma = np.exp(parameters.log_gamma[0])
+
+    def kernel_covariance(self, u):
+        """S(u); zeros where there is no z."""
+        if len(self.z) == 0:
+            return np.zeros((u.size, u.size))
+        return kernel_covariance(self.kernel, self.bandwidth, u, self.z)
+
+    def whitened(self, x):
+        """C⁻¹x."""
+        return np.linalg.solve(self.whitening, x)
+
+    def follow(self, log_density, positions, start, rng):
+        """Make each transition from where the compiled chain was; return new positions and α."""
+        before = [start, *positions[:-1]]
+        expected, alphas = zip(*(self.transition(log_density, x, rng) for x in before), strict=True)
+        return np.array(expected), np.array(alphas)
+
+
+class KAM(KernelWalk):
+    """KAM after tuning."""
+
+    def __init__(self, step):
+        super().__init__(step)
+        self.nu = step.parameters.nu0[0] * np.exp(step.parameters.log_rho[0])
+
+    def covariance(self, x):
+        """C (γ²I + ν² M H Mᵀ) Cᵀ."""
+        s = self.kernel_covariance(self.whitened(x))
+        return self.whitening @ (self.gamma**2 * np.eye(x.size) + self.nu**2 * s) @ self.whitening.T
+
+    def transition(self, log_density, x, rng):
+        """Propose from q(·|x) and accept by log q both ways; return the new x and α."""
+        here = self.covariance(x)
+        y = x + np.linalg.cholesky(here) @ rng.standard_normal(x.size)
+        log_u = -rng.standard_exponential()
+        log_ratio = log_density(y) - log_density(x)
+        log_ratio += multivariate_normal.logpdf(x, y, self.covariance(y))
+        log_ratio -= multivariate_normal.logpdf(y, x, here)
+        return (y if log_u < log_ratio else x), np.exp(min(0.0, log_ratio))
+
+
+class PCAKAM(KernelWalk):
+    """PCAKAM after tuning."""
+
+    def __init__(self, step):
+        super().__init__(step)
+        parameters = step.parameters
+        self.mixture = step.settings["acceptance"] == "mixture"
+        self.alpha = parameters.directions[:, : len(self.z)].copy()
+        self.omega = parameters.probabilities.copy()
+        self.nu = np.exp(parameters.log_nu0 + parameters.log_rho)
+
+    def direction(self, x, j):
+        """M H α_j, in whitened coordinates."""
+        if len(self.z) == 0:
+            return np.zeros(x.size)
+        return directions(self.kernel, self.bandwidth, self.whitened(x), self.z) @ self.alpha[j]
+
+    def covariance(self, x, j):
+        """C (γ²I + ν_j² M H α_j (M H α_j)ᵀ) Cᵀ."""
+        w = self.direction(x, j)
+        inside = self.gamma**2 * np.eye(x.size) + self.nu[j] ** 2 * np.outer(w, w)
+        return self.whitening @ inside @ self.whitening.T
+
+    def log_q(self, y, x, j):
+        """Log density of y given x and j."""
+        return multivariate_normal.logpdf(y, x, self.covariance(x, j))
+
+    def log_mixture(self, y, x):
+        """Log density of y given x [KAM, proposition 3]."""
+        each = [np.log(w) + self.log_q(y, x, j) for j, w in enumerate(self.omega) if w > 0]
+        return np.logaddexp.reduce(each)
+
+    def transition(self, log_density, x, rng):
+        """Draw j, propose along w_j, and accept by q_j or by the mixture."""
+        left = rng.random()
+        j = min(np.searchsorted(np.cumsum(self.omega), left, side="right"), self.omega.size - 1)
+        if len(self.z) == 0:
+            j = 0
+        along = self.nu[j] * rng.standard_normal() * self.direction(x, j)
+        y = x + self.whitening @ (along + self.gamma * rng.standard_normal(x.size))
+        log_u = -rng.standard_exponential()
+        log_ratio = log_density(y) - log_density(x)
+        if len(self.z) > 0:
+            if self.mixture:
+                log_ratio += self.log_mixture(x, y) - self.log_mixture(y, x)
+            else:
+                log_ratio += self.log_q(x, y, j) - self.log_q(y, x, j)
+        return (y if log_u < log_ratio else x), np.exp(min(0.0, log_ratio))

@@ -166,13 +166,13 @@ class Moments(NamedTuple):
 def learning_rate(moments, t):
     """η_t, the weight of the state at t; negative before the first seeding.
 
-    By default its memory is a third of the past, at least 16 d transitions: with a shorter one a
-    walk's own small range is taken for the target's, and Σ shrinks in all directions but one.
+    By default its memory is two thirds of the past, at least 16 d transitions: with a shorter one
+    a walk's own small range is taken for the target's, and Σ shrinks in all directions but one.
     """
     if moments.seeding[1] == 0:
         return -1.0
     if np.isnan(moments.rate.start):
-        return 1.0 / max(16.0 * moments.mean.size, t / 3.0)
+        return 1.0 / max(16.0 * moments.mean.size, t / 1.5)
     return decayed(moments.rate, t)
 
 

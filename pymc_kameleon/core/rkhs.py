@@ -49,11 +49,11 @@ def interpolate(kernel, r2, n, column):
     stretch = np.sqrt(2.0 * kernel.order) / kernel.bandwidth[0]
     for i in range(n):
         position = np.sqrt(stretch * np.sqrt(r2[i])) / unit
-        k = int(min(position, size - 1.0))
-        t = position - k
-        if t >= 1.0:
+        if not position < size:
             r2[i] = 0.0
             continue
+        k = int(position)
+        t = position - k
         left, right = kernel.table[k], kernel.table[k + 1]
         r2[i] = (1.0 - t) ** 2 * ((1.0 + 2.0 * t) * left[column] + t * unit * left[column + 1])
         r2[i] += t**2 * ((3.0 - 2.0 * t) * right[column] + (t - 1.0) * unit * right[column + 1])
@@ -137,12 +137,12 @@ def centred_gram(kernel, z, m):
         row = gram[j]
         for k in range(d):
             x[k] = z[k, j]
-        if kernel.family == LINEAR:
+        if kernel.family == LINEAR:  # about the first point, so that no digits are lost
             for i in range(m):
                 row[i] = 0.0
             for k in range(d):
                 for i in range(m):
-                    row[i] += z[k, i] * x[k]
+                    row[i] += (z[k, i] - z[k, 0]) * (x[k] - z[k, 0])
         else:
             squared_distances(z, m, x, row)
             if kernel.family == GAUSSIAN:

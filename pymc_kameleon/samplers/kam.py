@@ -381,7 +381,8 @@ def guess_scales(parameters, tuning, work, s):
     """Set γ, and ν₀ such that ν₀²S has the mean trace (2.38 s)² of the best random walk."""
     d = work.u.size
     parameters.log_gamma[0] = np.log(EXPLORATION * OPTIMAL_SCALE * s / np.sqrt(d))
-    parameters.nu0[0] = OPTIMAL_SCALE * s / np.sqrt(mean_trace(parameters, work))
+    trace = mean_trace(parameters, work)  # 0 if the bandwidth is much too small
+    parameters.nu0[0] = OPTIMAL_SCALE * s / np.sqrt(trace) if trace > 0.0 else 1.0
     if not np.isnan(tuning.log_nu_bounds[0]):
         for i in range(2):
             tuning.rho_scale.bounds[i] = tuning.log_nu_bounds[i] - np.log(parameters.nu0[0])
@@ -490,7 +491,9 @@ class KAM(KameleonStep):
         **common,
     ):
         self.settings = checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds)
-        self.settings["redraw_decay"] = checked_number("redraw_decay", redraw_decay, 0, 1 + 1e-9)
+        if redraw_decay != 1:
+            redraw_decay = checked_number("redraw_decay", redraw_decay, 0, 1)
+        self.settings["redraw_decay"] = float(redraw_decay)
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):

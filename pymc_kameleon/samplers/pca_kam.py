@@ -43,8 +43,8 @@ EXPLORATION = 0.75
 FIRST_REFRESH, SPACING = 100, 1.5
 """Transitions from the first z to the second, and the ratio of the times of later ones."""
 
-NEGLIGIBLE = 1e-8
-"""Share of λ₁ below which an eigenvalue is rounding."""
+NEGLIGIBLE, ROUNDING = 1e-8, 1e-13
+"""Share of λ₁, and of m, below which an eigenvalue is rounding."""
 
 
 # ---- state and parameters -----------------------------------------------------------------------
@@ -228,7 +228,7 @@ def look(parameters, weights, u, j, direction):
 @jit
 def log_proposal(parameters, weights, u, step, j, gamma, direction):
     """Log q of `step` from u, without the factor (2π)^(-d/2); `direction` is a work array."""
-    if not parameters.mixture:
+    if not parameters.mixture or parameters.probabilities[0] == 0.0:
         look(parameters, weights, u, j, direction)
         return log_normal(step, direction, gamma, np.exp(log_nu(parameters, j)))
     total = -np.inf
@@ -341,9 +341,11 @@ def learn_directions(parameters, tuning, work, s):
     m, d = parameters.m[0], work.u.size
     parameters.log_gamma[0] = np.log(EXPLORATION * OPTIMAL_SCALE * s / np.sqrt(d))
     values, vectors = np.linalg.eigh(centred_gram(parameters.kernel, parameters.z, m))
+    floor = max(NEGLIGIBLE * values[m - 1], ROUNDING * m)
     for j in range(parameters.probabilities.size):
         parameters.probabilities[j] = 0.0
-        if j < m and values[m - 1 - j] > NEGLIGIBLE * values[m - 1]:
+        parameters.directions[j, :] = 0.0
+        if j < m and values[m - 1 - j] > floor:
             parameters.probabilities[j] = values[m - 1 - j]
             copy(vectors[:, m - 1 - j], parameters.directions[j])
     total = parameters.probabilities.sum()
@@ -356,8 +358,8 @@ def learn_directions(parameters, tuning, work, s):
             look(parameters, work.weights, work.u, j, work.here)
             lengths2[j] += squared_norm(work.here) / n
     for j in range(lengths2.size):
-        parameters.probabilities[j] /= total
         if parameters.probabilities[j] > 0.0:
+            parameters.probabilities[j] /= total
             parameters.log_nu0[j] = np.log(OPTIMAL_SCALE * s) - 0.5 * np.log(lengths2[j])
             parameters.log_rho[j] = within(tuning, parameters, j, parameters.log_rho[j])
 
@@ -366,7 +368,7 @@ def learn_directions(parameters, tuning, work, s):
 def report(parameters, stats):
     """Report the mean scale, Σ ω_j ν_j, and the bandwidth."""
     scale = np.exp(parameters.log_gamma[0])
-    if parameters.m[0] > 0:
+    if parameters.probabilities[0] > 0.0:
         scale = np.sum(parameters.probabilities * np.exp(parameters.log_nu0 + parameters.log_rho))
     stats[SCALING] = scale
     stats[N_STATS] = parameters.kernel.bandwidth[0]
@@ -501,8 +503,15 @@ class PCAKAM(KameleonStep):
         parameters, tuning = self.parameters, self.tuning
         if parameters.m[0] == 0:
             return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
+        if parameters.probabilities[0] == 0.0:
+            return []
         bounds = log_nu_bounds(tuning, parameters, 0)
         return [("ν of the leading direction", log_nu(parameters, 0), bounds)]
 
     def _problems(self):
+        if self.parameters.m[0] > 0 and self.parameters.probabilities[0] == 0.0:
+            return [
+                "the kernel hardly tells the points of the past apart, so there are no principal "
+                "directions, and the sampler is a plain random walk. Give a smaller bandwidth."
+            ]
         return too_few_points(self)

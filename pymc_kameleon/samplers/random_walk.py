@@ -298,9 +298,9 @@ class AM(KameleonStep):
         How the factor L of Σ learns. "rank_one" (default) follows Σ exactly. "cholesky" is [GAD]'s
         recursion on L, which does so to first order in η only; it is there for comparison.
     learning_rate : float or pk.Decay, optional
-        η at transition t. By default 1/max(16 d, t/3): a memory of a third of the past, with which
-        μ and Σ are also seeded afresh at doubling times. With a rate of your own they are seeded
-        once.
+        η at transition t. By default 1/max(16 d, 2t/3), a memory of two thirds of the past, with
+        which μ and Σ are also seeded afresh at doubling times. With a rate of your own they are
+        seeded once.
     {common parameters}
 
     Notes

@@ -106,6 +106,49 @@ def test_rank_one_update(case, size):
 
 
 @CASES
+@given(covariances(), st.sampled_from([0.0, 1e-6, 0.3, 0.9, 0.999]))
+def test_rank_one_downdate(case, size):
+    """By v = L u with |u| < 1, LLᵀ - vvᵀ = L(I - uuᵀ)Lᵀ is positive definite."""
+    a, rng = case
+    factor = np.linalg.cholesky(a)
+    u = rng.standard_normal(len(a))
+    u *= size / np.linalg.norm(u)
+    inner = np.linalg.cholesky(np.eye(len(a)) - np.outer(u, u))
+    expected = factor @ inner
+    assert linalg.rank_one_downdate(factor, factor @ u)
+    assert (np.diag(factor) > 0).all()
+    assert_same_factor(factor, expected, rtol=1e-9 / (1 - size**2))
+
+
+@CASES
+@given(covariances(), st.sampled_from([1.001, 2.0, 1e6]))
+def test_rank_one_downdate_refuses_what_is_not_positive_definite(case, size):
+    a, rng = case
+    factor = np.linalg.cholesky(a)
+    u = rng.standard_normal(len(a))
+    assert not linalg.rank_one_downdate(factor.copy(), factor @ u * size / np.linalg.norm(u))
+
+
+@pytest.mark.parametrize("bad", [1.0, -1.0, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("k", [0, 2])
+def test_rank_one_downdate_refuses_singular_and_nan(bad, k):
+    v = np.zeros(3)
+    v[k] = bad
+    assert not linalg.rank_one_downdate(np.eye(3), v)
+
+
+@CASES
+@given(covariances())
+def test_a_downdate_undoes_an_update(case):
+    a, rng = case
+    factor = np.linalg.cholesky(a)
+    before, v = factor.copy(), factor @ rng.standard_normal(len(a))
+    linalg.rank_one_update(factor, v.copy())
+    assert linalg.rank_one_downdate(factor, v.copy())
+    assert_same_factor(factor, before, rtol=1e-7)
+
+
+@CASES
 @given(covariances())
 def test_log_determinant_and_norm(case):
     a, rng = case

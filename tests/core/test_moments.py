@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pymc_kameleon.core import moments
 from pymc_kameleon.core.moments import Moments, learn_moments
+from pymc_kameleon.core.schedules import UNSET, Decay
 
 COVARIANCE = np.array(
     [[1.0, 0.9, 0.0, 0.2], [0.9, 4.0, 0.1, 0.0], [0.0, 0.1, 0.25, 0.0], [0.2, 0.0, 0.0, 1.0]]
@@ -74,12 +75,6 @@ def test_shrink_makes_the_covariance_of_two_points_well_conditioned():
 # ---- recursion ------------------------------------------------------------------------------
 
 
-def slow_update(mean, covariance, x, eta):
-    """Make one step of Andrieu & Thoms, algorithm 2: v is taken about the old mean."""
-    v = x - mean
-    return mean + eta * v, covariance + eta * (np.outer(v, v) - covariance)
-
-
 @pytest.mark.parametrize("d", [1, 3, 12])
 @pytest.mark.parametrize("decades", [0, 4])
 def test_update_is_the_slow_recursion(d, decades):
@@ -90,13 +85,129 @@ def test_update_is_the_slow_recursion(d, decades):
     for t in range(600):
         x = (rng.standard_normal(d).cumsum() + 0.01 * t) * scales
         eta = (2.0 + t) ** -0.6
-        mean, covariance = slow_update(mean, covariance, x, eta)
+        mean, covariance = slow.am_update(mean, covariance, x, eta)
         moments.update_mean_and_factor(fast_mean, factor, x, eta, v)
         np.testing.assert_allclose(fast_mean / scales, mean / scales, rtol=1e-9, atol=1e-9)
         expected = np.linalg.cholesky(covariance)
         np.testing.assert_allclose(
             np.tril(factor) / scales[:, None], expected / scales[:, None], rtol=1e-8, atol=1e-9
         )
+
+
+RATES = [0.3, 1e-3]
+
+
+def random_moments(d, seed):
+    """Return a Generator, a mean, a factor with mixed scales, and two points about the mean."""
+    rng = np.random.default_rng(seed)
+    units = 10 ** rng.uniform(-3, 3, d)
+    root = rng.standard_normal((d, 2 * d)) * units[:, None]
+    mean = units * rng.standard_normal(d)
+    x, y = mean + 2 * units * rng.standard_normal((2, d))
+    return mean, np.linalg.cholesky(root @ root.T), x, y
+
+
+def assert_same(mean, factor, expected, rtol=1e-9):
+    """Compare mean and LLᵀ in units of the coordinates."""
+    units = np.sqrt(np.diag(expected[1]))
+    np.testing.assert_allclose(mean / units, expected[0] / units, rtol=rtol, atol=rtol)
+    covariance = np.tril(factor) @ np.tril(factor).T
+    np.testing.assert_allclose(
+        covariance / np.outer(units, units), expected[1] / np.outer(units, units), atol=rtol
+    )
+
+
+@pytest.mark.parametrize("d", [1, 3, 12])
+@pytest.mark.parametrize("alpha", [0.0, 1e-9, 0.3, 1.0])
+@pytest.mark.parametrize("eta", RATES)
+def test_update_from_both(d, alpha, eta):
+    mean, factor, x, y = random_moments(d, d)
+    expected = slow.rbam_update(mean, factor @ factor.T, x, y, alpha, eta)
+    moments.update_from_both(mean, factor, x, y, alpha, eta, np.empty(d))
+    assert_same(mean, factor, expected)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5])
+def test_update_from_both_is_a_mean_of_outer_products(alpha):
+    """The outer product of the mean deviation, the usual mistake, is another matrix."""
+    mean, factor, x, y = random_moments(3, 0)
+    deviation = alpha * (y - mean) + (1 - alpha) * (x - mean)
+    wrong = 0.9 * factor @ factor.T + 0.1 * np.outer(deviation, deviation)
+    expected = slow.rbam_update(mean, factor @ factor.T, x, y, alpha, 0.1)
+    moments.update_from_both(mean, factor, x, y, alpha, 0.1, np.empty(3))
+    assert_same(mean, factor, expected)
+    with pytest.raises(AssertionError):
+        assert_same(mean, factor, (mean, wrong), rtol=1e-2)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2, 0.7, 1.0])
+@pytest.mark.parametrize("eta", RATES)
+def test_update_from_both_is_the_expectation_of_adaptive_metropolis(alpha, eta):
+    """Over acceptance: with probability α the state after the move is y, else x."""
+    start, factor, x, y = random_moments(4, 1)
+    sides = []
+    for after in (y, x):
+        mean, copy = start.copy(), factor.copy()
+        moments.update_mean_and_factor(mean, copy, after, eta, np.empty(4))
+        sides.append((mean, np.tril(copy) @ np.tril(copy).T))
+    expected = [alpha * one + (1 - alpha) * other for one, other in zip(*sides, strict=True)]
+    moments.update_from_both(start, factor, x, y, alpha, eta, np.empty(4))
+    assert_same(start, factor, expected)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_a_proposal_that_is_impossible_leaves_no_trace(bad):
+    mean, factor, x, y = random_moments(3, 2)
+    expected = slow.am_update(mean, factor @ factor.T, x, 0.1)
+    y[1] = bad
+    moments.update_from_both(mean, factor, x, y, 0.0, 0.1, np.empty(3))
+    assert_same(mean, factor, expected)
+
+
+@pytest.mark.parametrize("d", [1, 3, 12])
+@pytest.mark.parametrize("eta", RATES)
+def test_update_of_the_factor_itself(d, eta):
+    mean, factor, x, _ = random_moments(d, d)
+    expected, expected_factor = slow.cholesky_update(mean, factor, x, eta)
+    moments.update_factor_to_first_order(mean, factor, x, eta, np.empty(d))
+    assert (np.diag(factor) > 0).all()
+    assert_same(mean, factor, (expected, expected_factor @ expected_factor.T))
+
+
+def test_the_factor_itself_follows_the_covariance_to_first_order():
+    """The error falls as η²; with all of the diagonal, instead of half, as η."""
+    start, factor, x, _ = random_moments(5, 3)
+    units = np.sqrt(np.diag(factor @ factor.T))
+
+    def error(factor, eta):
+        _, expected = slow.am_update(start, before, x, eta)
+        return np.abs((factor @ factor.T - expected) / np.outer(units, units)).max()
+
+    before = factor @ factor.T
+    errors, wrong = [], []
+    for eta in [1e-3, 1e-4, 1e-5]:
+        mean, copy = start.copy(), factor.copy()
+        moments.update_factor_to_first_order(mean, copy, x, eta, np.empty(5))
+        errors.append(error(np.tril(copy), eta))
+        wrong.append(error(slow.cholesky_update(start, factor, x, eta, diagonal=1)[1], eta))
+    np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 100, rtol=0.05)
+    np.testing.assert_allclose(np.divide(wrong[:-1], wrong[1:]), 10, rtol=0.05)
+
+
+@pytest.mark.parametrize("number", [0.0, 0.5, 3.0])
+def test_multiply_factor_leaves_the_upper_triangle_alone(number):
+    factor = np.arange(1.0, 17).reshape(4, 4)
+    expected = number * np.tril(factor) + np.triu(factor, 1)
+    moments.multiply_factor(factor, number)
+    np.testing.assert_allclose(factor, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 20.0])
+def test_add_deviation(weight):
+    mean, factor, x, _ = random_moments(4, 4)
+    expected = factor @ factor.T + weight * np.outer(x - mean, x - mean)
+    moments.add_deviation(mean, factor, x, weight, np.empty(4))
+    assert_same(mean, factor, (mean, expected))
 
 
 def normal_sequence(n, seed=0):
@@ -113,9 +224,9 @@ def relative_error(mean, factor):
     )
 
 
-def learn_all(states, n_tune, start_scales):
+def learn_all(states, n_tune, start_scales, *rate):
     """Feed a chain's states to learn_moments; return the moments and when the seeding ended."""
-    learned, v = Moments.start(start_scales, n_tune), np.empty(states.shape[1])
+    learned, v = Moments.start(start_scales, n_tune, *rate), np.empty(states.shape[1])
     ends = [t for t, x in enumerate(states) if learn_moments(learned, x, t, v)]
     return learned, ends
 
@@ -138,7 +249,7 @@ def test_learns_the_moments_of_an_independent_sequence():
 
 
 def test_learn_moments_is_the_seeding_and_the_slow_recursion():
-    """Seeded at doubling times by np.cov of the newest half; between them η = 1/max(16d, t/3)."""
+    """Seeded at doubling times by np.cov of the newest half; between them η = 1/max(16d, 2t/3)."""
     n, d = 1200, 4
     states = normal_sequence(n)
     states[40:60] = states[40]  # as if rejected
@@ -149,6 +260,40 @@ def test_learn_moments_is_the_seeding_and_the_slow_recursion():
     np.testing.assert_allclose(
         np.tril(learned.factor), np.linalg.cholesky(covariance), rtol=1e-7, atol=1e-9
     )
+
+
+@pytest.mark.parametrize("rate", [Decay(0.02, 1.0, 0.0), Decay(0.5, 20.0, 0.7)])
+def test_with_a_rate_of_the_user_mean_and_covariance_are_seeded_once(rate):
+    n, d = 1200, 4
+    states = normal_sequence(n)
+    learned, ends = learn_all(states, n, np.ones(d), rate)
+    assert [end + 1 for end in ends] == slow.seeding_times(d, n, rate) == [100]
+    mean, covariance = slow.moments(states, n, rate=rate)[-1]
+    assert_same(learned.mean, learned.factor, (mean, covariance), rtol=1e-8)
+
+
+@pytest.mark.parametrize("rate", [UNSET, Decay(0.5, 20.0, 0.7)])
+def test_there_is_no_rate_before_the_first_seeding(rate):
+    states = normal_sequence(150)
+    learned, v = Moments.start(np.ones(4), 1200, rate), np.empty(4)
+    for t, x in enumerate(states):
+        eta = moments.learning_rate(learned, t)
+        expected = -1 if t < 100 else slow.rate_at(None if rate is UNSET else rate, 4, t)
+        assert eta == pytest.approx(expected, rel=1e-12)
+        learn_moments(learned, x, t, v)
+
+
+def test_scale_steps_restart_with_each_seeding():
+    """With a head start of 10, as the scale then starts from a good guess."""
+    states = normal_sequence(500)
+    learned, v, steps = Moments.start(np.ones(4), 1200), np.empty(4), []
+    for t, x in enumerate(states):
+        steps.append(moments.scale_step(learned, t))
+        learn_moments(learned, x, t, v)
+    assert steps[:100] == list(range(100))
+    assert steps[100:200] == list(range(10, 110))
+    assert steps[200:400] == list(range(10, 210))
+    assert steps[400:] == list(range(10, 110))
 
 
 @pytest.mark.parametrize(("d", "n_tune", "n_seed"), [(1, 10_000, 100), (20, 10_000, 400)])

@@ -7,6 +7,7 @@ from pymc_kameleon.core.scaling import (
     ScaleTuning,
     coordinate_scales,
     default_target_accept,
+    set_scale,
     settle_scale,
     tune_scale,
 )
@@ -17,7 +18,7 @@ from pymc_kameleon.core.scaling import (
 @pytest.mark.parametrize(("start", "stop"), [(0, 500), (250, 500), (499, 500), (250, 400)])
 def test_tune_and_settle(start, stop):
     rng = np.random.default_rng(0)
-    log_scale, tuning = np.array([0.3]), ScaleTuning.start(0.234, [-49.7, 50.3])
+    log_scale, tuning = ScaleTuning.start(0.234, 0.3, [-49.7, 50.3])
     slow, path = 0.3, []
     for t in range(stop):
         accept_prob = rng.random()
@@ -33,7 +34,7 @@ def test_tune_and_settle(start, stop):
 @pytest.mark.parametrize("stop", [1, 2])
 def test_settle_needs_one_transition(stop):
     """A `start` that never comes, as in a very short tuning phase, counts as the last one."""
-    log_scale, tuning = np.array([0.0]), ScaleTuning.start(0.4, [-5.0, 5.0])
+    log_scale, tuning = ScaleTuning.start(0.4, 0.0, [-5.0, 5.0])
     for t in range(stop):
         tune_scale(log_scale, tuning, 1.0, t)
         last = log_scale[0]
@@ -43,7 +44,7 @@ def test_settle_needs_one_transition(stop):
 
 @pytest.mark.parametrize(("accept_prob", "bound"), [(0.0, 1.0), (1.0, 3.0)])
 def test_bounds(accept_prob, bound):
-    log_scale, tuning = np.array([2.0]), ScaleTuning.start(0.5, [1.0, 3.0])
+    log_scale, tuning = ScaleTuning.start(0.5, 2.0, [1.0, 3.0])
     for t in range(1000):
         tune_scale(log_scale, tuning, accept_prob, t)
         assert 1.0 <= log_scale[0] <= 3.0
@@ -52,11 +53,43 @@ def test_bounds(accept_prob, bound):
     assert log_scale[0] == pytest.approx(2 + (bound - 2) / 2)
 
 
+@pytest.mark.parametrize("start", [-40.0, 0.0, 3.0])
+def test_a_scale_stays_within_a_factor_of_a_million_of_its_start(start):
+    log_scale, tuning = ScaleTuning.start(0.3, start)
+    assert log_scale.shape == (1,)
+    assert log_scale[0] == start
+    for value, expected in [(start + 1e3, start + 6 * np.log(10)), (-1e3, start - 6 * np.log(10))]:
+        set_scale(log_scale, tuning, value)
+        assert log_scale[0] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("start", "moved"), [(-3.0, -1.0), (0.5, 0.5), (7.0, 2.0)])
+def test_a_start_outside_the_bounds_of_the_user_is_moved_to_them(start, moved):
+    log_scale, tuning = ScaleTuning.start(0.3, start, (-1, 2))
+    assert log_scale[0] == moved
+    assert tuning.bounds.dtype == float
+    np.testing.assert_array_equal(tuning.bounds, [-1, 2])
+
+
+@pytest.mark.parametrize(("value", "expected"), [(-9.0, 1.0), (1.0, 1.0), (2.5, 2.5), (9.0, 3.0)])
+def test_set_scale(value, expected):
+    log_scale, tuning = ScaleTuning.start(0.3, 2.0, [1.0, 3.0])
+    set_scale(log_scale, tuning, value)
+    assert log_scale[0] == expected
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.inf])
+def test_set_scale_keeps_what_is_infinite_within_bounds(value):
+    log_scale, tuning = ScaleTuning.start(0.3, 2.0, [1.0, 3.0])
+    set_scale(log_scale, tuning, value)
+    assert log_scale[0] == (1.0 if value < 0 else 3.0)
+
+
 @pytest.mark.parametrize("target", [0.234, 0.44])
 def test_tunes_to_the_target(target):
     """For α(s) = exp(-s), s* = -log α*; a wrong target is seen."""
     rng = np.random.default_rng(0)
-    log_scale, tuning = np.array([3.0]), ScaleTuning.start(target, [-7.0, 13.0])
+    log_scale, tuning = ScaleTuning.start(target, 3.0, [-7.0, 13.0])
     n = 20_000
     for t in range(n):
         # a noisy acceptance probability with mean exp(-s)

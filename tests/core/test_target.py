@@ -20,12 +20,15 @@ def weighted_sum(x, data, shapes):
     return total
 
 
-def target(logp, point, data=(), shapes=()):
+def target(logp, point, data=(), shapes=(), region=None):
+    if region is None:
+        region = [np.full(len(point), -np.inf), np.full(len(point), np.inf)]
     return Target(
         function_address(logp),
         np.array(point, np.float64),
         np.array(data, np.float64),
         np.array(shapes, np.int64),
+        np.array(region, np.float64),
     )
 
 
@@ -39,8 +42,29 @@ def test_what_is_finite_arrives_as_it_is(value):
     assert log_density(target(first_coordinate, [0.0]), np.array([value])) == value
 
 
+@pytest.mark.parametrize("x", [[-1.0, 2.0], [1.0, 3.0], [0.0, 2.5], [-1.0, 3.0]])
+def test_a_region_contains_its_boundary(x):
+    t = target(first_coordinate, [9.0, 9.0], region=[[-1.0, 2.0], [1.0, 3.0]])
+    assert log_density(t, np.array(x)) == x[0]
+
+
+@pytest.mark.parametrize(
+    "x", [[np.nextafter(-1, -2), 2.5], [1.1, 2.5], [0.0, 1.9], [0.0, np.inf], [0.0, np.nan]]
+)
+def test_outside_a_region_nothing_is_evaluated(x):
+    t = target(first_coordinate, [9.0, 9.0], region=[[-1.0, 2.0], [1.0, 3.0]])
+    assert log_density(t, np.array(x)) == -np.inf
+    np.testing.assert_array_equal(t.point, [9, 9])
+
+
+def test_a_region_concerns_the_own_variables_only():
+    t = target(weighted_sum, [0.0, 7.0], data=[1.0, 1.0], shapes=[0], region=[[-1.0], [1.0]])
+    assert log_density(t, np.array([0.5])) == 7.5
+
+
 def test_moves_the_own_variables_only():
-    t = target(weighted_sum, [0.0, 0.0, 5.0], data=[1.0, 10.0, 100.0], shapes=[3])
+    region = np.array([[-np.inf, -np.inf], [np.inf, np.inf]])
+    t = target(weighted_sum, [0.0, 0.0, 5.0], [1.0, 10.0, 100.0], [3], region)
     assert log_density(t, np.array([2.0, 3.0])) == 3000 + 2 + 30 + 500
     np.testing.assert_array_equal(t.point, [2, 3, 5])
 

@@ -1,4 +1,4 @@
-"""KAM against a slow version written from the paper, on the same random numbers."""
+"""KAM against the slow version from the paper, on the same random numbers."""
 
 import copy
 from functools import cache
@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import slow
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import pdist, squareform
 from scipy.stats import multivariate_normal, norm
 
 import pymc_kameleon as pk
@@ -95,52 +95,16 @@ def tuned(name, tune=1500, **arguments):
     return step
 
 
-# ---- the same from the paper ----------------------------------------------------------------
-
-
-class Slow:
-    """What a tuned step has learned, in plain matrices."""
-
-    def __init__(self, parameters):
-        self.whitening = np.tril(parameters.whitening)
-        self.z = parameters.z[:, : parameters.m[0]].T.copy()
-        self.bandwidth = parameters.bandwidth[0]
-        self.gamma = np.exp(parameters.log_gamma[0])
-        self.nu = parameters.nu0[0] * np.exp(parameters.log_rho[0])
-
-    def kernel_covariance(self, u):
-        """M H Mᵀ with M = 2[∇k(u, z₁) … ∇k(u, z_m)] for the Gaussian kernel."""
-        m = len(self.z)
-        if m == 0:
-            return np.zeros((u.size, u.size))
-        k = np.exp(-np.sum((u - self.z) ** 2, axis=1) / (2 * self.bandwidth**2))
-        big_m = 2 * ((self.z - u) / self.bandwidth**2 * k[:, None]).T
-        return big_m @ (np.eye(m) - np.ones((m, m)) / m) @ big_m.T
-
-    def covariance(self, x):
-        """C (γ²I + ν² M H Mᵀ) Cᵀ."""
-        s = self.kernel_covariance(np.linalg.solve(self.whitening, x))
-        r = self.gamma**2 * np.eye(x.size) + self.nu**2 * s
-        return self.whitening @ r @ self.whitening.T
-
-    def transition(self, log_density, x, rng):
-        """Propose from q(·|x) and accept by log q both ways; return the new x and α."""
-        here = self.covariance(x)
-        y = x + np.linalg.cholesky(here) @ rng.standard_normal(x.size)
-        log_u = -rng.standard_exponential()
-        log_ratio = log_density(y) - log_density(x)
-        log_ratio += multivariate_normal.logpdf(x, y, self.covariance(y))
-        log_ratio -= multivariate_normal.logpdf(y, x, here)
-        return (y if log_u < log_ratio else x), np.exp(min(0.0, log_ratio))
-
-    def follow(self, log_density, positions, start, rng):
-        """Make each transition from where the compiled chain was; return new positions and α."""
-        before = [start, *positions[:-1]]
-        expected, alphas = zip(*(self.transition(log_density, x, rng) for x in before), strict=True)
-        return np.array(expected), np.array(alphas)
-
-
 # ---- transition -----------------------------------------------------------------------------
+
+KERNELS = [
+    pk.kernels.Gaussian("knn"),
+    pk.kernels.Gaussian(0.7),
+    pk.kernels.Matern(),
+    pk.kernels.Matern(1.5, "knn"),
+    pk.kernels.Matern(2.5, 2.0),
+    pk.kernels.Linear(),
+]
 
 VARIANTS = [
     ("banana", {}),
@@ -151,23 +115,34 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments"), VARIANTS)
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *VARIANTS,
+        *(("banana", {"kernel": kernel}) for kernel in KERNELS),
+        ("banana", {"kernel": pk.kernels.Matern(4), "whiten": False}),
+        ("banana", {"gamma": pk.Decay(2.0, 10.0, 0.7)}),
+        ("banana", {"scale_bounds": (0.05, 0.1)}),
+        ("normal", {"kernel": pk.kernels.Matern(10)}),
+        ("line", {"kernel": pk.kernels.Linear()}),
+    ],
+)
 def test_transitions_by_hand(name, arguments):
     """From a start of its own, so that what the state derives from the position is new."""
     step, target = tuned(name, **arguments), TARGETS[name]
-    slow = Slow(step.parameters)
-    assert len(slow.z) >= 7
+    reference = slow.KAM(step)
+    assert len(reference.z) >= 7
     step.rng = np.random.default_rng(7)
     positions, stats = run(step, 400, target.start)
-    expected, alphas = slow.follow(
+    expected, alphas = reference.follow(
         target.log_density, positions, target.start, np.random.default_rng(7)
     )
-    np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
     moved = np.any(expected != [target.start, *positions[:-1]], axis=1)
     np.testing.assert_array_equal(stats["accept_share"], moved)
     assert 20 < moved.sum() < 380
-    np.testing.assert_allclose(stats["scaling"], slow.nu)
-    np.testing.assert_allclose(stats["bandwidth"], slow.bandwidth)
+    np.testing.assert_allclose(stats["scaling"], reference.nu)
+    np.testing.assert_allclose(stats["bandwidth"], reference.bandwidth)
     assert (stats["n_logp"][1:] == 1).all()
     # A rejection that is seen early reports 0, one that is not at least α.
     reported = stats["accept_prob"]
@@ -179,10 +154,12 @@ def test_reported_acceptance_is_unbiased(name, arguments):
     """Without its correction for the rejections that are seen early, it is not."""
     n = 4000
     step, target = tuned(name, **arguments), TARGETS[name]
-    slow = Slow(step.parameters)
+    reference = slow.KAM(step)
     step.rng = np.random.default_rng(8)
     positions, stats = run(step, n, target.start)
-    _, alphas = slow.follow(target.log_density, positions, target.start, np.random.default_rng(8))
+    _, alphas = reference.follow(
+        target.log_density, positions, target.start, np.random.default_rng(8)
+    )
     reported = stats["accept_prob"]
     uncorrected = np.where(reported == 0, 0, alphas)
 
@@ -208,7 +185,7 @@ def test_reported_acceptance_is_a_probability(tune):
 def test_without_nu_it_is_a_random_walk(whiten):
     """RWM with the scale γ; in whitened coordinates GAM with the factor C."""
     step = tuned("banana", whiten=whiten)
-    step.parameters.nu0[0] = 0
+    step.parameters.nu0[0] = 1e-200
     step.rng = np.random.default_rng(3)
     start = TARGETS["banana"].start
     positions, _ = run(step, 500, start)
@@ -221,6 +198,29 @@ def test_without_nu_it_is_a_random_walk(whiten):
     expected, _ = run(walk, 500, start)
     np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
     assert len(np.unique(expected[:, 0])) > 100
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize("rho", [0.1, 1.0])
+def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho):
+    """S is 4 m times the covariance of z from anywhere, so that all of it moves alike."""
+    step = tuned("banana", whiten=whiten, kernel=pk.kernels.Linear())
+    step.parameters.log_gamma[0] = np.log(1e-7)
+    step.parameters.log_rho[0] = np.log(rho)
+    step.rng = np.random.default_rng(3)
+    start = TARGETS["banana"].start
+    positions, _ = run(step, 500, start)
+
+    learned = slow.KAM(step)
+    z = learned.z @ learned.whitening.T
+    covariance = learned.nu**2 * 4 * len(z) * np.cov(z, rowvar=False, bias=True)
+    walk = pk.AM(model=banana_model(), steps_per_draw=1)
+    walk.setup_chain(np.random.default_rng(3), 0, 500)
+    walk.parameters.log_scale[:] = 0
+    walk.parameters.factor[:] = np.linalg.cholesky(covariance)
+    expected, _ = run(walk, 500, start)
+    np.testing.assert_allclose(positions, expected, rtol=1e-6, atol=1e-8)
+    assert len(np.unique(expected[:, 0])) > 20
 
 
 @pytest.mark.parametrize("whiten", [False, True])
@@ -299,29 +299,34 @@ def test_reverse_bound(d):
 # ---- what tuning learns ---------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kernel", [pk.kernels.Gaussian(), *KERNELS], ids=str)
 @pytest.mark.parametrize("whiten", [False, True])
-def test_z_and_what_follows_from_it(whiten):
+def test_z_and_what_follows_from_it(kernel, whiten):
     """Distinct states of the newest half of the past, σ, γ and ν₀ by their definitions."""
     n, m = 800, 40
     target = TARGETS["banana"]
-    step = pk.KAM(model=target.build(), steps_per_draw=1, n_subsample=m, whiten=whiten)
+    step = pk.KAM(
+        model=target.build(), steps_per_draw=1, n_subsample=m, whiten=whiten, kernel=kernel
+    )
     step.setup_chain(np.random.default_rng(5), n, 1)
     positions, _ = run(step, n, target.start)
-    slow = Slow(step.parameters)
-    assert slow.z.shape == (m, 2)
-    assert np.array_equal(slow.whitening, np.eye(2)) == (not whiten)
+    learned = slow.KAM(step)
+    assert learned.z.shape == (m, 2)
+    assert np.array_equal(learned.whitening, np.eye(2)) == (not whiten)
 
     # z is drawn for the last time after 85 % of tuning.
     visited = np.unique(positions[17 * n // 40 : 17 * n // 20], axis=0)
-    distances = np.abs(visited[:, None] - slow.z @ slow.whitening.T).max(axis=2)
+    distances = np.abs(visited[:, None] - learned.z @ learned.whitening.T).max(axis=2)
     assert distances.min(axis=0).max() < 1e-12
     assert len(np.unique(distances.argmin(axis=0))) == m
 
-    distance = np.median(pdist(slow.z))
+    distance = np.median(pdist(learned.z))
+    nearest = np.median(np.sort(squareform(pdist(learned.z)), axis=1)[:, m // 4])
+    expected = {"median": distance / 2, "knn": nearest / np.sqrt(2)}
+    assert learned.bandwidth == pytest.approx(expected.get(kernel.bandwidth, kernel.bandwidth))
     s = distance / np.sqrt(2 * 2)
-    assert slow.bandwidth == pytest.approx(distance / 2)
-    assert slow.gamma == pytest.approx(0.25 * 2.38 / np.sqrt(2) * s)
-    trace = np.mean([np.trace(slow.kernel_covariance(z)) for z in slow.z])
+    assert learned.gamma == pytest.approx(0.25 * 2.38 / np.sqrt(2) * s)
+    trace = np.mean([np.trace(learned.kernel_covariance(z)) for z in learned.z])
     assert step.parameters.nu0[0] ** 2 == pytest.approx(2.38**2 * s**2 / trace)
 
 
@@ -342,6 +347,118 @@ def test_gamma_of_the_user(gamma, whiten):
     assert all(value != pytest.approx(gamma) for has_z, value in used if not has_z)
 
 
+def followed(n_tune, n, seed=5, **arguments):
+    """Run n transitions on the banana; return positions, acceptance and parameters after each."""
+    target = TARGETS["banana"]
+    step = pk.KAM(model=target.build(), steps_per_draw=1, n_subsample=30, **arguments)
+    step.setup_chain(np.random.default_rng(seed), n_tune, n - n_tune)
+    point, positions, accept, kept = {"x": target.start}, [], [], []
+    for t in range(n):
+        if t == n_tune:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        positions.append(point["x"])
+        accept.append(stats["accept_prob"])
+        kept.append(copy.deepcopy(step.parameters))
+    return np.array(positions), np.array(accept), kept
+
+
+def redraws(kept):
+    """Transitions after which there is a new z."""
+    return [t for t in range(1, len(kept)) if not np.array_equal(kept[t].z, kept[t - 1].z)]
+
+
+@pytest.mark.parametrize("gamma", [pk.Decay(2.0), pk.Decay(0.5, 30.0, 1.5)])
+def test_gamma_on_a_schedule_of_the_user(gamma):
+    """Counted from the first z."""
+    _, _, kept = followed(400, 600, gamma=gamma)
+    first = 280
+    assert [bool(p.m[0]) for p in kept] == [False] * first + [True] * 320
+    found = [np.exp(p.log_gamma[0]) for p in kept[first:400]]
+    expected = [slow.decayed(gamma, t) for t in range(120)]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert all(p.log_gamma[0] == kept[399].log_gamma[0] for p in kept[400:])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "holds_the_guess"),
+    [((0.2, 0.25), None), ((1e-6, 2e-6), False), ((50.0, 60.0), False), ((1e-3, 50.0), True)],
+)
+def test_scale_bounds(bounds, holds_the_guess):
+    """From the first z on, in its first guess and wherever z is redrawn."""
+    _, _, kept = followed(400, 400, scale_bounds=bounds)
+    nu = np.array([p.nu0[0] * np.exp(p.log_rho[0]) for p in kept if p.m[0] > 0])
+    assert len(nu) == 120
+    assert (nu >= bounds[0] * (1 - 1e-9)).all()
+    assert (nu <= bounds[1] * (1 + 1e-9)).all()
+    _, _, free = followed(400, 400)
+    if holds_the_guess is not None:
+        assert (bounds[0] <= free[280].nu0[0] <= bounds[1]) == holds_the_guess
+
+
+def test_by_default_nu_stays_about_its_first_guess():
+    """Where S vanishes, or no step is short enough, ν must not run away."""
+    _, _, kept = followed(4000, 4000, target_accept=0.999)
+    log_rho = np.array([p.log_rho[0] for p in kept])
+    assert log_rho.min() >= np.log(1e-3)
+    _, _, kept = followed(4000, 4000, target_accept=0.001)
+    assert max(p.log_rho[0] for p in kept) <= np.log(10)
+
+
+@pytest.mark.parametrize("decay", [0.1, 0.8, 1])
+def test_redraw_decay(decay):
+    """Redraws at p_t = (1+t)^-a, besides the first and the last of all."""
+    n = 4000
+    times = redraws(followed(n, n, redraw_decay=decay)[2])
+    assert times[0] == 2800
+    assert times[-1] == 3399
+    p = (1.0 + np.arange(1, 599)) ** -decay
+    deviation = np.sqrt((p * (1 - p)).sum())
+    assert len(times) - 2 == pytest.approx(p.sum(), abs=4 * deviation)
+
+
+def test_keep_adapting():
+    """ν is tuned with steps that go on to fall, and z redrawn ever more rarely."""
+    n_tune, n, n_walk = 400, 6000, 280
+    positions, accept, kept = followed(n_tune, n, keep_adapting=True, redraw_decay=0.4)
+    times = np.array(redraws(kept))
+    for start, stop in [(n_tune, 1000), (1000, 2000), (5000, 6000)]:
+        p = (1.0 + np.arange(start, stop) - n_walk) ** -0.4
+        found = ((times >= start) & (times < stop)).sum()
+        assert found == pytest.approx(p.sum(), abs=4 * np.sqrt((p * (1 - p)).sum()))
+    assert ((times >= 1000) & (times < 2000)).sum() > ((times >= 5000) & (times < 6000)).sum()
+
+    log_rho = kept[n_tune - 1].log_rho[0]
+    for t in range(n_tune, n):
+        log_rho += (1 + 10 + t - n_walk) ** -0.6 * (accept[t] - 0.234)
+        log_rho = np.clip(log_rho, np.log(1e-3), np.log(10))
+        assert kept[t].log_rho[0] == pytest.approx(log_rho, rel=1e-9, abs=1e-10)
+
+    _, sigma = slow.moments(positions[: times[-1] + 1], n_tune)[-1]
+    expected = np.linalg.cholesky(sigma)
+    np.testing.assert_allclose(np.tril(kept[-1].whitening), expected, rtol=1e-6, atol=1e-9)
+    # z comes from the newest half of all states, so from after tuning.
+    z = kept[-1].z[:, : kept[-1].m[0]].T @ np.tril(kept[-1].whitening).T
+    distances = np.abs(positions[:, None] - z).max(axis=2)
+    assert distances.min(axis=0).max() < 1e-10
+    assert distances.argmin(axis=0).min() > times[-1] // 4
+
+
+def test_keep_adapting_is_tuning_as_usual_while_tuning_lasts():
+    (one, _, kept), (other, _, kept_other) = (
+        followed(400, 500, keep_adapting=keep) for keep in (False, True)
+    )
+    np.testing.assert_array_equal(one[:400], other[:400])
+    assert_equal(kept_other[399], kept[399])
+    assert kept_other[499].log_rho[0] != kept[499].log_rho[0]
+    assert_equal(kept[499], kept[399])
+
+
+def test_without_tuning_there_is_nothing_to_keep_adapting():
+    _, _, kept = followed(0, 300, keep_adapting=True)
+    assert_equal(kept[-1], kept[0])
+
+
 @pytest.mark.parametrize("whiten", [False, True])
 def test_the_state_follows_each_redraw(whiten):
     """After each transition of tuning, u, S(u) and the factor are those of x."""
@@ -352,19 +469,19 @@ def test_the_state_follows_each_redraw(whiten):
     point, n_redraws, n_factors, before = {"x": target.start}, 0, 0, None
     for _ in range(n):
         point, _ = step.step(point)
-        slow, state = Slow(step.parameters), step.state
+        learned, state = slow.KAM(step), step.state
         np.testing.assert_array_equal(state.x, point["x"])
         assert state.logp[0] == pytest.approx(target.log_density(state.x), rel=1e-9)
-        np.testing.assert_allclose(slow.whitening @ state.u, state.x, rtol=1e-10, atol=1e-12)
-        s = slow.kernel_covariance(state.u)
+        np.testing.assert_allclose(learned.whitening @ state.u, state.x, rtol=1e-10, atol=1e-12)
+        s = learned.kernel_covariance(state.u)
         np.testing.assert_allclose(state.covariance, s, rtol=1e-8, atol=1e-12)
         gamma, nu = state.factor_scales
         if np.isfinite(gamma):
             r = gamma**2 * np.eye(2) + nu**2 * s
             np.testing.assert_allclose(np.tril(state.factor), np.linalg.cholesky(r), rtol=1e-7)
             n_factors += 1
-        n_redraws += before is not None and not np.array_equal(before, slow.z)
-        before = slow.z
+        n_redraws += before is not None and not np.array_equal(before, learned.z)
+        before = learned.z
     assert n_redraws >= 10
     assert n_factors >= 100
 
@@ -387,15 +504,15 @@ def test_adaptation_by_hand(whiten):
         kept.append(copy.deepcopy(step.parameters))
 
     assert [bool(p.m[0]) for p in kept] == [False] * n_walk + [True] * (n - n_walk)
-    redraws = [t for t in range(1, n) if not np.array_equal(kept[t].z, kept[t - 1].z)]
-    assert redraws[0] == n_walk
-    assert redraws[-1] == n_learning - 1
+    times = redraws(kept)
+    assert times[0] == n_walk
+    assert times[-1] == n_learning - 1
     # Σ (1+t)^-½ over 120 transitions is 20, and the variance of their number is less.
-    assert 20 - 4 * 20**0.5 < len(redraws) < 20 + 4 * 20**0.5
+    assert 20 - 4 * 20**0.5 < len(times) < 20 + 4 * 20**0.5
 
     sigmas = [sigma for _, sigma in slow.moments(positions, n)]
     for t in range(n_seed - 1, n):
-        learned = t if t < n_walk else max(r for r in redraws if r <= t)
+        learned = t if t < n_walk else max(r for r in times if r <= t)
         expected = np.linalg.cholesky(sigmas[learned]) if whiten else np.eye(2)
         np.testing.assert_allclose(np.tril(kept[t].whitening), expected, rtol=1e-7, atol=1e-10)
 
@@ -416,14 +533,57 @@ def test_adaptation_by_hand(whiten):
             assert kept[t].log_rho[0] == pytest.approx(final, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"whiten": False}])
+def assert_equal(one, other):
+    """Compare tuples of arrays, bit for bit."""
+    for name in other._fields:
+        a, b = getattr(one, name), getattr(other, name)
+        if name == "kernel":
+            assert_equal(a, b)
+        else:
+            np.testing.assert_array_equal(a, b, name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"whiten": False}, {"gamma": pk.Decay(1.0)}, {"kernel": pk.kernels.Matern(1.5, "knn")}],
+)
 def test_parameters_are_constant_after_tuning(arguments):
     step = tuned("banana", **arguments)
     before = copy.deepcopy(step.parameters)
     positions, _ = run(step, 500, TARGETS["banana"].start)
     assert len(np.unique(positions[:, 0])) > 50
-    for name in before._fields:
-        np.testing.assert_array_equal(getattr(step.parameters, name), getattr(before, name), name)
+    assert_equal(step.parameters, before)
+
+
+# ---- options --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", [pk.KAM, pk.PCAKAM])
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("kernel", ["gaussian", pk.kernels.Gaussian, 1.0, True, np.exp]),
+        ("n_subsample", [0, 1, -5, 2.5, 50.0, True, "a", np.nan]),
+        ("gamma", [0, -1, np.nan, np.inf, True, "a", (1, 1, 1), np.ones(2)]),
+        ("gamma", [pk.Decay(0), pk.Decay(np.inf), pk.Decay(1, 0), pk.Decay(1, 1, -1)]),
+        ("gamma", [pk.Decay("a"), pk.Decay(1, None), pk.Decay(1, 1, np.nan), pk.Decay(True)]),
+        ("whiten", [0, 1, None, "yes", np.nan]),
+        ("keep_adapting", [0, 1, None, "yes"]),
+        ("scale_bounds", [1.0, (1,), (2, 1), (1, 1), (0, 1), (1, np.inf), ("a", 1), (1, 2, 3)]),
+        ("scale_bounds", ["ab", True, (-1, 1), (np.nan, 1), {}]),
+    ],
+)
+def test_impossible_options(sampler, option, values):
+    model = line_model()
+    for value in values:
+        with pytest.raises(ValueError, match=option):
+            sampler(model=model, **{option: value})
+
+
+@pytest.mark.parametrize("bad", [0, -0.5, 1.1, np.nan, np.inf, True, "a", None])
+def test_impossible_redraw_decay(bad):
+    with pytest.raises(ValueError, match="redraw_decay"):
+        pk.KAM(model=line_model(), redraw_decay=bad)
 
 
 # ---- default arguments suffice --------------------------------------------------------------

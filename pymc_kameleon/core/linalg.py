@@ -112,3 +112,46 @@ def squared_norm(v):
     for i in range(v.size):
         s += v[i] * v[i]
     return s
+
+
+@fast_jit
+def leading_eigenvectors(a, vectors, values, n_iterations=100):
+    """Write the greatest eigenvalues of a (m, m) ≥ 0 and unit eigenvectors, by subspace iteration.
+
+    Between eigenvalues that hardly differ the vectors may still be mixed: the residual |av − λv| is
+    at most about λ₁/(e · n_iterations). LAPACK's threads would cost more than they bring.
+
+    Parameters
+    ----------
+    a : (m, m) float64
+    vectors : (n, ≥ m) float64
+        Output, in the first m columns; rows beyond m, or without an eigenvalue, are arbitrary.
+    values : (n,) float64
+        Output, decreasing.
+    n_iterations : int
+    """
+    m, n = a.shape[0], values.size
+    product = np.empty(m)
+    for j in range(n):
+        for i in range(m):  # any start that is orthogonal to no eigenvector
+            vectors[j, i] = np.sin(1.0 + (j + 1.0) * (i + 1.0))
+    for _ in range(n_iterations):
+        for j in range(n):
+            v = vectors[j]
+            for i in range(m):
+                s = 0.0
+                for k in range(m):
+                    s += a[i, k] * v[k]
+                product[i] = s
+            for other in range(j):
+                s = 0.0
+                for i in range(m):
+                    s += vectors[other, i] * product[i]
+                for i in range(m):
+                    product[i] -= s * vectors[other, i]
+            length = 0.0
+            for i in range(m):
+                length += product[i] * product[i]
+            values[j] = np.sqrt(length)
+            for i in range(m):
+                v[i] = product[i] / values[j] if values[j] > 0.0 else 0.0

@@ -57,6 +57,9 @@ from pymc_kameleon.step import (
 EXPLORATION = 0.25
 """γ as a share of the random walk's best scale: small against what is learned, but not zero."""
 
+BANDWIDTH_SHARE = 0.5
+"""σ as a share of the median distance, with which KAM does best (docs/kam.md)."""
+
 LEAST_RHO, GREATEST_RHO = 1e-3, 10.0
 """Where S vanishes, as far from z, ν has no effect; it must not run away there."""
 
@@ -140,6 +143,7 @@ class Tuning(NamedTuple):
         The same; NaN by default.
     redraw_decay : float
     bandwidth_rule : int
+    bandwidth_share : float
     whiten : bool
     """
 
@@ -156,6 +160,7 @@ class Tuning(NamedTuple):
     log_nu_bounds: np.ndarray
     redraw_decay: float
     bandwidth_rule: int
+    bandwidth_share: float
     whiten: bool
 
 
@@ -368,7 +373,7 @@ def learn(parameters, tuning, work, rng):
 
     distance = median_distance(parameters.z, m, N_PAIRS)
     if tuning.bandwidth_rule == MEDIAN:
-        parameters.kernel.bandwidth[0] = distance / 2.0
+        parameters.kernel.bandwidth[0] = tuning.bandwidth_share * distance
     elif tuning.bandwidth_rule == KNN:
         k = min(m - 1, max(2 * d + 2, m // 4))
         nearest = neighbour_distance(parameters.z, m, k, N_CENTRES)
@@ -537,6 +542,7 @@ class KAM(KameleonStep):
             log_nu_bounds=settings["log_nu_bounds"],
             redraw_decay=settings["redraw_decay"],
             bandwidth_rule=bandwidth_rule(settings["kernel"]),
+            bandwidth_share=BANDWIDTH_SHARE,
             whiten=settings["whiten"],
         )
         work = Work(

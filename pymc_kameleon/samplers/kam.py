@@ -464,10 +464,10 @@ class KAM(KameleonStep):
     ======================  ==========================================================
 
     Tuning has three phases. For 70 % of it the chain is an adaptive Metropolis walk (:class:`GAM`)
-    that learns C. Then, for 15 %, z is drawn from distinct states of the newest half of the past,
-    and redrawn with probability :math:`p_t`. In the last 15 % z is fixed and only ν is tuned. After
-    tuning all parameters are constant, and the chain leaves the posterior exactly invariant.
-    Memory is bounded: max(2000, 8 m) states of the past.
+    that learns C; without whitening, for 10 %. Then, up to 85 %, z is drawn from distinct states of
+    the newest half of the past, and redrawn with probability :math:`p_t`. In the last 15 % z is
+    fixed and only ν is tuned. After tuning all parameters are constant, and the chain leaves the
+    posterior exactly invariant. Memory is bounded: max(2000, 8 m) states of the past.
 
     Deviations from the paper: whitening, the walk at the start, bandwidth half the median distance
     (with the usual 1/√2 of it the effective sample size on normal targets of 10 and 20 dimensions
@@ -496,7 +496,7 @@ class KAM(KameleonStep):
         **common,
     ):
         self.settings = checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds)
-        if redraw_decay != 1:
+        if redraw_decay != 1 or isinstance(redraw_decay, bool):
             redraw_decay = checked_number("redraw_decay", redraw_decay, 0, 1)
         self.settings["redraw_decay"] = float(redraw_decay)
         super().__init__(vars, **common)
@@ -531,13 +531,13 @@ class KAM(KameleonStep):
         tuning = Tuning(
             t=np.zeros(1, np.int64),
             n=n_tune,
-            n_walk=n_tune * 7 // 10,
+            n_walk=n_tune * (7 if settings["whiten"] else 1) // 10,
             n_learning=n_tune - n_tune * 3 // 20,
             first=np.zeros(1, np.int64),
             gamma_scale=gamma_scale,
             rho_scale=rho_scale,
             moments=Moments.start(scales, n_tune),
-            history=History.empty(min(n_tune, max(2000, 8 * m)), d),
+            history=History.empty(max(2000, 8 * m), d),
             gamma=settings["gamma"] or UNSET,
             log_nu_bounds=settings["log_nu_bounds"],
             redraw_decay=settings["redraw_decay"],

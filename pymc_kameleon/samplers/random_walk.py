@@ -246,8 +246,13 @@ def allocate_walk(step, scales, n_tune):
 
 
 def checked_rate(rate):
-    """Return a learning rate as a Decay below 1, or None."""
-    return rate if rate is None else checked_schedule("learning_rate", rate, greatest=1)
+    """Return a learning rate as a Decay, or None; raise a ValueError unless it is below 1."""
+    if rate is None:
+        return None
+    schedule = checked_schedule("learning_rate", rate)
+    if schedule.start > 1 or schedule == (1, schedule.delay, 0):
+        raise ValueError(f"learning_rate must be below 1, or start from 1, not {rate!r}.")
+    return schedule
 
 
 # ---- AM: λ = 2.38²/d ----------------------------------------------------------------------------

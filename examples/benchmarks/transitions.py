@@ -20,6 +20,7 @@ from pymc_kameleon.core.chain import CURRENT, N_STATS
 from pymc_kameleon.core.jit import jit, specialise
 from pymc_kameleon.core.rkhs import kernel_covariance
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.samplers.pca_kam import look, weigh
 
 REPEATS = 15
 N = 20_000
@@ -34,7 +35,12 @@ def main():
     row("RWM, d=8, after tuning / bare loop of logp + normals", "<= 2", bare(pk.RWM, model, False))
     row("GAM, d=8, after tuning / same", "<= 3", bare(pk.GAM, model, False))
     row("GAM, d=8, while tuning / same", "<= 6", bare(pk.GAM, model, True))
+    for sampler in (pk.AM, pk.RBAM, pk.RAM):
+        name = sampler.__name__
+        row(f"{name}, d=8, after tuning / same", "", bare(sampler, model, False))
+        row(f"{name}, d=8, while tuning / same", "", bare(sampler, model, True))
     row("KAM, d=8, m=1000, after tuning / one S + logp", "<= 1.4", kam_against_its_kernel(model))
+    row("PCAKAM, same / weights of z, two directions + logp", "", pca_against_its_kernel(model))
     banana = banana_model(d)
     for rival, asked in [(pm.DEMetropolisZ, ">= 30"), (pm.Metropolis, ">= 90")]:
         ratio = through_pm_sample(banana, rival)
@@ -76,13 +82,27 @@ def bare_loop(target, y, rng, n):
 
 
 @jit
-def kernel_loop(target, z, bandwidth, points, covariance, v, n):
+def kernel_loop(target, kernel, z, points, covariance, v, n):
     """Compute S and the log-density n times, at given points."""
     total = 0.0
     for i in range(n):
         x = points[i % points.shape[0]]
-        kernel_covariance(z, z.shape[1], bandwidth, x, covariance, v)
+        kernel_covariance(kernel, z, z.shape[1], x, covariance, v)
         total += covariance[0, 0] + log_density(target, x)
+    return total
+
+
+@jit
+def direction_loop(target, parameters, points, weights, direction, n):
+    """Compute weights, two directions and the log-density n times, at given points."""
+    total = 0.0
+    for i in range(n):
+        x = points[i % points.shape[0]]
+        weigh(parameters, x, weights)
+        for j in range(2):
+            look(parameters, weights, x, j, direction)
+            total += direction[0]
+        total += log_density(target, x)
     return total
 
 
@@ -149,14 +169,25 @@ def kam_against_its_kernel(model, m=1000, n=1000):
     points = np.ascontiguousarray(parameters.z.T)
     arguments = (
         step._logp.target,
+        parameters.kernel,
         parameters.z,
-        parameters.bandwidth[0],
         points,
         work.covariance,
         work.v,
         n,
     )
     loop = specialise(kernel_loop, *arguments)
+    return ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
+
+
+def pca_against_its_kernel(model, m=1000, n=1000):
+    """Cost of a PCAKAM transition over that of its weights, two directions and one evaluation."""
+    step = tuned(pk.PCAKAM(model=model, n_subsample=m), tune=3000)
+    parameters, work = step.parameters, step._work
+    assert parameters.m[0] == m
+    points = np.ascontiguousarray(parameters.z.T)
+    arguments = (step._logp.target, parameters, points, work.weights, work.here, n)
+    loop = specialise(direction_loop, *arguments)
     return ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
 
 

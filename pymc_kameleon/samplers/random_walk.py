@@ -463,7 +463,7 @@ class GAM(KameleonStep):
 
 
 class RAMTuning(NamedTuple):
-    """What tuning remembers: GAM's for the first half of n transitions, and the bounds of |L|."""
+    """What tuning remembers: GAM's for three quarters of n transitions, and the bounds of |L|."""
 
     n: int
     walk: Tuning
@@ -474,10 +474,10 @@ class RAMTuning(NamedTuple):
 def ram_adapt(state, parameters, tuning, work, accept_prob, rng):
     """LLᵀ ← L(I + η(α − α*)ξξᵀ/|ξ|²)Lᵀ with η = min(1, d t^-2/3) [V, section 2].
 
-    L is kept as a scale, which has bounds, and a factor of determinant 1. In the first half of
-    tuning this is GAM, which finds the posterior and its shape much sooner.
+    L is kept as a scale, which has bounds, and a factor of determinant 1. For three
+    quarters of tuning this is GAM, which finds the posterior and its shape much sooner.
     """
-    if tuning.walk.t[0] < tuning.n // 2:
+    if tuning.walk.t[0] < tuning.n - tuning.n // 4:
         gam_adapt(state, parameters, tuning.walk, work, accept_prob, rng)
         return
     d = state.x.size
@@ -522,8 +522,8 @@ class RAM(KameleonStep):
         What to sample: continuous free variables of the model. All of them by default; discrete
         ones are left to PyMC's own steps.
     scale_bounds : (float, float), optional
-        Least and greatest :math:`|L|^{1/d}`, which is the statistic ``scaling`` from the second
-        half of tuning on; by default within a factor of 1e6 of its start.
+        Least and greatest :math:`|L|^{1/d}`, which is the statistic ``scaling`` in the last
+        quarter of tuning and after it; by default within a factor of 1e6 of its start.
     {common parameters}
 
     Notes
@@ -531,9 +531,9 @@ class RAM(KameleonStep):
     .. math:: LL^\top \leftarrow L\Big(I + \eta_t(\alpha - \alpha^*)
         \frac{\xi\xi^\top}{|\xi|^2}\Big)L^\top, \qquad \eta_t = \min(1, d\,t^{-2/3})
 
-    by a rank-one update or downdate in O(d²), in the second half of tuning. Deviation: in the first
-    half the sampler is :class:`GAM`, without which a far start, or a posterior of high condition
-    number, is learned too slowly.
+    by a rank-one update or downdate in O(d²), in the last quarter of tuning. Deviation: before, the
+    sampler is :class:`GAM`, without which a far start, or a posterior of high condition number, is
+    learned too slowly.
 
     References
     ----------

@@ -58,6 +58,32 @@ def test_the_next_process_loads_what_this_one_compiled_until_the_source_changes(
     assert python(LOAD, **environment) == [imported, 1, 0]
 
 
+DRAW = """
+import json
+import numpy as np
+import pymc as pm
+import pymc_kameleon as pk
+
+with pm.Model() as model:
+    pm.Normal("x", [1, 2], [1, 3])
+    step = pk.PCAKAM(n_subsample=40)
+step.setup_chain(np.random.default_rng(1), 60, 1)
+point = model.initial_point()
+for _ in range(60):
+    point, _ = step.step(point)
+print(json.dumps([*point["x"], *step.parameters.whitening.ravel()]))
+"""
+
+
+def test_what_was_compiled_and_what_was_loaded_agree_to_the_last_bit(tmp_path):
+    """Unless everything is inlined, they do not."""
+    shutil.copytree(
+        PACKAGE, tmp_path / "pymc_kameleon", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    compiled, loaded = (python(DRAW, PYTHONPATH=tmp_path) for _ in range(2))
+    assert compiled == loaded
+
+
 def entry_point(module):
     """Build an entry point around a function that says that it is defined in `module`."""
 

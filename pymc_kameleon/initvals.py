@@ -5,6 +5,8 @@ import pymc as pm
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.initial_point import make_initial_point_fn
 
+from pymc_kameleon.logp import black_box_ops_named
+
 RETRIES = 100
 """Points tried for each chain, until the log-density is finite."""
 
@@ -45,14 +47,15 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
     if how not in ("jitter", "prior"):
         raise ValueError(f'how must be "jitter" or "prior", not {how!r}.')
     rng = np.random.default_rng(random_seed)
-    draw = _jittered(model) if how == "jitter" else _from_prior(model)
-    logp = model.compile_logp()
-    points = [_finite(draw, logp, rng, how) for _ in range(chains)]
-    natural = model.compile_fn(
-        model.replace_rvs_by_values(model.free_RVs), inputs=model.value_vars, point_fn=True
-    )
-    names = [rv.name for rv in model.free_RVs]
-    return [dict(zip(names, natural(point), strict=True)) for point in points]
+    with black_box_ops_named():
+        draw = _jittered(model) if how == "jitter" else _from_prior(model)
+        logp = model.compile_logp()
+        points = [_finite(draw, logp, rng, how) for _ in range(chains)]
+        natural = model.compile_fn(
+            model.replace_rvs_by_values(model.free_RVs), inputs=model.value_vars, point_fn=True
+        )
+        names = [rv.name for rv in model.free_RVs]
+        return [dict(zip(names, natural(point), strict=True)) for point in points]
 
 
 def _jittered(model):
@@ -79,7 +82,10 @@ def _finite(draw, logp, rng, how):
         point = draw(int(rng.integers(2**30)))
         if np.isfinite(logp(point)):
             return point
+    bad = [name for name, value in point.items() if not np.all(np.isfinite(value))]
+    reason = f"{bad} cannot be transformed (an ordered variable?)" if bad else f"such as {point}"
     raise ValueError(
-        f'The log-density is not finite at any of {RETRIES} points with how="{how}"; the last one '
-        f"was {point}. Give initvals by hand, or check the priors and the data."
+        f'The log-density is not finite at any of {RETRIES} points with how="{how}": {reason}. '
+        f'Try how="{"jitter" if how == "prior" else "prior"}", give initvals by hand, or check the '
+        "priors and the data."
     )

@@ -110,7 +110,7 @@ def start(bandwidth):
 def check_bandwidth(bandwidth):
     """Raise a ValueError unless it is a positive number or one of the rules."""
     is_rule = isinstance(bandwidth, str) and bandwidth in ("median", "knn")
-    if not is_rule and not (is_number(bandwidth) and 0 < bandwidth < np.inf):
+    if not is_rule and not (is_number(bandwidth) and 1e-100 < float(bandwidth) < 1e100):
         raise ValueError(
             f'bandwidth must be a positive number, "median" or "knn", not {bandwidth!r}.'
         )

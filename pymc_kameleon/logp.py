@@ -115,7 +115,7 @@ class ModelLogp:
         inputs, output = [x, data, shapes], raveled.astype("float64")
 
         def compile_logp(**kwargs):
-            with model, _black_box_ops_named():
+            with model, black_box_ops_named():
                 function = pymc_compile(inputs, output, on_unused_input="ignore", **kwargs)
             function.trust_input = True
             return function
@@ -171,7 +171,7 @@ def _slices(variables, vector, shapes):
 
 
 @contextmanager
-def _black_box_ops_named():
+def black_box_ops_named():
     """Say in the log, once, which Ops run through Python; PyTensor warns of each several times."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

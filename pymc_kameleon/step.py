@@ -200,7 +200,8 @@ class KameleonStep(ArrayStepShared):
             )
         self.model = pm.modelcontext(model)
         own = self._own_variables(vars)
-        point = self.model.initial_point() if initial_point is None else initial_point
+        self._common_start = self.model.initial_point()
+        point = self._common_start if initial_point is None else initial_point
         self._initial_point = {name: np.asarray(value) for name, value in point.items()}
         self._d = d = sum(self._initial_point[var.name].size for var in own)
         if steps_per_draw is None:
@@ -210,7 +211,7 @@ class KameleonStep(ArrayStepShared):
         self.steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
-        region = self._region_array(own, region or {})
+        region = self._region_array(own, {} if region is None else region)
         self.configuration = {
             "sampler": type(self).__name__,
             "d": d,
@@ -351,9 +352,7 @@ class KameleonStep(ArrayStepShared):
     def _is_initial_point(self, q0):
         """Whether this step's variables are where the model starts them by default."""
         point = DictToArrayBijection.rmap(q0)
-        return all(
-            np.array_equal(point[name], self._initial_point[name]) for name in self.var_names
-        )
+        return all(np.array_equal(point[name], self._common_start[name]) for name in self.var_names)
 
     def _warning(self):
         """Return what a chain has to say at its end, or None."""
@@ -419,9 +418,14 @@ class KameleonStep(ArrayStepShared):
     def _region_array(self, own, region):
         """Return least and greatest value of each coordinate, (2, d)."""
         names = [var.name for var in own]
+        if not isinstance(region, dict):
+            raise ValueError(f"region must be a dict of names and (low, high), not {region!r}.")
         strangers = [name for name in region if name not in names]
         if strangers:
-            raise ValueError(f"region names {strangers}; the variables sampled here are {names}.")
+            raise ValueError(
+                f"region names {strangers}; the variables sampled here are {names}. A transformed "
+                "variable is bounded on the scale that it is sampled on."
+            )
         bounds = np.empty((2, self._d))
         start = 0
         for name in names:

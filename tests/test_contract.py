@@ -179,6 +179,7 @@ def test_refuses_impossible_options(sampler, mixed_model, option, value):
     ("region", "message"),
     [
         ({"b": (0, 1)}, r"region names \['b'\].*\['a', 'b_log__'\]"),
+        ("a", "region must be a dict"),
         ({"a": 3}, r"region\['a'\] must be a pair"),
         ({"a": (0, 1, 2)}, r"region\['a'\] must be a pair"),
         ({"a": (np.zeros(3), 1)}, r"region\['a'\] must be a pair.*shape \(2,\)"),

@@ -97,6 +97,17 @@ def test_gives_up_where_the_logp_is_never_finite():
         pk.initvals(1, model=model)
 
 
+def test_names_what_cannot_be_transformed():
+    """Six draws of a prior are in order once in 720 times."""
+    with pm.Model() as model:
+        ordered = pm.distributions.transforms.ordered
+        pm.Normal("o", shape=6, transform=ordered, initval=np.arange(6.0))
+    with pytest.raises(ValueError, match=r"\['o__?[a-z_]*'\] cannot be transformed.*jitter"):
+        pk.initvals(2, random_seed=1, how="prior", model=model)
+    for point in pk.initvals(3, random_seed=1, model=model):
+        assert (np.diff(point["o"]) > 0).all()
+
+
 def test_flat_has_no_prior():
     with pm.Model() as model:
         pm.Flat("a")

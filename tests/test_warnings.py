@@ -155,6 +155,31 @@ def test_too_few_distinct_points(cls):
     assert "fewer than 6 distinct points" in message
 
 
+@pytest.mark.parametrize("acceptance", ["direction", "mixture"])
+@pytest.mark.parametrize("bandwidth", [1e-90, 1e-3, 1e12])
+def test_no_principal_directions(acceptance, bandwidth):
+    """A bandwidth that is far off leaves a walk that works, and says so."""
+    kernel = pk.kernels.Gaussian(bandwidth)
+    step = pk.PCAKAM(model=normal_model(3), kernel=kernel, acceptance=acceptance, n_subsample=50)
+    message = last_warning(step)
+    assert "no principal directions" in message
+    assert step.watch.longest < 20
+    assert np.isfinite(step.parameters.log_gamma[0])
+
+
+def test_kam_with_a_bandwidth_that_is_far_too_small():
+    step = pk.KAM(model=normal_model(3), kernel=pk.kernels.Gaussian(1e-3), n_subsample=50)
+    message = last_warning(step)
+    assert "upper bound" in message
+    assert "bandwidth is too small" in message
+
+
+def test_an_initial_point_of_the_step_is_not_where_chains_start():
+    step = pk.GAM(model=normal_model(), initial_point={"x": np.ones(2)})
+    assert "initial point" in last_warning(step, x=np.zeros(2))
+    assert "initial point" not in last_warning(step, x=np.ones(2))
+
+
 @pytest.mark.parametrize("cores", [1, 2])
 def test_through_pm_sample(cores, caplog):
     """Once per chain, in the log of the parent; without trouble beside NUTS, which warns too."""

@@ -63,6 +63,9 @@ BANDWIDTH_SHARE = 0.5
 LEAST_RHO, GREATEST_RHO = 1e-3, 10.0
 """Where S vanishes, as far from z, ν has no effect; it must not run away there."""
 
+NU = "ν (which has no effect if the bandwidth is too small, and too much if γ is too wide)"
+"""How a warning calls it."""
+
 N_PAIRS = 2000
 """Pairs of points from which a median distance is estimated, to some 2 %."""
 N_CENTRES = 50
@@ -215,6 +218,8 @@ def transition(target, state, parameters, work, rng):
     if not factorise(work.covariance, gamma, nu, work.factor):
         return 0.0, False
     log_ratio += log_normal(work.step, work.factor)
+    if np.isnan(log_ratio):
+        return 0.0, False
     accepted = log_u < log_ratio
     if accepted:
         copy(work.y, state.x)
@@ -496,9 +501,10 @@ class KAM(KameleonStep):
         **common,
     ):
         self.settings = checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds)
-        if redraw_decay != 1 or isinstance(redraw_decay, bool):
-            redraw_decay = checked_number("redraw_decay", redraw_decay, 0, 1)
-        self.settings["redraw_decay"] = float(redraw_decay)
+        redraw_decay = checked_number("redraw_decay", redraw_decay, 0, np.inf)
+        if redraw_decay > 1:
+            raise ValueError(f"redraw_decay must be at most 1, not {redraw_decay!r}.")
+        self.settings["redraw_decay"] = redraw_decay
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
@@ -561,7 +567,7 @@ class KAM(KameleonStep):
         if parameters.m[0] == 0:
             return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
         log_nu0 = np.log(parameters.nu0[0])
-        return [("ν", log_nu0 + parameters.log_rho[0], log_nu0 + tuning.rho_scale.bounds)]
+        return [(NU, log_nu0 + parameters.log_rho[0], log_nu0 + tuning.rho_scale.bounds)]
 
     def _problems(self):
         return too_few_points(self)

@@ -59,6 +59,9 @@ LEAST_RHO = 0.1
 FIRST_REFRESH, SPACING = 100, 1.5
 """Transitions from the first z to the second, and the ratio of the times of later ones."""
 
+TINY = 1e-200
+"""|w|² of a direction that the kernel does not see, its bandwidth being far too small."""
+
 NEGLIGIBLE, ROUNDING = 1e-8, 1e-13
 """Share of λ₁, and of m, below which an eigenvalue is rounding."""
 
@@ -194,7 +197,10 @@ def transition(target, state, parameters, work, rng):
         return 0.0, False
 
     weigh(parameters, work.u, work.weights)
+    look(parameters, work.weights, work.u, j, work.there)
     log_ratio += log_proposal(parameters, work.weights, work.u, work.step, j, gamma, work.there)
+    if np.isnan(log_ratio):
+        return 0.0, False
     accepted = log_u < log_ratio
     if accepted:
         copy(work.y, state.x)
@@ -216,6 +222,12 @@ def draw_direction(parameters, rng):
             if left < 0.0:
                 break
     return last
+
+
+@jit
+def no_directions(parameters):
+    """Whether the proposal is a plain random walk of scale γ."""
+    return parameters.probabilities.max() == 0.0
 
 
 @jit
@@ -244,9 +256,11 @@ def look(parameters, weights, u, j, direction):
 
 @jit
 def log_proposal(parameters, weights, u, step, j, gamma, direction):
-    """Log q of `step` from u, without the factor (2π)^(-d/2); `direction` is a work array."""
-    if not parameters.mixture or parameters.probabilities[0] == 0.0:
-        look(parameters, weights, u, j, direction)
+    """Log q of `step` from u, without the factor (2π)^(-d/2).
+
+    `direction` is w_j(u); for the mixture it is overwritten.
+    """
+    if not parameters.mixture or no_directions(parameters):
         return log_normal(step, direction, gamma, np.exp(log_nu(parameters, j)))
     total = -np.inf
     for i in range(parameters.probabilities.size):
@@ -368,7 +382,6 @@ def learn_directions(parameters, tuning, work, s):
         if j >= m or not parameters.probabilities[j] > floor:
             parameters.probabilities[j] = 0.0
             parameters.directions[j, :] = 0.0
-    total = parameters.probabilities.sum()
     n = min(m, N_CENTRES)
     lengths2 = np.zeros(parameters.probabilities.size)
     for i in range(n):
@@ -378,17 +391,23 @@ def learn_directions(parameters, tuning, work, s):
             look(parameters, work.weights, work.u, j, work.here)
             lengths2[j] += squared_norm(work.here) / n
     for j in range(lengths2.size):
-        if parameters.probabilities[j] > 0.0:
-            parameters.probabilities[j] /= total
+        if lengths2[j] > TINY:
             parameters.log_nu0[j] = np.log(OPTIMAL_SCALE * s) - 0.5 * np.log(lengths2[j])
             parameters.log_rho[j] = within(tuning, parameters, j, parameters.log_rho[j])
+        else:
+            parameters.probabilities[j] = 0.0
+            parameters.directions[j, :] = 0.0
+    total = parameters.probabilities.sum()
+    if total > 0.0:
+        for j in range(lengths2.size):
+            parameters.probabilities[j] /= total
 
 
 @jit
 def report(parameters, stats):
     """Report the mean scale, Σ ω_j ν_j, and the bandwidth."""
     scale = np.exp(parameters.log_gamma[0])
-    if parameters.probabilities[0] > 0.0:
+    if not no_directions(parameters):
         scale = np.sum(parameters.probabilities * np.exp(parameters.log_nu0 + parameters.log_rho))
     stats[SCALING] = scale
     stats[N_STATS] = parameters.kernel.bandwidth[0]
@@ -527,15 +546,15 @@ class PCAKAM(KameleonStep):
         parameters, tuning = self.parameters, self.tuning
         if parameters.m[0] == 0:
             return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
-        if np.isnan(tuning.log_nu_bounds[0]) or parameters.probabilities[0] == 0.0:
+        if np.isnan(tuning.log_nu_bounds[0]) or no_directions(parameters):
             return []
         bounds = log_nu_bounds(tuning, parameters, 0)
         return [("ν of the leading direction", log_nu(parameters, 0), bounds)]
 
     def _problems(self):
-        if self.parameters.m[0] > 0 and self.parameters.probabilities[0] == 0.0:
+        if self.parameters.m[0] > 0 and no_directions(self.parameters):
             return [
-                "the kernel hardly tells the points of the past apart, so there are no principal "
-                "directions, and the sampler is a plain random walk. Give a smaller bandwidth."
+                "the kernel finds no principal directions among the points of the past, so the "
+                "sampler is a plain random walk. Its bandwidth is far too small, or far too wide."
             ]
         return too_few_points(self)

@@ -5,6 +5,7 @@ import logging
 from pymc_kameleon import kernels
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.initvals import initvals
+from pymc_kameleon.samplers.cyclical_kam import CyclicalKAM
 from pymc_kameleon.samplers.kam import KAM
 from pymc_kameleon.samplers.pca_kam import PCAKAM
 from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
@@ -18,12 +19,13 @@ __all__ = [
     "RBAM",
     "RWM",
     "SAMPLERS",
+    "CyclicalKAM",
     "Decay",
     "initvals",
     "kernels",
 ]
 
-SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM)
+SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM, CyclicalKAM)
 
 _log = logging.getLogger("pymc_kameleon")
 if not logging.root.handlers:

@@ -46,6 +46,8 @@ class ModelLogp:
         Where the transitions evaluate it.
     digest : bytes
         Fingerprint of the data.
+    count : (1,) int64
+        Number of evaluations, here and in compiled code.
     """
 
     def __init__(self, model, own, initial_point, compile_kwargs, region):
@@ -53,6 +55,7 @@ class ModelLogp:
         size = sum(initial_point[var.name].size for var in self.value_vars)
         self.point = np.zeros(size)
         self.region = region
+        self.count = np.zeros(1, np.int64)
         logp = model.logp()
         self.shared = _shared_variables(logp)
         self.read_data()
@@ -61,7 +64,7 @@ class ModelLogp:
     @property
     def target(self):
         """What the compiled transitions call."""
-        return Target(self._address, self.point, self._data, self._shapes, self.region)
+        return Target(self._address, self.point, self._data, self._shapes, self.region, self.count)
 
     def follow_data(self):
         """Read the shared variables again if one was set since the last time."""
@@ -84,6 +87,7 @@ class ModelLogp:
         """Log-density at the raveled point `x`, from Python; NaN and +inf count as -inf."""
         if not self.inside(x):
             return -np.inf
+        self.count[0] += 1
         logp = self._logp(np.ascontiguousarray(x, np.float64), self._data, self._shapes)
         return logp if logp < np.inf else -np.inf
 

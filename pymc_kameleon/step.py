@@ -28,7 +28,6 @@ from pymc_kameleon.core.chain import (
     CURRENT,
     LOGP,
     MOVED,
-    N_LOGP,
     N_STATS,
     SCALING,
     STALE,
@@ -168,17 +167,9 @@ class KameleonStep(ArrayStepShared):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        cls._draw = staticmethod(compile_draw(cls.algorithm))
         cls.__doc__ = cls.__doc__ and cls.__doc__.replace("{common parameters}", COMMON_PARAMETERS)
         cls.__signature__ = _signature_with_common_options(cls)
-        cls.stats_dtypes_shapes = {
-            "accept_prob": (np.float64, []),
-            "accept_share": (np.float64, []),
-            "n_logp": (np.int64, []),
-            "scaling": (np.float64, []),
-            "warning": (SamplerWarning, None),
-            **{name: (np.float64, []) for name in cls.own_stats},
-        }
+        cls.stats_dtypes_shapes = _stats_dtypes_shapes(cls.own_stats)
 
     def __init__(
         self,
@@ -222,8 +213,10 @@ class KameleonStep(ArrayStepShared):
             **self.settings,
         }
         super().__init__(own, {}, blocked=blocked, rng=rng)
-        if len(own) == len(self.model.value_vars):
-            self.stats_dtypes_shapes = self.stats_dtypes_shapes | {"model_logp": (np.float64, [])}
+        covers_all = len(own) == len(self.model.value_vars)
+        if covers_all or self.own_stats != type(self).own_stats:
+            own_stats = (*self.own_stats, *["model_logp"] * covers_all)
+            self.stats_dtypes_shapes = _stats_dtypes_shapes(own_stats)
             self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
         self._logp = ModelLogp(self.model, own, self._initial_point, compile_kwargs or {}, region)
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
@@ -244,6 +237,13 @@ class KameleonStep(ArrayStepShared):
         `tuning` has a field `n`, which is n_tune.
         """
         raise NotImplementedError
+
+    def _pauses(self):
+        """Return after how many more tuning transitions `_pause` is due; past ones are negative."""
+        return []
+
+    def _pause(self):
+        """Learn in Python, between two transitions of tuning."""
 
     def _needed_tuning(self):
         """Return the number of tuning transitions below which a chain warns."""
@@ -284,14 +284,16 @@ class KameleonStep(ArrayStepShared):
     def astep(self, q0):
         """Make one draw from the raveled point: this step's variables first, then all others."""
         status = self._what_changed(q0.data)
-        n_scouting = self._scout(q0.data) if self.point is None and self.tune else 0
+        n_logp = self._logp.count[0]
+        if self.point is None and self.tune:
+            self._scout(q0.data)
         self._logp.point[:] = q0.data
         if status == MOVED:
             self.state.x[:] = q0.data[: self._d]
         stats = np.empty(N_STATS + len(self.own_stats))
-        if not self._run(*self._arguments(status, stats)):
+        if not self._make_transitions(status, stats):
             raise SamplingError(self._explain_start(q0))
-        stats[N_LOGP] += n_scouting
+        named = self._named(stats) | {"n_logp": int(self._logp.count[0] - n_logp)}
         if self.point is None:
             self.watch.common_start = self._is_initial_point(q0)
         is_last = self.watch.follow(stats[ACCEPT_SHARE])
@@ -299,18 +301,36 @@ class KameleonStep(ArrayStepShared):
         # What comes back has the precision of the variables, which may be less than ours.
         self.point = np.concatenate([own.astype(q0.data.dtype), q0.data[self._d :]])
         return RaveledVars(own, q0.point_map_info[: len(self.vars)]), [
-            self._named(stats) | {"warning": self._warning() if is_last else None}
+            named | {"warning": self._warning() if is_last else None}
         ]
 
+    def _make_transitions(self, status, stats):
+        """Make a draw's transitions, in pieces where the sampler pauses, and write its statistics.
+
+        Returns False, and has done nothing, if the log-density is not finite at the start.
+        """
+        left, sums = self.steps_per_draw, np.zeros(2)
+        while left > 0:
+            pauses = [n for n in self._pauses() if n > 0] if self.tune else []
+            n = min([left, *pauses])
+            if not self._run(*self._arguments(n, status, stats)):
+                return False
+            sums += n * stats[[ACCEPT_PROB, ACCEPT_SHARE]]
+            left -= n
+            status = CURRENT
+            if n in pauses:
+                self._pause()
+                status = MOVED
+        stats[[ACCEPT_PROB, ACCEPT_SHARE]] = sums / self.steps_per_draw
+        return True
+
     def _scout(self, q):
-        """Learn the scales of the coordinates before a chain's first draw; return what it cost."""
-        if not (self.scale_free and np.isfinite(self._logp(q))):
-            return 0
-        scales, n_logp = coordinate_scales(
-            lambda x: self._logp(np.concatenate([x, q[self._d :]])), q[: self._d]
-        )
-        self._fill(scales, self.tuning.n)
-        return n_logp + 1
+        """Learn the scales of the coordinates before a chain's first draw."""
+        if self.scale_free and np.isfinite(self._logp(q)):
+            scales = coordinate_scales(
+                lambda x: self._logp(np.concatenate([x, q[self._d :]])), q[: self._d]
+            )
+            self._fill(scales, self.tuning.n)
 
     def _what_changed(self, q):
         """Compare with the end of the last draw, so that what still holds is not computed again."""
@@ -321,7 +341,7 @@ class KameleonStep(ArrayStepShared):
             return MOVED
         return STALE if new_data or not np.array_equal(q, self.point) else CURRENT
 
-    def _arguments(self, status, stats):
+    def _arguments(self, n_transitions, status, stats):
         return (
             self._logp.target,
             self.state,
@@ -329,7 +349,7 @@ class KameleonStep(ArrayStepShared):
             self.tuning,
             self._work,
             self.rng,
-            self.steps_per_draw,
+            n_transitions,
             self.tune or (self.keep_adapting and self.tuning.n > 0),
             status,
             stats,
@@ -339,7 +359,6 @@ class KameleonStep(ArrayStepShared):
         named = {
             "accept_prob": stats[ACCEPT_PROB],
             "accept_share": stats[ACCEPT_SHARE],
-            "n_logp": int(stats[N_LOGP]),
             "scaling": stats[SCALING],
             **dict(zip(self.own_stats, stats[N_STATS:], strict=True)),
         }
@@ -447,10 +466,10 @@ class KameleonStep(ArrayStepShared):
 
     def _load(self):
         """Load the compiled transitions, or compile them."""
-        arguments = self._arguments(CURRENT, np.empty(N_STATS + len(self.own_stats)))
+        arguments = self._arguments(1, CURRENT, np.empty(N_STATS + len(self.own_stats)))
         name = type(self).__name__
         with say_if_slow(f"Compiling the transitions of {name}, once per machine and version"):
-            self._run = specialise(self._draw, *arguments)
+            self._run = specialise(compile_draw(self.algorithm), *arguments)
 
     def _say_if_slow(self):
         """Tell the user once what a draw costs if the likelihood is expensive."""
@@ -543,6 +562,18 @@ def _explain_bound(label, log_scale, bounds):
         f"{label} ended at its {side} bound, {np.exp(log_scale):.3g}, so the target acceptance was "
         "not reached. Start nearer to where the posterior is, rescale, or widen scale_bounds."
     )
+
+
+def _stats_dtypes_shapes(own_stats):
+    """Return types and shapes of the statistics of every sampler, and of its own."""
+    return {
+        "accept_prob": (np.float64, []),
+        "accept_share": (np.float64, []),
+        "n_logp": (np.int64, []),
+        "scaling": (np.float64, []),
+        "warning": (SamplerWarning, None),
+        **{name: (np.float64, []) for name in own_stats},
+    }
 
 
 def _signature_with_common_options(cls):

@@ -23,6 +23,7 @@ ARGUMENTS = {
     pk.RAM: {},
     pk.KAM: {"n_subsample": 40},
     pk.PCAKAM: {"n_subsample": 40},
+    pk.CyclicalKAM: {"n_subsample": 40},
 }
 """For each sampler, arguments that make it quick to test."""
 

@@ -1,5 +1,6 @@
 """A draw: many transitions, adaptation included, in one compiled call."""
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from pymc_kameleon.core.target import log_density
 CURRENT, STALE, MOVED = 0, 1, 2
 """What holds of the state at the start of a draw: all of it; all but logp; the position only."""
 
-ACCEPT_PROB, ACCEPT_SHARE, N_LOGP, LOGP, SCALING, N_STATS = range(6)
+ACCEPT_PROB, ACCEPT_SHARE, LOGP, SCALING, N_STATS = range(5)
 """Places in the statistics of a draw; a sampler's own follow from N_STATS on."""
 
 
@@ -20,14 +21,13 @@ class Algorithm(NamedTuple):
     Attributes
     ----------
     transition : (target, state, parameters, work, rng) -> (accept_prob, accepted)
-        The Markov transition, exactly invariant for fixed parameters. Evaluates the log-density
-        once, and keeps `state` consistent.
+        The Markov transition, exactly invariant for fixed parameters. Keeps `state` consistent.
     adapt : (state, parameters, tuning, work, accept_prob, rng) -> None
         Called after each transition while tuning. It knows the length of the tuning phase and
         settles the parameters in its last call.
     locate : (state, parameters, work) -> None
         Recompute what `state` derives from the position, after somebody else moved it.
-    report : (parameters, stats) -> None
+    report : (state, parameters, stats) -> None
         Write the scale and the sampler's own statistics, stats[SCALING:].
     """
 
@@ -37,6 +37,7 @@ class Algorithm(NamedTuple):
     report: object
 
 
+@cache
 def compile_draw(algorithm):
     """Build the compiled function that makes one draw with `algorithm`."""
     transition, adapt, locate, report = algorithm
@@ -62,9 +63,8 @@ def compile_draw(algorithm):
             n_accepted += accepted
         stats[ACCEPT_PROB] = sum_accept_prob / n_transitions
         stats[ACCEPT_SHARE] = n_accepted / n_transitions
-        stats[N_LOGP] = n_transitions + (status != CURRENT)
         stats[LOGP] = state.logp[0]
-        report(parameters, stats)
+        report(state, parameters, stats)
         return True
 
     return cached_jit(draw, algorithm)

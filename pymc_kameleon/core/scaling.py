@@ -97,15 +97,10 @@ def coordinate_scales(logp, x, start=0.1, widest=1e6):
     Returns
     -------
     scales : (d,) float64
-    n_logp : int
-        Number of evaluations.
     """
     here = logp(x)
-    n_logp = 1
 
     def fall(k, h):
-        nonlocal n_logp
-        n_logp += 2
         total = 0.0
         for sign in (-1.0, 1.0):
             y = x.copy()
@@ -124,4 +119,4 @@ def coordinate_scales(logp, x, start=0.1, widest=1e6):
             drop = fall(k, h)
         # The scale now lies between the last two h, and a normal target falls by h²/2σ².
         scales[k] = h * np.clip(np.sqrt(0.5 / drop), 0.5, 2.0) if 0 < drop < np.inf else h
-    return scales, n_logp
+    return scales

@@ -35,6 +35,8 @@ class Target(NamedTuple):
         Their shapes, one after the other.
     region : (2, d) float64
         Least and greatest value of each coordinate; outside, the log-density is -inf.
+    count : (1,) int64
+        Number of evaluations.
     """
 
     address: int
@@ -42,6 +44,7 @@ class Target(NamedTuple):
     data: np.ndarray
     shapes: np.ndarray
     region: np.ndarray
+    count: np.ndarray
 
 
 def function_address(dispatcher):
@@ -83,5 +86,6 @@ def log_density(target, y):
     if not inside:
         return -np.inf
     copy(y, target.point)
+    target.count[0] += 1
     logp = _function_at(target.address)(target.point, target.data, target.shapes)
     return logp if logp < np.inf else -np.inf

@@ -184,13 +184,19 @@ class Work(NamedTuple):
 
 @jit
 def transition(target, state, parameters, work, rng):
+    """Make a KAM move with the tuned scales."""
+    gamma, nu = scales(parameters)
+    return move(target, state, parameters, work, rng, gamma, nu)
+
+
+@jit
+def move(target, state, parameters, work, rng, gamma, nu):
     """Propose y ~ N(x, C R(x) Cᵀ) and accept with π(y) q(x|y) / (π(x) q(y|x)).
 
     Most rejections are seen before S(y), the costly part, is computed: log q(x|y) has an upper
     bound, and with it the log ratio. Where that bound, `cap`, already rejects, α is not known, and
     0 is reported; elsewhere α/min(1, exp(cap)), so that the mean of what is reported is that of α.
     """
-    gamma, nu = scales(parameters)
     if state.factor_scales[0] != gamma or state.factor_scales[1] != nu:
         if not factorise(state.covariance, gamma, nu, state.factor):
             return 0.0, False
@@ -380,10 +386,15 @@ def learn(parameters, tuning, work, rng):
     if tuning.bandwidth_rule == MEDIAN:
         parameters.kernel.bandwidth[0] = tuning.bandwidth_share * distance
     elif tuning.bandwidth_rule == KNN:
-        k = min(m - 1, max(2 * d + 2, m // 4))
-        nearest = neighbour_distance(parameters.z, m, k, N_CENTRES)
+        nearest = neighbour_distance(parameters.z, m, n_neighbours(m, d), N_CENTRES)
         parameters.kernel.bandwidth[0] = nearest / np.sqrt(2.0)
     return distance / np.sqrt(2.0 * d)
+
+
+@jit
+def n_neighbours(m, d):
+    """Return the number of the neighbour whose distance sets the bandwidth: a quarter of z."""
+    return min(m - 1, max(2 * d + 2, m // 4))
 
 
 @jit
@@ -413,7 +424,7 @@ def mean_trace(parameters, work):
 
 
 @jit
-def report(parameters, stats):
+def report(state, parameters, stats):
     """Report ν and the bandwidth."""
     gamma, nu = scales(parameters)
     stats[SCALING] = gamma if parameters.m[0] == 0 else nu

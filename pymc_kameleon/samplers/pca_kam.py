@@ -404,7 +404,7 @@ def learn_directions(parameters, tuning, work, s):
 
 
 @jit
-def report(parameters, stats):
+def report(state, parameters, stats):
     """Report the mean scale, Σ ω_j ν_j, and the bandwidth."""
     scale = np.exp(parameters.log_gamma[0])
     if not no_directions(parameters):

@@ -65,7 +65,7 @@ def nothing_to_locate(state, parameters, work):
 
 
 @jit
-def report_scale(parameters, stats):
+def report_scale(state, parameters, stats):
     """Report the scale ν, or √λ."""
     stats[SCALING] = np.exp(parameters.log_scale[0])
 

@@ -136,19 +136,18 @@ def test_exact_on_a_normal_target_anywhere(far, decades):
     logp = normal(precision, mean=units)
     x = units + far * units * rng.choice([-1, 1], d)
     start = x.copy()
-    scales, n_logp = coordinate_scales(logp, x)
+    scales = coordinate_scales(logp, x)
     np.testing.assert_allclose(scales, np.diag(precision) ** -0.5, rtol=1e-7)
-    assert n_logp == len(logp.points)
     np.testing.assert_array_equal(x, start)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e-2, 0.1, 0.3, 1.0, 1e4])
 def test_one_coordinate_at_a_time_and_no_farther_than_it_says(scale):
     logp = normal(np.diag([scale**-2, 1.0]))
-    scales, n_logp = coordinate_scales(logp, np.zeros(2))
+    scales = coordinate_scales(logp, np.zeros(2))
     np.testing.assert_allclose(scales, [scale, 1], rtol=1e-10)
     points = np.array(logp.points)
-    assert n_logp == len(points) <= 2 * (2 + abs(np.log2(scale / 0.1)) + 2 + np.log2(10)) + 1
+    assert len(points) <= 2 * (2 + abs(np.log2(scale / 0.1)) + 2 + np.log2(10)) + 1
     assert ((points != 0).sum(axis=1) <= 1).all()
     assert (np.abs(points) <= 2 * np.maximum(scales, 0.1)).all()
 
@@ -158,10 +157,9 @@ def test_one_coordinate_at_a_time_and_no_farther_than_it_says(scale):
 def test_bounded_support(outside, edge):
     """An exponential density, `edge` from its end: steps that leave the support are too long."""
     logp = Counted(lambda x: -x[0] - 0.5 * x[1] ** 2 if x[0] >= 0 else outside)
-    scales, n_logp = coordinate_scales(logp, np.array([edge, 0.2]))
+    scales = coordinate_scales(logp, np.array([edge, 0.2]))
     assert edge / 4 <= scales[0] <= edge * 2
     assert scales[1] == pytest.approx(1, rel=1e-10)
-    assert n_logp == len(logp.points)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +175,8 @@ def test_bounded_support(outside, edge):
 def test_terminates(logp):
     """Whatever the log-density: after some fifty evaluations of a coordinate."""
     counted = Counted(logp)
-    scales, n_logp = coordinate_scales(counted, np.ones(2))
-    assert n_logp == len(counted.points) <= 101
+    scales = coordinate_scales(counted, np.ones(2))
+    assert len(counted.points) <= 101
     assert (scales >= 1e-7).all()
     assert (scales <= 1e7).all()
 

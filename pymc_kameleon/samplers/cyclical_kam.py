@@ -1,0 +1,862 @@
+"""CyclicalKAM: kernel adaptive Metropolis for several modes, in cycles.
+
+Sources: Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis", here [cKAM]; the mode jumps are in
+the spirit of Pompe, Holmes & Łatuszyński, "A framework for adaptive MCMC targeting multimodal
+distributions", Annals of Statistics 48 (2020). It builds on samplers/kam.py; the sampler as
+published is in samplers/published_cyclical_kam.py.
+
+Symbols, besides those of KAM: L the length of a cycle, β the share of it that explores, γ_hi the
+widest γ there; K clusters of the past, cluster k with mean μ_k, covariance L_k L_kᵀ, weight w_k,
+and responsibility r(k|x) ∝ w_k N(x; μ_k, L_k L_kᵀ); Σ the covariance of the whole past; T the
+temperature at which tuning searches for modes.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
+from pymc_kameleon.core.history import History, record
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import (
+    copy,
+    log_determinant,
+    multiply_lower,
+    solve_lower,
+    squared_norm,
+)
+from pymc_kameleon.core.metropolis import log_uniform
+from pymc_kameleon.core.moments import Moments, update_mean_and_factor
+from pymc_kameleon.core.rkhs import Kernel
+from pymc_kameleon.core.scaling import (
+    GOOD_GUESS,
+    OPTIMAL_SCALE,
+    ScaleTuning,
+    set_scale,
+    settle_scale,
+    tune_scale,
+)
+from pymc_kameleon.core.target import log_density
+from pymc_kameleon.kernels import KNN, MEDIAN, bandwidth_rule
+from pymc_kameleon.modes import (
+    choose_evenly,
+    find_modes,
+    median_distance_within,
+    nearest_modes,
+    neighbour_distance,
+    shrunk_covariance,
+)
+from pymc_kameleon.samplers import kam, published_cyclical_kam
+from pymc_kameleon.samplers.kam import checked_settings
+from pymc_kameleon.step import (
+    KameleonStep,
+    checked_integer,
+    checked_number,
+)
+
+CYCLE_LENGTH, BETA = 100, 0.3
+"""L and β."""
+
+WIDEST = 20.0
+"""γ_hi over s, the scale of a whitened coordinate."""
+
+JUMP_SHARE = 0.5
+"""Of the moves of exploration, if there are two clusters."""
+DIFFERENCE_SHARE, GLOBAL_SHARE = 0.3, 0.3
+"""Of the other moves of exploration; the rest are KAM moves with a wide γ."""
+LEARNING_JUMP_SHARE = 0.2
+"""Of the moves by which tuning learns the clusters."""
+
+MAX_MODES = 30
+"""Clusters that are kept, the largest."""
+
+WALK, SEARCH, LEARNING = 0.2, 0.5, 0.85
+"""Ends of the phases of tuning, as shares of it; see `adapt`."""
+
+MOST_SEARCHES = 50
+"""More tuning than these need makes each search longer."""
+COOLING = 0.6
+"""Share of a search in which it cools down."""
+
+NEAREST, FARTHEST = 2.0, 64.0
+"""Least and greatest kick of the search, in standard deviations of the first mode."""
+
+BLEND = 20
+"""A cluster of fewer than this times d points takes its shape from all clusters as well."""
+
+SEARCH_GAIN = 0.3
+"""Step of the search's scale: it has to follow the temperature, and modes of other scales."""
+
+# ---- state and parameters -----------------------------------------------------------------------
+
+
+class State(NamedTuple):
+    """What the next transition needs: as in KAM, and the place in the cycle.
+
+    Attributes
+    ----------
+    position : (1,) int64
+        Transitions since the cycle began.
+    """
+
+    x: np.ndarray
+    u: np.ndarray
+    logp: np.ndarray
+    covariance: np.ndarray
+    factor: np.ndarray
+    factor_scales: np.ndarray
+    position: np.ndarray
+
+
+class Clusters(NamedTuple):
+    """The modes that were found.
+
+    Attributes
+    ----------
+    n : (1,) int64
+        K.
+    log_weights : (MAX_MODES,) float64
+        log w_k.
+    means : (MAX_MODES, d) float64
+        μ_k.
+    factors : (MAX_MODES, d, d) float64
+        L_k.
+    """
+
+    n: np.ndarray
+    log_weights: np.ndarray
+    means: np.ndarray
+    factors: np.ndarray
+
+
+class Parameters(NamedTuple):
+    """What tuning decides: as in KAM, and for the moves between modes.
+
+    Attributes
+    ----------
+    global_factor : (d, d) float64
+        The factor of Σ.
+    clusters : Clusters
+    kick, temperature : (1,) float64
+        Of the search; 0 and 1 at all other times.
+    cycle_length, n_exploration : int
+        L and ⌊βL⌋.
+    """
+
+    whitening: np.ndarray
+    z: np.ndarray
+    m: np.ndarray
+    kernel: Kernel
+    log_gamma: np.ndarray
+    log_rho: np.ndarray
+    nu0: np.ndarray
+    global_factor: np.ndarray
+    clusters: Clusters
+    kick: np.ndarray
+    temperature: np.ndarray
+    cycle_length: int
+    n_exploration: int
+
+
+class Tuning(NamedTuple):
+    """What tuning remembers.
+
+    Attributes
+    ----------
+    t : (1,) int64
+    n : int
+    n_walk, n_search, n_learning : int
+        Ends of the phases; see `adapt`.
+    search_length : int
+        Transitions of one search for a mode.
+    n_cooling : int
+        … of which so many anneal.
+    s : (1,) float64
+        The scale of a whitened coordinate, when it has just been learned; else 0.
+    gamma_scale, rho_scale : ScaleTuning
+    moments : Moments
+        Of the walk.
+    history : History
+        Rows of x and logp.
+    negligible : float
+        Log-densities that are so much lower are of no mode that matters.
+    visits : (MAX_MODES,) float64
+        Transitions in each cluster.
+    home : (d + 1,) float64
+        x and logp where the search began, or where the last one that succeeded ended.
+    log_walk, log_kick : (1,) float64
+        Scale of the walk that found the first mode, and of this search's kick.
+    whiten : bool
+    log_nu_bounds : (2,) float64
+    """
+
+    t: np.ndarray
+    n: int
+    n_walk: int
+    n_search: int
+    n_learning: int
+    search_length: int
+    n_cooling: int
+    s: np.ndarray
+    gamma_scale: ScaleTuning
+    rho_scale: ScaleTuning
+    moments: Moments
+    history: History
+    negligible: float
+    visits: np.ndarray
+    home: np.ndarray
+    log_walk: np.ndarray
+    log_kick: np.ndarray
+    whiten: bool
+    log_nu_bounds: np.ndarray
+
+
+class Work(NamedTuple):
+    """Scratch: that of KAM; responsibilities, a row of the history, and what the last move was."""
+
+    y: np.ndarray
+    u: np.ndarray
+    xi: np.ndarray
+    step: np.ndarray
+    covariance: np.ndarray
+    factor: np.ndarray
+    v: np.ndarray
+    log_r: np.ndarray
+    row: np.ndarray
+    tunes: np.ndarray
+
+
+# ---- transition ---------------------------------------------------------------------------------
+
+
+@jit
+def transition(target, state, parameters, work, rng):
+    """Make the move that is due in the cycle.
+
+    Each leaves π invariant. Their order is fixed, and their random choice does not depend on x, so
+    the cycle leaves π invariant, too.
+    """
+    work.tunes[0] = False
+    gamma, nu = kam.scales(parameters)
+    temperature = 1.0
+    if parameters.m[0] == 0:
+        log_hastings = 0.0
+        if parameters.clusters.n[0] > 1 and rng.random() < LEARNING_JUMP_SHARE:
+            log_hastings = propose_jump(state, parameters, work, rng)
+        else:
+            work.tunes[0] = True
+            temperature = propose_walk(state, parameters, work, rng, gamma)
+    else:
+        position = state.position[0]
+        state.position[0] = (position + 1) % parameters.cycle_length
+        move = LOCAL
+        if position < parameters.n_exploration:
+            move = choose_move(parameters, rng)
+        if move == LOCAL:
+            work.tunes[0] = position >= parameters.n_exploration
+            if position < parameters.n_exploration:
+                left = 1.0 - position / max(parameters.n_exploration - 1, 1)
+                gamma *= (WIDEST / RELATIVE_GAMMA * np.sqrt(state.x.size)) ** left
+            return kam.move(target, state, parameters, work, rng, gamma, nu)
+        log_hastings = 0.0
+        if move == JUMP:
+            log_hastings = propose_jump(state, parameters, work, rng)
+        elif move == DIFFERENCE:
+            propose_difference(state, parameters, work, rng, gamma)
+        else:
+            propose_global(state, parameters, work, rng)
+    return accept_or_stay(target, state, parameters, work, rng, log_hastings, temperature)
+
+
+RELATIVE_GAMMA = kam.EXPLORATION * OPTIMAL_SCALE
+"""γ √d/s."""
+
+LOCAL, JUMP, DIFFERENCE, GLOBAL = range(4)
+"""Moves: KAM's, and those between modes."""
+
+
+@jit
+def choose_move(parameters, rng):
+    """Draw one of the moves of exploration."""
+    r = rng.random()
+    if parameters.clusters.n[0] > 1:
+        if r < JUMP_SHARE:
+            return JUMP
+        r = (r - JUMP_SHARE) / (1.0 - JUMP_SHARE)
+    if r < DIFFERENCE_SHARE:
+        return DIFFERENCE
+    return GLOBAL if r < DIFFERENCE_SHARE + GLOBAL_SHARE else LOCAL
+
+
+@jit
+def accept_or_stay(target, state, parameters, work, rng, log_hastings, temperature):
+    """Accept work.y with min(1, (π(y)/π(x))^{1/T} exp(log_hastings)), or reject it."""
+    logp_y = log_density(target, work.y)
+    if logp_y == -np.inf:
+        return 0.0, False
+    log_ratio = (logp_y - state.logp[0]) / temperature + log_hastings
+    if np.isnan(log_ratio):
+        return 0.0, False
+    accepted = log_uniform(rng) < log_ratio
+    if accepted:
+        copy(work.y, state.x)
+        state.logp[0] = logp_y
+        kam.locate(state, parameters, work)
+    return np.exp(min(0.0, log_ratio)), accepted
+
+
+@jit
+def propose_walk(state, parameters, work, rng, gamma):
+    """Propose y = x + √T γ C ξ, or kick x far away; return T.
+
+    C is the factor of the cluster around x, if there is one: then, and with a kick or T > 1, the
+    walk does not leave π invariant.
+    """
+    kick, temperature = parameters.kick[0], parameters.temperature[0]
+    scale = np.sqrt(temperature) * gamma
+    if kick > 0.0:
+        scale, temperature = kick, np.inf
+    for i in range(state.x.size):
+        work.xi[i] = scale * rng.standard_normal()
+    if parameters.clusters.n[0] > 0:
+        nearest = nearest_cluster(parameters.clusters, state.x, work.log_r, work.step)
+        multiply_lower(parameters.clusters.factors[nearest], work.xi, work.step)
+    else:
+        multiply_lower(parameters.whitening, work.xi, work.step)
+    for i in range(state.x.size):
+        work.y[i] = state.x[i] + work.step[i]
+    return temperature
+
+
+@jit
+def nearest_cluster(clusters, x, log_r, scaled):
+    """Return the cluster that is most responsible for x."""
+    responsibilities(clusters, x, log_r, scaled)
+    return np.argmax(log_r[: clusters.n[0]])
+
+
+@jit
+def propose_jump(state, parameters, work, rng):
+    """Propose y = μ_j + L_j L_i⁻¹(x − μ_i), with i ~ r(·|x) and j ≠ i uniform.
+
+    An involution on (x, i, j), with Jacobian |L_j|/|L_i|. Returns the log of
+    r(j|y) |L_j| / (r(i|x) |L_i|).
+    """
+    clusters = parameters.clusters
+    n = clusters.n[0]
+    responsibilities(clusters, state.x, work.log_r, work.step)
+    i = draw_index(work.log_r, n, rng)
+    j = (i + 1 + int(rng.random() * (n - 1))) % n
+    log_hastings = log_determinant(clusters.factors[j]) - log_determinant(clusters.factors[i])
+    log_hastings -= work.log_r[i]
+    for k in range(state.x.size):
+        work.xi[k] = state.x[k] - clusters.means[i, k]
+    solve_lower(clusters.factors[i], work.xi, work.xi)
+    multiply_lower(clusters.factors[j], work.xi, work.y)
+    for k in range(state.x.size):
+        work.y[k] += clusters.means[j, k]
+    responsibilities(clusters, work.y, work.log_r, work.step)
+    return log_hastings + work.log_r[j]
+
+
+@jit
+def responsibilities(clusters, x, log_r, scaled):
+    """Write log r(k|x) of all clusters."""
+    n = clusters.n[0]
+    greatest = -np.inf
+    for i in range(n):
+        for k in range(x.size):
+            scaled[k] = x[k] - clusters.means[i, k]
+        factor = clusters.factors[i]
+        solve_lower(factor, scaled, scaled)
+        log_r[i] = clusters.log_weights[i] - 0.5 * squared_norm(scaled) - log_determinant(factor)
+        greatest = max(greatest, log_r[i])
+    total = 0.0
+    for i in range(n):
+        total += np.exp(log_r[i] - greatest)
+    for i in range(n):
+        log_r[i] -= greatest + np.log(total)
+
+
+@jit
+def draw_index(log_r, k, rng):
+    """Draw from probabilities exp(log_r[:k])."""
+    left = rng.random()
+    for i in range(k - 1):
+        left -= np.exp(log_r[i])
+        if left < 0.0:
+            return i
+    return k - 1
+
+
+@jit
+def propose_difference(state, parameters, work, rng, gamma):
+    """Propose y = x + C(B(z_a − z_b) + γξ), a ≠ b, B all coordinates or, half the time, one.
+
+    Symmetric, as a and b are exchangeable.
+    """
+    m, d = parameters.m[0], state.x.size
+    a = int(rng.random() * m)
+    b = (a + 1 + int(rng.random() * (m - 1))) % m
+    only = int(rng.random() * 2 * d)
+    for i in range(d):
+        work.xi[i] = 0.0
+        if only >= d or only == i:
+            work.xi[i] = parameters.z[i, a] - parameters.z[i, b] + gamma * rng.standard_normal()
+    multiply_lower(parameters.whitening, work.xi, work.step)
+    for i in range(d):
+        work.y[i] = state.x[i] + work.step[i]
+
+
+@jit
+def propose_global(state, parameters, work, rng):
+    """Propose y ~ N(x, 2.38² Σ/d)."""
+    d = state.x.size
+    for i in range(d):
+        work.xi[i] = OPTIMAL_SCALE / np.sqrt(d) * rng.standard_normal()
+    multiply_lower(parameters.global_factor, work.xi, work.step)
+    for i in range(d):
+        work.y[i] = state.x[i] + work.step[i]
+
+
+# ---- adaptation ---------------------------------------------------------------------------------
+
+
+@jit
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Tune in phases; at the ends of all but the first, modes are learned in Python.
+
+    Up to n_walk an adaptive random walk learns the shape of the mode where the chain begins. Up to
+    n_search, kicks and annealing look for others. From then on the chain makes its cycles, up to
+    n_learning to learn the modes better, and at last to tune ρ alone.
+    """
+    t = tuning.t[0]
+    if tuning.n_walk <= t < tuning.n_search:
+        search(state, parameters, tuning, work, accept_prob)
+    elif parameters.m[0] > 0:
+        tune_cycles(parameters, tuning, work, accept_prob)
+    elif parameters.clusters.n[0] > 0:
+        learn_clusters(state, parameters, tuning, work, accept_prob)
+    else:
+        kam.tune_walk(state, parameters, tuning, work, accept_prob)
+        if t == tuning.n_walk - 1:
+            tuning.log_walk[0] = parameters.log_gamma[0]
+            settle_home(state, tuning)
+    if tuning.n_walk // 2 <= t < tuning.n_walk or tuning.n_search <= t < tuning.n_learning:
+        archive(state, tuning, work)
+    if (
+        tuning.n_walk - 1 <= t < tuning.n_search - 1
+        and (t + 1 - tuning.n_walk) % tuning.search_length == 0
+    ):
+        start_search(parameters, tuning, rng)
+    tuning.t[0] = t + 1
+
+
+@jit
+def learn_clusters(state, parameters, tuning, work, accept_prob):
+    """Learn mean and covariance of the cluster where the chain is, and tune the walk."""
+    t, clusters = tuning.t[0], parameters.clusters
+    if work.tunes[0]:
+        tune_scale(
+            parameters.log_gamma, tuning.gamma_scale, accept_prob, GOOD_GUESS + t - tuning.n_search
+        )
+    i = nearest_cluster(clusters, state.x, work.log_r, work.step)
+    tuning.visits[i] += 1.0
+    eta = 1.0 / max(16.0 * state.x.size, tuning.visits[i] / 1.5)
+    update_mean_and_factor(clusters.means[i], clusters.factors[i], state.x, eta, work.step)
+
+
+@jit
+def tune_cycles(parameters, tuning, work, accept_prob):
+    """Tune ρ by KAM's moves; begin with a guess when z has just been drawn."""
+    t = tuning.t[0]
+    if tuning.s[0] > 0.0:
+        kam.guess_scales(parameters, tuning, work, tuning.s[0])
+        tuning.s[0] = 0.0
+    elif work.tunes[0]:
+        tune_scale(
+            parameters.log_rho, tuning.rho_scale, accept_prob, GOOD_GUESS + t - tuning.n_learning
+        )
+    settle_scale(parameters.log_rho, tuning.rho_scale, t, kam.settling(tuning), tuning.n)
+
+
+@jit
+def archive(state, tuning, work):
+    """Record x and its logp."""
+    d = state.x.size
+    copy(state.x, work.row)
+    work.row[d] = state.logp[0]
+    work.row[d + 1] = max(0, (tuning.t[0] - tuning.n_walk) // tuning.search_length + 1)
+    record(tuning.history, work.row)
+
+
+@jit
+def search(state, parameters, tuning, work, accept_prob):
+    """Anneal from the temperature of the kick down to 1, and stay there."""
+    place = (tuning.t[0] - tuning.n_walk) % tuning.search_length
+    parameters.kick[0] = 0.0
+    if place > 0:
+        log_gamma = parameters.log_gamma[0]
+        log_gamma += SEARCH_GAIN * (accept_prob - tuning.gamma_scale.target_accept)
+        set_scale(parameters.log_gamma, tuning.gamma_scale, log_gamma)
+    left = max(0.0, 1.0 - (place + 1.0) / tuning.n_cooling)
+    parameters.temperature[0] = np.exp(2.0 * tuning.log_kick[0] * left)
+    if place > tuning.n_cooling:
+        archive(state, tuning, work)
+    if place == tuning.search_length - 1:
+        parameters.log_gamma[0] = tuning.log_walk[0]
+        settle_home(state, tuning)
+
+
+@jit
+def start_search(parameters, tuning, rng):
+    """Draw the kick of the next transition."""
+    low, high = np.log(NEAREST), np.log(FARTHEST)
+    tuning.log_kick[0] = low + (high - low) * rng.random()
+    parameters.kick[0] = np.exp(tuning.log_kick[0])
+
+
+@jit
+def settle_home(state, tuning):
+    """Make x the home, or go back there if the density of x is negligible against it."""
+    home, d = tuning.home, state.x.size
+    if not state.logp[0] <= home[d] - tuning.negligible:
+        copy(state.x, home[:d])
+        home[d] = state.logp[0]
+    else:
+        copy(home[:d], state.x)
+        state.logp[0] = home[d]
+
+
+@jit
+def report(state, parameters, stats):
+    """Report ν, the bandwidth, the number of modes, and the one where the chain is."""
+    gamma, nu = kam.scales(parameters)
+    k = parameters.clusters.n[0]
+    stats[SCALING] = gamma if parameters.m[0] == 0 else nu
+    stats[N_STATS] = parameters.kernel.bandwidth[0]
+    stats[N_STATS + 1] = k
+    log_r = np.zeros(max(k, 1))
+    responsibilities(parameters.clusters, state.x, log_r, np.empty_like(state.x))
+    stats[N_STATS + 2] = np.argmax(log_r)
+
+
+# ---- the class ----------------------------------------------------------------------------------
+
+
+class CyclicalKAM(KameleonStep):
+    r"""Cyclical kernel adaptive Metropolis: KAM for posteriors with several modes.
+
+    While tuning, the chain searches for modes; afterwards every cycle of transitions first explores,
+    with jumps between the modes that were found, and then moves locally, as :class:`KAM` does.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        What to sample: continuous free variables of the model. All of them by default; discrete
+        ones are left to PyMC's own steps.
+    variant : {"exact", "published"}, optional
+        "exact" (default) leaves the posterior exactly invariant, and keeps every draw. "published"
+        is the paper's algorithm, which is biased (docs/cyclical_kam.md): its Exploration is made
+        within the draw that follows, and not recorded, and it never stops adapting.
+    kernel : optional
+        k: ``pk.kernels.Gaussian()`` (default), ``Matern()`` or ``Linear()``. The published variant
+        needs a bandwidth that is a number; the paper's ``Matern(4, 2.0)`` is its default.
+    n_subsample : int, optional
+        m, the number of points of z: 25 d by default, at least 50 and at most 1000; 50 if published.
+    cycle_length : int, optional
+        L, the paper's T/M, in transitions: 100; 1000 if published.
+    beta : float, optional
+        β, the share of a cycle that explores: .3; .4 if published.
+    nu : float, optional
+        Published only: ν at the start of each cycle, :math:`2 \cdot 2.38/\sqrt d` by default.
+    gamma : float or pk.Decay, optional
+        Published only: γ_t over the Exploration of each cycle. The paper does not give it;
+        ``pk.Decay(20, 10, 0.5)`` by default, with which chains change modes most often.
+    learning_rate : float or pk.Decay, optional
+        Published only: η_t of log ν over each Exploration, ``pk.Decay(1, 1, 0.75)`` by default,
+        which is :math:`(1+t)^{-\varepsilon}` with the paper's ε = .75.
+    redraw_decay : float, optional
+        Published only: a of the probability :math:`(1+t)^{-a}` that z is redrawn; .2 by default.
+    scale_bounds : (float, float), optional
+        Exact only: least and greatest ν of the local moves. By default within 1/1000 and 10 times
+        its first guess.
+    {common parameters}
+
+    Notes
+    -----
+    A cycle of the exact variant, with everything fixed after tuning:
+
+    * Of the first βL transitions half are jumps, if there are two modes or more: with i the mode of
+      x, drawn by its responsibility r(i|x) under a mixture of normals, and j another one,
+      :math:`y = \mu_j + L_j L_i^{-1}(x - \mu_i)` is accepted with
+      :math:`\pi(y) r(j|y) |L_j| / (\pi(x) r(i|x) |L_i|)`. Of the others 30 % add a difference of two
+      points of z to x, in all coordinates or in one; 30 % are walks with the covariance Σ of all
+      modes; the rest are KAM moves with a γ that falls from 20 s to its own over these transitions.
+    * The rest of the cycle are KAM moves, whitened with the covariance within modes.
+
+    Each move leaves the posterior invariant, and which is made does not depend on x. Cycles count
+    transitions; they go on from draw to draw.
+
+    Tuning: 20 % adaptive walk in the mode where the chain starts; 30 % searches, each a kick of 2 to
+    64 standard deviations and an annealed walk back to the posterior, at most 50 of them; 35 % walks
+    and jumps that learn the modes found; 15 % tune ν. A chain knows only the modes that it found
+    itself.
+
+    ======================  ==========================================================
+    Argument                Symbol of [cKAM]
+    ======================  ==========================================================
+    ``n_subsample``         m
+    ``cycle_length``        T/M
+    ``beta``                β
+    ``nu``                  initial stepsize ν
+    ``learning_rate``       η, with its power ε
+    statistic ``scaling``   ν; published: ν_t at the end of the draw
+    ======================  ==========================================================
+
+    References
+    ----------
+    Li, Zeng & Guo. Cyclical kernel adaptive Metropolis.
+
+    Pompe, Holmes & Łatuszyński (2020). A framework for adaptive MCMC targeting multimodal
+    distributions. Annals of Statistics 48.
+    """
+
+    name = "cyclical_kam"
+    own_stats = ("bandwidth", "n_modes", "mode")
+    algorithm = Algorithm(transition, adapt, kam.locate, report)
+
+    def __init__(
+        self,
+        vars=None,
+        *,
+        variant="exact",
+        kernel=None,
+        n_subsample=None,
+        cycle_length=None,
+        beta=None,
+        nu=None,
+        gamma=None,
+        learning_rate=None,
+        redraw_decay=None,
+        scale_bounds=None,
+        **common,
+    ):
+        if variant not in ("exact", "published"):
+            raise ValueError(f"variant must be 'exact' or 'published', not {variant!r}.")
+        self.published = variant == "published"
+        published_only = {
+            "nu": nu,
+            "gamma": gamma,
+            "learning_rate": learning_rate,
+            "redraw_decay": redraw_decay,
+        }
+        foreign = {"scale_bounds": scale_bounds} if self.published else published_only
+        for name, value in foreign.items():
+            if value is not None:
+                raise ValueError(f"{name} is no option of variant={variant!r}.")
+        if cycle_length is None:
+            cycle_length = 1000 if self.published else CYCLE_LENGTH
+        if beta is None:
+            beta = 0.4 if self.published else BETA
+        self.settings = checked_settings(kernel, n_subsample, gamma, True, scale_bounds) | {
+            "variant": variant,
+            "cycle_length": checked_integer("cycle_length", cycle_length, at_least=2),
+            "beta": checked_number("beta", beta, 0, 1),
+        }
+        if int(beta * cycle_length) == 0:
+            raise ValueError(f"beta * cycle_length must be at least 1, not {beta * cycle_length}.")
+        if self.published:
+            self.algorithm = published_cyclical_kam.PUBLISHED
+            self.own_stats = ("bandwidth", "nu_exploration")
+            self.settings |= published_cyclical_kam.checked_settings(
+                kernel, n_subsample, **published_only
+            )
+        super().__init__(vars, **common)
+
+    def _allocate(self, scales, n_tune):
+        d, settings = scales.size, self.settings
+        if self.published:
+            return published_cyclical_kam.allocate(d, settings, self.target_accept, n_tune)
+        m = settings["n_subsample"] or min(max(25 * d, 50), 1000)
+        log_gamma, gamma_scale = ScaleTuning.start(
+            self.default_target_accept(d), np.log(OPTIMAL_SCALE / np.sqrt(d))
+        )
+        log_rho, rho_scale = ScaleTuning.start(
+            self.target_accept, 0.0, np.log([kam.LEAST_RHO, kam.GREATEST_RHO])
+        )
+        n_walk = int(WALK * n_tune)
+        n_searching = int((SEARCH - WALK) * n_tune)
+        search_length = max(least_search(d), n_searching // MOST_SEARCHES)
+        state = State(
+            x=np.zeros(d),
+            u=np.zeros(d),
+            logp=np.zeros(1),
+            covariance=np.zeros((d, d)),
+            factor=np.zeros((d, d)),
+            factor_scales=np.full(2, np.nan),
+            position=np.zeros(1, np.int64),
+        )
+        parameters = Parameters(
+            whitening=np.diag(scales),
+            z=np.zeros((d, m)),
+            m=np.zeros(1, np.int64),
+            kernel=settings["kernel"].compiled(),
+            log_gamma=log_gamma,
+            log_rho=log_rho,
+            nu0=np.ones(1),
+            global_factor=np.diag(scales),
+            clusters=Clusters(
+                n=np.zeros(1, np.int64),
+                log_weights=np.zeros(MAX_MODES),
+                means=np.zeros((MAX_MODES, d)),
+                factors=np.zeros((MAX_MODES, d, d)),
+            ),
+            kick=np.zeros(1),
+            temperature=np.ones(1),
+            cycle_length=settings["cycle_length"],
+            n_exploration=int(settings["beta"] * settings["cycle_length"]),
+        )
+        tuning = Tuning(
+            t=np.zeros(1, np.int64),
+            n=n_tune,
+            n_walk=n_walk,
+            n_search=n_walk + n_searching // search_length * search_length,
+            n_learning=int(LEARNING * n_tune),
+            search_length=search_length,
+            n_cooling=int(COOLING * search_length),
+            s=np.zeros(1),
+            gamma_scale=gamma_scale,
+            rho_scale=rho_scale,
+            moments=Moments.start(scales, n_walk),
+            history=History.empty(max(2000, 8 * m), d + 2),
+            negligible=10.0 + 3.0 * d,
+            visits=np.zeros(MAX_MODES),
+            home=np.full(d + 1, np.nan),
+            log_walk=np.zeros(1),
+            log_kick=np.zeros(1),
+            whiten=True,
+            log_nu_bounds=settings["log_nu_bounds"],
+        )
+        work = Work(
+            y=np.zeros(d),
+            u=np.zeros(d),
+            xi=np.zeros(d),
+            step=np.zeros(d),
+            covariance=np.zeros((d, d)),
+            factor=np.zeros((d, d)),
+            v=np.zeros((d + 1, m)),
+            log_r=np.zeros(MAX_MODES),
+            row=np.zeros(d + 2),
+            tunes=np.zeros(1, np.bool_),
+        )
+        return state, parameters, tuning, work
+
+    # ---- the modes, learned in Python -----------------------------------------------------------
+
+    def _pauses(self):
+        if self.published:
+            return []
+        n, t = self.tuning, int(self.tuning.t[0])
+        return [n.n_search - t, n.n_learning - t] if n.n_search < n.n_learning < n.n else []
+
+    def _pause(self):
+        """Find the modes; later draw z from them. Without enough points the chain stays a walk."""
+        points, logps, runs = self._archived()
+        if len(points) < 2 * self._d + 2:
+            self.parameters.clusters.n[0] = 0
+        elif self.tuning.t[0] < self.tuning.n_learning:
+            self._find_modes(points, logps, runs)
+        else:
+            self._learn_kernel(points)
+        self.tuning.history.counts[:] = 0, 1, 0
+
+    def _archived(self):
+        """Return distinct points of the archive that are not negligible, their logp and runs."""
+        history, d = self.tuning.history, self._d
+        rows = history.points[: history.counts[0]]
+        rows = rows[np.any(np.diff(rows, axis=0, prepend=np.nan) != 0, axis=1)]
+        logps = rows[:, d]
+        rows = rows[logps > logps.max(initial=-np.inf) - self.tuning.negligible]
+        return rows[:, :d], rows[:, d], rows[:, d + 1]
+
+    def _find_modes(self, points, logps, runs):
+        """Find the clusters, each with the covariance of its points blended with that of all."""
+        d, clusters, tuning = self._d, self.parameters.clusters, self.tuning
+        others = self._logp.point[d:].copy()
+        modes = find_modes(
+            points,
+            logps,
+            runs,
+            lambda x: self._logp(np.concatenate([x, others])),
+            self.parameters.whitening,
+        )[:MAX_MODES]
+        sizes = np.array([len(rows) for rows in modes])
+        covariances = [shrunk_covariance(points[rows]) for rows in modes]
+        pooled = np.average(covariances, axis=0, weights=sizes)
+        clusters.n[0] = len(modes)
+        clusters.log_weights[: len(modes)] = np.log(sizes / sizes.sum())
+        for k, (rows, covariance) in enumerate(zip(modes, covariances, strict=True)):
+            own = sizes[k] / (sizes[k] + BLEND * d)
+            size = np.trace(np.linalg.solve(pooled, covariance)) / d
+            clusters.means[k] = points[rows].mean(axis=0)
+            clusters.factors[k] = np.linalg.cholesky(own * covariance + (1 - own) * size * pooled)
+        tuning.visits[: len(modes)] = sizes * tuning.history.counts[1]
+        self.parameters.log_gamma[0] = np.log(OPTIMAL_SCALE / np.sqrt(d))
+
+    def _learn_kernel(self, points):
+        """Learn C from the clusters, Σ from all points; draw z evenly from the clusters."""
+        parameters, clusters = self.parameters, self.parameters.clusters
+        n = clusters.n[0]
+        weights = self.tuning.visits[:n] / self.tuning.visits[:n].sum()
+        factors = clusters.factors[:n]
+        within = np.average(factors @ factors.transpose(0, 2, 1), axis=0, weights=weights)
+        clusters.log_weights[:n] = np.log(weights)
+        parameters.whitening[:] = np.linalg.cholesky(within)
+        total = within if n == 1 else shrunk_covariance(points)
+        parameters.global_factor[:] = np.linalg.cholesky(total)
+
+        labels = nearest_modes(points, clusters.log_weights[:n], clusters.means[:n], factors)
+        chosen = choose_evenly(labels, parameters.z.shape[1], self.rng)
+        m = parameters.m[0] = len(chosen)
+        z = np.linalg.solve(parameters.whitening, points[chosen].T)
+        parameters.z[:, :m] = z
+        median = median_distance_within(z.T, labels[chosen])
+        rule = bandwidth_rule(self.settings["kernel"])
+        if rule == MEDIAN:
+            parameters.kernel.bandwidth[0] = kam.BANDWIDTH_SHARE * median
+        elif rule == KNN:
+            neighbours = kam.n_neighbours.py_func(m, self._d)
+            parameters.kernel.bandwidth[0] = neighbour_distance(z.T, neighbours) / np.sqrt(2)
+        self.tuning.s[0] = median / np.sqrt(2 * self._d)
+
+    # ---- warnings -------------------------------------------------------------------------------
+
+    def _needed_tuning(self):
+        """Return what five searches need."""
+        return 0 if self.published else int(5 * least_search(self._d) / (SEARCH - WALK))
+
+    def _tuned_scales(self):
+        if self.published:
+            return []
+        parameters, tuning = self.parameters, self.tuning
+        if parameters.m[0] == 0:
+            return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
+        log_nu0 = np.log(parameters.nu0[0])
+        return [(kam.NU, log_nu0 + parameters.log_rho[0], log_nu0 + tuning.rho_scale.bounds)]
+
+    def _problems(self):
+        if not self.published:
+            return kam.too_few_points(self)
+        length = self.settings["cycle_length"]
+        if self.watch.draws * self.steps_per_draw >= length - self.parameters.n_exploration:
+            return []
+        return [
+            f"the draws are not even one cycle of {length} transitions, so there was a single "
+            "Exploration. Draw more, or lower cycle_length."
+        ]
+
+
+def least_search(d):
+    """Return the transitions of the shortest search that finds a mode, and settles there."""
+    return 50 + 28 * d

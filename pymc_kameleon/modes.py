@@ -6,28 +6,38 @@ Works between transitions, in Python; points are the rows of (n, d) arrays.
 from itertools import combinations
 
 import numpy as np
-from scipy.cluster.hierarchy import DisjointSet
+from scipy.cluster.hierarchy import DisjointSet, fcluster, linkage
 from scipy.spatial.distance import cdist, pdist
 
 from pymc_kameleon.core.moments import shrink
 
-VALLEY = 2.0
+VALLEY = 3.0
 """Depth from which on a valley separates two modes: a local sampler crosses lesser ones."""
 
-SHARES = np.arange(1, 8) / 8
+SHARES = np.arange(1, 7) / 7
 """Where a path between two points is evaluated."""
 
 MOST_TESTS = 5
-"""Paths that are evaluated from one run to others, the nearest first."""
+"""Paths that are evaluated from one group to others, the nearest first."""
+
+N_GROUPS = 100
+"""Into which a past of few runs is divided; of many runs, each into two."""
+
+
+BLEND = 20
+"""Times d: points that make the covariance of a mode its own."""
+
+LEAST = 3
+"""Points of a mode; fewer are stragglers between the others."""
 
 
 def find_modes(points, logps, runs, evaluate, whitening):
     """Join the runs of a chain that no valley separates.
 
-    Points of one run belong together, as a chain that moves locally stays in a mode. Two runs are
-    joined if on the straight path between two near points, each of the better half of its run, the
-    log-density has no deep valley. So a normal mode is never split, whatever its scales, and one
-    that is bent is joined step by step.
+    A run is first divided into groups of near points, as it may have been in several modes. Two
+    groups are joined if on the straight path between two near points, each of the better half of
+    its group, the log-density has no deep valley. So a normal mode is never split, whatever its
+    scales, and one that is bent is joined step by step.
 
     Parameters
     ----------
@@ -47,7 +57,9 @@ def find_modes(points, logps, runs, evaluate, whitening):
         Rows of the points of each mode, the largest first.
     """
     u = np.linalg.solve(whitening, points.T).T
-    groups = [np.flatnonzero(runs == run) for run in np.unique(runs)]
+    groups = []
+    for run in np.unique(runs):
+        groups += near_groups(u, np.flatnonzero(runs == run), N_GROUPS // len(np.unique(runs)))
     better = [rows[logps[rows] >= np.median(logps[rows])] for rows in groups]
     links = []
     for i, j in combinations(range(len(groups)), 2):
@@ -62,14 +74,26 @@ def find_modes(points, logps, runs, evaluate, whitening):
             if valley(np.array([logps[a], *path, logps[b]])) < VALLEY:
                 modes.merge(i, j)
     joined = [np.concatenate([groups[i] for i in sorted(mode)]) for mode in modes.subsets()]
-    return sorted(joined, key=len, reverse=True)
+    joined.sort(key=len, reverse=True)
+    return [rows for rows in joined if len(rows) >= LEAST]
+
+
+def near_groups(points, rows, n):
+    """Divide rows into n groups of points that are near each other, at least two if possible."""
+    n = min(len(rows) // 2, max(n, 2))
+    if n < 2:
+        return [rows]
+    labels = fcluster(linkage(points[rows], "ward"), n, "maxclust")
+    return [rows[labels == label] for label in np.unique(labels)]
 
 
 def valley(logps):
-    """Return the depth of the deepest valley on a path."""
-    left = np.maximum.accumulate(logps)
-    right = np.maximum.accumulate(logps[::-1])[::-1]
-    return np.max(np.minimum(left, right) - logps)
+    """Return how far a path of log-densities, evenly spaced, sinks below the line of its ends.
+
+    Below the line, not below the lower end: in many dimensions a chain that has not yet come down
+    to its mode is lower than the valley before it.
+    """
+    return np.max(np.linspace(logps[0], logps[-1], len(logps)) - logps)
 
 
 def shrunk_covariance(points):
@@ -77,6 +101,23 @@ def shrunk_covariance(points):
     covariance = np.atleast_2d(np.cov(points, rowvar=False, bias=True))
     shrink.py_func(covariance, len(points))
     return covariance
+
+
+def blended_factors(modes):
+    """Return the factors of covariances of modes, each of which is given by its points.
+
+    Modes of fewer than BLEND · d points take their shape, but not their size, from all modes.
+    """
+    d, sizes = modes[0].shape[1], [len(points) for points in modes]
+    covariances = [shrunk_covariance(points) for points in modes]
+    pooled = np.average(covariances, axis=0, weights=sizes)
+    factors = []
+    for n, covariance in zip(sizes, covariances, strict=True):
+        own = n / (n + BLEND * d)
+        volume = np.trace(np.linalg.solve(pooled, covariance)) / d
+        volume = (n * volume + 1) / (n + 1)  # a single point has none
+        factors.append(np.linalg.cholesky(own * covariance + (1 - own) * volume * pooled))
+    return factors
 
 
 def nearest_modes(points, log_weights, means, factors):

@@ -39,6 +39,7 @@ from pymc_kameleon.core.scaling import (
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.kernels import KNN, MEDIAN, bandwidth_rule
 from pymc_kameleon.modes import (
+    blended_factors,
     choose_evenly,
     find_modes,
     median_distance_within,
@@ -54,7 +55,7 @@ from pymc_kameleon.step import (
     checked_number,
 )
 
-CYCLE_LENGTH, BETA = 100, 0.3
+CYCLE_LENGTH, BETA = 10, 0.3
 """L and β."""
 
 WIDEST = 20.0
@@ -62,15 +63,15 @@ WIDEST = 20.0
 
 JUMP_SHARE = 0.5
 """Of the moves of exploration, if there are two clusters."""
-DIFFERENCE_SHARE, GLOBAL_SHARE = 0.3, 0.3
+DIFFERENCE_SHARE, GLOBAL_SHARE = 0.6, 0.2
 """Of the other moves of exploration; the rest are KAM moves with a wide γ."""
-LEARNING_JUMP_SHARE = 0.2
-"""Of the moves by which tuning learns the clusters."""
+LEARNING_JUMP_SHARE, LEARNING_DIFFERENCE_SHARE = 0.2, 0.2
+"""Of the moves by which tuning learns the clusters; the rest are walks."""
 
 MAX_MODES = 30
 """Clusters that are kept, the largest."""
 
-WALK, SEARCH, LEARNING = 0.2, 0.5, 0.85
+WALK, SEARCH, LEARNING = 0.2, 0.55, 0.85
 """Ends of the phases of tuning, as shares of it; see `adapt`."""
 
 MOST_SEARCHES = 50
@@ -78,11 +79,8 @@ MOST_SEARCHES = 50
 COOLING = 0.6
 """Share of a search in which it cools down."""
 
-NEAREST, FARTHEST = 2.0, 64.0
+NEAREST, FARTHEST = 2.0, 32.0
 """Least and greatest kick of the search, in standard deviations of the first mode."""
-
-BLEND = 20
-"""A cluster of fewer than this times d points takes its shape from all clusters as well."""
 
 SEARCH_GAIN = 0.3
 """Step of the search's scale: it has to follow the temperature, and modes of other scales."""
@@ -139,6 +137,8 @@ class Parameters(NamedTuple):
     clusters : Clusters
     kick, temperature : (1,) float64
         Of the search; 0 and 1 at all other times.
+    learning : (1,) bool
+        Whether tuning is learning the clusters by walks and jumps.
     cycle_length, n_exploration : int
         L and ⌊βL⌋.
     """
@@ -154,6 +154,7 @@ class Parameters(NamedTuple):
     clusters: Clusters
     kick: np.ndarray
     temperature: np.ndarray
+    learning: np.ndarray
     cycle_length: int
     n_exploration: int
 
@@ -239,14 +240,10 @@ def transition(target, state, parameters, work, rng):
     work.tunes[0] = False
     gamma, nu = kam.scales(parameters)
     temperature = 1.0
-    if parameters.m[0] == 0:
-        log_hastings = 0.0
-        if parameters.clusters.n[0] > 1 and rng.random() < LEARNING_JUMP_SHARE:
-            log_hastings = propose_jump(state, parameters, work, rng)
-        else:
-            work.tunes[0] = True
-            temperature = propose_walk(state, parameters, work, rng, gamma)
-    else:
+    move = WALKING
+    if parameters.learning[0]:
+        move = choose_learning_move(parameters, rng)
+    elif parameters.m[0] > 0:
         position = state.position[0]
         state.position[0] = (position + 1) % parameters.cycle_length
         move = LOCAL
@@ -258,21 +255,24 @@ def transition(target, state, parameters, work, rng):
                 left = 1.0 - position / max(parameters.n_exploration - 1, 1)
                 gamma *= (WIDEST / RELATIVE_GAMMA * np.sqrt(state.x.size)) ** left
             return kam.move(target, state, parameters, work, rng, gamma, nu)
-        log_hastings = 0.0
-        if move == JUMP:
-            log_hastings = propose_jump(state, parameters, work, rng)
-        elif move == DIFFERENCE:
-            propose_difference(state, parameters, work, rng, gamma)
-        else:
-            propose_global(state, parameters, work, rng)
+    log_hastings = 0.0
+    if move == JUMP:
+        log_hastings = propose_jump(state, parameters, work, rng)
+    elif move == DIFFERENCE:
+        propose_difference(state, parameters, work, rng)
+    elif move == GLOBAL:
+        propose_global(state, parameters, work, rng)
+    else:
+        work.tunes[0] = True
+        temperature = propose_walk(state, parameters, work, rng, gamma)
     return accept_or_stay(target, state, parameters, work, rng, log_hastings, temperature)
 
 
 RELATIVE_GAMMA = kam.EXPLORATION * OPTIMAL_SCALE
 """γ √d/s."""
 
-LOCAL, JUMP, DIFFERENCE, GLOBAL = range(4)
-"""Moves: KAM's, and those between modes."""
+LOCAL, JUMP, DIFFERENCE, GLOBAL, WALKING = range(5)
+"""Moves: KAM's, those between modes, and the walk of a chain that has no z yet."""
 
 
 @jit
@@ -286,6 +286,17 @@ def choose_move(parameters, rng):
     if r < DIFFERENCE_SHARE:
         return DIFFERENCE
     return GLOBAL if r < DIFFERENCE_SHARE + GLOBAL_SHARE else LOCAL
+
+
+@jit
+def choose_learning_move(parameters, rng):
+    """Draw one of the moves by which tuning learns the clusters."""
+    r = rng.random()
+    if r < LEARNING_DIFFERENCE_SHARE:
+        return DIFFERENCE
+    if r > 1.0 - LEARNING_JUMP_SHARE and parameters.clusters.n[0] > 1:
+        return JUMP
+    return WALKING
 
 
 @jit
@@ -318,7 +329,7 @@ def propose_walk(state, parameters, work, rng, gamma):
         scale, temperature = kick, np.inf
     for i in range(state.x.size):
         work.xi[i] = scale * rng.standard_normal()
-    if parameters.clusters.n[0] > 0:
+    if parameters.learning[0]:
         nearest = nearest_cluster(parameters.clusters, state.x, work.log_r, work.step)
         multiply_lower(parameters.clusters.factors[nearest], work.xi, work.step)
     else:
@@ -390,22 +401,25 @@ def draw_index(log_r, k, rng):
 
 
 @jit
-def propose_difference(state, parameters, work, rng, gamma):
-    """Propose y = x + C(B(z_a − z_b) + γξ), a ≠ b, B all coordinates or, half the time, one.
+def propose_difference(state, parameters, work, rng):
+    """Propose y = x + B(C(z_a − z_b) + γCξ) with a ≠ b, or the same with C and B exchanged.
 
-    Symmetric, as a and b are exchangeable.
+    B picks all coordinates or one, of x or of Cx. Symmetric, as a and b are exchangeable.
     """
     m, d = parameters.m[0], state.x.size
+    gamma = np.exp(parameters.log_gamma[0])
     a = int(rng.random() * m)
     b = (a + 1 + int(rng.random() * (m - 1))) % m
-    only = int(rng.random() * 2 * d)
+    only = int(rng.random() * 3 * d)  # from d on one coordinate of Cx, from 2d on one of x
     for i in range(d):
         work.xi[i] = 0.0
-        if only >= d or only == i:
+        if only < d or only >= 2 * d or only == d + i:
             work.xi[i] = parameters.z[i, a] - parameters.z[i, b] + gamma * rng.standard_normal()
     multiply_lower(parameters.whitening, work.xi, work.step)
     for i in range(d):
-        work.y[i] = state.x[i] + work.step[i]
+        work.y[i] = state.x[i]
+        if only < 2 * d or only == 2 * d + i:
+            work.y[i] += work.step[i]
 
 
 @jit
@@ -433,10 +447,10 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     t = tuning.t[0]
     if tuning.n_walk <= t < tuning.n_search:
         search(state, parameters, tuning, work, accept_prob)
+    elif parameters.learning[0]:
+        learn_clusters(state, parameters, tuning, work, accept_prob)
     elif parameters.m[0] > 0:
         tune_cycles(parameters, tuning, work, accept_prob)
-    elif parameters.clusters.n[0] > 0:
-        learn_clusters(state, parameters, tuning, work, accept_prob)
     else:
         kam.tune_walk(state, parameters, tuning, work, accept_prob)
         if t == tuning.n_walk - 1:
@@ -499,9 +513,9 @@ def search(state, parameters, tuning, work, accept_prob):
         log_gamma = parameters.log_gamma[0]
         log_gamma += SEARCH_GAIN * (accept_prob - tuning.gamma_scale.target_accept)
         set_scale(parameters.log_gamma, tuning.gamma_scale, log_gamma)
-    left = max(0.0, 1.0 - (place + 1.0) / tuning.n_cooling)
-    parameters.temperature[0] = np.exp(2.0 * tuning.log_kick[0] * left)
-    if place > tuning.n_cooling:
+    cooled = (place + 1.0) / tuning.n_cooling * np.log(FARTHEST)
+    parameters.temperature[0] = np.exp(2.0 * max(0.0, tuning.log_kick[0] - cooled))
+    if place > (tuning.n_cooling + tuning.search_length) // 2:
         archive(state, tuning, work)
     if place == tuning.search_length - 1:
         parameters.log_gamma[0] = tuning.log_walk[0]
@@ -547,8 +561,8 @@ def report(state, parameters, stats):
 class CyclicalKAM(KameleonStep):
     r"""Cyclical kernel adaptive Metropolis: KAM for posteriors with several modes.
 
-    While tuning, the chain searches for modes; afterwards every cycle of transitions first explores,
-    with jumps between the modes that were found, and then moves locally, as :class:`KAM` does.
+    While tuning, the chain searches for modes. Afterwards every cycle of transitions first
+    explores, with jumps between the modes found, and then moves locally, as :class:`KAM` does.
 
     Parameters
     ----------
@@ -563,7 +577,7 @@ class CyclicalKAM(KameleonStep):
         k: ``pk.kernels.Gaussian()`` (default), ``Matern()`` or ``Linear()``. The published variant
         needs a bandwidth that is a number; the paper's ``Matern(4, 2.0)`` is its default.
     n_subsample : int, optional
-        m, the number of points of z: 25 d by default, at least 50 and at most 1000; 50 if published.
+        m, the number of points of z: 25 d by default, within 50 and 1000; 50 if published.
     cycle_length : int, optional
         L, the paper's T/M, in transitions: 100; 1000 if published.
     beta : float, optional
@@ -590,16 +604,16 @@ class CyclicalKAM(KameleonStep):
     * Of the first βL transitions half are jumps, if there are two modes or more: with i the mode of
       x, drawn by its responsibility r(i|x) under a mixture of normals, and j another one,
       :math:`y = \mu_j + L_j L_i^{-1}(x - \mu_i)` is accepted with
-      :math:`\pi(y) r(j|y) |L_j| / (\pi(x) r(i|x) |L_i|)`. Of the others 30 % add a difference of two
-      points of z to x, in all coordinates or in one; 30 % are walks with the covariance Σ of all
-      modes; the rest are KAM moves with a γ that falls from 20 s to its own over these transitions.
+      :math:`\pi(y) r(j|y) |L_j| / (\pi(x) r(i|x) |L_i|)`. Of the others 30 % add a difference of
+      two points of z to x, in all coordinates or in one; 30 % are walks with the covariance Σ of
+      all modes; the rest are KAM moves with a γ that falls from 20 s to its own.
     * The rest of the cycle are KAM moves, whitened with the covariance within modes.
 
     Each move leaves the posterior invariant, and which is made does not depend on x. Cycles count
     transitions; they go on from draw to draw.
 
-    Tuning: 20 % adaptive walk in the mode where the chain starts; 30 % searches, each a kick of 2 to
-    64 standard deviations and an annealed walk back to the posterior, at most 50 of them; 35 % walks
+    Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
+    a kick of 2 to 32 standard deviations and an annealed walk back to the posterior; 30 % walks
     and jumps that learn the modes found; 15 % tune ν. A chain knows only the modes that it found
     itself.
 
@@ -714,6 +728,7 @@ class CyclicalKAM(KameleonStep):
             ),
             kick=np.zeros(1),
             temperature=np.ones(1),
+            learning=np.zeros(1, np.bool_),
             cycle_length=settings["cycle_length"],
             n_exploration=int(settings["beta"] * settings["cycle_length"]),
         )
@@ -761,15 +776,15 @@ class CyclicalKAM(KameleonStep):
         return [n.n_search - t, n.n_learning - t] if n.n_search < n.n_learning < n.n else []
 
     def _pause(self):
-        """Find the modes; later draw z from them. Without enough points the chain stays a walk."""
+        """Find the modes, and draw z from them; later, again. Too few points leave a walk."""
         points, logps, runs = self._archived()
-        if len(points) < 2 * self._d + 2:
-            self.parameters.clusters.n[0] = 0
-        elif self.tuning.t[0] < self.tuning.n_learning:
-            self._find_modes(points, logps, runs)
-        else:
+        parameters, tuning = self.parameters, self.tuning
+        if len(points) >= 2 * self._d + 2:
+            if parameters.clusters.n[0] == 0:
+                self._find_modes(points, logps, runs)
             self._learn_kernel(points)
-        self.tuning.history.counts[:] = 0, 1, 0
+        parameters.learning[0] = tuning.t[0] < tuning.n_learning and parameters.m[0] > 0
+        tuning.history.counts[:] = 0, 1, 0
 
     def _archived(self):
         """Return distinct points of the archive that are not negligible, their logp and runs."""
@@ -781,7 +796,7 @@ class CyclicalKAM(KameleonStep):
         return rows[:, :d], rows[:, d], rows[:, d + 1]
 
     def _find_modes(self, points, logps, runs):
-        """Find the clusters, each with the covariance of its points blended with that of all."""
+        """Find the clusters, with a first guess of their moments."""
         d, clusters, tuning = self._d, self.parameters.clusters, self.tuning
         others = self._logp.point[d:].copy()
         modes = find_modes(
@@ -792,15 +807,11 @@ class CyclicalKAM(KameleonStep):
             self.parameters.whitening,
         )[:MAX_MODES]
         sizes = np.array([len(rows) for rows in modes])
-        covariances = [shrunk_covariance(points[rows]) for rows in modes]
-        pooled = np.average(covariances, axis=0, weights=sizes)
         clusters.n[0] = len(modes)
         clusters.log_weights[: len(modes)] = np.log(sizes / sizes.sum())
-        for k, (rows, covariance) in enumerate(zip(modes, covariances, strict=True)):
-            own = sizes[k] / (sizes[k] + BLEND * d)
-            size = np.trace(np.linalg.solve(pooled, covariance)) / d
-            clusters.means[k] = points[rows].mean(axis=0)
-            clusters.factors[k] = np.linalg.cholesky(own * covariance + (1 - own) * size * pooled)
+        factors = blended_factors([points[rows] for rows in modes])
+        for k, (rows, factor) in enumerate(zip(modes, factors, strict=True)):
+            clusters.means[k], clusters.factors[k] = points[rows].mean(axis=0), factor
         tuning.visits[: len(modes)] = sizes * tuning.history.counts[1]
         self.parameters.log_gamma[0] = np.log(OPTIMAL_SCALE / np.sqrt(d))
 
@@ -859,4 +870,4 @@ class CyclicalKAM(KameleonStep):
 
 def least_search(d):
     """Return the transitions of the shortest search that finds a mode, and settles there."""
-    return 50 + 28 * d
+    return 60 + 36 * d

@@ -12,6 +12,8 @@ import numpy as np
 import pymc as pm
 from scipy import stats
 
+from pymc_kameleon.core.chain import MOVED, N_STATS
+
 
 class Target(NamedTuple):
     """A target with an exact sampler.
@@ -73,6 +75,54 @@ def _one_dimension():
     return model
 
 
+class Mixture:
+    """A target that is a mixture of normals, which are far apart or not.
+
+    Parameters
+    ----------
+    weights : (k,)
+    means : (k, d)
+    covariances : (k, d, d) or numbers
+    """
+
+    def __init__(self, weights, means, covariances):
+        self.weights, self.means = np.array(weights), np.array(means, float)
+        k, d = self.means.shape
+        covariances = [c * np.eye(d) if np.ndim(c) == 0 else c for c in covariances]
+        self.factors = np.linalg.cholesky(covariances)
+        self.precisions = np.linalg.inv(covariances)
+        self.log_heights = np.log(weights) + np.linalg.slogdet(self.precisions)[1] / 2
+        assert len(covariances) == k
+        self.model = None
+
+    @property
+    def modes(self):
+        """Mean and factor of each component."""
+        return list(zip(self.means, self.factors, strict=True))
+
+    def _log_density(self, x, logsumexp):
+        """Without matrix products, which take PyTensor seconds to compile."""
+        v = x - self.means
+        squares = (v[:, :, None] * self.precisions * v[:, None, :]).sum(axis=(1, 2))
+        return logsumexp(self.log_heights - squares / 2)
+
+    def log_density(self, x):
+        return self._log_density(x, np.logaddexp.reduce)
+
+    def build(self):
+        """Once for all steps."""
+        if self.model is None:
+            with pm.Model() as self.model:
+                x = pm.Flat("x", shape=self.means.shape[1])
+                pm.Potential("p", self._log_density(x, pm.math.logsumexp))
+        return self.model
+
+    def sample(self, rng, n):
+        which = rng.choice(len(self.weights), n, p=self.weights)
+        xi = rng.standard_normal((n, self.means.shape[1], 1))
+        return self.means[which] + (self.factors[which] @ xi)[:, :, 0]
+
+
 TARGETS = {
     "normal": Target(
         _normal, lambda rng, n: rng.multivariate_normal(np.zeros(3), COVARIANCE, n, method="svd")
@@ -98,6 +148,16 @@ def tuned(step, target, tune=200, seed=1):
 def moved(step, x):
     """Apply one draw of `step` to each row of x, an exact sample."""
     return np.array([step.step(_point(step, row))[0][step.var_names[0]].ravel() for row in x])
+
+
+def moved_fast(step, x):
+    """Do what `moved` does, without the step's overhead for each draw."""
+    report, result = np.empty(N_STATS + len(step.own_stats)), np.empty_like(x)
+    for row, new in zip(x, result, strict=True):
+        step.state.x[:] = row
+        assert step._run(*step._arguments(step.steps_per_draw, MOVED, report))
+        new[:] = step.state.x
+    return result
 
 
 def invariance_p_value(transform, target, n=20_000, seed=2):

@@ -7,6 +7,7 @@ from scipy import special
 from scipy.stats import multivariate_normal
 
 import pymc_kameleon as pk
+from pymc_kameleon.samplers import cyclical_kam
 
 # ---- schedules ------------------------------------------------------------------------------
 
@@ -184,18 +185,19 @@ class KAM(KernelWalk):
         super().__init__(step)
         self.nu = step.parameters.nu0[0] * np.exp(step.parameters.log_rho[0])
 
-    def covariance(self, x):
+    def covariance(self, x, gamma):
         """C (γ²I + ν² M H Mᵀ) Cᵀ."""
         s = self.kernel_covariance(self.whitened(x))
-        return self.whitening @ (self.gamma**2 * np.eye(x.size) + self.nu**2 * s) @ self.whitening.T
+        return self.whitening @ (gamma**2 * np.eye(x.size) + self.nu**2 * s) @ self.whitening.T
 
-    def transition(self, log_density, x, rng):
+    def transition(self, log_density, x, rng, gamma=None):
         """Propose from q(·|x) and accept by log q both ways; return the new x and α."""
-        here = self.covariance(x)
+        gamma = self.gamma if gamma is None else gamma
+        here = self.covariance(x, gamma)
         y = x + np.linalg.cholesky(here) @ rng.standard_normal(x.size)
         log_u = -rng.standard_exponential()
         log_ratio = log_density(y) - log_density(x)
-        log_ratio += multivariate_normal.logpdf(x, y, self.covariance(y))
+        log_ratio += multivariate_normal.logpdf(x, y, self.covariance(y, gamma))
         log_ratio -= multivariate_normal.logpdf(y, x, here)
         return (y if log_u < log_ratio else x), np.exp(min(0.0, log_ratio))
 
@@ -248,3 +250,168 @@ class PCAKAM(KernelWalk):
             else:
                 log_ratio += self.log_q(x, y, j) - self.log_q(y, x, j)
         return (y if log_u < log_ratio else x), np.exp(min(0.0, log_ratio))
+
+
+# ---- CyclicalKAM ----------------------------------------------------------------------------
+
+
+class CyclicalKAM(KAM):
+    """CyclicalKAM after tuning, with the place in the cycle where the compiled one is."""
+
+    def __init__(self, step):
+        super().__init__(step)
+        clusters, n = step.parameters.clusters, step.parameters.clusters.n[0]
+        self.weights = np.exp(clusters.log_weights[:n])
+        self.means = clusters.means[:n].copy()
+        self.factors = np.tril(clusters.factors[:n])
+        self.sigma = np.tril(step.parameters.global_factor)
+        self.sigma = self.sigma @ self.sigma.T
+        self.length = step.settings["cycle_length"]
+        self.n_exploration = int(step.settings["beta"] * self.length + 1e-9)
+        self.position = int(step.state.position[0])
+        self.moves = []
+
+    def ladder(self, t):
+        """γ of the t-th transition of a cycle: from 20 s to γ = .25 (2.38/√d) s, geometrically."""
+        widest = 20 * self.gamma * np.sqrt(self.whitening.shape[0]) / (0.25 * 2.38)
+        return widest * (self.gamma / widest) ** (t / max(1, self.n_exploration - 1))
+
+    def responsibilities(self, x):
+        """r(·|x) of the mixture of normals."""
+        densities = [
+            w * multivariate_normal.pdf(x, mean, factor @ factor.T)
+            for w, mean, factor in zip(self.weights, self.means, self.factors, strict=True)
+        ]
+        return densities / np.sum(densities)
+
+    def jump(self, x, rng):
+        """Map x from the mode i to j; return it and the log of r(j|y) |L_j| / (r(i|x) |L_i|)."""
+        n = len(self.means)
+        r = self.responsibilities(x)
+        i = min(np.searchsorted(np.cumsum(r), rng.random(), side="right"), n - 1)
+        j = (i + 1 + int(rng.random() * (n - 1))) % n
+        a, b = self.factors[i], self.factors[j]
+        y = self.means[j] + b @ np.linalg.inv(a) @ (x - self.means[i])
+        back = self.responsibilities(y)[j] * np.linalg.det(b)
+        return y, np.log(back / (r[i] * np.linalg.det(a)))
+
+    def difference(self, x, rng):
+        """Add a difference of two points of z, and γCξ, in all coordinates or in one."""
+        m, d = self.z.shape
+        a = int(rng.random() * m)
+        b = (a + 1 + int(rng.random() * (m - 1))) % m
+        which = int(rng.random() * 3 * d)
+        kind, i = divmod(which, d)  # all coordinates, one of Cx, or one of x
+        move = np.zeros(d)
+        whitened = [i] if kind == 1 else np.arange(d)
+        move[whitened] = (self.z[a] - self.z[b])[whitened]
+        move[whitened] += self.gamma * rng.standard_normal(len(whitened))
+        move = self.whitening @ move
+        return x + (np.eye(d)[i] * move if kind == 2 else move), 0.0
+
+    def walk(self, x, rng):
+        """N(x, 2.38²/d Σ)."""
+        factor = np.linalg.cholesky(2.38**2 / x.size * self.sigma)
+        return x + factor @ rng.standard_normal(x.size), 0.0
+
+    def choose(self, rng):
+        """Draw a move of exploration: a method that proposes, or None for KAM's."""
+        r = rng.random()
+        if len(self.means) > 1:
+            if r < cyclical_kam.JUMP_SHARE:
+                return self.jump
+            r = (r - cyclical_kam.JUMP_SHARE) / (1 - cyclical_kam.JUMP_SHARE)
+        if r < cyclical_kam.DIFFERENCE_SHARE:
+            return self.difference
+        share = cyclical_kam.DIFFERENCE_SHARE + cyclical_kam.GLOBAL_SHARE
+        return self.walk if r < share else None
+
+    def transition(self, log_density, x, rng):
+        """Make the move that is due."""
+        t, self.position = self.position, (self.position + 1) % self.length
+        explores = t < self.n_exploration
+        propose = self.choose(rng) if explores else None
+        self.moves.append(propose.__name__ if propose else "ladder" if explores else "kam")
+        if propose is None:
+            return super().transition(log_density, x, rng, self.ladder(t) if explores else None)
+        y, log_ratio = propose(x, rng)
+        log_ratio += log_density(y) - log_density(x)
+        if log_ratio == -np.inf:
+            return x, 0.0
+        return (y if -rng.standard_exponential() < log_ratio else x), np.exp(min(0.0, log_ratio))
+
+
+class PublishedCyclicalKAM:
+    """A chain of cKAM [Li, Zeng & Guo, algorithm 2] from x on, Exploration included.
+
+    Yields x after each transition of Sampling, with α, ν_t and ν_exp.
+    """
+
+    def __init__(self, step):
+        self.settings = step.settings
+        self.kernel = step.settings["kernel"]
+        self.target_accept = step.target_accept
+
+    def chain(self, log_density, x, rng):
+        """Make cycle after cycle."""
+        length, beta = self.settings["cycle_length"], self.settings["beta"]
+        n_exploration = int(beta * length + 1e-9)
+        while True:
+            x, nu_exp, sigma = self.explore(log_density, x, rng, n_exploration)
+            nu0 = 2 * nu_exp / (np.cos(beta * np.pi) + 1)
+            factor = np.linalg.cholesky(sigma)
+            for t in range(n_exploration, length):
+                nu = nu0 / 2 * (np.cos(np.pi * t / length) + 1)
+                y = x + nu * factor @ rng.standard_normal(x.size)
+                log_ratio = log_density(y) - log_density(x)
+                x = y if -rng.standard_exponential() < log_ratio else x
+                yield x, np.exp(min(0.0, log_ratio)), nu, nu_exp
+
+    def explore(self, log_density, x, rng, n):
+        """KAM with γ_t, ν adapted, and z from this Exploration; return x, ν and Σ at its end."""
+        nu = self.settings["nu"] or 2 * 2.38 / np.sqrt(x.size)
+        past = []
+        for t in range(n):
+            past.append(x)
+            if t == 0 or rng.random() < (1 + t) ** -self.settings["redraw_decay"]:
+                z = self.subsample(past, rng)
+            gamma = decayed(self.settings["gamma"], t)
+            x, reported = self.move(log_density, x, z, gamma, nu, rng)
+            eta = decayed(self.settings["learning_rate"], t)
+            nu = np.exp(np.log(nu) + eta * (reported - self.target_accept))
+        s = kernel_covariance(self.kernel, self.kernel.bandwidth, x, z)
+        return x, nu, (gamma / nu) ** 2 * np.eye(x.size) + s
+
+    def subsample(self, past, rng):
+        """Draw min(m, t+1) of the states so far, by the first swaps of a shuffle."""
+        past = list(past)
+        m = min(len(past), self.settings["n_subsample"])
+        for i in range(m):
+            j = i + int(rng.random() * (len(past) - i))
+            past[i], past[j] = past[j], past[i]
+        return np.array(past[:m])
+
+    def move(self, log_density, x, z, gamma, nu, rng):
+        """Make a KAM move; return the new x and what it reports of α.
+
+        That is 0 where even the greatest q(x|y) of any R ≥ γ²I rejects, and else α over what that
+        bound would accept with.
+        """
+        d = x.size
+
+        def q(at):
+            s = kernel_covariance(self.kernel, self.kernel.bandwidth, at, z)
+            return multivariate_normal(at, gamma**2 * np.eye(d) + nu**2 * s)
+
+        y = x + np.linalg.cholesky(q(x).cov) @ rng.standard_normal(d)
+        log_u = -rng.standard_exponential()
+        log_ratio = log_density(y) - log_density(x) - q(x).logpdf(y)
+        distance2 = np.sum((y - x) ** 2)
+        widest = max(gamma**2, distance2)  # the variance along y − x that is best
+        bound = -d / 2 * np.log(2 * np.pi) - (d - 1) * np.log(gamma) - np.log(widest) / 2
+        cap = log_ratio + bound - distance2 / widest / 2
+        if log_u >= cap:
+            return x, 0.0
+        log_ratio += q(y).logpdf(x)
+        reported = np.exp(min(0.0, log_ratio) - min(0.0, cap))
+        return (y if log_u < log_ratio else x), min(1.0, reported)

@@ -10,7 +10,7 @@ from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import move_or_stay
 from pymc_kameleon.samplers import kam
 
-SMALL = {pk.KAM: {"n_subsample": 60}, pk.PCAKAM: {"n_subsample": 60}}
+SMALL = {cls: {"n_subsample": 60} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
 LEVEL = 1e-3
 
 

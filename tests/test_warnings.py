@@ -12,7 +12,7 @@ from pytensor.graph import Apply, Op
 
 import pymc_kameleon as pk
 
-ARGUMENTS = {pk.KAM: {"n_subsample": 50}, pk.PCAKAM: {"n_subsample": 50}}
+ARGUMENTS = {cls: {"n_subsample": 50} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
 
 
 def normal_model(d=2):
@@ -46,7 +46,7 @@ def sampler(request):
 
 @pytest.mark.parametrize("d", [1, 2, 8])
 def test_a_sound_run_is_silent(sampler, d):
-    assert last_warning(sampler(model=normal_model(d))) == ""
+    assert last_warning(sampler(model=normal_model(d)), tune=300 * d) == ""
 
 
 def test_start_at_the_initial_point(sampler):
@@ -70,13 +70,14 @@ def test_start_of_some_variables(sampler):
     assert "s_log__" in stats["warning"].message
 
 
-@pytest.mark.parametrize(
-    ("tune", "steps", "warns"), [(0, 10, True), (9, 10, True), (10, 10, False)]
-)
-def test_tuning_too_short(sampler, tune, steps, warns):
-    step = sampler(model=normal_model(), steps_per_draw=steps)
+@pytest.mark.parametrize(("share", "warns"), [(0, True), (0.9, True), (1, False)])
+def test_tuning_too_short(sampler, share, warns):
+    step = sampler(model=normal_model(), steps_per_draw=10)
+    needed = step._needed_tuning()
+    assert needed >= 100
+    tune = int(np.ceil(share * needed / 10))
     message = last_warning(step, tune=tune)
-    assert (f"only {tune * steps} transitions of tuning; at least 100" in message) == warns
+    assert (f"only {tune * 10} transitions of tuning; at least {needed}" in message) == warns
 
 
 def test_a_fixed_scale_needs_no_tuning():

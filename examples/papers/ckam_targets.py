@@ -223,6 +223,7 @@ SAMPLERS = {
     "A.3": samplers(2.38 / np.sqrt(32), 100, cycle_length=8000, beta=0.6, n_subsample=100, d=32)
     | {
         "RW, ν = 1.6": Sampler(pk.RWM, 0, {"scaling": 1.6}),
+        EXACT: Sampler(pk.CyclicalKAM, options={"beta": 0.6}),
         "AM, never stops": never_stops(pk.AM, 0.01),
         "RBAM, never stops": never_stops(pk.RBAM, 0.001),
         "GAM, never stops": never_stops(pk.GAM, RATE),

@@ -71,7 +71,7 @@ LEARNING_JUMP_SHARE, LEARNING_DIFFERENCE_SHARE = 0.2, 0.2
 MAX_MODES = 30
 """Clusters that are kept, the largest."""
 
-WALK, SEARCH, LEARNING = 0.2, 0.55, 0.85
+WALKED, SEARCHED, LEARNED = 0.2, 0.55, 0.85
 """Ends of the phases of tuning, as shares of it; see `adapt`."""
 
 MOST_SEARCHES = 50
@@ -237,25 +237,16 @@ def transition(target, state, parameters, work, rng):
     Each leaves π invariant. Their order is fixed, and their random choice does not depend on x, so
     the cycle leaves π invariant, too.
     """
-    work.tunes[0] = False
+    position = state.position[0]
+    state.position[0] = (position + 1) % parameters.cycle_length
+    move = choose_move(position, parameters, rng)
+    work.tunes[0] = move in (LOCAL, WALK)
     gamma, nu = kam.scales(parameters)
-    temperature = 1.0
-    move = WALKING
-    if parameters.learning[0]:
-        move = choose_learning_move(parameters, rng)
-    elif parameters.m[0] > 0:
-        position = state.position[0]
-        state.position[0] = (position + 1) % parameters.cycle_length
-        move = LOCAL
-        if position < parameters.n_exploration:
-            move = choose_move(parameters, rng)
-        if move == LOCAL:
-            work.tunes[0] = position >= parameters.n_exploration
-            if position < parameters.n_exploration:
-                left = 1.0 - position / max(parameters.n_exploration - 1, 1)
-                gamma *= (WIDEST / RELATIVE_GAMMA * np.sqrt(state.x.size)) ** left
-            return kam.move(target, state, parameters, work, rng, gamma, nu)
-    log_hastings = 0.0
+    if move in (LOCAL, WIDE):
+        if move == WIDE:
+            gamma *= widening(position, parameters, state.x.size)
+        return kam.move(target, state, parameters, work, rng, gamma, nu)
+    log_hastings, temperature = 0.0, 1.0
     if move == JUMP:
         log_hastings = propose_jump(state, parameters, work, rng)
     elif move == DIFFERENCE:
@@ -263,40 +254,42 @@ def transition(target, state, parameters, work, rng):
     elif move == GLOBAL:
         propose_global(state, parameters, work, rng)
     else:
-        work.tunes[0] = True
         temperature = propose_walk(state, parameters, work, rng, gamma)
     return accept_or_stay(target, state, parameters, work, rng, log_hastings, temperature)
 
 
-RELATIVE_GAMMA = kam.EXPLORATION * OPTIMAL_SCALE
-"""γ √d/s."""
-
-LOCAL, JUMP, DIFFERENCE, GLOBAL, WALKING = range(5)
-"""Moves: KAM's, those between modes, and the walk of a chain that has no z yet."""
+LOCAL, WIDE, JUMP, DIFFERENCE, GLOBAL, WALK = range(6)
+"""Moves: KAM's, the same with a wide γ, those between modes, and a walk while there is no z."""
 
 
 @jit
-def choose_move(parameters, rng):
-    """Draw one of the moves of exploration."""
+def choose_move(position, parameters, rng):
+    """Return the move at this position of the cycle, or of the phase of tuning."""
+    several = parameters.clusters.n[0] > 1
+    if parameters.learning[0]:
+        r = rng.random()
+        if r < LEARNING_DIFFERENCE_SHARE:
+            return DIFFERENCE
+        return JUMP if several and r > 1.0 - LEARNING_JUMP_SHARE else WALK
+    if parameters.m[0] == 0:
+        return WALK
+    if position >= parameters.n_exploration:
+        return LOCAL
     r = rng.random()
-    if parameters.clusters.n[0] > 1:
+    if several:
         if r < JUMP_SHARE:
             return JUMP
         r = (r - JUMP_SHARE) / (1.0 - JUMP_SHARE)
     if r < DIFFERENCE_SHARE:
         return DIFFERENCE
-    return GLOBAL if r < DIFFERENCE_SHARE + GLOBAL_SHARE else LOCAL
+    return GLOBAL if r < DIFFERENCE_SHARE + GLOBAL_SHARE else WIDE
 
 
 @jit
-def choose_learning_move(parameters, rng):
-    """Draw one of the moves by which tuning learns the clusters."""
-    r = rng.random()
-    if r < LEARNING_DIFFERENCE_SHARE:
-        return DIFFERENCE
-    if r > 1.0 - LEARNING_JUMP_SHARE and parameters.clusters.n[0] > 1:
-        return JUMP
-    return WALKING
+def widening(position, parameters, d):
+    """Return the factor of γ that falls from γ_hi/γ to 1 over the exploration of a cycle."""
+    left = 1.0 - position / max(parameters.n_exploration - 1, 1)
+    return (WIDEST * np.sqrt(d) / (kam.EXPLORATION * OPTIMAL_SCALE)) ** left
 
 
 @jit
@@ -579,7 +572,8 @@ class CyclicalKAM(KameleonStep):
     n_subsample : int, optional
         m, the number of points of z: 25 d by default, within 50 and 1000; 50 if published.
     cycle_length : int, optional
-        L, the paper's T/M, in transitions: 100; 1000 if published.
+        L, the paper's T/M, in transitions: 10, so that each draw of ten transitions has a whole
+        cycle; 1000 if published.
     beta : float, optional
         β, the share of a cycle that explores: .3; .4 if published.
     nu : float, optional
@@ -604,18 +598,18 @@ class CyclicalKAM(KameleonStep):
     * Of the first βL transitions half are jumps, if there are two modes or more: with i the mode of
       x, drawn by its responsibility r(i|x) under a mixture of normals, and j another one,
       :math:`y = \mu_j + L_j L_i^{-1}(x - \mu_i)` is accepted with
-      :math:`\pi(y) r(j|y) |L_j| / (\pi(x) r(i|x) |L_i|)`. Of the others 30 % add a difference of
-      two points of z to x, in all coordinates or in one; 30 % are walks with the covariance Σ of
-      all modes; the rest are KAM moves with a γ that falls from 20 s to its own.
+      :math:`\pi(y) r(j|y) |L_j| / (\pi(x) r(i|x) |L_i|)`. Of the others 60 % add a difference of
+      two points of z to x, in all coordinates or in one, whitened or not; 20 % are walks with the
+      covariance Σ of all modes; the rest are KAM moves with a γ that falls from 20 s to its own.
     * The rest of the cycle are KAM moves, whitened with the covariance within modes.
 
     Each move leaves the posterior invariant, and which is made does not depend on x. Cycles count
     transitions; they go on from draw to draw.
 
     Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
-    a kick of 2 to 32 standard deviations and an annealed walk back to the posterior; 30 % walks
-    and jumps that learn the modes found; 15 % tune ν. A chain knows only the modes that it found
-    itself.
+    a kick of 2 to 32 standard deviations and an annealed walk back to the posterior; 30 % walks,
+    differences and jumps that learn the modes found; 15 % tune ν. A chain knows only the modes
+    that it found itself.
 
     ======================  ==========================================================
     Argument                Symbol of [cKAM]
@@ -699,8 +693,8 @@ class CyclicalKAM(KameleonStep):
         log_rho, rho_scale = ScaleTuning.start(
             self.target_accept, 0.0, np.log([kam.LEAST_RHO, kam.GREATEST_RHO])
         )
-        n_walk = int(WALK * n_tune)
-        n_searching = int((SEARCH - WALK) * n_tune)
+        n_walk = int(WALKED * n_tune)
+        n_searching = int((SEARCHED - WALKED) * n_tune)
         search_length = max(least_search(d), n_searching // MOST_SEARCHES)
         state = State(
             x=np.zeros(d),
@@ -737,7 +731,7 @@ class CyclicalKAM(KameleonStep):
             n=n_tune,
             n_walk=n_walk,
             n_search=n_walk + n_searching // search_length * search_length,
-            n_learning=int(LEARNING * n_tune),
+            n_learning=int(LEARNED * n_tune),
             search_length=search_length,
             n_cooling=int(COOLING * search_length),
             s=np.zeros(1),
@@ -845,7 +839,7 @@ class CyclicalKAM(KameleonStep):
 
     def _needed_tuning(self):
         """Return what five searches need."""
-        return 0 if self.published else int(5 * least_search(self._d) / (SEARCH - WALK))
+        return 0 if self.published else int(5 * least_search(self._d) / (SEARCHED - WALKED))
 
     def _tuned_scales(self):
         if self.published:

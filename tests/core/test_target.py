@@ -29,6 +29,7 @@ def target(logp, point, data=(), shapes=(), region=None):
         np.array(data, np.float64),
         np.array(shapes, np.int64),
         np.array(region, np.float64),
+        np.zeros(1, np.int64),
     )
 
 
@@ -55,6 +56,15 @@ def test_outside_a_region_nothing_is_evaluated(x):
     t = target(first_coordinate, [9.0, 9.0], region=[[-1.0, 2.0], [1.0, 3.0]])
     assert log_density(t, np.array(x)) == -np.inf
     np.testing.assert_array_equal(t.point, [9, 9])
+    assert t.count[0] == 0
+
+
+def test_counts_its_evaluations():
+    """Whatever they give."""
+    t = target(first_coordinate, [0.0], region=[[-1.0], [np.inf]])
+    for x in [0.0, 0.5, np.inf, -2.0, np.nan]:
+        log_density(t, np.array([x]))
+    assert t.count[0] == 3
 
 
 def test_a_region_concerns_the_own_variables_only():

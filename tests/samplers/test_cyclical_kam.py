@@ -1,0 +1,727 @@
+"""CyclicalKAM against the slow version from its definition, on the same random numbers."""
+
+import copy
+from functools import cache
+from types import FunctionType, ModuleType
+
+import numpy as np
+import pymc as pm
+import pytest
+import slow
+from invariance import Mixture, invariance_p_value, moved_fast
+from scipy.spatial.distance import pdist, squareform
+from test_contract import Counting, black_box
+
+import pymc_kameleon as pk
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy as copy_vector
+from pymc_kameleon.core.linalg import multiply_lower, solve_lower
+from pymc_kameleon.core.metropolis import log_uniform
+from pymc_kameleon.core.rkhs import kernel_covariance
+from pymc_kameleon.core.target import log_density
+from pymc_kameleon.samplers import cyclical_kam, kam
+
+# ---- targets --------------------------------------------------------------------------------
+
+CORRELATED = np.array([[1.0, 0.9], [0.9, 1.5]])
+LINE = Mixture([0.4, 0.6], [[-3], [4]], [0.3, 2])
+PLANE = Mixture(
+    [0.3, 0.5, 0.2], [[-8, 0], [8, 0], [0, 9]], [0.5, 2 * CORRELATED, np.diag([3, 0.1])]
+)
+SPACE = Mixture([0.5, 0.5], [[0, 0, 0], [9, -5, 2]], [np.diag([1, 0.01, 4]), 1])
+NORMAL = Mixture([1.0], [[3, -1]], [CORRELATED])
+NORMAL_LINE = Mixture([1.0], [[5]], [1e-4])
+
+
+@cache
+def pair(d, distance=16, weight=0.5, variance=1.0):
+    """Two modes, one of unit variance."""
+    means = np.zeros((2, d))
+    means[1, 0] = distance
+    return Mixture([weight, 1 - weight], means, [1, variance])
+
+
+class Banana:
+    """A target of one bent mode."""
+
+    means = np.zeros((1, 2))
+
+    @staticmethod
+    @cache
+    def build():
+        with pm.Model() as model:
+            x = pm.Flat("x", shape=2)
+            pm.Potential("p", -0.5 * (x[0] ** 2 / 9 + (x[1] - 0.3 * (x[0] ** 2 - 9)) ** 2))
+        return model
+
+
+BANANA = Banana()
+
+# ---- the compiled sampler -------------------------------------------------------------------
+
+
+@cache
+def _made(target, options):
+    return pk.CyclicalKAM(model=target.build(), **{"cycle_length": 100} | dict(options))
+
+
+def started(target, n_tune, seed=1, steps_per_draw=1, draws=1, **options):
+    """Return a step at the start of a chain."""
+    step = _made(target, tuple(options.items()))
+    step.steps_per_draw = steps_per_draw
+    step.setup_chain(np.random.default_rng(seed), n_tune // steps_per_draw, draws)
+    return step
+
+
+def run(step, n, x, look=lambda step: None):
+    """Run n draws from x; return positions, statistics, and a look at the step after each."""
+    point, positions, rows, seen = {"x": np.array(x, float)}, [], [], []
+    for _ in range(n):
+        point, [row] = step.step(point)
+        positions.append(point["x"])
+        rows.append(row)
+        seen.append(look(step))
+    names = rows[0] if rows else ()
+    return np.array(positions), {name: np.array([r[name] for r in rows]) for name in names}, seen
+
+
+def tune(target, n_tune, x=None, seed=1, **options):
+    """Tune in one draw, from a little beside the first mode; return the step."""
+    step = started(target, n_tune, seed, n_tune, **options)
+    run(step, 1, target.means[0] + 0.1 if x is None else x)
+    step.stop_tuning()
+    return step
+
+
+def frozen(target, only=None, n=100, **options):
+    """Return a step of one transition per draw as if it were tuned: parameters from exact draws.
+
+    So it does not depend on which modes a search finds. z is drawn from the modes `only`.
+    """
+    step = started(target, 0, **options)
+    learn_from_draws(step, target, only, n)
+    return step
+
+
+def learn_from_draws(step, target, only=None, n=100):
+    """Fill the parameters from n points of each mode; weights and z are not quite right."""
+    rng, p, k = np.random.default_rng(5), step.parameters, len(target.means)
+    d = target.means.shape[1]
+    modes = [Mixture([1.0], [m], [f @ f.T]).sample(rng, n) for m, f in target.modes]
+    p.clusters.n[0] = k
+    p.clusters.log_weights[:k] = np.log(target.weights**0.5 / np.sum(target.weights**0.5))
+    p.clusters.means[:k] = [x.mean(axis=0) for x in modes]
+    covariances = [np.atleast_2d(np.cov(x, rowvar=False)) for x in modes]
+    p.clusters.factors[:k] = np.linalg.cholesky(covariances)
+    p.whitening[:] = np.linalg.cholesky(np.mean(covariances, axis=0))
+    points = np.concatenate(modes if only is None else [modes[i] for i in only])
+    p.global_factor[:] = np.linalg.cholesky(np.atleast_2d(np.cov(points, rowvar=False)))
+    m = p.m[0] = min(p.z.shape[1], len(points))
+    z = np.linalg.solve(p.whitening, rng.permutation(points)[:m].T)
+    p.z[:, :m] = z
+    if np.isnan(p.kernel.bandwidth[0]):
+        p.kernel.bandwidth[0] = 1.0
+    p.log_gamma[0] = np.log(0.25 * 2.38 / np.sqrt(d))  # as s is about 1
+    trace = np.mean([np.trace(slow.KernelWalk(step).kernel_covariance(u)) for u in z.T])
+    p.nu0[0] = 2.38 / np.sqrt(trace)
+
+
+def n_modes(step):
+    return step.parameters.clusters.n[0]
+
+
+def assert_equal(one, other):
+    """Compare tuples of arrays, bit for bit."""
+    for name in other._fields:
+        a, b = getattr(one, name), getattr(other, name)
+        if isinstance(a, tuple):
+            assert_equal(a, b)
+        else:
+            np.testing.assert_array_equal(a, b, name)
+
+
+# ---- transition -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        (LINE, {}),
+        (PLANE, {}),
+        (SPACE, {}),
+        (NORMAL, {}),
+        (NORMAL_LINE, {"cycle_length": 10, "beta": 0.5}),
+        (PLANE, {"kernel": pk.kernels.Matern(1.5, "knn"), "cycle_length": 50, "beta": 0.9}),
+        (SPACE, {"kernel": pk.kernels.Linear(), "cycle_length": 20, "beta": 0.5}),
+        (SPACE, {"n_subsample": 9, "cycle_length": 7, "beta": 0.5}),
+        (PLANE, {"cycle_length": 2, "beta": 0.5}),
+        (LINE, {"cycle_length": 3, "beta": 0.99}),
+    ],
+)
+def test_transitions_by_hand(target, options):
+    """From a start of its own, so that what the state derives from the position is new."""
+    step, start = frozen(target, **options), target.means[0] + 0.1 * target.factors[0][0]
+    reference = slow.CyclicalKAM(step)
+    assert len(reference.means) == len(target.means)
+    first = reference.position
+    step.rng = np.random.default_rng(7)
+    positions, stats, _ = run(step, 500, start)
+    expected, alphas = reference.follow(
+        target.log_density, positions, start, np.random.default_rng(7)
+    )
+    np.testing.assert_allclose(positions, expected, rtol=1e-7, atol=1e-9)
+    assert step.state.position[0] == (first + 500) % reference.length
+
+    accepted = np.any(expected != [start, *positions[:-1]], axis=1)
+    np.testing.assert_array_equal(stats["accept_share"], accepted)
+    moves = np.array(reference.moves)
+    kinds = {"kam", "ladder", "walk", "difference", *(["jump"] * (len(target.means) > 1))}
+    assert set(moves) == kinds
+    assert {"kam", "difference"} <= set(moves[accepted])
+    assert "jump" in moves[accepted] or len(target.means) == 1
+    # A rejection that KAM's moves see early reports 0, one that they do not at least α.
+    reported, of_kam = stats["accept_prob"], np.isin(moves, ["kam", "ladder"])
+    np.testing.assert_allclose(reported[~of_kam], alphas[~of_kam], rtol=1e-6, atol=1e-12)
+    assert ((reported == 0) | (reported >= alphas * (1 - 1e-6))).all()
+
+    assert (stats["n_logp"][1:] == 1).all()
+    np.testing.assert_allclose(stats["scaling"], reference.nu)
+    np.testing.assert_allclose(stats["bandwidth"], reference.bandwidth)
+    assert (stats["n_modes"] == len(target.means)).all()
+    nearest = [np.argmax(reference.responsibilities(x)) for x in positions]
+    np.testing.assert_array_equal(stats["mode"], nearest)
+
+
+@pytest.mark.parametrize("target", [NORMAL, PLANE])
+def test_without_exploration_it_is_kam(target):
+    """Bit for bit; whatever the clusters."""
+    step = frozen(target)
+    step.parameters = step.parameters._replace(n_exploration=0)
+    walk = pk.KAM(model=target.build(), steps_per_draw=1, n_subsample=50)
+    walk.setup_chain(np.random.default_rng(3), 0, 300)
+    names = walk.parameters._fields
+    walk.parameters = walk.parameters._replace(
+        **{name: getattr(step.parameters, name) for name in names}
+    )
+    step.rng = np.random.default_rng(3)
+    start = target.means[0]
+    (positions, stats, _), (expected, others, _) = (run(s, 300, start) for s in (step, walk))
+    np.testing.assert_array_equal(positions, expected)
+    np.testing.assert_array_equal(stats["accept_prob"], others["accept_prob"])
+    assert len(np.unique(positions[:, 0])) > 30
+
+
+def test_between_modes_of_normals_all_jumps_are_accepted():
+    """If the clusters are the modes: π(y) r(j|y) |L_j| = π(x) r(i|x) |L_i|."""
+    target = pair(2, variance=9.0)
+    step = frozen(target)
+    clusters = step.parameters.clusters
+    clusters.log_weights[:2] = np.log(0.5)
+    clusters.means[:2], clusters.factors[:2] = target.means, target.factors
+    reference = slow.CyclicalKAM(step)
+    step.rng = np.random.default_rng(7)
+    positions, stats, _ = run(step, 300, target.means[0])
+    reference.follow(target.log_density, positions, target.means[0], np.random.default_rng(7))
+    jumps = np.array(reference.moves) == "jump"
+    assert jumps.sum() > 20
+    np.testing.assert_allclose(stats["accept_prob"][jumps], 1, rtol=1e-9)
+
+
+# ---- the cycle ------------------------------------------------------------------------------
+
+
+def test_the_cycle_goes_on_from_draw_to_draw():
+    """The chain is the same whatever steps_per_draw is, and wherever it is saved."""
+    step = frozen(PLANE)
+    step.state.position[0] = 13
+    saved = step.sampling_state
+    first = saved.state.position[0]
+    start, chains = PLANE.means[1], {}
+    for n in [1, 7, 210]:
+        step.sampling_state = saved
+        step.steps_per_draw = n
+        step.rng = np.random.default_rng(2)
+        chains[n], _, places = run(step, 420 // n, start, lambda s: int(s.state.position[0]))
+        assert places == [(first + n * (i + 1)) % 100 for i in range(420 // n)]
+    np.testing.assert_array_equal(chains[1][6::7], chains[7])
+    np.testing.assert_array_equal(chains[1][209::210], chains[210])
+
+    step.steps_per_draw = 7
+    step.sampling_state = saved
+    step.rng = np.random.default_rng(2)
+    run(step, 11, start)
+    midway = step.sampling_state
+    assert midway.state.position[0] == (first + 77) % 100
+    rng = copy.deepcopy(step.rng)
+    step.sampling_state = saved
+    step.sampling_state = midway
+    step.rng = rng
+    again, _, _ = run(step, 49, chains[7][10])
+    np.testing.assert_array_equal(again, chains[7][11:])
+
+
+def test_the_number_of_draws_changes_nothing():
+    one, other = (
+        run(started(PLANE, 3000, steps_per_draw=10, draws=draws), 320, PLANE.means[0])[0]
+        for draws in (20, 5000)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("target", [pair(2), NORMAL])
+def test_parameters_are_constant_after_tuning(target):
+    step = tune(target, 8000)
+    step.steps_per_draw = 1
+    before = copy.deepcopy(step.parameters)
+    positions, _, _ = run(step, 500, target.means[0])
+    assert len(np.unique(positions[:, 0])) > 50
+    assert_equal(step.parameters, before)
+
+
+# ---- exact invariance -----------------------------------------------------------------------
+
+
+@cache
+def bimodal(weight):
+    return Mixture([weight, 1 - weight], [[-2.5, 0], [2.5, 1]], [0.5, CORRELATED])
+
+
+BOTH = bimodal(0.2)
+LINES = Mixture([0.3, 0.7], [[-2], [3]], [0.3, 1.5])
+MOVES = ["any", "kam", "jump", "difference", "global"]
+FLAWS = ["none", "jump", "hastings", "gamma", "restart"]
+
+
+def twin(function, **changes):
+    """Compile a function of the package with other globals."""
+    function = function.py_func
+    changed = FunctionType(function.__code__, function.__globals__ | changes)
+    changed.__module__ = __name__  # so that it is not mistaken for the original on disk
+    return jit(changed)
+
+
+@jit
+def choose_the_same(parameters, rng):
+    """Choose always the move that the kick names, which has no other use after tuning."""
+    move = int(parameters.kick[0])
+    return choose_move(parameters, rng) if move == 0 else move - 1
+
+
+@jit
+def jump_perhaps_wrong(state, parameters, work, rng):
+    """Forget the ratio, if the temperature says so."""
+    log_hastings = propose_jump(state, parameters, work, rng)
+    return 0.0 if parameters.temperature[0] == JUMP_FLAW else log_hastings
+
+
+@jit
+def move_perhaps_wrong(target, state, parameters, work, rng, gamma, nu):
+    """Forget the Hastings term, or take the γ of another place for that of the way back."""
+    flaw = parameters.temperature[0]
+    if flaw != HASTINGS_FLAW and flaw != GAMMA_FLAW:
+        return kam_move(target, state, parameters, work, rng, gamma, nu)
+    kam_factorise(state.covariance, gamma, nu, state.factor)
+    state.factor_scales[0] = np.nan
+    for i in range(state.x.size):
+        work.xi[i] = rng.standard_normal()
+    multiply_lower(state.factor, work.xi, work.step)
+    multiply_lower(parameters.whitening, state.u + work.step, work.y)
+    log_ratio = log_density(target, work.y) - state.logp[0]
+    if flaw == GAMMA_FLAW:
+        solve_lower(parameters.whitening, work.y, work.u)
+        kernel_covariance(
+            parameters.kernel, parameters.z, parameters.m[0], work.u, work.covariance, work.v
+        )
+        kam_factorise(work.covariance, np.exp(parameters.log_gamma[0]), nu, work.factor)
+        log_ratio += kam_log_normal(work.step, work.factor)
+        log_ratio -= kam_log_normal(work.step, state.factor)
+    accepted = log_uniform(rng) < log_ratio
+    if accepted:
+        state.logp[0] += log_density(target, work.y) - state.logp[0]
+        copy_vector(work.y, state.x)
+        kam_locate(state, parameters, work)
+    return 0.0, accepted
+
+
+choose_move, propose_jump = cyclical_kam.choose_move, cyclical_kam.propose_jump
+kam_move, kam_factorise, kam_locate = kam.move, kam.factorise, kam.locate
+kam_log_normal = kam.log_normal
+JUMP_FLAW, HASTINGS_FLAW, GAMMA_FLAW, RESTART_FLAW = 1, 2, 3, 4
+other_kam = ModuleType("other_kam")
+vars(other_kam).update(vars(kam) | {"move": move_perhaps_wrong})
+transition = twin(
+    cyclical_kam.transition,
+    choose_move=choose_the_same,
+    propose_jump=jump_perhaps_wrong,
+    kam=other_kam,
+)
+
+
+@jit
+def transition_perhaps_wrong(target, state, parameters, work, rng):
+    """Make a transition; begin the cycle again after an accepted move, if so told."""
+    accept_prob, accepted = transition(target, state, parameters, work, rng)
+    if accepted and parameters.temperature[0] == RESTART_FLAW:
+        state.position[0] = 0
+    return accept_prob, accepted
+
+
+@jit
+def adapt_nothing(state, parameters, tuning, work, accept_prob, rng):
+    pass
+
+
+class Twin(pk.CyclicalKAM):
+    """The sampler after tuning, with moves alone and with flaws."""
+
+    name = "twin"
+    algorithm = pk.CyclicalKAM.algorithm._replace(
+        transition=transition_perhaps_wrong, adapt=adapt_nothing
+    )
+
+
+@cache
+def _twin(target):
+    return Twin(model=target.build())
+
+
+def p_value(
+    target, length=20, n_exploration=None, move="any", flaw="none", only=None, cycles=1, n=20_000
+):
+    """Put exact draws through whole cycles."""
+    step = _twin(target)
+    step.steps_per_draw = length * cycles
+    step.setup_chain(np.random.default_rng(3), 0, n)
+    learn_from_draws(step, target, only)
+    if n_exploration is None:
+        n_exploration = 3 * length // 10
+    step.parameters = step.parameters._replace(cycle_length=length, n_exploration=n_exploration)
+    step.parameters.kick[0] = MOVES.index(move)
+    step.parameters.temperature[0] = FLAWS.index(flaw)
+    return invariance_p_value(lambda x: moved_fast(step, x), target, n)
+
+
+@pytest.mark.parametrize("move", MOVES[1:])
+@pytest.mark.parametrize("target", [LINES, BOTH], ids=["1-d", "2-d"])
+def test_each_move_alone_is_exact(target, move):
+    """KAM's down the whole ladder."""
+    assert p_value(target, 20, 19, move) > 1e-3
+
+
+@pytest.mark.parametrize("length", [20, 50, 100])
+@pytest.mark.parametrize("weight", [0.2, 0.5, 0.8])
+def test_cycles_are_exact(weight, length):
+    assert p_value(bimodal(weight), length, n=10_000) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("target", "only"), [(LINES, None), (LINES, [0]), (BOTH, [0]), (BOTH, [1]), (NORMAL, None)]
+)
+@pytest.mark.parametrize("length", [20, 50])
+def test_cycles_are_exact_whatever_was_learned(target, only, length):
+    """From one mode or both; at the lengths at which the published ones are not."""
+    assert p_value(target, length, only=only) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("flaw", "move", "length", "n_exploration", "cycles"),
+    [
+        ("jump", "jump", 20, 19, 1),
+        ("hastings", "kam", 20, 19, 1),
+        ("gamma", "kam", 20, 19, 1),
+        ("restart", "jump", 5, 1, 5),
+    ],
+)
+@pytest.mark.parametrize("target", [LINES, BOTH], ids=["1-d", "2-d"])
+def test_broken_twins_fail(target, flaw, move, length, n_exploration, cycles):
+    """Jumps without their ratio, KAM without its own or with the wrong γ in it, and a restart.
+
+    A cycle must not begin again when a move is accepted. Without the flaws they pass.
+    """
+
+    def p(flaw):
+        return p_value(target, length, n_exploration, move, flaw, [0], cycles)
+
+    assert p(flaw) < 1e-4
+    assert p("none") > 1e-3
+
+
+# ---- tuning ---------------------------------------------------------------------------------
+
+
+def test_tuning_pauses_at_the_same_transitions_whatever_a_draw_is():
+    learned = []
+    for steps_per_draw in [1, 7, 7000]:
+        step = started(PLANE, 7000, 2, steps_per_draw, cycle_length=10)
+        run(step, 7000 // steps_per_draw, PLANE.means[0])
+        assert step.tuning.t[0] == 7000
+        learned.append((step.parameters, step.state.position[0], step.state.x))
+    for parameters, position, x in learned[1:]:
+        assert_equal(parameters, learned[0][0])
+        assert position == learned[0][1]
+        np.testing.assert_array_equal(x, learned[0][2])
+
+
+@pytest.mark.parametrize("steps_per_draw", [1, 10])
+def test_the_state_follows_what_is_learned(steps_per_draw):
+    """After each draw of tuning logp is that of x; once there is a z, u and S(u) are too."""
+    step = started(PLANE, 6000, 3, steps_per_draw)
+
+    def look(step):
+        state = step.state
+        assert state.logp[0] == pytest.approx(PLANE.log_density(state.x), rel=1e-9)
+        if step.parameters.m[0] > 0:
+            learned = slow.KernelWalk(step)
+            np.testing.assert_allclose(learned.whitening @ state.u, state.x, rtol=1e-9)
+            s = learned.kernel_covariance(state.u)
+            np.testing.assert_allclose(state.covariance, s, rtol=1e-7, atol=1e-12)
+
+    n = 6000 // steps_per_draw
+    before = n * 84 // 100
+    point = PLANE.means[0]
+    for i in range(n):
+        positions, _, _ = run(step, 1, point, look if i > before else lambda step: None)
+        point = positions[-1]
+    assert step.parameters.m[0] > 0
+
+
+@pytest.mark.parametrize(("d", "variance"), [(2, 1.0), (8, 1.0), (2, 4.0)])
+def test_finds_both_of_two_modes(d, variance):
+    """From one start, 16 sds apart; and visits them by their weights."""
+    found = 0
+    for seed in range(8):
+        step = tune(pair(d, variance=variance), 10_000, seed=seed)
+        clusters = step.parameters.clusters
+        found += n_modes(step) == 2 and np.allclose(
+            np.sort(clusters.means[:2, 0]), [0, 16], atol=1.5
+        )
+    assert found >= 7
+
+
+def test_ten_modes():
+    angles = 2 * np.pi * np.arange(10) / 10
+    means = 40 * np.c_[np.cos(angles), np.sin(angles)]
+    target = Mixture(np.full(10, 0.1), means, np.linspace(0.5, 2, 10))
+    step = tune(target, 30_000)
+    clusters = step.parameters.clusters
+    distances = np.linalg.norm(clusters.means[: n_modes(step), None] - means, axis=2)
+    assert (distances.min(axis=0) < 2).sum() >= 8
+    assert n_modes(step) <= 12
+
+
+def correlated():
+    return Mixture([1.0], [np.zeros(10)], [0.01 * np.eye(10) + 0.99])
+
+
+@pytest.mark.parametrize("target", [NORMAL, NORMAL_LINE, correlated()])
+@pytest.mark.parametrize("seed", range(3))
+def test_one_mode_stays_one(target, seed):
+    """So that there are no jumps, and the walks of exploration have its own covariance."""
+    step = tune(target, 20_000, seed=seed)
+    assert n_modes(step) == 1
+    parameters = step.parameters
+    np.testing.assert_allclose(
+        np.tril(parameters.global_factor), np.tril(parameters.whitening), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        np.tril(parameters.whitening), target.factors[0], atol=0.35 * target.factors.max()
+    )
+
+
+def test_a_banana_is_one_mode():
+    """In most chains."""
+    start = np.array([1.0, -2.0])
+    assert np.median([n_modes(tune(BANANA, 20_000, start, seed)) for seed in range(5)]) == 1
+
+
+def test_what_is_learned():
+    """C from the covariances within clusters, Σ from all points, z evenly, and what follows."""
+    step = tune(pair(2), 10_000, n_subsample=60)
+    learned, parameters = slow.CyclicalKAM(step), step.parameters
+    assert n_modes(step) == 2
+    weights = learned.weights
+    assert weights.sum() == pytest.approx(1)
+    within = np.einsum("k,kij,klj->il", weights, learned.factors, learned.factors)
+    np.testing.assert_allclose(learned.whitening @ learned.whitening.T, within, rtol=1e-8)
+    np.testing.assert_allclose(learned.means, [[0, 0], [16, 0]], atol=0.5)
+    assert np.sqrt(learned.sigma[0, 0]) == pytest.approx(8, rel=0.1)
+
+    z = learned.z @ learned.whitening.T
+    right = z[:, 0] > 8
+    assert right.sum() == 30
+    within = np.concatenate([pdist(learned.z[right]), pdist(learned.z[~right])])
+    s = np.median(within) / np.sqrt(2 * 2)
+    assert learned.bandwidth == pytest.approx(np.median(within) / 2)
+    assert learned.gamma == pytest.approx(0.25 * 2.38 / np.sqrt(2) * s)
+    trace = np.mean([np.trace(learned.kernel_covariance(u)) for u in learned.z[:50]])
+    assert parameters.nu0[0] ** 2 == pytest.approx((2.38 * s) ** 2 / trace)
+    assert learned.ladder(0) == pytest.approx(20 * s)
+    assert learned.ladder(29) == pytest.approx(learned.gamma)
+
+
+def test_bandwidth_by_neighbours():
+    step = tune(pair(2), 10_000, n_subsample=60, kernel=pk.kernels.Gaussian("knn"))
+    learned = slow.CyclicalKAM(step)
+    nearest = np.sort(squareform(pdist(learned.z)), axis=1)[:, 15]
+    assert learned.bandwidth == pytest.approx(np.median(nearest) / np.sqrt(2))
+
+
+def test_nu_is_tuned_by_the_local_moves_alone():
+    """By hand, from the acceptance that they report; and it settles at a mean."""
+    n, n_learning = 8000, 6800
+    step = started(pair(2), n, 4)
+
+    def look(step):
+        return step.parameters.log_rho[0], int(step.state.position[0])
+
+    _, stats, seen = run(step, n, np.full(2, 0.1), look)
+    log_rho, expected, settled = 0.0, [], []
+    for t in range(n_learning, n):
+        if (t - n_learning) % 100 >= 30 and t > n_learning:
+            log_rho += (1 + 10 + t - n_learning) ** -0.6 * (stats["accept_prob"][t] - 0.234)
+        settled += [log_rho] if t >= (n_learning + n) // 2 else []
+        expected.append(log_rho if t < n - 1 else np.mean(settled))
+    np.testing.assert_allclose([rho for rho, _ in seen[n_learning:]], expected, rtol=1e-9)
+    assert [place for _, place in seen[n_learning:]] == [
+        (i + 1) % 100 for i in range(n - n_learning)
+    ]
+
+
+def test_clusters_are_learned_by_hand():
+    """As each is visited: the recursion of adaptive Metropolis with a memory of its own."""
+    n = 6000
+    step = started(pair(2), n, 4)
+
+    def look(step):
+        p = step.parameters
+        k = p.clusters.n[0]
+        factors = np.tril(p.clusters.factors[:k])
+        return (
+            p.clusters.means[:k].copy(),
+            factors @ factors.transpose(0, 2, 1),
+            (
+                p.clusters.log_weights[:k].copy(),
+                step.tuning.visits[:k].copy(),
+            ),
+        )
+
+    positions, _, seen = run(step, n, np.full(2, 0.1), look)
+    first, last = step.tuning.n_search, step.tuning.n_learning
+    means, covariances, (log_weights, visits) = seen[first]
+    assert len(means) == 2
+    visited = set()
+    for t in range(first + 1, last - 1):
+        densities = [
+            log_weight
+            - 0.5 * np.linalg.slogdet(c)[1]
+            - 0.5 * (v := positions[t] - m) @ np.linalg.solve(c, v)
+            for log_weight, m, c in zip(log_weights, means, covariances, strict=True)
+        ]
+        i = int(np.argmax(densities))
+        visited.add(i)
+        visits[i] += 1
+        eta = 1 / max(16 * 2, visits[i] / 1.5)
+        means[i], covariances[i] = slow.am_update(means[i], covariances[i], positions[t], eta)
+    assert visited == {0, 1}
+    found_means, found_covariances, (_, found_visits) = seen[last - 2]
+    np.testing.assert_allclose(found_means, means, rtol=1e-6)
+    np.testing.assert_allclose(found_covariances, covariances, rtol=1e-5)
+    np.testing.assert_array_equal(found_visits, visits)
+
+
+# ---- the search -----------------------------------------------------------------------------
+
+
+class Recording(Counting):
+    """A black-box log-density that keeps where it was evaluated."""
+
+    def __init__(self, function):
+        super().__init__(self.record)
+        self.target, self.seen = function, []
+
+    def record(self, x):
+        self.seen.append(x.copy())
+        return self.target(x)
+
+
+def search(function, n_tune=6000, seed=1, **options):
+    """Tune on a black box in draws of 10; return the step, statistics, and evaluated points."""
+    op = Recording(function)
+    step = pk.CyclicalKAM(model=black_box(op), n_subsample=50, **options)
+    step.setup_chain(np.random.default_rng(seed), n_tune // 10, 1)
+    op.seen.clear()
+    positions, stats, _ = run(step, n_tune // 10, np.full(2, 0.3))
+    return step, positions, stats, np.array(op.seen)
+
+
+def test_n_logp_counts_what_the_search_for_modes_evaluates():
+    step, _, stats, seen = search(pair(2).log_density)
+    assert stats["n_logp"].sum() == len(seen)
+    pauses = np.flatnonzero(stats["n_logp"][1:] > 11) + 1
+    assert n_modes(step) == 2
+    assert list(pauses) == [step.tuning.n_search // 10] or len(pauses) == 1
+
+
+def test_the_search_stays_within_the_region():
+    region = {"x": ([-5, -np.inf], [20, 7])}
+    _, positions, _, seen = search(pair(2).log_density, region=region)
+    assert (seen[:, 0] >= -5).all()
+    assert (seen[:, 0] <= 20).all()
+    assert (seen[:, 1] <= 7).all()
+    assert positions[:, 0].max() > 8
+
+
+@pytest.mark.parametrize("far", ["impossible", "plain", "far lower"])
+def test_the_search_comes_home(far):
+    """From where there is nothing, the chain returns to its mode."""
+
+    def log_density(x):
+        r2 = x @ x
+        if far == "impossible":
+            return -0.5 * r2 if r2 < 40 else -np.inf
+        if far == "plain":
+            return max(-0.5 * r2, -100.0) if r2 < 1e8 else -np.inf
+        return np.logaddexp(-0.5 * r2, -0.5 * np.sum((x - [30, 0]) ** 2) - 60)
+
+    step, positions, _, seen = search(log_density)
+    assert n_modes(step) == 1
+    assert np.linalg.norm(positions[-60:], axis=1).max() < 6
+    assert far == "impossible" or np.linalg.norm(seen, axis=1).max() > 10
+
+
+def test_a_mode_of_few_points():
+    """That a search hardly touched, as a narrow one, does not break what follows."""
+    step = tune(Mixture([0.5, 0.5], [[0, 0], [8, 8]], [1, 1e-4]), 8000)
+    assert np.isfinite(step.parameters.global_factor).all()
+    for seed in range(3):
+        step = tune(Mixture([0.999, 0.001], [[0, 0], [14, 0]], [1, 1e-2]), 4000, seed=seed)
+        assert np.isfinite(step.parameters.clusters.factors).all()
+
+
+def test_a_chain_that_moves_only_after_the_search():
+    """It learned no clusters then; it remains a walk, or learns them later."""
+    stuck = [True]
+    op = Counting(lambda x: -np.inf if stuck[0] and (x != 0.3).any() else -0.5 * x @ x)
+    step = pk.CyclicalKAM(model=black_box(op), steps_per_draw=10)
+    step.setup_chain(np.random.default_rng(1), 600, 100)
+    run(step, 400, np.full(2, 0.3))
+    stuck[0] = False
+    positions, _, _ = run(step, 200, np.full(2, 0.3))
+    step.stop_tuning()
+    _, stats, _ = run(step, 100, positions[-1])
+    assert stats["accept_share"].mean() > 0.05
+    assert np.isfinite(stats["scaling"]).all()
+
+
+@pytest.mark.parametrize("n_tune", [1, 5, 30, 200, 900])
+def test_short_tuning(n_tune):
+    step = tune(pair(2), n_tune)
+    step.steps_per_draw = 1
+    _, stats, _ = run(step, 200, np.full(2, 0.1))
+    assert stats["accept_share"].mean() > 0.02
+
+
+def test_scale_bounds():
+    step = tune(NORMAL, 8000, scale_bounds=(0.01, 0.02))
+    nu = slow.KAM(step).nu
+    assert 0.01 * (1 - 1e-9) <= nu <= 0.02 * (1 + 1e-9)

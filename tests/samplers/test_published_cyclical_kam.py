@@ -1,0 +1,199 @@
+"""The published CyclicalKAM against the slow version of the paper, and that it is not exact."""
+
+from functools import cache
+from itertools import islice
+
+import numpy as np
+import pytest
+import slow
+from invariance import Mixture, invariance_p_value, moved_fast
+
+import pymc_kameleon as pk
+
+CORRELATED = np.array([[1.0, 0.9], [0.9, 1.5]])
+LINE = Mixture([0.4, 0.6], [[-3], [4]], [0.3, 2])
+PLANE = Mixture([0.2, 0.8], [[-2.5, 0], [2.5, 1]], [0.5, CORRELATED])
+SPACE = Mixture([1.0], [[0, 1, 2]], [np.diag([1, 0.1, 4])])
+
+
+@cache
+def _made(target, options):
+    return pk.CyclicalKAM(model=target.build(), variant="published", **dict(options))
+
+
+def started(target, seed=7, steps_per_draw=1, tune=0, **options):
+    step = _made(target, tuple(options.items()))
+    step.steps_per_draw = steps_per_draw
+    step.setup_chain(np.random.default_rng(seed), tune, 1)
+    return step
+
+
+def run(step, n, x):
+    """Run n draws from x; return positions and statistics."""
+    point, positions, rows = {"x": np.array(x, float)}, [], []
+    for _ in range(n):
+        point, [row] = step.step(point)
+        positions.append(point["x"])
+        rows.append(row)
+    return np.array(positions), {name: np.array([r[name] for r in rows]) for name in rows[0]}
+
+
+# ---- cycles by hand -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        (LINE, {"cycle_length": 50}),
+        (PLANE, {"cycle_length": 50}),
+        (SPACE, {"cycle_length": 50}),
+        (PLANE, {"cycle_length": 20, "beta": 0.75, "gamma": 0.3}),
+        (PLANE, {"cycle_length": 5, "beta": 0.2, "gamma": 0.5}),
+        (PLANE, {"cycle_length": 50, "gamma": 0.5, "kernel": pk.kernels.Gaussian(1.0)}),
+        (PLANE, {"cycle_length": 100, "beta": 0.5, "gamma": pk.Decay(3, 5, 0.7), "n_subsample": 7}),
+        (SPACE, {"cycle_length": 50, "gamma": 0.5, "nu": 0.3, "learning_rate": pk.Decay(0.5, 3)}),
+        (PLANE, {"cycle_length": 50, "redraw_decay": 0.9, "learning_rate": 0.2, "gamma": 1.0}),
+        (PLANE, {"cycle_length": 50, "target_accept": 0.6, "gamma": 0.5}),
+    ],
+)
+@pytest.mark.parametrize("tune", [0, 50])
+def test_cycles_by_hand(target, options, tune):
+    """With z from each Exploration's own past, ν and γ that begin anew; tuning is the same."""
+    step, start, n = started(target, tune=tune, **options), target.means[0] + 0.3, 150
+    positions, stats = run(step, n, start)
+    chain = slow.PublishedCyclicalKAM(step).chain(
+        target.log_density, start, np.random.default_rng(7)
+    )
+    expected, alphas, nu, nu_exploration = map(np.array, zip(*islice(chain, n), strict=True))
+    np.testing.assert_allclose(positions, expected, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(stats["accept_prob"], alphas, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(stats["scaling"], nu, rtol=1e-6)
+    np.testing.assert_allclose(stats["nu_exploration"], nu_exploration, rtol=1e-6)
+    assert (stats["bandwidth"] == step.settings["kernel"].bandwidth).all()
+    assert len(np.unique(positions[:, 0])) > 20
+
+    length = step.settings["cycle_length"]
+    n_exploration = int(step.settings["beta"] * length)
+    first = np.arange(n) % (length - n_exploration) == 0
+    np.testing.assert_array_equal(stats["n_logp"][1:], np.where(first, n_exploration + 1, 1)[1:])
+    assert stats["n_logp"][0] >= n_exploration + 2  # and what the scales of the start took
+
+
+def test_nu_falls_with_the_cosine_to_zero():
+    step = started(PLANE, cycle_length=50)
+    _, stats = run(step, 60, PLANE.means[0])
+    for cycle in (stats["scaling"][:30], stats["scaling"][30:]):
+        t = np.arange(20, 50)
+        shape = (np.cos(np.pi * t / 50) + 1) / (np.cos(0.4 * np.pi) + 1)
+        np.testing.assert_allclose(cycle / cycle[0], shape)
+    np.testing.assert_allclose(stats["scaling"][::30], stats["nu_exploration"][::30])
+
+
+def test_defaults_are_the_papers():
+    step = pk.CyclicalKAM(model=PLANE.build(), variant="published")
+    assert step.settings["kernel"] == pk.kernels.Matern(4, 2.0)
+    settings = {name: step.settings[name] for name in ("n_subsample", "cycle_length", "beta")}
+    assert settings == {"n_subsample": 50, "cycle_length": 1000, "beta": 0.4}
+    assert step.settings["learning_rate"] == pk.Decay(1.0, 1.0, 0.75)
+    assert step.settings["gamma"] == pk.Decay(20.0, 10.0, 0.5)
+    assert step.parameters.initial_nu == pytest.approx(2 * 2.38 / np.sqrt(2))
+    assert step.target_accept == 0.234
+
+
+def test_the_cycle_goes_on_from_draw_to_draw():
+    """The same chain whatever steps_per_draw is, tuning or not; as saved in the middle."""
+    chains = {}
+    for n, tune in [(1, 0), (7, 5), (210, 1)]:
+        step = started(PLANE, steps_per_draw=n, tune=tune, cycle_length=50)
+        chains[n], _ = run(step, 420 // n, PLANE.means[0])
+    np.testing.assert_array_equal(chains[1][6::7], chains[7])
+    np.testing.assert_array_equal(chains[1][209::210], chains[210])
+
+    step = started(PLANE, steps_per_draw=7, cycle_length=50)
+    run(step, 11, PLANE.means[0])
+    midway = step.sampling_state
+    assert midway.state.position[0] == 77 % 30
+    results = []
+    for _ in range(2):
+        step.sampling_state = midway
+        step.rng = np.random.default_rng(9)
+        results.append(run(step, 20, midway.state.x)[0])
+    np.testing.assert_array_equal(*results)
+
+
+# ---- it is not exact ------------------------------------------------------------------------
+
+LINES = Mixture([0.3, 0.7], [[-2], [3]], [0.3, 1.5])
+
+
+def p_value(n_cycles, n=20_000, **options):
+    """Put exact draws through whole cycles."""
+    length = options["cycle_length"]
+    step = started(LINES, steps_per_draw=n_cycles * (length - 2 * length // 5), **options)
+    return invariance_p_value(lambda x: moved_fast(step, x), LINES, n)
+
+
+@pytest.mark.parametrize("length", [20, 50])
+def test_short_cycles_are_not_exact(length):
+    """As the exact ones are, on the same target: see test_cycles_are_exact.
+
+    Exploration adapts to where the chain is, and the change to Sampling leaves out a ratio.
+    """
+    assert p_value(1, cycle_length=length, gamma=1.0) < 1e-6
+
+
+def test_a_narrow_gamma_is_not_exact_either():
+    assert p_value(5, cycle_length=20, gamma=0.2) < 1e-6
+
+
+# ---- options and warnings -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "paper"}, "variant must be 'exact' or 'published'"),
+        ({"variant": None}, "variant"),
+        ({"variant": "published", "scale_bounds": (0.1, 1.0)}, "scale_bounds is no option"),
+        ({"nu": 1.0}, "nu is no option of variant='exact'"),
+        ({"gamma": 1.0}, "gamma is no option"),
+        ({"learning_rate": 0.1}, "learning_rate is no option"),
+        ({"redraw_decay": 0.3}, "redraw_decay is no option"),
+        ({"variant": "published", "kernel": pk.kernels.Gaussian()}, "a number as bandwidth"),
+        ({"variant": "published", "kernel": pk.kernels.Matern(2.5, "knn")}, "a number as bandw"),
+        ({"variant": "published", "kernel": "gaussian"}, "kernel"),
+        ({"variant": "published", "nu": -1.0}, "nu"),
+        ({"variant": "published", "nu": np.nan}, "nu"),
+        ({"variant": "published", "gamma": pk.Decay(-1.0)}, "gamma"),
+        ({"variant": "published", "gamma": 0.0}, "gamma"),
+        ({"variant": "published", "learning_rate": "a"}, "learning_rate"),
+        ({"variant": "published", "learning_rate": 0}, "learning_rate"),
+        ({"variant": "published", "redraw_decay": -0.1}, "redraw_decay"),
+        ({"variant": "published", "n_subsample": 0}, "n_subsample"),
+        *(
+            (variant | options, message)
+            for variant in ({}, {"variant": "published"})
+            for options, message in [
+                ({"cycle_length": 1}, "cycle_length"),
+                ({"cycle_length": 10.5}, "cycle_length"),
+                ({"beta": 0.0}, "beta"),
+                ({"beta": 1}, "beta"),
+                ({"beta": "a"}, "beta"),
+                ({"beta": 0.009, "cycle_length": 100}, r"beta \* cycle_length must be at least 1"),
+            ]
+        ),
+    ],
+)
+def test_impossible_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        pk.CyclicalKAM(model=LINE.build(), **options)
+
+
+@pytest.mark.parametrize(("draws", "warns"), [(29, True), (30, False)])
+def test_fewer_draws_than_a_cycle(draws, warns):
+    step = started(PLANE, tune=60, cycle_length=50)
+    step.setup_chain(np.random.default_rng(1), 60, draws)
+    _, stats = run(step, 60 + draws, PLANE.means[0])
+    message = str(stats["warning"][-1] and stats["warning"][-1].message)
+    assert ("not even one cycle of 50 transitions" in message) == warns
+    assert warns or message == "None"

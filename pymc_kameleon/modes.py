@@ -36,8 +36,9 @@ def find_modes(points, logps, runs, evaluate, whitening):
 
     A run is first divided into groups of near points, as it may have been in several modes. Two
     groups are joined if on the straight path between two near points, each of the better half of
-    its group, the log-density has no deep valley. So a normal mode is never split, whatever its
-    scales, and one that is bent is joined step by step.
+    its group, the log-density has no deep valley, and is nowhere far below the tops of both modes.
+    So a normal mode is hardly ever split, whatever its scales, one that is bent is joined step by
+    step, and points in the tails do not join two modes.
 
     Parameters
     ----------
@@ -56,6 +57,7 @@ def find_modes(points, logps, runs, evaluate, whitening):
     list of (k,) int64
         Rows of the points of each mode, the largest first.
     """
+    d = points.shape[1]
     u = np.linalg.solve(whitening, points.T).T
     groups = []
     for run in np.unique(runs):
@@ -67,12 +69,17 @@ def find_modes(points, logps, runs, evaluate, whitening):
         a, b = np.unravel_index(distances.argmin(), distances.shape)
         links.append((distances[a, b], i, j, better[i][a], better[j][b]))
     modes, tests = DisjointSet(range(len(groups))), np.zeros(len(groups), int)
+    tops = {i: logps[rows].max() for i, rows in enumerate(groups)}
     for _, i, j, a, b in sorted(links):
-        if not modes.connected(i, j) and max(tests[i], tests[j]) < MOST_TESTS:
-            tests[[i, j]] += 1
-            path = [evaluate(points[a] + share * (points[b] - points[a])) for share in SHARES]
-            if valley(np.array([logps[a], *path, logps[b]])) < VALLEY:
-                modes.merge(i, j)
+        if modes.connected(i, j) or max(tests[i], tests[j]) >= MOST_TESTS:
+            continue
+        tests[[i, j]] += 1
+        path = [evaluate(points[a] + share * (points[b] - points[a])) for share in SHARES]
+        path = np.array([logps[a], *path, logps[b]])
+        top, other_top = tops[modes[i]], tops[modes[j]]
+        if valley(path) < VALLEY and path.min() > min(top, other_top) - VALLEY - d:
+            modes.merge(i, j)
+            tops[modes[i]] = max(top, other_top)
     joined = [np.concatenate([groups[i] for i in sorted(mode)]) for mode in modes.subsets()]
     joined.sort(key=len, reverse=True)
     return [rows for rows in joined if len(rows) >= LEAST]

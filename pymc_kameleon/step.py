@@ -239,7 +239,7 @@ class KameleonStep(ArrayStepShared):
         raise NotImplementedError
 
     def _pauses(self):
-        """Return after how many more tuning transitions `_pause` is due; past ones are negative."""
+        """Return before which tuning transitions `_pause` is due; 0 is the next one."""
         return []
 
     def _pause(self):
@@ -311,16 +311,16 @@ class KameleonStep(ArrayStepShared):
         """
         left, sums = self.steps_per_draw, np.zeros(2)
         while left > 0:
-            pauses = [n for n in self._pauses() if n > 0] if self.tune else []
-            n = min([left, *pauses])
+            pauses = self._pauses() if self.tune else []
+            if 0 in pauses:
+                self._pause()
+                status = MOVED
+            n = min([left, *(pause for pause in pauses if pause > 0)])
             if not self._run(*self._arguments(n, status, stats)):
                 return False
             sums += n * stats[[ACCEPT_PROB, ACCEPT_SHARE]]
             left -= n
             status = CURRENT
-            if n in pauses:
-                self._pause()
-                status = MOVED
         stats[[ACCEPT_PROB, ACCEPT_SHARE]] = sums / self.steps_per_draw
         return True
 

@@ -82,6 +82,9 @@ COOLING = 0.6
 NEAREST, FARTHEST = 2.0, 32.0
 """Least and greatest kick of the search, in standard deviations of the first mode."""
 
+TINY = 1e-200
+"""A kick that leads home."""
+
 SEARCH_GAIN = 0.3
 """Step of the search's scale: it has to follow the temperature, and modes of other scales."""
 
@@ -135,6 +138,8 @@ class Parameters(NamedTuple):
     global_factor : (d, d) float64
         The factor of Σ.
     clusters : Clusters
+    home : (d,) float64
+        Where a kick starts.
     kick, temperature : (1,) float64
         Of the search; 0 and 1 at all other times.
     learning : (1,) bool
@@ -152,6 +157,7 @@ class Parameters(NamedTuple):
     nu0: np.ndarray
     global_factor: np.ndarray
     clusters: Clusters
+    home: np.ndarray
     kick: np.ndarray
     temperature: np.ndarray
     learning: np.ndarray
@@ -183,8 +189,8 @@ class Tuning(NamedTuple):
         Log-densities that are so much lower are of no mode that matters.
     visits : (MAX_MODES,) float64
         Transitions in each cluster.
-    home : (d + 1,) float64
-        x and logp where the search began, or where the last one that succeeded ended.
+    home_logp : (1,) float64
+        Log-density at home: where the last search ended that found a place that matters.
     log_walk, log_kick : (1,) float64
         Scale of the walk that found the first mode, and of this search's kick.
     whiten : bool
@@ -205,7 +211,7 @@ class Tuning(NamedTuple):
     history: History
     negligible: float
     visits: np.ndarray
-    home: np.ndarray
+    home_logp: np.ndarray
     log_walk: np.ndarray
     log_kick: np.ndarray
     whiten: bool
@@ -252,20 +258,27 @@ def transition(target, state, parameters, work, rng):
     elif move == DIFFERENCE:
         propose_difference(state, parameters, work, rng)
     elif move == GLOBAL:
-        propose_global(state, parameters, work, rng)
+        scale = OPTIMAL_SCALE / np.sqrt(state.x.size)
+        add_normal(state.x, scale, parameters.global_factor, work, rng)
+    elif move == KICK:
+        temperature = np.inf
+        add_normal(parameters.home, parameters.kick[0], parameters.whitening, work, rng)
     else:
-        temperature = propose_walk(state, parameters, work, rng, gamma)
+        temperature = parameters.temperature[0]
+        propose_walk(state, parameters, work, rng, gamma)
     return accept_or_stay(target, state, parameters, work, rng, log_hastings, temperature)
 
 
-LOCAL, WIDE, JUMP, DIFFERENCE, GLOBAL, WALK = range(6)
-"""Moves: KAM's, the same with a wide γ, those between modes, and a walk while there is no z."""
+LOCAL, WIDE, JUMP, DIFFERENCE, GLOBAL, WALK, KICK = range(7)
+"""Moves: KAM's, the same with a wide γ, those between modes; a walk, and a kick, while tuning."""
 
 
 @jit
 def choose_move(position, parameters, rng):
     """Return the move at this position of the cycle, or of the phase of tuning."""
     several = parameters.clusters.n[0] > 1
+    if parameters.kick[0] > 0.0:
+        return KICK
     if parameters.learning[0]:
         r = rng.random()
         if r < LEARNING_DIFFERENCE_SHARE:
@@ -311,25 +324,26 @@ def accept_or_stay(target, state, parameters, work, rng, log_hastings, temperatu
 
 @jit
 def propose_walk(state, parameters, work, rng, gamma):
-    """Propose y = x + √T γ C ξ, or kick x far away; return T.
+    """Propose y = x + √T γ C ξ, while there is no z.
 
-    C is the factor of the cluster around x, if there is one: then, and with a kick or T > 1, the
-    walk does not leave π invariant.
+    C is the factor of the cluster around x while those are learned: then, and with T ≠ 1, the walk
+    does not leave π invariant.
     """
-    kick, temperature = parameters.kick[0], parameters.temperature[0]
-    scale = np.sqrt(temperature) * gamma
-    if kick > 0.0:
-        scale, temperature = kick, np.inf
-    for i in range(state.x.size):
-        work.xi[i] = scale * rng.standard_normal()
+    factor = parameters.whitening
     if parameters.learning[0]:
         nearest = nearest_cluster(parameters.clusters, state.x, work.log_r, work.step)
-        multiply_lower(parameters.clusters.factors[nearest], work.xi, work.step)
-    else:
-        multiply_lower(parameters.whitening, work.xi, work.step)
-    for i in range(state.x.size):
-        work.y[i] = state.x[i] + work.step[i]
-    return temperature
+        factor = parameters.clusters.factors[nearest]
+    add_normal(state.x, np.sqrt(parameters.temperature[0]) * gamma, factor, work, rng)
+
+
+@jit
+def add_normal(x, scale, factor, work, rng):
+    """Propose y = x + scale · factor ξ."""
+    for i in range(x.size):
+        work.xi[i] = scale * rng.standard_normal()
+    multiply_lower(factor, work.xi, work.step)
+    for i in range(x.size):
+        work.y[i] = x[i] + work.step[i]
 
 
 @jit
@@ -415,17 +429,6 @@ def propose_difference(state, parameters, work, rng):
             work.y[i] += work.step[i]
 
 
-@jit
-def propose_global(state, parameters, work, rng):
-    """Propose y ~ N(x, 2.38² Σ/d)."""
-    d = state.x.size
-    for i in range(d):
-        work.xi[i] = OPTIMAL_SCALE / np.sqrt(d) * rng.standard_normal()
-    multiply_lower(parameters.global_factor, work.xi, work.step)
-    for i in range(d):
-        work.y[i] = state.x[i] + work.step[i]
-
-
 # ---- adaptation ---------------------------------------------------------------------------------
 
 
@@ -438,6 +441,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     n_learning to learn the modes better, and at last to tune ρ alone.
     """
     t = tuning.t[0]
+    parameters.kick[0] = 0.0
     if tuning.n_walk <= t < tuning.n_search:
         search(state, parameters, tuning, work, accept_prob)
     elif parameters.learning[0]:
@@ -448,7 +452,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
         kam.tune_walk(state, parameters, tuning, work, accept_prob)
         if t == tuning.n_walk - 1:
             tuning.log_walk[0] = parameters.log_gamma[0]
-            settle_home(state, tuning)
+            settle_home(state, parameters, tuning)
     if tuning.n_walk // 2 <= t < tuning.n_walk or tuning.n_search <= t < tuning.n_learning:
         archive(state, tuning, work)
     if (
@@ -501,7 +505,6 @@ def archive(state, tuning, work):
 def search(state, parameters, tuning, work, accept_prob):
     """Anneal from the temperature of the kick down to 1, and stay there."""
     place = (tuning.t[0] - tuning.n_walk) % tuning.search_length
-    parameters.kick[0] = 0.0
     if place > 0:
         log_gamma = parameters.log_gamma[0]
         log_gamma += SEARCH_GAIN * (accept_prob - tuning.gamma_scale.target_accept)
@@ -512,7 +515,7 @@ def search(state, parameters, tuning, work, accept_prob):
         archive(state, tuning, work)
     if place == tuning.search_length - 1:
         parameters.log_gamma[0] = tuning.log_walk[0]
-        settle_home(state, tuning)
+        settle_home(state, parameters, tuning)
 
 
 @jit
@@ -524,15 +527,13 @@ def start_search(parameters, tuning, rng):
 
 
 @jit
-def settle_home(state, tuning):
-    """Make x the home, or go back there if the density of x is negligible against it."""
-    home, d = tuning.home, state.x.size
-    if not state.logp[0] <= home[d] - tuning.negligible:
-        copy(state.x, home[:d])
-        home[d] = state.logp[0]
+def settle_home(state, parameters, tuning):
+    """Make x the home, or let the next kick lead there if the density of x is negligible."""
+    if state.logp[0] > tuning.home_logp[0] - tuning.negligible:
+        copy(state.x, parameters.home)
+        tuning.home_logp[0] = state.logp[0]
     else:
-        copy(home[:d], state.x)
-        state.logp[0] = home[d]
+        parameters.kick[0] = TINY
 
 
 @jit
@@ -672,8 +673,10 @@ class CyclicalKAM(KameleonStep):
             "cycle_length": checked_integer("cycle_length", cycle_length, at_least=2),
             "beta": checked_number("beta", beta, 0, 1),
         }
-        if int(beta * cycle_length) == 0:
+        n_exploration = int(beta * cycle_length + 1e-9)  # .29 · 100 is 29
+        if n_exploration == 0:
             raise ValueError(f"beta * cycle_length must be at least 1, not {beta * cycle_length}.")
+        self.settings["n_exploration"] = n_exploration
         if self.published:
             self.algorithm = published_cyclical_kam.PUBLISHED
             self.own_stats = ("bandwidth", "nu_exploration")
@@ -720,11 +723,12 @@ class CyclicalKAM(KameleonStep):
                 means=np.zeros((MAX_MODES, d)),
                 factors=np.zeros((MAX_MODES, d, d)),
             ),
+            home=np.zeros(d),
             kick=np.zeros(1),
             temperature=np.ones(1),
             learning=np.zeros(1, np.bool_),
             cycle_length=settings["cycle_length"],
-            n_exploration=int(settings["beta"] * settings["cycle_length"]),
+            n_exploration=settings["n_exploration"],
         )
         tuning = Tuning(
             t=np.zeros(1, np.int64),
@@ -741,7 +745,7 @@ class CyclicalKAM(KameleonStep):
             history=History.empty(max(2000, 8 * m), d + 2),
             negligible=10.0 + 3.0 * d,
             visits=np.zeros(MAX_MODES),
-            home=np.full(d + 1, np.nan),
+            home_logp=np.full(1, -np.inf),
             log_walk=np.zeros(1),
             log_kick=np.zeros(1),
             whiten=True,

@@ -512,10 +512,7 @@ class KAM(KameleonStep):
         **common,
     ):
         self.settings = checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds)
-        redraw_decay = checked_number("redraw_decay", redraw_decay, 0, np.inf)
-        if redraw_decay > 1:
-            raise ValueError(f"redraw_decay must be at most 1, not {redraw_decay!r}.")
-        self.settings["redraw_decay"] = redraw_decay
+        self.settings["redraw_decay"] = checked_redraw_decay(redraw_decay)
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
@@ -600,6 +597,14 @@ def checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds):
         "whiten": checked_bool("whiten", whiten),
         "log_nu_bounds": np.full(2, np.nan) if log_bounds is None else log_bounds,
     }
+
+
+def checked_redraw_decay(redraw_decay):
+    """Return a as a float; raise a ValueError unless p_t → 0 and Σ p_t = ∞."""
+    redraw_decay = checked_number("redraw_decay", redraw_decay, 0, np.inf)
+    if redraw_decay > 1:
+        raise ValueError(f"redraw_decay must be at most 1, not {redraw_decay!r}.")
+    return redraw_decay
 
 
 def too_few_points(step):

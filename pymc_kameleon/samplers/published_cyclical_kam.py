@@ -119,7 +119,7 @@ def transition(target, state, parameters, work, rng):
     if position == 0:
         explore(target, state, parameters, work, rng)
     phase = np.pi * (n_exploration + position) / parameters.cycle_length
-    nu0 = 2.0 * state.nu[1] / (np.cos(np.pi * n_exploration / parameters.cycle_length) + 1.0)
+    nu0 = 2.0 * state.nu[1] / (np.cos(np.pi * parameters.beta) + 1.0)
     state.nu[0] = 0.5 * nu0 * (np.cos(phase) + 1.0)
     state.position[0] = (position + 1) % (parameters.cycle_length - n_exploration)
     for i in range(state.x.size):
@@ -188,24 +188,26 @@ PUBLISHED = Algorithm(transition, adapt, locate, report)
 
 def checked_settings(kernel, n_subsample, nu, gamma, learning_rate, redraw_decay):
     """Return the options of this variant; raise a ValueError if one is impossible."""
-    kernel = kernel or Matern(4, 2.0)
+    kernel = Matern(4, 2.0) if kernel is None else kernel
     if bandwidth_rule(kernel) != FIXED:
         raise ValueError(
             f"variant='published' needs a kernel with a number as bandwidth: {kernel}."
         )
+    redraw_decay = 0.2 if redraw_decay is None else redraw_decay
+    learning_rate = LEARNING_RATE if learning_rate is None else learning_rate
     return {
         "kernel": kernel,
         "n_subsample": n_subsample or 50,
         "nu": None if nu is None else checked_number("nu", nu, 0, np.inf),
-        "gamma": checked_schedule("gamma", gamma or GAMMA),
-        "learning_rate": checked_schedule("learning_rate", learning_rate or LEARNING_RATE),
-        "redraw_decay": checked_number("redraw_decay", redraw_decay or 0.2, 0, np.inf),
+        "gamma": checked_schedule("gamma", GAMMA if gamma is None else gamma),
+        "learning_rate": checked_schedule("learning_rate", learning_rate),
+        "redraw_decay": kam.checked_redraw_decay(redraw_decay),
     }
 
 
 def allocate(d, settings, target_accept, n_tune):
     """Return fresh (state, parameters, tuning, work)."""
-    m, n_exploration = settings["n_subsample"], int(settings["beta"] * settings["cycle_length"])
+    m, n_exploration = settings["n_subsample"], settings["n_exploration"]
     nu = settings["nu"] or 2 * OPTIMAL_SCALE / np.sqrt(d)
     state = State(
         x=np.zeros(d),

@@ -13,7 +13,7 @@ import pymc_kameleon as pk
 
 TUNE = DRAWS = 1000
 CHAINS = 4
-SAMPLERS = (pk.AM, pk.RBAM, pk.GAM, pk.RAM, pk.KAM, pk.PCAKAM)
+SAMPLERS = (pk.AM, pk.RBAM, pk.GAM, pk.RAM, pk.KAM, pk.PCAKAM, pk.CyclicalKAM)
 SEEDS = (1, 2, 3)
 
 
@@ -62,7 +62,7 @@ def span(values, form):
 
 def main():
     """Print acceptance, least bulk ESS and worst R-hat, each over the seeds."""
-    print(f"{'target':<23}{'sampler':<9}{'acceptance':<12}{'least ESS':<12}{'worst R-hat'}")
+    print(f"{'target':<23}{'sampler':<13}{'acceptance':<12}{'least ESS':<12}{'worst R-hat'}")
     for name, covariance in TARGETS.items():
         with pm.Model() as model:
             d = len(covariance)
@@ -79,7 +79,7 @@ def main():
                 )
             acceptance, ess, rhat = zip(*rows, strict=True)
             print(
-                f"{name:<23}{sampler.__name__:<9}{span(acceptance, '.2f'):<12}"
+                f"{name:<23}{sampler.__name__:<13}{span(acceptance, '.2f'):<12}"
                 f"{span(ess, '.0f'):<12}{span(rhat, '.3f')}",
                 flush=True,
             )

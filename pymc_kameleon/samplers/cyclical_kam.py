@@ -434,11 +434,11 @@ def propose_difference(state, parameters, work, rng):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Tune in phases; at the ends of all but the first, modes are learned in Python.
+    """Tune in four phases; before the last two, Python finds the modes and draws z (`_pause`).
 
     Up to n_walk an adaptive random walk learns the shape of the mode where the chain begins. Up to
-    n_search, kicks and annealing look for others. From then on the chain makes its cycles, up to
-    n_learning to learn the modes better, and at last to tune ρ alone.
+    n_search, kicks and annealing look for others. Up to n_learning walks, differences and jumps
+    learn their means and covariances. At last the chain makes its cycles, and ρ is tuned.
     """
     t = tuning.t[0]
     parameters.kick[0] = 0.0
@@ -795,7 +795,7 @@ class CyclicalKAM(KameleonStep):
 
     def _find_modes(self, points, logps, runs):
         """Find the clusters, with a first guess of their moments."""
-        d, clusters, tuning = self._d, self.parameters.clusters, self.tuning
+        d, clusters = self._d, self.parameters.clusters
         others = self._logp.point[d:].copy()
         modes = find_modes(
             points,
@@ -810,7 +810,7 @@ class CyclicalKAM(KameleonStep):
         factors = blended_factors([points[rows] for rows in modes])
         for k, (rows, factor) in enumerate(zip(modes, factors, strict=True)):
             clusters.means[k], clusters.factors[k] = points[rows].mean(axis=0), factor
-        tuning.visits[: len(modes)] = sizes * tuning.history.counts[1]
+        self.tuning.visits[: len(modes)] = sizes * self.tuning.history.counts[1]
         self.parameters.log_gamma[0] = np.log(OPTIMAL_SCALE / np.sqrt(d))
 
     def _learn_kernel(self, points):
@@ -846,13 +846,7 @@ class CyclicalKAM(KameleonStep):
         return 0 if self.published else int(5 * least_search(self._d) / (SEARCHED - WALKED))
 
     def _tuned_scales(self):
-        if self.published:
-            return []
-        parameters, tuning = self.parameters, self.tuning
-        if parameters.m[0] == 0:
-            return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
-        log_nu0 = np.log(parameters.nu0[0])
-        return [(kam.NU, log_nu0 + parameters.log_rho[0], log_nu0 + tuning.rho_scale.bounds)]
+        return [] if self.published else kam.tuned_scales(self)
 
     def _problems(self):
         if not self.published:

@@ -571,11 +571,7 @@ class KAM(KameleonStep):
         return state, parameters, tuning, work
 
     def _tuned_scales(self):
-        parameters, tuning = self.parameters, self.tuning
-        if parameters.m[0] == 0:
-            return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
-        log_nu0 = np.log(parameters.nu0[0])
-        return [(NU, log_nu0 + parameters.log_rho[0], log_nu0 + tuning.rho_scale.bounds)]
+        return tuned_scales(self)
 
     def _problems(self):
         return too_few_points(self)
@@ -605,6 +601,15 @@ def checked_redraw_decay(redraw_decay):
     if redraw_decay > 1:
         raise ValueError(f"redraw_decay must be at most 1, not {redraw_decay!r}.")
     return redraw_decay
+
+
+def tuned_scales(step):
+    """Return the scale that KAM or a relative tunes, as a step does."""
+    parameters, tuning = step.parameters, step.tuning
+    if parameters.m[0] == 0:
+        return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
+    log_nu0 = np.log(parameters.nu0[0])
+    return [(NU, log_nu0 + parameters.log_rho[0], log_nu0 + tuning.rho_scale.bounds)]
 
 
 def too_few_points(step):

@@ -289,6 +289,9 @@ def bimodal(weight):
 BOTH = bimodal(0.2)
 LINES = Mixture([0.3, 0.7], [[-2], [3]], [0.3, 1.5])
 MOVES = ["any", "kam", "jump", "difference", "global"]
+LOCAL = cyclical_kam.LOCAL
+assert MOVES[cyclical_kam.JUMP] == "jump"
+assert MOVES[cyclical_kam.WIDE] == "kam"
 FLAWS = ["none", "jump", "hastings", "gamma", "restart"]
 
 
@@ -301,10 +304,12 @@ def twin(function, **changes):
 
 
 @jit
-def choose_the_same(parameters, rng):
-    """Choose always the move that the kick names, which has no other use after tuning."""
+def choose_the_same(position, parameters, rng):
+    """Explore always by the move that the kick names, which has no other use after tuning."""
     move = int(parameters.kick[0])
-    return choose_move(parameters, rng) if move == 0 else move - 1
+    if move == 0:
+        return choose_move(position, parameters, rng)
+    return move if position < parameters.n_exploration else LOCAL
 
 
 @jit

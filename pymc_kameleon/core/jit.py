@@ -12,6 +12,7 @@ from pathlib import Path
 
 from numba import config, njit, typeof
 from numba.core.caching import FunctionCache
+from numba.extending import register_jitable
 
 # Sums may be reordered and fused, but NaN and inf keep their meaning: a rejected proposal is -inf.
 FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
@@ -30,6 +31,11 @@ def jit(function, **options):
 def fast_jit(function):
     """Compile a function whose loops may be vectorised by reordering their sums."""
     return jit(function, fastmath=set(FASTMATH))
+
+
+def python_or_jit(function):
+    """Leave a function to Python, and compile it where compiled code calls it."""
+    return register_jitable(error_model="numpy", forceinline=True)(function)
 
 
 def cached_jit(function, parts):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.core.history import History, distinct_rows, recent, record
-from pymc_kameleon.core.jit import fast_jit, jit
+from pymc_kameleon.core.jit import fast_jit, jit, python_or_jit
 from pymc_kameleon.core.linalg import cholesky, rank_one_update, solve_lower
 from pymc_kameleon.core.scaling import GOOD_GUESS
 from pymc_kameleon.core.schedules import UNSET, Decay, decayed
@@ -37,7 +37,7 @@ def mean_and_covariance(points, start, stop, mean, covariance):
             covariance[j, k] = covariance[k, j]
 
 
-@jit
+@python_or_jit
 def shrink(covariance, n):
     """Shrink the covariance of few distinct points, n < 5d, towards its diagonal; regularise it.
 

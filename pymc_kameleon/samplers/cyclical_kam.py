@@ -79,8 +79,8 @@ MOST_SEARCHES = 50
 COOLING = 0.6
 """Share of a search in which it cools down."""
 
-NEAREST, FARTHEST = 2.0, 32.0
-"""Least and greatest kick of the search, in standard deviations of the first mode."""
+NEAREST, FAR, FARTHEST, FAR_SHARE = 2.0, 32.0, 1024.0, 0.25
+"""Kicks of the search, in standard deviations of the first mode: most from NEAREST to FAR."""
 
 TINY = 1e-200
 """A kick that leads home."""
@@ -509,7 +509,7 @@ def search(state, parameters, tuning, work, accept_prob):
         log_gamma = parameters.log_gamma[0]
         log_gamma += SEARCH_GAIN * (accept_prob - tuning.gamma_scale.target_accept)
         set_scale(parameters.log_gamma, tuning.gamma_scale, log_gamma)
-    cooled = (place + 1.0) / tuning.n_cooling * np.log(FARTHEST)
+    cooled = (place + 1.0) / tuning.n_cooling * max(tuning.log_kick[0], np.log(FAR))
     parameters.temperature[0] = np.exp(2.0 * max(0.0, tuning.log_kick[0] - cooled))
     if place > (tuning.n_cooling + tuning.search_length) // 2:
         archive(state, tuning, work)
@@ -521,7 +521,9 @@ def search(state, parameters, tuning, work, accept_prob):
 @jit
 def start_search(parameters, tuning, rng):
     """Draw the kick of the next transition."""
-    low, high = np.log(NEAREST), np.log(FARTHEST)
+    low, high = np.log(NEAREST), np.log(FAR)
+    if rng.random() < FAR_SHARE:
+        low, high = high, np.log(FARTHEST)
     tuning.log_kick[0] = low + (high - low) * rng.random()
     parameters.kick[0] = np.exp(tuning.log_kick[0])
 
@@ -608,7 +610,8 @@ class CyclicalKAM(KameleonStep):
     transitions; they go on from draw to draw.
 
     Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
-    a kick of 2 to 32 standard deviations and an annealed walk back to the posterior; 30 % walks,
+    a kick of 2 to 32 standard deviations, every fourth time up to 1024, and an annealed walk back
+    to the posterior; 30 % walks,
     differences and jumps that learn the modes found; 15 % tune ν. A chain knows only the modes
     that it found itself.
 
@@ -651,7 +654,7 @@ class CyclicalKAM(KameleonStep):
         scale_bounds=None,
         **common,
     ):
-        if variant not in ("exact", "published"):
+        if not isinstance(variant, str) or variant not in ("exact", "published"):
             raise ValueError(f"variant must be 'exact' or 'published', not {variant!r}.")
         self.published = variant == "published"
         published_only = {
@@ -663,7 +666,9 @@ class CyclicalKAM(KameleonStep):
         foreign = {"scale_bounds": scale_bounds} if self.published else published_only
         for name, value in foreign.items():
             if value is not None:
-                raise ValueError(f"{name} is no option of variant={variant!r}.")
+                raise ValueError(
+                    f"{name} is an option of the other variant, not of variant={variant!r}."
+                )
         if cycle_length is None:
             cycle_length = 1000 if self.published else CYCLE_LENGTH
         if beta is None:
@@ -674,8 +679,11 @@ class CyclicalKAM(KameleonStep):
             "beta": checked_number("beta", beta, 0, 1),
         }
         n_exploration = int(beta * cycle_length + 1e-9)  # .29 · 100 is 29
-        if n_exploration == 0:
-            raise ValueError(f"beta * cycle_length must be at least 1, not {beta * cycle_length}.")
+        if not 0 < n_exploration < cycle_length:
+            raise ValueError(
+                "beta * cycle_length must be at least 1, and less than cycle_length, not "
+                f"{beta * cycle_length}."
+            )
         self.settings["n_exploration"] = n_exploration
         if self.published:
             self.algorithm = published_cyclical_kam.PUBLISHED
@@ -775,35 +783,42 @@ class CyclicalKAM(KameleonStep):
 
     def _pause(self):
         """Find the modes, and draw z from them; later, again. Too few points leave a walk."""
-        points, logps, runs = self._archived()
         parameters, tuning = self.parameters, self.tuning
+        others = self._logp.point[self._d :].copy()
+
+        def evaluate(x):
+            return self._logp(np.concatenate([x, others]))
+
+        points, logps, runs = self._archived(evaluate if others.size else None)
         if len(points) >= 2 * self._d + 2:
-            if parameters.clusters.n[0] == 0:
-                self._find_modes(points, logps, runs)
-            self._learn_kernel(points)
+            try:
+                if parameters.clusters.n[0] == 0:
+                    self._find_modes(points, logps, runs, evaluate)
+                self._learn_kernel(points)
+            except (np.linalg.LinAlgError, ValueError):  # of points that have no finite covariance
+                parameters.clusters.n[0] = parameters.m[0] = 0
         parameters.learning[0] = tuning.t[0] < tuning.n_learning and parameters.m[0] > 0
         tuning.history.counts[:] = 0, 1, 0
 
-    def _archived(self):
-        """Return distinct points of the archive that are not negligible, their logp and runs."""
+    def _archived(self, evaluate=None):
+        """Return distinct points of the archive that are not negligible, their logp and runs.
+
+        With `evaluate`, logp is computed anew, as other steps have moved other variables since.
+        """
         history, d = self.tuning.history, self._d
         rows = history.points[: history.counts[0]]
+        rows = rows[np.isfinite(rows).all(axis=1)]
         rows = rows[np.any(np.diff(rows, axis=0, prepend=np.nan) != 0, axis=1)]
+        if evaluate:
+            rows[:, d] = [evaluate(row[:d]) for row in rows]
         logps = rows[:, d]
         rows = rows[logps > logps.max(initial=-np.inf) - self.tuning.negligible]
         return rows[:, :d], rows[:, d], rows[:, d + 1]
 
-    def _find_modes(self, points, logps, runs):
+    def _find_modes(self, points, logps, runs, evaluate):
         """Find the clusters, with a first guess of their moments."""
         d, clusters = self._d, self.parameters.clusters
-        others = self._logp.point[d:].copy()
-        modes = find_modes(
-            points,
-            logps,
-            runs,
-            lambda x: self._logp(np.concatenate([x, others])),
-            self.parameters.whitening,
-        )[:MAX_MODES]
+        modes = find_modes(points, logps, runs, evaluate, self.parameters.whitening)[:MAX_MODES]
         sizes = np.array([len(rows) for rows in modes])
         clusters.n[0] = len(modes)
         clusters.log_weights[: len(modes)] = np.log(sizes / sizes.sum())
@@ -830,12 +845,12 @@ class CyclicalKAM(KameleonStep):
         m = parameters.m[0] = len(chosen)
         z = np.linalg.solve(parameters.whitening, points[chosen].T)
         parameters.z[:, :m] = z
-        median = median_distance_within(z.T, labels[chosen])
+        median = median_distance_within(np.linalg.solve(parameters.whitening, points.T).T, labels)
         rule = bandwidth_rule(self.settings["kernel"])
         if rule == MEDIAN:
             parameters.kernel.bandwidth[0] = kam.BANDWIDTH_SHARE * median
         elif rule == KNN:
-            neighbours = kam.n_neighbours.py_func(m, self._d)
+            neighbours = kam.n_neighbours(m, self._d)
             parameters.kernel.bandwidth[0] = neighbour_distance(z.T, neighbours) / np.sqrt(2)
         self.tuning.s[0] = median / np.sqrt(2 * self._d)
 
@@ -850,13 +865,22 @@ class CyclicalKAM(KameleonStep):
 
     def _problems(self):
         if not self.published:
-            return kam.too_few_points(self)
+            return self._no_modes()
         length = self.settings["cycle_length"]
         if self.watch.draws * self.steps_per_draw >= length - self.parameters.n_exploration:
             return []
         return [
             f"the draws are not even one cycle of {length} transitions, so there was a single "
             "Exploration. Draw more, or lower cycle_length."
+        ]
+
+    def _no_modes(self):
+        if self.parameters.m[0] > 0 or self.tuning.n < self._needed_tuning():
+            return []
+        return [
+            f"no mode could be learned, because there were fewer than {2 * self._d + 2} distinct "
+            "points, or because the posterior has no finite width. So the chain is a plain random "
+            "walk. Check the priors, tune longer, or start nearer to where the posterior is."
         ]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
 from pymc_kameleon.core.history import History, choose, distinct_rows, recent, record
-from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.jit import jit, python_or_jit
 from pymc_kameleon.core.linalg import (
     cholesky,
     copy,
@@ -391,7 +391,7 @@ def learn(parameters, tuning, work, rng):
     return distance / np.sqrt(2.0 * d)
 
 
-@jit
+@python_or_jit
 def n_neighbours(m, d):
     """Return the number of the neighbour whose distance sets the bandwidth: a quarter of z."""
     return min(m - 1, max(2 * d + 2, m // 4))

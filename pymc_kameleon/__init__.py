@@ -5,6 +5,7 @@ import logging
 from pymc_kameleon import kernels
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.initvals import initvals
+from pymc_kameleon.samplers.cmtm import CMH, CMTM
 from pymc_kameleon.samplers.cyclical_kam import CyclicalKAM
 from pymc_kameleon.samplers.kam import KAM
 from pymc_kameleon.samplers.pca_kam import PCAKAM
@@ -12,6 +13,8 @@ from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
 
 __all__ = [
     "AM",
+    "CMH",
+    "CMTM",
     "GAM",
     "KAM",
     "PCAKAM",
@@ -25,7 +28,7 @@ __all__ = [
     "kernels",
 ]
 
-SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM, CyclicalKAM)
+SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM, CyclicalKAM, CMH, CMTM)
 
 _log = logging.getLogger("pymc_kameleon")
 if not logging.root.handlers:

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import math
 import time
 import warnings
 from contextlib import contextmanager
@@ -51,39 +52,50 @@ SLOW_LOGP = 1e-3
 STUCK_SHARE, STUCK_TRANSITIONS = 0.1, 100
 """A run of rejections is reported if it is longer than this share of the draws, and this number."""
 
-COMMON_PARAMETERS = """\
+COMMON_PARAMETERS = {
+    "steps_per_draw": """\
 steps_per_draw : int, optional
         Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
         differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
-        where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.
-    target_accept : float, optional
+        where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.""",
+    "target_accept": """\
+target_accept : float, optional
         Acceptance rate that the scale is tuned to; .234, or .44 in one dimension, which are best
-        for a random walk on normal targets.
-    keep_adapting : bool, optional
+        for a random walk on normal targets.""",
+    "keep_adapting": """\
+keep_adapting : bool, optional
         Go on adapting after tuning, ever less. The chain is then no Markov chain any more: it still
         converges to the posterior under conditions on it (see docs/adaptation.md), but the draws
-        are not exact from the first one on, as they are by default.
-    region : dict, optional
+        are not exact from the first one on, as they are by default.""",
+    "region": """\
+region : dict, optional
         Least and greatest value of some variables, ``{"x": (-10, 10)}``, each of them a number or
         of the variable's shape. Proposals outside are rejected without an evaluation, so the
         posterior is restricted to this box. A transformed variable is named and bounded as it is
-        sampled: ``{"sigma_log__": (-5, 5)}``.
-    model : pm.Model, optional
-        Taken from the context by default.
-    rng : int or numpy.random.Generator, optional
-        Only for use outside ``pm.sample``, which gives each chain its own.
-    initial_point : dict, optional
-        Gives the shapes of the variables; ``model.initial_point()`` by default.
-    compile_kwargs : dict, optional
-        Passed to PyTensor. A mode that does not use numba makes the sampler slower.
-    blocked : bool, optional
-        Only True is possible: the variables are moved together.
+        sampled: ``{"sigma_log__": (-5, 5)}``.""",
+    "model": """\
+model : pm.Model, optional
+        Taken from the context by default.""",
+    "rng": """\
+rng : int or numpy.random.Generator, optional
+        Only for use outside ``pm.sample``, which gives each chain its own.""",
+    "initial_point": """\
+initial_point : dict, optional
+        Gives the shapes of the variables; ``model.initial_point()`` by default.""",
+    "compile_kwargs": """\
+compile_kwargs : dict, optional
+        Passed to PyTensor. A mode that does not use numba makes the sampler slower.""",
+    "blocked": """\
+blocked : bool, optional
+        Only True is possible: the variables are moved together.""",
+}
+"""What the docstring of a sampler says at ``{common parameters}``, but for what it says itself."""
 
-    Raises
+COMMON_RAISES = """\
+Raises
     ------
     ValueError
         For discrete variables, a model without continuous ones, or an impossible option."""
-"""What the docstring of every sampler says at ``{common parameters}``."""
 
 
 @dataclass
@@ -149,27 +161,31 @@ class KameleonStep(ArrayStepShared):
     algorithm : Algorithm
         The compiled functions that define the sampler.
     own_stats : tuple of str
-        Statistics besides those of every sampler.
+        Statistics besides those of every sampler, each a number; see `_own_stats`.
     settings : dict
         The sampler's own options, which a saved state must share.
     scale_free : bool
         Whether `_allocate` wants to know the coordinates' scales around the start.
+    tunes_acceptance : bool
+        Whether `target_accept` is an option.
     """
 
     name: ClassVar[str]
     algorithm: ClassVar[Algorithm]
     own_stats: ClassVar[tuple[str, ...]] = ()
     scale_free: ClassVar[bool] = True
+    tunes_acceptance: ClassVar[bool] = True
     settings: ClassVar[dict] = {}
     default_target_accept = staticmethod(default_target_accept)
+    default_steps_per_draw = staticmethod(lambda d: max(10, d))
     default_blocked = True
     _state_class = KameleonState
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        cls.__doc__ = cls.__doc__ and cls.__doc__.replace("{common parameters}", COMMON_PARAMETERS)
         cls.__signature__ = _signature_with_common_options(cls)
-        cls.stats_dtypes_shapes = _stats_dtypes_shapes(cls.own_stats)
+        cls.__doc__ = cls.__doc__ and _docstring_with_common_options(cls)
+        cls.stats_dtypes_shapes = _stats_dtypes_shapes(dict.fromkeys(cls.own_stats, ()))
 
     def __init__(
         self,
@@ -189,6 +205,8 @@ class KameleonStep(ArrayStepShared):
             raise ValueError(
                 f"{type(self).__name__} moves its variables together; blocked=False is impossible."
             )
+        if target_accept is not None and not self.tunes_acceptance:
+            raise TypeError(f"{type(self).__name__} has no target_accept.")
         self.model = pm.modelcontext(model)
         own = self._own_variables(vars)
         self._common_start = self.model.initial_point()
@@ -196,7 +214,7 @@ class KameleonStep(ArrayStepShared):
         self._initial_point = {name: np.asarray(value) for name, value in point.items()}
         self._d = d = sum(self._initial_point[var.name].size for var in own)
         if steps_per_draw is None:
-            steps_per_draw = max(10, d)
+            steps_per_draw = self.default_steps_per_draw(d)
         if target_accept is None:
             target_accept = self.default_target_accept(d)
         self.steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
@@ -213,11 +231,15 @@ class KameleonStep(ArrayStepShared):
             **self.settings,
         }
         super().__init__(own, {}, blocked=blocked, rng=rng)
+        self._stat_shapes = self._own_stats()
         covers_all = len(own) == len(self.model.value_vars)
-        if covers_all or self.own_stats != type(self).own_stats:
-            own_stats = (*self.own_stats, *["model_logp"] * covers_all)
-            self.stats_dtypes_shapes = _stats_dtypes_shapes(own_stats)
-            self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
+        shapes = self._stat_shapes | ({"model_logp": ()} if covers_all else {})
+        self.stats_dtypes_shapes = _stats_dtypes_shapes(shapes)
+        # PyMC's own stats_dtypes leave the shape out; its trace then has no room for arrays.
+        dtypes = {
+            k: np.dtype((v[0], tuple(v[1] or ()))) for k, v in self.stats_dtypes_shapes.items()
+        }
+        self.stats_dtypes = [dtypes | {"warning": SamplerWarning}]
         self._logp = ModelLogp(self.model, own, self._initial_point, compile_kwargs or {}, region)
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
@@ -237,6 +259,10 @@ class KameleonStep(ArrayStepShared):
         `tuning` has a field `n`, which is n_tune.
         """
         raise NotImplementedError
+
+    def _own_stats(self):
+        """Return names and shapes of the sampler's own statistics; () is a number."""
+        return dict.fromkeys(self.own_stats, ())
 
     def _pauses(self):
         """Return before which tuning transitions `_pause` is due; 0 is the next one."""
@@ -290,7 +316,7 @@ class KameleonStep(ArrayStepShared):
         self._logp.point[:] = q0.data
         if status == MOVED:
             self.state.x[:] = q0.data[: self._d]
-        stats = np.empty(N_STATS + len(self.own_stats))
+        stats = self._empty_stats()
         if not self._make_transitions(status, stats):
             raise SamplingError(self._explain_start(q0))
         named = self._named(stats) | {"n_logp": int(self._logp.count[0] - n_logp)}
@@ -355,13 +381,20 @@ class KameleonStep(ArrayStepShared):
             stats,
         )
 
+    def _empty_stats(self):
+        return np.empty(N_STATS + sum(math.prod(shape) for shape in self._stat_shapes.values()))
+
     def _named(self, stats):
         named = {
             "accept_prob": stats[ACCEPT_PROB],
             "accept_share": stats[ACCEPT_SHARE],
             "scaling": stats[SCALING],
-            **dict(zip(self.own_stats, stats[N_STATS:], strict=True)),
         }
+        start = N_STATS
+        for name, shape in self._stat_shapes.items():
+            stop = start + math.prod(shape)
+            named[name] = stats[start:stop].reshape(shape)[()]
+            start = stop
         if "model_logp" in self.stats_dtypes_shapes:
             named["model_logp"] = stats[LOGP]
         return named
@@ -466,7 +499,7 @@ class KameleonStep(ArrayStepShared):
 
     def _load(self):
         """Load the compiled transitions, or compile them."""
-        arguments = self._arguments(1, CURRENT, np.empty(N_STATS + len(self.own_stats)))
+        arguments = self._arguments(1, CURRENT, self._empty_stats())
         name = type(self).__name__
         with say_if_slow(f"Compiling the transitions of {name}, once per machine and version"):
             self._run = specialise(compile_draw(self.algorithm), *arguments)
@@ -564,7 +597,7 @@ def _explain_bound(label, log_scale, bounds):
     )
 
 
-def _stats_dtypes_shapes(own_stats):
+def _stats_dtypes_shapes(own_shapes):
     """Return types and shapes of the statistics of every sampler, and of its own."""
     return {
         "accept_prob": (np.float64, []),
@@ -572,7 +605,7 @@ def _stats_dtypes_shapes(own_stats):
         "n_logp": (np.int64, []),
         "scaling": (np.float64, []),
         "warning": (SamplerWarning, None),
-        **{name: (np.float64, []) for name in own_stats},
+        **{name: (np.float64, list(shape)) for name, shape in own_shapes.items()},
     }
 
 
@@ -580,7 +613,19 @@ def _signature_with_common_options(cls):
     """Return the signature of a sampler's class, with the options of every sampler."""
     own, common = (inspect.signature(c.__init__).parameters for c in (cls, KameleonStep))
     merged = {name: p for name, p in own.items() if p.kind is not p.VAR_KEYWORD} | common
-    return inspect.Signature([p for name, p in merged.items() if name != "self"])
+    unused = {"self"} if cls.tunes_acceptance else {"self", "target_accept"}
+    return inspect.Signature([p for name, p in merged.items() if name not in unused])
+
+
+def _docstring_with_common_options(cls):
+    """Return the docstring of a sampler's class, with the options that it does not describe."""
+    common = [
+        text
+        for name, text in COMMON_PARAMETERS.items()
+        if name in cls.__signature__.parameters and f"\n    {name} : " not in cls.__doc__
+    ]
+    text = "\n    ".join(common) + "\n\n    " + COMMON_RAISES
+    return cls.__doc__.replace("{common parameters}", text)
 
 
 def checked_integer(name, value, at_least):

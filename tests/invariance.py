@@ -12,7 +12,7 @@ import numpy as np
 import pymc as pm
 from scipy import stats
 
-from pymc_kameleon.core.chain import MOVED, N_STATS
+from pymc_kameleon.core.chain import MOVED
 
 
 class Target(NamedTuple):
@@ -152,7 +152,7 @@ def moved(step, x):
 
 def moved_fast(step, x):
     """Do what `moved` does, without the step's overhead for each draw."""
-    report, result = np.empty(N_STATS + len(step.own_stats)), np.empty_like(x)
+    report, result = step._empty_stats(), np.empty_like(x)
     for row, new in zip(x, result, strict=True):
         step.state.x[:] = row
         assert step._run(*step._arguments(step.steps_per_draw, MOVED, report))

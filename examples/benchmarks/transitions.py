@@ -16,7 +16,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.chain import CURRENT, N_STATS
+from pymc_kameleon.core.chain import CURRENT
 from pymc_kameleon.core.jit import jit, specialise
 from pymc_kameleon.core.rkhs import kernel_covariance
 from pymc_kameleon.core.target import log_density
@@ -132,7 +132,7 @@ def tuned(step, tune=300):
 
 def draw_seconds(step, n, tune):
     """Return a function that times n transitions inside one compiled call."""
-    stats = np.empty(N_STATS + len(step.own_stats))
+    stats = step._empty_stats()
     return lambda: seconds(
         step._run,
         step._logp.target,

@@ -22,6 +22,7 @@ class Algorithm(NamedTuple):
     ----------
     transition : (target, state, parameters, work, rng) -> (accept_prob, accepted)
         The Markov transition, exactly invariant for fixed parameters. Keeps `state` consistent.
+        Of a sweep over coordinates, `accepted` is the share of them.
     adapt : (state, parameters, tuning, work, accept_prob, rng) -> None
         Called after each transition while tuning. It knows the length of the tuning phase and
         settles the parameters in its last call.
@@ -54,15 +55,15 @@ def compile_draw(algorithm):
             if state.logp[0] == -np.inf:
                 return False
         sum_accept_prob = 0.0
-        n_accepted = 0
+        sum_accepted = 0.0
         for _ in range(n_transitions):
             accept_prob, accepted = transition(target, state, parameters, work, rng)
             if tune:
                 adapt(state, parameters, tuning, work, accept_prob, rng)
             sum_accept_prob += accept_prob
-            n_accepted += accepted
+            sum_accepted += accepted
         stats[ACCEPT_PROB] = sum_accept_prob / n_transitions
-        stats[ACCEPT_SHARE] = n_accepted / n_transitions
+        stats[ACCEPT_SHARE] = sum_accepted / n_transitions
         stats[LOGP] = state.logp[0]
         report(state, parameters, stats)
         return True

@@ -86,6 +86,21 @@ def log_density(target, y):
     if not inside:
         return -np.inf
     copy(y, target.point)
+    return evaluate(target)
+
+
+@jit
+def log_density_along(target, k, value):
+    """Log-density with coordinate k at `value`, all others where `target.point` is."""
+    if not target.region[0, k] <= value <= target.region[1, k]:
+        return -np.inf
+    target.point[k] = value
+    return evaluate(target)
+
+
+@jit
+def evaluate(target):
+    """Log-density at `target.point`."""
     target.count[0] += 1
     logp = _function_at(target.address)(target.point, target.data, target.shapes)
     return logp if logp < np.inf else -np.inf

@@ -1,0 +1,757 @@
+"""CMH and CMTM: Metropolis and adaptive multiple-try Metropolis, one coordinate at a time.
+
+Source: Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling",
+Journal of Computational and Graphical Statistics 28 (2019), here [CMTM].
+
+Symbols: k a coordinate, x_k its value, m the number of tries, σ_j the scale of try j in this
+coordinate, z_j the tries, w_j = π(z_j)|z_j − x_k|^α their weights, s the selected try, x*_j the
+references, f_j the frequency with which try j was selected, r the number of adaptation points.
+A transition is a sweep over all coordinates, t counts sweeps, n is the number of those that tune.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
+from pymc_kameleon.core.history import History, recent, record
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.metropolis import log_uniform
+from pymc_kameleon.core.scaling import (
+    GOOD_GUESS,
+    LOG_RANGE,
+    OPTIMAL_SCALE,
+    ScaleTuning,
+    settle_scale,
+    tune_scale,
+)
+from pymc_kameleon.core.target import log_density_along
+from pymc_kameleon.step import (
+    STUCK_SHARE,
+    STUCK_TRANSITIONS,
+    KameleonStep,
+    checked_integer,
+    checked_number,
+    checked_scale_bounds,
+)
+
+CMH_TARGET_ACCEPT = 0.44
+"""Best acceptance rate in one dimension [Roberts & Rosenthal 2001]."""
+
+LADDER = np.array([0.5, 8.0])
+"""First σ_1 and σ_m, in scales of the coordinate around the start."""
+
+SHIFT_EVERY = 10
+"""Sweeps between shifts of the ladders."""
+
+SLOW = 0.1
+"""Least eigenvalue of the scaled precision matrix below which coordinates correlate too much."""
+
+
+class State(NamedTuple):
+    """What the next transition needs, and what happened since the draw began.
+
+    Attributes
+    ----------
+    x : (d,) float64
+    logp : (1,) float64
+    n_sweeps : (1,) int64
+    selected, accepted : (d, m) int64
+        How often each try was selected, and then accepted.
+    idle : (d,) int64
+        Sweeps since the coordinate last moved, in this draw or earlier ones.
+    """
+
+    x: np.ndarray
+    logp: np.ndarray
+    n_sweeps: np.ndarray
+    selected: np.ndarray
+    accepted: np.ndarray
+    idle: np.ndarray
+
+    @classmethod
+    def empty(cls, d, m):
+        """Allocate it."""
+        counts = np.zeros((2, d, m), np.int64)
+        return cls(np.zeros(d), np.zeros(1), np.zeros(1, np.int64), *counts, np.zeros(d, np.int64))
+
+
+class Work(NamedTuple):
+    """Scratch: order of a sweep, selected tries, α (d,); tries, their log π, their log w (m,)."""
+
+    order: np.ndarray
+    choice: np.ndarray
+    accept_prob: np.ndarray
+    tries: np.ndarray
+    logp: np.ndarray
+    log_weights: np.ndarray
+
+    @classmethod
+    def empty(cls, d, m):
+        """Allocate it."""
+        return cls(*np.zeros((2, d), np.int64), np.zeros(d), *np.zeros((3, m)))
+
+
+# ---- a sweep ------------------------------------------------------------------------------------
+
+
+@jit
+def begin_sweep(target, state, random_order, work, rng):
+    """Put the target where the chain is, and decide on the order of the coordinates."""
+    copy(state.x, target.point)
+    order = work.order
+    for i in range(order.size):
+        order[i] = i
+    if random_order:
+        for i in range(order.size - 1, 0, -1):
+            j = int(rng.random() * (i + 1))
+            order[i], order[j] = order[j], order[i]
+    state.n_sweeps[0] += 1
+
+
+@jit
+def move_or_stay(target, state, k, y, logp_y, accepted):
+    """Move coordinate k to y, or leave it where it is."""
+    if accepted:
+        state.x[k] = y
+        state.logp[0] = logp_y
+        state.idle[k] = 0
+    else:
+        state.idle[k] += 1
+    target.point[k] = state.x[k]
+
+
+@jit
+def nothing_to_locate(state, parameters, work):
+    """Do nothing: the state holds nothing that is derived from the position."""
+
+
+@jit
+def write_shares(counts, n_sweeps, stats):
+    """Write counts (d, m) as shares of the sweeps, and start to count anew."""
+    d, m = counts.shape
+    for k in range(d):
+        for j in range(m):
+            stats[k * m + j] = counts[k, j] / n_sweeps
+            counts[k, j] = 0
+
+
+# ---- CMH ----------------------------------------------------------------------------------------
+
+
+class CMHParameters(NamedTuple):
+    """What tuning decides, log σ_k (d,), and the order of a sweep."""
+
+    log_scales: np.ndarray
+    random_order: bool
+
+
+class CMHTuning(NamedTuple):
+    """What tuning remembers: the sweep t (1,) of n, a ScaleTuning per coordinate, and the past."""
+
+    t: np.ndarray
+    n: int
+    target_accept: float
+    bounds: np.ndarray
+    averages: np.ndarray
+    history: History
+
+
+@jit
+def cmh_transition(target, state, parameters, work, rng):
+    """Make a Metropolis step x_k + σ_k ξ in each coordinate."""
+    d = state.x.size
+    begin_sweep(target, state, parameters.random_order, work, rng)
+    sum_accept_prob, n_accepted = 0.0, 0
+    for i in range(d):
+        k = work.order[i]
+        y = state.x[k] + np.exp(parameters.log_scales[k]) * rng.standard_normal()
+        logp_y = log_density_along(target, k, y)
+        log_ratio = logp_y - state.logp[0]
+        accept_prob = np.exp(min(0.0, log_ratio))
+        accepted = log_uniform(rng) < log_ratio
+        move_or_stay(target, state, k, y, logp_y, accepted)
+        state.accepted[k, 0] += accepted
+        work.accept_prob[k] = accept_prob
+        sum_accept_prob += accept_prob
+        n_accepted += accepted
+    return sum_accept_prob / d, n_accepted / d
+
+
+@jit
+def cmh_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Tune each log σ_k to the target acceptance; settle at its mean over the last quarter.
+
+    The steps of Robbins-Monro do not fall before the second half, so that far starts are forgotten.
+    """
+    t, n = tuning.t[0], tuning.n
+    for k in range(state.x.size):
+        log_scale = parameters.log_scales[k : k + 1]
+        scale = ScaleTuning(tuning.target_accept, tuning.bounds[k], tuning.averages[k])
+        tune_scale(log_scale, scale, work.accept_prob[k], GOOD_GUESS + max(0, t - n // 2))
+        settle_scale(log_scale, scale, t, n - n // 4, n)
+    record(tuning.history, state.x)
+    tuning.t[0] = t + 1
+
+
+@jit
+def cmh_report(state, parameters, stats):
+    """Report the scales and the shares of accepted moves."""
+    d = state.x.size
+    stats[SCALING] = np.exp(parameters.log_scales.mean())
+    for k in range(d):
+        stats[N_STATS + k] = np.exp(parameters.log_scales[k])
+    write_shares(state.accepted, state.n_sweeps[0], stats[N_STATS + d :])
+    state.n_sweeps[0] = 0
+
+
+# ---- CMTM ---------------------------------------------------------------------------------------
+
+
+class Parameters(NamedTuple):
+    """What tuning decides.
+
+    Attributes
+    ----------
+    scales : (d, m) float64
+        σ of each try, increasing in each row.
+    alpha : float
+    random_order : bool
+    """
+
+    scales: np.ndarray
+    alpha: float
+    random_order: bool
+
+
+class Tuning(NamedTuple):
+    """What tuning remembers.
+
+    Attributes
+    ----------
+    t : (1,) int64
+    n : int
+    n_shifting : int
+        Sweeps at the start in which the ladders are shifted.
+    adapt_every : int
+        Sweeps between adaptation points; 0 if the scales stay as they are.
+    n_points : (1,) int64
+        r.
+    selected : (d, m) int64
+        How often each try was selected since the last adaptation point.
+    bounds : (d, 2) float64
+        Least and greatest scale.
+    history : History
+    """
+
+    t: np.ndarray
+    n: int
+    n_shifting: int
+    adapt_every: int
+    n_points: np.ndarray
+    selected: np.ndarray
+    bounds: np.ndarray
+    history: History
+
+
+@jit
+def transition(target, state, parameters, work, rng):
+    """Make a multiple-try step in each coordinate."""
+    d = state.x.size
+    begin_sweep(target, state, parameters.random_order, work, rng)
+    sum_accept_prob, n_accepted = 0.0, 0
+    for i in range(d):
+        k = work.order[i]
+        accept_prob, accepted = multiple_try(target, state, parameters, k, work, rng)
+        sum_accept_prob += accept_prob
+        n_accepted += accepted
+    return sum_accept_prob / d, n_accepted / d
+
+
+@jit
+def multiple_try(target, state, parameters, k, work, rng):
+    """Try m values of coordinate k, and move it to one of them or not."""
+    x, scales = state.x[k], parameters.scales[k]
+    for j in range(scales.size):
+        z = x + scales[j] * rng.standard_normal()
+        work.tries[j], work.logp[j] = z, log_density_along(target, k, z)
+        work.log_weights[j] = log_weight(work.logp[j], z - x, parameters.alpha)
+    s, log_total = select(work.log_weights, rng)
+    work.choice[k] = s
+    accept_prob, accepted = 0.0, False
+    if s >= 0:
+        accept_prob, accepted = judge(
+            target, state, k, s, log_total, scales, parameters.alpha, work, rng
+        )
+        state.selected[k, s] += 1
+        state.accepted[k, s] += accepted
+    move_or_stay(target, state, k, work.tries[s], work.logp[s], accepted)
+    return accept_prob, accepted
+
+
+@jit
+def log_weight(logp, distance, alpha):
+    """Logarithm of π|distance|^α, finite wherever π is positive."""
+    if logp == -np.inf:
+        return logp
+    return logp + alpha * np.log(min(max(abs(distance), 1e-300), 1e300))
+
+
+@jit
+def select(log_weights, rng):
+    """Draw an index with probability ∝ its weight; -1 if all are 0.
+
+    Returns the logarithm of their sum, too.
+    """
+    greatest = log_weights.max()
+    if greatest == -np.inf:
+        return -1, greatest
+    total = 0.0
+    for log_w in log_weights:
+        total += np.exp(log_w - greatest)
+    left, s = total * rng.random(), -1
+    for j in range(log_weights.size):
+        weight = np.exp(log_weights[j] - greatest)
+        if weight > 0.0 and left >= 0.0:
+            s = j
+        left -= weight
+    return s, greatest + np.log(total)
+
+
+@jit
+def judge(target, state, k, s, log_total, scales, alpha, work, rng):
+    """Accept the selected try with α = min(1, Σ_j w_j(z_j|x) / Σ_j w_j(x*_j|z_s)).
+
+    The references x*_j are drawn about z_s, but x*_s is x. Their sum only grows, so most rejections
+    are certain before it is complete; the rest is not evaluated. Then α is not known, and 0 is
+    reported. Otherwise it is α/cap, with cap the greatest that α could be before the last
+    reference, so that the mean of what is reported is that of α.
+    """
+    x, y = state.x[k], work.tries[s]
+    u = 1.0 - rng.random()
+    ratio, cap = np.exp(log_weight(state.logp[0], x - y, alpha) - log_total), 1.0
+    for j in range(scales.size):
+        if j == s:
+            continue
+        if u * ratio >= 1.0:
+            return 0.0, False
+        cap = min(1.0, 1.0 / ratio)
+        z = y + scales[j] * rng.standard_normal()
+        logp = log_density_along(target, k, z)
+        ratio += np.exp(log_weight(logp, z - y, alpha) - log_total)
+    return min(1.0, 1.0 / ratio) / cap, u * ratio < 1.0
+
+
+@jit
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """At every adapt_every-th sweep, with probability max(.99^(r-1), r^(-1/2)), adapt the ladders.
+
+    One coin decides for all coordinates. Before, unless the scales were given, the ladders are
+    shifted to where the chain is.
+    """
+    for k in range(state.x.size):
+        if work.choice[k] >= 0:
+            tuning.selected[k, work.choice[k]] += 1
+    record(tuning.history, state.x)
+    t, r = tuning.t, tuning.n_points
+    t[0] += 1
+    if t[0] <= tuning.n_shifting:
+        if t[0] % SHIFT_EVERY == 0:
+            for k in range(state.x.size):
+                shift_ladder(parameters.scales[k], tuning.selected[k], tuning.bounds[k])
+            tuning.selected[:] = 0
+    elif tuning.adapt_every > 0 and (t[0] - tuning.n_shifting) % tuning.adapt_every == 0:
+        r[0] += 1
+        if rng.random() < max(0.99 ** (r[0] - 1), r[0] ** -0.5):
+            for k in range(state.x.size):
+                adapt_ladder(parameters.scales[k], tuning.selected[k], tuning.bounds[k])
+        tuning.selected[:] = 0
+
+
+@jit
+def shift_ladder(scales, selected, bounds):
+    """Double all scales if σ_m is selected too often, halve them if σ_1 is, or none."""
+    m, total = scales.size, selected.sum()
+    factor = 1.0
+    if total == 0 or alarm(selected[0] / total, m) > 0:
+        factor = 0.5
+    elif alarm(selected[-1] / total, m) > 0:
+        factor = 2.0
+    if bounds[0] <= factor * scales[0] and factor * scales[-1] <= bounds[1]:
+        scales *= factor
+
+
+@jit
+def adapt_ladder(scales, selected, bounds):
+    """Double or halve σ_1 and σ_m if they are selected too often or too rarely.
+
+    They stay a factor of 2 apart, and the others are equidistant between them on the log scale.
+    Where no try was ever selected, all had probability 0, and both are halved.
+    """
+    m, total = scales.size, selected.sum()
+    low, high = scales[0], scales[-1]
+    if total == 0:
+        low, high = low / 2.0, high / 2.0
+    else:
+        low *= 2.0 ** -alarm(selected[0] / total, m)
+        high *= 2.0 ** alarm(selected[-1] / total, m)
+    low, high = max(low, bounds[0]), min(high, bounds[1])
+    narrower = high / low < scales[-1] / scales[0]
+    if low >= high or (narrower and high < 2.0 * low):
+        return
+    for j in range(m):
+        scales[j] = low * (high / low) ** (j / (m - 1.0))
+    scales[-1] = high
+
+
+@jit
+def alarm(share, m):
+    """1 if one of m tries is selected too often, -1 if too rarely, else 0."""
+    return int(share > 2.0 / m) - int(share < 0.5 / m)
+
+
+@jit
+def report(state, parameters, stats):
+    """Report the least and greatest scales, and the shares of tries selected and accepted."""
+    scales = parameters.scales
+    d, m = scales.shape
+    stats[SCALING] = np.exp(np.log(scales).mean())
+    for k in range(d):
+        stats[N_STATS + k] = scales[k, 0]
+        stats[N_STATS + d + k] = scales[k, -1]
+    write_shares(state.selected, state.n_sweeps[0], stats[N_STATS + 2 * d :])
+    write_shares(state.accepted, state.n_sweeps[0], stats[N_STATS + 2 * d + d * m :])
+    state.n_sweeps[0] = 0
+
+
+# ---- the classes --------------------------------------------------------------------------------
+
+
+class Componentwise(KameleonStep):
+    """What CMH and CMTM share: a transition is a sweep over the coordinates."""
+
+    default_steps_per_draw = staticmethod(lambda d: 1)
+
+    def __init__(self, vars=None, *, order, **common):
+        if order not in ("systematic", "random"):
+            raise ValueError(f'order must be "systematic" or "random", not {order!r}.')
+        self.settings |= {"random_order": order == "random"}
+        super().__init__(vars, **common)
+
+    def _stat_name(self, name):
+        """Return a statistic's name, with the variables unless these are all continuous ones.
+
+        Two steps must not share a name: PyMC would try to stack arrays of different shapes.
+        """
+        covers_all = len(self.vars) == len(self.model.continuous_value_vars)
+        return "_".join([self.name, name, *([] if covers_all else self.var_names)])
+
+    def _coordinates(self):
+        """Return the names of the coordinates, x[0] and so on."""
+        shapes = {var.name: self._initial_point[var.name].shape for var in self.vars}
+        return [
+            name + (str(list(index)) if shape else "")
+            for name, shape in shapes.items()
+            for index in np.ndindex(shape)
+        ]
+
+    def _problems(self):
+        return [self._explain_idle(), self._explain_correlation()]
+
+    def _explain_idle(self):
+        """Name the coordinates that do not move; the base class sees only if none does."""
+        n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * self.watch.draws * self.steps_per_draw))
+        idle = [name for name, i in zip(self._coordinates(), self.state.idle, strict=True) if i > n]
+        if not idle or not self.watch.accepted:
+            return ""
+        return (
+            f"{_some(idle)} did not move in the last {n} sweeps. Look there for a narrow part of "
+            "the posterior; tune longer, give scales, or reparametrise."
+        )
+
+    def _explain_correlation(self):
+        """Warn if the past shows correlations that moves along the axes cannot follow."""
+        start, stop = recent(self.tuning.history)
+        points = self.tuning.history.points[start:stop]
+        d = self._d
+        if d == 1 or len(points) < 10 * d or not (points.std(axis=0) > 0).all():
+            return ""
+        correlation = np.corrcoef(points.T)
+        precision = np.linalg.pinv(correlation, hermitian=True)
+        precision /= np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
+        values, vectors = np.linalg.eigh(precision)
+        if values[0] > SLOW:
+            return ""
+        i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
+        names = self._coordinates()
+        return (
+            f"coordinates correlate too much to be moved one by one, most of all {names[i]} and "
+            f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about "
+            f"{2 / values[0]:.0f} sweeps per independent draw. Use pk.GAM, or reparametrise."
+        )
+
+
+class CMH(Componentwise):
+    r"""Componentwise Metropolis-Hastings: a random walk in one coordinate after the other.
+
+    .. math:: z \sim N(x_k, \sigma_k^2), \qquad k = 1, \dots, d
+
+    The baseline of :class:`CMTM`, and often as good per evaluation: for posteriors whose
+    coordinates hardly correlate, whatever their scales.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        What to sample: continuous free variables of the model. All of them by default; discrete
+        ones are left to PyMC's own steps.
+    scales : float or array, optional
+        σ_k, one number or (d,), to be kept fixed. By default they are tuned.
+    order : {"systematic", "random"}, optional
+        Of the coordinates in a sweep: always the same (default), or a random permutation.
+    scale_bounds : (float, float), optional
+        Least and greatest σ_k; by default within a factor of 1e6 of where each starts.
+    steps_per_draw : int, optional
+        Sweeps per draw, 1 by default: a sweep makes d evaluations.
+    target_accept : float, optional
+        Acceptance rate that each σ_k is tuned to; .44, the best in one dimension.
+    {common parameters}
+
+    Notes
+    -----
+    Each log σ_k starts at 2.38 times the scale of the log-density around the start, follows
+    Robbins-Monro with steps :math:`(11+t)^{-0.6}`, and settles at its mean over the second half of
+    tuning. The statistic ``scaling`` is the geometric mean of all σ_k; ``cmh_scales`` and
+    ``cmh_accepted``, the share of accepted moves, are per coordinate.
+
+    References
+    ----------
+    Roberts & Rosenthal (2001). Optimal scaling for various Metropolis-Hastings algorithms.
+    Statistical Science 16.
+    """
+
+    name = "cmh"
+    default_target_accept = staticmethod(lambda d: CMH_TARGET_ACCEPT)
+    algorithm = Algorithm(cmh_transition, cmh_adapt, nothing_to_locate, cmh_report)
+
+    def __init__(self, vars=None, *, scales=None, order="systematic", scale_bounds=None, **common):
+        bounds = checked_scale_bounds(scale_bounds)
+        if scales is not None and bounds is not None:
+            raise ValueError("Give scales, which are fixed, or scale_bounds; not both.")
+        self.settings = {"scales": checked_scales(scales), "log_bounds": bounds}
+        super().__init__(vars, order=order, **common)
+
+    def _own_stats(self):
+        return {self._stat_name(name): (self._d,) for name in ("scales", "accepted")}
+
+    def _allocate(self, scales, n_tune):
+        d = scales.size
+        fixed, log_bounds = self.settings["scales"], self.settings["log_bounds"]
+        if fixed is None:
+            start = np.log(OPTIMAL_SCALE * scales)
+            bounds = (
+                start[:, None] + LOG_RANGE if log_bounds is None else np.tile(log_bounds, (d, 1))
+            )
+        else:
+            start = np.log(broadcast_scales(fixed, (d,)))
+            bounds = np.stack([start, start], axis=1)
+        return (
+            State.empty(d, 1),
+            CMHParameters(np.clip(start, *bounds.T), self.settings["random_order"]),
+            CMHTuning(
+                np.zeros(1, np.int64),
+                n_tune,
+                self.target_accept,
+                bounds,
+                np.zeros((d, 2)),
+                History.empty(40 * d, d),
+            ),
+            Work.empty(d, 1),
+        )
+
+    def _needed_tuning(self):
+        return 0 if self.settings["scales"] is not None else 100
+
+    def _tuned_scales(self):
+        if self.settings["scales"] is not None:
+            return []
+        scales = zip(
+            self._coordinates(), self.parameters.log_scales, self.tuning.bounds, strict=True
+        )
+        return [(f"The scale of {name}", scale, bounds) for name, scale, bounds in scales]
+
+
+class CMTM(Componentwise):
+    r"""Adaptive componentwise multiple-try Metropolis.
+
+    .. math:: z_j \sim N(x_k, \sigma_{k,j}^2), \qquad w_j = \pi(z_j)\,|z_j - x_k|^\alpha,
+        \qquad j = 1, \dots, m
+
+    In one coordinate k after the other, m tries of different scales compete, one is selected with
+    probability proportional to its weight, and accepted or not. So the scale that suits the place
+    is found anew at each move: for posteriors that are narrow here and wide there, or have several
+    modes along a coordinate. Coordinates that correlate strongly need another sampler.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        What to sample: continuous free variables of the model. All of them by default; discrete
+        ones are left to PyMC's own steps.
+    n_tries : int, optional
+        m, at least 3. A move makes at most 2m − 1 evaluations.
+    alpha : float, optional
+        α, how much long jumps are preferred. 2.9 is the paper's.
+    adapt_every : int, optional
+        Sweeps between adaptation points, 200 as in the paper; None to keep the scales as they are.
+    scales : array, optional
+        First σ_j, increasing: (n_tries,) for all coordinates, or (d, n_tries). By default they
+        are spread from half to eight times the scale of the log-density around the start.
+    order : {"systematic", "random"}, optional
+        Of the coordinates in a sweep: always the same (default), or a random permutation.
+    scale_bounds : (float, float), optional
+        Least and greatest σ; by default within a factor of 1e6 of where they start.
+    steps_per_draw : int, optional
+        Sweeps per draw, 1 by default: a sweep makes up to (2m − 1)d evaluations.
+    keep_adapting : bool, optional
+        Go on adapting after tuning, ever less. Then ``scale_bounds``, and a ``region`` that bounds
+        all variables, must be given: under these conditions the paper proves convergence.
+    {common parameters}
+
+    Notes
+    -----
+    ================  =================================
+    Argument          Symbol of [CMTM]
+    ================  =================================
+    ``n_tries``       m
+    ``alpha``         α
+    ``scales``        :math:`\sigma_j^{(k)}`
+    ================  =================================
+
+    At the r-th adaptation point, with probability :math:`\max(.99^{r-1}, r^{-1/2})`, σ_m of each
+    coordinate is doubled if it was selected in more than 2/m of the moves since the last one,
+    halved if in less than 1/2m; σ_1 is halved and doubled likewise. They stay at least a factor of
+    2 apart; the others are equidistant on the log scale. After tuning the scales are constant, and
+    the chain leaves the posterior exactly invariant.
+
+    Statistics, per coordinate and with the sampler's name: ``cmtm_smallest_scale`` and
+    ``cmtm_largest_scale`` (d,); ``cmtm_selected`` and ``cmtm_accepted`` (d, m), shares of the
+    draw's sweeps in which try j was selected, and accepted. If other steps sample other continuous
+    variables, the names end with those of this step's variables.
+
+    Deviations from the paper: first scales from the log-density around the start, references that
+    cannot matter any more are not evaluated, and adaptation ends. See docs/cmtm.md.
+
+    References
+    ----------
+    Yang, Levi, Craiu & Rosenthal (2019). Adaptive component-wise multiple-try Metropolis sampling.
+    Journal of Computational and Graphical Statistics 28.
+    """
+
+    name = "cmtm"
+    tunes_acceptance = False
+    algorithm = Algorithm(transition, adapt, nothing_to_locate, report)
+
+    def __init__(
+        self,
+        vars=None,
+        *,
+        n_tries=5,
+        alpha=2.9,
+        adapt_every=200,
+        scales=None,
+        order="systematic",
+        scale_bounds=None,
+        **common,
+    ):
+        bounds = checked_scale_bounds(scale_bounds)
+        if common.get("keep_adapting") and bounds is None:
+            raise ValueError("keep_adapting needs scale_bounds, without which it may diverge.")
+        if alpha != 0:
+            alpha = checked_number("alpha", alpha, 0, np.inf)
+        self.settings = {
+            "n_tries": checked_integer("n_tries", n_tries, at_least=3),
+            "alpha": float(alpha),
+            "adapt_every": (
+                0
+                if adapt_every is None
+                else checked_integer("adapt_every", adapt_every, at_least=1)
+            ),
+            "scales": checked_scales(scales),
+            "bounds": None if bounds is None else np.exp(bounds),
+        }
+        super().__init__(vars, order=order, **common)
+        if self.keep_adapting and not np.isfinite(self.configuration["region"]).all():
+            raise ValueError(
+                "keep_adapting needs a region that bounds all variables sampled here: "
+                f"{list(self.var_names)}."
+            )
+
+    def _own_stats(self):
+        d, m = self._d, self.settings["n_tries"]
+        shapes = [(d,), (d,), (d, m), (d, m)]
+        names = ["smallest_scale", "largest_scale", "selected", "accepted"]
+        return dict(zip(map(self._stat_name, names), shapes, strict=True))
+
+    def _allocate(self, scales, n_tune):
+        d, settings = scales.size, self.settings
+        m = settings["n_tries"]
+        if settings["scales"] is None:
+            ladder = np.outer(scales, np.geomspace(*LADDER, m))
+        else:
+            ladder = broadcast_scales(settings["scales"], (d, m))
+            if not (np.diff(ladder) >= 0).all():
+                raise ValueError(f"scales must increase from try to try, not {settings['scales']}.")
+        if settings["bounds"] is None:
+            bounds = ladder[:, [0, -1]] * np.exp(LOG_RANGE)
+        else:
+            bounds = np.tile(settings["bounds"], (d, 1))
+        return (
+            State.empty(d, m),
+            Parameters(
+                np.clip(ladder, bounds[:, :1], bounds[:, 1:]),
+                settings["alpha"],
+                settings["random_order"],
+            ),
+            Tuning(
+                np.zeros(1, np.int64),
+                n_tune,
+                n_tune // 2 if settings["scales"] is None else 0,
+                settings["adapt_every"],
+                np.zeros(1, np.int64),
+                np.zeros((d, m), np.int64),
+                bounds,
+                History.empty(40 * d, d),
+            ),
+            Work.empty(d, m),
+        )
+
+    def _needed_tuning(self):
+        return self.settings["adapt_every"]
+
+
+def checked_scales(scales):
+    """Return the user's scales as an array, or None; raise a ValueError unless all are positive."""
+    if scales is None:
+        return None
+    try:
+        array = np.array(scales, float)
+    except (TypeError, ValueError):
+        array = np.array(np.nan)
+    if not (np.isfinite(array) & (array > 0)).all():
+        raise ValueError(f"scales must be positive numbers, not {scales!r}.")
+    return array
+
+
+def broadcast_scales(scales, shape):
+    """Return scales of this shape; raise a ValueError if that is impossible."""
+    try:
+        return np.broadcast_to(scales, shape).copy()
+    except ValueError:
+        raise ValueError(
+            f"scales must have shape {shape} or {shape[1:]}, not {scales.shape}."
+        ) from None
+
+
+def _some(names):
+    """List at most three names."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")

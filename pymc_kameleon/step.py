@@ -271,6 +271,10 @@ class KameleonStep(ArrayStepShared):
     def _pause(self):
         """Learn in Python, between two transitions of tuning."""
 
+    def _greatest_n_logp(self):
+        """Return how many evaluations a transition may take."""
+        return 1
+
     def _needed_tuning(self):
         """Return the number of tuning transitions below which a chain warns."""
         return max(100, 20 * self._d)
@@ -528,7 +532,7 @@ class KameleonStep(ArrayStepShared):
                 "One logp evaluation takes %.3g ms, a draw of %s %.3g ms (steps_per_draw=%d).%s",
                 1e3 * seconds,
                 type(self).__name__,
-                1e3 * seconds * n,
+                1e3 * seconds * n * self._greatest_n_logp(),
                 n,
                 advice,
             )

@@ -1,6 +1,7 @@
 """What the samplers do, from its definition, in plain numpy: nothing here is fast or compiled."""
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -415,3 +416,207 @@ class PublishedCyclicalKAM:
         log_ratio += q(y).logpdf(x)
         reported = np.exp(min(0.0, log_ratio) - min(0.0, cap))
         return (y if log_u < log_ratio else x), min(1.0, reported)
+
+
+# ---- CMH and CMTM ---------------------------------------------------------------------------
+
+
+class Move(NamedTuple):
+    """What became of a coordinate.
+
+    x and log π(x) after it, α, what is reported of it, the try selected or -1, whether it was
+    accepted, and how many points were evaluated.
+    """
+
+    x: np.ndarray
+    log_p: float
+    alpha: float
+    reported: float
+    selected: int
+    accepted: bool
+    n_evaluated: int
+
+
+def with_coordinate(x, k, z):
+    """Return x with z for its coordinate k."""
+    y = np.array(x)
+    y[k] = z
+    return y
+
+
+def order_of_sweep(d, random_order, rng):
+    """Return the coordinates as they are, or shuffled from the last one on."""
+    order = list(range(d))
+    for i in range(d - 1, 0, -1) if random_order else ():
+        j = int(rng.random() * (i + 1))
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+def metropolis(log_density, x, log_p, k, scale, rng, log_uniform):
+    """Propose N(x_k, scale²) for x_k."""
+    y = with_coordinate(x, k, x[k] + scale * rng.standard_normal())
+    log_p_y = log_density(y)
+    log_ratio = log_p_y - log_p
+    accepted = bool(log_uniform(rng) < log_ratio)
+    alpha = np.exp(min(0.0, log_ratio))
+    if accepted:
+        x, log_p = y, log_p_y
+    return Move(x, log_p, alpha, alpha, 0, accepted, 1)
+
+
+def exponential(rng):
+    """Draw log u as CMH does."""
+    return -rng.standard_exponential()
+
+
+def multiple_try(log_density, x, log_p, k, scales, power, rng, patient=False):
+    """Update x_k as Yang, Levi, Craiu & Rosenthal do.
+
+    References are drawn until their weights reject; α is then not known, and what is reported is
+    to have its mean. With patience all of them are drawn.
+    """
+
+    def log_weight(log_p, distance):
+        with np.errstate(divide="ignore"):
+            return log_p + power * np.log(abs(distance)) if power > 0 else log_p
+
+    m = len(scales)
+    tries = [with_coordinate(x, k, x[k] + scale * rng.standard_normal()) for scale in scales]
+    log_ps = [log_density(y) for y in tries]
+    log_w = [log_weight(p, y[k] - x[k]) for p, y in zip(log_ps, tries, strict=True)]
+    log_sum = np.logaddexp.reduce(log_w)
+    if log_sum == -np.inf:
+        return Move(x, log_p, 0.0, 0.0, -1, False, m)
+    selection = rng.random()
+    s = int(np.flatnonzero(np.cumsum(np.exp(log_w - log_sum)) > selection)[0])
+    u = 1 - rng.random()
+    y = tries[s]
+
+    log_references = [log_weight(log_p, x[k] - y[k])]
+    for scale in np.delete(scales, s):
+        cap = np.exp(min(0.0, log_sum - np.logaddexp.reduce(log_references)))
+        if u >= cap and not patient:
+            n_evaluated = m + len(log_references) - 1
+            return Move(x, log_p, np.nan, 0.0, s, False, n_evaluated)
+        z = with_coordinate(y, k, y[k] + scale * rng.standard_normal())
+        log_references.append(log_weight(log_density(z), z[k] - y[k]))
+    alpha = np.exp(min(0.0, log_sum - np.logaddexp.reduce(log_references)))
+    reported = alpha / cap if m > 1 else alpha
+    if u < alpha:
+        return Move(y, log_ps[s], alpha, reported, s, True, 2 * m - 1)
+    return Move(x, log_p, alpha, reported, s, False, 2 * m - 1)
+
+
+def shifted_ladder(scales, selected, bounds):
+    """Double all scales if σ_m is selected too often, halve them if σ_1 or none is."""
+    total, limit = sum(selected), 2 * sum(selected) / len(scales)
+    factor = 1.0
+    if total == 0 or selected[0] > limit:
+        factor = 0.5
+    elif selected[-1] > limit:
+        factor = 2.0
+    moved = factor * np.array(scales)
+    return moved if bounds[0] <= moved[0] and moved[-1] <= bounds[1] else np.array(scales)
+
+
+def adapted_ladder(scales, selected, bounds):
+    """Double and halve the ends of a ladder by how often they were selected [CMTM]."""
+    m, total = len(scales), sum(selected)
+    low, high = scales[0], scales[-1]
+    if total == 0:
+        low, high = low / 2, high / 2
+    else:
+        first, last = selected[0] / total, selected[-1] / total
+        low *= 1 / 2 if first > 2 / m else 2 if first < 1 / (2 * m) else 1
+        high *= 2 if last > 2 / m else 1 / 2 if last < 1 / (2 * m) else 1
+    low, high = max(low, bounds[0]), min(high, bounds[1])
+    if high < 2 * low and high / low < scales[-1] / scales[0]:
+        return np.array(scales)
+    return np.geomspace(low, high, m)
+
+
+class CMTM:
+    """A chain of CMTM from x on, which learns its ladders (d, m) for n_tune sweeps."""
+
+    def __init__(self, log_density, x, scales, power=2.9, *, random_order=False):
+        self.log_density = log_density
+        self.x, self.log_p = np.array(x), log_density(np.array(x))
+        self.scales, self.power = np.array(scales), power
+        self.random_order = random_order
+        self.selected, self.accepted = np.zeros((2, *self.scales.shape), int)
+        self.idle = np.zeros(len(x), int)
+        self.n_evaluated = 0
+
+    def sweep(self, rng):
+        """Update each coordinate; return the moves in the order of the coordinates."""
+        d = len(self.x)
+        moves = [None] * d
+        for k in order_of_sweep(d, self.random_order, rng):
+            move = multiple_try(
+                self.log_density, self.x, self.log_p, k, self.scales[k], self.power, rng
+            )
+            self.x, self.log_p = move.x, move.log_p
+            if move.selected >= 0:
+                self.selected[k, move.selected] += 1
+                self.accepted[k, move.selected] += move.accepted
+            self.idle[k] = 0 if move.accepted else self.idle[k] + 1
+            self.n_evaluated += move.n_evaluated
+            moves[k] = move
+        return moves
+
+    def tune(self, n, rng, adapt_every, n_shifting=0, bounds=None):
+        """Make n sweeps that tune; return positions, and the scales after each.
+
+        In the first n_shifting whole ladders are shifted every 10th sweep. Then, at the r-th point
+        of adaptation, one coin decides whether they are adapted to what happened since the last.
+        """
+        if bounds is None:
+            bounds = [(1e-6 * row[0], 1e6 * row[-1]) for row in self.scales]
+        since, r, positions, scales = np.zeros_like(self.selected), 0, [], []
+        for t in range(1, n + 1):
+            for k, move in enumerate(self.sweep(rng)):
+                if move.selected >= 0:
+                    since[k, move.selected] += 1
+            change = None
+            if t <= n_shifting:
+                change = shifted_ladder if t % 10 == 0 else None
+                restart = t % 10 == 0
+            else:
+                restart = (t - n_shifting) % adapt_every == 0
+                if restart:
+                    r += 1
+                    change = (
+                        adapted_ladder if rng.random() < max(0.99 ** (r - 1), r**-0.5) else None
+                    )
+            if change is not None:
+                rows = zip(self.scales, since, bounds, strict=True)
+                self.scales = np.array([change(*row) for row in rows])
+            if restart:
+                since[:] = 0
+            positions.append(self.x)
+            scales.append(self.scales)
+        return np.array(positions), np.array(scales)
+
+
+def tuned_cmh(log_density, x, n, log_scales, rng, target=0.44, bounds=None, random_order=False):
+    """Make n sweeps of componentwise Metropolis that tune; return positions, and log σ after each.
+
+    The steps are constant in the first half; then log σ_k settles at the mean of the last quarter.
+    """
+    log_scales = np.array(log_scales)
+    if bounds is None:
+        bounds = log_scales[:, None] + np.log([1e-6, 1e6])
+    log_p, positions, path = log_density(x), [], []
+    for t in range(n):
+        alphas = np.empty(len(x))
+        for k in order_of_sweep(len(x), random_order, rng):
+            scale = np.exp(log_scales[k])
+            move = metropolis(log_density, x, log_p, k, scale, rng, exponential)
+            x, log_p, alphas[k] = move.x, move.log_p, move.alpha
+        step = (11 + max(0, t - n // 2)) ** -0.6
+        log_scales = np.clip(log_scales + step * (alphas - target), *bounds.T)
+        positions.append(x)
+        path.append(log_scales)
+    path[-1] = np.mean(path[min(n - n // 4, n - 1) :], axis=0)
+    return np.array(positions), np.array(path)

@@ -569,6 +569,9 @@ class CMH(Componentwise):
             Work.empty(d, 1),
         )
 
+    def _greatest_n_logp(self):
+        return self._d
+
     def _needed_tuning(self):
         return 0 if self.settings["scales"] is not None else 100
 
@@ -702,7 +705,7 @@ class CMTM(Componentwise):
             if not (np.diff(ladder) >= 0).all():
                 raise ValueError(f"scales must increase from try to try, not {settings['scales']}.")
         if settings["bounds"] is None:
-            bounds = ladder[:, [0, -1]] * np.exp(LOG_RANGE)
+            bounds = np.column_stack([ladder[:, 0], ladder[:, -1]]) * np.exp(LOG_RANGE)
         else:
             bounds = np.tile(settings["bounds"], (d, 1))
         return (
@@ -724,6 +727,9 @@ class CMTM(Componentwise):
             ),
             Work.empty(d, m),
         )
+
+    def _greatest_n_logp(self):
+        return (2 * self.settings["n_tries"] - 1) * self._d
 
     def _needed_tuning(self):
         return self.settings["adapt_every"]

@@ -453,21 +453,21 @@ def order_of_sweep(d, random_order, rng):
     return order
 
 
-def metropolis(log_density, x, log_p, k, scale, rng, log_uniform):
-    """Propose N(x_k, scale²) for x_k."""
+def metropolis(log_density, x, log_p, k, scale, rng, accepts):
+    """Propose N(x_k, scale²) for x_k; accepts(log_ratio, rng) decides."""
     y = with_coordinate(x, k, x[k] + scale * rng.standard_normal())
     log_p_y = log_density(y)
     log_ratio = log_p_y - log_p
-    accepted = bool(log_uniform(rng) < log_ratio)
+    accepted = bool(accepts(log_ratio, rng))
     alpha = np.exp(min(0.0, log_ratio))
     if accepted:
         x, log_p = y, log_p_y
     return Move(x, log_p, alpha, alpha, 0, accepted, 1)
 
 
-def exponential(rng):
-    """Draw log u as CMH does."""
-    return -rng.standard_exponential()
+def by_exponential(log_ratio, rng):
+    """Decide as CMH does: log u is an exponential random number, but for its sign."""
+    return -rng.standard_exponential() < log_ratio
 
 
 def multiple_try(log_density, x, log_p, k, scales, power, rng, patient=False):
@@ -478,8 +478,9 @@ def multiple_try(log_density, x, log_p, k, scales, power, rng, patient=False):
     """
 
     def log_weight(log_p, distance):
-        with np.errstate(divide="ignore"):
-            return log_p + power * np.log(abs(distance)) if power > 0 else log_p
+        if power == 0:
+            return log_p
+        return log_p + power * np.log(abs(distance)) if distance != 0 else -np.inf
 
     m = len(scales)
     tries = [with_coordinate(x, k, x[k] + scale * rng.standard_normal()) for scale in scales]
@@ -493,19 +494,19 @@ def multiple_try(log_density, x, log_p, k, scales, power, rng, patient=False):
     u = 1 - rng.random()
     y = tries[s]
 
-    log_references = [log_weight(log_p, x[k] - y[k])]
-    for scale in np.delete(scales, s):
-        cap = np.exp(min(0.0, log_sum - np.logaddexp.reduce(log_references)))
+    log_back, n_evaluated = log_weight(log_p, x[k] - y[k]), m
+    for scale in [*scales[:s], *scales[s + 1 :]]:
+        cap = np.exp(min(0.0, log_sum - log_back))
         if u >= cap and not patient:
-            n_evaluated = m + len(log_references) - 1
             return Move(x, log_p, np.nan, 0.0, s, False, n_evaluated)
         z = with_coordinate(y, k, y[k] + scale * rng.standard_normal())
-        log_references.append(log_weight(log_density(z), z[k] - y[k]))
-    alpha = np.exp(min(0.0, log_sum - np.logaddexp.reduce(log_references)))
+        log_back = np.logaddexp(log_back, log_weight(log_density(z), z[k] - y[k]))
+        n_evaluated += 1
+    alpha = np.exp(min(0.0, log_sum - log_back))
     reported = alpha / cap if m > 1 else alpha
     if u < alpha:
-        return Move(y, log_ps[s], alpha, reported, s, True, 2 * m - 1)
-    return Move(x, log_p, alpha, reported, s, False, 2 * m - 1)
+        return Move(y, log_ps[s], alpha, reported, s, True, n_evaluated)
+    return Move(x, log_p, alpha, reported, s, False, n_evaluated)
 
 
 def shifted_ladder(scales, selected, bounds):
@@ -612,7 +613,7 @@ def tuned_cmh(log_density, x, n, log_scales, rng, target=0.44, bounds=None, rand
         alphas = np.empty(len(x))
         for k in order_of_sweep(len(x), random_order, rng):
             scale = np.exp(log_scales[k])
-            move = metropolis(log_density, x, log_p, k, scale, rng, exponential)
+            move = metropolis(log_density, x, log_p, k, scale, rng, by_exponential)
             x, log_p, alphas[k] = move.x, move.log_p, move.alpha
         step = (11 + max(0, t - n // 2)) ** -0.6
         log_scales = np.clip(log_scales + step * (alphas - target), *bounds.T)

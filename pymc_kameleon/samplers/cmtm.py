@@ -31,6 +31,7 @@ from pymc_kameleon.step import (
     STUCK_SHARE,
     STUCK_TRANSITIONS,
     KameleonStep,
+    checked_bool,
     checked_integer,
     checked_number,
     checked_scale_bounds,
@@ -41,6 +42,9 @@ CMH_TARGET_ACCEPT = 0.44
 
 LADDER = np.array([0.5, 8.0])
 """First σ_1 and σ_m, in scales of the coordinate around the start."""
+
+LEAST_OBSERVED = 50
+"""Steps of a coordinate without which its number of tries is not decided on."""
 
 SHIFT_EVERY = 10
 """Sweeps between shifts of the ladders."""
@@ -57,8 +61,8 @@ class State(NamedTuple):
     x : (d,) float64
     logp : (1,) float64
     n_sweeps : (1,) int64
-    selected, accepted : (d, m) int64
-        How often each try was selected, and then accepted.
+    selected, accepted : (d, m) float64
+        Sweeps in which each try was selected, and then accepted.
     idle : (d,) int64
         Sweeps since the coordinate last moved, in this draw or earlier ones.
     """
@@ -73,24 +77,47 @@ class State(NamedTuple):
     @classmethod
     def empty(cls, d, m):
         """Allocate it."""
-        counts = np.zeros((2, d, m), np.int64)
-        return cls(np.zeros(d), np.zeros(1), np.zeros(1, np.int64), *counts, np.zeros(d, np.int64))
+        counts = np.zeros(1, np.int64), *np.zeros((2, d, m)), np.zeros(d, np.int64)
+        return cls(np.zeros(d), np.zeros(1), *counts)
 
 
 class Work(NamedTuple):
-    """Scratch: order of a sweep, selected tries, α (d,); tries, their log π, their log w (m,)."""
+    """Scratch, and what the last sweep did.
+
+    Attributes
+    ----------
+    order : (d,) int64
+        Coordinates in the order of their moves.
+    accept_prob : (d,) float64
+        α of each.
+    choice : (d,) int64
+        The selected try; -1 if all had probability 0.
+    before : (d, 2) float64
+        x_k, and log π there, before the move.
+    tries, logp : (d, m) float64
+        z_j, and log π there.
+    log_weights : (m,) float64
+        log w_j.
+    n_logp : (d,) int64
+        Evaluations made.
+    """
 
     order: np.ndarray
-    choice: np.ndarray
     accept_prob: np.ndarray
+    choice: np.ndarray
+    before: np.ndarray
     tries: np.ndarray
     logp: np.ndarray
     log_weights: np.ndarray
+    n_logp: np.ndarray
 
     @classmethod
     def empty(cls, d, m):
         """Allocate it."""
-        return cls(*np.zeros((2, d), np.int64), np.zeros(d), *np.zeros((3, m)))
+        order, choice, n_logp = np.zeros((3, d), np.int64)
+        tries, logp = np.zeros((2, d, m))
+        before = np.zeros((d, 2))
+        return cls(order, np.zeros(d), choice, before, tries, logp, np.zeros(m), n_logp)
 
 
 # ---- a sweep ------------------------------------------------------------------------------------
@@ -120,6 +147,17 @@ def move_or_stay(target, state, k, y, logp_y, accepted):
     else:
         state.idle[k] += 1
     target.point[k] = state.x[k]
+
+
+@jit
+def single_try(target, state, k, scale, rng):
+    """Make a Metropolis step x_k + σξ; return α, and whether it was accepted."""
+    y = state.x[k] + scale * rng.standard_normal()
+    logp_y = log_density_along(target, k, y)
+    log_ratio = logp_y - state.logp[0]
+    accepted = log_uniform(rng) < log_ratio
+    move_or_stay(target, state, k, y, logp_y, accepted)
+    return np.exp(min(0.0, log_ratio)), accepted
 
 
 @jit
@@ -160,18 +198,14 @@ class CMHTuning(NamedTuple):
 
 @jit
 def cmh_transition(target, state, parameters, work, rng):
-    """Make a Metropolis step x_k + σ_k ξ in each coordinate."""
+    """Make a Metropolis step in each coordinate."""
     d = state.x.size
     begin_sweep(target, state, parameters.random_order, work, rng)
     sum_accept_prob, n_accepted = 0.0, 0
     for i in range(d):
         k = work.order[i]
-        y = state.x[k] + np.exp(parameters.log_scales[k]) * rng.standard_normal()
-        logp_y = log_density_along(target, k, y)
-        log_ratio = logp_y - state.logp[0]
-        accept_prob = np.exp(min(0.0, log_ratio))
-        accepted = log_uniform(rng) < log_ratio
-        move_or_stay(target, state, k, y, logp_y, accepted)
+        scale = np.exp(parameters.log_scales[k])
+        accept_prob, accepted = single_try(target, state, k, scale, rng)
         state.accepted[k, 0] += accepted
         work.accept_prob[k] = accept_prob
         sum_accept_prob += accept_prob
@@ -183,13 +217,15 @@ def cmh_transition(target, state, parameters, work, rng):
 def cmh_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Tune each log σ_k to the target acceptance; settle at its mean over the last quarter.
 
-    The steps of Robbins-Monro do not fall before the second half, so that far starts are forgotten.
+    In the first quarter the steps are 1: far from the posterior every other move is accepted,
+    whatever the scale, so that it grows slowly.
     """
     t, n = tuning.t[0], tuning.n
+    time = GOOD_GUESS + t - n // 4 if t >= n // 4 else 0
     for k in range(state.x.size):
         log_scale = parameters.log_scales[k : k + 1]
         scale = ScaleTuning(tuning.target_accept, tuning.bounds[k], tuning.averages[k])
-        tune_scale(log_scale, scale, work.accept_prob[k], GOOD_GUESS + max(0, t - n // 2))
+        tune_scale(log_scale, scale, work.accept_prob[k], time)
         settle_scale(log_scale, scale, t, n - n // 4, n)
     record(tuning.history, state.x)
     tuning.t[0] = t + 1
@@ -216,11 +252,17 @@ class Parameters(NamedTuple):
     ----------
     scales : (d, m) float64
         σ of each try, increasing in each row.
+    n_single : (d,) int64
+        Moves of a single try each that coordinate k makes instead of one of m tries; 0 if none.
+    single : (d,) int64
+        … with the scale of this try.
     alpha : float
     random_order : bool
     """
 
     scales: np.ndarray
+    n_single: np.ndarray
+    single: np.ndarray
     alpha: float
     random_order: bool
 
@@ -236,10 +278,16 @@ class Tuning(NamedTuple):
         Sweeps at the start in which the ladders are shifted.
     adapt_every : int
         Sweeps between adaptation points; 0 if the scales stay as they are.
+    fewer_tries : bool
+        Whether single tries may replace multiple ones.
     n_points : (1,) int64
         r.
     selected : (d, m) int64
         How often each try was selected since the last adaptation point.
+    squares : (d, m + 1) float64
+        Squared distances since a ladder was last changed: expected of each try alone, and moved.
+    costs : (d, 2) int64
+        Moves since then, and their evaluations.
     bounds : (d, 2) float64
         Least and greatest scale.
     history : History
@@ -249,45 +297,68 @@ class Tuning(NamedTuple):
     n: int
     n_shifting: int
     adapt_every: int
+    fewer_tries: bool
     n_points: np.ndarray
     selected: np.ndarray
+    squares: np.ndarray
+    costs: np.ndarray
     bounds: np.ndarray
     history: History
 
 
 @jit
 def transition(target, state, parameters, work, rng):
-    """Make a multiple-try step in each coordinate."""
+    """Make a multiple-try step in each coordinate, or some single-try steps instead."""
     d = state.x.size
     begin_sweep(target, state, parameters.random_order, work, rng)
-    sum_accept_prob, n_accepted = 0.0, 0
+    sum_accept_prob, sum_accepted = 0.0, 0.0
     for i in range(d):
         k = work.order[i]
-        accept_prob, accepted = multiple_try(target, state, parameters, k, work, rng)
+        if parameters.n_single[k] > 0:
+            accept_prob, accepted = single_tries(target, state, parameters, k, rng)
+        else:
+            accept_prob, accepted = multiple_try(target, state, parameters, k, work, rng)
+        sum_accept_prob += accept_prob
+        sum_accepted += accepted
+    return sum_accept_prob / d, sum_accepted / d
+
+
+@jit
+def single_tries(target, state, parameters, k, rng):
+    """Make some single-try steps in coordinate k; return the mean α and the share accepted."""
+    n, s = parameters.n_single[k], parameters.single[k]
+    sum_accept_prob, n_accepted = 0.0, 0
+    for _ in range(n):
+        accept_prob, accepted = single_try(target, state, k, parameters.scales[k, s], rng)
         sum_accept_prob += accept_prob
         n_accepted += accepted
-    return sum_accept_prob / d, n_accepted / d
+    state.selected[k, s] += 1.0
+    state.accepted[k, s] += n_accepted / n
+    return sum_accept_prob / n, n_accepted / n
 
 
 @jit
 def multiple_try(target, state, parameters, k, work, rng):
-    """Try m values of coordinate k, and move it to one of them or not."""
-    x, scales = state.x[k], parameters.scales[k]
+    """Try m values of coordinate k, and move it to one of them or not; return α and 1.0 or 0.0."""
+    n_before = target.count[0]
+    x, scales, tries, logp = state.x[k], parameters.scales[k], work.tries[k], work.logp[k]
+    work.before[k, 0], work.before[k, 1] = x, state.logp[0]
     for j in range(scales.size):
-        z = x + scales[j] * rng.standard_normal()
-        work.tries[j], work.logp[j] = z, log_density_along(target, k, z)
-        work.log_weights[j] = log_weight(work.logp[j], z - x, parameters.alpha)
+        tries[j] = x + scales[j] * rng.standard_normal()
+        logp[j] = log_density_along(target, k, tries[j])
+        work.log_weights[j] = log_weight(logp[j], tries[j] - x, parameters.alpha)
     s, log_total = select(work.log_weights, rng)
     work.choice[k] = s
     accept_prob, accepted = 0.0, False
     if s >= 0:
         accept_prob, accepted = judge(
-            target, state, k, s, log_total, scales, parameters.alpha, work, rng
+            target, state, k, s, tries[s], log_total, scales, parameters.alpha, rng
         )
-        state.selected[k, s] += 1
+        state.selected[k, s] += 1.0
         state.accepted[k, s] += accepted
-    move_or_stay(target, state, k, work.tries[s], work.logp[s], accepted)
-    return accept_prob, accepted
+    move_or_stay(target, state, k, tries[s], logp[s], accepted)
+    work.n_logp[k] = target.count[0] - n_before
+    return accept_prob, 1.0 if accepted else 0.0
 
 
 @jit
@@ -320,7 +391,7 @@ def select(log_weights, rng):
 
 
 @jit
-def judge(target, state, k, s, log_total, scales, alpha, work, rng):
+def judge(target, state, k, s, y, log_total, scales, alpha, rng):
     """Accept the selected try with α = min(1, Σ_j w_j(z_j|x) / Σ_j w_j(x*_j|z_s)).
 
     The references x*_j are drawn about z_s, but x*_s is x. Their sum only grows, so most rejections
@@ -328,8 +399,7 @@ def judge(target, state, k, s, log_total, scales, alpha, work, rng):
     reported. Otherwise it is α/cap, with cap the greatest that α could be before the last
     reference, so that the mean of what is reported is that of α.
     """
-    x, y = state.x[k], work.tries[s]
-    u = 1.0 - rng.random()
+    x, u = state.x[k], 1.0 - rng.random()
     ratio, cap = np.exp(log_weight(state.logp[0], x - y, alpha) - log_total), 1.0
     for j in range(scales.size):
         if j == s:
@@ -345,28 +415,83 @@ def judge(target, state, k, s, log_total, scales, alpha, work, rng):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """At every adapt_every-th sweep, with probability max(.99^(r-1), r^(-1/2)), adapt the ladders.
+    """Adapt the ladders, and at the end of tuning decide where single tries do as well.
 
-    One coin decides for all coordinates. Before, unless the scales were given, the ladders are
-    shifted to where the chain is.
+    At every adapt_every-th sweep, with probability max(.99^(r-1), r^(-1/2)), each ladder is widened
+    or narrowed; one coin decides for all coordinates. Before, unless the scales were given, they
+    are shifted to where the chain is.
     """
-    for k in range(state.x.size):
-        if work.choice[k] >= 0:
-            tuning.selected[k, work.choice[k]] += 1
+    d = state.x.size
+    for k in range(d):
+        observe(state, tuning, work, k)
     record(tuning.history, state.x)
-    t, r = tuning.t, tuning.n_points
-    t[0] += 1
-    if t[0] <= tuning.n_shifting:
-        if t[0] % SHIFT_EVERY == 0:
-            for k in range(state.x.size):
-                shift_ladder(parameters.scales[k], tuning.selected[k], tuning.bounds[k])
-            tuning.selected[:] = 0
-    elif tuning.adapt_every > 0 and (t[0] - tuning.n_shifting) % tuning.adapt_every == 0:
-        r[0] += 1
-        if rng.random() < max(0.99 ** (r[0] - 1), r[0] ** -0.5):
-            for k in range(state.x.size):
-                adapt_ladder(parameters.scales[k], tuning.selected[k], tuning.bounds[k])
+    t = tuning.t[0] + 1
+    tuning.t[0] = t
+    if t <= tuning.n_shifting:
+        if t % SHIFT_EVERY == 0:
+            change_ladders(parameters, tuning, True)
+    elif tuning.adapt_every > 0 and (t - tuning.n_shifting) % tuning.adapt_every == 0:
+        tuning.n_points[0] += 1
+        r = tuning.n_points[0]
+        if rng.random() < max(0.99 ** (r - 1), r**-0.5):
+            change_ladders(parameters, tuning, False)
         tuning.selected[:] = 0
+    if t == tuning.n and tuning.fewer_tries:
+        for k in range(d):
+            decide(parameters, tuning, k)
+
+
+@jit
+def observe(state, tuning, work, k):
+    """Take down what the last multiple-try step of coordinate k shows.
+
+    Each of its tries tells what a single one with this scale would have moved, at no cost.
+    """
+    m = work.tries.shape[1]
+    x, logp = work.before[k]
+    for j in range(m):
+        if work.logp[k, j] > -np.inf:
+            alpha = np.exp(min(0.0, work.logp[k, j] - logp))
+            tuning.squares[k, j] += alpha * (work.tries[k, j] - x) ** 2
+    tuning.squares[k, m] += (state.x[k] - x) ** 2
+    tuning.costs[k, 0] += 1
+    tuning.costs[k, 1] += work.n_logp[k]
+    if work.choice[k] >= 0:
+        tuning.selected[k, work.choice[k]] += 1
+
+
+@jit
+def decide(parameters, tuning, k):
+    """Replace the multiple-try step of coordinate k by single tries if these cost less.
+
+    As many as cover 1.5 times its mean squared distance, since many small moves do not add up like
+    one long one; all with the scale that covers most.
+    """
+    m = parameters.scales.shape[1]
+    squares, n_steps, n_logp = tuning.squares[k], tuning.costs[k, 0], tuning.costs[k, 1]
+    s = squares[:m].argmax()
+    if n_steps < LEAST_OBSERVED or squares[s] == 0.0:
+        return
+    n_single = max(1, int(np.ceil(1.5 * squares[m] / squares[s])))
+    if n_single * n_steps < n_logp:
+        parameters.n_single[k] = n_single
+        parameters.single[k] = s
+
+
+@jit
+def change_ladders(parameters, tuning, shift):
+    """Shift or adapt the ladders of all multiple tries, and observe anew those that change."""
+    for k in range(parameters.n_single.size):
+        scales, selected, bounds = parameters.scales[k], tuning.selected[k], tuning.bounds[k]
+        low, high = scales[0], scales[-1]
+        if shift:
+            shift_ladder(scales, selected, bounds)
+            selected[:] = 0
+        elif parameters.n_single[k] == 0:
+            adapt_ladder(scales, selected, bounds)
+        if scales[0] != low or scales[-1] != high:
+            tuning.squares[k] = 0.0
+            tuning.costs[k] = 0
 
 
 @jit
@@ -609,6 +734,9 @@ class CMTM(Componentwise):
     scales : array, optional
         First σ_j, increasing: (n_tries,) for all coordinates, or (d, n_tries). By default they
         are spread from half to eight times the scale of the log-density around the start.
+    fewer_tries : bool, optional
+        After tuning, move a coordinate by single tries where these cost fewer evaluations and move
+        it as far. By default unless scales are given, with which all is as in the paper.
     order : {"systematic", "random"}, optional
         Of the coordinates in a sweep: always the same (default), or a random permutation.
     scale_bounds : (float, float), optional
@@ -662,6 +790,7 @@ class CMTM(Componentwise):
         alpha=2.9,
         adapt_every=200,
         scales=None,
+        fewer_tries=None,
         order="systematic",
         scale_bounds=None,
         **common,
@@ -680,6 +809,9 @@ class CMTM(Componentwise):
                 else checked_integer("adapt_every", adapt_every, at_least=1)
             ),
             "scales": checked_scales(scales),
+            "fewer_tries": (
+                scales is None if fewer_tries is None else checked_bool("fewer_tries", fewer_tries)
+            ),
             "bounds": None if bounds is None else np.exp(bounds),
         }
         super().__init__(vars, order=order, **common)
@@ -712,6 +844,8 @@ class CMTM(Componentwise):
             State.empty(d, m),
             Parameters(
                 np.clip(ladder, bounds[:, :1], bounds[:, 1:]),
+                np.zeros(d, np.int64),
+                np.zeros(d, np.int64),
                 settings["alpha"],
                 settings["random_order"],
             ),
@@ -720,8 +854,11 @@ class CMTM(Componentwise):
                 n_tune,
                 n_tune // 2 if settings["scales"] is None else 0,
                 settings["adapt_every"],
+                settings["fewer_tries"],
                 np.zeros(1, np.int64),
                 np.zeros((d, m), np.int64),
+                np.zeros((d, m + 1)),
+                np.zeros((d, 2), np.int64),
                 bounds,
                 History.empty(40 * d, d),
             ),

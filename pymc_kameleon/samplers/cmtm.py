@@ -96,8 +96,8 @@ class Work(NamedTuple):
         x_k, and log π there, before the move.
     tries, logp : (d, m) float64
         z_j, and log π there.
-    log_weights : (m,) float64
-        log w_j.
+    weights : (m,) float64
+        log w_j, and then w_j.
     n_logp : (d,) int64
         Evaluations made.
     """
@@ -108,7 +108,7 @@ class Work(NamedTuple):
     before: np.ndarray
     tries: np.ndarray
     logp: np.ndarray
-    log_weights: np.ndarray
+    weights: np.ndarray
     n_logp: np.ndarray
 
     @classmethod
@@ -346,8 +346,8 @@ def multiple_try(target, state, parameters, k, work, rng):
     for j in range(scales.size):
         tries[j] = x + scales[j] * rng.standard_normal()
         logp[j] = log_density_along(target, k, tries[j])
-        work.log_weights[j] = log_weight(logp[j], tries[j] - x, parameters.alpha)
-    s, log_total = select(work.log_weights, rng)
+        work.weights[j] = log_weight(logp[j], tries[j] - x, parameters.alpha)
+    s, log_total = select(work.weights, rng)
     work.choice[k] = s
     accept_prob, accepted = 0.0, False
     if s >= 0:
@@ -370,23 +370,23 @@ def log_weight(logp, distance, alpha):
 
 
 @jit
-def select(log_weights, rng):
-    """Draw an index with probability ∝ its weight; -1 if all are 0.
+def select(weights, rng):
+    """Draw an index with probability ∝ its weight, given by its logarithm; -1 if all are 0.
 
-    Returns the logarithm of their sum, too.
+    Returns the logarithm of their sum, too. `weights` become weights relative to the greatest.
     """
-    greatest = log_weights.max()
+    greatest = weights.max()
     if greatest == -np.inf:
         return -1, greatest
     total = 0.0
-    for log_w in log_weights:
-        total += np.exp(log_w - greatest)
+    for j in range(weights.size):
+        weights[j] = np.exp(weights[j] - greatest)
+        total += weights[j]
     left, s = total * rng.random(), -1
-    for j in range(log_weights.size):
-        weight = np.exp(log_weights[j] - greatest)
-        if weight > 0.0 and left >= 0.0:
+    for j in range(weights.size):
+        if weights[j] > 0.0 and left >= 0.0:
             s = j
-        left -= weight
+        left -= weights[j]
     return s, greatest + np.log(total)
 
 

@@ -117,9 +117,11 @@ class Chain:
         return self.transition(self.target, self.state, self.parameters, self.work, rng)
 
 
-def cmtm_chain(logp, scales, power=2.9, random_order=False, **kwargs):
-    scales = np.broadcast_to(scales, (len(STARTS[logp]), np.shape(scales)[-1])).astype(float)
-    parameters = cmtm.Parameters(scales.copy(), float(power), random_order)
+def cmtm_chain(logp, scales, power=2.9, random_order=False, n_single=0, single=0, **kwargs):
+    d = len(STARTS[logp])
+    scales = np.broadcast_to(scales, (d, np.shape(scales)[-1])).astype(float, order="C")
+    n_single, single = (np.broadcast_to(value, d).copy() for value in (n_single, single))
+    parameters = cmtm.Parameters(scales, n_single, single, float(power), random_order)
     return Chain(cmtm.transition, logp, parameters, m=scales.shape[1], **kwargs)
 
 
@@ -134,14 +136,13 @@ def ladders(logp, m, low=0.05, high=20.0):
     return np.geomspace(low, high, m) * np.linspace(1, 2, d)[:, None]
 
 
-def uniform_at_its_end(least):
-    """Return a generator whose uniform numbers are all 0, or all 1 - 2^-53."""
-    bits = np.random.MT19937(0)
-    key = np.zeros(624, np.uint32) if least else np.full(624, untempered(0xFFFFFFFF), np.uint32)
-    bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": 0}}
-    rng = np.random.Generator(bits)
-    assert copy.deepcopy(rng).random() == (0 if least else 1 - 2**-53)
-    return rng
+def generator_of(uniform):
+    """Return a generator whose uniform numbers are all this one."""
+    bits, integer = np.random.MT19937(0), int(uniform * 2**53)
+    words = [untempered(integer >> 26 << 5), untempered((integer & (2**26 - 1)) << 6)]
+    state = {"key": np.tile(np.array(words, np.uint32), 312), "pos": 0}
+    bits.state = {"bit_generator": "MT19937", "state": state}
+    return np.random.Generator(bits)
 
 
 def untempered(y):
@@ -158,29 +159,41 @@ def untempered(y):
     return x
 
 
+@pytest.mark.parametrize("uniform", [0, 2**-53, 0.3, 0.5, 1 - 2**-53])
+def test_generator_of_a_number(uniform):
+    assert generator_of(uniform).random(5) == pytest.approx([uniform] * 5, abs=2**-53)
+    assert (generator_of(uniform).random() == 0) == (uniform == 0)
+
+
 # ---- a sweep of CMTM ------------------------------------------------------------------------
 
 
-def compare_sweeps(logp, m, n, random_order=False, power=2.9, seed=1, slow_power=None):
+def compare_sweeps(logp, m, n, random_order=False, power=2.9, seed=1, slow_power=None, single=()):
     """Make n sweeps of the compiled chain and of the slow one; return the latter."""
     scales = ladders(logp, m)
-    chain, log_density = cmtm_chain(logp, scales, power, random_order), LogDensity(logp)
+    singles = dict(zip(("n_single", "single"), single, strict=False))
+    chain = cmtm_chain(logp, scales, power, random_order, **singles)
+    log_density, idle = LogDensity(logp), np.zeros(len(STARTS[logp]), int)
     power = power if slow_power is None else slow_power
     reference = slow.CMTM(log_density, STARTS[logp], scales, power, random_order=random_order)
+    for name, value in singles.items():
+        setattr(reference, name, np.array(value))
     log_density.count = 0  # where it starts is known
     rng, other = np.random.default_rng(seed), np.random.default_rng(seed)
     for _ in range(n):
         accept_prob, share = chain.sweep(rng)
-        moves = reference.sweep(other)
+        before, moves = reference.x, reference.sweep(other)
+        idle = np.where(reference.x != before, 0, idle + 1)
         np.testing.assert_allclose(chain.state.x, reference.x, rtol=1e-10, atol=1e-13)
         np.testing.assert_allclose(chain.state.logp[0], reference.log_p, rtol=1e-10, atol=1e-10)
         expected = np.mean([move.reported for move in moves])
         np.testing.assert_allclose(accept_prob, expected, rtol=1e-10)
-        assert share == np.mean([move.accepted for move in moves])
-        assert list(chain.work.choice) == [move.selected for move in moves]
+        assert share == pytest.approx(np.mean([move.accepted for move in moves]), rel=1e-12)
+        if not single:
+            assert list(chain.work.choice) == [move.selected for move in moves]
+            np.testing.assert_array_equal(chain.state.idle, idle)
     np.testing.assert_array_equal(chain.state.selected, reference.selected)
-    np.testing.assert_array_equal(chain.state.accepted, reference.accepted)
-    np.testing.assert_array_equal(chain.state.idle, reference.idle)
+    np.testing.assert_allclose(chain.state.accepted, reference.accepted, rtol=1e-12)
     assert chain.state.n_sweeps[0] == n
     assert chain.target.count[0] == log_density.count
     assert rng.random() == other.random()
@@ -197,6 +210,17 @@ def test_sweeps_by_hand(logp, m, random_order):
     assert 0.2 * n < reference.accepted.sum() / d < n
     assert (reference.selected > 0).sum() > d * m / 2
     assert d * m * n < reference.n_evaluated < d * (2 * m - 1) * n  # most rejections come early
+
+
+@pytest.mark.parametrize("random_order", [False, True])
+@pytest.mark.parametrize("n_single", [[0, 1], [3, 0], [2, 7]])
+@pytest.mark.parametrize("logp", [mixture, holes], ids=lambda f: f.__name__)
+def test_sweeps_with_single_tries(logp, n_single, random_order):
+    reference = compare_sweeps(logp, 4, 200, random_order, single=(n_single, [2, 3]))
+    for k in np.flatnonzero(n_single):
+        s = [2, 3][k]
+        assert reference.selected[k, s] == reference.selected[k].sum() == 200
+        assert 2 < reference.accepted[k, s] < 180
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 10.0])
@@ -421,13 +445,14 @@ LOG_WEIGHTS = {
     "tiny and huge": np.array([-1e5, -1e5 + 1, -1e5 - 1]),
     "one among zeros": np.array([-np.inf, 3.0, -np.inf]),
     "that underflow": np.array([-800.0, 0.0, -800.0]),
+    "that rounding leaves a rest of": np.array([-0.9, 0.0, -0.6, -np.inf]),
 }
 
 
 @pytest.mark.parametrize("log_w", LOG_WEIGHTS.values(), ids=LOG_WEIGHTS)
 def test_selection_follows_the_weights(log_w):
     rng, n = np.random.default_rng(0), 20_000
-    chosen, log_sums = zip(*(cmtm.select(log_w, rng) for _ in range(n)), strict=True)
+    chosen, log_sums = zip(*(cmtm.select(log_w.copy(), rng) for _ in range(n)), strict=True)
     expected = np.exp(log_w - np.logaddexp.reduce(log_w))
     np.testing.assert_allclose(log_sums, np.logaddexp.reduce(log_w), rtol=1e-12, atol=1e-14)
     counts = np.bincount(chosen, minlength=log_w.size)
@@ -439,13 +464,12 @@ def test_selection_follows_the_weights(log_w):
         assert not np.allclose(counts[likely] / n, 1 / likely.sum(), atol=0.01)
 
 
-@pytest.mark.parametrize("least", [True, False])
 @pytest.mark.parametrize("log_w", LOG_WEIGHTS.values(), ids=LOG_WEIGHTS)
-def test_selection_at_the_ends_of_the_uniform_distribution(log_w, least):
+def test_selection_at_the_ends_of_the_uniform_distribution(log_w):
     """The first or the last try whose weight is not 0, and no other."""
-    s, _ = cmtm.select(log_w, uniform_at_its_end(least))
     possible = np.flatnonzero(np.exp(log_w - log_w.max()) > 1e-15)
-    assert s == (possible[0] if least else possible[-1])
+    assert cmtm.select(log_w.copy(), generator_of(0))[0] == possible[0]
+    assert cmtm.select(log_w.copy(), generator_of(1 - 2**-53))[0] == possible[-1]
 
 
 @pytest.mark.parametrize("m", [1, 3, 20])
@@ -549,17 +573,67 @@ def test_alarm(m):
     assert found == expected
 
 
+# ---- single tries ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("squares", "moved", "n_steps", "n_logp", "expected"),
+    [
+        ([10, 40, 20], 50, 100, 500, (2, 1)),  # 1.5 · 50/40, up; 2 · 100 < 500
+        ([10, 40, 20], 50, 100, 201, (2, 1)),
+        ([10, 40, 20], 50, 100, 200, (0, 0)),  # no gain
+        ([10, 20, 50], 1, 100, 500, (1, 2)),
+        ([10, 20, 50], 0, 100, 500, (1, 2)),
+        ([10, 20, 50], 100, 100, 500, (3, 2)),
+        ([10, 20, 50], 101, 100, 500, (4, 2)),
+        ([10, 20, 50], 101, 100, 400, (0, 0)),
+        ([50, 20, 10], 10, 50, 500, (1, 0)),
+        ([50, 20, 10], 10, 49, 500, (0, 0)),  # too few steps to decide
+        ([0, 0, 0], 0, 100, 500, (0, 0)),
+    ],
+)
+def test_decision_on_single_tries_by_hand(squares, moved, n_steps, n_logp, expected):
+    parameters, tuning = Adapting(d=2).parameters, Adapting(d=2).tuning
+    tuning.squares[1] = [*squares, moved]
+    tuning.costs[1] = n_steps, n_logp
+    cmtm.decide(parameters, tuning, 1)
+    assert (parameters.n_single[1], parameters.single[1]) == expected
+    assert slow.single_tries(squares, moved, n_steps, n_logp) == expected
+    assert parameters.n_single[0] == parameters.single[0] == 0
+
+
+@pytest.mark.parametrize("logp", [mixture, holes], ids=lambda f: f.__name__)
+def test_multiple_tries_tell_what_single_ones_would_move(logp):
+    """The expected squared distance of each, against chains of single tries."""
+    m, n, rng, scales = 4, 10_000, np.random.default_rng(0), ladders(logp, 4, 0.3, 8)
+    chain, tuning = cmtm_chain(logp, scales), tuning_of(2, m)
+    for _ in range(n):
+        chain.sweep(rng)
+        for k in range(2):
+            cmtm.observe(chain.state, tuning, chain.work, k)
+    np.testing.assert_array_equal(tuning.costs[:, 0], n)
+    assert tuning.costs[:, 1].sum() == chain.target.count[0]
+    for s in range(m):
+        singles = cmtm_chain(logp, scales, n_single=1, single=s)
+        x = np.array([(singles.sweep(rng), singles.state.x.copy())[1] for _ in range(n)])
+        moved = (np.diff(x, axis=0) ** 2).mean(axis=0)
+        np.testing.assert_allclose(tuning.squares[:, s] / n, moved, rtol=0.25)
+
+
 # ---- adaptation in time ---------------------------------------------------------------------
 
 
-def tuning_of(d, m, n_shifting=0, adapt_every=1, bounds=(1e-300, 1e300)):
+def tuning_of(d, m, n_shifting=0, adapt_every=1, bounds=(1e-300, 1e300), fewer_tries=False):
     return cmtm.Tuning(
         np.zeros(1, np.int64),
         10_000,
         n_shifting,
         adapt_every,
+        fewer_tries,
         np.zeros(1, np.int64),
         np.zeros((d, m), np.int64),
+        np.zeros((d, m + 1)),
+        np.zeros((d, 2), np.int64),
         np.tile(bounds, (d, 1)).astype(float),
         cmtm.History.empty(40, d),
     )
@@ -570,7 +644,8 @@ class Adapting:
 
     def __init__(self, d=3, m=3, seed=0, **kwargs):
         self.state, self.work = cmtm.State.empty(d, m), cmtm.Work.empty(d, m)
-        self.parameters = cmtm.Parameters(np.tile(np.geomspace(1, 4, m), (d, 1)), 2.9, False)
+        scales, none = np.tile(np.geomspace(1, 4, m), (d, 1)), np.zeros(d, np.int64)
+        self.parameters = cmtm.Parameters(scales, none, none.copy(), 2.9, False)
         self.tuning = tuning_of(d, m, **kwargs)
         self.rng = np.random.default_rng(seed)
 
@@ -582,10 +657,9 @@ class Adapting:
         return (self.parameters.scales != before).any(axis=1)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_one_coin_for_all_coordinates(seed):
-    """It falls with probability max(.99^(r-1), r^-½), and adaptation draws nothing else."""
-    adapting, other = Adapting(seed=seed), np.random.default_rng(seed)
+def test_one_coin_for_all_coordinates():
+    """Adaptation draws no other random numbers."""
+    adapting, other = Adapting(), np.random.default_rng(0)
     changes = []
     for r in range(1, 501):
         # σ_1 and σ_3 in turn, so that the ladders do not leave for infinity
@@ -596,7 +670,19 @@ def test_one_coin_for_all_coordinates(seed):
     assert adapting.rng.random() == other.random()
     assert changes[0]
     assert 0 < np.mean(changes[-100:]) < 0.15 < np.mean(changes[:100]) < 1
-    assert 0.99**299 < 300**-0.5  # so both of them are seen
+
+
+@pytest.mark.parametrize("r", [1, 2, 3, 30, 250, 300, 10_000])
+def test_probability_of_adaptation(r):
+    """The greater of .99^(r-1) and r^-½ at the r-th point; the latter is from about 284 on."""
+    p = max(0.99 ** (r - 1), r**-0.5)
+    assert (p == r**-0.5) == (r in (1, 300, 10_000))
+    for uniform in [0, p * (1 - 1e-12), p * (1 + 1e-12), 1 - 2**-53]:
+        if uniform < 1:
+            adapting = Adapting()
+            adapting.tuning.n_points[0] = r - 1
+            adapting.rng = generator_of(uniform)
+            assert (adapting.adapt(0) == (uniform < p)).all()
 
 
 @pytest.mark.parametrize("adapt_every", [1, 7, 200])
@@ -703,7 +789,7 @@ def test_cmh_with_adaptation(model, n, order):
         target=0.3,
         random_order=order == "random",
     )
-    np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found["cmh_scales"], np.exp(path), rtol=1e-9)
     np.testing.assert_allclose(found["scaling"], np.exp(path.mean(axis=1)), rtol=1e-9)
     moved = np.diff([START, *positions], axis=0) != 0
@@ -744,20 +830,23 @@ def test_cmh_with_scales_of_the_user_is_never_tuned(model, scales):
 CMTM_RUNS = {
     "default": {},
     "20 tries": {"n_tries": 20},
+    "always multiple": {"fewer_tries": False},
     "random order": {"order": "random"},
     "another power": {"alpha": 1.0},
     "scales too small": {"scales": np.geomspace(1e-4, 1e-2, 5)},
     "scales too large": {"scales": np.outer([1, 2, 3], np.geomspace(1e2, 1e3, 5))},
     "scales of three tries": {"n_tries": 3, "scales": [1e-2, 1e-1, 10.0]},
+    "three tries or single ones": {"n_tries": 3, "scales": [0.1, 1.0, 10.0], "fewer_tries": True},
     "bounds": {"scale_bounds": (0.2, 3.0), "scales": np.geomspace(0.3, 2.0, 5)},
 }
 
 
-@pytest.mark.parametrize(("n", "adapt_every"), [(1, 1), (25, 3), (300, 7)])
+@pytest.mark.parametrize(("n", "adapt_every"), [(1, 1), (25, 3), (200, 7), (350, 100)])
 @pytest.mark.parametrize("options", CMTM_RUNS.values(), ids=CMTM_RUNS)
 def test_cmtm_with_adaptation(model, options, n, adapt_every):
+    """And some sweeps after it, in which single tries may have replaced multiple ones."""
     step = pk.CMTM(model=model, adapt_every=adapt_every, **options)
-    positions, found = run(step, n, tune=n, seed=4)
+    positions, found = run(step, n + 20, tune=n, seed=4)
     m, shifts = options.get("n_tries", 5), "scales" not in options
     first = np.outer(SCALES, np.geomspace(0.5, 8, m)) if shifts else options["scales"]
     random_order = options.get("order") == "random"
@@ -770,16 +859,23 @@ def test_cmtm_with_adaptation(model, options, n, adapt_every):
     )
     bounds = [options["scale_bounds"]] * 3 if "scale_bounds" in options else None
     rng, n_shifting = np.random.default_rng(4), n // 2 if shifts else 0
-    expected, path = chain.tune(n, rng, adapt_every, n_shifting, bounds)
-    np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-11)
+    fewer_tries = options.get("fewer_tries", shifts)
+    expected, path = chain.tune(n, rng, adapt_every, n_shifting, bounds, fewer_tries)
+    np.testing.assert_allclose(positions[:n], expected, rtol=1e-8, atol=1e-11)
     np.testing.assert_allclose(step.parameters.scales, path[-1], rtol=1e-12)
-    np.testing.assert_allclose(found["cmtm_smallest_scale"], path[:, :, 0], rtol=1e-12)
-    np.testing.assert_allclose(found["cmtm_largest_scale"], path[:, :, -1], rtol=1e-12)
+    np.testing.assert_array_equal(step.parameters.n_single, chain.n_single)
+    np.testing.assert_array_equal(step.parameters.single, chain.single)
+    np.testing.assert_allclose(found["cmtm_smallest_scale"][:n], path[:, :, 0], rtol=1e-12)
+    np.testing.assert_allclose(found["cmtm_largest_scale"][:n], path[:, :, -1], rtol=1e-12)
     geometric = np.exp(np.log(path).mean(axis=(1, 2)))
-    np.testing.assert_allclose(found["scaling"], geometric, rtol=1e-12)
-    np.testing.assert_array_equal(found["cmtm_selected"].sum(axis=0), chain.selected)
-    np.testing.assert_array_equal(found["cmtm_accepted"].sum(axis=0), chain.accepted)
-    assert n < 300 or len(np.unique(path[:, 0], axis=0)) > 2
+    np.testing.assert_allclose(found["scaling"][:n], geometric, rtol=1e-12)
+    for i in range(n, n + 20):
+        chain.sweep(rng)
+        np.testing.assert_allclose(positions[i], chain.x, rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(found["cmtm_selected"].sum(axis=0), chain.selected)
+    np.testing.assert_allclose(found["cmtm_accepted"].sum(axis=0), chain.accepted)
+    assert n < 200 or len(np.unique(path[:, 0], axis=0)) > 1
+    assert (chain.n_single > 0).any() == fewer_tries or n < 350
 
 
 def test_cmtm_without_adaptation(model):
@@ -876,6 +972,7 @@ IMPOSSIBLE = [
         (pk.CMTM, {"adapt_every": value}, "adapt_every must be an integer from 1")
         for value in (0, -1, 2.5, "a", True)
     ),
+    *((pk.CMTM, {"fewer_tries": value}, "fewer_tries must be") for value in (1, "a", np.nan)),
     (pk.CMTM, {"keep_adapting": True}, "keep_adapting needs scale_bounds"),
     (pk.CMTM, {"keep_adapting": True, "scale_bounds": (0.1, 9)}, "region that bounds all"),
     (
@@ -948,7 +1045,7 @@ def test_statistics_of_a_step_of_all_variables(sampler):
 
 def test_statistics_are_of_the_draw(model):
     """Shares of its sweeps, and the number of its evaluations."""
-    step = pk.CMTM(model=model, n_tries=4, steps_per_draw=6)
+    step = pk.CMTM(model=model, n_tries=4, steps_per_draw=6, fewer_tries=False)
     positions, found = run(step, 200, tune=100)
     selected, accepted = found["cmtm_selected"], found["cmtm_accepted"]
     assert selected.shape == accepted.shape == (200, 3, 4)
@@ -962,6 +1059,28 @@ def test_statistics_are_of_the_draw(model):
     assert 6 * 3 * 4 <= n_logp.min() < n_logp.max() <= 6 * 3 * 7
     moved = np.diff(positions, axis=0) != 0
     np.testing.assert_array_equal(moved, accepted[1:].sum(axis=2) > 0)
+
+
+def test_statistics_of_single_tries(model):
+    """They are selected in all sweeps, and the share of them that is accepted is reported."""
+    step = pk.CMTM(model=model)
+    positions, found = run(step, 900, tune=500)
+    n_single, single = step.parameters.n_single, step.parameters.single
+    assert (n_single > 0).any()
+    for k in np.flatnonzero(n_single):
+        chosen = np.arange(5) == single[k]
+        np.testing.assert_array_equal(found["cmtm_selected"][500:, k], np.tile(chosen, (400, 1)))
+        shares = found["cmtm_accepted"][500:, k]
+        assert (shares[:, ~chosen] == 0).all()
+        possible = np.arange(n_single[k] + 1) / n_single[k]
+        np.testing.assert_allclose(np.unique(shares[:, chosen]), possible)
+        moved = np.diff(positions[499:, k]) != 0
+        np.testing.assert_array_equal(moved, shares[:, chosen][:, 0] > 0)
+    share = found["cmtm_accepted"].sum(axis=2).mean(axis=1)
+    np.testing.assert_allclose(found["accept_share"], share)
+    assert found["n_logp"][500:].mean() < found["n_logp"][1:500].mean()
+    if (n_single > 0).all():
+        assert (found["n_logp"][500:] == n_single.sum()).all()
 
 
 def test_evaluations_of_cmh(model):

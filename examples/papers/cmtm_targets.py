@@ -134,14 +134,14 @@ def run_chain(step, target, seed, tune=SWEEPS // 2, draws=SWEEPS // 2):
 def seconds_per_sweep(kind, target, **options):
     """Return CPU seconds of a sweep after tuning, in compiled code.
 
-    That is the fastest of 20 draws of 1000 sweeps, for others may use the same core.
+    That is the fastest of 100 draws of 1000 sweeps, for others may use the same core.
     """
     step = kind(model=target.model(), steps_per_draw=1000, **options)
     rng = np.random.default_rng(1)
     point = {"x": target.draw(rng, 1)[0]}
-    step.setup_chain(rng, 5, 20)
+    step.setup_chain(rng, 5, 100)
     seconds = []
-    for i in range(25):
+    for i in range(105):
         if i == 5:
             step.stop_tuning()
         start = time.process_time()

@@ -600,7 +600,7 @@ class CMTM:
     def tune(self, n, rng, adapt_every, n_shifting=0, bounds=None, fewer_tries=False):
         """Make n sweeps that tune; return positions, and the scales after each.
 
-        In the first n_shifting whole ladders are shifted every 10th sweep. Then, at the r-th point
+        In the first n_shifting whole ladders are shifted every 2m-th sweep. Then, at the r-th point
         of adaptation, one coin decides whether they are adapted to what happened since the last. At
         the end single tries may replace multiple ones, by what was seen since the ladder changed.
         """
@@ -617,7 +617,7 @@ class CMTM:
                     since[k, move.selected] += 1
             change = None
             if t <= n_shifting:
-                restart = t % 10 == 0
+                restart = t % (2 * self.scales.shape[1]) == 0
                 change = shifted_ladder if restart else None
             else:
                 restart = (t - n_shifting) % adapt_every == 0

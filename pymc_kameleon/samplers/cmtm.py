@@ -46,8 +46,8 @@ LADDER = np.array([0.5, 8.0])
 LEAST_OBSERVED = 50
 """Steps of a coordinate without which its number of tries is not decided on."""
 
-SHIFT_EVERY = 10
-"""Sweeps between shifts of the ladders."""
+SHIFT_EVERY = 2
+"""Sweeps between shifts of the ladders, per try."""
 
 SLOW = 0.1
 """Least eigenvalue of the scaled precision matrix below which coordinates correlate too much."""
@@ -143,9 +143,6 @@ def move_or_stay(target, state, k, y, logp_y, accepted):
     if accepted:
         state.x[k] = y
         state.logp[0] = logp_y
-        state.idle[k] = 0
-    else:
-        state.idle[k] += 1
     target.point[k] = state.x[k]
 
 
@@ -207,6 +204,7 @@ def cmh_transition(target, state, parameters, work, rng):
         scale = np.exp(parameters.log_scales[k])
         accept_prob, accepted = single_try(target, state, k, scale, rng)
         state.accepted[k, 0] += accepted
+        state.idle[k] = 0 if accepted else state.idle[k] + 1
         work.accept_prob[k] = accept_prob
         sum_accept_prob += accept_prob
         n_accepted += accepted
@@ -318,6 +316,7 @@ def transition(target, state, parameters, work, rng):
             accept_prob, accepted = single_tries(target, state, parameters, k, rng)
         else:
             accept_prob, accepted = multiple_try(target, state, parameters, k, work, rng)
+        state.idle[k] = 0 if accepted > 0.0 else state.idle[k] + 1
         sum_accept_prob += accept_prob
         sum_accepted += accepted
     return sum_accept_prob / d, sum_accepted / d
@@ -363,10 +362,10 @@ def multiple_try(target, state, parameters, k, work, rng):
 
 @jit
 def log_weight(logp, distance, alpha):
-    """Logarithm of π|distance|^α, finite wherever π is positive."""
-    if logp == -np.inf:
-        return logp
-    return logp + alpha * np.log(min(max(abs(distance), 1e-300), 1e300))
+    """Logarithm of π|distance|^α, never +inf; -inf where the chain already is, whatever α."""
+    if logp == -np.inf or distance == 0.0:
+        return -np.inf
+    return logp + alpha * np.log(min(abs(distance), 1e300))
 
 
 @jit
@@ -428,7 +427,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     t = tuning.t[0] + 1
     tuning.t[0] = t
     if t <= tuning.n_shifting:
-        if t % SHIFT_EVERY == 0:
+        if t % (SHIFT_EVERY * parameters.scales.shape[1]) == 0:
             change_ladders(parameters, tuning, True)
     elif tuning.adapt_every > 0 and (t - tuning.n_shifting) % tuning.adapt_every == 0:
         tuning.n_points[0] += 1
@@ -600,7 +599,7 @@ class Componentwise(KameleonStep):
         start, stop = recent(self.tuning.history)
         points = self.tuning.history.points[start:stop]
         d = self._d
-        if d == 1 or len(points) < 10 * d or not (points.std(axis=0) > 0).all():
+        if d == 1 or len(points) < 10 * d or not (np.ptp(points, axis=0) > 0).all():
             return ""
         correlation = np.corrcoef(points.T)
         precision = np.linalg.pinv(correlation, hermitian=True)
@@ -610,10 +609,11 @@ class Componentwise(KameleonStep):
             return ""
         i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
         names = self._coordinates()
+        sweeps = 2 / max(values[0], 1e-9)
         return (
             f"coordinates correlate too much to be moved one by one, most of all {names[i]} and "
-            f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about "
-            f"{2 / values[0]:.0f} sweeps per independent draw. Use pk.GAM, or reparametrise."
+            f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about {sweeps:.0f} sweeps per "
+            "independent draw. Use pk.GAM, or reparametrise."
         )
 
 
@@ -644,10 +644,13 @@ class CMH(Componentwise):
 
     Notes
     -----
-    Each log σ_k starts at 2.38 times the scale of the log-density around the start, follows
-    Robbins-Monro with steps :math:`(11+t)^{-0.6}`, and settles at its mean over the second half of
-    tuning. The statistic ``scaling`` is the geometric mean of all σ_k; ``cmh_scales`` and
-    ``cmh_accepted``, the share of accepted moves, are per coordinate.
+    Each σ_k starts at 2.38 times the scale of the log-density around the start. log σ_k follows
+    Robbins-Monro with steps 1 in the first quarter of tuning, which leaves far starts behind, then
+    :math:`(11+t)^{-0.6}` counted from there, and settles at its mean over the last quarter.
+
+    The statistic ``scaling`` is the geometric mean of all σ_k; ``cmh_scales`` and
+    ``cmh_accepted``, the share of accepted moves, are per coordinate. If other steps sample other
+    continuous variables, their names end with those of this step's variables.
 
     References
     ----------
@@ -761,16 +764,23 @@ class CMTM(Componentwise):
     At the r-th adaptation point, with probability :math:`\max(.99^{r-1}, r^{-1/2})`, σ_m of each
     coordinate is doubled if it was selected in more than 2/m of the moves since the last one,
     halved if in less than 1/2m; σ_1 is halved and doubled likewise. They stay at least a factor of
-    2 apart; the others are equidistant on the log scale. After tuning the scales are constant, and
-    the chain leaves the posterior exactly invariant.
+    2 apart; the others are equidistant on the log scale. Before, in the first half of tuning and
+    unless ``scales`` are given, the ladders are shifted to where the chain is: every 2m sweeps
+    doubled if σ_m was selected in more than 2/m of them, halved if σ_1 was.
+
+    With ``fewer_tries`` the tries of tuning also tell how far single ones of each scale would have
+    moved. In the end a coordinate whose mean squared distance, 1.5 times over, is covered by n
+    single tries of one scale, at fewer evaluations than one move of m tries makes, is moved by
+    these. After tuning all is constant, and the chain leaves the posterior exactly invariant.
 
     Statistics, per coordinate and with the sampler's name: ``cmtm_smallest_scale`` and
     ``cmtm_largest_scale`` (d,); ``cmtm_selected`` and ``cmtm_accepted`` (d, m), shares of the
     draw's sweeps in which try j was selected, and accepted. If other steps sample other continuous
     variables, the names end with those of this step's variables.
 
-    Deviations from the paper: first scales from the log-density around the start, references that
-    cannot matter any more are not evaluated, and adaptation ends. See docs/cmtm.md.
+    Deviations from the paper: first scales from the log-density around the start, shifts, single
+    tries, references that cannot matter any more are not evaluated, and adaptation ends. See
+    docs/cmtm.md.
 
     References
     ----------
@@ -798,7 +808,7 @@ class CMTM(Componentwise):
         bounds = checked_scale_bounds(scale_bounds)
         if common.get("keep_adapting") and bounds is None:
             raise ValueError("keep_adapting needs scale_bounds, without which it may diverge.")
-        if alpha != 0:
+        if isinstance(alpha, bool) or alpha != 0:
             alpha = checked_number("alpha", alpha, 0, np.inf)
         self.settings = {
             "n_tries": checked_integer("n_tries", n_tries, at_least=3),
@@ -830,20 +840,11 @@ class CMTM(Componentwise):
     def _allocate(self, scales, n_tune):
         d, settings = scales.size, self.settings
         m = settings["n_tries"]
-        if settings["scales"] is None:
-            ladder = np.outer(scales, np.geomspace(*LADDER, m))
-        else:
-            ladder = broadcast_scales(settings["scales"], (d, m))
-            if not (np.diff(ladder) >= 0).all():
-                raise ValueError(f"scales must increase from try to try, not {settings['scales']}.")
-        if settings["bounds"] is None:
-            bounds = np.column_stack([ladder[:, 0], ladder[:, -1]]) * np.exp(LOG_RANGE)
-        else:
-            bounds = np.tile(settings["bounds"], (d, 1))
+        ladder, bounds = first_ladders(scales, settings["scales"], settings["bounds"], m)
         return (
             State.empty(d, m),
             Parameters(
-                np.clip(ladder, bounds[:, :1], bounds[:, 1:]),
+                ladder,
                 np.zeros(d, np.int64),
                 np.zeros(d, np.int64),
                 settings["alpha"],
@@ -852,7 +853,7 @@ class CMTM(Componentwise):
             Tuning(
                 np.zeros(1, np.int64),
                 n_tune,
-                n_tune // 2 if settings["scales"] is None else 0,
+                n_tune // 2 if settings["scales"] is None and settings["adapt_every"] > 0 else 0,
                 settings["adapt_every"],
                 settings["fewer_tries"],
                 np.zeros(1, np.int64),
@@ -871,18 +872,53 @@ class CMTM(Componentwise):
     def _needed_tuning(self):
         return self.settings["adapt_every"]
 
+    def _problems(self):
+        return [*super()._problems(), self._explain_bounds()]
+
+    def _explain_bounds(self):
+        """Name the coordinates whose ladder ends at a bound while it is adapted."""
+        scales, bounds = self.parameters.scales, self.tuning.bounds
+        at_bound = (scales[:, 0] <= bounds[:, 0]) | (scales[:, -1] >= bounds[:, 1])
+        names = [name for name, there in zip(self._coordinates(), at_bound, strict=True) if there]
+        if not names or self.tuning.n == 0 or self.settings["adapt_every"] == 0:
+            return ""
+        return f"the scales of {_some(names)} ended at a bound. Widen scale_bounds, or rescale."
+
+
+def first_ladders(scales, given, bounds, m):
+    """Return ladders (d, m) and their bounds (d, 2); raise a ValueError if they do not fit.
+
+    `scales` (d,) are those of the coordinates; `given` and `bounds` the user's, or None.
+    """
+    d = scales.size
+    least, greatest = (0.0, np.inf) if bounds is None else bounds
+    if given is None:
+        low, high = np.clip(np.outer(LADDER, scales), least, greatest)
+        low = np.minimum(low, max(least, greatest / 2))
+        high = np.maximum(high, np.minimum(2 * low, greatest))
+        ladder = np.ascontiguousarray(np.geomspace(low, high, m, axis=1))
+    else:
+        ladder = broadcast_scales(given, (d, m))
+        if not (np.diff(ladder) > 0).all():
+            raise ValueError(f"scales must increase from try to try, not {given.tolist()}.")
+        if ladder.min() < least or ladder.max() > greatest:
+            raise ValueError(f"scales must lie within scale_bounds, not {given.tolist()}.")
+    if bounds is None:
+        return ladder, np.column_stack([ladder[:, 0], ladder[:, -1]]) * np.exp(LOG_RANGE)
+    return ladder, np.tile(bounds, (d, 1))
+
 
 def checked_scales(scales):
     """Return the user's scales as an array, or None; raise a ValueError unless all are positive."""
     if scales is None:
         return None
     try:
-        array = np.array(scales, float)
-    except (TypeError, ValueError):
-        array = np.array(np.nan)
-    if not (np.isfinite(array) & (array > 0)).all():
+        array = np.array(scales)
+    except ValueError:  # rows of different lengths
+        array = np.array("")
+    if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array > 0)).all():
         raise ValueError(f"scales must be positive numbers, not {scales!r}.")
-    return array
+    return array.astype(float)
 
 
 def broadcast_scales(scales, shape):

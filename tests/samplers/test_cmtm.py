@@ -720,14 +720,14 @@ def test_ladders_are_shifted_first():
     adapting = Adapting(d=3, m=3, n_shifting=45, adapt_every=20)
     for t in range(1, 46):
         changed = adapting.adapt([2, 1, 0])
-        assert list(changed) == ([True, False, True] if t % 10 == 0 else [False] * 3)
-    np.testing.assert_array_equal(adapting.parameters.scales[:, 0], [16, 1, 1 / 16])
+        assert list(changed) == ([True, False, True] if t % 6 == 0 else [False] * 3)
+    np.testing.assert_array_equal(adapting.parameters.scales[:, 0], [128, 1, 1 / 128])
     assert adapting.rng.random() == np.random.default_rng(0).random()
     ends = []
     for t in range(46, 86):
         assert adapting.adapt([2, 1, 0]).any() == (t in (65, 85))
         ends.append(adapting.parameters.scales[:, [0, -1]].copy())
-    np.testing.assert_array_equal(ends[-1], [[64, 256], [1, 4], [1 / 64, 1 / 16]])
+    np.testing.assert_array_equal(ends[-1], [[512, 2048], [1, 4], [1 / 512, 1 / 128]])
 
 
 # ---- tuning of whole chains -----------------------------------------------------------------
@@ -1176,7 +1176,7 @@ def test_coordinates_that_move_are_not(sampler):
 @pytest.mark.parametrize("sampler", FIXED)
 def test_if_none_moves_that_is_said_instead(sampler):
     options = FIXED[sampler](1e9)
-    options["scales"] = np.max(options["scales"]) * np.ones_like(options["scales"])
+    options["scales"] = np.add(options["scales"], 1e9)
     message = last_warning(sampler(model=pair_model(), **options), 0, 500)
     assert "no proposal was accepted" in message
     assert "did not move" not in message
@@ -1194,3 +1194,49 @@ def test_a_scale_of_cmh_at_its_bound_is_named():
     message = last_warning(step)
     assert "The scale of x[0] ended at its upper bound, 0.1" in message
     assert "The scale of x[1] ended at its upper bound, 0.1" in message
+
+
+# ---- ladders and bounds ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bounds", [(1e-3, 0.1), (1.5, 2.0), (0.5, 0.6), (20, 1e3), (0.1, 100)])
+def test_first_ladders_are_as_wide_as_bounds_allow(bounds):
+    """At least a factor of 2, unless the bounds are closer, and increasing."""
+    scales = np.array([0.7, 1.0])
+    ladders, limits = cmtm.first_ladders(scales, None, np.array(bounds), 5)
+    np.testing.assert_array_equal(limits, [bounds, bounds])
+    assert (ladders >= bounds[0] * (1 - 1e-12)).all()
+    assert (ladders <= bounds[1] * (1 + 1e-12)).all()
+    assert (np.diff(ladders) > 0).all()
+    assert (ladders[:, -1] / ladders[:, 0] > min(2, bounds[1] / bounds[0]) - 1e-9).all()
+
+
+def test_without_adaptation_the_first_ladders_stay(model):
+    step = pk.CMTM(model=model, adapt_every=None, fewer_tries=False)
+    step.setup_chain(np.random.default_rng(1), 200, 1)
+    point = {"x": np.array(START)}
+    point, _ = step.step(point)
+    first = step.parameters.scales.copy()
+    for _ in range(199):
+        point, _ = step.step(point)
+    np.testing.assert_array_equal(step.parameters.scales, first)
+
+
+def test_scales_outside_the_bounds_are_refused(model):
+    with pytest.raises(ValueError, match="scales must lie within scale_bounds"):
+        pk.CMTM(model=model, n_tries=3, scales=[0.1, 1, 10], scale_bounds=(0.5, 20))
+
+
+@pytest.mark.parametrize(("bounds", "warns"), [((1e-3, 0.1), True), ((1e-3, 1e3), False)])
+def test_a_ladder_that_ends_at_a_bound_is_named(bounds, warns):
+    message = last_warning(pk.CMTM(model=pair_model(), scale_bounds=bounds), 600, 100)
+    assert ("x[0], x[1] ended at a bound" in message) == warns
+    assert warns or message == ""
+
+
+def test_pinned_coordinates_do_not_correlate():
+    with pm.Model() as model:
+        pm.Normal("x", shape=3)
+    message = last_warning(pk.CMH(model=model, scales=[1, 1e9, 1e9]), 1000, 300)
+    assert "x[1], x[2] did not move" in message
+    assert "correlate" not in message

@@ -52,3 +52,9 @@ def test_quickstart(arguments, tmp_path):
     printed = python(ROOT / "examples" / "quickstart.py", *arguments, cwd=tmp_path)
     assert "DEMetropolisZ" in printed
     assert (tmp_path / "quickstart.png").stat().st_size > 10_000
+
+
+def test_spike_and_slab(tmp_path):
+    arguments = ["--draws", "20", "--tune", "20"]
+    printed = python(ROOT / "examples" / "spike_and_slab.py", *arguments, cwd=tmp_path)
+    assert printed.count("probability to be free") == 2

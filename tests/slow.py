@@ -538,6 +538,8 @@ def adapted_ladder(scales, selected, bounds):
     low, high = max(low, bounds[0]), min(high, bounds[1])
     if high < 2 * low and high / low < scales[-1] / scales[0]:
         return np.array(scales)
+    if (low, high) == (scales[0], scales[-1]):  # no alarm
+        return np.array(scales)
     return np.geomspace(low, high, m)
 
 

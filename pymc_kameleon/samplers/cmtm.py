@@ -522,7 +522,8 @@ def adapt_ladder(scales, selected, bounds):
         high *= 2.0 ** alarm(selected[-1] / total, m)
     low, high = max(low, bounds[0]), min(high, bounds[1])
     narrower = high / low < scales[-1] / scales[0]
-    if low >= high or (narrower and high < 2.0 * low):
+    unchanged = low == scales[0] and high == scales[-1]
+    if unchanged or low >= high or (narrower and high < 2.0 * low):
         return
     for j in range(m):
         scales[j] = low * (high / low) ** (j / (m - 1.0))

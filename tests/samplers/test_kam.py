@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import slow
+from models import normal_model
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import multivariate_normal, norm
 
@@ -26,14 +27,6 @@ class Target(NamedTuple):
 
 
 PRECISION = np.array([[4.0, -1.8, 0.0], [-1.8, 1.0, 0.3], [0.0, 0.3, 100.0]])
-
-
-def normal_model(precision):
-    """Build a model without matrix products, which take PyTensor seconds to compile."""
-    with pm.Model() as model:
-        x = pm.Flat("x", shape=len(precision))
-        pm.Potential("p", -0.5 * (x[:, None] * precision * x).sum())
-    return model
 
 
 def banana_model():

@@ -4,9 +4,9 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
-import pymc as pm
 import pytest
 import slow
+from models import normal_model
 
 import pymc_kameleon as pk
 
@@ -15,14 +15,6 @@ PRECISION = np.array([[4.0, -1.8, 0.0], [-1.8, 1.0, 0.3], [0.0, 0.3, 100.0]])
 
 def log_density(x):
     return -0.5 * x @ PRECISION @ x
-
-
-def normal_model(precision):
-    """Build a model without matrix products, which take PyTensor seconds to compile."""
-    with pm.Model() as model:
-        x = pm.Flat("x", shape=len(precision))
-        pm.Potential("p", -0.5 * (x[:, None] * precision * x).sum())
-    return model
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ def run(step, point, draws, tune=0, seed=0):
 def evaluations(step):
     """Least and greatest number of evaluations in a draw, if nothing has to be evaluated anew."""
     greatest = step.steps_per_draw * step._greatest_n_logp()
-    return (greatest * 5 // 9 if isinstance(step, pk.CMTM) else greatest), greatest
+    return (greatest // 9 if isinstance(step, pk.CMTM) else greatest), greatest
 
 
 class Counting(Op):

@@ -70,7 +70,8 @@ def greedy_transition(target, state, parameters, work, rng):
         s, _ = cmtm.select(work.weights, rng)
         if s >= 0:
             accepted = log_uniform(rng) < work.logp[k, s] - state.logp[0]
-            cmtm.move_or_stay(target, state, k, work.tries[k, s], work.logp[k, s], accepted)
+            y, logp_y = work.tries[k, s], work.logp[k, s]
+            cmtm.move_or_stay(target.point, state.x, state.logp, k, y, logp_y, accepted)
         target.point[k] = state.x[k]
     return 1.0, 1.0
 

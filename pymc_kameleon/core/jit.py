@@ -28,6 +28,15 @@ def jit(function, **options):
     return njit(function, error_model="numpy", forceinline=True, no_cfunc_wrapper=True, **options)
 
 
+def lean_jit(function):
+    """Compile a function that allocates no array and returns none.
+
+    It does not count references to its arguments, which the caller holds. Otherwise each level of
+    calls around the log-density costs some 50 ns, a third of a cheap log-density.
+    """
+    return jit(function, _nrt=False)
+
+
 def fast_jit(function):
     """Compile a function whose loops may be vectorised by reordering their sums."""
     return jit(function, fastmath=set(FASTMATH))

@@ -11,7 +11,7 @@ from numba import config, float64, int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.jit import lean_jit
 from pymc_kameleon.core.linalg import copy
 
 LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1])
@@ -77,7 +77,7 @@ if config.DISABLE_JIT:
         return function
 
 
-@jit
+@lean_jit
 def log_density(target, y):
     """Log-density with the step's own variables at `y`; NaN and +inf count as -inf."""
     inside = True
@@ -89,7 +89,7 @@ def log_density(target, y):
     return evaluate(target)
 
 
-@jit
+@lean_jit
 def log_density_along(target, k, value):
     """Log-density with coordinate k at `value`, all others where `target.point` is."""
     if not target.region[0, k] <= value <= target.region[1, k]:
@@ -98,7 +98,7 @@ def log_density_along(target, k, value):
     return evaluate(target)
 
 
-@jit
+@lean_jit
 def evaluate(target):
     """Log-density at `target.point`."""
     target.count[0] += 1

@@ -15,7 +15,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
 from pymc_kameleon.core.history import History, recent, record
-from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.jit import jit, lean_jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import (
@@ -123,7 +123,7 @@ class Work(NamedTuple):
 # ---- a sweep ------------------------------------------------------------------------------------
 
 
-@jit
+@lean_jit
 def begin_sweep(target, state, random_order, work, rng):
     """Put the target where the chain is, and decide on the order of the coordinates."""
     copy(state.x, target.point)
@@ -137,24 +137,24 @@ def begin_sweep(target, state, random_order, work, rng):
     state.n_sweeps[0] += 1
 
 
-@jit
-def move_or_stay(target, state, k, y, logp_y, accepted):
+@lean_jit
+def single_try(target, x, logp, k, scale, rng):
+    """Make a Metropolis step x_k + σξ; return α, and whether it was accepted."""
+    y = x[k] + scale * rng.standard_normal()
+    logp_y = log_density_along(target, k, y)
+    log_ratio = logp_y - logp[0]
+    accepted = log_uniform(rng) < log_ratio
+    move_or_stay(target.point, x, logp, k, y, logp_y, accepted)
+    return np.exp(min(0.0, log_ratio)), accepted
+
+
+@lean_jit
+def move_or_stay(point, x, logp, k, y, logp_y, accepted):
     """Move coordinate k to y, or leave it where it is."""
     if accepted:
-        state.x[k] = y
-        state.logp[0] = logp_y
-    target.point[k] = state.x[k]
-
-
-@jit
-def single_try(target, state, k, scale, rng):
-    """Make a Metropolis step x_k + σξ; return α, and whether it was accepted."""
-    y = state.x[k] + scale * rng.standard_normal()
-    logp_y = log_density_along(target, k, y)
-    log_ratio = logp_y - state.logp[0]
-    accepted = log_uniform(rng) < log_ratio
-    move_or_stay(target, state, k, y, logp_y, accepted)
-    return np.exp(min(0.0, log_ratio)), accepted
+        x[k] = y
+        logp[0] = logp_y
+    point[k] = x[k]
 
 
 @jit
@@ -193,7 +193,7 @@ class CMHTuning(NamedTuple):
     history: History
 
 
-@jit
+@lean_jit
 def cmh_transition(target, state, parameters, work, rng):
     """Make a Metropolis step in each coordinate."""
     d = state.x.size
@@ -202,7 +202,7 @@ def cmh_transition(target, state, parameters, work, rng):
     for i in range(d):
         k = work.order[i]
         scale = np.exp(parameters.log_scales[k])
-        accept_prob, accepted = single_try(target, state, k, scale, rng)
+        accept_prob, accepted = single_try(target, state.x, state.logp, k, scale, rng)
         state.accepted[k, 0] += accepted
         state.idle[k] = 0 if accepted else state.idle[k] + 1
         work.accept_prob[k] = accept_prob
@@ -304,7 +304,7 @@ class Tuning(NamedTuple):
     history: History
 
 
-@jit
+@lean_jit
 def transition(target, state, parameters, work, rng):
     """Make a multiple-try step in each coordinate, or some single-try steps instead."""
     d = state.x.size
@@ -322,13 +322,14 @@ def transition(target, state, parameters, work, rng):
     return sum_accept_prob / d, sum_accepted / d
 
 
-@jit
+@lean_jit
 def single_tries(target, state, parameters, k, rng):
     """Make some single-try steps in coordinate k; return the mean α and the share accepted."""
     n, s = parameters.n_single[k], parameters.single[k]
+    scale = parameters.scales[k, s]
     sum_accept_prob, n_accepted = 0.0, 0
     for _ in range(n):
-        accept_prob, accepted = single_try(target, state, k, parameters.scales[k, s], rng)
+        accept_prob, accepted = single_try(target, state.x, state.logp, k, scale, rng)
         sum_accept_prob += accept_prob
         n_accepted += accepted
     state.selected[k, s] += 1.0
@@ -336,7 +337,7 @@ def single_tries(target, state, parameters, k, rng):
     return sum_accept_prob / n, n_accepted / n
 
 
-@jit
+@lean_jit
 def multiple_try(target, state, parameters, k, work, rng):
     """Try m values of coordinate k, and move it to one of them or not; return α and 1.0 or 0.0."""
     n_before = target.count[0]
@@ -355,12 +356,12 @@ def multiple_try(target, state, parameters, k, work, rng):
         )
         state.selected[k, s] += 1.0
         state.accepted[k, s] += accepted
-    move_or_stay(target, state, k, tries[s], logp[s], accepted)
+    move_or_stay(target.point, state.x, state.logp, k, tries[s], logp[s], accepted)
     work.n_logp[k] = target.count[0] - n_before
     return accept_prob, 1.0 if accepted else 0.0
 
 
-@jit
+@lean_jit
 def log_weight(logp, distance, alpha):
     """Logarithm of π|distance|^α, never +inf; -inf where the chain already is, whatever α."""
     if logp == -np.inf or distance == 0.0:
@@ -368,13 +369,15 @@ def log_weight(logp, distance, alpha):
     return logp + alpha * np.log(min(abs(distance), 1e300))
 
 
-@jit
+@lean_jit
 def select(weights, rng):
     """Draw an index with probability ∝ its weight, given by its logarithm; -1 if all are 0.
 
     Returns the logarithm of their sum, too. `weights` become weights relative to the greatest.
     """
-    greatest = weights.max()
+    greatest = -np.inf
+    for weight in weights:
+        greatest = max(greatest, weight)
     if greatest == -np.inf:
         return -1, greatest
     total = 0.0
@@ -389,7 +392,7 @@ def select(weights, rng):
     return s, greatest + np.log(total)
 
 
-@jit
+@lean_jit
 def judge(target, state, k, s, y, log_total, scales, alpha, rng):
     """Accept the selected try with α = min(1, Σ_j w_j(z_j|x) / Σ_j w_j(x*_j|z_s)).
 

@@ -330,10 +330,14 @@ def test_one_dimension(sampler):
     with pm.Model() as model:
         pm.Normal("x", 3, 0.1)
     step = sampler(model=model)
-    assert step.target_accept == 0.44
     dt = sample(step, model, tune=300, draws=300)
     assert float(dt["posterior"]["x"].mean()) == pytest.approx(3, abs=0.03)
-    assert float(dt["sample_stats"]["accept_share"].mean()) == pytest.approx(0.44, abs=0.05)
+    share = float(dt["sample_stats"]["accept_share"].mean())
+    if step.tunes_acceptance:
+        assert step.target_accept == 0.44
+        assert share == pytest.approx(0.44, abs=0.05)
+    else:
+        assert 0.1 < share < 0.9
 
 
 @pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])

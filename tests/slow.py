@@ -646,7 +646,7 @@ class CMTM:
 def tuned_cmh(log_density, x, n, log_scales, rng, target=0.44, bounds=None, random_order=False):
     """Make n sweeps of componentwise Metropolis that tune; return positions, and log σ after each.
 
-    The steps are 1 in the first quarter; then log σ_k settles at the mean of the last quarter.
+    The steps are 1 in the first quarter; then log σ_k settles at the mean of the second half.
     """
     log_scales = np.array(log_scales)
     if bounds is None:
@@ -662,5 +662,5 @@ def tuned_cmh(log_density, x, n, log_scales, rng, target=0.44, bounds=None, rand
         log_scales = np.clip(log_scales + step * (alphas - target), *bounds.T)
         positions.append(x)
         path.append(log_scales)
-    path[-1] = np.mean(path[min(n - n // 4, n - 1) :], axis=0)
+    path[-1] = np.mean(path[min(n // 2, n - 1) :], axis=0)
     return np.array(positions), np.array(path)

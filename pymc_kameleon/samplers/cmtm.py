@@ -213,7 +213,7 @@ def cmh_transition(target, state, parameters, work, rng):
 
 @jit
 def cmh_adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Tune each log σ_k to the target acceptance; settle at its mean over the last quarter.
+    """Tune each log σ_k to the target acceptance; settle at its mean over the second half.
 
     In the first quarter the steps are 1: far from the posterior every other move is accepted,
     whatever the scale, so that it grows slowly.
@@ -224,7 +224,7 @@ def cmh_adapt(state, parameters, tuning, work, accept_prob, rng):
         log_scale = parameters.log_scales[k : k + 1]
         scale = ScaleTuning(tuning.target_accept, tuning.bounds[k], tuning.averages[k])
         tune_scale(log_scale, scale, work.accept_prob[k], time)
-        settle_scale(log_scale, scale, t, n - n // 4, n)
+        settle_scale(log_scale, scale, t, n // 2, n)
     record(tuning.history, state.x)
     tuning.t[0] = t + 1
 
@@ -650,7 +650,7 @@ class CMH(Componentwise):
     -----
     Each σ_k starts at 2.38 times the scale of the log-density around the start. log σ_k follows
     Robbins-Monro with steps 1 in the first quarter of tuning, which leaves far starts behind, then
-    :math:`(11+t)^{-0.6}` counted from there, and settles at its mean over the last quarter.
+    :math:`(11+t)^{-0.6}` counted from there, and settles at its mean over the second half.
 
     The statistic ``scaling`` is the geometric mean of all σ_k; ``cmh_scales`` and
     ``cmh_accepted``, the share of accepted moves, are per coordinate. If other steps sample other

@@ -53,49 +53,49 @@ STUCK_SHARE, STUCK_TRANSITIONS = 0.1, 100
 """A run of rejections is reported if it is longer than this share of the draws, and this number."""
 
 COMMON_PARAMETERS = {
-    "steps_per_draw": """\
+    "steps_per_draw": """
 steps_per_draw : int, optional
-        Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
-        differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
-        where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.""",
-    "target_accept": """\
+    Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
+    differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
+    where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.""",
+    "target_accept": """
 target_accept : float, optional
-        Acceptance rate that the scale is tuned to; .234, or .44 in one dimension, which are best
-        for a random walk on normal targets.""",
-    "keep_adapting": """\
+    Acceptance rate that the scale is tuned to; .234, or .44 in one dimension, which are best
+    for a random walk on normal targets.""",
+    "keep_adapting": """
 keep_adapting : bool, optional
-        Go on adapting after tuning, ever less. The chain is then no Markov chain any more: it still
-        converges to the posterior under conditions on it (see docs/adaptation.md), but the draws
-        are not exact from the first one on, as they are by default.""",
-    "region": """\
+    Go on adapting after tuning, ever less. The chain is then no Markov chain any more: it still
+    converges to the posterior under conditions on it (see docs/adaptation.md), but the draws
+    are not exact from the first one on, as they are by default.""",
+    "region": """
 region : dict, optional
-        Least and greatest value of some variables, ``{"x": (-10, 10)}``, each of them a number or
-        of the variable's shape. Proposals outside are rejected without an evaluation, so the
-        posterior is restricted to this box. A transformed variable is named and bounded as it is
-        sampled: ``{"sigma_log__": (-5, 5)}``.""",
-    "model": """\
+    Least and greatest value of some variables, ``{"x": (-10, 10)}``, each of them a number or
+    of the variable's shape. Proposals outside are rejected without an evaluation, so the
+    posterior is restricted to this box. A transformed variable is named and bounded as it is
+    sampled: ``{"sigma_log__": (-5, 5)}``.""",
+    "model": """
 model : pm.Model, optional
-        Taken from the context by default.""",
-    "rng": """\
+    Taken from the context by default.""",
+    "rng": """
 rng : int or numpy.random.Generator, optional
-        Only for use outside ``pm.sample``, which gives each chain its own.""",
-    "initial_point": """\
+    Only for use outside ``pm.sample``, which gives each chain its own.""",
+    "initial_point": """
 initial_point : dict, optional
-        Gives the shapes of the variables; ``model.initial_point()`` by default.""",
-    "compile_kwargs": """\
+    Gives the shapes of the variables; ``model.initial_point()`` by default.""",
+    "compile_kwargs": """
 compile_kwargs : dict, optional
-        Passed to PyTensor. A mode that does not use numba makes the sampler slower.""",
-    "blocked": """\
+    Passed to PyTensor. A mode that does not use numba makes the sampler slower.""",
+    "blocked": """
 blocked : bool, optional
-        Only True is possible: the variables are moved together.""",
+    Only True is possible: the variables are moved together.""",
 }
 """What the docstring of a sampler says at ``{common parameters}``, but for what it says itself."""
 
-COMMON_RAISES = """\
+COMMON_RAISES = """
 Raises
-    ------
-    ValueError
-        For discrete variables, a model without continuous ones, or an impossible option."""
+------
+ValueError
+    For discrete variables, a model without continuous ones, or an impossible option."""
 
 
 @dataclass
@@ -623,13 +623,14 @@ def _signature_with_common_options(cls):
 
 def _docstring_with_common_options(cls):
     """Return the docstring of a sampler's class, with the options that it does not describe."""
+    own = inspect.cleandoc(cls.__doc__)  # Python 3.13 dedents docstrings, 3.12 does not
     common = [
-        text
+        text.lstrip()
         for name, text in COMMON_PARAMETERS.items()
-        if name in cls.__signature__.parameters and f"\n    {name} : " not in cls.__doc__
+        if name in cls.__signature__.parameters and f"\n{name} : " not in own
     ]
-    text = "\n    ".join(common) + "\n\n    " + COMMON_RAISES
-    return cls.__doc__.replace("{common parameters}", text)
+    text = "\n".join([*common, COMMON_RAISES])
+    return own.replace("{common parameters}", text)
 
 
 def checked_integer(name, value, at_least):

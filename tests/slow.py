@@ -425,8 +425,8 @@ class Move(NamedTuple):
     """What became of a coordinate.
 
     x and log π(x) after it, α, what is reported of it, the try selected or -1, whether it was
-    accepted, how many points were evaluated, and how far each try alone would be expected to move,
-    squared.
+    accepted, how many points were evaluated, how far each try alone would be expected to move,
+    squared, and the acceptance probability of the widest alone.
     """
 
     x: np.ndarray
@@ -437,6 +437,7 @@ class Move(NamedTuple):
     accepted: float
     n_evaluated: int
     squares: np.ndarray
+    widest: float = 0.0
 
 
 def with_coordinate(x, k, z):
@@ -492,7 +493,7 @@ def multiple_try(log_density, x, log_p, k, scales, power, rng, patient=False):
     squares = alone * np.array([(y[k] - x[k]) ** 2 for y in tries])
     log_sum = np.logaddexp.reduce(log_w)
     if log_sum == -np.inf:
-        return Move(x, log_p, 0.0, 0.0, -1, False, m, squares)
+        return Move(x, log_p, 0.0, 0.0, -1, False, m, squares, alone[-1])
     selection = rng.random()
     s = int(np.flatnonzero(np.cumsum(np.exp(log_w - log_sum)) > selection)[0])
     u = 1 - rng.random()
@@ -502,22 +503,27 @@ def multiple_try(log_density, x, log_p, k, scales, power, rng, patient=False):
     for scale in [*scales[:s], *scales[s + 1 :]]:
         cap = np.exp(min(0.0, log_sum - log_back))
         if u >= cap and not patient:
-            return Move(x, log_p, np.nan, 0.0, s, False, n_evaluated, squares)
+            return Move(x, log_p, np.nan, 0.0, s, False, n_evaluated, squares, alone[-1])
         z = with_coordinate(y, k, y[k] + scale * rng.standard_normal())
         log_back = np.logaddexp(log_back, log_weight(log_density(z), z[k] - y[k]))
         n_evaluated += 1
     alpha = np.exp(min(0.0, log_sum - log_back))
     reported = alpha / cap if m > 1 else alpha
     if u < alpha:
-        return Move(y, log_ps[s], alpha, reported, s, True, n_evaluated, squares)
-    return Move(x, log_p, alpha, reported, s, False, n_evaluated, squares)
+        return Move(y, log_ps[s], alpha, reported, s, True, n_evaluated, squares, alone[-1])
+    return Move(x, log_p, alpha, reported, s, False, n_evaluated, squares, alone[-1])
 
 
-def shifted_ladder(scales, selected, bounds):
-    """Double all scales if σ_m is selected too often, halve them if σ_1 or none is."""
-    total, limit = sum(selected), 2 * sum(selected) / len(scales)
-    factor = 1.0
-    if total == 0 or selected[0] > limit:
+def too_wide(selected, widest):
+    """Whether no try was ever selected, or the widest too often although hopeless by itself."""
+    often = selected[-1] > 2 * sum(selected) / len(selected)
+    return sum(selected) == 0 or (often and widest < 0.05 * sum(selected))
+
+
+def shifted_ladder(scales, selected, widest, bounds):
+    """Double all scales if σ_m is selected too often, halve them if σ_1 is, or all are too wide."""
+    limit, factor = 2 * sum(selected) / len(scales), 1.0
+    if too_wide(selected, widest) or selected[0] > limit:
         factor = 0.5
     elif selected[-1] > limit:
         factor = 2.0
@@ -525,11 +531,11 @@ def shifted_ladder(scales, selected, bounds):
     return moved if bounds[0] <= moved[0] and moved[-1] <= bounds[1] else np.array(scales)
 
 
-def adapted_ladder(scales, selected, bounds):
+def adapted_ladder(scales, selected, widest, bounds):
     """Double and halve the ends of a ladder by how often they were selected [CMTM]."""
     m, total = len(scales), sum(selected)
     low, high = scales[0], scales[-1]
-    if total == 0:
+    if too_wide(selected, widest):
         low, high = low / 2, high / 2
     else:
         first, last = selected[0] / total, selected[-1] / total
@@ -609,12 +615,14 @@ class CMTM:
         if bounds is None:
             bounds = [(1e-6 * row[0], 1e6 * row[-1]) for row in self.scales]
         d, r, positions, scales = len(self.x), 0, [], []
-        since, seen = np.zeros_like(self.selected), [[] for _ in range(d)]
+        since, widest = np.zeros_like(self.selected), np.zeros(d)
+        seen = [[] for _ in range(d)]
         for t in range(1, n + 1):
             before = self.x
             for k, move in enumerate(self.sweep(rng)):
                 moved = (self.x[k] - before[k]) ** 2
                 seen[k].append((moved, move.n_evaluated, *move.squares))
+                widest[k] += move.widest
                 if move.selected >= 0:
                     since[k, move.selected] += 1
             change = None
@@ -627,12 +635,12 @@ class CMTM:
                 if restart and rng.random() < max(0.99 ** (r - 1), r**-0.5):
                     change = adapted_ladder
             if change is not None:
-                old, rows = self.scales, zip(self.scales, since, bounds, strict=True)
+                old, rows = self.scales, zip(self.scales, since, widest, bounds, strict=True)
                 self.scales = np.array([change(*row) for row in rows])
                 for k in np.flatnonzero((self.scales != old)[:, [0, -1]].any(axis=1)):
                     seen[k] = []
             if restart:
-                since[:] = 0
+                since[:] = widest[:] = 0
             positions.append(self.x)
             scales.append(self.scales)
         for k in range(d) if fewer_tries else ():

@@ -9,7 +9,7 @@ references, f_j the frequency with which try j was selected, r the number of ada
 A transition is a sweep over all coordinates, t counts sweeps, n is the number of those that tune.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -43,14 +43,17 @@ CMH_TARGET_ACCEPT = 0.44
 LADDER = np.array([0.5, 8.0])
 """First σ_1 and σ_m, in scales of the coordinate around the start."""
 
+HOPELESS = 0.05
+"""Acceptance below which a single try with σ_m shows that it is too wide."""
+
 LEAST_OBSERVED = 50
 """Steps of a coordinate without which its number of tries is not decided on."""
 
 SHIFT_EVERY = 2
 """Sweeps between shifts of the ladders, per try."""
 
-SLOW = 0.1
-"""Least eigenvalue of the scaled precision matrix below which coordinates correlate too much."""
+SLOW = 20
+"""Sweeps per independent draw from which the user is told that the coordinates correlate."""
 
 
 class State(NamedTuple):
@@ -282,6 +285,8 @@ class Tuning(NamedTuple):
         r.
     selected : (d, m) int64
         How often each try was selected since the last adaptation point.
+    widest : (d,) float64
+        How often a single try with σ_m would have been accepted since then, in the mean.
     squares : (d, m + 1) float64
         Squared distances since a ladder was last changed: expected of each try alone, and moved.
     costs : (d, 2) int64
@@ -298,6 +303,7 @@ class Tuning(NamedTuple):
     fewer_tries: bool
     n_points: np.ndarray
     selected: np.ndarray
+    widest: np.ndarray
     squares: np.ndarray
     costs: np.ndarray
     bounds: np.ndarray
@@ -438,6 +444,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
         if rng.random() < max(0.99 ** (r - 1), r**-0.5):
             change_ladders(parameters, tuning, False)
         tuning.selected[:] = 0
+        tuning.widest[:] = 0.0
     if t == tuning.n and tuning.fewer_tries:
         for k in range(d):
             decide(parameters, tuning, k)
@@ -451,10 +458,12 @@ def observe(state, tuning, work, k):
     """
     m = work.tries.shape[1]
     x, logp = work.before[k]
+    alpha = 0.0
     for j in range(m):
-        if work.logp[k, j] > -np.inf:
-            alpha = np.exp(min(0.0, work.logp[k, j] - logp))
+        alpha = np.exp(min(0.0, work.logp[k, j] - logp))
+        if alpha > 0.0:
             tuning.squares[k, j] += alpha * (work.tries[k, j] - x) ** 2
+    tuning.widest[k] += alpha
     tuning.squares[k, m] += (state.x[k] - x) ** 2
     tuning.costs[k, 0] += 1
     tuning.costs[k, 1] += work.n_logp[k]
@@ -482,48 +491,39 @@ def decide(parameters, tuning, k):
 
 @jit
 def change_ladders(parameters, tuning, shift):
-    """Shift or adapt the ladders of all multiple tries, and observe anew those that change."""
+    """Shift or adapt the ladders, and observe anew those that change."""
     for k in range(parameters.n_single.size):
         scales, selected, bounds = parameters.scales[k], tuning.selected[k], tuning.bounds[k]
         low, high = scales[0], scales[-1]
         if shift:
-            shift_ladder(scales, selected, bounds)
+            shift_ladder(scales, selected, tuning.widest[k], bounds)
             selected[:] = 0
-        elif parameters.n_single[k] == 0:
-            adapt_ladder(scales, selected, bounds)
+            tuning.widest[k] = 0.0
+        else:
+            adapt_ladder(scales, selected, tuning.widest[k], bounds)
         if scales[0] != low or scales[-1] != high:
             tuning.squares[k] = 0.0
             tuning.costs[k] = 0
 
 
 @jit
-def shift_ladder(scales, selected, bounds):
-    """Double all scales if σ_m is selected too often, halve them if σ_1 is, or none."""
-    m, total = scales.size, selected.sum()
-    factor = 1.0
-    if total == 0 or alarm(selected[0] / total, m) > 0:
-        factor = 0.5
-    elif alarm(selected[-1] / total, m) > 0:
-        factor = 2.0
+def shift_ladder(scales, selected, widest, bounds):
+    """Double all scales if σ_m is selected too often, halve them if σ_1 is."""
+    first, last = alarms(selected, widest)
+    factor = 0.5 if first > 0 else (2.0 if last > 0 else 1.0)
     if bounds[0] <= factor * scales[0] and factor * scales[-1] <= bounds[1]:
         scales *= factor
 
 
 @jit
-def adapt_ladder(scales, selected, bounds):
+def adapt_ladder(scales, selected, widest, bounds):
     """Double or halve σ_1 and σ_m if they are selected too often or too rarely.
 
     They stay a factor of 2 apart, and the others are equidistant between them on the log scale.
-    Where no try was ever selected, all had probability 0, and both are halved.
     """
-    m, total = scales.size, selected.sum()
-    low, high = scales[0], scales[-1]
-    if total == 0:
-        low, high = low / 2.0, high / 2.0
-    else:
-        low *= 2.0 ** -alarm(selected[0] / total, m)
-        high *= 2.0 ** alarm(selected[-1] / total, m)
-    low, high = max(low, bounds[0]), min(high, bounds[1])
+    m = scales.size
+    first, last = alarms(selected, widest)
+    low, high = max(scales[0] * 2.0**-first, bounds[0]), min(scales[-1] * 2.0**last, bounds[1])
     narrower = high / low < scales[-1] / scales[0]
     unchanged = low == scales[0] and high == scales[-1]
     if unchanged or low >= high or (narrower and high < 2.0 * low):
@@ -531,6 +531,22 @@ def adapt_ladder(scales, selected, bounds):
     for j in range(m):
         scales[j] = low * (high / low) ** (j / (m - 1.0))
     scales[-1] = high
+
+
+@jit
+def alarms(selected, widest):
+    """Whether the first and the last try are selected too often (1), too rarely (-1), or neither.
+
+    (1, -1), all are too wide, if none was ever selected, or the last one often although by itself
+    it is hopeless: in tails heavier than |x|^-(1+α) the widest try wins, however wide.
+    """
+    m, total = selected.size, selected.sum()
+    if total == 0:
+        return 1, -1
+    first, last = alarm(selected[0] / total, m), alarm(selected[-1] / total, m)
+    if last > 0 and widest < HOPELESS * total:
+        return 1, -1
+    return first, last
 
 
 @jit
@@ -560,6 +576,9 @@ class Componentwise(KameleonStep):
     """What CMH and CMTM share: a transition is a sweep over the coordinates."""
 
     default_steps_per_draw = staticmethod(lambda d: 1)
+    sweeps_per_draw: ClassVar[float]
+    """Sweeps per independent draw of a normal, times the least eigenvalue of its precision matrix
+    scaled to a diagonal of 1; measured for correlations from .5 to .95."""
 
     def __init__(self, vars=None, *, order, **common):
         if order not in ("systematic", "random"):
@@ -609,11 +628,11 @@ class Componentwise(KameleonStep):
         precision = np.linalg.pinv(correlation, hermitian=True)
         precision /= np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
         values, vectors = np.linalg.eigh(precision)
-        if values[0] > SLOW:
+        sweeps = self.sweeps_per_draw / max(values[0], 1e-9)
+        if sweeps < SLOW:
             return ""
         i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
         names = self._coordinates()
-        sweeps = 2 / max(values[0], 1e-9)
         return (
             f"coordinates correlate too much to be moved one by one, most of all {names[i]} and "
             f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about {sweeps:.0f} sweeps per "
@@ -641,7 +660,8 @@ class CMH(Componentwise):
     scale_bounds : (float, float), optional
         Least and greatest σ_k; by default within a factor of 1e6 of where each starts.
     steps_per_draw : int, optional
-        Sweeps per draw, 1 by default: a sweep makes d evaluations.
+        Sweeps per draw, 1 by default: a sweep makes d evaluations. Even without correlations an
+        independent draw takes 4.5 sweeps, so 5 are good where the log-density is cheap.
     target_accept : float, optional
         Acceptance rate that each σ_k is tuned to; .44, the best in one dimension.
     {common parameters}
@@ -663,6 +683,7 @@ class CMH(Componentwise):
     """
 
     name = "cmh"
+    sweeps_per_draw = 4.5
     default_target_accept = staticmethod(lambda d: CMH_TARGET_ACCEPT)
     algorithm = Algorithm(cmh_transition, cmh_adapt, nothing_to_locate, cmh_report)
 
@@ -710,10 +731,12 @@ class CMH(Componentwise):
     def _tuned_scales(self):
         if self.settings["scales"] is not None:
             return []
-        scales = zip(
-            self._coordinates(), self.parameters.log_scales, self.tuning.bounds, strict=True
-        )
-        return [(f"The scale of {name}", scale, bounds) for name, scale, bounds in scales]
+        log_scales, bounds = self.parameters.log_scales, self.tuning.bounds
+        distances = np.minimum(log_scales - bounds[:, 0], bounds[:, 1] - log_scales)
+        there = distances <= 0.01 * np.ptp(bounds, axis=1)
+        names = [name for name, at in zip(self._coordinates(), there, strict=True) if at]
+        worst = np.argmin(distances)
+        return [(f"The scale of {_some(names)}", log_scales[worst], bounds[worst])]
 
 
 class CMTM(Componentwise):
@@ -735,7 +758,8 @@ class CMTM(Componentwise):
     n_tries : int, optional
         m, at least 3. A move makes at most 2m − 1 evaluations.
     alpha : float, optional
-        α, how much long jumps are preferred. 2.9 is the paper's.
+        α, how much long jumps are preferred. 2.9 is the paper's. Tails heavier than |x|^-(1+α), as
+        those of a Cauchy distribution, need a smaller one; with 0 the narrowest try always wins.
     adapt_every : int, optional
         Sweeps between adaptation points, 200 as in the paper; None to keep the scales as they are.
     scales : array, optional
@@ -743,7 +767,8 @@ class CMTM(Componentwise):
         are spread from half to eight times the scale of the log-density around the start.
     fewer_tries : bool, optional
         After tuning, move a coordinate by single tries where these cost fewer evaluations and move
-        it as far. By default unless scales are given, with which all is as in the paper.
+        it as far. By default, unless scales are given, with which all is as in the paper, or
+        ``keep_adapting=True``.
     order : {"systematic", "random"}, optional
         Of the coordinates in a sweep: always the same (default), or a random permutation.
     scale_bounds : (float, float), optional
@@ -793,6 +818,7 @@ class CMTM(Componentwise):
     """
 
     name = "cmtm"
+    sweeps_per_draw = 1.6
     tunes_acceptance = False
     algorithm = Algorithm(transition, adapt, nothing_to_locate, report)
 
@@ -810,8 +836,15 @@ class CMTM(Componentwise):
         **common,
     ):
         bounds = checked_scale_bounds(scale_bounds)
-        if common.get("keep_adapting") and bounds is None:
+        keep_adapting = checked_bool("keep_adapting", common.get("keep_adapting", False))
+        if fewer_tries is None:
+            fewer_tries = scales is None and not keep_adapting
+        if keep_adapting and bounds is None:
             raise ValueError("keep_adapting needs scale_bounds, without which it may diverge.")
+        if keep_adapting and fewer_tries:
+            raise ValueError(
+                "fewer_tries are decided on when tuning ends; with keep_adapting, never."
+            )
         if isinstance(alpha, bool) or alpha != 0:
             alpha = checked_number("alpha", alpha, 0, np.inf)
         self.settings = {
@@ -823,9 +856,7 @@ class CMTM(Componentwise):
                 else checked_integer("adapt_every", adapt_every, at_least=1)
             ),
             "scales": checked_scales(scales),
-            "fewer_tries": (
-                scales is None if fewer_tries is None else checked_bool("fewer_tries", fewer_tries)
-            ),
+            "fewer_tries": checked_bool("fewer_tries", fewer_tries),
             "bounds": None if bounds is None else np.exp(bounds),
         }
         super().__init__(vars, order=order, **common)
@@ -862,6 +893,7 @@ class CMTM(Componentwise):
                 settings["fewer_tries"],
                 np.zeros(1, np.int64),
                 np.zeros((d, m), np.int64),
+                np.zeros(d),
                 np.zeros((d, m + 1)),
                 np.zeros((d, 2), np.int64),
                 bounds,
@@ -874,19 +906,30 @@ class CMTM(Componentwise):
         return (2 * self.settings["n_tries"] - 1) * self._d
 
     def _needed_tuning(self):
-        return self.settings["adapt_every"]
+        return (2 if self.settings["scales"] is None else 1) * self.settings["adapt_every"]
 
     def _problems(self):
         return [*super()._problems(), self._explain_bounds()]
 
     def _explain_bounds(self):
         """Name the coordinates whose ladder ends at a bound while it is adapted."""
-        scales, bounds = self.parameters.scales, self.tuning.bounds
-        at_bound = (scales[:, 0] <= bounds[:, 0]) | (scales[:, -1] >= bounds[:, 1])
-        names = [name for name, there in zip(self._coordinates(), at_bound, strict=True) if there]
-        if not names or self.tuning.n == 0 or self.settings["adapt_every"] == 0:
+        if self.tuning.n == 0 or self.settings["adapt_every"] == 0:
             return ""
-        return f"the scales of {_some(names)} ended at a bound. Widen scale_bounds, or rescale."
+        names, scales, bounds = self._coordinates(), self.parameters.scales, self.tuning.bounds
+        low = [name for name, at in zip(names, scales[:, 0] <= bounds[:, 0], strict=True) if at]
+        high = [name for name, at in zip(names, scales[:, -1] >= bounds[:, 1], strict=True) if at]
+        problems = []
+        if low:
+            problems.append(
+                f"the scales of {_some(low)} ended at their lower bound. Widen scale_bounds, or "
+                "rescale."
+            )
+        if high:
+            problems.append(
+                f"the scales of {_some(high)} ended at their upper bound. Widen scale_bounds; if "
+                "tails are heavy, lower alpha, or use pk.CMH; the posterior may be improper."
+            )
+        return " ".join(problems)
 
 
 def first_ladders(scales, given, bounds, m):

@@ -3,6 +3,7 @@
 import copy
 from functools import cache
 
+import arviz as az
 import numba
 import numpy as np
 import pymc as pm
@@ -511,14 +512,16 @@ def ladder_cases(m):
 def compare_ladders(change, slow_change, m, bounds):
     """Change many ladders with the compiled function and the slow one; yield (old, counts, new)."""
     for ends, counts in ladder_cases(m):
-        old = np.geomspace(*ends, m)
-        new = old.copy()
-        change(new, counts, np.array(bounds, float))
-        expected = slow_change(old, counts, bounds)
-        np.testing.assert_allclose(new, expected, rtol=1e-13, err_msg=f"{old} {counts}")
-        assert (new >= bounds[0]).all()
-        assert (new <= bounds[1]).all()
-        yield old, counts, new
+        for widest in (counts.sum(), 0.051 * counts.sum(), 0.049 * counts.sum()):
+            old = np.geomspace(*ends, m)
+            new = old.copy()
+            change(new, counts, widest, np.array(bounds, float))
+            expected = slow_change(old, counts, widest, bounds)
+            np.testing.assert_allclose(new, expected, rtol=1e-13, err_msg=f"{old} {counts}")
+            assert (new >= bounds[0]).all()
+            assert (new <= bounds[1]).all()
+            if widest == counts.sum():
+                yield old, counts, new
 
 
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
@@ -552,7 +555,7 @@ def test_the_rule_of_the_ladders_by_hand(selected, expected):
     if selected == [40, 20, 20, 20, 0]:
         expected = (1, 8)
     scales = np.geomspace(1, 16, 5)
-    cmtm.adapt_ladder(scales, np.array(selected), np.array([1e-3, 1e3]))
+    cmtm.adapt_ladder(scales, np.array(selected), sum(selected), np.array([1e-3, 1e3]))
     np.testing.assert_allclose(scales, np.geomspace(*expected, 5), rtol=1e-14)
 
 
@@ -633,6 +636,7 @@ def tuning_of(d, m, n_shifting=0, adapt_every=1, bounds=(1e-300, 1e300), fewer_t
         fewer_tries,
         np.zeros(1, np.int64),
         np.zeros((d, m), np.int64),
+        np.zeros(d),
         np.zeros((d, m + 1)),
         np.zeros((d, 2), np.int64),
         np.tile(bounds, (d, 1)).astype(float),
@@ -967,6 +971,12 @@ IMPOSSIBLE = [
     ),
     *((pk.CMTM, {"fewer_tries": value}, "fewer_tries must be") for value in (1, "a", np.nan)),
     (pk.CMTM, {"keep_adapting": True}, "keep_adapting needs scale_bounds"),
+    (pk.CMTM, {"keep_adapting": "no"}, "keep_adapting must be True or False"),
+    (
+        pk.CMTM,
+        {"keep_adapting": True, "scale_bounds": (0.1, 9), "fewer_tries": True},
+        "fewer_tries are decided on when tuning ends",
+    ),
     (pk.CMTM, {"keep_adapting": True, "scale_bounds": (0.1, 9)}, "region that bounds all"),
     (
         pk.CMTM,
@@ -1113,7 +1123,8 @@ def last_warning(step, tune=1000, draws=500, seed=1):
 @pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
 @pytest.mark.parametrize(("rho", "warns"), [(0.99, True), (-0.99, True), (0.7, False)])
 def test_strong_correlation(sampler, rho, warns):
-    message = last_warning(sampler(model=correlated_model(rho)))
+    step = sampler(model=correlated_model(rho))
+    message = last_warning(step)
     assert ("coordinates correlate too much" in message) == warns
     if not warns:
         assert message == ""
@@ -1121,7 +1132,8 @@ def test_strong_correlation(sampler, rho, warns):
     assert "most of all a[1] and b (by " in message
     assert float(message.split("(by ")[1].split()[0]) == pytest.approx(rho, abs=0.05)
     n_sweeps = float(message.split("about ")[1].split()[0])
-    assert 50 < n_sweeps < 800  # about 2/(1 - |rho|)
+    # A chain that is slow to see its target underestimates how slow it is.
+    assert 0.2 < n_sweeps * (1 - abs(rho)) / step.sweeps_per_draw < 3
     assert "a[0]" not in message
     assert "did not move" not in message
 
@@ -1185,8 +1197,7 @@ def test_at_most_three_coordinates_are_named():
 def test_a_scale_of_cmh_at_its_bound_is_named():
     step = pk.CMH(model=pair_model(), scale_bounds=(1e-3, 0.1))
     message = last_warning(step)
-    assert "The scale of x[0] ended at its upper bound, 0.1" in message
-    assert "The scale of x[1] ended at its upper bound, 0.1" in message
+    assert "The scale of x[0], x[1] ended at its upper bound, 0.1" in message
 
 
 # ---- ladders and bounds ---------------------------------------------------------------------
@@ -1223,7 +1234,7 @@ def test_scales_outside_the_bounds_are_refused(model):
 @pytest.mark.parametrize(("bounds", "warns"), [((1e-3, 0.1), True), ((1e-3, 1e3), False)])
 def test_a_ladder_that_ends_at_a_bound_is_named(bounds, warns):
     message = last_warning(pk.CMTM(model=pair_model(), scale_bounds=bounds), 600, 100)
-    assert ("x[0], x[1] ended at a bound" in message) == warns
+    assert ("x[0], x[1] ended at their upper bound" in message) == warns
     assert warns or message == ""
 
 
@@ -1238,5 +1249,36 @@ def test_pinned_coordinates_do_not_correlate():
 def test_without_an_alarm_a_ladder_stays_as_it_was_given():
     """Also if its scales are not equidistant."""
     scales = np.array([1.0, 2.0, 8.0])
-    cmtm.adapt_ladder(scales, np.array([10, 10, 10]), np.array([1e-3, 1e3]))
+    cmtm.adapt_ladder(scales, np.array([10, 10, 10]), 30, np.array([1e-3, 1e3]))
     np.testing.assert_array_equal(scales, [1, 2, 8])
+
+
+def test_keep_adapting_adapts_with_default_arguments(model):
+    options = {"scale_bounds": (1e-3, 1e3), "region": {"x": (-50, 50)}}
+    step = pk.CMTM(model=model, keep_adapting=True, adapt_every=20, **options)
+    _, found = run(step, 2000, tune=400)
+    assert len(np.unique(found["cmtm_largest_scale"][400:], axis=0)) > 1
+
+
+@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
+def test_tails_heavier_than_alpha(sampler):
+    """The widest try would always be selected, and never accepted."""
+    with pm.Model() as model:
+        pm.Cauchy("x", 0, 1, shape=2)
+    step = sampler(model=model)
+    positions, found = run(step, 3000, tune=1000, seed=3, x=[0.5, 0.5])
+    assert (np.abs(positions[1000:]) < 1).mean() == pytest.approx(0.5, abs=0.1)
+    assert found["accept_share"][1000:].mean() > 0.1
+
+
+@pytest.mark.parametrize("rho", [0.8, 0.95])
+@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
+def test_sweeps_per_independent_draw(sampler, rho):
+    """What the warning says is what ArviZ finds."""
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        pm.Potential("p", -(x[0] ** 2 - 2 * rho * x[0] * x[1] + x[1] ** 2) / (2 * (1 - rho**2)))
+    step = sampler(model=model)
+    positions, _ = run(step, 31_000, tune=1000, seed=2, x=[0.5, 0.5])
+    ess = az.ess(az.convert_to_datatree({"x": positions[None, 1000:]}))["x"].values.min()
+    assert step.sweeps_per_draw / (1 - rho) == pytest.approx(30_000 / ess, rel=0.35)

@@ -46,7 +46,7 @@ def sampler(request):
 
 @pytest.mark.parametrize("d", [1, 2, 8])
 def test_a_sound_run_is_silent(sampler, d):
-    assert last_warning(sampler(model=normal_model(d)), tune=300 * d) == ""
+    assert last_warning(sampler(model=normal_model(d)), tune=400 * d) == ""
 
 
 def test_start_at_the_initial_point(sampler):

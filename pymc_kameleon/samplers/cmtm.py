@@ -622,7 +622,7 @@ class Componentwise(KameleonStep):
         start, stop = recent(self.tuning.history)
         points = self.tuning.history.points[start:stop]
         d = self._d
-        if d == 1 or len(points) < 10 * d or not (np.ptp(points, axis=0) > 0).all():
+        if d == 1 or len(points) < max(100, 10 * d) or not (np.ptp(points, axis=0) > 0).all():
             return ""
         correlation = np.corrcoef(points.T)
         precision = np.linalg.pinv(correlation, hermitian=True)
@@ -717,7 +717,7 @@ class CMH(Componentwise):
                 self.target_accept,
                 bounds,
                 np.zeros((d, 2)),
-                History.empty(40 * d, d),
+                History.empty(max(400, 40 * d), d),
             ),
             Work.empty(d, 1),
         )
@@ -897,7 +897,7 @@ class CMTM(Componentwise):
                 np.zeros((d, m + 1)),
                 np.zeros((d, 2), np.int64),
                 bounds,
-                History.empty(40 * d, d),
+                History.empty(max(400, 40 * d), d),
             ),
             Work.empty(d, m),
         )

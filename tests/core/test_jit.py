@@ -169,7 +169,7 @@ for sampler in pk.SAMPLERS:
             step.stop_tuning()
         point, [stats] = step.step(point)
         stats.pop("warning")
-        rows.append([*point["a"], point["b_log__"], *map(float, stats.values())])
+        rows.append(np.hstack([point["a"], point["b_log__"], *map(np.ravel, stats.values())]))
     draws[sampler.__name__] = np.array(rows).tolist()
 print(json.dumps([bool(numba.config.DISABLE_JIT), draws]))
 """

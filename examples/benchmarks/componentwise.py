@@ -31,14 +31,14 @@ ROWS = {
     "pm.Metropolis": (pm.Metropolis, {}, 40_000),
     "pm.Slice": (pm.Slice, {}, 5000),
     "CMH": (pk.CMH, {}, 40_000),
-    "CMH, steps_per_draw=50": (pk.CMH, {"steps_per_draw": 50}, 20_000),
+    "CMH, steps_per_draw=100": (pk.CMH, {"steps_per_draw": 100}, 15_000),
     "CMTM": (pk.CMTM, {}, 20_000),
-    "CMTM, steps_per_draw=20": (pk.CMTM, {"steps_per_draw": 20}, 10_000),
+    "CMTM, steps_per_draw=50": (pk.CMTM, {"steps_per_draw": 50}, 8000),
     "CMTM, fewer_tries=False": (pk.CMTM, {"fewer_tries": False}, 20_000),
-    "the same, steps_per_draw=20": (
+    "the same, steps_per_draw=50": (
         pk.CMTM,
-        {"fewer_tries": False, "steps_per_draw": 20},
-        5000,
+        {"fewer_tries": False, "steps_per_draw": 50},
+        4000,
     ),
 }
 """Step, its arguments, and draws that take some ten seconds."""

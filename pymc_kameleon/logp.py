@@ -1,4 +1,4 @@
-"""A PyMC model's log-density, compiled with one signature for every model."""
+"""A PyMC model's log-density and gradient, compiled with one signature for every model."""
 
 import logging
 import re
@@ -11,9 +11,11 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
+from pytensor.gradient import DisconnectedInputError, NullTypeGradError
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address
 
 _log = logging.getLogger("pymc_kameleon")
@@ -37,6 +39,8 @@ class ModelLogp:
         Passed to ``pymc.pytensorf.compile``.
     region : (2, d) float64
         Where the step's own variables may be; elsewhere the log-density is -inf.
+    derivatives : int
+        1 to have the gradient too, 2 for products with the Hessian.
 
     Attributes
     ----------
@@ -48,23 +52,35 @@ class ModelLogp:
         Fingerprint of the data.
     count : (1,) int64
         Number of evaluations, here and in compiled code.
+    gradient : (d,) or (0,) float64
+        Gradient with respect to the step's own variables, where it was evaluated last.
     """
 
-    def __init__(self, model, own, initial_point, compile_kwargs, region):
+    def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):
         self.value_vars = [*own, *(var for var in model.value_vars if var not in own)]
         size = sum(initial_point[var.name].size for var in self.value_vars)
         self.point = np.zeros(size)
         self.region = region
         self.count = np.zeros(1, np.int64)
+        self.gradient = np.zeros(region.shape[1] if derivatives else 0)
         logp = model.logp()
         self.shared = _shared_variables(logp)
         self.read_data()
-        self._compile(model, logp, initial_point, compile_kwargs)
+        self._compile(model, own, logp, initial_point, compile_kwargs, derivatives)
 
     @property
     def target(self):
         """What the compiled transitions call."""
-        return Target(self._address, self.point, self._data, self._shapes, self.region, self.count)
+        return Target(
+            self._address,
+            self.point,
+            self._data,
+            self._shapes,
+            self.region,
+            self.count,
+            self.gradient,
+            self._curvature_address,
+        )
 
     def follow_data(self):
         """Read the shared variables again if one was set since the last time."""
@@ -88,7 +104,8 @@ class ModelLogp:
         if not self.inside(x):
             return -np.inf
         self.count[0] += 1
-        logp = self._logp(np.ascontiguousarray(x, np.float64), self._data, self._shapes)
+        x = np.ascontiguousarray(x, np.float64)
+        logp = self._logp(x, self._data, self._shapes, self.gradient)
         return logp if logp < np.inf else -np.inf
 
     def inside(self, x):
@@ -98,33 +115,46 @@ class ModelLogp:
 
     def __getstate__(self):
         """Let the compiled graph travel, so that a worker computes the same to the last bit."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_logp", "_address", "_seen")}
+        machine_code = ("_logp", "_address", "_curvature", "_curvature_address")
+        return {k: v for k, v in self.__dict__.items() if k not in (*machine_code, "_seen")}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
         self.read_data()
         self._make_callable()
 
-    def _compile(self, model, logp, initial_point, compile_kwargs):
+    def _compile(self, model, own, logp, initial_point, compile_kwargs, derivatives):
         x = pt.vector("x", shape=self.point.shape, dtype="float64")
         data = pt.vector("data", dtype="float64")
         shapes = pt.vector("shapes", dtype="int64")
+        v = pt.vector("v", shape=self.gradient.shape, dtype="float64")
         static = [initial_point[var.name].shape for var in self.value_vars]
         dynamic, start = [], 0
         for var in self.shared:
             dynamic.append(shapes[start : start + var.type.ndim])
             start += var.type.ndim
         replacements = _slices(self.value_vars, x, static) | _slices(self.shared, data, dynamic)
-        [raveled] = clone_replace([logp], replacements, rebuild_strict=False)
-        inputs, output = [x, data, shapes], raveled.astype("float64")
 
-        def compile_logp(**kwargs):
+        def compile_graphs(**kwargs):
+            """Return functions of the log-density, perhaps with its gradient, and of Hv."""
+            graphs = [([x, data, shapes], [logp])]
+            if derivatives:
+                gradient = _gradient(logp, own)
+                graphs[0][1].append(gradient)
+            if derivatives > 1:
+                product = _gradient(pt.dot(gradient, v), own)
+                graphs.append(([x, data, shapes, v], [product]))
+            return [compile_graph(*graph, **kwargs) for graph in graphs]
+
+        def compile_graph(inputs, outputs, **kwargs):
+            raveled = clone_replace(outputs, replacements, rebuild_strict=False)
+            outputs = [output.astype("float64") for output in raveled]
             with model, black_box_ops_named():
-                function = pymc_compile(inputs, output, on_unused_input="ignore", **kwargs)
+                function = pymc_compile(inputs, outputs, on_unused_input="ignore", **kwargs)
             function.trust_input = True
             return function
 
-        self._function = compile_logp(**compile_kwargs)
+        self._functions = compile_graphs(**compile_kwargs)
         try:
             self._make_callable()
         except Exception as error:  # numba and PyTensor raise many kinds
@@ -132,16 +162,37 @@ class ModelLogp:
                 "The model's log-density runs through Python, which is slower: %s",
                 str(error).strip().partition("\n")[0],
             )
-            self._function = compile_logp(**compile_kwargs | {"mode": Mode("cvm", "fast_run")})
+            self._functions = compile_graphs(**compile_kwargs | {"mode": Mode("cvm", "fast_run")})
             self._make_callable()
 
     def _make_callable(self):
-        """Wrap the PyTensor function so that compiled code can call it."""
-        if hasattr(self._function.vm, "jit_fn"):
-            self._logp = _numba_logp(self._function.vm.jit_fn)
+        """Wrap the PyTensor functions so that compiled code can call them."""
+        function, *curvature = self._functions
+        in_numba = hasattr(function.vm, "jit_fn")
+        if in_numba:
+            wrap = _numba_logp_and_gradient if self.gradient.size else _numba_logp
+            self._logp = wrap(function.vm.jit_fn)
         else:
-            self._logp = _python_logp(self._function)
+            self._logp = _python_logp(function)
         self._address = function_address(self._logp)
+        self._curvature, self._curvature_address = None, 0
+        if curvature:
+            [function] = curvature
+            wrap = _numba_curvature if in_numba else _python_curvature
+            self._curvature = wrap(function.vm.jit_fn if in_numba else function)
+            self._curvature_address = function_address(self._curvature)
+
+
+def _gradient(scalar, own):
+    """Return the gradient with respect to the step's own variables, raveled."""
+    try:
+        parts = pt.grad(scalar, own, disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError, DisconnectedInputError) as error:
+        raise ValueError(
+            "The model's log-density has no gradient, which this sampler needs. pk.GAM and pk.KAM "
+            f"need none. PyTensor says: {str(error).strip().partition(chr(10))[0]}"
+        ) from error
+    return pt.concatenate([part.ravel() for part in parts])
 
 
 def _shared_variables(logp):
@@ -193,17 +244,49 @@ def black_box_ops_named():
 
 def _numba_logp(jit_fn):
     @numba.njit(LOGP_SIGNATURE)
-    def logp(x, data, shapes):
+    def logp(x, data, shapes, gradient):
         return jit_fn(x, data, shapes)[0].item()
+
+    return logp
+
+
+def _numba_logp_and_gradient(jit_fn):
+    @numba.njit(LOGP_SIGNATURE)
+    def logp(x, data, shapes, gradient):
+        value, slope = jit_fn(x, data, shapes)
+        copy(slope, gradient)
+        return value.item()
 
     return logp
 
 
 def _python_logp(function):
     @numba.njit(LOGP_SIGNATURE)
-    def logp(x, data, shapes):
+    def logp(x, data, shapes, gradient):
         with numba.objmode(value="float64"):
-            value = float(function(x, data, shapes))
+            value, *slope = function(x, data, shapes)
+            value = float(value)
+            if slope:
+                gradient[:] = slope[0]
         return value
 
     return logp
+
+
+def _numba_curvature(jit_fn):
+    @numba.njit(LOGP_SIGNATURE)
+    def curvature(x, data, shapes, v):
+        copy(jit_fn(x, data, shapes, v)[0], v)
+        return 0.0
+
+    return curvature
+
+
+def _python_curvature(function):
+    @numba.njit(LOGP_SIGNATURE)
+    def curvature(x, data, shapes, v):
+        with numba.objmode():
+            v[:] = function(x, data, shapes, v)[0]
+        return 0.0
+
+    return curvature

@@ -168,6 +168,8 @@ class KameleonStep(ArrayStepShared):
         Whether `_allocate` wants to know the coordinates' scales around the start.
     tunes_acceptance : bool
         Whether `target_accept` is an option.
+    derivatives : int
+        How many derivatives of the log-density it uses; 2 for products with the Hessian.
     """
 
     name: ClassVar[str]
@@ -175,6 +177,7 @@ class KameleonStep(ArrayStepShared):
     own_stats: ClassVar[tuple[str, ...]] = ()
     scale_free: ClassVar[bool] = True
     tunes_acceptance: ClassVar[bool] = True
+    derivatives: ClassVar[int] = 0
     settings: ClassVar[dict] = {}
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
@@ -240,7 +243,9 @@ class KameleonStep(ArrayStepShared):
             k: np.dtype((v[0], tuple(v[1] or ()))) for k, v in self.stats_dtypes_shapes.items()
         }
         self.stats_dtypes = [dtypes | {"warning": SamplerWarning}]
-        self._logp = ModelLogp(self.model, own, self._initial_point, compile_kwargs or {}, region)
+        self._logp = ModelLogp(
+            self.model, own, self._initial_point, compile_kwargs or {}, region, self.derivatives
+        )
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
         self._say_if_slow()
@@ -369,7 +374,9 @@ class KameleonStep(ArrayStepShared):
         self.data = self._logp.digest
         if self.point is None or not np.array_equal(q[: self._d], self.point[: self._d]):
             return MOVED
-        return STALE if new_data or not np.array_equal(q, self.point) else CURRENT
+        if new_data or not np.array_equal(q, self.point):
+            return MOVED if self.derivatives else STALE  # the state holds the gradient too
+        return CURRENT
 
     def _arguments(self, n_transitions, status, stats):
         return (

@@ -27,7 +27,8 @@ class Algorithm(NamedTuple):
         Called after each transition while tuning. It knows the length of the tuning phase and
         settles the parameters in its last call.
     locate : (state, parameters, work) -> None
-        Recompute what `state` derives from the position, after somebody else moved it.
+        Recompute what `state` derives from the position, after somebody else moved it and the
+        log-density was evaluated there.
     report : (state, parameters, stats) -> None
         Write the scale and the sampler's own statistics, stats[SCALING:].
     """
@@ -48,12 +49,12 @@ def compile_draw(algorithm):
 
         Returns False, and has done nothing, if the log-density is not finite where it starts.
         """
-        if status == MOVED:
-            locate(state, parameters, work)
         if status != CURRENT:
             state.logp[0] = log_density(target, state.x)
             if state.logp[0] == -np.inf:
                 return False
+        if status == MOVED:
+            locate(state, parameters, work)
         sum_accept_prob = 0.0
         sum_accepted = 0.0
         for _ in range(n_transitions):

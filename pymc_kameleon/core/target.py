@@ -1,4 +1,4 @@
-"""The log-density that the transitions call: one type for every model.
+"""The log-density, and its gradient, that the transitions call: one type for every model.
 
 A model's log-density is compiled apart from the transitions and reaches them as the address of its
 machine code. So the transitions are compiled once, whatever the model.
@@ -14,8 +14,12 @@ from numba.extending import intrinsic
 from pymc_kameleon.core.jit import lean_jit
 from pymc_kameleon.core.linalg import copy
 
-LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1])
-"""Log-density of (all value variables raveled, all data raveled, the shapes of the data)."""
+LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1], float64[::1])
+"""Log-density of (all value variables raveled, all data raveled, the shapes of the data, gradient).
+
+The gradient with respect to the step's own variables is written into the last one, unless that is
+empty.
+"""
 
 LOGP_TYPE = types.FunctionType(LOGP_SIGNATURE)
 
@@ -37,6 +41,11 @@ class Target(NamedTuple):
         Least and greatest value of each coordinate; outside, the log-density is -inf.
     count : (1,) int64
         Number of evaluations.
+    gradient : (d,) or (0,) float64
+        Of the log-density where it was evaluated last; empty for samplers that need none.
+    curvature : int
+        Machine code of a function with `LOGP_SIGNATURE` that turns a vector v, its last argument,
+        into the Hessian of the log-density times v; 0 for samplers that need none.
     """
 
     address: int
@@ -45,6 +54,8 @@ class Target(NamedTuple):
     shapes: np.ndarray
     region: np.ndarray
     count: np.ndarray
+    gradient: np.ndarray
+    curvature: int
 
 
 def function_address(dispatcher):
@@ -102,5 +113,12 @@ def log_density_along(target, k, value):
 def evaluate(target):
     """Log-density at `target.point`."""
     target.count[0] += 1
-    logp = _function_at(target.address)(target.point, target.data, target.shapes)
+    logp = _function_at(target.address)(target.point, target.data, target.shapes, target.gradient)
     return logp if logp < np.inf else -np.inf
+
+
+@lean_jit
+def multiply_by_hessian(target, y, v):
+    """Replace `v` by the Hessian of the log-density at `y`, times `v`."""
+    copy(y, target.point)
+    _function_at(target.curvature)(target.point, target.data, target.shapes, v)

@@ -8,12 +8,12 @@ from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address, 
 
 
 @numba.njit(LOGP_SIGNATURE)
-def first_coordinate(x, data, shapes):
+def first_coordinate(x, data, shapes, gradient):
     return x[0]
 
 
 @numba.njit(LOGP_SIGNATURE)
-def weighted_sum(x, data, shapes):
+def weighted_sum(x, data, shapes, gradient):
     total = 1000.0 * shapes[0]
     for i in range(x.size):
         total += data[i] * x[i]
@@ -30,6 +30,8 @@ def target(logp, point, data=(), shapes=(), region=None):
         np.array(shapes, np.int64),
         np.array(region, np.float64),
         np.zeros(1, np.int64),
+        np.zeros(0),
+        0,
     )
 
 

@@ -23,7 +23,7 @@ PRECISION = np.array([[4.0, -1.8, 0.0], [-1.8, 1.0, 0.3], [0.0, 0.3, 100.0]])
 
 
 @numba.njit(LOGP_SIGNATURE)
-def normal(x, data, shapes):
+def normal(x, data, shapes, gradient):
     total = data[0]
     for i in range(3):
         for j in range(3):
@@ -32,7 +32,7 @@ def normal(x, data, shapes):
 
 
 @numba.njit(LOGP_SIGNATURE)
-def mixture(x, data, shapes):
+def mixture(x, data, shapes, gradient):
     """The two dimensions of the paper, of which the second is wide in one mode."""
     left = -0.5 * ((x[0] - 5) ** 2 / 6.25 + x[1] ** 2 / 6.25)
     right = np.log(5.0) - 0.5 * ((x[0] - 15) ** 2 / 6.25 + x[1] ** 2 / 0.25)
@@ -40,13 +40,13 @@ def mixture(x, data, shapes):
 
 
 @numba.njit(LOGP_SIGNATURE)
-def two_modes(x, data, shapes):
+def two_modes(x, data, shapes, gradient):
     """In one dimension, and one of them narrow."""
     return data[0] + np.logaddexp(-0.5 * x[0] ** 2, np.log(10.0) - 50 * (x[0] - 4) ** 2)
 
 
 @numba.njit(LOGP_SIGNATURE)
-def holes(x, data, shapes):
+def holes(x, data, shapes, gradient):
     """A gamma and a normal density; around them, and in the midst, there is nothing."""
     if x[0] < 0:
         return -np.inf
@@ -58,7 +58,7 @@ def holes(x, data, shapes):
 
 
 @numba.njit(LOGP_SIGNATURE)
-def point_in_a_plane(x, data, shapes):
+def point_in_a_plane(x, data, shapes, gradient):
     """A normal density along the second coordinate, where the first is exactly 1."""
     return data[0] - 0.5 * x[1] ** 2 if x[0] == 1 else -np.inf
 
@@ -78,7 +78,8 @@ def target_of(logp, offset=0.0):
     region = REGIONS.get(logp, [[-np.inf] * d, [np.inf] * d])
     data, shapes = np.array([offset]), np.array([1])
     address = function_address(logp)
-    return Target(address, np.zeros(d), data, shapes, np.array(region), np.zeros(1, np.int64))
+    count, gradient = np.zeros(1, np.int64), np.zeros(0)
+    return Target(address, np.zeros(d), data, shapes, np.array(region), count, gradient, 0)
 
 
 class LogDensity:
@@ -93,7 +94,7 @@ class LogDensity:
         if not ((low <= x) & (x <= high)).all():
             return -np.inf
         self.count += 1
-        value = self.logp.py_func(x, self.target.data, self.target.shapes)
+        value = self.logp.py_func(x, self.target.data, self.target.shapes, self.target.gradient)
         return value if value < np.inf else -np.inf
 
 

@@ -672,3 +672,286 @@ def tuned_cmh(log_density, x, n, log_scales, rng, target=0.44, bounds=None, rand
         path.append(log_scales)
     path[-1] = np.mean(path[min(n // 2, n - 1) :], axis=0)
     return np.array(positions), np.array(path)
+
+
+# ---- MALA, GadRWM and GadMALA ---------------------------------------------------------------
+# A target is a function that returns the log-density and its gradient.
+
+
+class Jump(NamedTuple):
+    """A proposal and what became of it.
+
+    log r is -inf where anything is not finite; `n_steps` gradients were evaluated for it.
+    """
+
+    x: np.ndarray
+    log_p: float
+    gradient: np.ndarray
+    y: np.ndarray
+    log_p_y: float
+    gradient_y: np.ndarray
+    xi: np.ndarray
+    log_ratio: float
+    accepted: bool
+    n_steps: int = 1
+
+    @property
+    def alpha(self):
+        return np.exp(min(0.0, self.log_ratio))
+
+    @property
+    def new(self):
+        return self.y if self.accepted else self.x
+
+
+def jump(target, x, rng, propose):
+    """Draw ξ and let propose(x, ξ) return y, its logp and gradient, and log r; then accept."""
+    xi = rng.standard_normal(x.size)
+    log_p, gradient = target(x)
+    with np.errstate(all="ignore"):
+        y, log_p_y, gradient_y, log_ratio, n_steps = propose(x, xi)
+    finite = all(np.isfinite(part).all() for part in (y, log_p_y, gradient_y, log_ratio))
+    log_ratio = log_ratio if finite else -np.inf
+    accepted = bool(-rng.standard_exponential() < log_ratio)
+    return Jump(x, log_p, gradient, y, log_p_y, gradient_y, xi, log_ratio, accepted, n_steps)
+
+
+def langevin(target, x, factor, rng):
+    """Propose N(x + ½LLᵀ∇log π(x), LLᵀ), and accept by the densities of both ways."""
+    covariance = factor @ factor.T
+
+    def log_q(to, start):
+        """But for a constant."""
+        v = np.linalg.solve(factor, to - start - covariance @ target(start)[1] / 2)
+        return -v @ v / 2
+
+    def propose(x, xi):
+        y = x + covariance @ target(x)[1] / 2 + factor @ xi
+        log_ratio = target(y)[0] - target(x)[0] + log_q(x, y) - log_q(y, x)
+        return y, *target(y), log_ratio, 1
+
+    return jump(target, x, rng, propose)
+
+
+def walk(target, x, factor, rng):
+    """Propose N(x, LLᵀ)."""
+
+    def propose(x, xi):
+        y = x + factor @ xi
+        return y, *target(y), target(y)[0] - target(x)[0], 1
+
+    return jump(target, x, rng, propose)
+
+
+def leapfrog(target, x, momentum, covariance, n):
+    """Make n leapfrog steps of length 1, the mass being the inverse of `covariance`."""
+    for _ in range(n):
+        momentum = momentum + target(x)[1] / 2
+        x = x + covariance @ momentum
+        momentum = momentum + target(x)[1] / 2
+    return x, momentum
+
+
+def hamiltonian(target, x, factor, n_leapfrog, rng):
+    """Make k leapfrog steps, k uniform in ⌊K/2⌋+1 … K, and accept by the energy; K = 1 is MALA."""
+    n, half = 1, n_leapfrog // 2
+    if n_leapfrog > 1:
+        n = half + 1 + int(rng.random() * (n_leapfrog - half))
+    covariance = factor @ factor.T
+
+    def propose(x, xi):
+        momentum = np.linalg.solve(factor.T, xi)
+        y, end = leapfrog(target, x, momentum, covariance, n)
+        kinetic = (end @ covariance @ end - momentum @ covariance @ momentum) / 2
+        return y, *target(y), target(y)[0] - target(x)[0] - kinetic, n
+
+    return jump(target, x, rng, propose)
+
+
+def published_gradient(move, factor, beta, hessian=None):
+    """∇_L of min(0, log r) + β Σ log L_ii for MALA [GAD, appendix B].
+
+    With a function that returns the Hessian of log π, ∇log π(y) is not held constant.
+    """
+    gradient = beta * np.diag(1 / np.diag(factor))
+    if move.log_ratio >= 0:
+        return gradient
+    g, gy = move.gradient, move.gradient_y
+    difference = factor.T @ (g - gy) / 2 + move.xi
+    inside = -np.outer(g - gy, difference) / 2
+    if hessian is not None:
+        h, back = factor.T @ g / 2 + move.xi, factor.T @ (g + gy) / 2 + move.xi
+        k = hessian(move.y) @ factor @ back
+        inside -= (np.outer(k, h) + np.outer(g, factor.T @ k) / 2) / 2
+    return gradient + np.tril(inside)
+
+
+def published_walk_gradient(move, factor, beta):
+    """∇_L of min(0, log r) + β Σ log L_ii for the random walk [GAD, section 2.2]."""
+    gradient = beta * np.diag(1 / np.diag(factor))
+    if move.log_ratio < 0:
+        gradient += np.tril(np.outer(move.gradient_y, move.xi))
+    return gradient
+
+
+def rms_step(factor, squares, gradient, rate):
+    """Return L and G after a step of RMSprop; the first one has no G yet."""
+    squares = gradient**2 if squares is None else 0.9 * squares + 0.1 * gradient**2
+    factor = factor + rate * gradient / (1 + np.sqrt(squares))
+    np.fill_diagonal(factor, np.maximum(np.diag(factor), 1e-3))
+    return factor, squares
+
+
+def whitened_step(move, factor, beta, t, n_tune, walks=False):
+    """Return L(I + rA), A the gradient of the objective with respect to the second factor."""
+    d = factor.shape[0]
+    u, uy = factor.T @ move.gradient, factor.T @ move.gradient_y
+    a, b = (-uy, move.xi) if walks else ((u - uy) / 2, (u - uy) / 2 + move.xi)
+    inside = beta * np.eye(d)
+    if move.log_ratio < 0:
+        inside -= np.tril(np.outer(a, b))
+    longest = 0.3 / (beta * np.sqrt(d) + np.linalg.norm(a) * np.linalg.norm(b))
+    rate = min(1 / (d * (1 + t / (0.15 * n_tune))), longest)
+    return factor @ (np.eye(d) + rate * inside)
+
+
+def steered(beta, accepted, target_accept):
+    """Return β after an acceptance or a rejection."""
+    return max(1e-4, beta * (1 + 0.02 * (accepted - target_accept)))
+
+
+def start_factor(gradient):
+    """L at the start: each coordinate's scale from the gradient there, if it has one."""
+    size = np.abs(gradient)
+    scales = np.where(size > 1e-10, np.maximum(size, 1e-300) ** -0.5, 1.0)
+    return np.diag(np.clip(scales, 1e-10, 1e10))
+
+
+def symmetric_power(a, power):
+    """Return a^power for a positive semidefinite matrix, its eigenvalues floored."""
+    values, vectors = np.linalg.eigh(a)
+    return vectors * np.maximum(values, 1e-12 * values[-1]) ** power @ vectors.T
+
+
+def fisher_covariance(x, g):
+    """Return the regularised geometric mean of cov(x) and cov(g)⁻¹, and the scales s."""
+    k, d = x.shape
+    vx, vg = x.var(axis=0), g.var(axis=0)
+    s2 = np.where(vx == 0, 1.0, vx)
+    judged = (vg > 0) & (vx * vg >= 0.1)
+    s2[judged] = np.sqrt(vx[judged] / vg[judged])
+    s = np.sqrt(np.clip(s2, 1e-20, 1e20))
+    a, b = (x - x.mean(axis=0)) / s, (g - g.mean(axis=0)) * s
+    w, eye = 0.05 / (0.05 + k**2), np.eye(d)
+    cx, cg = a.T @ a / k, b.T @ b / k
+    cx = (1 - w) * cx + (w * np.trace(cx) / d + 1e-12) * eye
+    cg = (1 - w) * cg + (w * np.trace(cg) / d + 1e-12) * eye
+    cg += np.diag(np.maximum(0, 1 - vx * vg / 0.1))
+    root, inverse = symmetric_power(cg, 0.5), symmetric_power(cg, -0.5)
+    return inverse @ symmetric_power(root @ cx @ root, 0.5) @ inverse, s
+
+
+def fisher_factor(x, g):
+    """Return L of the pairs (k, d)."""
+    mean, s = fisher_covariance(x, g)
+    return s[:, None] * np.linalg.cholesky(mean)
+
+
+class GadChain:
+    """A chain from x on, which tunes for n_tune transitions; `walks` makes it GadRWM.
+
+    In the last phase of tuning L stays, s is tuned, and there are n_leapfrog steps.
+    """
+
+    def __init__(
+        self,
+        target,
+        x,
+        n_tune,
+        adaptation,
+        target_accept,
+        *,
+        walks=False,
+        n_leapfrog=1,
+        learning_rate=None,
+        hessian=None,
+        last_target=None,
+    ):
+        d = len(x)
+        self.target, self.x, self.n_tune, self.d = target, np.array(x), n_tune, d
+        self.adaptation, self.target_accept = adaptation, target_accept
+        self.last_target = target_accept if last_target is None else last_target
+        self.walks, self.n_leapfrog, self.hessian = walks, n_leapfrog, hessian
+        self.learning_rate = learning_rate
+        self.factor = start_factor(target(self.x)[1])
+        if adaptation == "published":
+            self.factor = 0.1 / np.sqrt(d) * np.eye(d)
+        self.log_scale, self.beta, self.squares = 0.0, 1.0, None
+        self.t, self.kk, self.pairs, self.path = 0, 0, [], []
+        self.end = n_tune - min(max(100, n_tune // 10), n_tune // 3)
+        self.next = min(max(20, d // 4), n_tune // 10)
+
+    def step(self, rng):
+        """Make a transition, and tune."""
+        factor = np.exp(self.log_scale) * self.factor
+        if self.walks:
+            move = walk(self.target, self.x, factor, rng)
+        elif self.t < self.end or self.adaptation == "published":
+            move = langevin(self.target, self.x, factor, rng)
+        else:
+            move = hamiltonian(self.target, self.x, factor, self.n_leapfrog, rng)
+        self.x = move.new
+        if self.t < self.n_tune:
+            getattr(self, f"learn_{self.adaptation}")(move)
+        self.t += 1
+        return move
+
+    def learn_published(self, move):
+        if move.log_ratio > -np.inf:
+            if self.walks:
+                gradient = published_walk_gradient(move, self.factor, self.beta)
+            else:
+                gradient = published_gradient(move, self.factor, self.beta, self.hessian)
+            self.factor, self.squares = rms_step(
+                self.factor, self.squares, gradient, self.learning_rate
+            )
+        elif not self.walks:
+            self.factor = 0.9 * self.factor
+        self.beta = steered(self.beta, move.accepted, self.target_accept)
+
+    def learn_whitened(self, move):
+        if self.t >= self.end:
+            self.tune_scale(move.alpha, self.last_target)
+        elif move.log_ratio > -np.inf:
+            self.factor = whitened_step(
+                move, self.factor, self.beta, self.t, self.n_tune, self.walks
+            )
+        else:
+            self.factor = 0.9 * self.factor
+        if self.t < self.end:
+            self.beta = steered(self.beta, move.accepted, self.target_accept)
+
+    def learn_fisher(self, move):
+        early = self.t < self.end
+        self.tune_scale(move.alpha, self.target_accept if early else self.last_target)
+        if early and (move.accepted or move.log_p_y > move.log_p - 10 - self.d):
+            self.pairs.append((move.y, move.gradient_y))
+        t = self.t + 1
+        if t in (self.next, self.end):
+            if len(self.pairs) < 4:
+                self.next = t + 11
+            else:
+                self.factor = fisher_factor(*map(np.array, zip(*self.pairs, strict=True)))
+                self.kk, self.log_scale = 3, np.log(1.65 * self.d ** (-1 / 6))
+                self.pairs = self.pairs[len(self.pairs) // 2 :]
+                self.next = t + max(20, t // 2)
+                if self.next > self.end - 20:
+                    self.next = self.end
+
+    def tune_scale(self, alpha, target_accept):
+        self.kk += 1
+        self.log_scale += min(0.5, 1.5 * self.kk**-0.6) * (alpha - target_accept)
+        if self.t >= self.end + (self.n_tune - self.end) // 3:
+            self.path.append(self.log_scale)
+        if self.t + 1 == self.n_tune:
+            self.log_scale = np.mean(self.path)

@@ -7,7 +7,9 @@ from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.initvals import initvals
 from pymc_kameleon.samplers.cmtm import CMH, CMTM
 from pymc_kameleon.samplers.cyclical_kam import CyclicalKAM
+from pymc_kameleon.samplers.gad import GadMALA, GadRWM
 from pymc_kameleon.samplers.kam import KAM
+from pymc_kameleon.samplers.mala import MALA
 from pymc_kameleon.samplers.pca_kam import PCAKAM
 from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
 
@@ -17,6 +19,7 @@ __all__ = [
     "CMTM",
     "GAM",
     "KAM",
+    "MALA",
     "PCAKAM",
     "RAM",
     "RBAM",
@@ -24,11 +27,13 @@ __all__ = [
     "SAMPLERS",
     "CyclicalKAM",
     "Decay",
+    "GadMALA",
+    "GadRWM",
     "initvals",
     "kernels",
 ]
 
-SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM, CyclicalKAM, CMH, CMTM)
+SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM, CyclicalKAM, CMH, CMTM, MALA, GadRWM, GadMALA)
 
 _log = logging.getLogger("pymc_kameleon")
 if not logging.root.handlers:

@@ -412,6 +412,15 @@ class KameleonStep(ArrayStepShared):
 
     # ---- warnings -------------------------------------------------------------------------------
 
+    def _coordinates(self):
+        """Return the names of the coordinates, x[0] and so on."""
+        shapes = {var.name: self._initial_point[var.name].shape for var in self.vars}
+        return [
+            name + (str(list(index)) if shape else "")
+            for name, shape in shapes.items()
+            for index in np.ndindex(shape)
+        ]
+
     def _is_initial_point(self, q0):
         """Whether this step's variables are where the model starts them by default."""
         point = DictToArrayBijection.rmap(q0)
@@ -608,6 +617,11 @@ def _explain_bound(label, log_scale, bounds):
     )
 
 
+def some(names):
+    """List at most three names."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
+
+
 def _stats_dtypes_shapes(own_shapes):
     """Return types and shapes of the statistics of every sampler, and of its own."""
     return {
@@ -661,6 +675,13 @@ def checked_bool(name, value):
     return bool(value)
 
 
+def checked_choice(name, value, choices):
+    """Return an option; raise a ValueError unless it is one of `choices`."""
+    if not isinstance(value, str | None) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}.")
+    return value
+
+
 def checked_schedule(name, value):
     """Return a number or a Decay as a Decay of floats; raise a ValueError if it is impossible."""
     if not isinstance(value, Decay):
@@ -682,6 +703,16 @@ def checked_scale_bounds(bounds):
     if not low < high:
         raise ValueError(f"scale_bounds must have low < high, not {bounds!r}.")
     return np.log([low, high])
+
+
+def checked_scaling(scaling, bounds):
+    """Return settings of a sampler with one scale: logs of its bounds, equal if it is fixed."""
+    log_bounds = checked_scale_bounds(bounds)
+    if scaling is not None:
+        if bounds is not None:
+            raise ValueError("Give scaling, which is fixed, or scale_bounds; not both.")
+        log_bounds = np.log(np.full(2, checked_number("scaling", scaling, 0, np.inf)))
+    return {"scale_bounds": log_bounds, "fixed": scaling is not None}
 
 
 @contextmanager

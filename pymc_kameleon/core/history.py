@@ -75,3 +75,12 @@ def choose(rows, n, m, rng):
     for i in range(m):
         j = i + int(rng.random() * (n - i))
         rows[i], rows[j] = rows[j], rows[i]
+
+
+@jit
+def forget_older_half(history):
+    """Keep the newest half of the record."""
+    start, stop = recent(history)
+    for i in range(start, stop):
+        copy(history.points[i], history.points[i - start])
+    history.counts[0] = stop - start

@@ -32,9 +32,11 @@ from pymc_kameleon.step import (
     STUCK_TRANSITIONS,
     KameleonStep,
     checked_bool,
+    checked_choice,
     checked_integer,
     checked_number,
     checked_scale_bounds,
+    some,
 )
 
 CMH_TARGET_ACCEPT = 0.44
@@ -581,8 +583,7 @@ class Componentwise(KameleonStep):
     scaled to a diagonal of 1; measured for correlations from .5 to .95."""
 
     def __init__(self, vars=None, *, order, **common):
-        if order not in ("systematic", "random"):
-            raise ValueError(f'order must be "systematic" or "random", not {order!r}.')
+        checked_choice("order", order, ("systematic", "random"))
         self.settings |= {"random_order": order == "random"}
         super().__init__(vars, **common)
 
@@ -594,15 +595,6 @@ class Componentwise(KameleonStep):
         covers_all = len(self.vars) == len(self.model.continuous_value_vars)
         return "_".join([self.name, name, *([] if covers_all else self.var_names)])
 
-    def _coordinates(self):
-        """Return the names of the coordinates, x[0] and so on."""
-        shapes = {var.name: self._initial_point[var.name].shape for var in self.vars}
-        return [
-            name + (str(list(index)) if shape else "")
-            for name, shape in shapes.items()
-            for index in np.ndindex(shape)
-        ]
-
     def _problems(self):
         return [self._explain_idle(), self._explain_correlation()]
 
@@ -613,7 +605,7 @@ class Componentwise(KameleonStep):
         if not idle or not self.watch.accepted:
             return ""
         return (
-            f"{_some(idle)} did not move in the last {n} sweeps. Look there for a narrow part of "
+            f"{some(idle)} did not move in the last {n} sweeps. Look there for a narrow part of "
             "the posterior; tune longer, give scales, or reparametrise."
         )
 
@@ -736,7 +728,7 @@ class CMH(Componentwise):
         there = distances <= 0.01 * np.ptp(bounds, axis=1)
         names = [name for name, at in zip(self._coordinates(), there, strict=True) if at]
         worst = np.argmin(distances)
-        return [(f"The scale of {_some(names)}", log_scales[worst], bounds[worst])]
+        return [(f"The scale of {some(names)}", log_scales[worst], bounds[worst])]
 
 
 class CMTM(Componentwise):
@@ -921,12 +913,12 @@ class CMTM(Componentwise):
         problems = []
         if low:
             problems.append(
-                f"the scales of {_some(low)} ended at their lower bound. Widen scale_bounds, or "
+                f"the scales of {some(low)} ended at their lower bound. Widen scale_bounds, or "
                 "rescale."
             )
         if high:
             problems.append(
-                f"the scales of {_some(high)} ended at their upper bound. Widen scale_bounds; if "
+                f"the scales of {some(high)} ended at their upper bound. Widen scale_bounds; if "
                 "tails are heavy, lower alpha, or use pk.CMH; the posterior may be improper."
             )
         return " ".join(problems)
@@ -976,8 +968,3 @@ def broadcast_scales(scales, shape):
         raise ValueError(
             f"scales must have shape {shape} or {shape[1:]}, not {scales.shape}."
         ) from None
-
-
-def _some(names):
-    """List at most three names."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")

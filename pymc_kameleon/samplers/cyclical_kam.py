@@ -51,6 +51,7 @@ from pymc_kameleon.samplers import kam, published_cyclical_kam
 from pymc_kameleon.samplers.kam import checked_settings
 from pymc_kameleon.step import (
     KameleonStep,
+    checked_choice,
     checked_integer,
     checked_number,
 )
@@ -654,8 +655,7 @@ class CyclicalKAM(KameleonStep):
         scale_bounds=None,
         **common,
     ):
-        if not isinstance(variant, str) or variant not in ("exact", "published"):
-            raise ValueError(f"variant must be 'exact' or 'published', not {variant!r}.")
+        checked_choice("variant", variant, ("exact", "published"))
         self.published = variant == "published"
         published_only = {
             "nu": nu,

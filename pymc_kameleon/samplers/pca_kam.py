@@ -45,7 +45,7 @@ from pymc_kameleon.samplers.kam import (
     too_few_points,
     tune_walk,
 )
-from pymc_kameleon.step import KameleonStep, checked_integer
+from pymc_kameleon.step import KameleonStep, checked_choice, checked_integer
 
 EXPLORATION = 0.6
 """γ as a share of the random walk's best scale: a direction moves one coordinate, γ all others."""
@@ -486,8 +486,7 @@ class PCAKAM(KameleonStep):
     ):
         self.settings = checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds)
         n_components = checked_integer("n_components", n_components, at_least=1)
-        if acceptance not in ("direction", "mixture"):
-            raise ValueError(f'acceptance must be "direction" or "mixture", not {acceptance!r}.')
+        checked_choice("acceptance", acceptance, ("direction", "mixture"))
         self.settings |= {"n_components": n_components, "acceptance": acceptance}
         super().__init__(vars, **common)
 

@@ -46,8 +46,9 @@ from pymc_kameleon.core.scaling import (
 from pymc_kameleon.core.schedules import UNSET
 from pymc_kameleon.step import (
     KameleonStep,
-    checked_number,
+    checked_choice,
     checked_scale_bounds,
+    checked_scaling,
     checked_schedule,
 )
 
@@ -141,12 +142,7 @@ class RWM(KameleonStep):
     algorithm = Algorithm(rwm_transition, rwm_adapt, nothing_to_locate, report_scale)
 
     def __init__(self, vars=None, *, scaling=None, scale_bounds=None, **common):
-        bounds = checked_scale_bounds(scale_bounds)
-        if scaling is not None:
-            if bounds is not None:
-                raise ValueError("Give scaling, which is fixed, or scale_bounds; not both.")
-            bounds = np.log(np.full(2, checked_number("scaling", scaling, 0, np.inf)))
-        self.settings = {"scale_bounds": bounds, "fixed": scaling is not None}
+        self.settings = checked_scaling(scaling, scale_bounds)
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
@@ -335,8 +331,7 @@ class AM(KameleonStep):
     _allocate = allocate_walk
 
     def __init__(self, vars=None, *, update="rank_one", learning_rate=None, **common):
-        if update not in ("rank_one", "cholesky"):
-            raise ValueError(f'update must be "rank_one" or "cholesky", not {update!r}.')
+        checked_choice("update", update, ("rank_one", "cholesky"))
         self.settings = {"update": update, "learning_rate": checked_rate(learning_rate)}
         super().__init__(vars, **common)
 

@@ -152,7 +152,7 @@ def test_a_narrow_gamma_is_not_exact_either():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"variant": "paper"}, "variant must be 'exact' or 'published'"),
+        ({"variant": "paper"}, "variant must be one of 'exact', 'published'"),
         ({"variant": None}, "variant"),
         (
             {"variant": "published", "scale_bounds": (0.1, 1.0)},

@@ -10,10 +10,11 @@ the standardised positions (x − mean)/s and gradients (g − mean)s; Cx and Cg
 
 import numpy as np
 
-from pymc_kameleon.core.jit import fast_jit, jit
+from pymc_kameleon.core.jit import allocating_jit, jit
 from pymc_kameleon.core.linalg import (
     add_multiple,
     cholesky,
+    copy,
     dot,
     geometric_mean,
     second_moments,
@@ -27,7 +28,7 @@ POWER_STEPS = 10
 """Of the subspace iteration that finds the directions of a low-rank factor."""
 
 
-@jit
+@allocating_jit
 def learn_factor(pairs, factor, information):
     """Set L such that x ↦ L⁻¹x whitens positions and gradients of the pairs alike.
 
@@ -36,52 +37,37 @@ def learn_factor(pairs, factor, information):
     pairs : (k, 2d) float64
         Positions, and gradients beside them.
     factor : Factor
-        Output, as it was if it would not be finite.
+        Output; without correlations if they are not finite.
     information : (d,) float64
         Output: vx·vg.
     """
     k, d = pairs.shape[0], pairs.shape[1] // 2
     a, b, scales = np.empty((k, d)), np.empty((k, d)), np.empty(d)
     standardise(pairs, a, b, scales, information)
-    ridge = 0.05 / (0.05 + k**2)
-    m = d if factor.scales.size == 0 else factor.basis.shape[0]
-    cx, cg = np.zeros((m, m)), np.zeros((m, m))
-    chol = np.zeros((m, m))
-    if factor.scales.size == 0:
-        second_moments(a, cx)
-        second_moments(b, cg)
-        regularise(cx, ridge)
-        regularise(cg, ridge)
-        for i in range(d):
-            cg[i, i] += max(0.0, 1.0 - information[i] / SMOOTH)
-        if not (geometric_mean(cx, cg) and cholesky(cx, chol)):
-            for i in range(d):
-                chol[i] = 0.0
-                chol[i, i] = 1.0
-        for i in range(d):
-            for j in range(i + 1):
-                factor.dense[i, j] = scales[i] * chol[i, j]
-        return
-    factor.scales[:] = scales
+    is_dense = factor.scales.size == 0
+    if not is_dense:
+        copy(scales, factor.scales)
+        find_directions(a, b, factor.basis)
+        a, b = project(a, factor.basis), project(b, factor.basis)
+    core = factor.dense if is_dense else factor.core
+    m = core.shape[0]
     if m == 0:
         return
-    leading_directions(a, factor.basis[: m // 2])
-    leading_directions(b, factor.basis[m // 2 :])
-    orthonormalise(factor.basis)
-    projected = np.empty((k, m))
-    project(a, factor.basis, projected)
-    second_moments(projected, cx)
-    project(b, factor.basis, projected)
-    second_moments(projected, cg)
-    for i in range(m):
-        if cx[i, i] == 0.0 or cg[i, i] == 0.0:  # a direction of no length, or no gradient
-            cx[i, i] += 1.0
-            cg[i, i] += 1.0
-    regularise(cx, ridge)
-    regularise(cg, ridge)
-    if not (geometric_mean(cx, cg) and cholesky(cx, chol)):
-        chol[:] = np.eye(m)
-    factor.core[:] = chol
+    cx, cg = np.empty((m, m)), np.empty((m, m))
+    ridge = 0.05 / (0.05 + k**2)
+    moments(a, ridge, cx)
+    moments(b, ridge, cg)
+    if is_dense:
+        for i in range(d):
+            cg[i, i] += max(0.0, 1.0 - information[i] / SMOOTH)
+    if not (geometric_mean(cx, cg) and cholesky(cx, core)):
+        for i in range(m):
+            for j in range(i + 1):
+                core[i, j] = 1.0 if i == j else 0.0
+    if is_dense:
+        for i in range(d):
+            for j in range(i + 1):
+                core[i, j] *= scales[i]
 
 
 @jit
@@ -106,49 +92,46 @@ def standardise(pairs, a, b, scales, information):
 
 
 @jit
-def regularise(c, weight):
-    """Mix `c` with the multiple of I that has its trace."""
-    d = c.shape[0]
+def moments(rows, ridge, out):
+    """Write the rows' second moments, mixed with the multiple of I that has their trace."""
+    second_moments(rows, out)
+    d = out.shape[0]
     trace = 0.0
     for i in range(d):
-        trace += c[i, i]
+        trace += out[i, i]
     for i in range(d):
         for j in range(i + 1):
-            c[i, j] *= 1.0 - weight
-        c[i, i] += weight * trace / d + 1e-12
-
-
-@fast_jit
-def project(rows, basis, out):
-    """Write the coordinates of the rows (k, d) in the basis (m, d) into `out` (k, m)."""
-    for r in range(rows.shape[0]):
-        for i in range(basis.shape[0]):
-            out[r, i] = dot(rows[r], basis[i])
+            out[i, j] *= 1.0 - ridge
+        out[i, i] += ridge * trace / d + 1e-12
 
 
 @jit
-def leading_directions(rows, basis):
-    """Write an orthonormal basis (m, d) of about the space where the rows (k, d) vary most."""
-    k, d = rows.shape
-    m = basis.shape[0]
-    for i in range(m):
-        for j in range(d):  # any start that is orthogonal to no direction
-            basis[i, j] = np.sin(1.0 + (i + 1.0) * (j + 1.0))
-    orthonormalise(basis)
-    projected = np.empty((k, m))
-    for _ in range(POWER_STEPS):
-        project(rows, basis, projected)
-        basis[:] = 0.0
-        for r in range(k):
-            for i in range(m):
-                add_multiple(projected[r, i], rows[r], basis[i])
-        orthonormalise(basis)
-
-
-@jit
-def orthonormalise(basis):
-    """Make the rows orthonormal; those that depend on rows above become zero."""
+def find_directions(a, b, basis):
+    """Choose an orthonormal basis (m, d): half of it where A varies most, half where B does."""
+    half = basis.shape[0] // 2
     for i in range(basis.shape[0]):
+        for j in range(basis.shape[1]):  # any start that is orthogonal to no direction
+            basis[i, j] = np.sin(1.0 + (i + 1.0) * (j + 1.0))
+    for step in range(2 * POWER_STEPS):
+        rows, start = (a, 0) if step < POWER_STEPS else (b, half)
+        power_step(rows, basis[start : start + half])
+        orthonormalise(basis, start, start + half)
+
+
+@jit
+def power_step(rows, basis):
+    """Multiply each direction by the second moments of the rows (k, d)."""
+    for i in range(basis.shape[0]):
+        product = np.zeros(basis.shape[1])
+        for r in range(rows.shape[0]):
+            add_multiple(dot(rows[r], basis[i]), rows[r], product)
+        copy(product, basis[i])
+
+
+@jit
+def orthonormalise(basis, start, stop):
+    """Make rows orthonormal to all above them; those that depend on these become zero."""
+    for i in range(start, stop):
         before = np.sqrt(dot(basis[i], basis[i]))
         for _ in range(2):  # once is not enough for what depends almost
             for j in range(i):
@@ -156,3 +139,13 @@ def orthonormalise(basis):
         length = np.sqrt(dot(basis[i], basis[i]))
         for j in range(basis.shape[1]):
             basis[i, j] = basis[i, j] / length if length > 1e-10 * before else 0.0
+
+
+@jit
+def project(rows, basis):
+    """Return the coordinates of the rows (k, d) in the basis (m, d)."""
+    out = np.empty((rows.shape[0], basis.shape[0]))
+    for r in range(rows.shape[0]):
+        for i in range(basis.shape[0]):
+            out[r, i] = dot(rows[r], basis[i])
+    return out

@@ -37,6 +37,11 @@ def lean_jit(function):
     return jit(function, _nrt=False)
 
 
+def allocating_jit(function):
+    """Compile a function that allocates arrays, and that a lean function may call."""
+    return jit(function, _nrt=True)
+
+
 def fast_jit(function):
     """Compile a function whose loops may be vectorised by reordering their sums."""
     return jit(function, fastmath=set(FASTMATH))

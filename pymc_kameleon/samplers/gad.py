@@ -18,7 +18,7 @@ from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.factor import Factor, multiply, multiply_transposed
 from pymc_kameleon.core.fisher import SMOOTH, learn_factor
 from pymc_kameleon.core.history import History, forget_older_half, record
-from pymc_kameleon.core.jit import fast_jit, jit, lean_jit
+from pymc_kameleon.core.jit import fast_jit, lean_jit
 from pymc_kameleon.core.linalg import add_multiple, copy, multiply_lower_transposed, squared_norm
 from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
@@ -160,7 +160,7 @@ def walk_transition(target, state, parameters, work, rng):
     return accept_or_not(state, move, move.logp_y[0] - state.logp[0], rng)
 
 
-@jit
+@lean_jit
 def locate(state, parameters, work):
     """Take g from where the target was evaluated last, and compute u."""
     mala.locate(state, parameters, work.move)
@@ -175,7 +175,7 @@ LEAST_DIAGONAL = 1e-3
 """Least L_ii of the published rule, as in the code of [TD]."""
 
 
-@jit
+@lean_jit
 def published_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Climb the objective with RMSprop's steps [TD, section 2.1 and algorithm 1]."""
     t, factor = tuning.t[0], parameters.factor.dense
@@ -235,7 +235,7 @@ def rms_step(factor, tuning, work, rate, is_first):
         factor[i, i] = max(factor[i, i], LEAST_DIAGONAL)
 
 
-@jit
+@lean_jit
 def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Climb the objective in the coordinates L⁻¹x, which makes it free of scales."""
     t, factor = tuning.t[0], parameters.factor.dense
@@ -286,7 +286,7 @@ def shrink(factor):
 # ---- adaptation: by positions and gradients ------------------------------------------------------
 
 
-@jit
+@lean_jit
 def fisher_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn L from pairs of positions and gradients, at growing intervals (not in [TD])."""
     t = tuning.t[0]
@@ -310,7 +310,7 @@ def step_scale(parameters, tuning, target_accept, accept_prob):
     parameters.log_scale[0] += step * (accept_prob - target_accept)
 
 
-@jit
+@lean_jit
 def keep_pair(state, tuning, work):
     """Keep y and g′ unless y was rejected, and its density is implausibly low."""
     move, d = work.move, state.x.size
@@ -321,7 +321,7 @@ def keep_pair(state, tuning, work):
         record(tuning.pairs, work.pair)
 
 
-@jit
+@lean_jit
 def refresh(state, parameters, tuning, work):
     """Learn L, begin with s anew, and forget the older half of the pairs."""
     done, n_pairs = tuning.t[0] + 1, tuning.pairs.counts[0]

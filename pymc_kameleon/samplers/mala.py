@@ -15,7 +15,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import SCALING, Algorithm
 from pymc_kameleon.core.factor import Factor, multiply, multiply_transposed
-from pymc_kameleon.core.jit import jit, lean_jit, python_or_jit
+from pymc_kameleon.core.jit import lean_jit, python_or_jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import ScaleTuning
@@ -165,14 +165,14 @@ def accept_or_not(state, work, log_ratio, rng):
     return np.exp(min(0.0, log_ratio)), accepted
 
 
-@jit
+@lean_jit
 def locate(state, parameters, work):
     """Take g from where the target was evaluated last, and compute u."""
     copy(work.gradient, state.gradient)
     multiply_transposed(parameters.factor, state.gradient, state.u, work.small)
 
 
-@jit
+@lean_jit
 def report(state, parameters, stats):
     """Report the scale s."""
     stats[SCALING] = np.exp(parameters.log_scale[0])

@@ -679,10 +679,7 @@ def tuned_cmh(log_density, x, n, log_scales, rng, target=0.44, bounds=None, rand
 
 
 class Jump(NamedTuple):
-    """A proposal and what became of it.
-
-    log r is -inf where anything is not finite; `n_steps` gradients were evaluated for it.
-    """
+    """A proposal and what became of it; log r is -inf where anything is not finite."""
 
     x: np.ndarray
     log_p: float
@@ -693,7 +690,6 @@ class Jump(NamedTuple):
     xi: np.ndarray
     log_ratio: float
     accepted: bool
-    n_steps: int = 1
 
     @property
     def alpha(self):
@@ -703,17 +699,21 @@ class Jump(NamedTuple):
     def new(self):
         return self.y if self.accepted else self.x
 
+    @property
+    def teaches(self):
+        """Whether adaptation can learn from it."""
+        return self.log_ratio > -np.inf and np.isfinite(self.gradient_y).all()
 
-def jump(target, x, rng, propose):
-    """Draw ξ and let propose(x, ξ) return y, its logp and gradient, and log r; then accept."""
-    xi = rng.standard_normal(x.size)
-    log_p, gradient = target(x)
+
+def jump(target, x, xi, propose, rng):
+    """Accept or reject y, where propose(x, ξ) is y and log r."""
     with np.errstate(all="ignore"):
-        y, log_p_y, gradient_y, log_ratio, n_steps = propose(x, xi)
-    finite = all(np.isfinite(part).all() for part in (y, log_p_y, gradient_y, log_ratio))
-    log_ratio = log_ratio if finite else -np.inf
+        y, log_ratio = propose(x, xi)
+    log_p_y, gradient_y = target(y)
+    if not (np.isfinite(log_p_y) and log_ratio < np.inf):
+        log_ratio = -np.inf
     accepted = bool(-rng.standard_exponential() < log_ratio)
-    return Jump(x, log_p, gradient, y, log_p_y, gradient_y, xi, log_ratio, accepted, n_steps)
+    return Jump(x, *target(x), y, log_p_y, gradient_y, xi, log_ratio, accepted)
 
 
 def langevin(target, x, factor, rng):
@@ -727,10 +727,9 @@ def langevin(target, x, factor, rng):
 
     def propose(x, xi):
         y = x + covariance @ target(x)[1] / 2 + factor @ xi
-        log_ratio = target(y)[0] - target(x)[0] + log_q(x, y) - log_q(y, x)
-        return y, *target(y), log_ratio, 1
+        return y, target(y)[0] - target(x)[0] + log_q(x, y) - log_q(y, x)
 
-    return jump(target, x, rng, propose)
+    return jump(target, x, rng.standard_normal(x.size), propose, rng)
 
 
 def walk(target, x, factor, rng):
@@ -738,18 +737,23 @@ def walk(target, x, factor, rng):
 
     def propose(x, xi):
         y = x + factor @ xi
-        return y, *target(y), target(y)[0] - target(x)[0], 1
+        return y, target(y)[0] - target(x)[0]
 
-    return jump(target, x, rng, propose)
+    return jump(target, x, rng.standard_normal(x.size), propose, rng)
 
 
 def leapfrog(target, x, momentum, covariance, n):
-    """Make n leapfrog steps of length 1, the mass being the inverse of `covariance`."""
+    """Make n leapfrog steps of length 1, the mass being the inverse of `covariance`.
+
+    Returns where it ends, the momentum, and whether it never left the support; if so, it stops.
+    """
     for _ in range(n):
         momentum = momentum + target(x)[1] / 2
         x = x + covariance @ momentum
+        if not np.isfinite(target(x)[0]):
+            return x, momentum, False
         momentum = momentum + target(x)[1] / 2
-    return x, momentum
+    return x, momentum, True
 
 
 def hamiltonian(target, x, factor, n_leapfrog, rng):
@@ -761,11 +765,11 @@ def hamiltonian(target, x, factor, n_leapfrog, rng):
 
     def propose(x, xi):
         momentum = np.linalg.solve(factor.T, xi)
-        y, end = leapfrog(target, x, momentum, covariance, n)
+        y, end, inside = leapfrog(target, x, momentum, covariance, n)
         kinetic = (end @ covariance @ end - momentum @ covariance @ momentum) / 2
-        return y, *target(y), target(y)[0] - target(x)[0] - kinetic, n
+        return y, target(y)[0] - target(x)[0] - kinetic if inside else -np.inf
 
-    return jump(target, x, rng, propose)
+    return jump(target, x, rng.standard_normal(x.size), propose, rng)
 
 
 def published_gradient(move, factor, beta, hessian=None):
@@ -807,9 +811,9 @@ def whitened_step(move, factor, beta, t, n_tune, walks=False):
     d = factor.shape[0]
     u, uy = factor.T @ move.gradient, factor.T @ move.gradient_y
     a, b = (-uy, move.xi) if walks else ((u - uy) / 2, (u - uy) / 2 + move.xi)
-    inside = beta * np.eye(d)
-    if move.log_ratio < 0:
-        inside -= np.tril(np.outer(a, b))
+    if move.log_ratio >= 0:
+        a = np.zeros(d)
+    inside = beta * np.eye(d) - np.tril(np.outer(a, b))
     longest = 0.3 / (beta * np.sqrt(d) + np.linalg.norm(a) * np.linalg.norm(b))
     rate = min(1 / (d * (1 + t / (0.15 * n_tune))), longest)
     return factor @ (np.eye(d) + rate * inside)
@@ -860,7 +864,15 @@ def fisher_factor(x, g):
 class GadChain:
     """A chain from x on, which tunes for n_tune transitions; `walks` makes it GadRWM.
 
-    In the last phase of tuning L stays, s is tuned, and there are n_leapfrog steps.
+    In the last phase of tuning L stays, s is tuned, and there are n_leapfrog steps. Of the
+    published rule there is no last phase.
+
+    Parameters
+    ----------
+    targets : (2,) float
+        The acceptance to tune to, before and in the last phase.
+    capacity : int
+        Of pairs that "fisher" keeps.
     """
 
     def __init__(
@@ -869,89 +881,122 @@ class GadChain:
         x,
         n_tune,
         adaptation,
-        target_accept,
+        targets,
         *,
         walks=False,
         n_leapfrog=1,
         learning_rate=None,
         hessian=None,
-        last_target=None,
+        capacity=np.inf,
+        keep_adapting=False,
     ):
         d = len(x)
+        self.keep_adapting = keep_adapting
         self.target, self.x, self.n_tune, self.d = target, np.array(x), n_tune, d
-        self.adaptation, self.target_accept = adaptation, target_accept
-        self.last_target = target_accept if last_target is None else last_target
+        self.adaptation, self.targets = adaptation, targets
         self.walks, self.n_leapfrog, self.hessian = walks, n_leapfrog, hessian
-        self.learning_rate = learning_rate
-        self.factor = start_factor(target(self.x)[1])
+        self.learning_rate, self.capacity = learning_rate, capacity
+        self.factor, self.end = np.eye(d), n_tune
         if adaptation == "published":
             self.factor = 0.1 / np.sqrt(d) * np.eye(d)
+        else:
+            self.end -= min(max(100, n_tune // 10), n_tune // 3)
+            if n_tune > 0:
+                self.factor = start_factor(target(self.x)[1])
         self.log_scale, self.beta, self.squares = 0.0, 1.0, None
-        self.t, self.kk, self.pairs, self.path = 0, 0, [], []
-        self.end = n_tune - min(max(100, n_tune // 10), n_tune // 3)
-        self.next = min(max(20, d // 4), n_tune // 10)
+        self.t, self.k_scale, self.path = 0, 0, []
+        self.pairs, self.stride, self.passed = [], 1, 0
+        self.next = max(1, min(max(20, d // 4), n_tune // 10))
+        self.refreshes = []
 
     def step(self, rng):
         """Make a transition, and tune."""
         factor = np.exp(self.log_scale) * self.factor
         if self.walks:
             move = walk(self.target, self.x, factor, rng)
-        elif self.t < self.end or self.adaptation == "published":
+        elif self.t < self.end or self.n_leapfrog == 1:
             move = langevin(self.target, self.x, factor, rng)
         else:
             move = hamiltonian(self.target, self.x, factor, self.n_leapfrog, rng)
         self.x = move.new
-        if self.t < self.n_tune:
-            getattr(self, f"learn_{self.adaptation}")(move)
-        self.t += 1
+        if self.t < self.n_tune or (self.keep_adapting and self.n_tune > 0):
+            if self.t < self.end or self.adaptation == "published":
+                getattr(self, f"learn_{self.adaptation}")(move)
+            else:
+                self.tune_scale(move.alpha, self.targets[1])
+                self.settle_scale()
+            self.t += 1
+            if self.t == self.end:
+                self.k_scale = 3
         return move
 
     def learn_published(self, move):
-        if move.log_ratio > -np.inf:
+        """Make a step of RMSprop; L shrinks where nothing is finite, but for a walk."""
+        if move.teaches:
             if self.walks:
                 gradient = published_walk_gradient(move, self.factor, self.beta)
             else:
                 gradient = published_gradient(move, self.factor, self.beta, self.hessian)
-            self.factor, self.squares = rms_step(
-                self.factor, self.squares, gradient, self.learning_rate
-            )
+            if self.t > 0 and self.squares is None:
+                self.squares = np.zeros((self.d, self.d))
+            rate = decayed(self.learning_rate, self.t)
+            if self.t >= self.n_tune:
+                rate *= self.n_tune / self.t
+            self.factor, self.squares = rms_step(self.factor, self.squares, gradient, rate)
         elif not self.walks:
             self.factor = 0.9 * self.factor
-        self.beta = steered(self.beta, move.accepted, self.target_accept)
+        self.beta = steered(self.beta, move.accepted, self.targets[0])
 
     def learn_whitened(self, move):
-        if self.t >= self.end:
-            self.tune_scale(move.alpha, self.last_target)
-        elif move.log_ratio > -np.inf:
+        """Make a relative step; L shrinks where nothing is finite, but for a walk."""
+        if move.teaches:
             self.factor = whitened_step(
                 move, self.factor, self.beta, self.t, self.n_tune, self.walks
             )
-        else:
+        elif not self.walks:
             self.factor = 0.9 * self.factor
-        if self.t < self.end:
-            self.beta = steered(self.beta, move.accepted, self.target_accept)
+        self.beta = steered(self.beta, move.accepted, self.targets[0])
 
     def learn_fisher(self, move):
-        early = self.t < self.end
-        self.tune_scale(move.alpha, self.target_accept if early else self.last_target)
-        if early and (move.accepted or move.log_p_y > move.log_p - 10 - self.d):
-            self.pairs.append((move.y, move.gradient_y))
+        """Tune s, keep pairs, and learn L from them now and then."""
+        self.tune_scale(move.alpha, self.targets[0])
+        plausible = move.accepted or move.log_p_y > move.log_p - 10 - self.d
+        if plausible and move.log_ratio > -np.inf:
+            self.keep((move.y, move.gradient_y))
         t = self.t + 1
-        if t in (self.next, self.end):
-            if len(self.pairs) < 4:
-                self.next = t + 11
-            else:
-                self.factor = fisher_factor(*map(np.array, zip(*self.pairs, strict=True)))
-                self.kk, self.log_scale = 3, np.log(1.65 * self.d ** (-1 / 6))
-                self.pairs = self.pairs[len(self.pairs) // 2 :]
-                self.next = t + max(20, t // 2)
-                if self.next > self.end - 20:
-                    self.next = self.end
+        if t != self.next:
+            return
+        if len(self.pairs) < 4:
+            self.next = min(t + 11, self.end)
+            return
+        self.refreshes.append(t)
+        self.factor = fisher_factor(*map(np.array, zip(*self.pairs, strict=True)))
+        self.k_scale, self.log_scale = 3, np.log(1.65 * self.d ** (-1 / 6))
+        self.pairs = self.pairs[len(self.pairs) // 2 :]
+        self.next = t + max(20, t // 2)
+        if self.next > self.end - 20:
+            self.next = self.end
+
+    def keep(self, pair):
+        """Keep a pair, or every second one, every fourth, … once there is no room."""
+        self.passed += 1
+        if self.passed < self.stride:
+            return
+        if len(self.pairs) == self.capacity:
+            self.pairs = self.pairs[::-1][::2][::-1]
+            self.stride *= 2
+            return
+        self.pairs.append(pair)
+        self.passed = 0
 
     def tune_scale(self, alpha, target_accept):
-        self.kk += 1
-        self.log_scale += min(0.5, 1.5 * self.kk**-0.6) * (alpha - target_accept)
+        """Make a step of log s."""
+        self.k_scale += 1
+        self.log_scale += min(0.5, 1.5 * self.k_scale**-0.6) * (alpha - target_accept)
+
+    def settle_scale(self):
+        """Settle log s at its mean over the last two thirds of the last phase."""
         if self.t >= self.end + (self.n_tune - self.end) // 3:
             self.path.append(self.log_scale)
-        if self.t + 1 == self.n_tune:
+        if self.t + 1 >= self.n_tune:
             self.log_scale = np.mean(self.path)

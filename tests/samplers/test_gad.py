@@ -1,11 +1,18 @@
 """MALA, GadRWM and GadMALA against slow versions from their definitions, on the same numbers."""
 
+from functools import cache, partial
+from typing import NamedTuple
+
 import numba
 import numpy as np
+import pymc as pm
 import pytest
 import slow
+from scipy import stats
 
-from pymc_kameleon.core.target import LOGP_SIGNATURE
+import pymc_kameleon as pk
+from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address
+from pymc_kameleon.samplers import mala
 
 # ---- targets --------------------------------------------------------------------------------
 # data are the scales of the coordinates and, for some, a matrix (d, d), raveled.
@@ -46,16 +53,27 @@ def precision_of(d):
 
 
 class Slow:
-    """A target in plain Python: a function that returns the log-density and its gradient."""
+    """A target in plain Python: a function that returns the log-density and its gradient.
 
-    def __init__(self, logp, data, curvature=None):
-        self.logp, self.curvature, self.data = logp, curvature, np.array(data)
-        self.count = 0
+    `count` is the number of points within the region where it was evaluated.
+    """
+
+    def __init__(self, logp, data, curvature=None, region=(-np.inf, np.inf)):
+        self.logp, self.curvature, self.data = logp, curvature, np.array(data, float)
+        self.region = region
+        self.seen = set()
+
+    @property
+    def count(self):
+        return len(self.seen)
 
     def __call__(self, x):
-        self.count += 1
-        gradient = np.empty(x.size)
-        value = self.logp.py_func(x, self.data, np.empty(0, np.int64), gradient)
+        gradient = np.full(x.size, np.nan)
+        if not ((self.region[0] <= x) & (x <= self.region[1])).all():
+            return -np.inf, gradient
+        self.seen.add(x.tobytes())
+        with np.errstate(all="ignore"):
+            value = self.logp.py_func(x, self.data, np.empty(0, np.int64), gradient)
         return (value if value < np.inf else -np.inf), gradient
 
     def hessian(self, x):
@@ -158,13 +176,497 @@ def test_gradient_of_the_objective_of_the_walk(d):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
 
 
-# ---- the factor from positions and gradients ------------------------------------------------
+# ---- compiled chains ------------------------------------------------------------------------
 
 
-def pairs_of(d, k, seed=0, condition=1e2, shift=3.0):
-    """Positions from a normal density, their gradients, and its covariance."""
-    rng = np.random.default_rng(seed)
-    axes = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    covariance = axes * np.geomspace(1, condition, d) @ axes.T
-    x = rng.standard_normal((k, d)) @ np.linalg.cholesky(covariance).T
-    return x + shift, -x @ np.linalg.inv(covariance), covariance
+class CompiledLogp:
+    """What a model's log-density is to a step, from functions that numba has compiled already."""
+
+    def __init__(self, function, data, curvature, model, own, *rest):
+        _, _, self.region, derivatives = rest
+        d = self.region.shape[1]
+        self.function, self.data = function, np.array(data, float)
+        self.value_vars, self.digest = own, b""
+        self.point, self.count = np.zeros(d), np.zeros(1, np.int64)
+        self.gradient, self.shapes = np.zeros(d if derivatives else 0), np.zeros(0, np.int64)
+        addresses = [function_address(f) if f else 0 for f in (function, curvature)]
+        self.address, self.curvature = addresses[0], addresses[1] if derivatives > 1 else 0
+
+    @property
+    def target(self):
+        fields = self.address, self.point, self.data, self.shapes, self.region, self.count
+        return Target(*fields, self.gradient, self.curvature)
+
+    def read_data(self):
+        pass
+
+    def follow_data(self):
+        pass
+
+    def inside(self, x):
+        return bool(((self.region[0] <= x) & (x <= self.region[1])).all())
+
+    def __call__(self, x):
+        if not self.inside(x):
+            return -np.inf
+        self.count[0] += 1
+        value = self.function(np.array(x), self.data, self.shapes, self.gradient)
+        return value if value < np.inf else -np.inf
+
+
+@cache
+def flat_model(d):
+    with pm.Model() as model:
+        pm.Flat("x", shape=d)
+    return model
+
+
+def build(sampler, target, d, **options):
+    """Return a step whose log-density is that of a slow target."""
+    compiled = partial(CompiledLogp, target.logp, target.data, target.curvature)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pymc_kameleon.step.ModelLogp", compiled)
+        region = {"x": target.region}
+        return sampler(model=flat_model(d), **{"steps_per_draw": 1, "region": region, **options})
+
+
+class Trace(NamedTuple):
+    """What a compiled chain was after each draw."""
+
+    x: np.ndarray
+    stats: dict
+    log_scale: np.ndarray
+    factor: np.ndarray
+    beta: np.ndarray
+
+
+def dense(factor):
+    """L as a matrix."""
+    if factor.scales.size == 0:
+        return np.tril(factor.dense)
+    inside = factor.basis.T @ (factor.core - np.eye(len(factor.core))) @ factor.basis
+    return factor.scales[:, None] * (np.eye(factor.scales.size) + inside)
+
+
+def run(step, n, tune, x, seed=0):
+    """Make n draws, the first `tune` of them tuning."""
+    step.setup_chain(np.random.default_rng(seed), tune, n - tune)
+    point, rows = {"x": np.array(x, float)}, []
+    for i in range(n):
+        if i == tune:
+            step.stop_tuning()
+        point, [row] = step.step(point)
+        beta = step.tuning.beta[0] if hasattr(step.tuning, "beta") else np.nan
+        parameters = step.parameters
+        rows.append((point["x"], row, parameters.log_scale[0], dense(parameters.factor), beta))
+    x, reports, *rest = zip(*rows, strict=True)
+    columns = {name: np.array([row[name] for row in reports]) for name in reports[0]}
+    return Trace(np.array(x), columns, *map(np.array, rest))
+
+
+ADAPTATIONS = {
+    "published": (pk.GadMALA, {"adaptation": "published"}, {"targets": (0.55, 0.55)}),
+    "exact": (
+        pk.GadMALA,
+        {"adaptation": "published", "gradient": "exact"},
+        {"targets": (0.55, 0.55), "exact": True},
+    ),
+    "whitened": (
+        pk.GadMALA,
+        {"adaptation": "whitened", "n_leapfrog": 1},
+        {"targets": (0.574, 0.574)},
+    ),
+    "fisher": (pk.GadMALA, {"adaptation": "fisher", "n_leapfrog": 1}, {"targets": (0.574, 0.574)}),
+    "walk, published": (
+        pk.GadRWM,
+        {"adaptation": "published"},
+        {"targets": (0.25, 0.25), "walks": True},
+    ),
+    "walk, whitened": (
+        pk.GadRWM,
+        {"adaptation": "whitened"},
+        {"targets": (0.25, 0.25), "walks": True},
+    ),
+}
+"""For each, the sampler and its options, and those of the slow chain."""
+
+
+def compare(name, target, x, n_tune, n=None, seed=0, tolerance=1e-9, options=(), **expected):
+    """Run a sampler and its slow version, compare all that they did; return both.
+
+    The slow chain goes on from where the compiled one is, not to let rounding errors grow.
+    """
+    sampler, arguments, slow_arguments = ADAPTATIONS[name]
+    slow_arguments = {"adaptation": arguments["adaptation"]} | slow_arguments | expected
+    hessian = target.hessian if slow_arguments.pop("exact", False) else None
+    step = build(sampler, target, len(x), **arguments | dict(options))
+    n = n_tune + 50 if n is None else n
+    trace = run(step, n, n_tune, x, seed)
+    chain = slow.GadChain(target, x, n_tune, **slow_arguments, hessian=hessian)
+    target(chain.x)  # which is evaluated where a chain starts, and before that if it is to tune
+    rng, moves, counts = np.random.default_rng(seed), [], [-(n_tune > 0)]
+    for i in range(n):
+        moves.append(chain.step(rng))
+        message = f"transition {i}"
+        np.testing.assert_allclose(trace.x[i], chain.x, tolerance, tolerance, err_msg=message)
+        assert trace.stats["accept_share"][i] == moves[-1].accepted
+        assert trace.stats["n_logp"][i] == target.count - counts[-1], message
+        chain.x = trace.x[i]
+        target(chain.x)
+        counts.append(target.count)
+        scale = np.linalg.norm(chain.factor, axis=1, keepdims=True)
+        np.testing.assert_allclose(
+            trace.factor[i] / scale, chain.factor / scale, 0, tolerance, err_msg=message
+        )
+        assert trace.log_scale[i] == pytest.approx(chain.log_scale, rel=tolerance, abs=tolerance)
+        assert trace.beta[i] == pytest.approx(chain.beta, rel=1e-12)
+    alphas = [move.alpha for move in moves]
+    np.testing.assert_allclose(trace.stats["accept_prob"], alphas, tolerance, tolerance)
+    return trace, chain, moves
+
+
+START = {1: [0.3], 2: [2.0, -1.0], 5: [1.0, -2.0, 0.5, 3.0, -0.2]}
+
+
+def rate_of(name, rate=0.05):
+    """Options that let the published rule learn faster than in the paper."""
+    if ADAPTATIONS[name][1]["adaptation"] != "published":
+        return {}
+    return {"options": {"learning_rate": rate}, "learning_rate": rate}
+
+
+@pytest.mark.parametrize("d", START)
+@pytest.mark.parametrize("name", ADAPTATIONS)
+def test_chains(name, d):
+    trace, chain, moves = compare(name, slow_skewed(d), START[d], 400, **rate_of(name))
+    assert 30 < trace.stats["accept_share"].sum() < 420
+    assert 30 < np.sum([move.log_ratio < 0 for move in moves]) < 430
+    assert not np.allclose(chain.factor, chain.factor[0, 0] * np.eye(d)) or d == 1
+    if name == "fisher":
+        assert chain.refreshes == [20, 40, 60, 90, 135, 202, 300]
+
+
+@pytest.mark.parametrize("n_tune", [0, 1, 2, 3, 7, 30, 100])
+@pytest.mark.parametrize("name", ADAPTATIONS)
+def test_short_tuning(name, n_tune):
+    compare(name, slow_skewed(2), START[2], n_tune, n_tune + 10, **rate_of(name))
+
+
+@pytest.mark.parametrize("n_leapfrog", [2, 3, 4])
+@pytest.mark.parametrize("d", START)
+@pytest.mark.parametrize("name", ["whitened", "fisher"])
+def test_leapfrog_chains(name, d, n_leapfrog):
+    _, _, moves = compare(
+        name,
+        slow_skewed(d),
+        START[d],
+        200,
+        options={"n_leapfrog": n_leapfrog},
+        n_leapfrog=n_leapfrog,
+        targets=(0.574, 0.75),
+    )
+    assert np.mean([move.accepted for move in moves[200:]]) > 0.5
+
+
+@pytest.mark.parametrize("n_tune", [0, 1, 3, 30])
+def test_short_tuning_with_leapfrog(n_tune):
+    leapfrog = {"options": {"n_leapfrog": 3}, "n_leapfrog": 3, "targets": (0.574, 0.75)}
+    compare("fisher", slow_skewed(2), START[2], n_tune, n_tune + 10, **leapfrog)
+
+
+def test_pairs_that_have_no_room():
+    """Every second one is kept then, and later every fourth."""
+    _, chain, _ = compare("fisher", slow_skewed(1), START[1], 6000, capacity=1020)
+    assert chain.stride > 1
+    assert len(chain.refreshes) == 15
+
+
+@pytest.mark.parametrize("name", ADAPTATIONS)
+def test_target_accept(name):
+    options = rate_of(name)
+    options["options"] = options.get("options", {}) | {"target_accept": 0.4}
+    compare(name, slow_skewed(2), START[2], 200, **options, targets=(0.4, 0.4))
+
+
+@pytest.mark.parametrize("rate", [None, pk.Decay(0.1, 20.0, 0.7)], ids=str)
+@pytest.mark.parametrize("name", ["published", "exact", "walk, published"])
+def test_learning_rates(name, rate):
+    published = 5e-5 if name.startswith("walk") else 1.5e-4
+    options = {"options": {"learning_rate": rate}, "learning_rate": rate or published}
+    trace, *_ = compare(name, slow_skewed(2), START[2], 100, **options)
+    assert np.ptp(trace.factor[:, 0, 0]) > 1e-4
+
+
+@pytest.mark.parametrize("name", [name for name in ADAPTATIONS if name != "exact"])
+def test_keep_adapting(name):
+    options = rate_of(name)
+    options["options"] = options.get("options", {}) | {"keep_adapting": True}
+    trace, *_ = compare(name, slow_skewed(2), START[2], 100, 400, **options, keep_adapting=True)
+    moving = trace.factor[:, 0, 0] if "published" in name else trace.log_scale
+    assert len(np.unique(moving[100:])) > 250
+
+
+# ---- where there is nothing -----------------------------------------------------------------
+
+
+@numba.njit(LOGP_SIGNATURE)
+def holes(x, data, shapes, gradient):
+    """A gamma and a normal density; around them, and in the midst, something is not finite."""
+    gradient[0], gradient[1] = 1 / x[0] - 1, -x[1]
+    if x[0] < 0:
+        return -np.inf
+    if x[1] > 1.2:
+        return np.nan
+    if 1 < x[0] < 1.2:
+        return np.inf
+    if x[1] < -1.2:
+        gradient[0] = np.nan
+    if x[0] > 3:
+        gradient[1] = np.inf
+    return np.log(x[0]) - x[0] - 0.5 * x[1] ** 2
+
+
+@numba.njit(LOGP_SIGNATURE)
+def holes_curvature(x, data, shapes, v):
+    v[0] *= -(x[0] ** -2)
+    v[1] *= -1.0
+    return 0.0
+
+
+def slow_holes():
+    return Slow(holes, [0.0], holes_curvature, ([-np.inf, -np.inf], [2.0, np.inf]))
+
+
+@pytest.mark.parametrize("name", ADAPTATIONS)
+def test_chains_with_holes(name):
+    trace, _, moves = compare(name, slow_holes(), [0.7, 0.2], 400, **rate_of(name))
+    nowhere = np.sum([move.log_ratio == -np.inf for move in moves])
+    assert 20 < nowhere < 350
+    assert trace.stats["accept_share"].sum() > 20
+    assert np.isfinite(trace.factor).all()
+
+
+@pytest.mark.parametrize("n_leapfrog", [3, 6])
+def test_leapfrog_chains_with_holes(n_leapfrog):
+    leapfrog = {"options": {"n_leapfrog": n_leapfrog}, "n_leapfrog": n_leapfrog}
+    trace, *_ = compare(
+        "fisher", slow_holes(), [0.7, 0.2], 200, 500, **leapfrog, targets=(0.574, 0.75)
+    )
+    counts = trace.stats["n_logp"][200:]
+    assert counts.max() == n_leapfrog
+    assert (counts < n_leapfrog // 2 + 1).any()
+
+
+# ---- the published gradients, compiled ------------------------------------------------------
+
+
+def objective(name, target, move, entries):
+    """What the published rule climbs, with β = 1, as a function of L."""
+    factor = np.tril(entries)
+    if name == "walk, published":
+        return walk_objective(target, move.x, move.xi, factor, 1.0)
+    held = move.gradient_y if name == "published" else None
+    return mala_objective(target, move.x, move.xi, factor, 1.0, held)
+
+
+def learned_gradient(step, x, factor, seed):
+    """Make a transition from x with L; return the gradient that L was moved along."""
+    step._scout = lambda q: None
+    step.setup_chain(np.random.default_rng(seed), 10, 0)
+    step.parameters.factor.dense[:] = factor
+    step.step({"x": x})
+    relative = (np.tril(step.parameters.factor.dense) - factor) / step.settings["learning_rate"][0]
+    gradient = relative / (1 - np.abs(relative))  # of RMSprop's first step, ∇/(1 + |∇|)
+    np.testing.assert_allclose(np.sqrt(step.tuning.squares), np.abs(gradient), rtol=1e-9)
+    return gradient
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("name", ["published", "exact", "walk, published"])
+def test_compiled_gradient_of_the_objective(name, d):
+    sampler, arguments, _ = ADAPTATIONS[name]
+    target, rng, negative = slow_skewed(d), np.random.default_rng(d), 0
+    step = build(sampler, target, d, **arguments, learning_rate=1e-3)
+    for seed in range(20):
+        x, factor = 1.5 * rng.standard_normal(d), some_factor(d, rng)
+        propose = slow.walk if sampler is pk.GadRWM else slow.langevin
+        move = propose(target, x, factor, np.random.default_rng(seed))
+        found = learned_gradient(step, x, factor, seed)
+        expected = differences(partial(objective, name, target, move), factor)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+        negative += move.log_ratio < 0
+    assert 0 < negative < 20
+
+
+# ---- scales of the coordinates --------------------------------------------------------------
+
+
+def run_in_units(name, units, n=300, tune=250, seed=0):
+    """Run on a target in other units, from L in these units; return what has no unit any more."""
+    d = len(units)
+    sampler, arguments, _ = ADAPTATIONS[name]
+    if arguments["adaptation"] == "fisher":
+        arguments = arguments | {"n_leapfrog": 3}
+    elif arguments["adaptation"] == "published":
+        arguments = arguments | {"learning_rate": 0.01}
+    step = build(sampler, slow_skewed(d, units), d, **arguments)
+    step._scout = lambda q: step.parameters.factor.dense.__setitem__(
+        np.diag_indices(d), 0.5 * np.array(units)
+    )
+    trace = run(step, n, tune, np.array(units) * START[d], seed)
+    return trace.x / units, trace.factor / np.array(units)[:, None]
+
+
+UNITS = [2.0**-10, 2.0**3, 1.0, 2.0**12, 2.0**-3]
+"""Powers of two change the exponents of floating-point numbers only."""
+
+
+@pytest.mark.parametrize("name", ["whitened", "fisher", "walk, whitened"])
+def test_units_do_not_matter(name):
+    expected, found = (run_in_units(name, units) for units in (np.ones(5), UNITS))
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(np.unique(expected[0][:, 0])) > 50
+
+
+@pytest.mark.parametrize("name", ["published", "exact", "walk, published"])
+def test_units_matter_to_the_published_rule(name):
+    (x, _), (y, _) = (run_in_units(name, units) for units in (np.ones(5), UNITS))
+    assert not np.allclose(x[100:], y[100:], rtol=0.1)
+
+
+# ---- leapfrog -------------------------------------------------------------------------------
+
+
+class Path:
+    """Compiled leapfrog steps in the coordinates L⁻¹x, from x with momentum ξ."""
+
+    def __init__(self, target, factor):
+        d = len(factor)
+        self.step = build(pk.GadMALA, target, d)
+        self.target, self.factor = self.step._logp.target, self.step.parameters.factor
+        self.factor.dense[:] = factor
+        self.work = mala.Work.empty(self.target.gradient, self.factor)
+
+    def slope(self, x):
+        """Lᵀg."""
+        self.step._logp(x)
+        return np.tril(self.factor.dense).T @ self.target.gradient
+
+    def __call__(self, x, momentum, scale, n):
+        """Return where n steps of length `scale` end, and the momentum."""
+        work = self.work
+        work.y[:] = x
+        work.h[:] = momentum + scale / 2 * self.slope(x)
+        mala.leapfrog(self.target, self.factor, scale, n, work)
+        return work.y.copy(), work.h + scale / 2 * work.uy
+
+    def energy(self, x, momentum):
+        return momentum @ momentum / 2 - self.step._logp(x)
+
+
+@pytest.fixture(scope="module")
+def path():
+    return Path(slow_skewed(2), some_factor(2, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10])
+def test_leapfrog_comes_back(path, n):
+    start = np.array([0.5, -1.0]), np.array([0.7, -0.2])
+    x, momentum = path(*start, 0.4, n)
+    assert np.abs(x - start[0]).min() > 0.05
+    back, negative = path(x, -momentum, 0.4, n)
+    np.testing.assert_allclose(back, start[0], rtol=1e-12)
+    np.testing.assert_allclose(negative, -start[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_leapfrog_keeps_volumes(path, n):
+    start = np.array([0.5, -1.0, 0.7, -0.2])
+    jacobian = differences(lambda z: np.concatenate(path(z[:2], z[2:], 0.4, n)), start)
+    assert np.linalg.det(jacobian) == pytest.approx(1, rel=1e-7)
+    assert not np.allclose(jacobian, np.eye(4), atol=0.1)
+
+
+def test_leapfrog_keeps_the_energy(path):
+    """Of second order in the length of a step."""
+    start = np.array([0.5, -1.0]), np.array([0.7, -0.2])
+    errors = [path.energy(*path(*start, 1.0 / n, n)) - path.energy(*start) for n in (8, 16, 32, 64)]
+    assert 1e-6 < abs(errors[-1]) < 1e-3
+    np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 4, rtol=0.1)
+
+
+@pytest.mark.parametrize(("n_leapfrog", "least"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (8, 5)])
+def test_numbers_of_steps(n_leapfrog, least):
+    """k is uniform."""
+    step = build(pk.GadMALA, slow_skewed(2), 2, n_leapfrog=n_leapfrog)
+    counts = run(step, 2100, 100, START[2]).stats["n_logp"]
+    assert (counts[1:66] == 1).all()
+    counts = np.bincount(counts[100:], minlength=n_leapfrog + 1)
+    assert counts[:least].sum() == 0
+    assert counts.size == n_leapfrog + 1
+    assert stats.chisquare(counts[least:]).pvalue > 1e-3 or n_leapfrog < 3
+
+
+def set_parameters(step, factor, log_scale):
+    """Freeze L and log s, of a step that is not to tune."""
+    step.setup_chain(np.random.default_rng(4), 0, 100)
+    step.parameters.log_scale[0] = log_scale
+    if step.parameters.factor.dense.size > 0:
+        step.parameters.factor.dense[:] = factor
+
+
+def test_one_leapfrog_step_is_mala():
+    target, draws = slow_skewed(2), []
+    for sampler, options in [(pk.MALA, {}), (pk.GadMALA, {"n_leapfrog": 1})]:
+        step = build(sampler, target, 2, **options)
+        set_parameters(step, np.eye(2), -0.3)
+        point, rows = {"x": np.array(START[2])}, []
+        for _ in range(100):
+            point, [row] = step.step(point)
+            rows.append([*point["x"], row["accept_prob"], row["n_logp"]])
+        draws.append(rows)
+    np.testing.assert_allclose(*draws, rtol=1e-12)
+
+
+# ---- MALA -----------------------------------------------------------------------------------
+
+
+def slow_mala(target, x, n_tune, n, rng, target_accept, bounds=None):
+    """Tune log s with step sizes (1+t)^-.6 and settle it at its mean over the second half."""
+    d = len(x)
+    log_s = np.log(1.65 * d ** (-1 / 6))
+    bounds = log_s + np.log([1e-6, 1e6]) if bounds is None else np.log(bounds)
+    log_s, path, moves = np.clip(log_s, *bounds), [], []
+    for t in range(n):
+        moves.append(slow.langevin(target, x, np.exp(log_s) * np.eye(d), rng))
+        x = moves[-1].new
+        if t < n_tune:
+            step = (1 + t) ** -0.6 * (moves[-1].alpha - target_accept)
+            log_s = np.clip(log_s + step, *bounds)
+            path.append(log_s)
+            if t == n_tune - 1:
+                log_s = np.mean(path[min(n_tune // 2, n_tune - 1) :])
+    return moves, log_s
+
+
+@pytest.mark.parametrize(
+    ("d", "n_tune", "options", "expected"),
+    [
+        *((d, n, {}, {}) for d in START for n in (0, 1, 2, 7, 60)),
+        (5, 200, {"target_accept": 0.3}, {"target_accept": 0.3}),
+        (5, 60, {"scaling": 0.4}, {"bounds": (0.4, 0.4)}),
+        (5, 60, {"scale_bounds": (0.8, 0.9)}, {"bounds": (0.8, 0.9)}),
+    ],
+)
+def test_mala(d, n_tune, options, expected):
+    target, expected = slow_skewed(d), {"target_accept": 0.574} | expected
+    step = build(pk.MALA, target, d, **options)
+    trace = run(step, n_tune + 20, n_tune, START[d], seed=2)
+    rng = np.random.default_rng(2)
+    moves, log_s = slow_mala(target, np.array(START[d]), n_tune, n_tune + 20, rng, **expected)
+    np.testing.assert_allclose(trace.x, [move.new for move in moves], rtol=1e-8, atol=1e-10)
+    alphas = [move.alpha for move in moves]
+    np.testing.assert_allclose(trace.stats["accept_prob"], alphas, rtol=1e-7)
+    assert trace.log_scale[-1] == pytest.approx(log_s, rel=1e-8, abs=1e-9)
+    assert 0 < trace.stats["accept_share"].sum() < n_tune + 20

@@ -10,6 +10,7 @@ acceptance probability and α* its target, η the learning rate, t the transitio
 tuning transitions; −tril(abᵀ) is the gradient of log r.
 """
 
+import math
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -88,6 +89,8 @@ class Tuning(NamedTuple):
         K.
     targets : (2,) float64
         α* before and from `end` on.
+    longest : float
+        Greatest log s from `end` on.
     is_walk : bool
         Whether the proposal is a random walk.
     rate : Decay
@@ -111,6 +114,7 @@ class Tuning(NamedTuple):
     end: int
     n_leapfrog: int
     targets: np.ndarray
+    longest: float
     is_walk: bool
     rate: Decay
     beta: np.ndarray
@@ -356,6 +360,7 @@ def tune_scale_alone(parameters, tuning, accept_prob):
     """Tune log s, and settle at its mean over the last two thirds of this phase."""
     t, log_scale = tuning.t[0], parameters.log_scale
     step_scale(parameters, tuning, tuning.targets[1], accept_prob)
+    log_scale[0] = min(log_scale[0], tuning.longest)
     if t >= tuning.end + (tuning.n - tuning.end) // 3:
         tuning.scale[1] += log_scale[0]
         tuning.scale[2] += 1.0
@@ -381,8 +386,11 @@ PUBLISHED_ACCEPT, WALK_ACCEPT = 0.55, 0.25
 LEAPFROG_ACCEPT = 0.75
 """α* of more than one leapfrog step."""
 
-DEFAULT_LEAPFROG = 3
-"""K: more steps make the ESS of x larger, and that of x² smaller."""
+
+def default_leapfrog(d):
+    """Return K, about d^¼ as for Hamiltonian Monte Carlo: best for the lesser ESS of x and x²."""
+    return max(2, math.ceil(d**0.25))
+
 
 DENSE_UP_TO = 300
 """Dimension up to which L is dense by default."""
@@ -394,6 +402,14 @@ RANK = 32
 def last_phase(n_tune):
     """Return the transition from which only s is tuned."""
     return n_tune - min(max(100, n_tune // 10), n_tune // 3)
+
+
+def longest_scale(n_leapfrog):
+    """Return the greatest log s: K leapfrog steps are at most a quarter of a normal's period."""
+    if n_leapfrog == 1:
+        return np.inf
+    mean_steps = (n_leapfrog // 2 + 1 + n_leapfrog) / 2
+    return np.log(2 * np.sin(np.pi / (4 * mean_steps)))
 
 
 def start_scales(gradient):
@@ -419,7 +435,7 @@ class GradientAdaptive(KameleonStep):
         rank = {"dense": None, "low_rank": RANK, "diagonal": 0}[self._form(d)]
         factor = Factor.diagonal(np.full(d, 0.1 / np.sqrt(d)) if published else scales, rank)
         capacity = min(n_tune, 1000 + (20 if rank is None else 2) * d) if learns_pairs else 0
-        n_leapfrog = self.settings.get("n_leapfrog", 1)
+        n_leapfrog = self._n_leapfrog(d)
         first_target = self.target_accept if n_leapfrog == 1 else MALA_TARGET_ACCEPT
         tuning = Tuning(
             t=np.zeros(1, np.int64),
@@ -427,6 +443,7 @@ class GradientAdaptive(KameleonStep):
             end=n_tune if published else last_phase(n_tune),
             n_leapfrog=n_leapfrog,
             targets=np.array([first_target, self.target_accept]),
+            longest=longest_scale(n_leapfrog),
             is_walk=self.is_walk,
             rate=self.settings["learning_rate"] or UNSET,
             beta=np.ones(1),
@@ -445,6 +462,9 @@ class GradientAdaptive(KameleonStep):
 
     def _form(self, d):
         return "dense"
+
+    def _n_leapfrog(self, d):
+        return 1
 
 
 class GadRWM(GradientAdaptive):
@@ -520,9 +540,9 @@ class GadMALA(GradientAdaptive):
         With ``"published"``, whether the objective's derivative takes the gradient at y for
         constant (default), or not, which needs a product with the Hessian, and is not better.
     n_leapfrog : int, optional
-        K: a transition makes k leapfrog steps, k uniform in ⌊K/2⌋ + 1 … K. 1 is MALA, as in the
-        paper, and the only choice of ``"published"``; 3 otherwise, which is best if x and x² are to
-        be known equally well.
+        K: a transition makes k leapfrog steps, k uniform in ⌊K/2⌋ + 1 … K. By default ⌈d^¼⌉, but
+        at least 2, which is best per gradient where both x and x² matter. 1 is MALA, as in the
+        paper, and the only choice of ``"published"``.
     factor : {"dense", "low_rank", "diagonal"}, optional
         Form of L with ``"fisher"``: up to 300 dimensions dense, beyond a diagonal and what 32
         directions, those of largest and least variance, add to it.
@@ -570,11 +590,14 @@ class GadMALA(GradientAdaptive):
             )
         if factor is not None and adaptation != "fisher":
             raise ValueError(f'factor={factor!r} needs adaptation="fisher", not {adaptation!r}.')
-        if n_leapfrog is None:
-            n_leapfrog = 1 if published else DEFAULT_LEAPFROG
-        n_leapfrog = checked_integer("n_leapfrog", n_leapfrog, at_least=1)
-        if published and n_leapfrog > 1:
-            raise ValueError(f'adaptation="published" makes one leapfrog step, not {n_leapfrog}.')
+        if published:
+            n_leapfrog = 1 if n_leapfrog is None else n_leapfrog
+            if n_leapfrog != 1:
+                raise ValueError(
+                    f'n_leapfrog={n_leapfrog!r} is not possible with adaptation="published".'
+                )
+        elif n_leapfrog is not None:
+            n_leapfrog = checked_integer("n_leapfrog", n_leapfrog, at_least=1)
         self.algorithm = {"fisher": FISHER, "whitened": WHITENED, "published": PUBLISHED}[
             adaptation
         ]
@@ -593,15 +616,18 @@ class GadMALA(GradientAdaptive):
         """Return α*."""
         if self.settings["adaptation"] == "published":
             return PUBLISHED_ACCEPT
-        return LEAPFROG_ACCEPT if self.settings["n_leapfrog"] > 1 else MALA_TARGET_ACCEPT
+        return LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
 
     def _form(self, d):
         if self.settings["adaptation"] != "fisher":
             return "dense"
         return self.settings["factor"] or ("dense" if d <= DENSE_UP_TO else "low_rank")
 
+    def _n_leapfrog(self, d):
+        return self.settings["n_leapfrog"] or default_leapfrog(d)
+
     def _greatest_n_logp(self):
-        return self.settings["n_leapfrog"]
+        return self._n_leapfrog(self._d)
 
     def _problems(self):
         if self.settings["adaptation"] != "fisher" or self.tuning.n == 0:

@@ -232,16 +232,17 @@ def run_chain(step, d, seed, tune=TUNE, draws=DRAWS):
     rng = np.random.default_rng(seed)
     point = {"x": rng.normal(size=d)}
     step.setup_chain(rng, tune, draws)
-    x, logp, accepted = np.empty((tune + draws, d)), np.empty(tune + draws), np.empty(tune + draws)
+    x, accepted = np.empty((draws, d)), np.empty(draws)
+    logp, last = np.empty((2, tune + draws))
     start = time.perf_counter()
     for i in range(tune + draws):
         if i == tune:
             step.stop_tuning()
         point, [statistics] = step.step(point)
-        x[i] = point["x"]
-        logp[i], accepted[i] = statistics["model_logp"], statistics["accept_share"]
-    seconds = time.perf_counter() - start
-    return Chain(x[tune:], accepted[tune:].mean(), seconds, logp, x[:, -1].copy())
+        logp[i], last[i] = statistics["model_logp"], point["x"][-1]
+        if i >= tune:
+            x[i - tune], accepted[i - tune] = point["x"], statistics["accept_share"]
+    return Chain(x, accepted.mean(), time.perf_counter() - start, logp, last)
 
 
 def compiled_seconds(step, d, tune=TUNE, draws=DRAWS):

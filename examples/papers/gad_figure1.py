@@ -1,0 +1,147 @@
+"""Figure 1: what GadRWM learns in two dimensions, and GadMALA in 51.
+
+    python gad_figure1.py [--plot-dir DIRECTORY]
+
+Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. The paper's
+adaptation, from L = .1/√d I:
+
+1. two dimensions, correlation .99: GadRWM, η = 5e-4, 20 000 iterations, target acceptance .25 and
+   .4. The learned LLᵀ has the target's shape, and a size that goes with the acceptance. β is what
+   that takes; the paper has 7.4 and 2.2. β goes up and down as long as L lags behind it, so the
+   script also prints it for twenty chains, and after ten times as many iterations.
+2. 51 values of a Gaussian process: GadMALA, η = 1e-3, 200 000 iterations. On a normal target the
+   best LLᵀ is a multiple of Σ; both are drawn as correlations, and the scales below them.
+
+A minute.
+"""
+
+import argparse
+
+import matplotlib.pyplot as plt
+import numpy as np
+from gad_targets import PAIR, gaussian_process, with_error
+from kam_pictures import BLUE, CONTOUR, IMAGES, save
+
+import pymc_kameleon as pk
+
+GREEN = "#3a9d3a"
+PAPER_BETAS = {0.25: 7.4, 0.4: 2.2}
+N_CHAINS = 20
+
+
+def adapt(step, d, seed, n):
+    """Adapt a step for n iterations from N(0, I); return L and β at the end."""
+    rng = np.random.default_rng(seed)
+    point = {"x": rng.normal(size=d)}
+    step.setup_chain(rng, n // step.steps_per_draw, 0)
+    for _ in range(n // step.steps_per_draw):
+        point, _ = step.step(point)
+    step.stop_tuning()
+    return np.tril(step.parameters.factor.dense), step.tuning.beta[0]
+
+
+def walk(target_accept):
+    """Return GadRWM of the first panels."""
+    return pk.GadRWM(
+        model=PAIR.model(),
+        adaptation="published",
+        learning_rate=5e-4,
+        target_accept=target_accept,
+        steps_per_draw=1000,
+    )
+
+
+def learn_pair():
+    """Print β, and the shape and size of LLᵀ; return L of one chain for each target acceptance."""
+    factors = {}
+    print(f"{N_CHAINS} chains: mean (standard error); deviation over chains")
+    print(f"{'target':<8}{'iterations':>10}{'β':>14}{'paper':>7}{'':>6}", end="")
+    print(f"{'size':>14}{'':>6}{'correlation':>18}")
+    for target_accept, paper in PAPER_BETAS.items():
+        step = walk(target_accept)
+        for n in (20_000, 200_000):
+            ends = [adapt(step, 2, seed, n) for seed in range(N_CHAINS)]
+            betas = [beta for _, beta in ends]
+            covariances = np.array([factor @ factor.T for factor, _ in ends])
+            sizes = [
+                np.sqrt(np.linalg.det(c) / np.linalg.det(PAIR.covariance)) for c in covariances
+            ]
+            correlations = covariances[:, 0, 1] / np.sqrt(
+                covariances[:, 0, 0] * covariances[:, 1, 1]
+            )
+            print(f"{target_accept:<8g}{n:>10}{with_error(betas, 2):>14}{paper:>7}", end="")
+            print(f"{np.std(betas, ddof=1):>6.2f}{with_error(sizes, 2):>14}", end="")
+            print(f"{np.std(sizes, ddof=1):>6.2f}{with_error(correlations, 4):>18}", flush=True)
+            if n == 20_000:
+                factors[target_accept] = ends[0]
+    return factors
+
+
+def learn_process(target):
+    """Learn the 51-dimensional covariance; print how near it is, and return LLᵀ."""
+    step = pk.GadMALA(
+        model=target.model(), adaptation="published", learning_rate=1e-3, steps_per_draw=1000
+    )
+    factor, beta = adapt(step, target.d, seed=0, n=200_000)
+    start = 0.1 / np.sqrt(target.d) * np.eye(target.d)
+    print(f"\nprocess: β = {beta:.2f}; condition number of L⁻¹ΣL⁻ᵀ, 1 if L is perfect:", end=" ")
+    for name, one in {"at first": start, "learned": factor}.items():
+        inverse = np.linalg.inv(one)
+        print(f"{name} {np.linalg.cond(inverse @ target.covariance @ inverse.T):.1f};", end=" ")
+    error = np.abs(correlations(factor @ factor.T) - correlations(target.covariance)).max()
+    print(f"greatest error of a correlation {error:.2f}")
+    return factor @ factor.T
+
+
+def correlations(covariance):
+    """Return correlations."""
+    scales = np.sqrt(np.diag(covariance))
+    return covariance / np.outer(scales, scales)
+
+
+def draw(directory, factors, target, learned):
+    """Draw the four panels, and the scales."""
+    figure = plt.figure(figsize=(11.5, 6), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(1, 2.4))
+    for axis, (target_accept, (factor, beta)) in zip(
+        left.subplots(2, 1, sharex=True, sharey=True), factors.items(), strict=True
+    ):
+        show_ellipse(axis, np.linalg.cholesky(PAIR.covariance), GREEN, "target")
+        show_ellipse(axis, factor, BLUE, "$LL^⊤$")
+        axis.set(title=f"acceptance {target_accept:g}: β = {beta:.1f}", ylabel="$x_2$")
+        axis.set(aspect="equal", xlim=(-4.8, 4.8), ylim=(-4.8, 4.8))
+    axis.set(xlabel="$x_1$")
+    axis.legend(frameon=False, loc="upper left")
+    axes = right.subplots(2, 2, height_ratios=(1.7, 1))
+    names = {"target": target.covariance, "learned, $LL^⊤$": learned}
+    for axis, (name, covariance) in zip(axes[0], names.items(), strict=True):
+        shown = axis.imshow(correlations(covariance), vmin=0, vmax=1, cmap="viridis")
+        axis.set(title=f"correlations, {name}")
+    right.colorbar(shown, ax=axes[0], shrink=0.9)
+    axes[1, 0].plot(np.sqrt(np.diag(target.covariance)), color=GREEN, label="target")
+    axes[1, 0].plot(np.sqrt(np.diag(learned)), color=BLUE, label="learned")
+    axes[1, 0].set(title="standard deviations", xlabel="coordinate", ylim=(0, None))
+    axes[1, 0].legend(frameon=False, loc="lower right")
+    axes[1, 1].semilogy(np.linalg.eigvalsh(target.covariance)[::-1], color=GREEN)
+    axes[1, 1].semilogy(np.linalg.eigvalsh(learned)[::-1], color=BLUE)
+    axes[1, 1].set(title="eigenvalues", xlabel="rank")
+    save(figure, directory, "gad_figure1.png")
+
+
+def show_ellipse(axis, factor, colour, label):
+    """Draw the ellipse that has 95 % of N(0, LLᵀ)."""
+    angle = np.linspace(0, 2 * np.pi, 200)
+    axis.plot(*(CONTOUR * factor @ [np.cos(angle), np.sin(angle)]), color=colour, label=label)
+
+
+def main():
+    """Print what is learned, and draw it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
+    options = parser.parse_args()
+    factors, target = learn_pair(), gaussian_process()
+    draw(options.plot_dir, factors, target, learn_process(target))
+
+
+if __name__ == "__main__":
+    main()

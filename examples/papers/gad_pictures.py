@@ -1,0 +1,97 @@
+"""Pictures of adaptation on Neal's normal: traces, and the learned diagonals of L.
+
+    python gad_pictures.py [--plot-dir DIRECTORY]
+
+Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019, figures 2
+and 3. The target's standard deviations are .01, .02 … 1, so the diagonal of a good L rises on a
+straight line. One chain of each sampler, by the paper's protocol: 20 000 iterations of adaptation,
+20 000 that are kept, from N(0, I). A minute.
+"""
+
+import argparse
+
+import matplotlib.pyplot as plt
+import numpy as np
+from gad_tables import SAMPLERS
+from gad_targets import NEAL, TUNE, run_chain
+from kam_pictures import BLUE, IMAGES, RED, save
+
+SHOWN = {
+    "AM": "AM",
+    "gadRWM": "gadRWM",
+    "gadMALAe": "gadMALAe",
+    "gadMALAf": "gadMALAf",
+    "fisher": "GadMALA, default",
+}
+"""Samplers, and what they are called."""
+
+TRUTH = np.arange(1, 101) / 100
+
+
+def learned_diagonal(step):
+    """Return the diagonal of L, with the scale of the proposal for AM, (d,)."""
+    factor = step.parameters.factor
+    factor = factor if isinstance(factor, np.ndarray) else factor.dense
+    return np.diag(factor) * np.exp(step.parameters.log_scale[0])
+
+
+def run():
+    """Run a chain of each sampler; return chains and diagonals."""
+    chains, diagonals = {}, {}
+    for name in SHOWN:
+        sampler = SAMPLERS[name]
+        step = sampler.kind(model=NEAL.model(), **sampler.options)
+        chains[name] = run_chain(step, NEAL.d, seed=1)
+        diagonals[name] = learned_diagonal(step)
+        slope = diagonals[name] @ TRUTH / (TRUTH @ TRUTH)
+        error = np.abs(diagonals[name] / (slope * TRUTH) - 1)
+        print(
+            f"{name:<10} L_ii is {slope:.2f} σ_i, but for {np.median(error):.1%} in the median, "
+            f"{error.max():.0%} at most",
+            flush=True,
+        )
+    return chains, diagonals
+
+
+def draw_traces(directory, chains):
+    """Draw the log-density during adaptation, and the last coordinate all along."""
+    figure, axes = plt.subplots(2, len(SHOWN), figsize=(14, 5), layout="constrained", sharey="row")
+    exact = -np.log(TRUTH).sum() - NEAL.d / 2 * (1 + np.log(2 * np.pi))
+    spread = np.sqrt(NEAL.d / 2)
+    for (above, below), (name, chain) in zip(axes.T, chains.items(), strict=True):
+        above.plot(np.arange(1, TUNE + 1), chain.logp[:TUNE], lw=0.5, color=BLUE)
+        above.axhspan(exact - 2 * spread, exact + 2 * spread, color="0.8", zorder=0)
+        above.set(title=SHOWN[name], xscale="log", xlabel="iteration", ylim=(-600, 80))
+        below.plot(chain.last[::10], lw=0.4, color=BLUE)
+        below.axvline(TUNE / 10, color=RED, ls=":", lw=1)
+        below.set(xlabel="iteration", ylim=(-4.2, 4.2))
+        below.set_xticks([0, 2000, 4000], ["0", "20 000", "40 000"])
+    axes[0, 0].set(ylabel="log-density, adaptation")
+    axes[1, 0].set(ylabel="$x_{100}$")
+    save(figure, directory, "gad_traces.png")
+
+
+def draw_diagonals(directory, diagonals):
+    """Draw the learned diagonals."""
+    figure, axes = plt.subplots(1, len(SHOWN), figsize=(14, 2.9), layout="constrained")
+    for axis, (name, diagonal) in zip(axes, diagonals.items(), strict=True):
+        slope = diagonal @ TRUTH / (TRUTH @ TRUTH)
+        axis.plot(TRUTH, slope * TRUTH, color="0.6", label=f"{slope:.2g} $σ_i$")
+        axis.plot(TRUTH, diagonal, ".", color=BLUE, ms=4, label="$L_{ii}$")
+        axis.set(title=SHOWN[name], xlabel="$σ_i$", xlim=(0, None), ylim=(0, None))
+        axis.legend(frameon=False, loc="upper left")
+    save(figure, directory, "gad_diagonals.png")
+
+
+def main():
+    """Run the chains, and draw the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
+    options = parser.parse_args()
+    chains, diagonals = run()
+    draw_traces(options.plot_dir, chains)
+    draw_diagonals(options.plot_dir, diagonals)
+
+
+if __name__ == "__main__":
+    main()

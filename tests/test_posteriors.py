@@ -11,7 +11,7 @@ import pytest
 import pymc_kameleon as pk
 
 COMPONENTWISE = (pk.CMH, pk.CMTM)
-SAMPLERS = [s for s in pk.SAMPLERS if s is not pk.RWM and s not in COMPONENTWISE]
+SAMPLERS = [s for s in pk.SAMPLERS if s not in (pk.RWM, pk.MALA, *COMPONENTWISE)]
 CHAINS, TUNE, DRAWS = 2, 1000, 1000
 
 

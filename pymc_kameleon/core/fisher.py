@@ -21,21 +21,26 @@ from pymc_kameleon.core.linalg import (
 )
 
 SMOOTH = 0.1
-"""Least vx·vg for which the gradient is believed: it is at least 1 for a smooth density
-[Cramér-Rao], and tends to 0 where the density ends abruptly."""
+"""Least vx·vg for which the gradient is believed: it is at least 1 for a smooth density [Cramér-
+Rao], and tends to 0 where a density ends abruptly."""
+
+SMOOTH_EARLY = 1e-8
+"""The same while the pairs may cover a small part of the density only: s is at most 100 √vx."""
 
 POWER_STEPS = 10
 """Of the subspace iteration that finds the directions of a low-rank factor."""
 
 
 @allocating_jit
-def learn_factor(pairs, factor, information):
+def learn_factor(pairs, is_early, factor, information):
     """Set L such that x ↦ L⁻¹x whitens positions and gradients of the pairs alike.
 
     Parameters
     ----------
     pairs : (k, 2d) float64
         Positions, and gradients beside them.
+    is_early : bool
+        Whether they may cover only a part of the target, on the way to it.
     factor : Factor
         Output; without correlations if they are not finite.
     information : (d,) float64
@@ -43,7 +48,8 @@ def learn_factor(pairs, factor, information):
     """
     k, d = pairs.shape[0], pairs.shape[1] // 2
     a, b, scales = np.empty((k, d)), np.empty((k, d)), np.empty(d)
-    standardise(pairs, a, b, scales, information)
+    least = SMOOTH_EARLY if is_early else SMOOTH
+    standardise(pairs, least, a, b, scales, information)
     is_dense = factor.scales.size == 0
     if not is_dense:
         copy(scales, factor.scales)
@@ -57,9 +63,14 @@ def learn_factor(pairs, factor, information):
     ridge = 0.05 / (0.05 + k**2)
     moments(a, ridge, cx)
     moments(b, ridge, cg)
-    if is_dense:
-        for i in range(d):
-            cg[i, i] += max(0.0, 1.0 - information[i] / SMOOTH)
+    for c in range(d):  # where the gradient says nothing, let Cg be 1 as Cx is
+        lack = max(0.0, 1.0 - information[c] / least)
+        if is_dense:
+            cg[c, c] += lack
+        elif lack > 0.0:
+            for i in range(m):
+                for j in range(i + 1):
+                    cg[i, j] += lack * factor.basis[i, c] * factor.basis[j, c]
     if not (geometric_mean(cx, cg) and cholesky(cx, core)):
         for i in range(m):
             for j in range(i + 1):
@@ -71,8 +82,8 @@ def learn_factor(pairs, factor, information):
 
 
 @jit
-def standardise(pairs, a, b, scales, information):
-    """Write A and B (k, d), s and vx·vg (d,)."""
+def standardise(pairs, least, a, b, scales, information):
+    """Write A and B (k, d), s and vx·vg (d,); s² is vx where vx·vg is less than `least`."""
     k, d = a.shape
     for i in range(d):
         mean_x = mean_g = vx = vg = 0.0
@@ -83,7 +94,7 @@ def standardise(pairs, a, b, scales, information):
             vx += (pairs[r, i] - mean_x) ** 2 / k
             vg += (pairs[r, d + i] - mean_g) ** 2 / k
         information[i] = vx * vg
-        variance = np.sqrt(vx / vg) if vx * vg >= SMOOTH else vx
+        variance = np.sqrt(vx / vg) if vx * vg >= least else vx
         scale = np.sqrt(min(max(variance, 1e-20), 1e20)) if vx > 0.0 else 1.0
         for r in range(k):
             a[r, i] = (pairs[r, i] - mean_x) / scale

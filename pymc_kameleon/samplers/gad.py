@@ -332,7 +332,8 @@ def refresh(state, parameters, tuning, work):
     if n_pairs < FEWEST_PAIRS:
         tuning.next_refresh[0] = min(done + 11, tuning.end)
         return
-    learn_factor(tuning.pairs.points[:n_pairs], parameters.factor, tuning.information)
+    pairs, is_early = tuning.pairs.points[:n_pairs], done < tuning.n // 2
+    learn_factor(pairs, is_early, parameters.factor, tuning.information)
     multiply_transposed(parameters.factor, state.gradient, state.u, work.move.small)
     parameters.log_scale[0] = np.log(best_langevin_scale(state.x.size))
     tuning.scale[0] = 3.0

@@ -831,34 +831,52 @@ def start_factor(gradient):
     return np.diag(np.clip(scales, 1e-10, 1e10))
 
 
-def symmetric_power(a, power):
-    """Return a^power for a positive semidefinite matrix, its eigenvalues floored."""
-    values, vectors = np.linalg.eigh(a)
-    return vectors * np.maximum(values, 1e-12 * values[-1]) ** power @ vectors.T
+def geometric_mean(a, b):
+    """Return the positive definite S with S b S = a, from a singular value decomposition.
+
+    With b = BBᵀ and a = AAᵀ it is B⁻ᵀ (Bᵀ a B)^½ B⁻¹, where Bᵀ a B = BᵀA (BᵀA)ᵀ.
+    """
+    root = np.linalg.cholesky(b)
+    left, values, _ = np.linalg.svd(root.T @ np.linalg.cholesky(a))
+    side = np.linalg.solve(root.T, left)
+    return side * values @ side.T
 
 
-def fisher_covariance(x, g):
-    """Return the regularised geometric mean of cov(x) and cov(g)⁻¹, and the scales s."""
+def fisher_covariance(x, g, least=0.1):
+    """Return the regularised geometric mean of cov(x) and cov(g)⁻¹, and the scales s.
+
+    Gradients whose variance times that of x is less than `least` are not believed.
+    """
     k, d = x.shape
     vx, vg = x.var(axis=0), g.var(axis=0)
     s2 = np.where(vx == 0, 1.0, vx)
-    judged = (vg > 0) & (vx * vg >= 0.1)
-    s2[judged] = np.sqrt(vx[judged] / vg[judged])
+    believed = vx * vg >= least
+    s2[believed] = np.sqrt(vx[believed] / vg[believed])
     s = np.sqrt(np.clip(s2, 1e-20, 1e20))
     a, b = (x - x.mean(axis=0)) / s, (g - g.mean(axis=0)) * s
     w, eye = 0.05 / (0.05 + k**2), np.eye(d)
     cx, cg = a.T @ a / k, b.T @ b / k
     cx = (1 - w) * cx + (w * np.trace(cx) / d + 1e-12) * eye
     cg = (1 - w) * cg + (w * np.trace(cg) / d + 1e-12) * eye
-    cg += np.diag(np.maximum(0, 1 - vx * vg / 0.1))
-    root, inverse = symmetric_power(cg, 0.5), symmetric_power(cg, -0.5)
-    return inverse @ symmetric_power(root @ cx @ root, 0.5) @ inverse, s
+    cg += np.diag(np.maximum(0, 1 - vx * vg / least))
+    return geometric_mean(cx, cg), s
 
 
-def fisher_factor(x, g):
+def fisher_factor(x, g, least=0.1):
     """Return L of the pairs (k, d)."""
-    mean, s = fisher_covariance(x, g)
+    mean, s = fisher_covariance(x, g, least)
     return s[:, None] * np.linalg.cholesky(mean)
+
+
+def longest_scale(n_leapfrog):
+    """Return the greatest log s: on a standard normal, the mean path turns it by a right angle.
+
+    A leapfrog step of length s turns it by φ with cos φ = 1 − s²/2.
+    """
+    if n_leapfrog == 1:
+        return np.inf
+    n_steps = np.arange(n_leapfrog // 2 + 1, n_leapfrog + 1)
+    return np.log(2 * (1 - np.cos(np.pi / 2 / n_steps.mean()))) / 2
 
 
 class GadChain:
@@ -907,7 +925,7 @@ class GadChain:
         self.t, self.k_scale, self.path = 0, 0, []
         self.pairs, self.stride, self.passed = [], 1, 0
         self.next = max(1, min(max(20, d // 4), n_tune // 10))
-        self.refreshes = []
+        self.refreshes, self.learn_factor = [], fisher_factor
 
     def step(self, rng):
         """Make a transition, and tune."""
@@ -924,6 +942,7 @@ class GadChain:
                 getattr(self, f"learn_{self.adaptation}")(move)
             else:
                 self.tune_scale(move.alpha, self.targets[1])
+                self.log_scale = min(self.log_scale, longest_scale(self.n_leapfrog))
                 self.settle_scale()
             self.t += 1
             if self.t == self.end:
@@ -970,7 +989,8 @@ class GadChain:
             self.next = min(t + 11, self.end)
             return
         self.refreshes.append(t)
-        self.factor = fisher_factor(*map(np.array, zip(*self.pairs, strict=True)))
+        x, g = map(np.array, zip(*self.pairs, strict=True))
+        self.factor = self.learn_factor(x, g, 1e-8 if t < self.n_tune // 2 else 0.1)
         self.k_scale, self.log_scale = 3, np.log(1.65 * self.d ** (-1 / 6))
         self.pairs = self.pairs[len(self.pairs) // 2 :]
         self.next = t + max(20, t // 2)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 import slow
 from scipy import stats
@@ -52,6 +54,11 @@ def precision_of(d):
     return a @ a.T / d + np.diag(np.linspace(0.1, 1.0, d))
 
 
+def in_python(function):
+    """Return a compiled function as it was written."""
+    return getattr(function, "py_func", function)
+
+
 class Slow:
     """A target in plain Python: a function that returns the log-density and its gradient.
 
@@ -73,13 +80,13 @@ class Slow:
             return -np.inf, gradient
         self.seen.add(x.tobytes())
         with np.errstate(all="ignore"):
-            value = self.logp.py_func(x, self.data, np.empty(0, np.int64), gradient)
+            value = in_python(self.logp)(x, self.data, np.empty(0, np.int64), gradient)
         return (value if value < np.inf else -np.inf), gradient
 
     def hessian(self, x):
         columns = np.eye(x.size)
         for v in columns:
-            self.curvature.py_func(x, self.data, np.empty(0, np.int64), v)
+            in_python(self.curvature)(x, self.data, np.empty(0, np.int64), v)
         return columns.T
 
 
@@ -670,3 +677,274 @@ def test_mala(d, n_tune, options, expected):
     np.testing.assert_allclose(trace.stats["accept_prob"], alphas, rtol=1e-7)
     assert trace.log_scale[-1] == pytest.approx(log_s, rel=1e-8, abs=1e-9)
     assert 0 < trace.stats["accept_share"].sum() < n_tune + 20
+
+
+# ---- limits ---------------------------------------------------------------------------------
+
+
+def test_least_diagonal():
+    target = Slow(normal, [1e-3, 1.0])
+    _, chain, _ = compare("published", target, [1e-3, 0.5], 300, **rate_of("published"))
+    assert chain.factor[0, 0] == 1e-3 < chain.factor[1, 1]
+
+
+def test_least_beta():
+    """All is rejected."""
+    trace, *_ = compare("published", Slow(normal, [1e-6]), [0.0], 1200, **rate_of("published"))
+    assert trace.beta[-1] == 1e-4 < trace.beta[700]
+
+
+def test_many_dimensions():
+    scales = np.geomspace(0.1, 10, 100)
+    _, chain, _ = compare("fisher", Slow(normal, scales), scales, 300)
+    assert chain.refreshes == [25, 45, 67, 100, 150, 200]
+
+
+# ---- after tuning ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ADAPTATIONS)
+def test_parameters_are_constant_after_tuning(name):
+    sampler, arguments, _ = ADAPTATIONS[name]
+    step = build(sampler, slow_skewed(2), 2, **arguments)
+    step.setup_chain(np.random.default_rng(0), 100, 100)
+    point, kept = {"x": np.array(START[2])}, []
+    for i in range(200):
+        if i == 100:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        parameters = step.parameters
+        arrays = parameters.log_scale, parameters.n_leapfrog, *parameters.factor
+        kept.append([array.tobytes() for array in arrays] + [step.tuning.beta.tobytes()])
+    assert all(arrays == kept[99] for arrays in kept[100:])
+    assert kept[98] != kept[99]
+    assert kept[0] != kept[98]
+
+
+@pytest.mark.parametrize("form", ["low_rank", "diagonal"])
+def test_transitions_with_other_forms(form):
+    """Whatever its form, L is a matrix, and after tuning a transition is that of this matrix."""
+    target = slow_skewed(5)
+    step = build(pk.GadMALA, target, 5, factor=form, n_leapfrog=3)
+    trace = run(step, 300, 200, START[5])
+    factor = np.exp(trace.log_scale[-1]) * trace.factor[-1]
+    assert (np.count_nonzero(factor) == 5) == (form == "diagonal")
+    bits = np.random.default_rng(0).bit_generator.state
+    step.rng.bit_generator.state = bits
+    rng = np.random.default_rng(0)
+    point, moves = {"x": trace.x[-1]}, 0
+    for _ in range(50):
+        move = slow.hamiltonian(target, point["x"], factor, 3, rng)
+        point, [row] = step.step(point)
+        np.testing.assert_allclose(point["x"], move.new, rtol=1e-9, atol=1e-9)
+        assert row["accept_prob"] == pytest.approx(move.alpha, rel=1e-9)
+        moves += move.accepted
+    assert 10 < moves < 50
+
+
+def test_the_form_that_learns_scales_only():
+    """It is that of the dense one where there is nothing but scales."""
+    options = {"n_leapfrog": 1, "factor": "diagonal"}
+    trace = run(build(pk.GadMALA, slow_skewed(5), 5, **options), 220, 200, START[5])
+    chain = slow.GadChain(slow_skewed(5), START[5], 200, "fisher", (0.574, 0.574))
+    chain.learn_factor = lambda x, g, least: np.diag(slow.fisher_covariance(x, g, least)[1])
+    rng = np.random.default_rng(0)
+    for x, factor in zip(trace.x, trace.factor, strict=True):
+        chain.step(rng)
+        np.testing.assert_allclose(x, chain.x, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(factor, chain.factor, rtol=1e-9)
+        chain.x = x
+
+
+@pytest.mark.parametrize(("d", "is_dense"), [(300, True), (301, False)])
+def test_default_form(d, is_dense):
+    step = build(pk.GadMALA, Slow(normal, np.ones(d)), d)
+    assert (step.parameters.factor.dense.size > 0) == is_dense
+
+
+# ---- traps ----------------------------------------------------------------------------------
+
+
+@numba.njit(LOGP_SIGNATURE)
+def normal(x, data, shapes, gradient):
+    """Independent coordinates with these scales."""
+    total = 0.0
+    for i in range(x.size):
+        gradient[i] = -x[i] / data[i] ** 2
+        total += 0.5 * x[i] * gradient[i]
+    return total
+
+
+@numba.njit(LOGP_SIGNATURE)
+def slope(x, data, shapes, gradient):
+    """Constant gradients."""
+    total = 0.0
+    for i in range(x.size):
+        gradient[i] = data[0]
+        total += data[0] * x[i]
+    return total
+
+
+@numba.njit(LOGP_SIGNATURE)
+def funnel(x, data, shapes, gradient):
+    """Neal's: a normal v, the other coordinates with variance exp(v)."""
+    v, d = x[0], x.size
+    gradient[0] = -v / 9 - (d - 1) / 2
+    total = -(v**2) / 18 - (d - 1) * v / 2
+    for i in range(1, d):
+        gradient[i] = -x[i] * np.exp(-v)
+        gradient[0] -= 0.5 * x[i] * gradient[i]
+        total += 0.5 * x[i] * gradient[i]
+    return total
+
+
+@pytest.mark.parametrize("name", ADAPTATIONS)
+def test_start_at_the_mode(name):
+    """The gradient is zero: L_ii = 1 to begin with."""
+    trace, *_ = compare(name, Slow(normal, [0.5, 2.0], stiff), [0.0, 0.0], 200, **rate_of(name))
+    if "published" not in name and name != "exact":
+        assert trace.stats["accept_share"][200:].mean() > 0.1
+
+
+@numba.njit(LOGP_SIGNATURE)
+def stiff(x, data, shapes, v):
+    for i in range(x.size):
+        v[i] /= -(data[i] ** 2)
+    return 0.0
+
+
+@pytest.mark.parametrize("scales", [[1e-3, 1e3], [1e-6, 1e-6], [1e6, 1e6]], ids=str)
+@pytest.mark.parametrize("adaptation", ["fisher", "whitened"])
+def test_any_scale_from_the_mode(adaptation, scales):
+    step = build(pk.GadMALA, Slow(normal, scales), 2, adaptation=adaptation, steps_per_draw=10)
+    trace = run(step, 400, 100, [0.0, 0.0])
+    np.testing.assert_allclose(trace.x[100:].std(axis=0) / scales, 1, atol=0.15)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-8, 1.0, 1e3])
+@pytest.mark.parametrize("name", ["fisher", "whitened", "published", "mala"])
+def test_constant_gradients_in_a_box(name, size):
+    """The density is exp(size · x) there; the gradient knows nothing of the walls."""
+    options = {"learning_rate": 1e-2} if name == "published" else {}
+    options |= {} if name == "mala" else {"adaptation": name}
+    target = Slow(slope, [size], region=(np.array([0.0, 0.0]), np.array([1.0, 1.0])))
+    sampler = pk.MALA if name == "mala" else pk.GadMALA
+    step = build(sampler, target, 2, steps_per_draw=20, **options)
+    trace = run(step, 800, 100, [0.9, 0.95])
+    assert np.isfinite(trace.factor).all()
+    assert (np.diagonal(trace.factor, axis1=1, axis2=2) > 0).all()
+    assert trace.stats["accept_share"][100:].mean() > 0.1
+    mean = 0.5 + size / 12 if size < 0.1 else 1 / (1 - np.exp(-size)) - 1 / size
+    sd = 12**-0.5 if size < 1e2 else 1 / size
+    np.testing.assert_allclose((trace.x[100:].mean(axis=0) - mean) / sd, 0, atol=0.3)
+    if name == "fisher":
+        assert "x[0], x[1]" in str(trace.stats["warning"][-1])
+
+
+@pytest.mark.parametrize("name", [*(name for name in ADAPTATIONS if name != "exact"), "leapfrog"])
+def test_a_funnel_breaks_nothing(name):
+    sampler, arguments, _ = ADAPTATIONS.get(name, (pk.GadMALA, {"n_leapfrog": 5}, None))
+    step = build(sampler, Slow(funnel, [0.0]), 4, steps_per_draw=10, **arguments)
+    trace = run(step, 300, 100, [0.0, 1.0, -1.0, 0.5])
+    assert np.isfinite(trace.x).all()
+    assert np.isfinite(trace.factor).all()
+    assert (np.diagonal(trace.factor, axis1=1, axis2=2) > 0).all()
+    assert trace.stats["accept_share"][100:].mean() > 0.05
+    assert ((trace.stats["accept_prob"] >= 0) & (trace.stats["accept_prob"] <= 1)).all()
+
+
+# ---- in a model -----------------------------------------------------------------------------
+
+
+def test_some_variables_of_a_model():
+    """Gradient and Hessian are those of the own variables, where all others and the data are."""
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, [1.0, 2.0])
+        b = pm.Gamma("b", 2, 1)
+        data = pm.Data("data", [0.5, 1.5, 1.0])
+        pm.Normal("y", a[0] * pm.math.exp(a[1] / 2), b, observed=data)
+    graphs = [model.logp(), model.dlogp([a]), model.d2logp([a], negate_output=False)]
+    compiled = (model.compile_fn(graph, mode="FAST_COMPILE") for graph in graphs)
+    logp, gradient, hessian = compiled
+    options = {"adaptation": "published", "gradient": "exact", "learning_rate": 0.05}
+    step = pk.GadMALA([a], model=model, steps_per_draw=2, **options)
+    step.setup_chain(np.random.default_rng(0), 40, 0)
+    others, point = {"b_log__": np.array(0.3)}, {"a": np.array([0.5, -0.5])}
+
+    def target(x):
+        at = others | {"a": x}
+        return float(logp(at)), gradient(at)
+
+    chain = slow.GadChain(
+        target,
+        point["a"],
+        80,
+        "published",
+        (0.55, 0.55),
+        learning_rate=0.05,
+        hessian=lambda x: hessian(others | {"a": x}),
+    )
+    rng, accepted = np.random.default_rng(0), 0
+    for i in range(40):
+        if i == 10:
+            others["b_log__"] = np.array(-0.5)
+        if i == 20:
+            with model:
+                pm.set_data({"data": [3.0, 2.0]})
+        if i == 30:
+            point["a"] = chain.x = np.array([-1.0, 1.0])
+        point, _ = step.step(point | others)
+        accepted += chain.step(rng).accepted + chain.step(rng).accepted
+        np.testing.assert_allclose(point["a"], chain.x, rtol=1e-9)
+        np.testing.assert_allclose(np.tril(step.parameters.factor.dense), chain.factor, rtol=1e-9)
+        chain.x = point["a"]
+    assert 20 < accepted < 75
+
+
+def test_a_model_without_gradients():
+    op = pytensor.wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(np.copy)
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("p", op(x).sum())
+    for sampler in (pk.MALA, pk.GadRWM, pk.GadMALA):
+        with pytest.raises(ValueError, match=r"has no gradient.*pk\.GAM"):
+            sampler(model=model)
+
+
+# ---- options --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options", "message"),
+    [
+        *((pk.GadMALA, {"adaptation": value}, "adaptation") for value in ("x", None, "Fisher", 1)),
+        *((pk.GadRWM, {"adaptation": value}, "adaptation") for value in ("fisher", None, True)),
+        *((pk.GadMALA, {"gradient": value}, "gradient") for value in ("x", None, 2)),
+        *((pk.GadMALA, {"n_leapfrog": value}, "n_leapfrog") for value in (0, -1, 1.0, True, "3")),
+        *((pk.GadMALA, {"factor": value}, "factor") for value in ("x", 3, "low rank")),
+        *(
+            (sampler, {"adaptation": "published", "learning_rate": value}, "learning_rate")
+            for sampler in (pk.GadRWM, pk.GadMALA)
+            for value in (0, -1, np.nan, np.inf, True, "x", pk.Decay(0.1, 1, -1))
+        ),
+        (pk.GadMALA, {"learning_rate": 0.1}, "learning_rate.*published.*fisher"),
+        (pk.GadRWM, {"learning_rate": 0.1}, "learning_rate.*published.*whitened"),
+        (pk.GadMALA, {"gradient": "exact"}, "exact.*published"),
+        (pk.GadMALA, {"adaptation": "whitened", "gradient": "exact"}, "exact.*published"),
+        (
+            pk.GadMALA,
+            {"adaptation": "published", "gradient": "exact", "keep_adapting": True},
+            "exact.*tuning",
+        ),
+        (pk.GadMALA, {"adaptation": "published", "n_leapfrog": 3}, "n_leapfrog.*published"),
+        (pk.GadMALA, {"adaptation": "whitened", "factor": "dense"}, "factor.*fisher.*whitened"),
+        *((pk.MALA, {"scaling": value}, "scaling") for value in (0, -1, np.nan, np.inf, True, "x")),
+        *((pk.MALA, {"scale_bounds": value}, "scale_bounds") for value in (1, (2, 1), (0, 1))),
+        (pk.MALA, {"scaling": 1.0, "scale_bounds": (0.1, 1)}, "not both"),
+        *((s, {"target_accept": 1.5}, "target_accept") for s in (pk.MALA, pk.GadRWM, pk.GadMALA)),
+    ],
+    ids=str,
+)
+def test_impossible_options(sampler, options, message):
+    with pytest.raises(ValueError, match=message):
+        sampler(model=flat_model(2), **options)

@@ -15,7 +15,6 @@ by .15. Minutes with 1850 images: five; `--full`, a quarter of an hour.
 """
 
 import argparse
-import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -44,9 +43,9 @@ def draw(directory, diagonals, x):
     """Draw the diagonals of L, and the posterior standard deviations, without the bias."""
     images = {f"$L_{{ii}}$, {name}": values for name, values in diagonals.items()}
     images["standard deviations of the draws"] = x.std(axis=0)
-    figure, axes = plt.subplots(1, len(images), figsize=(11, 3.6), layout="constrained")
+    figure, axes = plt.subplots(1, len(images), figsize=(11, 3.3), layout="constrained")
     for axis, (title, values) in zip(axes, images.items(), strict=True):
-        shown = axis.imshow(values[:784].reshape(28, 28), cmap="gray", vmin=0)
+        shown = axis.imshow(values[:784].reshape(28, 28), cmap="gray")
         figure.colorbar(shown, ax=axis, shrink=0.8)
         axis.set(title=title, xticks=[], yticks=[])
     save(figure, directory, "gad_mnist.png")
@@ -62,7 +61,8 @@ def main():
     try:
         target = load_digits(options.path)
     except NoData as reason:
-        sys.exit(str(reason))
+        print(reason)
+        return
     tune, draws = (50_000, 20_000) if options.full else (15_000, 5000)
     model, diagonals = target.model(), {}
     print(f"{len(target.labels)} images; {tune} + {draws} iterations; one chain each")

@@ -213,7 +213,7 @@ class Chain(NamedTuple):
     acceptance : float
         Of the draws.
     seconds : float
-        Of tuning and draws, step by step from Python, compilation not included.
+        CPU time of tuning and draws, step by step from Python, compilation not included.
     logp : (tune + n,) float64
         Log-density, tuning included.
     last : (tune + n,) float64
@@ -234,7 +234,7 @@ def run_chain(step, d, seed, tune=TUNE, draws=DRAWS):
     step.setup_chain(rng, tune, draws)
     x, accepted = np.empty((draws, d)), np.empty(draws)
     logp, last = np.empty((2, tune + draws))
-    start = time.perf_counter()
+    start = time.process_time()
     for i in range(tune + draws):
         if i == tune:
             step.stop_tuning()
@@ -242,7 +242,7 @@ def run_chain(step, d, seed, tune=TUNE, draws=DRAWS):
         logp[i], last[i] = statistics["model_logp"], point["x"][-1]
         if i >= tune:
             x[i - tune], accepted[i - tune] = point["x"], statistics["accept_share"]
-    return Chain(x, accepted.mean(), time.perf_counter() - start, logp, last)
+    return Chain(x, accepted.mean(), time.process_time() - start, logp, last)
 
 
 def compiled_seconds(step, d, tune=TUNE, draws=DRAWS):

@@ -167,6 +167,11 @@ class ModelLogp:
 
     def _make_callable(self):
         """Wrap the PyTensor functions so that compiled code can call them."""
+        with warnings.catch_warnings():  # numba, of large data; it is not PyTensor's to be cached
+            warnings.filterwarnings("ignore", "Cannot cache compiled function")
+            self._wrap_functions()
+
+    def _wrap_functions(self):
         function, *curvature = self._functions
         in_numba = hasattr(function.vm, "jit_fn")
         if in_numba:

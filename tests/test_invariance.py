@@ -1,20 +1,29 @@
 """Every sampler leaves the target exactly invariant after tuning, and broken twins do not."""
 
 import numpy as np
+import pymc as pm
 import pytest
-from invariance import TARGETS, invariance_p_value, moved, tuned
+from invariance import TARGETS, Target, invariance_p_value, moved, moved_fast, tuned
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import log_uniform, move_or_stay
 from pymc_kameleon.core.target import log_density_along
-from pymc_kameleon.samplers import cmtm, kam
+from pymc_kameleon.samplers import cmtm, gad, kam, mala
 
 SMALL = {cls: {"n_subsample": 60} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
 ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in pk.SAMPLERS} | {
     "multiple tries": (pk.CMTM, {"fewer_tries": False}),
     "random order": (pk.CMTM, {"fewer_tries": False, "n_tries": 3, "order": "random"}),
+    "one leapfrog step": (pk.GadMALA, {"n_leapfrog": 1}),
+    "many leapfrog steps": (pk.GadMALA, {"n_leapfrog": 7}),
+    "low rank": (pk.GadMALA, {"factor": "low_rank"}),
+    "diagonal": (pk.GadMALA, {"factor": "diagonal"}),
+    "whitened": (pk.GadMALA, {"adaptation": "whitened"}),
+    "published": (pk.GadMALA, {"adaptation": "published"}),
+    "exact": (pk.GadMALA, {"adaptation": "published", "gradient": "exact"}),
+    "published walk": (pk.GadRWM, {"adaptation": "published"}),
 }
 LEVEL = 1e-3
 
@@ -27,6 +36,15 @@ def test_exact_draws_stay_exact(sampler, arguments, target):
     if sampler is pk.CMTM:
         assert (step.parameters.n_single > 0).any() == (not arguments)
     assert invariance_p_value(lambda x: moved(step, x), target) > LEVEL
+
+
+@pytest.mark.parametrize("arguments", [{}, {"factor": "low_rank"}, {"adaptation": "whitened"}])
+def test_exact_draws_stay_exact_in_a_hundred_dimensions(arguments):
+    with pm.Model() as model:
+        pm.StudentT("x", 5, shape=100)
+    target = Target(lambda: model, lambda rng, n: rng.standard_t(5, (n, 100)))
+    step = tuned(pk.GadMALA(model=model, steps_per_draw=3, **arguments), target, tune=500)
+    assert invariance_p_value(lambda x: moved_fast(step, x), target, n=4000) > LEVEL
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
@@ -97,7 +115,31 @@ class GreedyCMTM(pk.CMTM):
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-@pytest.mark.parametrize("sampler", [DriftingRWM, LocalKAM, GreedyCMTM])
+@jit
+def unfinished_transition(target, state, parameters, work, rng):
+    """GadMALA that forgets the last half step of the momentum."""
+    move, logp = work.move, state.logp[0]
+    scale, kinetic, kinetic_y = np.exp(parameters.log_scale[0]), 0.0, 0.0
+    for i in range(state.x.size):
+        xi = rng.standard_normal()
+        kinetic += xi * xi
+        move.h[i] = xi + 0.5 * scale * state.u[i]
+        move.y[i] = state.x[i]
+    move.logp_y[0] = mala.leapfrog(target, parameters.factor, scale, 2, move)
+    for i in range(state.x.size):
+        kinetic_y += move.h[i] * move.h[i]
+    log_ratio = move.logp_y[0] - logp + 0.5 * (kinetic - kinetic_y)
+    return mala.accept_or_not(state, move, log_ratio, rng)
+
+
+class UnfinishedGadMALA(pk.GadMALA):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.algorithm = gad.FISHER._replace(transition=unfinished_transition)
+        self._load()
+
+
+@pytest.mark.parametrize("sampler", [DriftingRWM, LocalKAM, GreedyCMTM, UnfinishedGadMALA])
 def test_broken_twins_fail(sampler, target):
     arguments = SMALL[pk.KAM] if sampler is LocalKAM else {}
     step = tuned(sampler(model=target.build(), steps_per_draw=50, **arguments), target)

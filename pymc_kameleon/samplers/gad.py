@@ -393,7 +393,7 @@ def default_leapfrog(d):
     return max(2, math.ceil(d**0.25))
 
 
-DENSE_UP_TO = 300
+DENSE_UP_TO = 1000
 """Dimension up to which L is dense by default."""
 
 RANK = 32
@@ -435,7 +435,7 @@ class GradientAdaptive(KameleonStep):
         published, learns_pairs = adaptation == "published", adaptation == "fisher"
         rank = {"dense": None, "low_rank": RANK, "diagonal": 0}[self._form(d)]
         factor = Factor.diagonal(np.full(d, 0.1 / np.sqrt(d)) if published else scales, rank)
-        capacity = min(n_tune, 1000 + (20 if rank is None else 2) * d) if learns_pairs else 0
+        capacity = min(n_tune, 1000 + 4 * d) if learns_pairs else 0
         n_leapfrog = self._n_leapfrog(d)
         first_target = self.target_accept if n_leapfrog == 1 else MALA_TARGET_ACCEPT
         tuning = Tuning(
@@ -545,7 +545,7 @@ class GadMALA(GradientAdaptive):
         at least 2, which is best per gradient where both x and x² matter. 1 is MALA, as in the
         paper, and the only choice of ``"published"``.
     factor : {"dense", "low_rank", "diagonal"}, optional
-        Form of L with ``"fisher"``: up to 300 dimensions dense, beyond a diagonal and what 32
+        Form of L with ``"fisher"``: up to 1000 dimensions dense, beyond a diagonal and what 32
         directions, those of largest and least variance, add to it.
     learning_rate : float or pk.Decay, optional
         η of ``"published"``, 1.5e-4 by default, as in the paper. It has the unit of x.

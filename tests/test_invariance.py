@@ -114,7 +114,6 @@ class GreedyCMTM(pk.CMTM):
     algorithm = pk.CMTM.algorithm._replace(transition=greedy_transition, adapt=do_not_adapt)
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @jit
 def unfinished_transition(target, state, parameters, work, rng):
     """GadMALA that forgets the last half step of the momentum."""
@@ -139,6 +138,7 @@ class UnfinishedGadMALA(pk.GadMALA):
         self._load()
 
 
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.parametrize("sampler", [DriftingRWM, LocalKAM, GreedyCMTM, UnfinishedGadMALA])
 def test_broken_twins_fail(sampler, target):
     arguments = SMALL[pk.KAM] if sampler is LocalKAM else {}

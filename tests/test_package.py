@@ -58,3 +58,9 @@ def test_spike_and_slab(tmp_path):
     arguments = ["--draws", "20", "--tune", "20"]
     printed = python(ROOT / "examples" / "spike_and_slab.py", *arguments, cwd=tmp_path)
     assert printed.count("probability to be free") == 2
+
+
+def test_logistic_regression(tmp_path):
+    arguments = ["--draws", "20", "--tune", "20"]
+    printed = python(ROOT / "examples" / "logistic_regression.py", *arguments, cwd=tmp_path)
+    assert printed.splitlines()[1].startswith("GadMALA")

@@ -630,6 +630,11 @@ class GadMALA(GradientAdaptive):
     def _greatest_n_logp(self):
         return self._n_leapfrog(self._d)
 
+    def _needed_tuning(self):
+        if self.settings["adaptation"] == "fisher":
+            return max(100, 3 * self._d)
+        return super()._needed_tuning()
+
     def _problems(self):
         if self.settings["adaptation"] != "fisher" or self.tuning.n == 0:
             return []

@@ -45,7 +45,7 @@ def draw(directory, diagonals, x):
     images["standard deviations of the draws"] = x.std(axis=0)
     figure, axes = plt.subplots(1, len(images), figsize=(11, 3.3), layout="constrained")
     for axis, (title, values) in zip(axes, images.items(), strict=True):
-        shown = axis.imshow(values[:784].reshape(28, 28), cmap="gray")
+        shown = axis.imshow(values[:784].reshape(28, 28), cmap="gray", vmin=0)
         figure.colorbar(shown, ax=axis, shrink=0.8)
         axis.set(title=title, xticks=[], yticks=[])
     save(figure, directory, "gad_mnist.png")

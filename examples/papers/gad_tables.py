@@ -4,9 +4,9 @@
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. 20 000
 iterations of adaptation and 20 000 that are kept, one transition each, from x₀ ~ N(0, I); ESS by
-the paper's estimator, least, median and greatest over the coordinates. A quarter of an hour:
-3 chains. `--full`: 10 chains and some hours. Data as in gad_targets.py; those that are missing are
-left out. Of Ripley's, Pima, heart and German credit we do not have the paper's tables.
+the paper's estimator, least, median and greatest over the coordinates. Fifty minutes:
+3 chains. `--full`: 10 chains and some 15 hours. Data as in gad_targets.py; those that are missing
+are left out. Of Ripley's, Pima, heart and German credit we do not have the paper's tables.
 
 - AM is the paper's recursion on L with its rate .001/(1 + t/4000), but with λ = 2.38²/d, and it
   first learns a start for L, while the paper begins with .1/√d I. The paper's accepts .26

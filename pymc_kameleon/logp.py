@@ -11,7 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
-from pytensor.gradient import DisconnectedInputError, NullTypeGradError
+from pytensor.gradient import NullTypeGradError
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
@@ -192,7 +192,7 @@ def _gradient(scalar, own):
     """Return the gradient with respect to the step's own variables, raveled."""
     try:
         parts = pt.grad(scalar, own, disconnected_inputs="ignore")
-    except (NotImplementedError, NullTypeGradError, DisconnectedInputError) as error:
+    except (NotImplementedError, NullTypeGradError) as error:
         raise ValueError(
             "The model's log-density has no gradient, which this sampler needs. pk.GAM and pk.KAM "
             f"need none. PyTensor says: {str(error).strip().partition(chr(10))[0]}"
@@ -269,10 +269,10 @@ def _python_logp(function):
     @numba.njit(LOGP_SIGNATURE)
     def logp(x, data, shapes, gradient):
         with numba.objmode(value="float64"):
-            value, *slope = function(x, data, shapes)
-            value = float(value)
-            if slope:
-                gradient[:] = slope[0]
+            values = function(x, data, shapes)
+            value = float(values[0])
+            if gradient.size:
+                gradient[:] = values[1]
         return value
 
     return logp

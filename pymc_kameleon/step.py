@@ -564,6 +564,14 @@ class KameleonStep(ArrayStepShared):
             warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
             terms = {name: float(logp) for name, logp in self.model.point_logps(point).items()}
         bad = {name: logp for name, logp in terms.items() if not np.isfinite(logp)}
+        blunt = ~np.isfinite(self._logp.gradient)
+        if not bad and blunt.any():
+            names = [name for name, b in zip(self._coordinates(), blunt, strict=True) if b]
+            return (
+                f"{type(self).__name__} cannot start: the gradient of the log-density is not "
+                f"finite at the current point, with respect to {some(names)}.\nPoint: {point}\n"
+                "Give other initial values (pm.sample(initvals=...)), or use pk.GAM."
+            )
         return (
             f"{type(self).__name__} cannot start: the log-density is not finite at the current "
             f"point.\nTerms that are not finite: {bad or terms}\nPoint: {point}\n"

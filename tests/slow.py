@@ -967,12 +967,12 @@ class GadChain:
         self.beta = steered(self.beta, move.accepted, self.targets[0])
 
     def learn_whitened(self, move):
-        """Make a relative step; L shrinks where nothing is finite, but for a walk."""
+        """Make a relative step; L shrinks where nothing is finite."""
         if move.teaches:
             self.factor = whitened_step(
                 move, self.factor, self.beta, self.t, self.n_tune, self.walks
             )
-        elif not self.walks:
+        else:
             self.factor = 0.9 * self.factor
         self.beta = steered(self.beta, move.accepted, self.targets[0])
 

@@ -98,6 +98,9 @@ class Refusing(Op):
         x = inputs[0]
         outputs[0][0] = np.array(np.nan if Refusing.refuse else -0.5 * x @ x)
 
+    def pullback(self, inputs, outputs, cotangents):
+        return [-cotangents[0] * inputs[0]]
+
 
 def refused(sampler, when, tune=300, draws=300):
     """Run a chain whose moves are all refused in the draws `when`; return its warning, or ''."""

@@ -28,7 +28,7 @@ class Algorithm(NamedTuple):
         settles the parameters in its last call.
     locate : (state, parameters, work) -> None
         Recompute what `state` derives from the position, after somebody else moved it and the
-        log-density was evaluated there.
+        log-density was evaluated there; set that to -inf where no transition can start.
     report : (state, parameters, stats) -> None
         Write the scale and the sampler's own statistics, stats[SCALING:].
     """
@@ -47,14 +47,14 @@ def compile_draw(algorithm):
     def draw(target, state, parameters, tuning, work, rng, n_transitions, tune, status, stats):
         """Run `n_transitions` and summarise them in `stats`.
 
-        Returns False, and has done nothing, if the log-density is not finite where it starts.
+        Returns False, and has done nothing, if it cannot start where it is.
         """
         if status != CURRENT:
             state.logp[0] = log_density(target, state.x)
-            if state.logp[0] == -np.inf:
-                return False
         if status == MOVED:
             locate(state, parameters, work)
+        if state.logp[0] == -np.inf:
+            return False
         sum_accept_prob = 0.0
         sum_accepted = 0.0
         for _ in range(n_transitions):

@@ -31,6 +31,7 @@ from pymc_kameleon.samplers.mala import (
     accept_or_not,
     best_langevin_scale,
 )
+from pymc_kameleon.samplers.random_walk import nothing_to_locate
 from pymc_kameleon.step import (
     KameleonStep,
     checked_choice,
@@ -51,10 +52,9 @@ class Work(NamedTuple):
         The gradient of min(0, log r) with respect to L is −tril(Σ left[q] right[q]ᵀ). The first
         term is abᵀ. There are two more, ½k hᵀ and ¼g (Lᵀk)ᵀ with k = H(y) L(h + ½u′), if the
         gradient at y is not held constant.
+        The transition writes ½k into left[1].
     row : (d,) float64
     pair : (2d,) float64
-    wants_hessian : (1,) bool
-        Whether the transition is to write ½k into left[1].
     """
 
     move: mala.Work
@@ -62,16 +62,14 @@ class Work(NamedTuple):
     right: np.ndarray
     row: np.ndarray
     pair: np.ndarray
-    wants_hessian: np.ndarray
 
     @classmethod
-    def empty(cls, gradient, factor, n_terms, n_tune):
+    def empty(cls, gradient, factor, n_terms):
         """Allocate it; `gradient` is the target's."""
         d = gradient.size
         left, right = np.zeros((2, n_terms, d))
-        wants_hessian = np.array([n_terms > 1 and n_tune > 0])
         move = mala.Work.empty(gradient, factor)
-        return cls(move, left, right, np.zeros(d), np.zeros(2 * d), wants_hessian)
+        return cls(move, left, right, np.zeros(d), np.zeros(2 * d))
 
 
 class Tuning(NamedTuple):
@@ -139,7 +137,7 @@ def transition_with_hessian(target, state, parameters, work, rng):
     """Make MALA's transition, and compute ½k while that is wanted [TD, section 2.3]."""
     move = work.move
     outcome = mala.transition(target, state, parameters, move, rng)
-    if work.wants_hessian[0] and -np.inf < move.log_ratio[0] < 0.0:
+    if parameters.wants_hessian[0] and -np.inf < move.log_ratio[0] < 0.0:
         k = work.left[1]
         for i in range(k.size):
             work.row[i] = move.h[i] + 0.5 * move.uy[i]
@@ -193,7 +191,7 @@ def published_adapt(state, parameters, tuning, work, accept_prob, rng):
     follow_acceptance(tuning, work)
     multiply_lower_transposed(factor, state.gradient, state.u)
     tuning.t[0] = t + 1
-    work.wants_hessian[0] &= t + 1 < tuning.n
+    parameters.wants_hessian[0] &= t + 1 < tuning.n
 
 
 @lean_jit
@@ -215,8 +213,11 @@ def objective_slope(factor, is_walk, work):
             left[0, i] = 0.5 * slope * (move.old_gradient[i] - move.gradient[i])
             right[0, i] = move.h[i] - 0.5 * move.uy[i]
     if left.shape[0] > 1:
+        if slope == 0.0:
+            left[1] = 0.0
+        if not squared_norm(left[1]) < np.inf:
+            return False
         for i in range(move.h.size):
-            left[1, i] *= slope
             left[2, i] = 0.5 * move.old_gradient[i]
         copy(move.h, right[1])
         multiply_lower_transposed(factor, left[1], right[2])
@@ -246,7 +247,7 @@ def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
     if t < tuning.end:
         if objective_slope(factor, tuning.is_walk, work):
             relative_step(factor, tuning, work)
-        elif not tuning.is_walk:
+        else:
             shrink(factor)
         follow_acceptance(tuning, work)
         multiply_lower_transposed(factor, state.gradient, state.u)
@@ -375,8 +376,8 @@ FISHER = Algorithm(transition, fisher_adapt, locate, mala.report)
 WHITENED = Algorithm(transition, whitened_adapt, locate, mala.report)
 PUBLISHED = Algorithm(transition, published_adapt, locate, mala.report)
 PUBLISHED_EXACT = Algorithm(transition_with_hessian, published_adapt, locate, mala.report)
-WALK_WHITENED = Algorithm(walk_transition, whitened_adapt, locate, mala.report)
-WALK_PUBLISHED = Algorithm(walk_transition, published_adapt, locate, mala.report)
+WALK_WHITENED = Algorithm(walk_transition, whitened_adapt, nothing_to_locate, mala.report)
+WALK_PUBLISHED = Algorithm(walk_transition, published_adapt, nothing_to_locate, mala.report)
 
 PUBLISHED_RATE, PUBLISHED_WALK_RATE = 1.5e-4, 5e-5
 """η of gadMALA and gadRWM in the experiments of [TD]."""
@@ -396,6 +397,9 @@ def default_leapfrog(d):
 DENSE_UP_TO = 1000
 """Dimension up to which L is dense by default."""
 
+MOST_PAIRS = 1000
+"""Pairs that are kept at most; for a dense L 4d more."""
+
 RANK = 32
 """Directions of a low-rank L."""
 
@@ -406,7 +410,7 @@ def last_phase(n_tune):
 
 
 def longest_scale(n_leapfrog):
-    """Return the greatest log s: K leapfrog steps are at most a quarter of a normal's period."""
+    """Return the greatest log s: the mean trajectory is at most a quarter of a normal's period."""
     if n_leapfrog == 1:
         return np.inf
     mean_steps = (n_leapfrog // 2 + 1 + n_leapfrog) / 2
@@ -426,7 +430,7 @@ class GradientAdaptive(KameleonStep):
     is_walk: ClassVar[bool]
 
     def _scout(self, q):
-        """Begin with scales from the gradient, which cost nothing."""
+        """Begin with scales from the gradient, which takes one evaluation."""
         if np.isfinite(self._logp(q)):
             self._fill(start_scales(self._logp.gradient), self.tuning.n)
 
@@ -435,8 +439,8 @@ class GradientAdaptive(KameleonStep):
         published, learns_pairs = adaptation == "published", adaptation == "fisher"
         rank = {"dense": None, "low_rank": RANK, "diagonal": 0}[self._form(d)]
         factor = Factor.diagonal(np.full(d, 0.1 / np.sqrt(d)) if published else scales, rank)
-        capacity = min(n_tune, 1000 + 4 * d) if learns_pairs else 0
-        n_leapfrog = self._n_leapfrog(d)
+        capacity = min(n_tune, MOST_PAIRS + (4 * d if rank is None else 0)) if learns_pairs else 0
+        n_leapfrog, is_exact = self._n_leapfrog(d), self.derivatives > 1
         first_target = self.target_accept if n_leapfrog == 1 else MALA_TARGET_ACCEPT
         tuning = Tuning(
             t=np.zeros(1, np.int64),
@@ -452,13 +456,18 @@ class GradientAdaptive(KameleonStep):
             scale=np.zeros(3),
             pairs=History.empty(capacity, 2 * d),
             next_refresh=np.array([max(1, min(n_tune // 10, max(20, d // 4)))]),
-            information=np.ones(d),
+            information=np.full(d, np.nan),
         )
         return (
             State.empty(d),
-            Parameters(np.zeros(1), factor, np.array([1 if n_tune > 0 else n_leapfrog])),
+            Parameters(
+                np.zeros(1),
+                factor,
+                np.array([1 if n_tune > 0 else n_leapfrog]),
+                np.array([is_exact and n_tune > 0]),
+            ),
             tuning,
-            Work.empty(self._logp.gradient, factor, 3 if self.derivatives > 1 else 1, n_tune),
+            Work.empty(self._logp.gradient, factor, 3 if is_exact else 1),
         )
 
     def _form(self, d):
@@ -552,8 +561,9 @@ class GadMALA(GradientAdaptive):
     steps_per_draw : int, optional
         Transitions per draw, 1 by default.
     target_accept : float, optional
-        Acceptance rate that s is tuned to: .574 for one leapfrog step, .75 for more; with
-        ``"published"`` what β is tuned to, .55, as in the paper.
+        Acceptance rate that s is tuned to: .574 for one leapfrog step; .75 for more, or what is
+        higher with s as great as makes sense, in few dimensions. With ``"published"`` what β is
+        tuned to, .55, as in the paper.
     {common parameters}
 
     Notes
@@ -591,14 +601,12 @@ class GadMALA(GradientAdaptive):
             )
         if factor is not None and adaptation != "fisher":
             raise ValueError(f'factor={factor!r} needs adaptation="fisher", not {adaptation!r}.')
-        if published:
-            n_leapfrog = 1 if n_leapfrog is None else n_leapfrog
-            if n_leapfrog != 1:
-                raise ValueError(
-                    f'n_leapfrog={n_leapfrog!r} is not possible with adaptation="published".'
-                )
-        elif n_leapfrog is not None:
+        if n_leapfrog is not None:
             n_leapfrog = checked_integer("n_leapfrog", n_leapfrog, at_least=1)
+        if published and n_leapfrog not in (None, 1):
+            raise ValueError(f'n_leapfrog={n_leapfrog} is impossible with adaptation="published".')
+        if published:
+            n_leapfrog = 1
         self.algorithm = {"fisher": FISHER, "whitened": WHITENED, "published": PUBLISHED}[
             adaptation
         ]
@@ -638,9 +646,9 @@ class GadMALA(GradientAdaptive):
     def _problems(self):
         if self.settings["adaptation"] != "fisher" or self.tuning.n == 0:
             return []
-        if self.tuning.pairs.counts[0] == 0:
+        if np.isnan(self.tuning.information).any():
             return [
-                "nothing was learned: no proposal of tuning was plausible and had a finite "
+                "nothing was learned: hardly a proposal of tuning was plausible and had a finite "
                 "gradient. Start elsewhere, or tune longer."
             ]
         blunt = self.tuning.information < SMOOTH

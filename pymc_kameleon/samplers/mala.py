@@ -16,7 +16,7 @@ import numpy as np
 from pymc_kameleon.core.chain import SCALING, Algorithm
 from pymc_kameleon.core.factor import Factor, multiply, multiply_transposed
 from pymc_kameleon.core.jit import lean_jit, python_or_jit
-from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import ScaleTuning
 from pymc_kameleon.core.target import log_density
@@ -48,11 +48,12 @@ class State(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What tuning decides: log s (1,), L, and K (1,)."""
+    """What tuning decides: log s (1,), L, K (1,), and whether it wants Hessian products (1,)."""
 
     log_scale: np.ndarray
     factor: Factor
     n_leapfrog: np.ndarray
+    wants_hessian: np.ndarray
 
 
 class Work(NamedTuple):
@@ -102,20 +103,18 @@ def transition(target, state, parameters, work, rng):
     d = state.x.size
     scale = np.exp(parameters.log_scale[0])
     n_steps = number_of_steps(parameters.n_leapfrog[0], rng)
-    kinetic = 0.0
     for i in range(d):
         work.xi[i] = rng.standard_normal()
-        kinetic += work.xi[i] * work.xi[i]
+    for i in range(d):
         work.h[i] = work.xi[i] + 0.5 * scale * state.u[i]
         work.y[i] = state.x[i]
     work.logp_y[0] = leapfrog(target, parameters.factor, scale, n_steps, work)
     log_ratio = -np.inf
     if work.logp_y[0] > -np.inf:
-        kinetic_y = 0.0
         for i in range(d):
-            momentum = work.h[i] + 0.5 * scale * work.uy[i]
-            kinetic_y += momentum * momentum
-        log_ratio = work.logp_y[0] - state.logp[0] - 0.5 * kinetic_y + 0.5 * kinetic
+            work.step[i] = work.h[i] + 0.5 * scale * work.uy[i]
+        log_ratio = work.logp_y[0] - state.logp[0]
+        log_ratio += 0.5 * (squared_norm(work.xi) - squared_norm(work.step))
         if not log_ratio > -np.inf:  # a gradient that is not finite
             log_ratio = -np.inf
     return accept_or_not(state, work, log_ratio, rng)
@@ -167,8 +166,10 @@ def accept_or_not(state, work, log_ratio, rng):
 
 @lean_jit
 def locate(state, parameters, work):
-    """Take g from where the target was evaluated last, and compute u."""
+    """Take g from where the target was evaluated last, and compute u; g has to be finite."""
     copy(work.gradient, state.gradient)
+    if not squared_norm(state.gradient) < np.inf:
+        state.logp[0] = -np.inf
     multiply_transposed(parameters.factor, state.gradient, state.u, work.small)
 
 
@@ -235,13 +236,13 @@ class MALA(KameleonStep):
         factor = Factor.diagonal(np.ones(d), rank=0)
         return (
             State.empty(d),
-            Parameters(log_scale, factor, np.ones(1, np.int64)),
+            Parameters(log_scale, factor, np.ones(1, np.int64), np.zeros(1, bool)),
             RWMTuning(np.zeros(1, np.int64), n_tune, scale),
             Work.empty(self._logp.gradient, factor),
         )
 
     def _needed_tuning(self):
-        return 0 if self.settings["fixed"] else super()._needed_tuning()
+        return 0 if self.settings["fixed"] else 100
 
     def _tuned_scales(self):
         if self.settings["fixed"]:

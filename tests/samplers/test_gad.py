@@ -10,6 +10,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 import slow
+from pymc.exceptions import SamplingError
 from scipy import stats
 
 import pymc_kameleon as pk
@@ -923,6 +924,60 @@ def test_a_model_without_gradients():
     for sampler in (pk.MALA, pk.GadRWM, pk.GadMALA):
         with pytest.raises(ValueError, match=r"has no gradient.*pk\.GAM"):
             sampler(model=model)
+
+
+@pytest.mark.parametrize("tune", [0, 50])
+@pytest.mark.parametrize("sampler", [pk.MALA, pk.GadMALA])
+def test_a_start_without_a_finite_gradient(sampler, tune):
+    """The log-density is finite there; the walk needs no gradient to move."""
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Normal("y")
+        pm.Potential("cone", -pt.sqrt((x**2).sum()))
+    step = sampler(model=model)
+    step.setup_chain(np.random.default_rng(1), tune, 10)
+    with pytest.raises(SamplingError, match=r"gradient.*not finite.*x\[0\], x\[1\]\.") as error:
+        step.step(model.initial_point())
+    assert "y" not in str(error.value).partition("Point")[0].partition("respect to")[2]
+    walk = pk.GadRWM(model=model)
+    walk.setup_chain(np.random.default_rng(1), tune, 10)
+    point, _ = walk.step(model.initial_point())
+    assert (point["x"] != 0).all()
+
+
+def test_a_hessian_that_is_not_finite():
+    """L goes on learning from the other proposals."""
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("p", -(pm.math.maximum(x, 0.0) ** 1.5).sum())
+    step = pk.GadMALA(model=model, adaptation="published", gradient="exact")
+    step.setup_chain(np.random.default_rng(1), 500, 10)
+    point = {"x": np.full(2, 0.5)}
+    for _ in range(500):
+        point, _ = step.step(point)
+    assert np.isfinite(step.parameters.factor.dense).all()
+
+
+def test_a_walk_in_a_narrow_region_finds_its_scale():
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1e4, shape=2)
+    step = pk.GadRWM(model=model, region={"x": (-1, 1)})
+    step.setup_chain(np.random.default_rng(1), 300, 300)
+    point, shares = {"x": np.full(2, 0.1)}, []
+    for i in range(600):
+        if i == 300:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        shares.append(stats["accept_share"])
+    assert 0.1 < np.mean(shares[300:]) < 0.5
+
+
+@pytest.mark.parametrize(("d", "factor", "pairs"), [(50, None, 1200), (1200, None, 1000)])
+def test_memory(d, factor, pairs):
+    step = pk.GadMALA(model=flat_model(d), factor=factor)
+    step.setup_chain(np.random.default_rng(1), 10**6, 10)
+    assert step.tuning.pairs.points.shape == (pairs, 2 * d)
+    assert sum(a.size for a in step.parameters.factor) < 50_000
 
 
 # ---- options --------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
     python examples/benchmarks/gradients.py [--data DIRECTORY] [--rates]
 
-The floor is one evaluation of log-density and gradient, and two triangular products. With --rates,
-which needs nutpie (pip install nutpie), prints for ten targets the lesser of the bulk ESS of x and
-of x², over all coordinates, per CPU second of one chain, tuning included, and per gradient
-evaluated after tuning: medians of several seeds. Compilation has a column of its own. Where the
-data of the regressions are searched: see examples/papers/gad_targets.py.
+The floor is one evaluation of log-density and gradient, and two triangular products; or these and
+d normals, which any such transition has to draw. With --rates, which needs nutpie (pip install
+nutpie), prints for ten targets the lesser of the bulk ESS of x and of x², over all coordinates, per
+CPU second of one chain, tuning included, and per gradient evaluated after tuning: medians of
+several seeds. Compilation has a column of its own. Where the data of the regressions are searched:
+see examples/papers/gad_targets.py.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import logging
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import arviz as az
@@ -50,10 +52,12 @@ def main():
 
 
 @jit
-def floor_loop(target, factor, points, v, out, n):
+def floor_loop(target, factor, points, v, out, rng, n_normals, n):
     """Evaluate log-density and gradient n times, with two triangular products each."""
     total = 0.0
     for i in range(n):
+        for j in range(n_normals):
+            out[j] = rng.standard_normal()
         total += log_density(target, points[i % points.shape[0]])
         multiply_lower(factor, target.gradient, v)
         multiply_lower_transposed(factor, v, out)
@@ -62,7 +66,7 @@ def floor_loop(target, factor, points, v, out, n):
 
 def costs():
     """Print the cost of a transition of MALA, tuned, over the floor."""
-    print(f"{'cost of a transition / its floor':<44}{'asked':>8}{'measured':>10}")
+    print(f"{'cost of a transition / its floor':<36}{'asked':>8}{'measured':>10}{'+ normals':>11}")
     for d in (25, 100):
         for label, model in [
             ("independent normals", normal_model(d)),
@@ -70,14 +74,14 @@ def costs():
         ]:
             step = tuned(pk.GadMALA(model=model, n_leapfrog=1), tune=1000)
             points = np.random.default_rng(0).standard_normal((100, d))
-            factor = step.parameters.factor.dense
-            arguments = (step._logp.target, factor, points, np.zeros(d), np.zeros(d), N)
-            loop = specialise(floor_loop, *arguments)
-            ratio = ratio_of(
-                draw_seconds(step, N, False),
-                lambda loop=loop, arguments=arguments: seconds(loop, *arguments),
-            )
-            print(f"{label + f', d = {d}':<44}{'<= 1.3':>8}{ratio:10.2f}", flush=True)
+            arrays = step.parameters.factor.dense, points, np.zeros(d), np.zeros(d)
+            transition, ratios = draw_seconds(step, N, False), []
+            for n_normals in (0, d):
+                arguments = (step._logp.target, *arrays, step.rng, n_normals, N)
+                loop = specialise(floor_loop, *arguments)
+                ratios.append(ratio_of(transition, partial(seconds, loop, *arguments)))
+            row = f"{'<= 1.3':>8}{ratios[0]:10.2f}{ratios[1]:11.2f}"
+            print(f"{label + f', d = {d}':<36}{row}", flush=True)
 
 
 # ---- effective draws per second -----------------------------------------------------------------

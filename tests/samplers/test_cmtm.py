@@ -953,7 +953,10 @@ IMPOSSIBLE = [
     (pk.CMH, {"scales": [1, 2]}, r"scales must have shape \(3,\)"),
     (pk.CMH, {"scales": np.ones((2, 3))}, r"scales must have shape \(3,\)"),
     (pk.CMH, {"scales": 1.0, "scale_bounds": (0.1, 2)}, "not both"),
-    *((sampler, {"order": "x"}, '"systematic" or "random"') for sampler in (pk.CMH, pk.CMTM)),
+    *(
+        (sampler, {"order": "x"}, "order must be one of 'systematic'")
+        for sampler in (pk.CMH, pk.CMTM)
+    ),
     *(
         (pk.CMTM, {"scales": value}, "scales must be positive numbers")
         for value in (-1, [0, 1, 2, 3, 4], [1, 2, 3, 4, np.inf], "a", [[1, 2, 3, 4, np.nan]] * 3)

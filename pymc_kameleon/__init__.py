@@ -4,6 +4,7 @@ import logging
 
 from pymc_kameleon import kernels
 from pymc_kameleon.core.schedules import Decay
+from pymc_kameleon.driver import sample
 from pymc_kameleon.initvals import initvals
 from pymc_kameleon.samplers.cmtm import CMH, CMTM
 from pymc_kameleon.samplers.cyclical_kam import CyclicalKAM
@@ -31,6 +32,7 @@ __all__ = [
     "GadRWM",
     "initvals",
     "kernels",
+    "sample",
 ]
 
 SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM, CyclicalKAM, CMH, CMTM, MALA, GadRWM, GadMALA)

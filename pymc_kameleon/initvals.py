@@ -48,9 +48,9 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
         raise ValueError(f'how must be "jitter" or "prior", not {how!r}.')
     rng = np.random.default_rng(random_seed)
     with black_box_ops_named():
-        draw = _jittered(model) if how == "jitter" else _from_prior(model)
+        draw = jittered(model) if how == "jitter" else _from_prior(model)
         logp = model.compile_logp()
-        points = [_finite(draw, logp, rng, how) for _ in range(chains)]
+        points = [finite_point(draw, logp, rng, how) for _ in range(chains)]
         natural = model.compile_fn(
             model.replace_rvs_by_values(model.free_RVs), inputs=model.value_vars, point_fn=True
         )
@@ -58,7 +58,8 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
         return [dict(zip(names, natural(point), strict=True)) for point in points]
 
 
-def _jittered(model):
+def jittered(model):
+    """Return a function of a seed that draws a point on the unconstrained scale."""
     continuous = {model.values_to_rvs[value] for value in model.continuous_value_vars}
     return make_initial_point_fn(model=model, jitter_rvs=continuous)
 
@@ -76,7 +77,7 @@ def _from_prior(model):
     return draw
 
 
-def _finite(draw, logp, rng, how):
+def finite_point(draw, logp, rng, how):
     """Draw a point on the unconstrained scale at which the log-density is finite."""
     for _ in range(RETRIES):
         point = draw(int(rng.integers(2**30)))

@@ -1,10 +1,13 @@
 """A PyMC model's log-density and gradient, compiled with one signature for every model."""
 
 import logging
+import math
 import re
 import warnings
 from contextlib import contextmanager
+from copy import copy
 from hashlib import sha256
+from typing import ClassVar
 
 import numba
 import numpy as np
@@ -15,72 +18,46 @@ from pytensor.gradient import NullTypeGradError
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address
+from pymc_kameleon.core import linalg
+from pymc_kameleon.core.target import LOGP_SIGNATURE, Outputs, Target, function_address
 
 _log = logging.getLogger("pymc_kameleon")
 
 
-class ModelLogp:
-    """The log-density of a model, for the transitions of one step.
+class ModelFunctions:
+    """Functions of a model's value variables, compiled with one signature for every model.
 
-    All value variables are raveled into one vector, the step's own first, discrete ones included;
-    all shared variables (``pm.Data``) into another. So the compiled function has the same type for
-    every model, and new data need no new compilation.
+    All value variables are raveled into one vector, discrete ones included; all shared variables
+    (``pm.Data``) into another. So the compiled functions have the same type for every model, and
+    new data need no new compilation.
 
     Parameters
     ----------
-    model : pm.Model
-    own : list of value variables
-        Those that the step moves.
+    value_vars : list
+        All value variables, in the order of the vector.
     initial_point : dict
-        Gives the shapes of the value variables.
-    compile_kwargs : dict
-        Passed to ``pymc.pytensorf.compile``.
-    region : (2, d) float64
-        Where the step's own variables may be; elsewhere the log-density is -inf.
-    derivatives : int
-        1 to have the gradient too, 2 for products with the Hessian.
+        Gives their shapes.
+    results : list of pytensor variables
+        What is computed from them.
 
     Attributes
     ----------
-    value_vars : list
-        All value variables, in the order of the vector.
-    point : (n,) float64
-        Where the transitions evaluate it.
+    shapes : list of tuple
+        Of the value variables.
     digest : bytes
         Fingerprint of the data.
-    count : (1,) int64
-        Number of evaluations, here and in compiled code.
-    gradient : (d,) or (0,) float64
-        Gradient with respect to the step's own variables, where it was evaluated last.
+    holds_gil : bool
+        Whether Python is called, so that threads wait for each other.
     """
 
-    def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):
-        self.value_vars = [*own, *(var for var in model.value_vars if var not in own)]
-        size = sum(initial_point[var.name].size for var in self.value_vars)
-        self.point = np.zeros(size)
-        self.region = region
-        self.count = np.zeros(1, np.int64)
-        self.gradient = np.zeros(region.shape[1] if derivatives else 0)
-        logp = model.logp()
-        self.shared = _shared_variables(logp)
-        self.read_data()
-        self._compile(model, own, logp, initial_point, compile_kwargs, derivatives)
+    what: ClassVar[str]
 
-    @property
-    def target(self):
-        """What the compiled transitions call."""
-        return Target(
-            self._address,
-            self.point,
-            self._data,
-            self._shapes,
-            self.region,
-            self.count,
-            self.gradient,
-            self._curvature_address,
-        )
+    def __init__(self, value_vars, initial_point, results):
+        self.value_vars = value_vars
+        self.shapes = [initial_point[var.name].shape for var in value_vars]
+        self.shared = _shared_variables(results, self.what)
+        self.holds_gil = False
+        self.read_data()
 
     def follow_data(self):
         """Read the shared variables again if one was set since the last time."""
@@ -98,6 +75,117 @@ class ModelLogp:
         shapes = [length for value in values for length in value.shape]
         self._shapes = np.array(shapes, np.int64)
         self.digest = sha256(self._data.tobytes() + self._shapes.tobytes()).digest()
+
+    def _compile(self, model, graphs, compile_kwargs):
+        """Compile functions, each of (further inputs, results), with numba if that is possible."""
+        x = pt.vector("x", shape=(_size(self.shapes),), dtype="float64")
+        data = pt.vector("data", dtype="float64")
+        shapes = pt.vector("shapes", dtype="int64")
+        dynamic, start = [], 0
+        for var in self.shared:
+            dynamic.append(shapes[start : start + var.type.ndim])
+            start += var.type.ndim
+        replacements = _slices(self.value_vars, x, self.shapes)
+        replacements |= _slices(self.shared, data, dynamic)
+
+        def compile_graph(inputs, results, **kwargs):
+            raveled = clone_replace(results, replacements, rebuild_strict=False)
+            results = [result.astype("float64") for result in raveled]
+            inputs = [x, data, shapes, *inputs]
+            with model, black_box_ops_named() as names:
+                function = pymc_compile(inputs, results, on_unused_input="ignore", **kwargs)
+            self.holds_gil |= bool(names) or not hasattr(function.vm, "jit_fn")
+            function.trust_input = True
+            return function
+
+        self._functions = [compile_graph(*graph, **compile_kwargs) for graph in graphs]
+        try:
+            self._make_callable()
+        except Exception as error:  # numba and PyTensor raise many kinds
+            _log.warning(
+                "%s runs through Python, which is slower: %s",
+                self.what,
+                str(error).strip().partition("\n")[0],
+            )
+            in_python = compile_kwargs | {"mode": Mode("cvm", "fast_run")}
+            self._functions = [compile_graph(*graph, **in_python) for graph in graphs]
+            self._make_callable()
+
+    def _make_callable(self):
+        """Wrap the PyTensor functions so that compiled code can call them."""
+        with warnings.catch_warnings():  # numba, of large data; it is not PyTensor's to be cached
+            warnings.filterwarnings("ignore", "Cannot cache compiled function")
+            self._wrap_functions()
+
+
+class ModelLogp(ModelFunctions):
+    """The log-density of a model, for the transitions of one step.
+
+    Parameters
+    ----------
+    model : pm.Model
+    own : list of value variables
+        Those that the step moves; they come first in the vector.
+    initial_point : dict
+        Gives the shapes of the value variables.
+    compile_kwargs : dict
+        Passed to ``pymc.pytensorf.compile``.
+    region : (2, d) float64
+        Where the step's own variables may be; elsewhere the log-density is -inf.
+    derivatives : int
+        1 to have the gradient too, 2 for products with the Hessian.
+
+    Attributes
+    ----------
+    point : (n,) float64
+        Where the transitions evaluate it.
+    count : (1,) int64
+        Number of evaluations, here and in compiled code.
+    gradient : (d,) or (0,) float64
+        Gradient with respect to the step's own variables, where it was evaluated last.
+    """
+
+    what = "The model's log-density"
+
+    def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):
+        logp = model.logp()
+        value_vars = [*own, *(var for var in model.value_vars if var not in own)]
+        super().__init__(value_vars, initial_point, [logp])
+        self.region = region
+        self._allocate(gradient_size=region.shape[1] if derivatives else 0)
+        graphs = [([], [logp])]
+        if derivatives:
+            gradient = _gradient(logp, own)
+            graphs[0][1].append(gradient)
+        if derivatives > 1:
+            v = pt.vector("v", shape=self.gradient.shape, dtype="float64")
+            graphs.append(([v], [_gradient(pt.dot(gradient, v), own)]))
+        self._compile(model, graphs, compile_kwargs)
+
+    def _allocate(self, gradient_size):
+        self.point = np.zeros(_size(self.shapes))
+        self.count = np.zeros(1, np.int64)
+        self.gradient = np.zeros(gradient_size)
+
+    def copy(self):
+        """Return the same function with arrays of its own, for another chain."""
+        twin = copy(self)
+        twin._allocate(self.gradient.size)
+        return twin
+
+    @property
+    def target(self):
+        """What the compiled transitions call."""
+        return Target(
+            self._address,
+            self.point,
+            self._data,
+            self._shapes,
+            self.region,
+            self.count,
+            self.gradient,
+            self._curvature_address,
+        )
 
     def __call__(self, x):
         """Log-density at the raveled point `x`, from Python; NaN and +inf count as -inf."""
@@ -123,69 +211,77 @@ class ModelLogp:
         self.read_data()
         self._make_callable()
 
-    def _compile(self, model, own, logp, initial_point, compile_kwargs, derivatives):
-        x = pt.vector("x", shape=self.point.shape, dtype="float64")
-        data = pt.vector("data", dtype="float64")
-        shapes = pt.vector("shapes", dtype="int64")
-        v = pt.vector("v", shape=self.gradient.shape, dtype="float64")
-        static = [initial_point[var.name].shape for var in self.value_vars]
-        dynamic, start = [], 0
-        for var in self.shared:
-            dynamic.append(shapes[start : start + var.type.ndim])
-            start += var.type.ndim
-        replacements = _slices(self.value_vars, x, static) | _slices(self.shared, data, dynamic)
-
-        def compile_graphs(**kwargs):
-            """Return functions of the log-density, perhaps with its gradient, and of Hv."""
-            graphs = [([x, data, shapes], [logp])]
-            if derivatives:
-                gradient = _gradient(logp, own)
-                graphs[0][1].append(gradient)
-            if derivatives > 1:
-                product = _gradient(pt.dot(gradient, v), own)
-                graphs.append(([x, data, shapes, v], [product]))
-            return [compile_graph(*graph, **kwargs) for graph in graphs]
-
-        def compile_graph(inputs, outputs, **kwargs):
-            raveled = clone_replace(outputs, replacements, rebuild_strict=False)
-            outputs = [output.astype("float64") for output in raveled]
-            with model, black_box_ops_named():
-                function = pymc_compile(inputs, outputs, on_unused_input="ignore", **kwargs)
-            function.trust_input = True
-            return function
-
-        self._functions = compile_graphs(**compile_kwargs)
-        try:
-            self._make_callable()
-        except Exception as error:  # numba and PyTensor raise many kinds
-            _log.warning(
-                "The model's log-density runs through Python, which is slower: %s",
-                str(error).strip().partition("\n")[0],
-            )
-            self._functions = compile_graphs(**compile_kwargs | {"mode": Mode("cvm", "fast_run")})
-            self._make_callable()
-
-    def _make_callable(self):
-        """Wrap the PyTensor functions so that compiled code can call them."""
-        with warnings.catch_warnings():  # numba, of large data; it is not PyTensor's to be cached
-            warnings.filterwarnings("ignore", "Cannot cache compiled function")
-            self._wrap_functions()
-
     def _wrap_functions(self):
         function, *curvature = self._functions
-        in_numba = hasattr(function.vm, "jit_fn")
-        if in_numba:
-            wrap = _numba_logp_and_gradient if self.gradient.size else _numba_logp
-            self._logp = wrap(function.vm.jit_fn)
-        else:
+        if not hasattr(function.vm, "jit_fn"):
             self._logp = _python_logp(function)
+        elif self.gradient.size:
+            self._logp = _numba_logp_and_gradient(function.vm.jit_fn)
+        else:
+            self._logp = _numba_logp(function.vm.jit_fn)
         self._address = function_address(self._logp)
         self._curvature, self._curvature_address = None, 0
         if curvature:
-            [function] = curvature
-            wrap = _numba_curvature if in_numba else _python_curvature
-            self._curvature = wrap(function.vm.jit_fn if in_numba else function)
+            self._curvature = _vector_function(*curvature)
             self._curvature_address = function_address(self._curvature)
+
+
+class ModelOutputs(ModelFunctions):
+    """What is kept of each draw: free variables on their natural scale, and deterministics.
+
+    Parameters
+    ----------
+    model : pm.Model
+    names : list of str
+        Of some of its ``unobserved_value_vars``.
+    initial_point : dict
+        Where their shapes are computed.
+    compile_kwargs : dict
+        Passed to ``pymc.pytensorf.compile``.
+    """
+
+    what = "What is kept of each draw"
+
+    def __init__(self, model, names, initial_point, compile_kwargs):
+        known = {var.name: var for var in model.unobserved_value_vars}
+        results = [known[name] for name in names]
+        super().__init__(model.value_vars, initial_point, results)
+        shapes = model.compile_fn(
+            [result.shape for result in results],
+            inputs=model.value_vars,
+            point_fn=True,
+            mode=Mode("py", "fast_compile"),
+            on_unused_input="ignore",
+        )(initial_point)
+        self.variables = {
+            name: (tuple(int(length) for length in shape), np.dtype(result.dtype))
+            for name, shape, result in zip(names, shapes, results, strict=True)
+        }
+        self.n = _size(shape for shape, _ in self.variables.values())
+        together = pt.concatenate([np.zeros(0), *(result.ravel() for result in results)])
+        unused = pt.vector("v", dtype="float64")
+        self._compile(model, [([unused], [together])], compile_kwargs)
+
+    def _wrap_functions(self):
+        self._write = _vector_function(*self._functions)
+        self._address = function_address(self._write)
+
+    def into(self, rows):
+        """Return what compiled code needs to write the outputs of draws into `rows`."""
+        return Outputs(self._address, self._data, self._shapes, rows)
+
+    def named(self, rows):
+        """Return the outputs of draws by name, each of shape (draws, ...)."""
+        named, start = {}, 0
+        for name, (shape, dtype) in self.variables.items():
+            stop = start + math.prod(shape)
+            named[name] = rows[:, start:stop].reshape(-1, *shape).astype(dtype, copy=False)
+            start = stop
+        return named
+
+
+def _size(shapes):
+    return sum(math.prod(shape) for shape in shapes)
 
 
 def _gradient(scalar, own):
@@ -200,19 +296,19 @@ def _gradient(scalar, own):
     return pt.concatenate([part.ravel() for part in parts])
 
 
-def _shared_variables(logp):
-    shared = [var for var in graph_inputs([logp]) if isinstance(var, SharedVariable)]
+def _shared_variables(results, what):
+    shared = [var for var in graph_inputs(results) if isinstance(var, SharedVariable)]
     for var in shared:
         value = var.get_value(borrow=True)
         if isinstance(value, np.random.Generator):
             raise ValueError(
-                "The model's log-density depends on random numbers (pm.Minibatch?). So it is "
-                "noisy, and the sampler would not converge to the posterior."
+                f"{what} depends on random numbers (pm.Minibatch?). So it is noisy, and the "
+                "sampler would not converge to the posterior."
             )
         if np.asarray(value).dtype.kind not in "biuf":
             raise ValueError(
-                f"The model's log-density depends on the shared variable {var.name or var!r} of "
-                f"type {var.type}, which is no dense numerical array. Make it a constant, or dense."
+                f"{what} depends on the shared variable {var.name or var!r} of type {var.type}, "
+                "which is no dense numerical array. Make it a constant, or dense."
             )
     return shared
 
@@ -232,12 +328,16 @@ def _slices(variables, vector, shapes):
 
 @contextmanager
 def black_box_ops_named():
-    """Say in the log, once, which Ops run through Python; PyTensor warns of each several times."""
+    """Say in the log, once, which Ops run through Python; PyTensor warns of each several times.
+
+    Fills the list that it yields with their names.
+    """
+    names = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield
+        yield names
     of_ops = [re.search("object mode to run (.*)'s perform", str(w.message)) for w in caught]
-    names = sorted({found[1] for found in of_ops if found})
+    names += sorted({found[1] for found in of_ops if found})
     if names:
         _log.info("No numba version of %s: called through Python.", ", ".join(names))
     for warning, found in zip(caught, of_ops, strict=True):
@@ -259,7 +359,7 @@ def _numba_logp_and_gradient(jit_fn):
     @numba.njit(LOGP_SIGNATURE)
     def logp(x, data, shapes, gradient):
         value, slope = jit_fn(x, data, shapes)
-        copy(slope, gradient)
+        linalg.copy(slope, gradient)
         return value.item()
 
     return logp
@@ -278,20 +378,25 @@ def _python_logp(function):
     return logp
 
 
-def _numba_curvature(jit_fn):
+def _vector_function(function):
+    """Return a function that replaces its last argument; a graph may take that as an input."""
+    if not hasattr(function.vm, "jit_fn"):
+        return _python_vector_function(function)
+    jit_fn = function.vm.jit_fn
+
     @numba.njit(LOGP_SIGNATURE)
-    def curvature(x, data, shapes, v):
-        copy(jit_fn(x, data, shapes, v)[0], v)
+    def vector_function(x, data, shapes, v):
+        linalg.copy(jit_fn(x, data, shapes, v)[0], v)
         return 0.0
 
-    return curvature
+    return vector_function
 
 
-def _python_curvature(function):
+def _python_vector_function(function):
     @numba.njit(LOGP_SIGNATURE)
-    def curvature(x, data, shapes, v):
+    def vector_function(x, data, shapes, v):
         with numba.objmode():
             v[:] = function(x, data, shapes, v)[0]
         return 0.0
 
-    return curvature
+    return vector_function

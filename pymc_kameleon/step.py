@@ -29,16 +29,20 @@ from pymc_kameleon.core.chain import (
     CURRENT,
     LOGP,
     MOVED,
+    N_LOGP,
+    N_PROGRESS,
     N_STATS,
     SCALING,
     STALE,
     Algorithm,
-    compile_draw,
+    Block,
+    compile_draws,
 )
 from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
 from pymc_kameleon.core.schedules import Decay
-from pymc_kameleon.logp import ModelLogp
+from pymc_kameleon.core.target import Outputs
+from pymc_kameleon.logp import ModelLogp, ModelOutputs
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -51,6 +55,8 @@ SLOW_LOGP = 1e-3
 
 STUCK_SHARE, STUCK_TRANSITIONS = 0.1, 100
 """A run of rejections is reported if it is longer than this share of the draws, and this number."""
+
+NO_OUTPUTS = Outputs(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
 
 COMMON_PARAMETERS = {
     "steps_per_draw": """
@@ -124,13 +130,23 @@ class Watch:
     run: int = 0
     longest: int = 0
 
-    def follow(self, accept_share):
-        """Take notice of a draw; return whether it is the last one."""
-        self.done += 1
+    def follow(self, accept_shares):
+        """Take notice of draws, which are all of tuning or all after it."""
+        self.done += len(accept_shares)
         if self.done > self.tune:
-            self.accepted |= accept_share > 0
-            self.run = 0 if accept_share > 0 else self.run + 1
+            moves = np.flatnonzero(accept_shares > 0)
+            if moves.size == 0:
+                self.run += len(accept_shares)
+            else:
+                self.accepted = True
+                between = np.diff(moves).max(initial=1) - 1
+                self.longest = max(self.longest, self.run + int(moves[0]), int(between))
+                self.run = len(accept_shares) - 1 - int(moves[-1])
             self.longest = max(self.longest, self.run)
+
+    @property
+    def finished(self):
+        """Whether that was the last draw."""
         return self.done == self.tune + self.draws
 
 
@@ -212,8 +228,8 @@ class KameleonStep(ArrayStepShared):
             raise TypeError(f"{type(self).__name__} has no target_accept.")
         self.model = pm.modelcontext(model)
         own = self._own_variables(vars)
-        self._common_start = self.model.initial_point()
-        point = self._common_start if initial_point is None else initial_point
+        common_start = self.model.initial_point()
+        point = common_start if initial_point is None else initial_point
         self._initial_point = {name: np.asarray(value) for name, value in point.items()}
         self._d = d = sum(self._initial_point[var.name].size for var in own)
         if steps_per_draw is None:
@@ -243,9 +259,12 @@ class KameleonStep(ArrayStepShared):
             k: np.dtype((v[0], tuple(v[1] or ()))) for k, v in self.stats_dtypes_shapes.items()
         }
         self.stats_dtypes = [dtypes | {"warning": SamplerWarning}]
+        self._compile_kwargs = {} if compile_kwargs is None else compile_kwargs
         self._logp = ModelLogp(
-            self.model, own, self._initial_point, compile_kwargs or {}, region, self.derivatives
+            self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
         )
+        self._common_start = self._raveled(common_start).data[:d]
+        self.places = np.arange(self._logp.point.size)
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
         self._say_if_slow()
@@ -269,12 +288,12 @@ class KameleonStep(ArrayStepShared):
         """Return names and shapes of the sampler's own statistics; () is a number."""
         return dict.fromkeys(self.own_stats, ())
 
-    def _pauses(self):
-        """Return before which tuning transitions `_pause` is due; 0 is the next one."""
-        return []
+    def pauses(self):
+        """Return the draws of tuning before which `_pause` is due."""
+        return ()
 
     def _pause(self):
-        """Learn in Python, between two transitions of tuning."""
+        """Learn in Python, between two draws of tuning."""
 
     def _greatest_n_logp(self):
         """Return how many evaluations a transition may take."""
@@ -312,52 +331,79 @@ class KameleonStep(ArrayStepShared):
 
     def step(self, point):
         """Make one draw."""
-        q0 = DictToArrayBijection.map({var.name: point[var.name] for var in self._logp.value_vars})
-        own, stats = self.astep(q0)
+        own, stats = self.astep(self._raveled(point))
         return point | DictToArrayBijection.rmap(own), stats
+
+    def _raveled(self, point):
+        return DictToArrayBijection.map(
+            {var.name: point[var.name] for var in self._logp.value_vars}
+        )
+
+    def unraveled(self, q):
+        """Return values by name of the raveled point `q` (n,), this step's variables first."""
+        info = self._raveled(self._initial_point).point_map_info
+        return DictToArrayBijection.rmap(RaveledVars(q, info))
 
     def astep(self, q0):
         """Make one draw from the raveled point: this step's variables first, then all others."""
-        status = self._what_changed(q0.data)
-        n_logp = self._logp.count[0]
-        if self.point is None and self.tune:
-            self._scout(q0.data)
-        self._logp.point[:] = q0.data
-        if status == MOVED:
-            self.state.x[:] = q0.data[: self._d]
-        stats = self._empty_stats()
-        if not self._make_transitions(status, stats):
-            raise SamplingError(self._explain_start(q0))
-        named = self._named(stats) | {"n_logp": int(self._logp.count[0] - n_logp)}
-        if self.point is None:
-            self.watch.common_start = self._is_initial_point(q0)
-        is_last = self.watch.follow(stats[ACCEPT_SHARE])
-        own = self.state.x.copy()
-        # What comes back has the precision of the variables, which may be less than ours.
-        self.point = np.concatenate([own.astype(q0.data.dtype), q0.data[self._d :]])
-        return RaveledVars(own, q0.point_map_info[: len(self.vars)]), [
-            named | {"warning": self._warning() if is_last else None}
-        ]
+        q = q0.data.astype(np.float64)
+        stats = self.empty_stats(1)
+        block = self.block(self.begin(q), stats)
+        if not self._run((block,), q, NO_OUTPUTS, np.zeros(N_PROGRESS, np.int64)):
+            raise SamplingError(self.explain_start(q))
+        self.conclude(q.astype(q0.data.dtype), stats)
+        named = {name: values[0] for name, values in self.named(stats).items()}
+        warning = self.warning() if self.watch.finished else None
+        own = RaveledVars(self.state.x.copy(), q0.point_map_info[: len(self.vars)])
+        return own, [named | {"warning": warning}]
 
-    def _make_transitions(self, status, stats):
-        """Make a draw's transitions, in pieces where the sampler pauses, and write its statistics.
+    def begin(self, q):
+        """Get ready for draws from the raveled point `q` (n,), and return what still holds there.
 
-        Returns False, and has done nothing, if the log-density is not finite at the start.
+        Scouts before the first draw, and pauses where that is due: what can be done only in
+        Python. Both drivers call it.
         """
-        left, sums = self.steps_per_draw, np.zeros(2)
-        while left > 0:
-            pauses = self._pauses() if self.tune else []
-            if 0 in pauses:
-                self._pause()
-                status = MOVED
-            n = min([left, *(pause for pause in pauses if pause > 0)])
-            if not self._run(*self._arguments(n, status, stats)):
-                return False
-            sums += n * stats[[ACCEPT_PROB, ACCEPT_SHARE]]
-            left -= n
-            status = CURRENT
-        stats[[ACCEPT_PROB, ACCEPT_SHARE]] = sums / self.steps_per_draw
-        return True
+        self._n_logp = self._logp.count[0]
+        status = self._what_changed(q)
+        pausing = self.tune and self.watch.done in self.pauses()
+        if self.point is None or pausing:
+            self._logp.point[:] = q
+        else:  # compiled code compares, to see which of the others moved
+            self._logp.point[self._d :] = self.point[self._d :]
+        if self.point is None:
+            self.watch.common_start = np.array_equal(q[: self._d], self._common_start)
+            if self.tune:
+                self._scout(q)
+        if pausing:
+            self._pause()
+        if status == MOVED:
+            self.state.x[:] = q[: self._d]
+        return MOVED if pausing else status
+
+    def block(self, status, stats):
+        """Return this step's part of draws, whose statistics are written into `stats`."""
+        return Block(
+            self._logp.target,
+            self.state,
+            self.parameters,
+            self.tuning,
+            self._work,
+            self.rng,
+            self.places,
+            self.steps_per_draw,
+            self.tune or (self.keep_adapting and self.tuning.n > 0),
+            status,
+            stats,
+        )
+
+    def conclude(self, q, stats):
+        """Take notice of draws: where they ended, at `q` (n,), and their statistics.
+
+        `q` has the precision of the variables, which may be less than that of the state.
+        """
+        stats[0, N_LOGP] += self._logp.count[0] - self._n_logp - stats[:, N_LOGP].sum()
+        self.watch.follow(stats[:, ACCEPT_SHARE])
+        self.point = np.concatenate([q[: self._d], self._logp.point[self._d :]])
 
     def _scout(self, q):
         """Learn the scales of the coordinates before a chain's first draw."""
@@ -368,65 +414,96 @@ class KameleonStep(ArrayStepShared):
             self._fill(scales, self.tuning.n)
 
     def _what_changed(self, q):
-        """Compare with the end of the last draw, so that what still holds is not computed again."""
+        """Return what holds of the state at `q`, if no other variable moved."""
         self._logp.follow_data()
         new_data = self.data != self._logp.digest
         self.data = self._logp.digest
         if self.point is None or not np.array_equal(q[: self._d], self.point[: self._d]):
             return MOVED
-        if new_data or not np.array_equal(q, self.point):
+        if new_data:
             return MOVED if self.derivatives else STALE  # the state holds the gradient too
         return CURRENT
 
-    def _arguments(self, n_transitions, status, stats):
-        return (
-            self._logp.target,
-            self.state,
-            self.parameters,
-            self.tuning,
-            self._work,
-            self.rng,
-            n_transitions,
-            self.tune or (self.keep_adapting and self.tuning.n > 0),
-            status,
-            stats,
-        )
+    def empty_stats(self, draws):
+        """Return room for the statistics of draws, one row for each."""
+        own = sum(math.prod(shape) for shape in self._stat_shapes.values())
+        return np.empty((draws, N_STATS + own))
 
-    def _empty_stats(self):
-        return np.empty(N_STATS + sum(math.prod(shape) for shape in self._stat_shapes.values()))
-
-    def _named(self, stats):
+    def named(self, stats):
+        """Return the statistics of draws by name, each of shape (draws, ...)."""
         named = {
-            "accept_prob": stats[ACCEPT_PROB],
-            "accept_share": stats[ACCEPT_SHARE],
-            "scaling": stats[SCALING],
+            "accept_prob": stats[:, ACCEPT_PROB],
+            "accept_share": stats[:, ACCEPT_SHARE],
+            "n_logp": stats[:, N_LOGP].astype(np.int64),
+            "scaling": stats[:, SCALING],
         }
         start = N_STATS
         for name, shape in self._stat_shapes.items():
             stop = start + math.prod(shape)
-            named[name] = stats[start:stop].reshape(shape)[()]
+            named[name] = stats[:, start:stop].reshape(-1, *shape)
             start = stop
         if "model_logp" in self.stats_dtypes_shapes:
-            named["model_logp"] = stats[LOGP]
+            named["model_logp"] = stats[:, LOGP]
         return named
+
+    # ---- for pk.sample --------------------------------------------------------------------------
+
+    def for_chain(self, places):
+        """Return a copy to be set up for one of several chains that run at the same time.
+
+        `places` (n,) int64 is where its variables are in the point of the chain.
+        """
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._logp = self._logp.copy()
+        twin.places = places
+        return twin
+
+    @property
+    def value_vars(self):
+        """All value variables of the model, in the order of the raveled point."""
+        return self._logp.value_vars
+
+    @property
+    def holds_gil(self):
+        """Whether the log-density calls Python."""
+        return self._logp.holds_gil
+
+    def log_density(self, q):
+        """Log-density at the raveled point `q` (n,); -inf outside the region."""
+        return self._logp(q)
+
+    def last_proposal(self):
+        """Return values by name where the log-density was evaluated last."""
+        return self.unraveled(self._logp.point)
+
+    def outputs(self, names):
+        """Return what computes these variables of the model from a raveled point."""
+        return ModelOutputs(self.model, names, self._initial_point, self._compile_kwargs)
+
+    def kept_stats(self):
+        """Return types and shapes of the statistics that a result keeps."""
+        return {k: v for k, v in self.stats_dtypes_shapes.items() if k != "warning"}
+
+    def size_of(self, var):
+        """Return how many numbers a value variable of the model is."""
+        return self._initial_point[var.name].size
+
+    def shapes(self):
+        """Return the shapes of the step's own variables, by name."""
+        return {name: self._initial_point[name].shape for name in self.var_names}
 
     # ---- warnings -------------------------------------------------------------------------------
 
     def _coordinates(self):
         """Return the names of the coordinates, x[0] and so on."""
-        shapes = {var.name: self._initial_point[var.name].shape for var in self.vars}
         return [
             name + (str(list(index)) if shape else "")
-            for name, shape in shapes.items()
+            for name, shape in self.shapes().items()
             for index in np.ndindex(shape)
         ]
 
-    def _is_initial_point(self, q0):
-        """Whether this step's variables are where the model starts them by default."""
-        point = DictToArrayBijection.rmap(q0)
-        return all(np.array_equal(point[name], self._common_start[name]) for name in self.var_names)
-
-    def _warning(self):
+    def warning(self):
         """Return what a chain has to say at its end, or None."""
         problems = [*self._chain_problems(), *self._problems()]
         if self.tuning.n > 0:
@@ -451,7 +528,7 @@ class KameleonStep(ArrayStepShared):
                 "learn anything. Raise tune, or steps_per_draw."
             )
         stuck = watch.longest * self.steps_per_draw
-        if not watch.accepted:
+        if watch.draws > 0 and not watch.accepted:
             problems.append(
                 "no proposal was accepted after tuning, so all draws are equal, although ArviZ "
                 "reports them as independent. Tune longer, start elsewhere, or rescale."
@@ -519,16 +596,11 @@ class KameleonStep(ArrayStepShared):
 
     def _load(self):
         """Load the compiled transitions, or compile them."""
-        arguments = self._arguments(1, CURRENT, self._empty_stats())
-        name = type(self).__name__
-        with say_if_slow(f"Compiling the transitions of {name}, once per machine and version"):
-            self._run = specialise(compile_draw(self.algorithm), *arguments)
+        self._run = compiled_run([self])
 
     def _say_if_slow(self):
         """Tell the user once what a draw costs if the likelihood is expensive."""
-        x = DictToArrayBijection.map(
-            {var.name: self._initial_point[var.name] for var in self._logp.value_vars}
-        ).data
+        x = self._raveled(self._initial_point).data
 
         def evaluate():
             start = time.perf_counter()
@@ -553,9 +625,10 @@ class KameleonStep(ArrayStepShared):
                 advice,
             )
 
-    def _explain_start(self, q0):
-        point = DictToArrayBijection.rmap(q0)
-        if not self._logp.inside(q0.data):
+    def explain_start(self, q):
+        """Return why no draw can be made from the raveled point `q` (n,)."""
+        point = self.unraveled(q)
+        if not self._logp.inside(q):
             return (
                 f"{type(self).__name__} cannot start: the current point is outside region.\n"
                 f"Point: {point}\nGive initial values inside (pm.sample(initvals=...))."
@@ -610,6 +683,16 @@ class KameleonStep(ArrayStepShared):
             }
 
         return (update_stats,)
+
+
+def compiled_run(steps):
+    """Return the compiled function that makes draws with the steps in turn."""
+    blocks = tuple(step.block(CURRENT, step.empty_stats(1)) for step in steps)
+    point, progress = np.zeros(blocks[0].places.size), np.zeros(N_PROGRESS, np.int64)
+    names = " and ".join(type(step).__name__ for step in steps)
+    with say_if_slow(f"Compiling the transitions of {names}, once per machine and version"):
+        run = compile_draws(tuple(step.algorithm for step in steps))
+        return specialise(run, blocks, point, NO_OUTPUTS, progress)
 
 
 def _explain_bound(label, log_scale, bounds):

@@ -12,7 +12,8 @@ import numpy as np
 import pymc as pm
 from scipy import stats
 
-from pymc_kameleon.core.chain import MOVED
+from pymc_kameleon.core.chain import MOVED, N_PROGRESS
+from pymc_kameleon.step import NO_OUTPUTS
 
 
 class Target(NamedTuple):
@@ -152,11 +153,11 @@ def moved(step, x):
 
 def moved_fast(step, x):
     """Do what `moved` does, without the step's overhead for each draw."""
-    report, result = step._empty_stats(), np.empty_like(x)
-    for row, new in zip(x, result, strict=True):
+    block, result = step.block(MOVED, step.empty_stats(1)), x.copy()
+    progress = np.zeros(N_PROGRESS, np.int64)
+    for row in result:
         step.state.x[:] = row
-        assert step._run(*step._arguments(step.steps_per_draw, MOVED, report))
-        new[:] = step.state.x
+        assert step._run((block,), row, NO_OUTPUTS, progress)
     return result
 
 

@@ -14,7 +14,7 @@ from pymc.exceptions import SamplingError
 from pytensor.graph import Apply, Op
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.chain import compile_draw
+from pymc_kameleon.core.chain import compile_draws
 
 ARGUMENTS = {
     pk.RWM: {},
@@ -636,7 +636,7 @@ def test_transitions_compile_once_for_all_models(sampler, mixed_model):
     sampler(model=mixed_model)
     step = sampler(model=other)
     sampler([mixed_model["b"]], model=mixed_model)
-    assert len(compile_draw(step.algorithm).signatures) == 1
+    assert len(compile_draws((step.algorithm,)).signatures) == 1
 
 
 def test_a_model_without_numba_gives_the_same_numbers(sampler, mixed_model, caplog):

@@ -132,7 +132,7 @@ def tuned(step, tune=300):
 
 def draw_seconds(step, n, tune):
     """Return a function that times n transitions inside one compiled call."""
-    stats = step._empty_stats()
+    stats = step.empty_stats()
     return lambda: seconds(
         step._run,
         step._logp.target,

@@ -1,18 +1,22 @@
-"""A draw: many transitions, adaptation included, in one compiled call."""
+"""Draws of a chain: many transitions each, adaptation included, in one compiled call."""
 
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
-from pymc_kameleon.core.jit import cached_jit
-from pymc_kameleon.core.target import log_density
+from pymc_kameleon.core.jit import cached_jit, pasted
+from pymc_kameleon.core.target import Outputs, Target, log_density, write_outputs
 
 CURRENT, STALE, MOVED = 0, 1, 2
 """What holds of the state at the start of a draw: all of it; all but logp; the position only."""
 
-ACCEPT_PROB, ACCEPT_SHARE, LOGP, SCALING, N_STATS = range(5)
+ACCEPT_PROB, ACCEPT_SHARE, LOGP, N_LOGP, SCALING, N_STATS = range(6)
 """Places in the statistics of a draw; a sampler's own follow from N_STATS on."""
+
+DRAWS_MADE, AT_STEP, N_PROGRESS = range(3)
+"""Places in what an exception leaves behind: draws made in this call, and the step at work."""
 
 
 class Algorithm(NamedTuple):
@@ -39,16 +43,82 @@ class Algorithm(NamedTuple):
     report: object
 
 
+class Block(NamedTuple):
+    """One step's part in the draws of a chain.
+
+    Attributes
+    ----------
+    target : Target
+    state, parameters, tuning, work : NamedTuple
+        The sampler's own.
+    rng : numpy.random.Generator
+    places : (n,) int64
+        Where the variables of the target are in the chain's point.
+    n_transitions : int
+        For each draw.
+    tune : bool
+    status : int
+        CURRENT, STALE or MOVED, at the start of the first draw.
+    stats : (draws, N_STATS + own) float64
+        Where the statistics are written.
+    """
+
+    target: Target
+    state: NamedTuple
+    parameters: NamedTuple
+    tuning: NamedTuple
+    work: NamedTuple
+    rng: Generator
+    places: np.ndarray
+    n_transitions: int
+    tune: bool
+    status: int
+    stats: np.ndarray
+
+
 @cache
-def compile_draw(algorithm):
-    """Build the compiled function that makes one draw with `algorithm`."""
-    transition, adapt, locate, report = algorithm
+def compile_draws(algorithms):
+    """Build the compiled function that makes draws with the steps of `algorithms` in turn."""
+    make_draw = _compile_draw(algorithms)
 
-    def draw(target, state, parameters, tuning, work, rng, n_transitions, tune, status, stats):
-        """Run `n_transitions` and summarise them in `stats`.
+    def draws(blocks, point, outputs: Outputs, progress):
+        """Make as many draws as the blocks' statistics have rows.
 
-        Returns False, and has done nothing, if it cannot start where it is.
+        `point` (n,) moves along. Returns False if a step cannot start where it is.
         """
+        for i in range(blocks[0].stats.shape[0]):
+            progress[DRAWS_MADE] = i
+            progress[AT_STEP] = 0
+            if not make_draw(blocks, i, point, progress):
+                return False
+            progress[AT_STEP] = len(blocks)
+            write_outputs(outputs, i, point)
+        return True
+
+    return cached_jit(draws, tuple(part for algorithm in algorithms for part in algorithm))
+
+
+def _compile_draw(algorithms):
+    """Build the function that makes a draw with each of the steps, by recursion over them."""
+    (transition, adapt, locate, report), *others = algorithms
+    make_others = _compile_draw(tuple(others)) if others else None
+
+    @pasted
+    def own_draw(block, i, point):
+        """Make the transitions of one step, and summarise them."""
+        target, state, parameters = block.target, block.state, block.parameters
+        tuning, work, rng = block.tuning, block.work, block.rng
+        places, stats, d = block.places, block.stats[i], state.x.size
+        n_transitions, tune, status = block.n_transitions, block.tune, block.status
+        count = target.count[0]
+        if i > 0:
+            status = CURRENT
+        for j in range(d, places.size):
+            value = point[places[j]]
+            if target.point[j] != value:  # NaN is never what it was
+                target.point[j] = value
+                if status == CURRENT:  # with derivatives, the state is more than logp
+                    status = MOVED if target.gradient.size > 0 else STALE
         if status != CURRENT:
             state.logp[0] = log_density(target, state.x)
         if status == MOVED:
@@ -63,10 +133,28 @@ def compile_draw(algorithm):
                 adapt(state, parameters, tuning, work, accept_prob, rng)
             sum_accept_prob += accept_prob
             sum_accepted += accepted
+        for j in range(d):
+            point[places[j]] = state.x[j]
         stats[ACCEPT_PROB] = sum_accept_prob / n_transitions
         stats[ACCEPT_SHARE] = sum_accepted / n_transitions
         stats[LOGP] = state.logp[0]
+        stats[N_LOGP] = target.count[0] - count
         report(state, parameters, stats)
         return True
 
-    return cached_jit(draw, algorithm)
+    if make_others is None:
+
+        @pasted
+        def make_draw(blocks, i, point, progress):
+            return own_draw(blocks[0], i, point)
+
+    else:
+
+        @pasted
+        def make_draw(blocks, i, point, progress):
+            if not own_draw(blocks[0], i, point):
+                return False
+            progress[AT_STEP] += 1
+            return make_others(blocks[1:], i, point, progress)
+
+    return make_draw

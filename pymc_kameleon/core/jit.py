@@ -47,6 +47,14 @@ def fast_jit(function):
     return jit(function, fastmath=set(FASTMATH))
 
 
+def pasted(function):
+    """Paste a function into the compiled one that calls it, instead of compiling both.
+
+    For what contains a whole sampler, whose compilation takes seconds.
+    """
+    return njit(function, inline="always")
+
+
 def python_or_jit(function):
     """Leave a function to Python, and compile it where compiled code calls it."""
     return register_jitable(error_model="numpy", forceinline=True)(function)
@@ -62,10 +70,14 @@ def cached_jit(function, parts):
     parts : tuple of callable
         The compiled functions that make this entry point differ from others built by the same
         factory. The first one names it.
+
+    Notes
+    -----
+    It lets other threads run Python meanwhile.
     """
     module = parts[0].__module__
     function.__qualname__ = f"{module}.{parts[0].__name__}.{function.__name__}"
-    dispatcher = jit(function)
+    dispatcher = jit(function, nogil=True)
     if not config.DISABLE_JIT and all(
         _package(part.__module__) == _package(__name__) for part in parts
     ):

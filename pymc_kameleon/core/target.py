@@ -58,6 +58,26 @@ class Target(NamedTuple):
     curvature: int
 
 
+class Outputs(NamedTuple):
+    """What is computed from the chain's point after each draw.
+
+    Attributes
+    ----------
+    address : int
+        Machine code of a function with `LOGP_SIGNATURE` that writes into its last argument.
+    data : (k,) float64
+    shapes : (s,) int64
+        As in a target.
+    rows : (draws, outputs) float64
+        Where they are written; without columns nothing is computed.
+    """
+
+    address: int
+    data: np.ndarray
+    shapes: np.ndarray
+    rows: np.ndarray
+
+
 def function_address(dispatcher):
     """Return the address of a compiled function with `LOGP_SIGNATURE`.
 
@@ -115,6 +135,13 @@ def evaluate(target):
     target.count[0] += 1
     logp = _function_at(target.address)(target.point, target.data, target.shapes, target.gradient)
     return logp if logp < np.inf else -np.inf
+
+
+@lean_jit
+def write_outputs(outputs, i, point):
+    """Compute the outputs of draw i."""
+    if outputs.rows.shape[1] > 0:
+        _function_at(outputs.address)(point, outputs.data, outputs.shapes, outputs.rows[i])
 
 
 @lean_jit

@@ -704,9 +704,10 @@ class CyclicalKAM(KameleonStep):
         log_rho, rho_scale = ScaleTuning.start(
             self.target_accept, 0.0, np.log([kam.LEAST_RHO, kam.GREATEST_RHO])
         )
-        n_walk = int(WALKED * n_tune)
+        n_walk = self._whole_draws(WALKED * n_tune)
         n_searching = int((SEARCHED - WALKED) * n_tune)
         search_length = max(least_search(d), n_searching // MOST_SEARCHES)
+        search_length = self._whole_draws(search_length + self.steps_per_draw - 1)
         state = State(
             x=np.zeros(d),
             u=np.zeros(d),
@@ -743,7 +744,7 @@ class CyclicalKAM(KameleonStep):
             n=n_tune,
             n_walk=n_walk,
             n_search=n_walk + n_searching // search_length * search_length,
-            n_learning=int(LEARNED * n_tune),
+            n_learning=self._whole_draws(LEARNED * n_tune),
             search_length=search_length,
             n_cooling=int(COOLING * search_length),
             s=np.zeros(1),
@@ -775,11 +776,17 @@ class CyclicalKAM(KameleonStep):
 
     # ---- the modes, learned in Python -----------------------------------------------------------
 
-    def _pauses(self):
+    def _whole_draws(self, n):
+        """Return the greatest number of transitions up to `n` that make whole draws."""
+        return int(n) // self.steps_per_draw * self.steps_per_draw
+
+    def pauses(self):
+        """Return the draws of tuning before which modes are found, and z is drawn."""
         if self.published:
-            return []
-        n, t = self.tuning, int(self.tuning.t[0])
-        return [n.n_search - t, n.n_learning - t] if n.n_search < n.n_learning < n.n else []
+            return ()
+        n = self.tuning
+        ends = (n.n_search, n.n_learning) if n.n_search < n.n_learning < n.n else ()
+        return [end // self.steps_per_draw for end in ends]
 
     def _pause(self):
         """Find the modes, and draw z from them; later, again. Too few points leave a walk."""

@@ -36,12 +36,12 @@ LOAD = """
 import json
 import pymc as pm
 import pymc_kameleon as pk
-from pymc_kameleon.core.chain import compile_draw
+from pymc_kameleon.core.chain import compile_draws
 
 with pm.Model():
     pm.Normal("x")
     pk.RWM(compile_kwargs={"mode": "FAST_COMPILE"})
-stats = compile_draw(pk.RWM.algorithm).stats
+stats = compile_draws((pk.RWM.algorithm,)).stats
 print(json.dumps([pk.__file__, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
 """
 

@@ -1,0 +1,529 @@
+"""``pk.sample``: whole chains in compiled code, in threads, and resumable."""
+
+import logging
+import os
+import time
+from collections import defaultdict
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from threading import Event
+
+import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+from pymc.initial_point import make_initial_point_fns_per_chain
+from pymc.progress_bar import MCMCProgressBarManager
+from pymc.stats.convergence import log_warnings, run_convergence_checks
+from pymc.step_methods.compound import CompoundStep
+from pymc.util import get_default_varnames, get_random_generator
+from threadpoolctl import threadpool_limits
+
+from pymc_kameleon import storage
+from pymc_kameleon.core.chain import AT_STEP, DRAWS_MADE, N_PROGRESS
+from pymc_kameleon.initvals import finite_point, jittered
+from pymc_kameleon.logp import black_box_ops_named
+from pymc_kameleon.step import KameleonStep, checked_bool, checked_integer, compiled_run
+from pymc_kameleon.storage import Draws
+
+_log = logging.getLogger("pymc_kameleon")
+
+TUNE, CHAINS, MOST_CORES = 1000, 4, 4
+"""Defaults."""
+
+REFRESH = 0.1
+"""Seconds that a call of compiled code should take, and between two looks at the chains."""
+
+MOST_NUMBERS = 1_000_000
+"""What a call of compiled code may leave in its buffers."""
+
+IDATA_KWARGS = ("coords", "dims", "include_transformed", "log_likelihood", "log_prior")
+
+
+def sample(
+    draws=1000,
+    *,
+    tune=None,
+    chains=None,
+    cores=None,
+    random_seed=None,
+    progressbar=True,
+    step=None,
+    var_names=None,
+    initvals=None,
+    discard_tuned_samples=True,
+    compute_convergence_checks=True,
+    idata_kwargs=None,
+    resume=None,
+    model=None,
+):
+    """Draw samples from the posterior: as ``pm.sample``, but whole chains run compiled.
+
+    There is no Python between two draws, so that a draw costs what its transitions cost, and chains
+    run in threads of one process. The draws are those of ``pm.sample`` with the same step, starts
+    and seed.
+
+    Parameters
+    ----------
+    draws : int
+        Draws of each chain after tuning. 0 only tunes; `resume` draws later.
+    tune : int, optional
+        Draws of tuning; 1000, as in ``pm.sample``.
+    chains : int, optional
+        4 on every machine, so that results are the same everywhere.
+    cores : int, optional
+        Threads; as many as there are processors, at most 4. Further chains wait for a thread. The
+        draws do not depend on it.
+    random_seed : int, sequence of int, or numpy.random.Generator, optional
+        For reproducible starts and draws.
+    progressbar : bool or str, optional
+        As in ``pm.sample``: True, False, "combined", "split", "combined+stats" or "split+stats".
+    step : step of pymc_kameleon, or list of them
+        Together they move all variables of the model, in turn.
+    var_names : list of str, optional
+        What to keep; all free variables and deterministics by default.
+    initvals : dict, or list of dict, optional
+        Starts, as in ``pm.sample``. By default they are dispersed as by ``pk.initvals(chains)``:
+        the model's initial point, jittered on the unconstrained scale.
+    discard_tuned_samples : bool, optional
+        False keeps the draws of tuning, as groups ``warmup_posterior`` and
+        ``warmup_sample_stats``.
+    compute_convergence_checks : bool, optional
+        Look at R-hat and ESS, as ``pm.sample`` does.
+    idata_kwargs : dict, optional
+        ``coords``, ``dims``, ``include_transformed``, ``log_likelihood`` and ``log_prior``, as of
+        ``pm.to_inference_data``.
+    resume : DataTree, optional
+        A result of this function, perhaps from a file: its chains go on with what they have
+        learned, and never tune again. The result has the old draws and the new ones; 500 and then
+        500 draws are 1000 draws to the last bit. A step may be passed too; it must be the same.
+    model : pm.Model, optional
+        Taken from the context by default.
+
+    Returns
+    -------
+    DataTree
+        As ``pm.sample`` returns it: ``posterior``, ``sample_stats``, ``observed_data`` and so on.
+        ``learned`` has what tuning decided, by chain, as the sampler's ``Parameters``;
+        ``sampling_state`` what `resume` needs.
+
+    Raises
+    ------
+    ValueError
+        For variables that no step moves, steps of other packages, impossible options, or if
+        `resume` is of another model or step.
+    SamplingError
+        If a chain cannot start because its log-density is not finite.
+    KeyboardInterrupt
+        On Ctrl-C while all chains are still tuning. After that, what there is, is returned with a
+        warning.
+    """
+    model = pm.modelcontext(model)
+    checked_bool("discard_tuned_samples", discard_tuned_samples)
+    idata_kwargs = _checked_idata_kwargs(idata_kwargs)
+    if cores is None:
+        cores = min(MOST_CORES, os.cpu_count() or 1)
+    checked_integer("cores", cores, at_least=1)
+    if resume is None:
+        checked_integer("draws", draws, at_least=0)
+        tune = checked_integer("tune", TUNE if tune is None else tune, at_least=0)
+        n_chains = checked_integer("chains", CHAINS if chains is None else chains, at_least=1)
+        if draws + tune == 0:
+            raise ValueError("draws and tune are 0: there is nothing to do.")
+        steps = _checked_steps(step, model)
+        names = _names_to_keep(model, var_names, idata_kwargs)
+        chains = _new_chains(model, steps, n_chains, tune, draws, random_seed, initvals)
+    else:
+        checked_integer("draws", draws, at_least=1)
+        settled = {
+            "tune": tune,
+            "chains": chains,
+            "random_seed": random_seed,
+            "var_names": var_names,
+            "initvals": initvals,
+        }
+        for name, value in settled.items():
+            if value is not None:
+                raise ValueError(f"{name} is settled by resume: do not pass it.")
+        steps = None if step is None else _checked_steps(step, model)
+        steps, names = storage.steps_and_names(resume, steps, model)
+        chains = _resumed_chains(model, steps, draws, resume)
+        tune = 0
+
+    outputs = steps[0].outputs(names)
+    kept = Draws(len(chains), draws, outputs, steps)
+    warmup = Draws(len(chains), 0 if discard_tuned_samples else tune, outputs, steps)
+    run = compiled_run(steps)
+    for chain in chains:
+        chain.equip(run, outputs, kept, warmup)
+    cores = _useful_cores(cores, steps, outputs, len(chains))
+    start = time.time()
+    if _interrupted(chains, cores, progressbar):
+        chains = _longest(chains)
+    seconds = time.time() - start
+    length = min(chain.made for chain in chains)
+    _say_what_was_done(chains, tune, length, seconds)
+
+    tree = storage.data_tree(
+        model,
+        chains,
+        kept,
+        warmup,
+        length,
+        {"sampling_time": seconds, "tuning_steps": chains[0].tune},
+        idata_kwargs.get("coords", {}),
+        idata_kwargs.get("dims", {}),
+    )
+    if resume is not None:
+        tree = storage.joined(resume, tree)
+    for name in ("log_likelihood", "log_prior"):
+        if idata_kwargs.get(name):
+            chosen = None if idata_kwargs[name] is True else idata_kwargs[name]
+            compute = getattr(pm, f"compute_{name}")
+            tree = compute(tree, var_names=chosen, model=model, progressbar=False)
+    if compute_convergence_checks and "posterior" in tree.children:
+        log_warnings(run_convergence_checks(tree, model))
+    return tree
+
+
+# ---- arguments ----------------------------------------------------------------------------------
+
+
+def _checked_steps(step, model):
+    """Return the steps as a list; raise a ValueError unless each variable is moved by one."""
+    if isinstance(step, CompoundStep):
+        step = step.methods
+    steps = list(step) if isinstance(step, list | tuple) else [step]
+    for each in steps:
+        if not isinstance(each, KameleonStep):
+            what = getattr(each, "__name__", "nothing" if each is None else type(each).__name__)
+            raise ValueError(
+                "pk.sample needs steps of pymc_kameleon, made in the model's context, such as "
+                f"step=pk.GAM(), and got {what}. pm.sample takes other steps too, and beside them."
+            )
+        if each.model is not model:
+            raise ValueError(f"{each!r} was made for another model.")
+    moved = [var for each in steps for var in each.vars]
+    left = [var.name for var in model.value_vars if var not in moved]
+    if left:
+        raise ValueError(
+            f"No step moves {left}. pk.sample needs steps of pymc_kameleon for all variables, "
+            "which have to be continuous; pm.sample(step=...) leaves others to PyMC's own steps."
+        )
+    twice = sorted({var.name for var in moved if moved.count(var) > 1})
+    if twice:
+        raise ValueError(f"{twice} are moved by two steps. Leave each variable to one.")
+    return steps
+
+
+def _checked_idata_kwargs(idata_kwargs):
+    idata_kwargs = {} if idata_kwargs is None else dict(idata_kwargs)
+    strangers = [name for name in idata_kwargs if name not in IDATA_KWARGS]
+    if strangers:
+        raise ValueError(f"idata_kwargs takes {', '.join(IDATA_KWARGS)}, not {strangers}.")
+    return idata_kwargs
+
+
+def _names_to_keep(model, var_names, idata_kwargs):
+    """Return the names of what is kept of each draw, in PyMC's order."""
+    every = [var.name for var in model.unobserved_value_vars]
+    if var_names is None:
+        return get_default_varnames(every, idata_kwargs.get("include_transformed", False))
+    unknown = [name for name in var_names if name not in every]
+    if unknown:
+        raise ValueError(f"var_names has {unknown}; the model has {every}.")
+    return [name for name in every if name in var_names]
+
+
+def _useful_cores(cores, steps, outputs, n_chains):
+    """Return how many threads can work at a time, and tell the user about them."""
+    cores = min(cores, n_chains)
+    if cores > 1 and any(part.holds_gil for part in (outputs, *steps)):
+        _log.warning(
+            "The model calls Python, which only one thread can do at a time: the chains run one "
+            "after another. pm.sample(step=..., cores=%s) runs them in processes.",
+            cores,
+        )
+        cores = 1
+    _log.info("Threaded sampling (%s in %s)", _count(n_chains, "chain"), _count(cores, "thread"))
+    for step in steps:
+        _log.info("%s: [%s]", type(step).__name__, ", ".join(step.var_names))
+    return cores
+
+
+def _count(n, what):
+    return f"{n:_d} {what}{'s' * (n != 1)}"
+
+
+# ---- chains -------------------------------------------------------------------------------------
+
+
+class Chain:
+    """One chain: its own copies of the steps, and the point that they move.
+
+    Parameters
+    ----------
+    row, number : int
+        In the arrays of draws, and in the result.
+    steps : list of KameleonStep
+        Set up for this chain alone.
+    point : (n,) float64
+        All value variables, raveled in the model's order.
+    """
+
+    def __init__(self, row, number, steps, point):
+        self.row, self.number, self.steps, self.point = row, number, steps, point
+        watch = steps[0].watch
+        self.tune, self.total = watch.tune, watch.tune + watch.draws
+        self.begun, self._first_kept = watch.done, max(watch.done, self.tune)
+        self.last_stats = None
+        self._progress = np.zeros(N_PROGRESS, np.int64)
+
+    def equip(self, run, outputs, kept, warmup):
+        """Take the compiled function, what to compute of each draw, and where to put it."""
+        self._run, self._outputs, self._kept, self._warmup = run, outputs, kept, warmup
+        width = outputs.n + sum(step.empty_stats(1).size for step in self.steps)
+        self._n, self._most = 1, max(1, MOST_NUMBERS // width)
+
+    @property
+    def done(self):
+        """Draws made, of tuning too."""
+        return self.steps[0].watch.done
+
+    @property
+    def made(self):
+        """Draws made after tuning, in this run."""
+        return max(0, self.done - self._first_kept)
+
+    def advance(self):
+        """Make some draws, as many as take about REFRESH seconds."""
+        start = time.perf_counter()
+        pauses = [pause for step in self.steps for pause in step.pauses()]
+        end = min(stop for stop in (*pauses, self.tune, self.total) if stop > self.done)
+        n = min(self._n, end - self.done)
+        try:
+            self._make(n)
+        except Exception as error:
+            error.add_note(self._where())
+            raise
+        if self.done == self.tune:
+            for step in self.steps:
+                step.stop_tuning()
+        seconds = time.perf_counter() - start
+        self._n = int(np.clip(n * REFRESH / seconds, 1, min(4 * n, self._most)))
+
+    def _make(self, n):
+        """Make n draws, between which nothing happens in Python, and keep them."""
+        self._progress[:] = 0
+        tuning = self.done < self.tune
+        draws, start = (self._warmup, self.done) if tuning else (self._kept, self.made)
+        rows = np.empty((n, self._outputs.n if draws.draws else 0))
+        stats = [step.empty_stats(n) for step in self.steps]
+        blocks = tuple(
+            step.block(step.begin(self.point[step.places]), own)
+            for step, own in zip(self.steps, stats, strict=True)
+        )
+        if not self._run(blocks, self.point, self._outputs.into(rows), self._progress):
+            step = self.steps[self._progress[AT_STEP]]
+            raise SamplingError(step.explain_start(self.point[step.places]))
+        for step, own in zip(self.steps, stats, strict=True):
+            step.conclude(self.point[step.places], own)
+        named = [step.named(own) for step, own in zip(self.steps, stats, strict=True)]
+        if draws.draws:
+            draws.write(self.row, start, self._outputs.named(rows), named)
+        self.last_stats = [{name: values[-1] for name, values in own.items()} for own in named]
+
+    def _where(self):
+        """Say where the chain is, for what was raised there."""
+        i = self.done + self._progress[DRAWS_MADE]
+        draw = f"draw {i} of tuning" if i < self.tune else f"draw {i - self.tune}"
+        at_step = self._progress[AT_STEP]
+        if at_step < len(self.steps):
+            point = self.steps[at_step].last_proposal()
+        else:
+            step = self.steps[0]
+            point = step.unraveled(self.point[step.places])
+        return f"In chain {self.number}, {draw}, at {point}"
+
+
+def _new_chains(model, steps, n_chains, tune, draws, random_seed, initvals):
+    """Set up chains as pm.sample does, so that they draw the same."""
+    rngs = get_random_generator(random_seed).spawn(n_chains)
+    points = _starts(model, steps, [rng.integers(2**30) for rng in rngs], initvals)
+    chains = []
+    for row, (rng, point) in enumerate(zip(rngs, points, strict=True)):
+        own = _copies(model, steps)
+        step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
+        for step, step_rng in zip(own, step_rngs, strict=True):
+            step.setup_chain(step_rng, tune, draws)
+        chains.append(Chain(row, row, own, _raveled(model, point)))
+    return chains
+
+
+def _starts(model, steps, seeds, initvals):
+    """Return a point on the unconstrained scale for each chain."""
+
+    def logp(point):
+        q = _raveled(model, point)
+        return min(step.log_density(q[step.places]) for step in copies)
+
+    if initvals is None:
+        copies = _copies(model, steps)
+        with black_box_ops_named():
+            draw = jittered(model)
+        return [finite_point(draw, logp, np.random.default_rng(seed), "jitter") for seed in seeds]
+    functions = make_initial_point_fns_per_chain(
+        model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
+    )
+    points = [function(seed) for function, seed in zip(functions, seeds, strict=True)]
+    for step in steps:
+        for name, shape in step.shapes().items():
+            for point in points:
+                if np.shape(point[name]) != shape:
+                    raise ValueError(
+                        f"The start of {name} has shape {np.shape(point[name])}, not {shape}."
+                    )
+    return points
+
+
+def _resumed_chains(model, steps, draws, result):
+    """Set up chains to go on where those of an earlier result stopped."""
+    learned, states = (result[name].to_dataset() for name in (storage.LEARNED, storage.STATE))
+    chains = []
+    for row, number in enumerate(states["chain"].values.tolist()):
+        own = _copies(model, steps)
+        storage.unpack(own, learned.isel(chain=row), states.isel(chain=row))
+        point = np.zeros(own[0].places.size)
+        for step in own:
+            step.watch.draws = step.watch.done - step.watch.tune + draws
+            point[step.places[: step.state.x.size]] = step.state.x
+        _check_same_density(own[-1], point)
+        chains.append(Chain(row, number, own, point))
+    return chains
+
+
+def _check_same_density(step, point):
+    """Raise a ValueError if the log-density is not what it was, and not noisy."""
+    now, again = (step.log_density(point[step.places]) for _ in range(2))
+    before = step.state.logp[0]
+    if now == again and not np.isclose(now, before, rtol=1e-6, atol=1e-6):
+        raise ValueError(
+            "resume needs the same model and data: the log-density of the last draw was "
+            f"{before:.8g}, and is {now:.8g} now."
+        )
+
+
+def _copies(model, steps):
+    """Return copies of the steps, for one chain."""
+    places, start = {}, 0
+    for var in model.value_vars:
+        size = steps[0].size_of(var)
+        places[var] = np.arange(start, start + size)
+        start += size
+    return [
+        step.for_chain(np.concatenate([places[var] for var in step.value_vars])) for step in steps
+    ]
+
+
+def _raveled(model, point):
+    return np.concatenate([np.ravel(point[var.name]) for var in model.value_vars]).astype(float)
+
+
+# ---- threads ------------------------------------------------------------------------------------
+
+
+class Progress(MCMCProgressBarManager):
+    """PyMC's progress bar, for chains that make many draws between two looks at them."""
+
+    def __init__(self, chains, progressbar):
+        steps, begun = chains[0].steps, chains[0].begun
+        tune = max(0, chains[0].tune - begun)
+        draws = chains[0].total - begun - tune
+        step = steps[0] if len(steps) == 1 else CompoundStep(steps)
+        super().__init__(step, len(chains), draws, tune, progressbar)
+        self._shown = [0] * len(chains)
+
+    def show(self, chain):
+        """Show how far a chain is."""
+        done, last_stats = chain.done - chain.begun, chain.last_stats
+        if not self._show_progress or last_stats is None or done == self._shown[chain.row]:
+            return
+        advance = done - self._shown[chain.row]
+        self._shown[chain.row] = done
+        bar, count = chain.row, done
+        if self.combined_progress:
+            bar, count = 0, sum(self._shown)
+        failing, fields = self._extract_stats(last_stats)
+        fields["draw"] = count - self._tune_total if count > self._tune_total else count
+        self._backend.update(
+            task_id=bar,
+            advance=advance,
+            failing=failing,
+            stats=fields,
+            is_last=count == self.total_draws,
+            total=self.total_draws,
+        )
+
+
+def _interrupted(chains, cores, progressbar):
+    """Run the chains to their ends; return whether the user stopped them before."""
+    stop = Event()
+
+    def run(chain):
+        while chain.done < chain.total and not stop.is_set():
+            chain.advance()
+
+    # LAPACK inside the model: with threads of its own, it would fight with ours.
+    with threadpool_limits(1), Progress(chains, progressbar) as progress:
+        try:
+            with ThreadPoolExecutor(cores) as pool:
+                pending = {pool.submit(run, chain) for chain in chains}
+                try:
+                    while pending:
+                        done, pending = wait(pending, REFRESH, FIRST_EXCEPTION)
+                        for chain in chains:
+                            progress.show(chain)
+                        for future in done:
+                            future.result()
+                finally:
+                    stop.set()
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def _longest(chains):
+    """Return the chains of an interrupted run that give the most draws, as PyMC does."""
+    lengths = sorted((chain.made for chain in chains), reverse=True)
+    draws = [length * (i + 1) for i, length in enumerate(lengths)]
+    if not any(draws):
+        raise KeyboardInterrupt("No chain has finished tuning, so there are no draws.")
+    length = lengths[int(np.argmax(draws))]
+    chosen = [chain for chain in chains if chain.made >= length]
+    for chain in chosen:
+        for step in chain.steps:
+            step.watch.draws = step.watch.done - step.watch.tune
+    _log.warning(
+        "Sampling was interrupted. The result has %s draws of %s; pk.sample(resume=...) goes on.",
+        f"{length:_d}",
+        _count(len(chosen), "chain"),
+    )
+    return chosen
+
+
+def _say_what_was_done(chains, tune, length, seconds):
+    """Log what the chains have to say at their end, and how long it took."""
+    speakers = defaultdict(list)
+    for chain in chains:
+        for step in chain.steps:
+            warning = step.warning()
+            if warning is not None:
+                speakers[warning.message].append(chain.number)
+    for message, numbers in speakers.items():
+        which = f"Chain{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+        _log.warning("%s: %s", which, message)
+    n = len(chains)
+    _log.info(
+        "Sampling %s for %s tune and %s draw iterations (%s + %s draws total) took %.0f seconds.",
+        _count(n, "chain"),
+        *(f"{number:_d}" for number in (tune, length, n * tune, n * length)),
+        seconds,
+    )

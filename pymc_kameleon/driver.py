@@ -14,7 +14,12 @@ from pymc.initial_point import make_initial_point_fns_per_chain
 from pymc.progress_bar import MCMCProgressBarManager
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 from pymc.step_methods.compound import CompoundStep
-from pymc.util import get_default_varnames, get_random_generator
+from pymc.util import (
+    get_default_varnames,
+    get_random_generator,
+    get_untransformed_name,
+    is_transformed_name,
+)
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon import storage
@@ -32,7 +37,7 @@ TUNE, CHAINS, MOST_CORES = 1000, 4, 4
 REFRESH = 0.1
 """Seconds that a call of compiled code should take, and between two looks at the chains."""
 
-MOST_NUMBERS = 1_000_000
+MOST_NUMBERS = 200_000
 """What a call of compiled code may leave in its buffers."""
 
 IDATA_KWARGS = ("coords", "dims", "include_transformed", "log_likelihood", "log_prior")
@@ -58,8 +63,8 @@ def sample(
     """Draw samples from the posterior: as ``pm.sample``, but whole chains run compiled.
 
     There is no Python between two draws, so that a draw costs what its transitions cost, and chains
-    run in threads of one process. The draws are those of ``pm.sample`` with the same step, starts
-    and seed.
+    run in threads of one process. With one step, the draws are those of ``pm.sample`` with the same
+    starts and seed.
 
     Parameters
     ----------
@@ -194,10 +199,10 @@ def _checked_steps(step, model):
     steps = list(step) if isinstance(step, list | tuple) else [step]
     for each in steps:
         if not isinstance(each, KameleonStep):
-            what = getattr(each, "__name__", "nothing" if each is None else type(each).__name__)
+            what = "nothing" if each is None else repr(each)
             raise ValueError(
-                "pk.sample needs steps of pymc_kameleon, made in the model's context, such as "
-                f"step=pk.GAM(), and got {what}. pm.sample takes other steps too, and beside them."
+                f"pk.sample needs a step of pymc_kameleon, such as step=pk.GAM(), and got {what}. "
+                "Other steps run in pm.sample, alone or beside ours."
             )
         if each.model is not model:
             raise ValueError(f"{each!r} was made for another model.")
@@ -245,8 +250,12 @@ def _useful_cores(cores, steps, outputs, n_chains):
         cores = 1
     _log.info("Threaded sampling (%s in %s)", _count(n_chains, "chain"), _count(cores, "thread"))
     for step in steps:
-        _log.info("%s: [%s]", type(step).__name__, ", ".join(step.var_names))
+        _log.info("%s: [%s]", type(step).__name__, ", ".join(map(_natural, step.var_names)))
     return cores
+
+
+def _natural(name):
+    return get_untransformed_name(name) if is_transformed_name(name) else name
 
 
 def _count(n, what):

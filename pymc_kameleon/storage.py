@@ -96,15 +96,25 @@ def data_tree(model, chains, draws, warmup, length, attributes, coords, dims):
     model_coords, model_dims = coords_and_dims_for_inferencedata(model)
     coords, dims = model_coords | coords, model_dims | dims
     rows, numbers = [chain.row for chain in chains], [chain.number for chain in chains]
-    everything = rows == list(range(len(rows)))
 
     def dataset(arrays, n, dims):
-        """Return n draws of the chains, without a copy if that is all."""
-        kept = {RENAMED.get(k, k): v[:, :n] for k, v in arrays.items()}
-        if not everything:
-            kept = {k: v[rows] for k, v in kept.items()}
-        own = coords | {"chain": numbers}
-        return dict_to_dataset(kept, coords=own, dims=dims, attrs=_attributes() | attributes)
+        """Return n draws of the chains, without a copy if these are all chains."""
+        kept = {
+            RENAMED.get(name, name): (array if len(rows) == len(array) else array[rows])[:, :n]
+            for name, array in arrays.items()
+        }
+        # ArviZ gives each variable draw numbers of its own, and merges them: of one draw only.
+        like = dict_to_dataset(
+            {name: array[:, :1] for name, array in kept.items()},
+            coords=coords | {"chain": numbers},
+            dims=dims,
+            attrs=_attributes() | attributes,
+        )
+        return xr.Dataset(
+            {name: (like[name].dims, array) for name, array in kept.items()},
+            like.drop_vars("draw").coords,
+            like.attrs,
+        ).assign_coords(draw=np.arange(n))
 
     groups = {}
     if length > 0:

@@ -16,11 +16,12 @@ import numpy as np
 import pymc as pm
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.chain import CURRENT
+from pymc_kameleon.core.chain import CURRENT, N_PROGRESS
 from pymc_kameleon.core.jit import jit, specialise
 from pymc_kameleon.core.rkhs import kernel_covariance
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.pca_kam import look, weigh
+from pymc_kameleon.step import NO_OUTPUTS
 
 REPEATS = 15
 N = 20_000
@@ -132,20 +133,9 @@ def tuned(step, tune=300):
 
 def draw_seconds(step, n, tune):
     """Return a function that times n transitions inside one compiled call."""
-    stats = step.empty_stats()
-    return lambda: seconds(
-        step._run,
-        step._logp.target,
-        step.state,
-        step.parameters,
-        step.tuning,
-        step._work,
-        step.rng,
-        n,
-        tune,
-        CURRENT,
-        stats,
-    )
+    block = step.block(CURRENT, step.empty_stats(1))._replace(n_transitions=n, tune=tune)
+    point, progress = step.state.x.copy(), np.zeros(N_PROGRESS, np.int64)
+    return lambda: seconds(step._run, (block,), point, NO_OUTPUTS, progress)
 
 
 def bare(sampler, model, tune):

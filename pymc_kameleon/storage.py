@@ -109,6 +109,7 @@ def data_tree(model, chains, draws, warmup, length, attributes, coords, dims):
             coords=coords | {"chain": numbers},
             dims=dims,
             attrs=_attributes() | attributes,
+            check_conventions=False,
         )
         return xr.Dataset(
             {name: (like[name].dims, array) for name, array in kept.items()},

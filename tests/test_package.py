@@ -64,3 +64,11 @@ def test_logistic_regression(tmp_path):
     arguments = ["--draws", "20", "--tune", "20"]
     printed = python(ROOT / "examples" / "logistic_regression.py", *arguments, cwd=tmp_path)
     assert printed.splitlines()[1].startswith("GadMALA")
+
+
+def test_until_enough(tmp_path):
+    arguments = ["--draws", "50", "--tune", "100", "--ess", "100"]
+    printed = python(ROOT / "examples" / "until_enough.py", *arguments, cwd=tmp_path)
+    assert printed.startswith("tuned, and drew 50: ")
+    assert "\n100 draws: " in printed
+    assert (tmp_path / "until_enough.nc").exists()

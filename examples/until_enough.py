@@ -23,7 +23,7 @@ TIMES = np.linspace(0, 10, 25)
 
 
 def build_model():
-    """Return logistic growth of three batches to sizes, at rates, and around midpoints of theirs."""
+    """Return logistic growth of three batches, each with a size, a rate and a midpoint."""
     rng = np.random.default_rng(7)
     truth = np.array([[8.0, 10.0, 13.0], [0.9, 1.1, 0.7], [4.0, 5.0, 6.0]])
     growth = truth[0] / (1 + np.exp(-truth[1] * (TIMES[:, None] - truth[2])))

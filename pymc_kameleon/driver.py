@@ -124,59 +124,33 @@ def sample(
     model = pm.modelcontext(model)
     checked_bool("discard_tuned_samples", discard_tuned_samples)
     idata_kwargs = _checked_idata_kwargs(idata_kwargs)
+    checked_integer("draws", draws, at_least=0 if resume is None else 1)
     if cores is None:
         cores = min(MOST_CORES, os.cpu_count() or 1)
     checked_integer("cores", cores, at_least=1)
     if resume is None:
-        checked_integer("draws", draws, at_least=0)
-        tune = checked_integer("tune", TUNE if tune is None else tune, at_least=0)
-        n_chains = checked_integer("chains", CHAINS if chains is None else chains, at_least=1)
-        if draws + tune == 0:
-            raise ValueError("draws and tune are 0: there is nothing to do.")
-        steps = _checked_steps(step, model)
-        names = _names_to_keep(model, var_names, idata_kwargs)
-        chains = _new_chains(model, steps, n_chains, tune, draws, random_seed, initvals)
+        steps, names = _checked_steps(step, model), _names_to_keep(model, var_names, idata_kwargs)
+        all_chains = _new_chains(model, steps, chains, tune, draws, random_seed, initvals)
     else:
-        checked_integer("draws", draws, at_least=1)
-        settled = {
-            "tune": tune,
-            "chains": chains,
-            "random_seed": random_seed,
-            "var_names": var_names,
-            "initvals": initvals,
-        }
-        for name, value in settled.items():
-            if value is not None:
-                raise ValueError(f"{name} is settled by resume: do not pass it.")
+        _check_unsettled(tune, chains, random_seed, var_names, initvals)
         steps = None if step is None else _checked_steps(step, model)
         steps, names = storage.steps_and_names(resume, steps, model)
-        chains = _resumed_chains(model, steps, draws, resume)
-        tune = 0
+        all_chains = _resumed_chains(model, steps, draws, resume)
 
-    outputs = steps[0].outputs(names)
-    kept = Draws(len(chains), draws, outputs, steps)
-    warmup = Draws(len(chains), 0 if discard_tuned_samples else tune, outputs, steps)
+    outputs, n = steps[0].outputs(names), len(all_chains)
+    kept = Draws(n, draws, outputs, steps)
+    warmup = Draws(n, 0 if discard_tuned_samples else all_chains[0].n_tune, outputs, steps)
     run = compiled_run(steps)
-    for chain in chains:
+    for chain in all_chains:
         chain.equip(run, outputs, kept, warmup)
-    cores = _useful_cores(cores, steps, outputs, len(chains))
+    cores = _useful_cores(cores, steps, outputs, n)
     start = time.time()
-    if _interrupted(chains, cores, progressbar):
-        chains = _longest(chains)
+    interrupted = _interrupted(all_chains, cores, progressbar)
     seconds = time.time() - start
-    length = min(chain.made for chain in chains)
-    _say_what_was_done(chains, tune, length, seconds)
+    good_chains = _longest(all_chains) if interrupted else all_chains
+    _say_what_was_done(good_chains, seconds)
 
-    tree = storage.data_tree(
-        model,
-        chains,
-        kept,
-        warmup,
-        length,
-        {"sampling_time": seconds, "tuning_steps": chains[0].tune},
-        idata_kwargs.get("coords", {}),
-        idata_kwargs.get("dims", {}),
-    )
+    tree = storage.data_tree(model, good_chains, kept, warmup, seconds, idata_kwargs)
     if resume is not None:
         tree = storage.joined(resume, tree)
     for name in ("log_likelihood", "log_prior"):
@@ -236,6 +210,13 @@ def _names_to_keep(model, var_names, idata_kwargs):
     if unknown:
         raise ValueError(f"var_names has {unknown}; the model has {every}.")
     return [name for name in every if name in var_names]
+
+
+def _check_unsettled(tune, chains, random_seed, var_names, initvals):
+    """Raise a ValueError if something is given that `resume` settles."""
+    for name, value in locals().items():
+        if value is not None:
+            raise ValueError(f"{name} is settled by resume: do not pass it.")
 
 
 def _useful_cores(cores, steps, outputs, n_chains):
@@ -302,6 +283,11 @@ class Chain:
         """Draws made after tuning, in this run."""
         return max(0, self.done - self._first_kept)
 
+    @property
+    def n_tune(self):
+        """Draws of tuning, in this run."""
+        return self._first_kept - self.begun
+
     def advance(self):
         """Make some draws, as many as take about REFRESH seconds."""
         start = time.perf_counter()
@@ -353,8 +339,12 @@ class Chain:
         return f"In chain {self.number}, {draw}, at {point}"
 
 
-def _new_chains(model, steps, n_chains, tune, draws, random_seed, initvals):
+def _new_chains(model, steps, chains, tune, draws, random_seed, initvals):
     """Set up chains as pm.sample does, so that they draw the same."""
+    n_chains = checked_integer("chains", CHAINS if chains is None else chains, at_least=1)
+    tune = checked_integer("tune", TUNE if tune is None else tune, at_least=0)
+    if draws + tune == 0:
+        raise ValueError("draws and tune are 0: there is nothing to do.")
     rngs = get_random_generator(random_seed).spawn(n_chains)
     points = _starts(model, steps, [rng.integers(2**30) for rng in rngs], initvals)
     chains = []
@@ -369,13 +359,14 @@ def _new_chains(model, steps, n_chains, tune, draws, random_seed, initvals):
 
 def _starts(model, steps, seeds, initvals):
     """Return a point on the unconstrained scale for each chain."""
-
-    def logp(point):
-        q = _raveled(model, point)
-        return min(step.log_density(q[step.places]) for step in copies)
-
     if initvals is None:
         copies = _copies(model, steps)
+
+        def logp(point):
+            """Be -inf outside the region of any step."""
+            q = _raveled(model, point)
+            return min(step.log_density(q[step.places]) for step in copies)
+
         with black_box_ops_named():
             draw = jittered(model)
         return [finite_point(draw, logp, np.random.default_rng(seed), "jitter") for seed in seeds]
@@ -396,6 +387,8 @@ def _starts(model, steps, seeds, initvals):
 def _resumed_chains(model, steps, draws, result):
     """Set up chains to go on where those of an earlier result stopped."""
     learned, states = (result[name].to_dataset() for name in (storage.LEARNED, storage.STATE))
+    if "chain" not in states.dims:
+        raise ValueError("resume has no dimension chain. Select one as dt.isel(chain=[0]).")
     chains = []
     for row, number in enumerate(states["chain"].values.tolist()):
         own = _copies(model, steps)
@@ -444,7 +437,7 @@ class Progress(MCMCProgressBarManager):
 
     def __init__(self, chains, progressbar):
         steps, begun = chains[0].steps, chains[0].begun
-        tune = max(0, chains[0].tune - begun)
+        tune = chains[0].n_tune
         draws = chains[0].total - begun - tune
         step = steps[0] if len(steps) == 1 else CompoundStep(steps)
         super().__init__(step, len(chains), draws, tune, progressbar)
@@ -504,7 +497,7 @@ def _longest(chains):
     lengths = sorted((chain.made for chain in chains), reverse=True)
     draws = [length * (i + 1) for i, length in enumerate(lengths)]
     if not any(draws):
-        raise KeyboardInterrupt("No chain has finished tuning, so there are no draws.")
+        raise KeyboardInterrupt("There are no draws after tuning.")
     length = lengths[int(np.argmax(draws))]
     chosen = [chain for chain in chains if chain.made >= length]
     for chain in chosen:
@@ -518,7 +511,7 @@ def _longest(chains):
     return chosen
 
 
-def _say_what_was_done(chains, tune, length, seconds):
+def _say_what_was_done(chains, seconds):
     """Log what the chains have to say at their end, and how long it took."""
     speakers = defaultdict(list)
     for chain in chains:
@@ -529,7 +522,7 @@ def _say_what_was_done(chains, tune, length, seconds):
     for message, numbers in speakers.items():
         which = f"Chain{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
         _log.warning("%s: %s", which, message)
-    n = len(chains)
+    n, tune, length = len(chains), chains[0].n_tune, min(chain.made for chain in chains)
     _log.info(
         "Sampling %s for %s tune and %s draw iterations (%s + %s draws total) took %.0f seconds.",
         _count(n, "chain"),

@@ -132,17 +132,14 @@ class Watch:
 
     def follow(self, accept_shares):
         """Take notice of draws, which are all of tuning or all after it."""
-        self.done += len(accept_shares)
+        n = len(accept_shares)
+        self.done += n
         if self.done > self.tune:
-            moves = np.flatnonzero(accept_shares > 0)
-            if moves.size == 0:
-                self.run += len(accept_shares)
-            else:
-                self.accepted = True
-                between = np.diff(moves).max(initial=1) - 1
-                self.longest = max(self.longest, self.run + int(moves[0]), int(between))
-                self.run = len(accept_shares) - 1 - int(moves[-1])
-            self.longest = max(self.longest, self.run)
+            moves = accept_shares.nonzero()[0]
+            ends = np.concatenate(([-1 - self.run], moves, [n]))
+            runs = ends[1:] - ends[:-1] - 1
+            self.accepted |= moves.size > 0
+            self.run, self.longest = int(runs[-1]), max(self.longest, int(runs.max()))
 
     @property
     def finished(self):

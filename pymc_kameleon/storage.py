@@ -78,23 +78,24 @@ class Draws:
                 (rows[:, place] if len(owners) > 1 else rows)[...] = stats[k][name]
 
 
-def data_tree(model, chains, draws, warmup, length, attributes, coords, dims):
+def data_tree(model, chains, draws, warmup, seconds, idata_kwargs):
     """Return the result of a run.
 
     Parameters
     ----------
     model : pm.Model
     chains : list of Chain
-        Those that are kept.
+        Those that are kept, to the length of the shortest.
     draws, warmup : Draws
-    length : int
-        Draws after tuning that are kept.
-    attributes : dict
-    coords, dims : dict
-        Besides those of the model.
+    seconds : float
+        What sampling took.
+    idata_kwargs : dict
+        ``coords`` and ``dims`` besides those of the model.
     """
-    model_coords, model_dims = coords_and_dims_for_inferencedata(model)
-    coords, dims = model_coords | coords, model_dims | dims
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    coords, dims = coords | idata_kwargs.get("coords", {}), dims | idata_kwargs.get("dims", {})
+    attributes = {"sampling_time": seconds, "tuning_steps": chains[0].tune}
+    length = min(chain.made for chain in chains)
     rows, numbers = [chain.row for chain in chains], [chain.number for chain in chains]
 
     def dataset(arrays, n, dims):
@@ -147,14 +148,15 @@ def _attributes():
 def joined(old, new):
     """Return a result with the draws of an earlier one before its own."""
     groups = {name: new[name].to_dataset() for name in new.children}
+    chain = groups[STATE]["chain"]
     for name in ("warmup_posterior", "warmup_sample_stats"):
-        if name in old:
-            groups[name] = old[name].to_dataset()
+        if name in old.children:
+            groups[name] = old[name].to_dataset().sel(chain=chain)
     for name in ("posterior", "sample_stats"):
-        if name in old:
-            parts = [old[name].to_dataset(), groups[name]]
-            both = xr.concat(parts, "draw", data_vars="minimal", join="exact")
+        if name in old.children:
+            parts = [old[name].to_dataset().sel(chain=chain), groups[name]]
             seconds = sum(part.attrs["sampling_time"] for part in parts)
+            both = xr.concat(parts, "draw", data_vars="minimal", join="exact")
             groups[name] = both.assign_coords(draw=np.arange(both.sizes["draw"])).assign_attrs(
                 parts[1].attrs | {"sampling_time": seconds}
             )
@@ -173,7 +175,9 @@ def steps_and_names(result, steps, model):
     if steps is None:
         steps = [rebuilt_step(description, model) for description in descriptions]
     elif len(steps) != len(descriptions):
-        raise ValueError(f"There were {len(descriptions)} steps, and there are {len(steps)} now.")
+        raise ValueError(
+            f"resume needs the same steps: there were {len(descriptions)}, and are {len(steps)} now."
+        )
     for step, description in zip(steps, descriptions, strict=True):
         check_same_step(step, description)
     return steps, json.loads(states.attrs["var_names"])
@@ -207,8 +211,8 @@ def rebuilt_step(description, model):
     options = description["options"]
     if sampler not in classes or options is None:
         raise ValueError(
-            f"The step, pk.{sampler}, cannot be made again from what the result holds, because its "
-            "options are objects of other types. Pass step=, made as it was the first time."
+            f"The step, {sampler}, cannot be made again from what the result holds, as it is not "
+            "known here, or has options that cannot be stored. Pass step=, made as the first time."
         )
     own = {var.name: var for var in model.value_vars}
     missing = [name for name in description["variables"] if name not in own]
@@ -297,8 +301,13 @@ def pack(chains):
 
 def unpack(steps, learned, states):
     """Set the steps of a chain up to go on where it stopped; the datasets are of that chain."""
-    for k, step in enumerate(steps):
-        _unpack_step(step, learned, states, _prefix(k, len(steps)))
+    try:
+        for k, step in enumerate(steps):
+            _unpack_step(step, learned, states, _prefix(k, len(steps)))
+    except KeyError as missing:
+        raise ValueError(
+            f"resume has no {missing}: it was changed, or is of another version of pymc_kameleon."
+        ) from None
 
 
 def _unpack_step(step, learned, states, prefix):

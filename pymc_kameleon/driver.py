@@ -12,6 +12,7 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pymc.progress_bar import MCMCProgressBarManager
+from pymc.stats import compute_log_likelihood, compute_log_prior
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 from pymc.step_methods.compound import CompoundStep
 from pymc.util import (
@@ -25,7 +26,6 @@ from threadpoolctl import threadpool_limits
 from pymc_kameleon import storage
 from pymc_kameleon.core.chain import AT_STEP, DRAWS_MADE, N_PROGRESS
 from pymc_kameleon.initvals import finite_point, jittered
-from pymc_kameleon.logp import black_box_ops_named
 from pymc_kameleon.step import KameleonStep, checked_bool, checked_integer, compiled_run
 from pymc_kameleon.storage import Draws
 
@@ -40,7 +40,8 @@ REFRESH = 0.1
 MOST_NUMBERS = 200_000
 """What a call of compiled code may leave in its buffers."""
 
-IDATA_KWARGS = ("coords", "dims", "include_transformed", "log_likelihood", "log_prior")
+COMPUTED = {"log_likelihood": compute_log_likelihood, "log_prior": compute_log_prior}
+IDATA_KWARGS = ("coords", "dims", "include_transformed", *COMPUTED)
 
 
 def sample(
@@ -135,6 +136,7 @@ def sample(
         _check_unsettled(tune, chains, random_seed, var_names, initvals)
         steps = None if step is None else _checked_steps(step, model)
         steps, names = storage.steps_and_names(resume, steps, model)
+        _checked_steps(steps, model)
         all_chains = _resumed_chains(model, steps, draws, resume)
 
     outputs, n = steps[0].outputs(names), len(all_chains)
@@ -153,10 +155,9 @@ def sample(
     tree = storage.data_tree(model, good_chains, kept, warmup, seconds, idata_kwargs)
     if resume is not None:
         tree = storage.joined(resume, tree)
-    for name in ("log_likelihood", "log_prior"):
+    for name, compute in COMPUTED.items():
         if idata_kwargs.get(name):
             chosen = None if idata_kwargs[name] is True else idata_kwargs[name]
-            compute = getattr(pm, f"compute_{name}")
             tree = compute(tree, var_names=chosen, model=model, progressbar=False)
     if compute_convergence_checks and "posterior" in tree.children:
         log_warnings(run_convergence_checks(tree, model))
@@ -312,10 +313,11 @@ class Chain:
         draws, start = (self._warmup, self.done) if tuning else (self._kept, self.made)
         rows = np.empty((n, self._outputs.n if draws.draws else 0))
         stats = [step.empty_stats(n) for step in self.steps]
-        blocks = tuple(
-            step.block(step.begin(self.point[step.places]), own)
-            for step, own in zip(self.steps, stats, strict=True)
-        )
+        blocks, self._in_python = (), True
+        for step, own in zip(self.steps, stats, strict=True):
+            self._progress[AT_STEP] = len(blocks)
+            blocks += (step.block(step.begin(self.point[step.places]), own),)
+        self._in_python = False
         if not self._run(blocks, self.point, self._outputs.into(rows), self._progress):
             step = self.steps[self._progress[AT_STEP]]
             raise SamplingError(step.explain_start(self.point[step.places]))
@@ -332,7 +334,7 @@ class Chain:
         draw = f"draw {i} of tuning" if i < self.tune else f"draw {i - self.tune}"
         at_step = self._progress[AT_STEP]
         if at_step < len(self.steps):
-            point = self.steps[at_step].last_proposal()
+            point = self.steps[at_step].last_evaluated(self._in_python)
         else:
             step = self.steps[0]
             point = step.unraveled(self.point[step.places])
@@ -365,11 +367,16 @@ def _starts(model, steps, seeds, initvals):
         def logp(point):
             """Be -inf outside the region of any step."""
             q = _raveled(model, point)
-            return min(step.log_density(q[step.places]) for step in copies)
+            try:
+                return min(step.log_density(q[step.places]) for step in copies)
+            except Exception as error:
+                error.add_note(f"In chain {len(points)}, looking for a start, at {point}")
+                raise
 
-        with black_box_ops_named():
-            draw = jittered(model)
-        return [finite_point(draw, logp, np.random.default_rng(seed), "jitter") for seed in seeds]
+        draw, points = jittered(model), []
+        for seed in seeds:
+            points.append(finite_point(draw, logp, np.random.default_rng(seed), "jitter"))
+        return points
     functions = make_initial_point_fns_per_chain(
         model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
     )

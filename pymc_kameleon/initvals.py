@@ -60,8 +60,17 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
 
 def jittered(model):
     """Return a function of a seed that draws a point on the unconstrained scale."""
-    continuous = {model.values_to_rvs[value] for value in model.continuous_value_vars}
-    return make_initial_point_fn(model=model, jitter_rvs=continuous)
+    initial_point = make_initial_point_fn(model=model)
+    names = [var.name for var in model.continuous_value_vars]
+
+    def draw(seed):
+        point, rng = initial_point(seed), np.random.default_rng(seed)
+        for name in names:
+            value = point[name]
+            point[name] = (value + rng.uniform(-1, 1, value.shape)).astype(value.dtype)
+        return point
+
+    return draw
 
 
 def _from_prior(model):
@@ -87,6 +96,5 @@ def finite_point(draw, logp, rng, how):
     reason = f"{bad} cannot be transformed (an ordered variable?)" if bad else f"such as {point}"
     raise ValueError(
         f'The log-density is not finite at any of {RETRIES} points with how="{how}": {reason}. '
-        f'Try how="{"jitter" if how == "prior" else "prior"}", give initvals by hand, or check the '
-        "priors and the data."
+        'Give initvals by hand, try pk.initvals(how="prior"), or check priors and data.'
     )

@@ -138,6 +138,8 @@ class ModelLogp(ModelFunctions):
     ----------
     point : (n,) float64
         Where the transitions evaluate it.
+    asked : (n,) float64
+        Where Python evaluated it last.
     count : (1,) int64
         Number of evaluations, here and in compiled code.
     gradient : (d,) or (0,) float64
@@ -162,7 +164,7 @@ class ModelLogp(ModelFunctions):
         self._compile(model, graphs, compile_kwargs)
 
     def _allocate(self, gradient_size):
-        self.point = np.zeros(_size(self.shapes))
+        self.point = self.asked = np.zeros(_size(self.shapes))
         self.count = np.zeros(1, np.int64)
         self.gradient = np.zeros(gradient_size)
 
@@ -192,7 +194,7 @@ class ModelLogp(ModelFunctions):
         if not self.inside(x):
             return -np.inf
         self.count[0] += 1
-        x = np.ascontiguousarray(x, np.float64)
+        self.asked = x = np.ascontiguousarray(x, np.float64)
         logp = self._logp(x, self._data, self._shapes, self.gradient)
         return logp if logp < np.inf else -np.inf
 
@@ -265,6 +267,12 @@ class ModelOutputs(ModelFunctions):
     def _wrap_functions(self):
         self._write = _vector_function(*self._functions)
         self._address = function_address(self._write)
+
+    def fits(self, names):
+        """Read the data again; return whether it computes these names, and shapes are the same."""
+        before = self._shapes
+        self.read_data()
+        return list(self.variables) == list(names) and np.array_equal(before, self._shapes)
 
     def into(self, rows):
         """Return what compiled code needs to write the outputs of draws into `rows`."""

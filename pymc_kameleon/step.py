@@ -261,7 +261,14 @@ class KameleonStep(ArrayStepShared):
             self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
         )
         self._common_start = self._raveled(common_start).data[:d]
+        ends = np.cumsum([self.size_of(var) for var in own])
+        self._low_precision = [
+            (slice(end - self.size_of(var), end), var.dtype)
+            for var, end in zip(own, ends, strict=True)
+            if var.dtype != "float64"
+        ]
         self.places = np.arange(self._logp.point.size)
+        self._outputs = None
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
         self._say_if_slow()
@@ -348,11 +355,17 @@ class KameleonStep(ArrayStepShared):
         block = self.block(self.begin(q), stats)
         if not self._run((block,), q, NO_OUTPUTS, np.zeros(N_PROGRESS, np.int64)):
             raise SamplingError(self.explain_start(q))
-        self.conclude(q.astype(q0.data.dtype), stats)
+        self.conclude(self._rounded(q), stats)
         named = {name: values[0] for name, values in self.named(stats).items()}
         warning = self.warning() if self.watch.finished else None
         own = RaveledVars(self.state.x.copy(), q0.point_map_info[: len(self.vars)])
         return own, [named | {"warning": warning}]
+
+    def _rounded(self, q):
+        """Return the raveled point with the precision of its variables, as PyMC hands it on."""
+        for places, dtype in self._low_precision:
+            q[places] = q[places].astype(dtype)
+        return q
 
     def begin(self, q):
         """Get ready for draws from the raveled point `q` (n,), and return what still holds there.
@@ -394,10 +407,7 @@ class KameleonStep(ArrayStepShared):
         )
 
     def conclude(self, q, stats):
-        """Take notice of draws: where they ended, at `q` (n,), and their statistics.
-
-        `q` has the precision of the variables, which may be less than that of the state.
-        """
+        """Take notice of draws: of the point `q` (n,) that is handed on, and their statistics."""
         stats[0, N_LOGP] += self._logp.count[0] - self._n_logp - stats[:, N_LOGP].sum()
         self.watch.follow(stats[:, ACCEPT_SHARE])
         self.point = np.concatenate([q[: self._d], self._logp.point[self._d :]])
@@ -470,13 +480,20 @@ class KameleonStep(ArrayStepShared):
         """Log-density at the raveled point `q` (n,); -inf outside the region."""
         return self._logp(q)
 
-    def last_proposal(self):
-        """Return values by name where the log-density was evaluated last."""
-        return self.unraveled(self._logp.point)
+    def last_evaluated(self, in_python):
+        """Return values by name where the log-density was evaluated last, there or compiled."""
+        return self.unraveled(self._logp.asked if in_python else self._logp.point)
 
     def outputs(self, names):
-        """Return what computes these variables of the model from a raveled point."""
-        return ModelOutputs(self.model, names, self._initial_point, self._compile_kwargs)
+        """Return what computes these variables of the model from a raveled point.
+
+        It is compiled again only for other names or shapes, so that resuming is quick.
+        """
+        if self._outputs is None or not self._outputs.fits(names):
+            self._outputs = ModelOutputs(
+                self.model, names, self._initial_point, self._compile_kwargs
+            )
+        return self._outputs
 
     def kept_stats(self):
         """Return types and shapes of the statistics that a result keeps."""
@@ -625,7 +642,7 @@ class KameleonStep(ArrayStepShared):
     def explain_start(self, q):
         """Return why no draw can be made from the raveled point `q` (n,)."""
         point = self.unraveled(q)
-        if not self._logp.inside(q):
+        if np.isfinite(q).all() and not self._logp.inside(q):
             return (
                 f"{type(self).__name__} cannot start: the current point is outside region.\n"
                 f"Point: {point}\nGive initial values inside (pm.sample(initvals=...))."
@@ -651,10 +668,11 @@ class KameleonStep(ArrayStepShared):
 
     def __getstate__(self):
         """Drop machine code: it does not travel to another process."""
-        return {k: v for k, v in self.__dict__.items() if k != "_run"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_run", "_outputs")}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
+        self._outputs = None
         self._load()
 
     # ---- progress bar ---------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def steps_and_names(result, steps, model):
         steps = [rebuilt_step(description, model) for description in descriptions]
     elif len(steps) != len(descriptions):
         raise ValueError(
-            f"resume needs the same steps: {len(descriptions)} then, {len(steps)} now."
+            f"resume needs the same steps: there were {len(descriptions)} steps, now {len(steps)}."
         )
     for step, description in zip(steps, descriptions, strict=True):
         check_same_step(step, description)

@@ -12,8 +12,10 @@ import numpy as np
 import pymc as pm
 from scipy import stats
 
+from pymc_kameleon import driver
 from pymc_kameleon.core.chain import MOVED, N_PROGRESS
-from pymc_kameleon.step import NO_OUTPUTS
+from pymc_kameleon.step import NO_OUTPUTS, compiled_run
+from pymc_kameleon.storage import Draws
 
 
 class Target(NamedTuple):
@@ -22,7 +24,7 @@ class Target(NamedTuple):
     Attributes
     ----------
     build : () -> pm.Model
-        A model with one free variable.
+        A model with one free variable, but for PAIR.
     sample : (rng, n) -> (n, d)
         Exact draws of its value variable, thus on the unconstrained scale.
     """
@@ -124,6 +126,22 @@ class Mixture:
         return self.means[which] + (self.factors[which] @ xi)[:, :, 0]
 
 
+def _pair():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y", 0.9 * x, 0.4)
+    return model
+
+
+def _sample_pair(rng, n):
+    x = rng.standard_normal((n, 2)) * [1, 0.4]
+    x[:, 1] += 0.9 * x[:, 0]
+    return x
+
+
+PAIR = Target(_pair, _sample_pair)
+"""Of two variables, for two steps."""
+
 TARGETS = {
     "normal": Target(
         _normal, lambda rng, n: rng.multivariate_normal(np.zeros(3), COVARIANCE, n, method="svd")
@@ -159,6 +177,28 @@ def moved_fast(step, x):
         step.state.x[:] = row
         assert step._run((block,), row, NO_OUTPUTS, progress)
     return result
+
+
+def moved_by_driver(steps, x, tune=200, draws=3, seed=1):
+    """Tune from the first row, and then make `draws` draws from each, as pk.sample does.
+
+    So what is kept is what pk.sample keeps; all draws of a row are made by one compiled call.
+    """
+    model = steps[0].model
+    own = driver._copies(model, steps)
+    for k, step in enumerate(own):
+        step.setup_chain(np.random.default_rng([seed, k]), tune, draws * len(x))
+    outputs = own[0].outputs([var.name for var in model.value_vars])
+    kept, warmup = (Draws(1, n, outputs, own) for n in (draws * len(x), 0))
+    chain = driver.Chain(0, 0, own, x[0].copy())
+    chain.equip(compiled_run(own), outputs, kept, warmup)
+    while chain.done < tune:
+        chain.advance()
+    for row in x:
+        chain.point[:] = row
+        chain._make(draws)
+    columns = [values[0].reshape(len(x) * draws, -1) for values in kept.posterior.values()]
+    return np.concatenate(columns, axis=1)[draws - 1 :: draws]
 
 
 def invariance_p_value(transform, target, n=20_000, seed=2):

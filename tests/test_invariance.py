@@ -3,9 +3,19 @@
 import numpy as np
 import pymc as pm
 import pytest
-from invariance import TARGETS, Target, invariance_p_value, moved, moved_fast, tuned
+from invariance import (
+    PAIR,
+    TARGETS,
+    Target,
+    invariance_p_value,
+    moved,
+    moved_by_driver,
+    moved_fast,
+    tuned,
+)
 
 import pymc_kameleon as pk
+from pymc_kameleon import driver
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import log_uniform, move_or_stay
@@ -144,3 +154,48 @@ def test_broken_twins_fail(sampler, target):
     arguments = SMALL[pk.KAM] if sampler is LocalKAM else {}
     step = tuned(sampler(model=target.build(), steps_per_draw=50, **arguments), target)
     assert invariance_p_value(lambda x: moved(step, x), target) < LEVEL
+
+
+# ---- pk.sample ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sampler", "target"),
+    [
+        (pk.GAM, "banana"),
+        (pk.KAM, "bounded"),
+        (pk.CyclicalKAM, "bimodal"),
+        (pk.CMTM, "one dimension"),
+        (pk.GadMALA, "normal"),
+    ],
+)
+def test_the_driver_keeps_exact_draws_exact(sampler, target):
+    step = sampler(model=TARGETS[target].build(), **SMALL.get(sampler, {}))
+    assert driver_p_value([step], TARGETS[target]) > LEVEL
+
+
+def test_broken_twins_fail_through_the_driver():
+    target = TARGETS["normal"]
+    step = DriftingRWM(model=target.build(), steps_per_draw=20)
+    assert driver_p_value([step], target) < LEVEL
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_two_steps_in_turn_keep_exact_draws_exact(deaf, monkeypatch):
+    """Not if the second one takes its own variable for that of the first."""
+    model = PAIR.build()
+    steps = [pk.GAM([model["x"]], model=model), pk.MALA([model["y"]], model=model)]
+    copies = driver._copies
+
+    def deafened(model, steps):
+        own = copies(model, steps)
+        own[1].places = own[1].places[[0, 0]]
+        return own
+
+    if deaf:
+        monkeypatch.setattr(driver, "_copies", deafened)
+    assert (driver_p_value(steps, PAIR) > LEVEL) == (not deaf)
+
+
+def driver_p_value(steps, target):
+    return invariance_p_value(lambda x: moved_by_driver(steps, x), target, n=8000)

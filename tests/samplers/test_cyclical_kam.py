@@ -454,17 +454,37 @@ def test_broken_twins_fail(target, flaw, move, length, n_exploration, cycles):
 # ---- tuning ---------------------------------------------------------------------------------
 
 
-def test_tuning_pauses_at_the_same_transitions_whatever_a_draw_is():
-    learned = []
-    for steps_per_draw in [1, 7, 7000]:
-        step = started(PLANE, 7000, 2, steps_per_draw, cycle_length=10)
-        run(step, 7000 // steps_per_draw, PLANE.means[0])
-        assert step.tuning.t[0] == 7000
-        learned.append((step.parameters, step.state.position[0], step.state.x))
-    for parameters, position, x in learned[1:]:
-        assert_equal(parameters, learned[0][0])
-        assert position == learned[0][1]
-        np.testing.assert_array_equal(x, learned[0][2])
+@pytest.mark.parametrize("steps_per_draw", [1, 7, 60])
+def test_the_phases_of_tuning_end_where_draws_do(steps_per_draw):
+    """At most one draw earlier than they should; what is learned there begins with a draw."""
+    n_draws = 7000 // steps_per_draw
+    step = started(PLANE, 7000, 2, steps_per_draw, cycle_length=10)
+    n_tune = n_draws * steps_per_draw
+    ends = [step.tuning.n_search, step.tuning.n_learning]
+    assert [pause * steps_per_draw for pause in step.pauses()] == ends
+    assert 0 <= cyclical_kam.LEARNED * n_tune - ends[1] < steps_per_draw
+    searched = ends[0] - int(cyclical_kam.WALKED * n_tune) // steps_per_draw * steps_per_draw
+    assert searched % step.tuning.search_length == 0
+    assert step.tuning.search_length % steps_per_draw == 0
+
+    def look(step):
+        return step.tuning.t[0], step.parameters.m[0], step.parameters.z.copy()
+
+    _, _, seen = run(step, n_draws, PLANE.means[0], look)
+    assert [t for t, _, _ in seen] == [(i + 1) * steps_per_draw for i in range(n_draws)]
+    m = np.array([m for _, m, _ in seen])
+    assert np.flatnonzero(m)[0] == step.pauses()[0]
+    last = step.pauses()[1]
+    assert not np.array_equal(seen[last - 1][2], seen[last][2])
+    assert np.array_equal(seen[last][2], seen[-1][2])
+
+
+def test_tuning_in_one_draw_is_a_walk():
+    """There is nowhere to pause."""
+    step = started(PLANE, 7000, 2, 7000)
+    assert list(step.pauses()) == []
+    run(step, 1, PLANE.means[0])
+    assert n_modes(step) == step.parameters.m[0] == 0
 
 
 @pytest.mark.parametrize("steps_per_draw", [1, 10])

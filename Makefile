@@ -15,7 +15,7 @@ demo: .venv/installed-examples
 
 test: .venv/installed-dev
 	@echo "== Running the tests"
-	@.venv/bin/python -m pytest
+	@.venv/bin/python -m pytest -n auto
 
 lint: .venv/installed-dev
 	@.venv/bin/ruff check .

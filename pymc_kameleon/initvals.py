@@ -94,7 +94,8 @@ def finite_point(draw, logp, rng, how):
             return point
     bad = [name for name, value in point.items() if not np.all(np.isfinite(value))]
     reason = f"{bad} cannot be transformed (an ordered variable?)" if bad else f"such as {point}"
+    other = "jitter" if how == "prior" else "prior"
     raise ValueError(
         f'The log-density is not finite at any of {RETRIES} points with how="{how}": {reason}. '
-        'Give initvals by hand, try pk.initvals(how="prior"), or check priors and data.'
+        f'Try pk.initvals(how="{other}"), give initvals by hand, or check the priors and the data.'
     )

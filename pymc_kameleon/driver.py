@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
 
 import numpy as np
@@ -12,6 +12,7 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pymc.progress_bar import MCMCProgressBarManager
+from pymc.progress_bar.rich_progress import RichProgressBackend
 from pymc.stats import compute_log_likelihood, compute_log_prior
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 from pymc.step_methods.compound import CompoundStep
@@ -114,10 +115,10 @@ def sample(
     Raises
     ------
     ValueError
-        For variables that no step moves, steps of other packages, impossible options, or if
-        `resume` is of another model or step.
+        For variables that no step moves, steps of other packages, impossible options, if no start
+        has a finite log-density, or if `resume` is of another model or step.
     SamplingError
-        If a chain cannot start because its log-density is not finite.
+        If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt
         On Ctrl-C while all chains are still tuning. After that, what there is, is returned with a
         warning.
@@ -133,13 +134,22 @@ def sample(
         steps, names = _checked_steps(step, model), _names_to_keep(model, var_names, idata_kwargs)
         all_chains = _new_chains(model, steps, chains, tune, draws, random_seed, initvals)
     else:
-        _check_unsettled(tune, chains, random_seed, var_names, initvals)
+        _check_unsettled(
+            tune=tune,
+            chains=chains,
+            random_seed=random_seed,
+            var_names=var_names,
+            initvals=initvals,
+            **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED},
+        )
         steps = None if step is None else _checked_steps(step, model)
         steps, names = storage.steps_and_names(resume, steps, model)
         _checked_steps(steps, model)
         all_chains = _resumed_chains(model, steps, draws, resume)
 
     outputs, n = steps[0].outputs(names), len(all_chains)
+    if resume is not None:
+        storage.check_same_outputs(resume, outputs, model)
     kept = Draws(n, draws, outputs, steps)
     warmup = Draws(n, 0 if discard_tuned_samples else all_chains[0].n_tune, outputs, steps)
     run = compiled_run(steps)
@@ -147,7 +157,7 @@ def sample(
         chain.equip(run, outputs, kept, warmup)
     cores = _useful_cores(cores, steps, outputs, n)
     start = time.time()
-    interrupted = _interrupted(all_chains, cores, progressbar)
+    interrupted = _run(all_chains, cores, progressbar)
     seconds = time.time() - start
     good_chains = _longest(all_chains) if interrupted else all_chains
     _say_what_was_done(good_chains, seconds)
@@ -159,7 +169,8 @@ def sample(
         if idata_kwargs.get(name):
             chosen = None if idata_kwargs[name] is True else idata_kwargs[name]
             tree = compute(tree, var_names=chosen, model=model, progressbar=False)
-    if compute_convergence_checks and "posterior" in tree.children:
+    has_parameters = any(rv.name in names for rv in model.free_RVs)
+    if compute_convergence_checks and has_parameters and "posterior" in tree.children:
         log_warnings(run_convergence_checks(tree, model))
     return tree
 
@@ -208,14 +219,14 @@ def _names_to_keep(model, var_names, idata_kwargs):
     if var_names is None:
         return get_default_varnames(every, idata_kwargs.get("include_transformed", False))
     unknown = [name for name in var_names if name not in every]
-    if unknown:
-        raise ValueError(f"var_names has {unknown}; the model has {every}.")
+    if unknown or len(var_names) == 0:
+        raise ValueError(f"var_names must be some of {every}, not {unknown}.")
     return [name for name in every if name in var_names]
 
 
-def _check_unsettled(tune, chains, random_seed, var_names, initvals):
+def _check_unsettled(**settled):
     """Raise a ValueError if something is given that `resume` settles."""
-    for name, value in locals().items():
+    for name, value in settled.items():
         if value is not None:
             raise ValueError(f"{name} is settled by resume: do not pass it.")
 
@@ -247,6 +258,13 @@ def _count(n, what):
 # ---- chains -------------------------------------------------------------------------------------
 
 
+class CannotStart(Exception):
+    """A step cannot start at a raveled point. Why, is told by the main thread, as it compiles."""
+
+    def __init__(self, step, q):
+        self.step, self.q = step, q
+
+
 class Chain:
     """One chain: its own copies of the steps, and the point that they move.
 
@@ -265,7 +283,7 @@ class Chain:
         watch = steps[0].watch
         self.tune, self.total = watch.tune, watch.tune + watch.draws
         self.begun, self._first_kept = watch.done, max(watch.done, self.tune)
-        self.last_stats = None
+        self.last_stats, self.seconds = None, 0.0
         self._progress = np.zeros(N_PROGRESS, np.int64)
 
     def equip(self, run, outputs, kept, warmup):
@@ -304,12 +322,13 @@ class Chain:
             for step in self.steps:
                 step.stop_tuning()
         seconds = time.perf_counter() - start
+        self.seconds += seconds
         self._n = int(np.clip(n * REFRESH / seconds, 1, min(4 * n, self._most)))
 
     def _make(self, n):
         """Make n draws, between which nothing happens in Python, and keep them."""
         self._progress[:] = 0
-        tuning = self.done < self.tune
+        self._start, tuning = self.done, self.done < self.tune
         draws, start = (self._warmup, self.done) if tuning else (self._kept, self.made)
         rows = np.empty((n, self._outputs.n if draws.draws else 0))
         stats = [step.empty_stats(n) for step in self.steps]
@@ -320,7 +339,7 @@ class Chain:
         self._in_python = False
         if not self._run(blocks, self.point, self._outputs.into(rows), self._progress):
             step = self.steps[self._progress[AT_STEP]]
-            raise SamplingError(step.explain_start(self.point[step.places]))
+            raise CannotStart(step, self.point[step.places])
         for step, own in zip(self.steps, stats, strict=True):
             step.conclude(self.point[step.places], own)
         named = [step.named(own) for step, own in zip(self.steps, stats, strict=True)]
@@ -330,7 +349,7 @@ class Chain:
 
     def _where(self):
         """Say where the chain is, for what was raised there."""
-        i = self.done + self._progress[DRAWS_MADE]
+        i = self._start + self._progress[DRAWS_MADE]
         draw = f"draw {i} of tuning" if i < self.tune else f"draw {i - self.tune}"
         at_step = self._progress[AT_STEP]
         if at_step < len(self.steps):
@@ -448,7 +467,7 @@ class Progress(MCMCProgressBarManager):
         draws = chains[0].total - begun - tune
         step = steps[0] if len(steps) == 1 else CompoundStep(steps)
         super().__init__(step, len(chains), draws, tune, progressbar)
-        self._shown = [0] * len(chains)
+        self._shown, self._begun = [0] * len(chains), time.perf_counter()
 
     def show(self, chain):
         """Show how far a chain is."""
@@ -462,41 +481,55 @@ class Progress(MCMCProgressBarManager):
             bar, count = 0, sum(self._shown)
         failing, fields = self._extract_stats(last_stats)
         fields["draw"] = count - self._tune_total if count > self._tune_total else count
+        is_last = count == self.total_draws
+        if is_last and isinstance(self._backend, RichProgressBackend):
+            # It computes no speed at the end, when a short run is shown for the first time.
+            seconds = time.perf_counter() - self._begun if self.combined_progress else chain.seconds
+            fields |= {"sampling_speed": count / seconds, "speed_unit": "draws/s"}
         self._backend.update(
             task_id=bar,
             advance=advance,
             failing=failing,
             stats=fields,
-            is_last=count == self.total_draws,
+            is_last=is_last,
             total=self.total_draws,
         )
 
 
-def _interrupted(chains, cores, progressbar):
+def _run(chains, cores, progressbar):
     """Run the chains to their ends; return whether the user stopped them before."""
-    stop = Event()
+    stop, interrupted = Event(), False
 
     def run(chain):
         while chain.done < chain.total and not stop.is_set():
             chain.advance()
 
     # LAPACK inside the model: with threads of its own, it would fight with ours.
-    with threadpool_limits(1), Progress(chains, progressbar) as progress:
-        try:
-            with ThreadPoolExecutor(cores) as pool:
-                pending = {pool.submit(run, chain) for chain in chains}
-                try:
-                    while pending:
-                        done, pending = wait(pending, REFRESH, FIRST_EXCEPTION)
-                        for chain in chains:
-                            progress.show(chain)
-                        for future in done:
-                            future.result()
-                finally:
+    with (
+        threadpool_limits(1),
+        Progress(chains, progressbar) as progress,
+        ThreadPoolExecutor(cores) as pool,
+    ):
+        futures = [pool.submit(run, chain) for chain in chains]
+        while running := [future for future in futures if not future.done()]:
+            try:
+                wait(running, REFRESH)
+                for chain in chains:
+                    progress.show(chain)
+                if any(future.done() and future.exception() for future in futures):
                     stop.set()
-        except KeyboardInterrupt:
-            return True
-    return False
+            except KeyboardInterrupt:  # a second one does not leave threads behind either
+                interrupted = True
+                stop.set()
+                _log.info("Stopping after the draws that are being made.")
+    for future in futures:
+        try:
+            future.result()
+        except CannotStart as error:
+            explained = SamplingError(error.step.explain_start(error.q))
+            explained.__notes__ = error.__notes__
+            raise explained from None
+    return interrupted
 
 
 def _longest(chains):

@@ -97,5 +97,5 @@ def finite_point(draw, logp, rng, how):
     other = "jitter" if how == "prior" else "prior"
     raise ValueError(
         f'The log-density is not finite at any of {RETRIES} points with how="{how}": {reason}. '
-        f'Try pk.initvals(how="{other}"), give initvals by hand, or check the priors and the data.'
+        f'Try pk.initvals(how="{other}"), give initvals by hand, or check priors, data and region.'
     )

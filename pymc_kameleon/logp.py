@@ -248,6 +248,9 @@ class ModelOutputs(ModelFunctions):
         known = {var.name: var for var in model.unobserved_value_vars}
         results = [known[name] for name in names]
         super().__init__(model.value_vars, initial_point, results)
+        for name, result in zip(names, results, strict=True):
+            if result.dtype.startswith("complex"):
+                raise ValueError(f"{name} is complex, which cannot be kept: leave it to var_names.")
         shapes = model.compile_fn(
             [result.shape for result in results],
             inputs=model.value_vars,
@@ -283,7 +286,7 @@ class ModelOutputs(ModelFunctions):
         named, start = {}, 0
         for name, (shape, dtype) in self.variables.items():
             stop = start + math.prod(shape)
-            named[name] = rows[:, start:stop].reshape(-1, *shape).astype(dtype, copy=False)
+            named[name] = rows[:, start:stop].reshape(len(rows), *shape).astype(dtype, copy=False)
             start = stop
         return named
 

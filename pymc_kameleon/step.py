@@ -447,7 +447,7 @@ class KameleonStep(ArrayStepShared):
         start = N_STATS
         for name, shape in self._stat_shapes.items():
             stop = start + math.prod(shape)
-            named[name] = stats[:, start:stop].reshape(-1, *shape)
+            named[name] = stats[:, start:stop].reshape(len(stats), *shape)
             start = stop
         if "model_logp" in self.stats_dtypes_shapes:
             named["model_logp"] = stats[:, LOGP]

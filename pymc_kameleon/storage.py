@@ -160,11 +160,12 @@ def joined(old, new):
         if name in old.children:
             before = old[name].to_dataset().sel(chain=chain)
             seconds = before.attrs["sampling_time"] + groups[name].attrs["sampling_time"]
-            after = xr.Dataset(  # with the dimensions that were chosen then
+            after = xr.Dataset(  # with the dimensions and coordinates of then
                 {key: (before[key].dims, groups[name][key].values) for key in before},
-                attrs=groups[name].attrs,
+                {key: value for key, value in before.coords.items() if key != "draw"},
+                groups[name].attrs,
             )
-            parts = [before, after.assign_coords(before.drop_vars("draw").coords)]
+            parts = [before.drop_vars("draw"), after]
             both = xr.concat(parts, "draw", data_vars="minimal", join="exact")
             groups[name] = both.assign_coords(draw=np.arange(both.sizes["draw"])).assign_attrs(
                 after.attrs | {"sampling_time": seconds}

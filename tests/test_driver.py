@@ -533,7 +533,7 @@ def of_normal():
         ({"name": "z"}, r"same model: this one has no variables \['x'\]"),
         ({"shape": 3}, r"same model.*: shapes was \[\[2\]\], and is \[\[3\]\] now"),
         ({"mu": 0.5}, r"same model and data: the log-density.* was -\d.*, and is -\d"),
-        ({"observed": 1.5}, "same data: pm.Data was changed"),
+        ({"observed": 1.5}, "same data: pm.Data, or the length"),
         ({"flat": True}, r"(same model|No step moves).*flat"),
     ],
 )
@@ -547,7 +547,7 @@ def test_changed_data_are_refused():
     half = sample(pk.RWM(model=model))
     with model:
         pm.set_data({"data": 2.0})
-    with pytest.raises(ValueError, match=r"same data: pm.Data was changed"):
+    with pytest.raises(ValueError, match=r"same data: pm.Data, or the length"):
         resume(half, model)
     with model:
         pm.set_data({"data": 1.0})
@@ -968,7 +968,7 @@ def test_compiled_draws_let_other_threads_run(compiled, walk, no_switching):
         ({"draws": 0, "tune": 0}, "draws and tune are 0"),
         ({"discard_tuned_samples": 1}, "discard_tuned_samples must be True or False, not 1"),
         ({"idata_kwargs": {"prior": {}}}, r"idata_kwargs takes coords, .*, not \['prior'\]"),
-        ({"var_names": ["a", "b"]}, r"var_names has \['b'\]; the model has \['a', 's_log__'"),
+        ({"var_names": ["a", "b"]}, r"var_names must be some of .*not \['b'\]"),
         ({"progressbar": "long"}, "Invalid value for `progressbar`"),
     ],
 )

@@ -19,6 +19,7 @@ import xarray as xr
 import pymc_kameleon as pk
 
 BATCHES = ["A", "B", "C"]
+MOST_RUNS = 20
 TIMES = np.linspace(0, 10, 25)
 
 
@@ -61,9 +62,13 @@ def main(arguments=None):
 
     with build_model():
         dt = xr.load_datatree(options.file)
-        while least_ess(dt) < options.ess:
+        for _ in range(MOST_RUNS):
+            if least_ess(dt) >= options.ess:
+                break
             dt = pk.sample(options.draws, resume=dt)
             print(f"{dt.posterior.sizes['draw']} draws: ESS {least_ess(dt):.0f}")
+        else:
+            print(f"Not enough after {MOST_RUNS} runs: look at R-hat, and tune longer.")
     print(az.summary(dt, var_names=["size", "fastest growth", "noise"]))
 
 

@@ -67,8 +67,8 @@ def test_logistic_regression(tmp_path):
 
 
 def test_until_enough(tmp_path):
-    arguments = ["--draws", "50", "--tune", "100", "--ess", "100"]
+    arguments = ["--draws", "100", "--tune", "3000", "--ess", "150"]
     printed = python(ROOT / "examples" / "until_enough.py", *arguments, cwd=tmp_path)
-    assert printed.startswith("tuned, and drew 50: ")
-    assert "\n100 draws: " in printed
+    assert printed.startswith("tuned, and drew 100: ")
+    assert "200 draws: " in printed
     assert (tmp_path / "until_enough.nc").exists()

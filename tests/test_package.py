@@ -69,6 +69,6 @@ def test_logistic_regression(tmp_path):
 def test_until_enough(tmp_path):
     arguments = ["--draws", "100", "--tune", "3000", "--ess", "150"]
     printed = python(ROOT / "examples" / "until_enough.py", *arguments, cwd=tmp_path)
-    assert printed.startswith("tuned, and drew 100: ")
+    assert "tuned, and drew 100: " in printed
     assert "200 draws: " in printed
     assert (tmp_path / "until_enough.nc").exists()

@@ -5,7 +5,7 @@ import pymc as pm
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.initial_point import make_initial_point_fn
 
-from pymc_kameleon.logp import black_box_ops_named
+from pymc_kameleon.logp import black_box_ops_silent
 
 RETRIES = 100
 """Points tried for each chain, until the log-density is finite."""
@@ -47,7 +47,7 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
     if how not in ("jitter", "prior"):
         raise ValueError(f'how must be "jitter" or "prior", not {how!r}.')
     rng = np.random.default_rng(random_seed)
-    with black_box_ops_named():
+    with black_box_ops_silent():
         draw = jittered(model) if how == "jitter" else _from_prior(model)
         logp = model.compile_logp()
         points = [finite_point(draw, logp, rng, how) for _ in range(chains)]

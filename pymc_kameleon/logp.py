@@ -1,26 +1,82 @@
 """A PyMC model's log-density and gradient, compiled with one signature for every model."""
 
+import inspect
 import logging
 import math
-import re
 import warnings
 from contextlib import contextmanager
 from hashlib import sha256
+from types import FunctionType
 from typing import ClassVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numba
 import numpy as np
 import pytensor.tensor as pt
+from numba import config, types
+from numba.core.errors import NumbaError
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
 from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_kameleon.core import linalg
+from pymc_kameleon.core import compiler, linalg
+from pymc_kameleon.core.jit import entry_jit
 from pymc_kameleon.core.target import LOGP_SIGNATURE, Outputs, Target, function_address
 
 _log = logging.getLogger("pymc_kameleon")
+
+
+class Compiled:
+    """A PyTensor function of (x, data, shapes), perhaps of v too, as machine code.
+
+    Parameters
+    ----------
+    function : PyTensor function
+    entry_for : callable
+        Returns an entry point with `LOGP_SIGNATURE` that calls it.
+
+    Attributes
+    ----------
+    entry : callable
+        From Python.
+    address : int
+        For compiled code.
+    holds_gil : bool
+        Whether Python is called, so that threads wait for each other.
+    """
+
+    def __init__(self, function, entry_for):
+        function.trust_input = True
+        self.function, self._entry_for = function, entry_for
+        ops = python_ops(function)
+        if ops:
+            _log.info("No numba version of %s: called through Python.", ", ".join(ops))
+        self.holds_gil = bool(ops) or not _in_numba(function)
+        self._make_entry()
+
+    def _make_entry(self):
+        with warnings.catch_warnings():  # numba, of large data; then it is compiled by each process
+            warnings.filterwarnings("ignore", "Cannot cache compiled function")
+            self.entry = self._entry_for(self.function)
+        self.address = function_address(self.entry)
+
+    def __getstate__(self):
+        """Let the compiled graph travel, so that a worker computes the same to the last bit."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("entry", "address")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._make_entry()
+
+
+_known = WeakKeyDictionary()
+"""What was compiled for each model, as (what it depends on, results, compiled functions)."""
+
+_data_in_use = WeakValueDictionary()
+"""Raveled data by fingerprint, so that all steps and chains share them."""
 
 
 class ModelFunctions:
@@ -28,7 +84,7 @@ class ModelFunctions:
 
     All value variables are raveled into one vector, discrete ones included; all shared variables
     (``pm.Data``) into another. So the compiled functions have the same type for every model, and
-    new data need no new compilation.
+    new data need no new compilation. Another step for an unchanged model takes them over.
 
     Parameters
     ----------
@@ -45,8 +101,7 @@ class ModelFunctions:
         Of the value variables.
     digest : bytes
         Fingerprint of the data.
-    holds_gil : bool
-        Whether Python is called, so that threads wait for each other.
+    functions : list of Compiled
     """
 
     what: ClassVar[str]
@@ -55,8 +110,13 @@ class ModelFunctions:
         self.value_vars = value_vars
         self.shapes = [initial_point[var.name].shape for var in value_vars]
         self.shared = _shared_variables(results, self.what)
-        self.holds_gil = False
+        self.results = results
         self.read_data()
+
+    @property
+    def holds_gil(self):
+        """Whether Python is called, so that threads wait for each other."""
+        return any(function.holds_gil for function in self.functions)
 
     def follow_data(self):
         """Read the shared variables again if one was set since the last time."""
@@ -70,13 +130,40 @@ class ModelFunctions:
         """Read the shared variables, in case one was set or changed in place."""
         self._seen = [var.get_value(borrow=True) for var in self.shared]
         values = [np.asarray(value) for value in self._seen]
-        self._data = np.concatenate([np.zeros(0), *(value.ravel() for value in values)])
-        shapes = [length for value in values for length in value.shape]
-        self._shapes = np.array(shapes, np.int64)
-        self.digest = sha256(self._data.tobytes() + self._shapes.tobytes()).digest()
+        digest = sha256()
+        for value in values:
+            digest.update(repr((value.dtype.str, value.shape)).encode())
+            digest.update(np.ascontiguousarray(value))
+        self.digest = digest.digest()
+        self._data = _data_in_use.get(self.digest)
+        if self._data is None:
+            for var, value in zip(self.shared, values, strict=True):
+                _check_exact(var, value, self.what)
+            self._data = np.concatenate([np.zeros(0), *(value.ravel() for value in values)])
+            _data_in_use[self.digest] = self._data
+        self._shapes = np.array([n for value in values for n in value.shape], np.int64)
 
-    def _compile(self, model, graphs, compile_kwargs):
-        """Compile functions, each of (further inputs, results), with numba if that is possible."""
+    def _compile_once(self, model, depends_on, make_graphs, compile_kwargs):
+        """Set `functions`: those of an earlier step if the model has not changed since.
+
+        Parameters
+        ----------
+        depends_on : tuple
+            What else they depend on, besides the results.
+        make_graphs : callable
+            Returns (further inputs, outputs, entry_for) of each.
+        """
+        depends_on = (type(self), self.value_vars, self.shapes, compile_kwargs, depends_on)
+        known = _known.setdefault(model, [])
+        for same, results, functions in known:
+            if same == depends_on and equal_computations(self.results, results):
+                self.functions = functions
+                return
+        self.functions = [self._compile(model, *graph, compile_kwargs) for graph in make_graphs()]
+        known.append((depends_on, self.results, self.functions))
+
+    def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
+        """Compile a function, with numba if that is possible."""
         x = pt.vector("x", shape=(_size(self.shapes),), dtype="float64")
         data = pt.vector("data", dtype="float64")
         shapes = pt.vector("shapes", dtype="int64")
@@ -87,34 +174,34 @@ class ModelFunctions:
         replacements = _slices(self.value_vars, x, self.shapes)
         replacements |= _slices(self.shared, data, dynamic)
 
-        def compile_graph(inputs, results, **kwargs):
-            raveled = clone_replace(results, replacements, rebuild_strict=False)
-            results = [result.astype("float64") for result in raveled]
-            inputs = [x, data, shapes, *inputs]
-            with model, black_box_ops_named() as names:
-                function = pymc_compile(inputs, results, on_unused_input="ignore", **kwargs)
-            self.holds_gil |= bool(names) or not hasattr(function.vm, "jit_fn")
-            function.trust_input = True
-            return function
-
-        self._functions = [compile_graph(*graph, **compile_kwargs) for graph in graphs]
-        try:
-            self._make_callable()
-        except Exception as error:  # numba and PyTensor raise many kinds
-            _log.warning(
-                "%s runs through Python, which is slower: %s",
-                self.what,
-                str(error).strip().partition("\n")[0],
+        def compiled(**kwargs):
+            raveled = clone_replace(outputs, replacements, rebuild_strict=False)
+            function = pymc_compile(
+                [x, data, shapes, *inputs],
+                [result.astype("float64") for result in raveled],
+                on_unused_input="ignore",
+                **kwargs,
             )
-            in_python = compile_kwargs | {"mode": Mode("cvm", "fast_run")}
-            self._functions = [compile_graph(*graph, **in_python) for graph in graphs]
-            self._make_callable()
+            return Compiled(function, entry_for)
 
-    def _make_callable(self):
-        """Wrap the PyTensor functions so that compiled code can call them."""
-        with warnings.catch_warnings():  # numba, of large data; it is not PyTensor's to be cached
-            warnings.filterwarnings("ignore", "Cannot cache compiled function")
-            self._wrap_functions()
+        with model, black_box_ops_silent():  # the mode may depend on the model
+            try:
+                return compiled(**compile_kwargs)
+            except NumbaError as error:
+                _log.warning(
+                    "%s runs through Python, which is slower: %s",
+                    self.what,
+                    str(error).strip().partition("\n")[0],
+                )
+                return compiled(**compile_kwargs | {"mode": Mode("cvm", "fast_run")})
+
+    def __getstate__(self):
+        """Leave the graphs behind: they are compiled."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("results", "_seen")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self.read_data()
 
 
 class ModelLogp(ModelFunctions):
@@ -154,14 +241,20 @@ class ModelLogp(ModelFunctions):
         super().__init__(value_vars, initial_point, [logp])
         self.region = region
         self._allocate(gradient_size=region.shape[1] if derivatives else 0)
-        graphs = [([], [logp])]
-        if derivatives:
+
+        def graphs():
+            if not derivatives:
+                return [([], [logp], _logp_entry)]
             gradient = _gradient(logp, own)
-            graphs[0][1].append(gradient)
-        if derivatives > 1:
-            v = pt.vector("v", shape=self.gradient.shape, dtype="float64")
-            graphs.append(([v], [_gradient(pt.dot(gradient, v), own)]))
-        self._compile(model, graphs, compile_kwargs)
+            functions = [([], [logp, gradient], _logp_and_gradient_entry)]
+            if derivatives > 1:
+                v = pt.vector("v", shape=self.gradient.shape, dtype="float64")
+                product = _gradient(pt.dot(gradient, v), own)
+                functions.append(([v], [product], _vector_entry))
+            return functions
+
+        depends_on = (own, derivatives)
+        self._compile_once(model, depends_on, graphs, compile_kwargs)
 
     def _allocate(self, gradient_size):
         self.point = self.asked = np.zeros(_size(self.shapes))
@@ -179,14 +272,14 @@ class ModelLogp(ModelFunctions):
     def target(self):
         """What the compiled transitions call."""
         return Target(
-            self._address,
+            self.functions[0].address,
             self.point,
             self._data,
             self._shapes,
             self.region,
             self.count,
             self.gradient,
-            self._curvature_address,
+            self.functions[1].address if len(self.functions) > 1 else 0,
         )
 
     def __call__(self, x):
@@ -195,37 +288,13 @@ class ModelLogp(ModelFunctions):
             return -np.inf
         self.count[0] += 1
         self.asked = x = np.ascontiguousarray(x, np.float64)
-        logp = self._logp(x, self._data, self._shapes, self.gradient)
+        logp = self.functions[0].entry(x, self._data, self._shapes, self.gradient)
         return logp if logp < np.inf else -np.inf
 
     def inside(self, x):
         """Whether the raveled point lies in the region."""
         own = x[: self.region.shape[1]]
         return bool(np.all((self.region[0] <= own) & (own <= self.region[1])))
-
-    def __getstate__(self):
-        """Let the compiled graph travel, so that a worker computes the same to the last bit."""
-        machine_code = ("_logp", "_address", "_curvature", "_curvature_address")
-        return {k: v for k, v in self.__dict__.items() if k not in (*machine_code, "_seen")}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self.read_data()
-        self._make_callable()
-
-    def _wrap_functions(self):
-        function, *curvature = self._functions
-        if not hasattr(function.vm, "jit_fn"):
-            self._logp = _python_logp(function)
-        elif self.gradient.size:
-            self._logp = _numba_logp_and_gradient(function.vm.jit_fn)
-        else:
-            self._logp = _numba_logp(function.vm.jit_fn)
-        self._address = function_address(self._logp)
-        self._curvature, self._curvature_address = None, 0
-        if curvature:
-            self._curvature = _vector_function(*curvature)
-            self._curvature_address = function_address(self._curvature)
 
 
 class ModelOutputs(ModelFunctions):
@@ -265,11 +334,8 @@ class ModelOutputs(ModelFunctions):
         self.n = _size(shape for shape, _ in self.variables.values())
         together = pt.concatenate([np.zeros(0), *(result.ravel() for result in results)])
         unused = pt.vector("v", dtype="float64")
-        self._compile(model, [([unused], [together])], compile_kwargs)
-
-    def _wrap_functions(self):
-        self._write = _vector_function(*self._functions)
-        self._address = function_address(self._write)
+        graphs = [([unused], [together], _vector_entry)]
+        self._compile_once(model, names, lambda: graphs, compile_kwargs)
 
     def fits(self, names):
         """Read the data again; return whether it computes these names, and shapes are the same."""
@@ -279,7 +345,7 @@ class ModelOutputs(ModelFunctions):
 
     def into(self, rows):
         """Return what compiled code needs to write the outputs of draws into `rows`."""
-        return Outputs(self._address, self._data, self._shapes, rows)
+        return Outputs(self.functions[0].address, self._data, self._shapes, rows)
 
     def named(self, rows):
         """Return the outputs of draws by name, each of shape (draws, ...)."""
@@ -337,46 +403,84 @@ def _slices(variables, vector, shapes):
     return replacements
 
 
+def _check_exact(var, value, what):
+    if value.dtype.kind in "iu" and value.size and (value.max() > 2**53 or value.min() < -(2**53)):
+        raise ValueError(
+            f"{what} depends on {var.name or var!r}, which has integers beyond 2**53. They would be "
+            "rounded. Make it a constant of the model, or smaller."
+        )
+
+
+# ---- Ops that call Python -----------------------------------------------------------------------
+
+
+def python_ops(function):
+    """Return the names of the Ops of a PyTensor function that run through Python."""
+    if not hasattr(function.vm, "jit_fn"):
+        return []
+    found, seen, left = set(), set(), [function.vm.jit_fn]
+    while left:
+        part = left.pop()
+        part = getattr(part, "py_func", getattr(part, "_defn", part))
+        if not isinstance(part, FunctionType) or part in seen:
+            continue
+        seen.add(part)
+        code = part.__code__
+        inside = inspect.getclosurevars(part).nonlocals
+        # LAPACK and special functions ask Python once, for the pointer `ptr` to their machine code.
+        if "objmode" in code.co_names and ("ptr",) not in code.co_consts:
+            found.add(str(inside.get("op", part.__name__)))
+        used = (part.__globals__.get(name) for name in code.co_names)
+        left += [*used, *inside.values()]
+    return sorted(found)
+
+
 @contextmanager
-def black_box_ops_named():
-    """Say in the log, once, which Ops run through Python; PyTensor warns of each several times.
+def black_box_ops_silent():
+    """Suppress PyTensor's warnings of Ops that run through Python, several of each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
+        yield
 
-    Fills the list that it yields with their names.
+
+# ---- entry points -------------------------------------------------------------------------------
+
+
+def _inner(function, *more):
+    """Return where PyTensor's machine code is, and what calls it, for arguments of these types.
+
+    Its disk cache holds this code. Linked into ours, it would be compiled again for each step.
     """
-    names = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield names
-    of_ops = [re.search("object mode to run (.*)'s perform", str(w.message)) for w in caught]
-    names += sorted({found[1] for found in of_ops if found})
-    if names:
-        _log.info("No numba version of %s: called through Python.", ", ".join(names))
-    for warning, found in zip(caught, of_ops, strict=True):
-        if not found:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
+    taken = (types.StarArgTuple((*LOGP_SIGNATURE.args[:3], *more)),)
+    address, returned = compiler.address_of(function.vm.jit_fn, taken)
+    return address, compiler.caller(returned, taken)
 
 
-def _numba_logp(jit_fn):
-    @numba.njit(LOGP_SIGNATURE)
+def _logp_entry(function):
+    if not _in_numba(function):
+        return _python_logp_entry(function)
+    address, call = _inner(function)
+
     def logp(x, data, shapes, gradient):
-        return jit_fn(x, data, shapes)[0].item()
+        return call(address, (x, data, shapes))[0].item()
 
-    return logp
+    return entry_jit(logp, LOGP_SIGNATURE)
 
 
-def _numba_logp_and_gradient(jit_fn):
-    @numba.njit(LOGP_SIGNATURE)
+def _logp_and_gradient_entry(function):
+    if not _in_numba(function):
+        return _python_logp_entry(function)
+    address, call = _inner(function)
+
     def logp(x, data, shapes, gradient):
-        value, slope = jit_fn(x, data, shapes)
+        value, slope = call(address, (x, data, shapes))
         linalg.copy(slope, gradient)
         return value.item()
 
-    return logp
+    return entry_jit(logp, LOGP_SIGNATURE)
 
 
-def _python_logp(function):
+def _python_logp_entry(function):
     @numba.njit(LOGP_SIGNATURE)
     def logp(x, data, shapes, gradient):
         with numba.objmode(value="float64"):
@@ -389,25 +493,26 @@ def _python_logp(function):
     return logp
 
 
-def _vector_function(function):
+def _vector_entry(function):
     """Return a function that replaces its last argument; a graph may take that as an input."""
-    if not hasattr(function.vm, "jit_fn"):
-        return _python_vector_function(function)
-    jit_fn = function.vm.jit_fn
+    if not _in_numba(function):
 
-    @numba.njit(LOGP_SIGNATURE)
-    def vector_function(x, data, shapes, v):
-        linalg.copy(jit_fn(x, data, shapes, v)[0], v)
+        @numba.njit(LOGP_SIGNATURE)
+        def vector_in_python(x, data, shapes, v):
+            with numba.objmode():
+                v[:] = function(x, data, shapes, v)[0]
+            return 0.0
+
+        return vector_in_python
+
+    address, call = _inner(function, LOGP_SIGNATURE.args[3])
+
+    def vector(x, data, shapes, v):
+        linalg.copy(call(address, (x, data, shapes, v))[0], v)
         return 0.0
 
-    return vector_function
+    return entry_jit(vector, LOGP_SIGNATURE)
 
 
-def _python_vector_function(function):
-    @numba.njit(LOGP_SIGNATURE)
-    def vector_function(x, data, shapes, v):
-        with numba.objmode():
-            v[:] = function(x, data, shapes, v)[0]
-        return 0.0
-
-    return vector_function
+def _in_numba(function):
+    return hasattr(function.vm, "jit_fn") and not config.DISABLE_JIT

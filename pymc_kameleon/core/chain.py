@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from pymc_kameleon.core.jit import cached_jit, pasted
+from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.core.target import Outputs, Target, log_density, write_outputs
 
 CURRENT, STALE, MOVED = 0, 1, 2
@@ -103,7 +103,7 @@ def _compile_draw(algorithms):
     (transition, adapt, locate, report), *others = algorithms
     make_others = _compile_draw(tuple(others)) if others else None
 
-    @pasted
+    @jit
     def own_draw(block, i, point):
         """Make the transitions of one step, and summarise them."""
         target, state, parameters = block.target, block.state, block.parameters
@@ -144,13 +144,13 @@ def _compile_draw(algorithms):
 
     if make_others is None:
 
-        @pasted
+        @jit
         def make_draw(blocks, i, point, progress):
             return own_draw(blocks[0], i, point)
 
     else:
 
-        @pasted
+        @jit
         def make_draw(blocks, i, point, progress):
             if not own_draw(blocks[0], i, point):
                 return False

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.jit import lean_jit
+from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     add_multiple,
     dot,
@@ -42,7 +42,7 @@ class Factor(NamedTuple):
         return cls(np.zeros((0, 0)), scales.copy(), np.zeros((rank, d)), np.eye(rank))
 
 
-@lean_jit
+@jit
 def multiply(factor, v, out, scratch):
     """Write L v into `out`; `scratch` is (2, m)."""
     if factor.scales.size == 0:
@@ -61,7 +61,7 @@ def multiply(factor, v, out, scratch):
         out[i] *= factor.scales[i]
 
 
-@lean_jit
+@jit
 def multiply_transposed(factor, v, out, scratch):
     """Write Lᵀ v into `out`; `scratch` is (2, m)."""
     if factor.scales.size == 0:

@@ -10,7 +10,7 @@ the standardised positions (x − mean)/s and gradients (g − mean)s; Cx and Cg
 
 import numpy as np
 
-from pymc_kameleon.core.jit import allocating_jit, jit
+from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     add_multiple,
     cholesky,
@@ -31,7 +31,7 @@ POWER_STEPS = 10
 """Of the subspace iteration that finds the directions of a low-rank factor."""
 
 
-@allocating_jit
+@jit(allocates=True)
 def learn_factor(pairs, is_early, factor, information):
     """Set L such that x ↦ L⁻¹x whitens positions and gradients of the pairs alike.
 
@@ -129,7 +129,7 @@ def find_directions(a, b, basis):
         orthonormalise(basis, start, start + half)
 
 
-@jit
+@jit(allocates=True)
 def power_step(rows, basis):
     """Multiply each direction by the second moments of the rows (k, d)."""
     for i in range(basis.shape[0]):
@@ -152,7 +152,7 @@ def orthonormalise(basis, start, stop):
             basis[i, j] = basis[i, j] / length if length > 1e-10 * before else 0.0
 
 
-@jit
+@jit(allocates=True)
 def project(rows, basis):
     """Return the coordinates of the rows (k, d) in the basis (m, d)."""
     out = np.empty((rows.shape[0], basis.shape[0]))

@@ -63,10 +63,19 @@ def distinct_rows(points, start, stop, rows):
     """
     n = 0
     for i in range(start, stop):
-        if i == start or not np.array_equal(points[i], points[i - 1]):
+        if i == start or differ(points[i], points[i - 1]):
             rows[n] = i
             n += 1
     return n
+
+
+@jit
+def differ(x, y):
+    """Whether two vectors differ anywhere."""
+    for i in range(x.size):
+        if x[i] != y[i]:
+            return True
+    return False
 
 
 @jit

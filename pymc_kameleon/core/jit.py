@@ -2,62 +2,73 @@
 
 Small functions are compiled with :func:`jit` into the function that calls them. What Python calls
 is compiled with :func:`cached_jit`, once per machine and version, not once per model or
-process.
+process. Without numba (``NUMBA_DISABLE_JIT=1``) all of it is plain Python.
 """
 
 import hashlib
+import logging
 import sys
 from functools import cache
 from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
-from numba import config, njit, typeof
-from numba.core.caching import FunctionCache
+import llvmlite
+import numba
+import numpy as np
+from numba import config, typeof
+from numba.core.dispatcher import Dispatcher
 from numba.extending import register_jitable
+
+from pymc_kameleon.core import compiler
+
+_log = logging.getLogger("pymc_kameleon")
 
 # Sums may be reordered and fused, but NaN and inf keep their meaning: a rejected proposal is -inf.
 FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 
-def jit(function, **options):
+
+def jit(function=None, *, fast=False, allocates=False):
     """Compile a function that compiled code calls; division by zero gives inf, as in numpy.
 
-    It is always inlined. Otherwise the machine code that runs where an entry point was compiled is
-    not the same as where it was loaded from disk, and workers would differ in the last bit. Without
-    a wrapper for C, which nothing needs, a fifth of the compilation time is saved.
+    Parameters
+    ----------
+    function : callable, optional
+        Without one, a decorator with these options is returned.
+    fast : bool
+        Whether loops may be vectorised by reordering their sums.
+    allocates : bool
+        Whether the function makes arrays, or returns one. Others do not count references to their
+        arguments, which the caller holds: around the log-density, that would cost some 50 ns at
+        each level of calls, a third of a cheap log-density.
     """
-    return njit(function, error_model="numpy", forceinline=True, no_cfunc_wrapper=True, **options)
-
-
-def lean_jit(function):
-    """Compile a function that allocates no array and returns none.
-
-    It does not count references to its arguments, which the caller holds. Otherwise each level of
-    calls around the log-density costs some 50 ns, a third of a cheap log-density.
-    """
-    return jit(function, _nrt=False)
-
-
-def allocating_jit(function):
-    """Compile a function that allocates arrays, and that a lean function may call."""
-    return jit(function, _nrt=True)
+    if function is None:
+        return lambda function: jit(function, fast=fast, allocates=allocates)
+    if config.DISABLE_JIT:
+        return function
+    return compiler.compile_part(function, _options(fast, allocates))
 
 
 def fast_jit(function):
     """Compile a function whose loops may be vectorised by reordering their sums."""
-    return jit(function, fastmath=set(FASTMATH))
-
-
-def pasted(function):
-    """Paste a function into the compiled one that calls it, instead of compiling both.
-
-    For what contains a whole sampler, whose compilation takes seconds.
-    """
-    return njit(function, inline="always")
+    return jit(function, fast=True)
 
 
 def python_or_jit(function):
     """Leave a function to Python, and compile it where compiled code calls it."""
-    return register_jitable(error_model="numpy", forceinline=True)(function)
+    options = _options(fast=False, allocates=False)
+    return register_jitable(**options, pipeline_class=compiler.PartCompiler)(function)
+
+
+def _options(fast, allocates):
+    """Return numba's options, all of them: one that is not given is taken from the first caller."""
+    fastmath = set(FASTMATH) if fast else False
+    return {"error_model": "numpy", "fastmath": fastmath, "_nrt": allocates}
+
+
+def entry_jit(function, signature=None):
+    """Compile an entry point for the address of its machine code, not kept on disk."""
+    return function if config.DISABLE_JIT else compiler.compile_whole(function, signature)
 
 
 def cached_jit(function, parts):
@@ -66,62 +77,120 @@ def cached_jit(function, parts):
     Parameters
     ----------
     function : callable
-        A function whose closure holds `parts`.
+        Its closure holds what it calls.
     parts : tuple of callable
-        The compiled functions that make this entry point differ from others built by the same
-        factory. The first one names it.
+        The functions that make this entry point differ from others built by the same factory. The
+        first one names it.
 
     Notes
     -----
-    It lets other threads run Python meanwhile.
+    It lets other threads run Python meanwhile. The cache holds for exactly this code, here and in
+    all that it calls, in this package or another. What cannot be told from others, as it depends
+    on an object that is no number, text, array or function, is compiled by each process.
     """
-    module = parts[0].__module__
-    function.__qualname__ = f"{module}.{parts[0].__name__}.{function.__name__}"
-    dispatcher = jit(function, nogil=True)
-    if not config.DISABLE_JIT and all(
-        _package(part.__module__) == _package(__name__) for part in parts
-    ):
-        dispatcher._cache = _SourceCache(function, parts)
+    names = [f"{part.__module__}.{part.__qualname__}" for part in parts]
+    if config.DISABLE_JIT:
+        return function
+    try:
+        identity = fingerprint(function)
+    except TypeError as error:
+        _log.info("%s is compiled again by each process: %s", names[0], error)
+        function.__qualname__ = names[0]
+        return compiler.compile_whole(function, nogil=True)
+    # A file for each, as a new identity replaces the code in it.
+    closures = any("<locals>" in name for name in names)
+    digest = identity if closures else hashlib.sha256(repr(names).encode()).hexdigest()
+    function.__qualname__ = f"{names[0]}.{function.__name__}-{digest[:8]}"
+    dispatcher = compiler.compile_whole(function, nogil=True)
+    dispatcher._cache = compiler.Cache(function, identity)
     return dispatcher
-
-
-def _package(module):
-    return module.partition(".")[0]
 
 
 def specialise(dispatcher, *arguments):
     """Compile `dispatcher` for these arguments, or load it, and return the bare entry point.
 
     The entry point skips numba's inspection of its arguments at each call. It takes arguments of
-    exactly these types.
+    exactly these types; others corrupt memory.
     """
     if config.DISABLE_JIT:
         return dispatcher
-    signature = tuple(typeof(argument) for argument in arguments)
-    dispatcher.compile(signature)
-    return dispatcher.overloads[signature].entry_point
+    return compiler.entry_point(dispatcher, tuple(typeof(argument) for argument in arguments))
 
 
-@cache
-def _source_stamp():
-    """Identify the code of the whole package, which an entry point contains."""
-    digest = hashlib.sha256(sys.version.encode())
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
+# ---- what makes compiled code what it is --------------------------------------------------------
+
+LIBRARIES = {"numba", "numpy", "llvmlite", "math", "builtins"}
+"""Packages whose functions are told from others by their names, and the packages' versions."""
+
+
+def fingerprint(function):
+    """Return a digest of a function's code and of all that it calls and refers to.
+
+    Raises
+    ------
+    TypeError
+        If that is not possible.
+    """
+    versions = (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
+    digest = hashlib.sha256(repr((versions, _source_of_compiler())).encode())
+    for text in _described(function, set()):
+        digest.update(text)
     return digest.hexdigest()
 
 
-class _SourceCache(FunctionCache):
-    """Numba's disk cache, valid for exactly this source of the package.
+@cache
+def _source_of_compiler():
+    return Path(compiler.__file__).read_bytes()
 
-    Numba itself looks only at the file of the entry point, so an edit in another file would go
-    unnoticed, and it keys closures by a pickle that differs in each process, so it would never hit.
-    """
 
-    def __init__(self, function, parts):
-        super().__init__(function)
-        self._parts = tuple(f"{part.__module__}.{part.__qualname__}" for part in parts)
-        self._cache_file._source_stamp = _source_stamp()
+def _described(value, seen):
+    """Yield what tells a value that compiled code refers to from others."""
+    if isinstance(value, Dispatcher):
+        yield repr(sorted((k, _ordered(v)) for k, v in value.targetoptions.items())).encode()
+        yield from _described(value.py_func, seen)
+    elif hasattr(value, "_defn"):  # an intrinsic
+        yield from _described(value._defn, seen)
+    elif isinstance(value, FunctionType):
+        yield f"{value.__module__}.{value.__qualname__}".encode()
+        if id(value) not in seen and _package(value) not in LIBRARIES:
+            seen.add(id(value))
+            yield from _described(value.__code__, seen)
+            closure = [cell.cell_contents for cell in value.__closure__ or ()]
+            names = sorted(_names(value.__code__) & value.__globals__.keys())
+            for used in (value.__defaults__, *closure, *(value.__globals__[n] for n in names)):
+                yield from _described(used, seen)
+    elif isinstance(value, CodeType):
+        yield repr((value.co_code, value.co_names, value.co_varnames)).encode()
+        yield from _described(value.co_consts, seen)
+    elif isinstance(value, tuple | list):
+        yield f"{type(value).__name__} of {len(value)}".encode()
+        for part in value:
+            yield from _described(part, seen)
+    elif isinstance(value, np.ndarray):
+        yield repr((value.dtype, value.shape)).encode() + value.tobytes()
+    elif isinstance(value, type):
+        yield repr((value.__module__, value.__qualname__, getattr(value, "_fields", ()))).encode()
+    elif isinstance(value, ModuleType):
+        yield value.__name__.encode()
+    elif isinstance(value, PLAIN) or _package(type(value)) in LIBRARIES:
+        yield repr(_ordered(value)).encode()
+    else:
+        raise TypeError(f"it refers to {value!r}, of which nothing is known.")
 
-    def _index_key(self, sig, codegen):
-        return (sig, codegen.magic_tuple(), self._parts)
+
+PLAIN = (str, bytes, int, float, complex, frozenset, type(None), type(...), BuiltinFunctionType)
+
+
+def _ordered(value):
+    """Return a set as a list, as its own order differs in each process."""
+    return sorted(map(repr, value)) if isinstance(value, set | frozenset) else value
+
+
+def _names(code):
+    """Return all names that a code object uses, in functions inside it too."""
+    inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _package(value):
+    return (value.__module__ or "").partition(".")[0]

@@ -114,7 +114,7 @@ def squared_norm(v):
     return s
 
 
-@fast_jit
+@jit(fast=True, allocates=True)
 def leading_eigenvectors(a, vectors, values, n_iterations=100):
     """Write the greatest eigenvalues of a (m, m) ≥ 0 and unit eigenvectors, by subspace iteration.
 
@@ -222,7 +222,7 @@ def invert_positive(a, factor, inverse):
     return True
 
 
-@jit
+@jit(allocates=True)
 def geometric_mean(a, b):
     """Turn `a` into the positive definite S with S b S = a; return whether that succeeded.
 

@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from pymc_kameleon.core.jit import lean_jit
+from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.target import log_density
 
 
-@lean_jit
+@jit
 def log_uniform(rng):
     """Logarithm of a uniform random number."""
     return -rng.standard_exponential()
 
 
-@lean_jit
+@jit
 def move_or_stay(target, state, y, rng):
     """Accept or reject `y`, drawn from a symmetric proposal: one evaluation.
 

@@ -202,7 +202,7 @@ def learn_moments(moments, x, t, v):
     return False
 
 
-@jit
+@jit(allocates=True)
 def seed_moments(moments):
     """Take the mean and a shrunk Σ from the newest half of the record."""
     points = moments.history.points

@@ -127,7 +127,7 @@ def kernel_covariance(kernel, z, m, x, covariance, v):
             covariance[j, k] = s
 
 
-@fast_jit
+@jit(fast=True, allocates=True)
 def centred_gram(kernel, z, m):
     """Return HKH (m, m), with K the kernel's values at the first m columns of z."""
     d = z.shape[0]
@@ -162,7 +162,7 @@ def centred_gram(kernel, z, m):
     return gram
 
 
-@jit
+@jit(allocates=True)
 def median_distance(z, m, n_pairs):
     """Median distance between the first m columns of z (d, n), which are in random order.
 
@@ -185,13 +185,39 @@ def median_distance(z, m, n_pairs):
 
 @jit
 def median(values):
-    """Median; the array is sorted. np.median and np.partition take seconds to compile."""
-    values.sort()
+    """Median; the array is reordered."""
     n = values.size
-    return 0.5 * (values[(n - 1) // 2] + values[n // 2])
+    return 0.5 * (smallest(values, (n - 1) // 2) + smallest(values, n // 2))
 
 
 @jit
+def smallest(values, k):
+    """Return the smallest number but k, by Hoare's selection, which reorders the array.
+
+    NumPy's sort, median and partition take numba a second to compile.
+    """
+    low, high = 0, values.size - 1
+    while low < high:
+        pivot, i, j = values[(low + high) // 2], low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while pivot < values[j]:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            high = j
+        elif k >= i:
+            low = i
+        else:
+            break
+    return values[k]
+
+
+@jit(allocates=True)
 def neighbour_distance(z, m, k, n_centres):
     """Median distance to the k-th neighbour, from the first `n_centres` of m distinct columns."""
     n = min(m, n_centres)
@@ -200,6 +226,5 @@ def neighbour_distance(z, m, k, n_centres):
         for j in range(x.size):
             x[j] = z[j, i]
         squared_distances(z, m, x, r2)
-        r2.sort()
-        found[i] = np.sqrt(r2[k])
+        found[i] = np.sqrt(smallest(r2, k))
     return median(found)

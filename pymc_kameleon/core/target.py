@@ -7,11 +7,10 @@ machine code. So the transitions are compiled once, whatever the model.
 from typing import NamedTuple
 
 import numpy as np
-from numba import config, float64, int64, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import config, float64, int64
 
-from pymc_kameleon.core.jit import lean_jit
+from pymc_kameleon.core import compiler
+from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 
 LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1], float64[::1])
@@ -20,8 +19,6 @@ LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1], float64[::1])
 The gradient with respect to the step's own variables is written into the last one, unless that is
 empty.
 """
-
-LOGP_TYPE = types.FunctionType(LOGP_SIGNATURE)
 
 
 class Target(NamedTuple):
@@ -81,34 +78,25 @@ class Outputs(NamedTuple):
 def function_address(dispatcher):
     """Return the address of a compiled function with `LOGP_SIGNATURE`.
 
-    It is the entry with numba's own calling convention, so that an exception raised inside reaches
-    the caller. Valid as long as `dispatcher` lives.
+    Valid as long as `dispatcher` lives.
     """
     if config.DISABLE_JIT:
         return dispatcher
-    compiled = dispatcher.get_compile_result(LOGP_SIGNATURE)
-    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-
-
-@intrinsic
-def _function_at(typing_context, address):
-    def codegen(context, builder, signature, arguments):
-        function = cgutils.create_struct_proxy(LOGP_TYPE)(context, builder)
-        pointer = builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
-        function.c_addr = function.jit_addr = pointer
-        function.py_addr = cgutils.get_null_value(function.py_addr.type)
-        return function._getvalue()
-
-    return LOGP_TYPE(types.int64), codegen
+    address, _ = compiler.address_of(dispatcher, LOGP_SIGNATURE.args)
+    return address
 
 
 if config.DISABLE_JIT:
 
-    def _function_at(function):
-        return function
+    def call(function, arguments):
+        """Call a function with `LOGP_SIGNATURE`."""
+        return function(*arguments)
+
+else:
+    call = compiler.caller(LOGP_SIGNATURE.return_type, LOGP_SIGNATURE.args)
 
 
-@lean_jit
+@jit
 def log_density(target, y):
     """Log-density with the step's own variables at `y`; NaN and +inf count as -inf."""
     inside = True
@@ -120,7 +108,7 @@ def log_density(target, y):
     return evaluate(target)
 
 
-@lean_jit
+@jit
 def log_density_along(target, k, value):
     """Log-density with coordinate k at `value`, all others where `target.point` is."""
     if not target.region[0, k] <= value <= target.region[1, k]:
@@ -129,23 +117,23 @@ def log_density_along(target, k, value):
     return evaluate(target)
 
 
-@lean_jit
+@jit
 def evaluate(target):
     """Log-density at `target.point`."""
     target.count[0] += 1
-    logp = _function_at(target.address)(target.point, target.data, target.shapes, target.gradient)
+    logp = call(target.address, (target.point, target.data, target.shapes, target.gradient))
     return logp if logp < np.inf else -np.inf
 
 
-@lean_jit
+@jit
 def write_outputs(outputs, i, point):
     """Compute the outputs of draw i."""
     if outputs.rows.shape[1] > 0:
-        _function_at(outputs.address)(point, outputs.data, outputs.shapes, outputs.rows[i])
+        call(outputs.address, (point, outputs.data, outputs.shapes, outputs.rows[i]))
 
 
-@lean_jit
+@jit
 def multiply_by_hessian(target, y, v):
     """Replace `v` by the Hessian of the log-density at `y`, times `v`."""
     copy(y, target.point)
-    _function_at(target.curvature)(target.point, target.data, target.shapes, v)
+    call(target.curvature, (target.point, target.data, target.shapes, v))

@@ -15,7 +15,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
 from pymc_kameleon.core.history import History, recent, record
-from pymc_kameleon.core.jit import jit, lean_jit
+from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import (
@@ -128,7 +128,7 @@ class Work(NamedTuple):
 # ---- a sweep ------------------------------------------------------------------------------------
 
 
-@lean_jit
+@jit
 def begin_sweep(target, state, random_order, work, rng):
     """Put the target where the chain is, and decide on the order of the coordinates."""
     copy(state.x, target.point)
@@ -142,7 +142,7 @@ def begin_sweep(target, state, random_order, work, rng):
     state.n_sweeps[0] += 1
 
 
-@lean_jit
+@jit
 def single_try(target, x, logp, k, scale, rng):
     """Make a Metropolis step x_k + σξ; return α, and whether it was accepted."""
     y = x[k] + scale * rng.standard_normal()
@@ -153,7 +153,7 @@ def single_try(target, x, logp, k, scale, rng):
     return np.exp(min(0.0, log_ratio)), accepted
 
 
-@lean_jit
+@jit
 def move_or_stay(point, x, logp, k, y, logp_y, accepted):
     """Move coordinate k to y, or leave it where it is."""
     if accepted:
@@ -198,7 +198,7 @@ class CMHTuning(NamedTuple):
     history: History
 
 
-@lean_jit
+@jit
 def cmh_transition(target, state, parameters, work, rng):
     """Make a Metropolis step in each coordinate."""
     d = state.x.size
@@ -312,7 +312,7 @@ class Tuning(NamedTuple):
     history: History
 
 
-@lean_jit
+@jit
 def transition(target, state, parameters, work, rng):
     """Make a multiple-try step in each coordinate, or some single-try steps instead."""
     d = state.x.size
@@ -330,7 +330,7 @@ def transition(target, state, parameters, work, rng):
     return sum_accept_prob / d, sum_accepted / d
 
 
-@lean_jit
+@jit
 def single_tries(target, state, parameters, k, rng):
     """Make some single-try steps in coordinate k; return the mean α and the share accepted."""
     n, s = parameters.n_single[k], parameters.single[k]
@@ -345,7 +345,7 @@ def single_tries(target, state, parameters, k, rng):
     return sum_accept_prob / n, n_accepted / n
 
 
-@lean_jit
+@jit
 def multiple_try(target, state, parameters, k, work, rng):
     """Try m values of coordinate k, and move it to one of them or not; return α and 1.0 or 0.0."""
     n_before = target.count[0]
@@ -369,7 +369,7 @@ def multiple_try(target, state, parameters, k, work, rng):
     return accept_prob, 1.0 if accepted else 0.0
 
 
-@lean_jit
+@jit
 def log_weight(logp, distance, alpha):
     """Logarithm of π|distance|^α, never +inf; -inf where the chain already is, whatever α."""
     if logp == -np.inf or distance == 0.0:
@@ -377,7 +377,7 @@ def log_weight(logp, distance, alpha):
     return logp + alpha * np.log(min(abs(distance), 1e300))
 
 
-@lean_jit
+@jit
 def select(weights, rng):
     """Draw an index with probability ∝ its weight, given by its logarithm; -1 if all are 0.
 
@@ -400,7 +400,7 @@ def select(weights, rng):
     return s, greatest + np.log(total)
 
 
-@lean_jit
+@jit
 def judge(target, state, k, s, y, log_total, scales, alpha, rng):
     """Accept the selected try with α = min(1, Σ_j w_j(z_j|x) / Σ_j w_j(x*_j|z_s)).
 
@@ -557,7 +557,7 @@ def alarm(share, m):
     return int(share > 2.0 / m) - int(share < 0.5 / m)
 
 
-@jit
+@jit(allocates=True)
 def report(state, parameters, stats):
     """Report the least and greatest scales, and the shares of tries selected and accepted."""
     scales = parameters.scales

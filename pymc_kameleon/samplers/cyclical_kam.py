@@ -539,7 +539,7 @@ def settle_home(state, parameters, tuning):
         parameters.kick[0] = TINY
 
 
-@jit
+@jit(allocates=True)
 def report(state, parameters, stats):
     """Report ν, the bandwidth, the number of modes, and the one where the chain is."""
     gamma, nu = kam.scales(parameters)

@@ -19,7 +19,7 @@ from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.factor import Factor, multiply, multiply_transposed
 from pymc_kameleon.core.fisher import SMOOTH, learn_factor
 from pymc_kameleon.core.history import History, forget_older_half, record
-from pymc_kameleon.core.jit import fast_jit, lean_jit
+from pymc_kameleon.core.jit import fast_jit, jit
 from pymc_kameleon.core.linalg import add_multiple, copy, multiply_lower_transposed, squared_norm
 from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
@@ -126,13 +126,13 @@ class Tuning(NamedTuple):
 # ---- transitions: MALA's, with or without k, and a random walk's ---------------------------------
 
 
-@lean_jit
+@jit
 def transition(target, state, parameters, work, rng):
     """Make MALA's transition."""
     return mala.transition(target, state, parameters, work.move, rng)
 
 
-@lean_jit
+@jit
 def transition_with_hessian(target, state, parameters, work, rng):
     """Make MALA's transition, and compute ½k while that is wanted [TD, section 2.3]."""
     move = work.move
@@ -148,7 +148,7 @@ def transition_with_hessian(target, state, parameters, work, rng):
     return outcome
 
 
-@lean_jit
+@jit
 def walk_transition(target, state, parameters, work, rng):
     """Propose x + sLξ [TD, section 2.2]."""
     move = work.move
@@ -162,7 +162,7 @@ def walk_transition(target, state, parameters, work, rng):
     return accept_or_not(state, move, move.logp_y[0] - state.logp[0], rng)
 
 
-@lean_jit
+@jit
 def locate(state, parameters, work):
     """Take g from where the target was evaluated last, and compute u."""
     mala.locate(state, parameters, work.move)
@@ -177,7 +177,7 @@ LEAST_DIAGONAL = 1e-3
 """Least L_ii of the published rule, as in the code of [TD]."""
 
 
-@lean_jit
+@jit
 def published_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Climb the objective with RMSprop's steps [TD, section 2.1 and algorithm 1]."""
     t, factor = tuning.t[0], parameters.factor.dense
@@ -194,7 +194,7 @@ def published_adapt(state, parameters, tuning, work, accept_prob, rng):
     parameters.wants_hessian[0] &= t + 1 < tuning.n
 
 
-@lean_jit
+@jit
 def objective_slope(factor, is_walk, work):
     """Write the gradient of min(0, log r) into `left` and `right`; return whether it is finite.
 
@@ -240,7 +240,7 @@ def rms_step(factor, tuning, work, rate, is_first):
         factor[i, i] = max(factor[i, i], LEAST_DIAGONAL)
 
 
-@lean_jit
+@jit
 def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Climb the objective in the coordinates L⁻¹x, which makes it free of scales."""
     t, factor = tuning.t[0], parameters.factor.dense
@@ -273,14 +273,14 @@ def relative_step(factor, tuning, work):
             factor[i, j] += rate * (beta * factor[i, j] - sum_la * b[j])
 
 
-@lean_jit
+@jit
 def follow_acceptance(tuning, work):
     """β ← β(1 + .02(accepted − α*)) [TD, algorithm 1]."""
     change = BETA_RATE * (work.move.accepted[0] - tuning.targets[0])
     tuning.beta[0] = max(LEAST_BETA, tuning.beta[0] * (1.0 + change))
 
 
-@lean_jit
+@jit
 def shrink(factor):
     """L ← .9L, after a proposal where nothing is finite."""
     for i in range(factor.shape[0]):
@@ -291,7 +291,7 @@ def shrink(factor):
 # ---- adaptation: by positions and gradients ------------------------------------------------------
 
 
-@lean_jit
+@jit
 def fisher_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn L from pairs of positions and gradients, at growing intervals (not in [TD])."""
     t = tuning.t[0]
@@ -307,7 +307,7 @@ def fisher_adapt(state, parameters, tuning, work, accept_prob, rng):
     tuning.t[0] = t + 1
 
 
-@lean_jit
+@jit
 def step_scale(parameters, tuning, target_accept, accept_prob):
     """Make step k of log s ← log s + min(½, 1.5k^-.6)(α − α*)."""
     tuning.scale[0] += 1.0
@@ -315,7 +315,7 @@ def step_scale(parameters, tuning, target_accept, accept_prob):
     parameters.log_scale[0] += step * (accept_prob - target_accept)
 
 
-@lean_jit
+@jit
 def keep_pair(state, tuning, work):
     """Keep y and g′ unless y was rejected, and its density is implausibly low."""
     move, d = work.move, state.x.size
@@ -326,7 +326,7 @@ def keep_pair(state, tuning, work):
         record(tuning.pairs, work.pair)
 
 
-@lean_jit
+@jit
 def refresh(state, parameters, tuning, work):
     """Learn L, begin with s anew, and forget the older half of the pairs."""
     done, n_pairs = tuning.t[0] + 1, tuning.pairs.counts[0]
@@ -350,14 +350,14 @@ FEWEST_PAIRS = 4
 # ---- adaptation: of s, at the end ----------------------------------------------------------------
 
 
-@lean_jit
+@jit
 def begin_last_phase(parameters, tuning):
     """From now on L is frozen: make K leapfrog steps, and fit s to them."""
     parameters.n_leapfrog[0] = tuning.n_leapfrog
     tuning.scale[0] = 3.0
 
 
-@lean_jit
+@jit
 def tune_scale_alone(parameters, tuning, accept_prob):
     """Tune log s, and settle at its mean over the last two thirds of this phase."""
     t, log_scale = tuning.t[0], parameters.log_scale

@@ -253,7 +253,7 @@ def factorise(covariance, gamma, nu, factor):
     return cholesky(factor, factor)
 
 
-@jit
+@jit(allocates=True)
 def log_normal(step, factor):
     """Log density of N(0, LLᵀ) at `step`, without the factor (2π)^(-d/2)."""
     scaled = np.empty_like(step)
@@ -356,7 +356,7 @@ def follow_gamma(parameters, tuning):
         parameters.log_gamma[0] = np.log(decayed(tuning.gamma, tuning.t[0] - tuning.first[0]))
 
 
-@jit
+@jit(allocates=True)
 def learn(parameters, tuning, work, rng):
     """Draw z from the newest half of the past, and with it C and the bandwidth.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import SCALING, Algorithm
 from pymc_kameleon.core.factor import Factor, multiply, multiply_transposed
-from pymc_kameleon.core.jit import lean_jit, python_or_jit
+from pymc_kameleon.core.jit import jit, python_or_jit
 from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import ScaleTuning
@@ -94,7 +94,7 @@ class Work(NamedTuple):
         return cls(gradient, *vectors, *scalars, np.zeros((2, factor.basis.shape[0])))
 
 
-@lean_jit
+@jit
 def transition(target, state, parameters, work, rng):
     """Make k leapfrog steps of length s with momentum ξ, in the coordinates L⁻¹x.
 
@@ -120,7 +120,7 @@ def transition(target, state, parameters, work, rng):
     return accept_or_not(state, work, log_ratio, rng)
 
 
-@lean_jit
+@jit
 def number_of_steps(greatest, rng):
     """Draw k uniformly from ⌊K/2⌋ + 1 … K, whatever the state."""
     if greatest == 1:
@@ -128,7 +128,7 @@ def number_of_steps(greatest, rng):
     return greatest // 2 + 1 + int(rng.random() * (greatest - greatest // 2))
 
 
-@lean_jit
+@jit
 def leapfrog(target, factor, scale, n_steps, work):
     """Move `work.y` along; return its log-density, -inf if the way leaves the support.
 
@@ -150,7 +150,7 @@ def leapfrog(target, factor, scale, n_steps, work):
     return logp
 
 
-@lean_jit
+@jit
 def accept_or_not(state, work, log_ratio, rng):
     """Accept or reject `work.y`, and remember both for adaptation."""
     accepted = log_uniform(rng) < log_ratio
@@ -164,7 +164,7 @@ def accept_or_not(state, work, log_ratio, rng):
     return np.exp(min(0.0, log_ratio)), accepted
 
 
-@lean_jit
+@jit
 def locate(state, parameters, work):
     """Take g from where the target was evaluated last, and compute u; g has to be finite."""
     copy(work.gradient, state.gradient)
@@ -173,7 +173,7 @@ def locate(state, parameters, work):
     multiply_transposed(parameters.factor, state.gradient, state.u, work.small)
 
 
-@lean_jit
+@jit
 def report(state, parameters, stats):
     """Report the scale s."""
     stats[SCALING] = np.exp(parameters.log_scale[0])

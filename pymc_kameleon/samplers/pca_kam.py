@@ -227,7 +227,10 @@ def draw_direction(parameters, rng):
 @jit
 def no_directions(parameters):
     """Whether the proposal is a plain random walk of scale γ."""
-    return parameters.probabilities.max() == 0.0
+    for probability in parameters.probabilities:
+        if probability > 0.0:
+            return False
+    return True
 
 
 @jit
@@ -367,7 +370,7 @@ def refresh_is_due(parameters, tuning):
     return True
 
 
-@jit
+@jit(allocates=True)
 def learn_directions(parameters, tuning, work, s):
     """Find the leading directions of z, set γ, and for each the ν₀_j of a walk in one dimension.
 
@@ -403,7 +406,7 @@ def learn_directions(parameters, tuning, work, s):
             parameters.probabilities[j] /= total
 
 
-@jit
+@jit(allocates=True)
 def report(state, parameters, stats):
     """Report the mean scale, Σ ω_j ν_j, and the bandwidth."""
     scale = np.exp(parameters.log_gamma[0])

@@ -1,0 +1,212 @@
+"""What we use of numba's and LLVM's internals; tests/core/test_compiler.py says if it has changed.
+
+Numba optimises each function and turns it into machine code on its own, and once more in each
+function that calls it. Here, a function that only compiled code calls is a :class:`Part`, which is
+neither: the :class:`Whole`, an entry point, links all parts that it needs, once each, and is then
+optimised and turned into machine code. That takes less than half the time, and what was compiled
+and what is loaded from disk are the same code to the last bit.
+"""
+
+from numba import _dynfunc, njit, types
+from numba.core import cgutils
+from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import LoweringPass, register_pass
+from numba.core.environment import lookup_environment
+from numba.core.imputils import impl_ret_new_ref
+from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import NativeLowering
+from numba.extending import intrinsic
+
+# ---- parts and wholes ---------------------------------------------------------------------------
+
+
+class Part(JITCodeLibrary):
+    """The code of a function that only compiled code calls."""
+
+    def finalize(self):
+        """Be ready to be linked; nothing else."""
+        self._finalized = True
+
+
+class Whole(JITCodeLibrary):
+    """The code of an entry point, and of all parts that it calls."""
+
+    def finalize(self):
+        """Link, optimise, and turn into machine code."""
+        self._linking_libraries = _callers_first(self._linking_libraries)
+        super().finalize()
+
+    def _optimize_final_module(self):
+        for function in self._final_module.functions:
+            if function.linkage.name == "linkonce_odr" and not function.is_declaration:
+                # The linker must not take another whole's version, which may round differently.
+                function.linkage = "internal"
+        super()._optimize_final_module()
+
+    def _finalize_specific(self):
+        super()._finalize_specific()
+        for variable in self._final_module.global_variables:  # numba does it part by part
+            environment = lookup_environment(variable.name)
+            if environment is not None:
+                self._codegen.set_env(variable.name, environment)
+
+
+def _callers_first(libraries):
+    """Sort libraries, and all that they call, so that LLVM's linker finds what is called."""
+    called_first, seen = [], set()
+
+    def visit(library):
+        if library not in seen:
+            seen.add(library)
+            if isinstance(library, Part):
+                for called in library._linking_libraries:
+                    visit(called)
+            called_first.append(library)
+
+    for library in libraries:
+        visit(library)
+    return called_first[::-1]
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _MakeCallable(LoweringPass):
+    """Make a part known to those who call it, by a handle that cannot be called from Python."""
+
+    _name = "make_part_callable"
+
+    def __init__(self):
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state):
+        lowered, library = state["cr"], state.library
+        module, no_code = lowered.fndesc.lookup_module(), 0
+        handle = _dynfunc.make_function(module, "part", "", no_code, lowered.env, (library,))
+        state.targetctx.insert_user_function(handle, lowered.fndesc, [library])
+        state["cr"] = lowered._replace(cfunc=handle)
+        return True
+
+
+class PartCompiler(CompilerBase):
+    """Compiles a function into a part."""
+
+    def define_pipelines(self):
+        """Stop where LLVM's work would begin."""
+        state = self.state
+        state.flags.no_compile = state.flags.no_cpython_wrapper = True
+        state.library = Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        passes = DefaultPassBuilder.define_nopython_pipeline(state)
+        passes.add_pass_after(_MakeCallable, NativeLowering)
+        passes.finalize()
+        return [passes]
+
+
+class WholeCompiler(CompilerBase):
+    """Compiles an entry point together with its parts."""
+
+    def define_pipelines(self):
+        """Put the code into a library of our own."""
+        state = self.state
+        state.library = Whole(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return [DefaultPassBuilder.define_nopython_pipeline(state)]
+
+
+class PartDispatcher(CPUDispatcher):
+    """A part; where Python calls it, as tests do, it becomes a whole of its own."""
+
+    def __call__(self, *arguments):
+        """Compile an entry point around the part, and call that."""
+        if not hasattr(self, "_whole"):
+            part = self
+
+            def call(*arguments):
+                return part(*arguments)
+
+            self._whole = compile_whole(call)
+        return self._whole(*arguments)
+
+
+def compile_part(function, options):
+    """Return a function that compiled code calls, with numba's `options` for it."""
+    options = options | {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True}
+    return PartDispatcher(function, targetoptions=options, pipeline_class=PartCompiler)
+
+
+def compile_whole(function, signature=None, **options):
+    """Return an entry point, which Python calls, or compiled code by its address."""
+    options |= {"error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": WholeCompiler}
+    return njit(**options)(function) if signature is None else njit(signature, **options)(function)
+
+
+def entry_point(dispatcher, signature):
+    """Compile `dispatcher` for these types, or load it; return what Python calls, unchecked."""
+    dispatcher.compile(signature)
+    return dispatcher.overloads[signature].entry_point
+
+
+class Cache(FunctionCache):
+    """Numba's cache on disk, for entry points that `identity` tells from others of the same name.
+
+    Numba itself looks only at the file of the entry point, so an edit in another file would go
+    unnoticed, and it keys closures by a pickle that differs in each process, so it would never hit.
+    """
+
+    def __init__(self, function, identity):
+        super().__init__(function)
+        self._identity = identity
+        self._cache_file._source_stamp = identity
+
+    def _index_key(self, signature, codegen):
+        return signature, codegen.magic_tuple(), self._identity
+
+
+# ---- calls by address ---------------------------------------------------------------------------
+
+
+def address_of(dispatcher, signature):
+    """Return where the machine code of `dispatcher` is, and what it returns.
+
+    It is the entry with numba's own calling convention, so that an exception raised inside reaches
+    the caller. Valid as long as `dispatcher` lives.
+    """
+    if signature not in dispatcher.overloads:
+        dispatcher.compile(signature)
+    compiled = dispatcher.overloads[signature]
+    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return address, compiled.signature.return_type
+
+
+def caller(returned, taken):
+    """Return what calls machine code from compiled code: call(address, arguments).
+
+    Parameters
+    ----------
+    returned : numba type
+    taken : tuple of numba types
+        Of the arguments, which are passed as a tuple. A function of ``*arguments`` takes one
+        argument, a `StarArgTuple`.
+    """
+    packed = len(taken) == 1 and isinstance(taken[0], types.StarArgTuple)
+
+    @intrinsic
+    def call(typing_context, address, arguments):
+        expected = taken[0] if packed else taken
+        if tuple(arguments) != tuple(expected):
+            raise TypeError(f"The arguments are {arguments}, and must be {expected}.")
+
+        def generate(context, builder, signature, values):
+            function_type = context.call_conv.get_function_type(returned, taken)
+            function = builder.inttoptr(values[0], function_type.as_pointer())
+            passed = [values[1]] if packed else cgutils.unpack_tuple(builder, values[1])
+            status, result = context.call_conv.call_function(
+                builder, function, returned, taken, passed
+            )
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            return impl_ret_new_ref(context, builder, returned, result)
+
+        return returned(types.int64, arguments), generate
+
+    return call

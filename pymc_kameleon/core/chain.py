@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from pymc_kameleon.core.jit import cached_jit, jit
+from pymc_kameleon.core.jit import cached_jit, jit, not_inlined
 from pymc_kameleon.core.target import Outputs, Target, log_density, write_outputs
 
 CURRENT, STALE, MOVED = 0, 1, 2
@@ -102,6 +102,7 @@ def _compile_draw(algorithms):
     """Build the function that makes a draw with each of the steps, by recursion over them."""
     (transition, adapt, locate, report), *others = algorithms
     make_others = _compile_draw(tuple(others)) if others else None
+    not_inlined(adapt)  # a tenth of the compilation time, and no cost after tuning
 
     @jit
     def own_draw(block, i, point):

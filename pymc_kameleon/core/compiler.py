@@ -7,6 +7,8 @@ optimised and turned into machine code. That takes less than half the time, and 
 and what is loaded from disk are the same code to the last bit.
 """
 
+import gc
+
 from numba import _dynfunc, njit, types
 from numba.core import cgutils
 from numba.core.caching import FunctionCache
@@ -25,9 +27,19 @@ from numba.extending import intrinsic
 class Part(JITCodeLibrary):
     """The code of a function that only compiled code calls."""
 
+    outlined = False
+    """Whether it stays a function of its own, so that LLVM has less to do."""
+
     def finalize(self):
         """Be ready to be linked; nothing else."""
+        for function in self._final_module.functions:
+            if self.outlined and not function.is_declaration:
+                function.add_function_attribute("noinline")
         self._finalized = True
+
+    def _optimize_functions(self, ll_module):
+        """Leave that to the whole."""
+        ll_module.data_layout = self._codegen._data_layout
 
 
 class Whole(JITCodeLibrary):
@@ -96,6 +108,7 @@ class PartCompiler(CompilerBase):
         state = self.state
         state.flags.no_compile = state.flags.no_cpython_wrapper = True
         state.library = Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.outlined = getattr(state.func_id.func, OUTLINED, False)
         passes = DefaultPassBuilder.define_nopython_pipeline(state)
         passes.add_pass_after(_MakeCallable, NativeLowering)
         passes.finalize()
@@ -111,6 +124,10 @@ class WholeCompiler(CompilerBase):
         state.library = Whole(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         return [DefaultPassBuilder.define_nopython_pipeline(state)]
+
+
+OUTLINED = "outlined"
+"""Attribute of a function whose calls are not to be inlined."""
 
 
 class PartDispatcher(CPUDispatcher):
@@ -142,7 +159,13 @@ def compile_whole(function, signature=None, **options):
 
 def entry_point(dispatcher, signature):
     """Compile `dispatcher` for these types, or load it; return what Python calls, unchecked."""
-    dispatcher.compile(signature)
+    collects = gc.isenabled()
+    gc.disable()  # numba makes much garbage at once: a tenth of the time
+    try:
+        dispatcher.compile(signature)
+    finally:
+        if collects:
+            gc.enable()
     return dispatcher.overloads[signature].entry_point
 
 

@@ -27,7 +27,6 @@ _log = logging.getLogger("pymc_kameleon")
 FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 
-
 def jit(function=None, *, fast=False, allocates=False):
     """Compile a function that compiled code calls; division by zero gives inf, as in numpy.
 
@@ -52,6 +51,11 @@ def jit(function=None, *, fast=False, allocates=False):
 def fast_jit(function):
     """Compile a function whose loops may be vectorised by reordering their sums."""
     return jit(function, fast=True)
+
+
+def not_inlined(part):
+    """Compile calls of a part as calls."""
+    setattr(getattr(part, "py_func", part), compiler.OUTLINED, True)
 
 
 def python_or_jit(function):

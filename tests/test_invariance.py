@@ -75,7 +75,7 @@ def drifting_transition(target, state, parameters, work, rng):
 def local_transition(target, state, parameters, work, rng):
     """KAM that takes its local proposal for a symmetric one."""
     gamma, nu = kam.scales(parameters)
-    kam.locate(state, parameters, work)
+    kam.derived(state, parameters, work)
     kam.factorise(state.covariance, gamma, nu, state.factor)
     for i in range(state.x.size):
         work.xi[i] = rng.standard_normal()

@@ -320,7 +320,7 @@ def accept_or_stay(target, state, parameters, work, rng, log_hastings, temperatu
     if accepted:
         copy(work.y, state.x)
         state.logp[0] = logp_y
-        kam.locate(state, parameters, work)
+        kam.derived(state, parameters, work)
     return np.exp(min(0.0, log_ratio)), accepted
 
 
@@ -441,8 +441,9 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     Up to n_walk an adaptive random walk learns the shape of the mode where the chain begins. Up to
     n_search, kicks and annealing look for others. Up to n_learning walks, differences and jumps
     learn their means and covariances. At last the chain makes its cycles, and ρ is tuned.
+    Returns whether C stayed as it was; it and z change in Python otherwise.
     """
-    t = tuning.t[0]
+    t, coordinates_changed = tuning.t[0], False
     parameters.kick[0] = 0.0
     if tuning.n_walk <= t < tuning.n_search:
         search(state, parameters, tuning, work, accept_prob)
@@ -451,7 +452,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     elif parameters.m[0] > 0:
         tune_cycles(parameters, tuning, work, accept_prob)
     else:
-        kam.tune_walk(state, parameters, tuning, work, accept_prob)
+        coordinates_changed = kam.tune_walk(state, parameters, tuning, work, accept_prob)
         if t == tuning.n_walk - 1:
             tuning.log_walk[0] = parameters.log_gamma[0]
             settle_home(state, parameters, tuning)
@@ -463,6 +464,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     ):
         start_search(parameters, tuning, rng)
     tuning.t[0] = t + 1
+    return not coordinates_changed
 
 
 @jit
@@ -638,7 +640,7 @@ class CyclicalKAM(KameleonStep):
 
     name = "cyclical_kam"
     own_stats = ("bandwidth", "n_modes", "mode")
-    algorithm = Algorithm(transition, adapt, kam.locate, report)
+    algorithm = Algorithm(transition, adapt, kam.derived, report)
 
     def __init__(
         self,

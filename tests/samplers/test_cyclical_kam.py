@@ -345,12 +345,12 @@ def move_perhaps_wrong(target, state, parameters, work, rng, gamma, nu):
     if accepted:
         state.logp[0] += log_density(target, work.y) - state.logp[0]
         copy_vector(work.y, state.x)
-        kam_locate(state, parameters, work)
+        kam_derived(state, parameters, work)
     return 0.0, accepted
 
 
 choose_move, propose_jump = cyclical_kam.choose_move, cyclical_kam.propose_jump
-kam_move, kam_factorise, kam_locate = kam.move, kam.factorise, kam.locate
+kam_move, kam_factorise, kam_derived = kam.move, kam.factorise, kam.derived
 kam_log_normal = kam.log_normal
 JUMP_FLAW, HASTINGS_FLAW, GAMMA_FLAW, RESTART_FLAW = 1, 2, 3, 4
 other_kam = ModuleType("other_kam")

@@ -138,7 +138,7 @@ def unfinished_transition(target, state, parameters, work, rng):
     for i in range(state.x.size):
         kinetic_y += move.h[i] * move.h[i]
     log_ratio = move.logp_y[0] - logp + 0.5 * (kinetic - kinetic_y)
-    return mala.accept_or_not(state, move, log_ratio, rng)
+    return mala.accept_or_not(target, state, move, log_ratio, rng)
 
 
 class UnfinishedGadMALA(pk.GadMALA):

@@ -85,6 +85,13 @@ def find_modes(points, logps, runs, evaluate, whitening):
     return [rows for rows in joined if len(rows) >= LEAST]
 
 
+def have_finite_width(points, whitening):
+    """Whether squared distances between the points, and their sums, are finite; whitened, too."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        widths = [np.ptp(p, axis=0) for p in (points, np.linalg.solve(whitening, points.T).T)]
+        return bool(np.isfinite(len(points) * np.square(widths).sum()))
+
+
 def near_groups(points, rows, n):
     """Divide rows into n groups of points that are near each other, at least two if possible."""
     n = min(len(rows) // 2, max(n, 2))

@@ -38,6 +38,7 @@ from pymc_kameleon.core.chain import (
     Block,
     compile_draws,
 )
+from pymc_kameleon.core.errors import explained
 from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
 from pymc_kameleon.core.schedules import Decay
@@ -182,7 +183,8 @@ class KameleonStep(ArrayStepShared):
     tunes_acceptance : bool
         Whether `target_accept` is an option.
     derivatives : int
-        How many derivatives of the log-density it uses; 2 for products with the Hessian.
+        How many derivatives of the log-density it uses; 2 for products with the Hessian. With 1 or
+        2 its State has a field `gradient`.
     """
 
     name: ClassVar[str]
@@ -270,6 +272,7 @@ class KameleonStep(ArrayStepShared):
         self.places = np.arange(self._logp.point.size)
         self._outputs = None
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
+        self._check_gradient()
         self._load()
         self._say_if_slow()
 
@@ -608,6 +611,28 @@ class KameleonStep(ArrayStepShared):
             raise ValueError(f"region must have low < high everywhere, not {region}.")
         return bounds
 
+    def _check_gradient(self):
+        """Raise a TypeError if the sampler would take the gradient from where it is not."""
+        name, held = type(self).__name__, getattr(self.state, "gradient", None)
+        if held is not None and not self.derivatives:
+            raise TypeError(
+                f"The State of {name} has a gradient, but {name}.derivatives is 0, so that none is "
+                "computed. Set derivatives = 1."
+            )
+        if self.derivatives and (held is None or held.shape != (self._d,)):
+            raise TypeError(
+                f"{name}.derivatives is {self.derivatives}, so that its State must have a field "
+                f"`gradient` of shape (d,), here ({self._d},): there the gradient at x is written "
+                "when a chain starts, or other variables move. That at a proposal is in "
+                "target.gradient."
+            )
+        if "gradient" in _field_names(self._work):
+            raise TypeError(
+                f"The Work of {name} has a field `gradient`, which nobody fills. The gradient at a "
+                "proposal is in target.gradient, that at x in state.gradient. Read it there, or "
+                "give a copy for `adapt` another name."
+            )
+
     def _load(self):
         """Load the compiled transitions, or compile them."""
         self._run = compiled_run([self])
@@ -704,8 +729,9 @@ def compiled_run(steps):
     """Return the compiled function that makes draws with the steps in turn."""
     blocks = tuple(step.block(CURRENT, step.empty_stats(1)) for step in steps)
     point, progress = np.zeros(blocks[0].places.size), np.zeros(N_PROGRESS, np.int64)
-    names = " and ".join(type(step).__name__ for step in steps)
-    with say_if_slow(f"Compiling the transitions of {names}, once per machine and version"):
+    what = f"transitions of {' and '.join(type(step).__name__ for step in steps)}"
+    slow = say_if_slow(f"Compiling the {what}, once per machine and version")
+    with slow, explained(f"The {what}"):
         run = compile_draws(tuple(step.algorithm for step in steps))
         return specialise(run, blocks, point, NO_OUTPUTS, progress)
 
@@ -721,6 +747,12 @@ def _explain_bound(label, log_scale, bounds):
         f"{label} ended at its {side} bound, {np.exp(log_scale):.3g}, so the target acceptance was "
         "not reached. Start nearer to where the posterior is, rescale, or widen scale_bounds."
     )
+
+
+def _field_names(values):
+    """Return the names of all fields of a named tuple, and of those that it holds."""
+    inner = [_field_names(value) for value in values if hasattr(value, "_fields")]
+    return set(values._fields).union(*inner)
 
 
 def some(names):

@@ -14,7 +14,7 @@ from pymc.exceptions import SamplingError
 from pytensor.graph import Apply, Op
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.chain import compile_draws
+from pymc_kameleon.core.chain import MOVED, compile_draws
 
 ARGUMENTS = {
     pk.RWM: {},
@@ -152,11 +152,13 @@ class Counting(Op):
 class Slope(Op):
     """The gradient of most black boxes here, and for the others one that is as good as any."""
 
+    factor = 1.0
+
     def make_node(self, x):
         return Apply(self, [pt.as_tensor(x)], [pt.dvector()])
 
     def perform(self, node, inputs, outputs):
-        outputs[0][0] = -inputs[0]
+        outputs[0][0] = -inputs[0] * self.factor
 
 
 def black_box(op, d=2):
@@ -450,6 +452,35 @@ def test_logp_follows_the_data(sampler, mixed_model):
     finally:
         with mixed_model:
             pm.set_data({"data": old})
+
+
+# ---- the gradient, and what the state derives from it, from x and from the parameters --------
+
+
+@pytest.mark.parametrize("name", [name for name, (cls, _) in ROWS.items() if cls.derivatives])
+def test_a_wrong_gradient_changes_the_trajectory(name, monkeypatch):
+    """Wrong in any one coordinate at the proposals; at the start it is 0, which cannot be wrong."""
+    cls, arguments = ROWS[name]
+    step = cls(model=black_box(Counting()), **arguments)
+    ends = set()
+    for factor in ([1.0, 1.0], [0.5, 1.0], [1.0, 0.5]):
+        monkeypatch.setattr(Slope, "factor", np.array(factor))
+        ends.add(run(step, {"x": np.zeros(2)}, draws=20, tune=100)[0]["x"].tobytes())
+    assert len(ends) == 3
+
+
+def test_nothing_derived_outlives_what_it_is_derived_from(sampler, mixed_model, monkeypatch):
+    """To derive it anew before each draw changes nothing, during tuning and after."""
+    step = sampler(model=mixed_model, steps_per_draw=1)
+    start = mixed_model.initial_point()
+    one, stats = run(step, start, 50, 400)
+    monkeypatch.setattr(step, "_what_changed", lambda q: MOVED)
+    other, other_stats = run(step, start, 50, 400)
+    for name in "a", "b_log__":
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-6)
+    for name in "scaling", "accept_share":
+        found, expected = ([row[name] for row in rows] for rows in (other_stats, stats))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 # ---- the state of a chain -------------------------------------------------------------------

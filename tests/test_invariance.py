@@ -75,7 +75,7 @@ def drifting_transition(target, state, parameters, work, rng):
 def local_transition(target, state, parameters, work, rng):
     """KAM that takes its local proposal for a symmetric one."""
     gamma, nu = kam.scales(parameters)
-    kam.locate(state, parameters, work)
+    kam.derived(state, parameters, work)
     kam.factorise(state.covariance, gamma, nu, state.factor)
     for i in range(state.x.size):
         work.xi[i] = rng.standard_normal()
@@ -138,7 +138,7 @@ def unfinished_transition(target, state, parameters, work, rng):
     for i in range(state.x.size):
         kinetic_y += move.h[i] * move.h[i]
     log_ratio = move.logp_y[0] - logp + 0.5 * (kinetic - kinetic_y)
-    return mala.accept_or_not(state, move, log_ratio, rng)
+    return mala.accept_or_not(target, state, move, log_ratio, rng)
 
 
 class UnfinishedGadMALA(pk.GadMALA):

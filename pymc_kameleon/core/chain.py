@@ -4,9 +4,11 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import overload
 from numpy.random import Generator
 
-from pymc_kameleon.core.jit import cached_jit, jit, not_inlined
+from pymc_kameleon.core.jit import cached_jit, jit, not_inlined, part_options
+from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.target import Outputs, Target, log_density, write_outputs
 
 CURRENT, STALE, MOVED = 0, 1, 2
@@ -25,22 +27,31 @@ class Algorithm(NamedTuple):
     Attributes
     ----------
     transition : (target, state, parameters, work, rng) -> (accept_prob, accepted)
-        The Markov transition, exactly invariant for fixed parameters. Keeps `state` consistent.
-        Of a sweep over coordinates, `accepted` is the share of them.
-    adapt : (state, parameters, tuning, work, accept_prob, rng) -> None
+        The Markov transition, exactly invariant for fixed parameters. Keeps `state` consistent:
+        what it derived at an accepted proposal it hands over, instead of deriving it again. Of a
+        sweep over coordinates, `accepted` is the share of them.
+    adapt : (state, parameters, tuning, work, accept_prob, rng) -> bool or None
         Called after each transition while tuning. It knows the length of the tuning phase and
-        settles the parameters in its last call.
-    locate : (state, parameters, work) -> None
-        Recompute what `state` derives from the position, after somebody else moved it and the
-        log-density was evaluated there; set that to -inf where no transition can start.
+        settles the parameters in its last call. Unless it returns True, which says that nothing
+        changed that `derived` depends on, `derived` is called next.
+    derived : (state, parameters, work) -> None
+        Compute whatever `state` derives from the position, the gradient and the parameters. Called
+        after `adapt`, and where somebody else moved the position; the log-density and, in
+        ``state.gradient``, its gradient are known there. It sets the log-density to -inf where no
+        transition can start.
     report : (state, parameters, stats) -> None
         Write the scale and the sampler's own statistics, stats[SCALING:].
     """
 
     transition: object
     adapt: object
-    locate: object
+    derived: object
     report: object
+
+
+@jit
+def nothing_derived(state, parameters, work):
+    """Do nothing: the state holds nothing that is derived."""
 
 
 class Block(NamedTuple):
@@ -76,6 +87,19 @@ class Block(NamedTuple):
     stats: np.ndarray
 
 
+def take_gradient(target, state):
+    """Copy the gradient from where the target was evaluated last, if the state has one."""
+    if hasattr(state, "gradient"):
+        copy(target.gradient, state.gradient)
+
+
+@overload(take_gradient, jit_options=part_options())
+def _take_gradient(target, state):
+    if "gradient" not in state.fields:
+        return lambda target, state: None
+    return lambda target, state: copy(target.gradient, state.gradient)
+
+
 @cache
 def compile_draws(algorithms):
     """Build the compiled function that makes draws with the steps of `algorithms` in turn."""
@@ -100,7 +124,7 @@ def compile_draws(algorithms):
 
 def _compile_draw(algorithms):
     """Build the function that makes a draw with each of the steps, by recursion over them."""
-    (transition, adapt, locate, report), *others = algorithms
+    (transition, adapt, derived, report), *others = algorithms
     make_others = _compile_draw(tuple(others)) if others else None
     not_inlined(adapt)  # a tenth of the compilation time, and no cost after tuning
 
@@ -122,16 +146,17 @@ def _compile_draw(algorithms):
                     status = MOVED if target.gradient.size > 0 else STALE
         if status != CURRENT:
             state.logp[0] = log_density(target, state.x)
+            take_gradient(target, state)
         if status == MOVED:
-            locate(state, parameters, work)
+            derived(state, parameters, work)
         if state.logp[0] == -np.inf:
             return False
         sum_accept_prob = 0.0
         sum_accepted = 0.0
         for _ in range(n_transitions):
             accept_prob, accepted = transition(target, state, parameters, work, rng)
-            if tune:
-                adapt(state, parameters, tuning, work, accept_prob, rng)
+            if tune and not adapt(state, parameters, tuning, work, accept_prob, rng):
+                derived(state, parameters, work)
             sum_accept_prob += accept_prob
             sum_accepted += accepted
         for j in range(d):

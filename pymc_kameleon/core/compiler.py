@@ -145,10 +145,10 @@ class PartDispatcher(CPUDispatcher):
         return self._whole(*arguments)
 
 
-def compile_part(function, options):
+def compile_part(function, pipeline_class, **options):
     """Return a function that compiled code calls, with numba's `options` for it."""
-    options = options | {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True}
-    return PartDispatcher(function, targetoptions=options, pipeline_class=PartCompiler)
+    options |= {"nopython": True, "boundscheck": None}
+    return PartDispatcher(function, targetoptions=options, pipeline_class=pipeline_class)
 
 
 def compile_whole(function, signature=None, **options):

@@ -45,7 +45,7 @@ def jit(function=None, *, fast=False, allocates=False):
         return lambda function: jit(function, fast=fast, allocates=allocates)
     if config.DISABLE_JIT:
         return function
-    return compiler.compile_part(function, _options(fast, allocates))
+    return compiler.compile_part(function, **part_options(fast, allocates))
 
 
 def fast_jit(function):
@@ -60,14 +60,18 @@ def not_inlined(part):
 
 def python_or_jit(function):
     """Leave a function to Python, and compile it where compiled code calls it."""
-    options = _options(fast=False, allocates=False)
-    return register_jitable(**options, pipeline_class=compiler.PartCompiler)(function)
+    return register_jitable(**part_options())(function)
 
 
-def _options(fast, allocates):
-    """Return numba's options, all of them: one that is not given is taken from the first caller."""
-    fastmath = set(FASTMATH) if fast else False
-    return {"error_model": "numpy", "fastmath": fastmath, "_nrt": allocates}
+def part_options(fast=False, allocates=False):
+    """Return numba's options of a part: those left out would be taken from the first caller."""
+    return {
+        "error_model": "numpy",
+        "fastmath": set(FASTMATH) if fast else False,
+        "_nrt": allocates,
+        "no_cfunc_wrapper": True,
+        "pipeline_class": compiler.PartCompiler,
+    }
 
 
 def entry_jit(function, signature=None):

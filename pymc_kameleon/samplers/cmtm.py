@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
+from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm, nothing_derived
 from pymc_kameleon.core.history import History, recent, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -160,11 +160,6 @@ def move_or_stay(point, x, logp, k, y, logp_y, accepted):
         x[k] = y
         logp[0] = logp_y
     point[k] = x[k]
-
-
-@jit
-def nothing_to_locate(state, parameters, work):
-    """Do nothing: the state holds nothing that is derived from the position."""
 
 
 @jit
@@ -677,7 +672,7 @@ class CMH(Componentwise):
     name = "cmh"
     sweeps_per_draw = 4.5
     default_target_accept = staticmethod(lambda d: CMH_TARGET_ACCEPT)
-    algorithm = Algorithm(cmh_transition, cmh_adapt, nothing_to_locate, cmh_report)
+    algorithm = Algorithm(cmh_transition, cmh_adapt, nothing_derived, cmh_report)
 
     def __init__(self, vars=None, *, scales=None, order="systematic", scale_bounds=None, **common):
         bounds = checked_scale_bounds(scale_bounds)
@@ -812,7 +807,7 @@ class CMTM(Componentwise):
     name = "cmtm"
     sweeps_per_draw = 1.6
     tunes_acceptance = False
-    algorithm = Algorithm(transition, adapt, nothing_to_locate, report)
+    algorithm = Algorithm(transition, adapt, nothing_derived, report)
 
     def __init__(
         self,

@@ -42,6 +42,7 @@ from pymc_kameleon.modes import (
     blended_factors,
     choose_evenly,
     find_modes,
+    have_finite_width,
     median_distance_within,
     nearest_modes,
     neighbour_distance,
@@ -319,7 +320,7 @@ def accept_or_stay(target, state, parameters, work, rng, log_hastings, temperatu
     if accepted:
         copy(work.y, state.x)
         state.logp[0] = logp_y
-        kam.locate(state, parameters, work)
+        kam.derived(state, parameters, work)
     return np.exp(min(0.0, log_ratio)), accepted
 
 
@@ -440,8 +441,9 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     Up to n_walk an adaptive random walk learns the shape of the mode where the chain begins. Up to
     n_search, kicks and annealing look for others. Up to n_learning walks, differences and jumps
     learn their means and covariances. At last the chain makes its cycles, and ρ is tuned.
+    Returns whether C stayed as it was; it and z change in Python otherwise.
     """
-    t = tuning.t[0]
+    t, coordinates_changed = tuning.t[0], False
     parameters.kick[0] = 0.0
     if tuning.n_walk <= t < tuning.n_search:
         search(state, parameters, tuning, work, accept_prob)
@@ -450,7 +452,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     elif parameters.m[0] > 0:
         tune_cycles(parameters, tuning, work, accept_prob)
     else:
-        kam.tune_walk(state, parameters, tuning, work, accept_prob)
+        coordinates_changed = kam.tune_walk(state, parameters, tuning, work, accept_prob)
         if t == tuning.n_walk - 1:
             tuning.log_walk[0] = parameters.log_gamma[0]
             settle_home(state, parameters, tuning)
@@ -462,6 +464,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     ):
         start_search(parameters, tuning, rng)
     tuning.t[0] = t + 1
+    return not coordinates_changed
 
 
 @jit
@@ -637,7 +640,7 @@ class CyclicalKAM(KameleonStep):
 
     name = "cyclical_kam"
     own_stats = ("bandwidth", "n_modes", "mode")
-    algorithm = Algorithm(transition, adapt, kam.locate, report)
+    algorithm = Algorithm(transition, adapt, kam.derived, report)
 
     def __init__(
         self,
@@ -797,13 +800,8 @@ class CyclicalKAM(KameleonStep):
             return self._logp(np.concatenate([x, others]))
 
         points, logps, runs = self._archived(evaluate if others.size else None)
-        if len(points) >= 2 * self._d + 2:
-            try:
-                if parameters.clusters.n[0] == 0:
-                    self._find_modes(points, logps, runs, evaluate)
-                self._learn_kernel(points)
-            except (np.linalg.LinAlgError, ValueError):  # of points that have no finite covariance
-                parameters.clusters.n[0] = parameters.m[0] = 0
+        if len(points) >= 2 * self._d + 2 and not self._learn(points, logps, runs, evaluate):
+            parameters.clusters.n[0] = parameters.m[0] = 0
         parameters.learning[0] = tuning.t[0] < tuning.n_learning and parameters.m[0] > 0
         tuning.history.counts[:] = 0, 1, 0
 
@@ -822,18 +820,36 @@ class CyclicalKAM(KameleonStep):
         rows = rows[logps > logps.max(initial=-np.inf) - self.tuning.negligible]
         return rows[:, :d], rows[:, d], rows[:, d + 1]
 
-    def _find_modes(self, points, logps, runs, evaluate):
-        """Find the clusters, with a first guess of their moments."""
-        d, clusters = self._d, self.parameters.clusters
-        modes = find_modes(points, logps, runs, evaluate, self.parameters.whitening)[:MAX_MODES]
-        sizes = np.array([len(rows) for rows in modes])
-        clusters.n[0] = len(modes)
-        clusters.log_weights[: len(modes)] = np.log(sizes / sizes.sum())
-        factors = blended_factors([points[rows] for rows in modes])
-        for k, (rows, factor) in enumerate(zip(modes, factors, strict=True)):
-            clusters.means[k], clusters.factors[k] = points[rows].mean(axis=0), factor
-        self.tuning.visits[: len(modes)] = sizes * self.tuning.history.counts[1]
-        self.parameters.log_gamma[0] = np.log(OPTIMAL_SCALE / np.sqrt(d))
+    def _learn(self, points, logps, runs, evaluate):
+        """Learn the clusters, unless they are known, and z; return whether that is possible.
+
+        Nothing is caught while the modes are found: that evaluates the user's log-density.
+        """
+        parameters, modes = self.parameters, None
+        if not have_finite_width(points, parameters.whitening):
+            return False
+        if parameters.clusters.n[0] == 0:
+            modes = find_modes(points, logps, runs, evaluate, parameters.whitening)[:MAX_MODES]
+            if not modes:
+                return False
+        try:
+            if modes:
+                self._guess_clusters([points[rows] for rows in modes])
+            self._learn_kernel(points)
+        except np.linalg.LinAlgError:  # rounding leaves a covariance that is not positive definite
+            return False
+        return True
+
+    def _guess_clusters(self, modes):
+        """Make a first guess of the clusters' moments from the points of each."""
+        clusters, n = self.parameters.clusters, len(modes)
+        sizes = np.array([len(points) for points in modes])
+        clusters.n[0] = n
+        clusters.log_weights[:n] = np.log(sizes / sizes.sum())
+        clusters.means[:n] = [points.mean(axis=0) for points in modes]
+        clusters.factors[:n] = blended_factors(modes)
+        self.tuning.visits[:n] = sizes * self.tuning.history.counts[1]
+        self.parameters.log_gamma[0] = np.log(OPTIMAL_SCALE / np.sqrt(self._d))
 
     def _learn_kernel(self, points):
         """Learn C from the clusters, Σ from all points; draw z evenly from the clusters."""

@@ -15,8 +15,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import Algorithm
-from pymc_kameleon.core.factor import Factor, multiply, multiply_transposed
+from pymc_kameleon.core.chain import Algorithm, nothing_derived
+from pymc_kameleon.core.factor import Factor, multiply
 from pymc_kameleon.core.fisher import SMOOTH, learn_factor
 from pymc_kameleon.core.history import History, forget_older_half, record
 from pymc_kameleon.core.jit import fast_jit, jit
@@ -31,7 +31,6 @@ from pymc_kameleon.samplers.mala import (
     accept_or_not,
     best_langevin_scale,
 )
-from pymc_kameleon.samplers.random_walk import nothing_to_locate
 from pymc_kameleon.step import (
     KameleonStep,
     checked_choice,
@@ -64,11 +63,10 @@ class Work(NamedTuple):
     pair: np.ndarray
 
     @classmethod
-    def empty(cls, gradient, factor, n_terms):
-        """Allocate it; `gradient` is the target's."""
-        d = gradient.size
+    def empty(cls, d, factor, n_terms):
+        """Allocate it."""
         left, right = np.zeros((2, n_terms, d))
-        move = mala.Work.empty(gradient, factor)
+        move = mala.Work.empty(d, factor)
         return cls(move, left, right, np.zeros(d), np.zeros(2 * d))
 
 
@@ -159,13 +157,13 @@ def walk_transition(target, state, parameters, work, rng):
     for i in range(state.x.size):
         move.y[i] = state.x[i] + scale * move.step[i]
     move.logp_y[0] = log_density(target, move.y)
-    return accept_or_not(state, move, move.logp_y[0] - state.logp[0], rng)
+    return accept_or_not(target, state, move, move.logp_y[0] - state.logp[0], rng)
 
 
 @jit
-def locate(state, parameters, work):
-    """Take g from where the target was evaluated last, and compute u."""
-    mala.locate(state, parameters, work.move)
+def derived(state, parameters, work):
+    """Compute u."""
+    mala.derived(state, parameters, work.move)
 
 
 # ---- adaptation: by the gradient of the objective ------------------------------------------------
@@ -189,7 +187,6 @@ def published_adapt(state, parameters, tuning, work, accept_prob, rng):
     elif not tuning.is_walk:
         shrink(factor)
     follow_acceptance(tuning, work)
-    multiply_lower_transposed(factor, state.gradient, state.u)
     tuning.t[0] = t + 1
     parameters.wants_hessian[0] &= t + 1 < tuning.n
 
@@ -202,15 +199,15 @@ def objective_slope(factor, is_walk, work):
     """
     move, left, right = work.move, work.left, work.right
     log_ratio = move.log_ratio[0]
-    if log_ratio == -np.inf or not squared_norm(move.gradient) < np.inf:
+    if log_ratio == -np.inf or not squared_norm(move.gradient_y) < np.inf:
         return False
     slope = 1.0 if log_ratio < 0.0 else 0.0
     for i in range(move.h.size):
         if is_walk:
-            left[0, i] = -slope * move.gradient[i]
+            left[0, i] = -slope * move.gradient_y[i]
             right[0, i] = move.xi[i]
         else:
-            left[0, i] = 0.5 * slope * (move.old_gradient[i] - move.gradient[i])
+            left[0, i] = 0.5 * slope * (move.old_gradient[i] - move.gradient_y[i])
             right[0, i] = move.h[i] - 0.5 * move.uy[i]
     if left.shape[0] > 1:
         if slope == 0.0:
@@ -242,7 +239,10 @@ def rms_step(factor, tuning, work, rate, is_first):
 
 @jit
 def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Climb the objective in the coordinates L⁻¹x, which makes it free of scales."""
+    """Climb the objective in the coordinates L⁻¹x, which makes it free of scales.
+
+    Returns whether L stayed as it was.
+    """
     t, factor = tuning.t[0], parameters.factor.dense
     if t < tuning.end:
         if objective_slope(factor, tuning.is_walk, work):
@@ -250,12 +250,12 @@ def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
         else:
             shrink(factor)
         follow_acceptance(tuning, work)
-        multiply_lower_transposed(factor, state.gradient, state.u)
     else:
         tune_scale_alone(parameters, tuning, accept_prob)
     if t + 1 == tuning.end:
         begin_last_phase(parameters, tuning)
     tuning.t[0] = t + 1
+    return t >= tuning.end
 
 
 @fast_jit
@@ -293,18 +293,23 @@ def shrink(factor):
 
 @jit
 def fisher_adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Learn L from pairs of positions and gradients, at growing intervals (not in [TD])."""
-    t = tuning.t[0]
+    """Learn L from pairs of positions and gradients, at growing intervals (not in [TD]).
+
+    Returns whether it stayed as it was.
+    """
+    t, refreshes = tuning.t[0], False
     if t < tuning.end:
         step_scale(parameters, tuning, tuning.targets[0], accept_prob)
         keep_pair(state, tuning, work)
-        if t + 1 == tuning.next_refresh[0]:
-            refresh(state, parameters, tuning, work)
+        refreshes = t + 1 == tuning.next_refresh[0]
+        if refreshes:
+            refresh(parameters, tuning)
     else:
         tune_scale_alone(parameters, tuning, accept_prob)
     if t + 1 == tuning.end:
         begin_last_phase(parameters, tuning)
     tuning.t[0] = t + 1
+    return not refreshes
 
 
 @jit
@@ -322,12 +327,12 @@ def keep_pair(state, tuning, work):
     plausible = move.logp_y[0] > state.logp[0] - 10.0 - d
     if plausible and move.log_ratio[0] > -np.inf:
         copy(move.y, work.pair[:d])
-        copy(move.gradient, work.pair[d:])
+        copy(move.gradient_y, work.pair[d:])
         record(tuning.pairs, work.pair)
 
 
 @jit
-def refresh(state, parameters, tuning, work):
+def refresh(parameters, tuning):
     """Learn L, begin with s anew, and forget the older half of the pairs."""
     done, n_pairs = tuning.t[0] + 1, tuning.pairs.counts[0]
     if n_pairs < FEWEST_PAIRS:
@@ -335,8 +340,7 @@ def refresh(state, parameters, tuning, work):
         return
     pairs, is_early = tuning.pairs.points[:n_pairs], done < tuning.n // 2
     learn_factor(pairs, is_early, parameters.factor, tuning.information)
-    multiply_transposed(parameters.factor, state.gradient, state.u, work.move.small)
-    parameters.log_scale[0] = np.log(best_langevin_scale(state.x.size))
+    parameters.log_scale[0] = np.log(best_langevin_scale(tuning.information.size))
     tuning.scale[0] = 3.0
     forget_older_half(tuning.pairs)
     following = done + max(20, done // 2)
@@ -372,12 +376,12 @@ def tune_scale_alone(parameters, tuning, accept_prob):
 
 # ---- the classes ---------------------------------------------------------------------------------
 
-FISHER = Algorithm(transition, fisher_adapt, locate, mala.report)
-WHITENED = Algorithm(transition, whitened_adapt, locate, mala.report)
-PUBLISHED = Algorithm(transition, published_adapt, locate, mala.report)
-PUBLISHED_EXACT = Algorithm(transition_with_hessian, published_adapt, locate, mala.report)
-WALK_WHITENED = Algorithm(walk_transition, whitened_adapt, nothing_to_locate, mala.report)
-WALK_PUBLISHED = Algorithm(walk_transition, published_adapt, nothing_to_locate, mala.report)
+FISHER = Algorithm(transition, fisher_adapt, derived, mala.report)
+WHITENED = Algorithm(transition, whitened_adapt, derived, mala.report)
+PUBLISHED = Algorithm(transition, published_adapt, derived, mala.report)
+PUBLISHED_EXACT = Algorithm(transition_with_hessian, published_adapt, derived, mala.report)
+WALK_WHITENED = Algorithm(walk_transition, whitened_adapt, nothing_derived, mala.report)
+WALK_PUBLISHED = Algorithm(walk_transition, published_adapt, nothing_derived, mala.report)
 
 PUBLISHED_RATE, PUBLISHED_WALK_RATE = 1.5e-4, 5e-5
 """η of gadMALA and gadRWM in the experiments of [TD]."""
@@ -467,7 +471,7 @@ class GradientAdaptive(KameleonStep):
                 np.array([is_exact and n_tune > 0]),
             ),
             tuning,
-            Work.empty(self._logp.gradient, factor, 3 if is_exact else 1),
+            Work.empty(d, factor, 3 if is_exact else 1),
         )
 
     def _form(self, d):

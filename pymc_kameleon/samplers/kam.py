@@ -272,8 +272,8 @@ def log_reverse_bound(distance2, gamma, d):
 
 
 @jit
-def locate(state, parameters, work):
-    """Recompute u, S(u) from x."""
+def derived(state, parameters, work):
+    """Compute u and S(u); the factor follows when it is needed."""
     solve_lower(parameters.whitening, state.x, state.u)
     kernel_covariance(
         parameters.kernel, parameters.z, parameters.m[0], state.u, state.covariance, work.v
@@ -286,7 +286,10 @@ def locate(state, parameters, work):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Learn C, draw z from the past, and tune γ while there is no z, ρ from then on."""
+    """Learn C, draw z from the past, and tune γ while there is no z, ρ from then on.
+
+    Returns whether C, z and the bandwidth stayed as they were.
+    """
     t = tuning.t[0]
     if parameters.m[0] == 0:
         coordinates_changed = tune_walk(state, parameters, tuning, work, accept_prob)
@@ -304,9 +307,8 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
                 guess_scales(parameters, tuning, work, s)
                 coordinates_changed = True
     follow_gamma(parameters, tuning)
-    if coordinates_changed:
-        locate(state, parameters, work)
     tuning.t[0] = t + 1
+    return not coordinates_changed
 
 
 @jit
@@ -497,7 +499,7 @@ class KAM(KameleonStep):
 
     name = "kam"
     own_stats = ("bandwidth",)
-    algorithm = Algorithm(transition, adapt, locate, report)
+    algorithm = Algorithm(transition, adapt, derived, report)
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ def best_langevin_scale(d):
 
 
 class State(NamedTuple):
-    """What the next transition needs: x (d,), its log-density (1,), g (d,) and u (d,)."""
+    """What the next transition needs: x (d,), its log-density (1,), `gradient` g (d,), u (d,)."""
 
     x: np.ndarray
     logp: np.ndarray
@@ -61,12 +61,10 @@ class Work(NamedTuple):
 
     Attributes
     ----------
-    gradient : (d,) float64
-        The target's own array: g′ after the transition.
     xi, h, y, uy, step : (d,) float64
         ξ, h, y, Lᵀg′, and Lh.
-    old_gradient : (d,) float64
-        g before the move.
+    old_gradient, gradient_y : (d,) float64
+        g before the move, and g′.
     logp_y, log_ratio : (1,) float64
         Log-density at y; log of the Metropolis-Hastings ratio, -inf if anything is not finite.
     accepted : (1,) bool
@@ -74,24 +72,24 @@ class Work(NamedTuple):
         Scratch of the factor.
     """
 
-    gradient: np.ndarray
     xi: np.ndarray
     h: np.ndarray
     y: np.ndarray
     uy: np.ndarray
     step: np.ndarray
     old_gradient: np.ndarray
+    gradient_y: np.ndarray
     logp_y: np.ndarray
     log_ratio: np.ndarray
     accepted: np.ndarray
     small: np.ndarray
 
     @classmethod
-    def empty(cls, gradient, factor):
-        """Allocate it; `gradient` is the target's."""
-        vectors = np.zeros((6, gradient.size))
+    def empty(cls, d, factor):
+        """Allocate it."""
+        vectors = np.zeros((7, d))
         scalars = np.zeros(1), np.zeros(1), np.zeros(1, bool)
-        return cls(gradient, *vectors, *scalars, np.zeros((2, factor.basis.shape[0])))
+        return cls(*vectors, *scalars, np.zeros((2, factor.basis.shape[0])))
 
 
 @jit
@@ -117,7 +115,7 @@ def transition(target, state, parameters, work, rng):
         log_ratio += 0.5 * (squared_norm(work.xi) - squared_norm(work.step))
         if not log_ratio > -np.inf:  # a gradient that is not finite
             log_ratio = -np.inf
-    return accept_or_not(state, work, log_ratio, rng)
+    return accept_or_not(target, state, work, log_ratio, rng)
 
 
 @jit
@@ -151,23 +149,23 @@ def leapfrog(target, factor, scale, n_steps, work):
 
 
 @jit
-def accept_or_not(state, work, log_ratio, rng):
-    """Accept or reject `work.y`, and remember both for adaptation."""
+def accept_or_not(target, state, work, log_ratio, rng):
+    """Accept or reject `work.y`, where the target was evaluated last; remember both gradients."""
     accepted = log_uniform(rng) < log_ratio
     work.log_ratio[0], work.accepted[0] = log_ratio, accepted
     copy(state.gradient, work.old_gradient)
+    copy(target.gradient, work.gradient_y)
     if accepted:
         copy(work.y, state.x)
         state.logp[0] = work.logp_y[0]
-        copy(work.gradient, state.gradient)
+        copy(work.gradient_y, state.gradient)
         copy(work.uy, state.u)
     return np.exp(min(0.0, log_ratio)), accepted
 
 
 @jit
-def locate(state, parameters, work):
-    """Take g from where the target was evaluated last, and compute u; g has to be finite."""
-    copy(work.gradient, state.gradient)
+def derived(state, parameters, work):
+    """Compute u; g has to be finite."""
     if not squared_norm(state.gradient) < np.inf:
         state.logp[0] = -np.inf
     multiply_transposed(parameters.factor, state.gradient, state.u, work.small)
@@ -222,7 +220,7 @@ class MALA(KameleonStep):
     derivatives = 1
     default_target_accept = staticmethod(lambda d: MALA_TARGET_ACCEPT)
     default_steps_per_draw = staticmethod(lambda d: 1)
-    algorithm = Algorithm(transition, rwm_adapt, locate, report)
+    algorithm = Algorithm(transition, rwm_adapt, derived, report)
 
     def __init__(self, vars=None, *, scaling=None, scale_bounds=None, **common):
         self.settings = checked_scaling(scaling, scale_bounds)
@@ -238,7 +236,7 @@ class MALA(KameleonStep):
             State.empty(d),
             Parameters(log_scale, factor, np.ones(1, np.int64), np.zeros(1, bool)),
             RWMTuning(np.zeros(1, np.int64), n_tune, scale),
-            Work.empty(self._logp.gradient, factor),
+            Work.empty(d, factor),
         )
 
     def _needed_tuning(self):

@@ -288,8 +288,8 @@ def log_normal(step, direction, gamma, nu):
 
 
 @jit
-def locate(state, parameters, work):
-    """Recompute u and the weights of z from x."""
+def derived(state, parameters, work):
+    """Compute u and the weights of z from x."""
     solve_lower(parameters.whitening, state.x, state.u)
     weigh(parameters, state.u, state.weights)
 
@@ -299,7 +299,10 @@ def locate(state, parameters, work):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Learn C, draw z and its directions from the past; tune γ while there are none, ν_j then."""
+    """Learn C, draw z and its directions from the past; tune γ while there are none, ν_j then.
+
+    Returns whether C, z and the bandwidth stayed as they were.
+    """
     t = tuning.t[0]
     if parameters.m[0] == 0:
         coordinates_changed = tune_walk(state, parameters, tuning, work, accept_prob)
@@ -315,9 +318,8 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
                 learn_directions(parameters, tuning, work, s)
                 coordinates_changed = True
     follow_gamma(parameters, tuning)
-    if coordinates_changed:
-        locate(state, parameters, work)
     tuning.t[0] = t + 1
+    return not coordinates_changed
 
 
 @jit
@@ -472,7 +474,7 @@ class PCAKAM(KameleonStep):
     name = "pca_kam"
     own_stats = ("bandwidth",)
     default_target_accept = staticmethod(lambda d: 0.44)
-    algorithm = Algorithm(transition, adapt, locate, report)
+    algorithm = Algorithm(transition, adapt, derived, report)
 
     def __init__(
         self,

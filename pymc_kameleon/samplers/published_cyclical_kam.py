@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
+from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm, nothing_derived
 from pymc_kameleon.core.history import choose
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy, multiply_lower
@@ -139,7 +139,7 @@ def explore(target, state, parameters, work, rng):
         copy(state.x, work.past[t])
         if t == 0 or rng.random() < (1.0 + t) ** -parameters.redraw_decay:
             draw_subsample(parameters, work, t + 1, rng)
-            kam.locate(state, parameters, work)
+            kam.derived(state, parameters, work)
         gamma, nu = decayed(parameters.gamma, t), np.exp(log_nu)
         accept_prob, _ = kam.move(target, state, parameters, work, rng, gamma, nu)
         eta = decayed(parameters.learning_rate, t)
@@ -161,11 +161,6 @@ def draw_subsample(parameters, work, n, rng):
     parameters.m[0] = m
 
 
-@jit
-def locate(state, parameters, work):
-    """Do nothing: Sampling needs x alone, and Exploration begins anew."""
-
-
 # ---- adaptation ---------------------------------------------------------------------------------
 
 
@@ -183,7 +178,8 @@ def report(state, parameters, stats):
     stats[N_STATS + 1] = state.nu[1]
 
 
-PUBLISHED = Algorithm(transition, adapt, locate, report)
+PUBLISHED = Algorithm(transition, adapt, nothing_derived, report)
+"""Nothing is derived: Sampling needs x alone, and Exploration begins anew."""
 
 
 def checked_settings(kernel, n_subsample, nu, gamma, learning_rate, redraw_decay):

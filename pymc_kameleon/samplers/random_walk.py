@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import SCALING, Algorithm
+from pymc_kameleon.core.chain import SCALING, Algorithm, nothing_derived
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     copy,
@@ -58,11 +58,6 @@ class State(NamedTuple):
 
     x: np.ndarray
     logp: np.ndarray
-
-
-@jit
-def nothing_to_locate(state, parameters, work):
-    """Do nothing: the state holds nothing that is derived from the position."""
 
 
 @jit
@@ -139,7 +134,7 @@ class RWM(KameleonStep):
 
     name = "rwm"
     scale_free = False
-    algorithm = Algorithm(rwm_transition, rwm_adapt, nothing_to_locate, report_scale)
+    algorithm = Algorithm(rwm_transition, rwm_adapt, nothing_derived, report_scale)
 
     def __init__(self, vars=None, *, scaling=None, scale_bounds=None, **common):
         self.settings = checked_scaling(scaling, scale_bounds)
@@ -327,7 +322,7 @@ class AM(KameleonStep):
     """
 
     name = "am"
-    algorithm = Algorithm(transition, am_adapt, nothing_to_locate, report_scale)
+    algorithm = Algorithm(transition, am_adapt, nothing_derived, report_scale)
     _allocate = allocate_walk
 
     def __init__(self, vars=None, *, update="rank_one", learning_rate=None, **common):
@@ -380,7 +375,7 @@ class RBAM(KameleonStep):
     """
 
     name = "rbam"
-    algorithm = Algorithm(transition, rbam_adapt, nothing_to_locate, report_scale)
+    algorithm = Algorithm(transition, rbam_adapt, nothing_derived, report_scale)
     _allocate = allocate_walk
 
     def __init__(self, vars=None, *, learning_rate=None, **common):
@@ -440,7 +435,7 @@ class GAM(KameleonStep):
     """
 
     name = "gam"
-    algorithm = Algorithm(transition, gam_adapt, nothing_to_locate, report_scale)
+    algorithm = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
     _allocate = allocate_walk
 
     def __init__(self, vars=None, *, learning_rate=None, scale_bounds=None, **common):
@@ -537,7 +532,7 @@ class RAM(KameleonStep):
     """
 
     name = "ram"
-    algorithm = Algorithm(transition, ram_adapt, nothing_to_locate, report_scale)
+    algorithm = Algorithm(transition, ram_adapt, nothing_derived, report_scale)
 
     def __init__(self, vars=None, *, scale_bounds=None, **common):
         self.settings = {"log_bounds": checked_scale_bounds(scale_bounds), "learning_rate": None}

@@ -10,9 +10,10 @@ import pytest
 import slow
 from invariance import Mixture, invariance_p_value, moved_fast
 from scipy.spatial.distance import pdist, squareform
-from test_contract import Counting, black_box
+from test_contract import Counting, black_box, sample
 
 import pymc_kameleon as pk
+from pymc_kameleon import modes
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy as copy_vector
 from pymc_kameleon.core.linalg import multiply_lower, solve_lower
@@ -344,12 +345,12 @@ def move_perhaps_wrong(target, state, parameters, work, rng, gamma, nu):
     if accepted:
         state.logp[0] += log_density(target, work.y) - state.logp[0]
         copy_vector(work.y, state.x)
-        kam_locate(state, parameters, work)
+        kam_derived(state, parameters, work)
     return 0.0, accepted
 
 
 choose_move, propose_jump = cyclical_kam.choose_move, cyclical_kam.propose_jump
-kam_move, kam_factorise, kam_locate = kam.move, kam.factorise, kam.locate
+kam_move, kam_factorise, kam_derived = kam.move, kam.factorise, kam.derived
 kam_log_normal = kam.log_normal
 JUMP_FLAW, HASTINGS_FLAW, GAMMA_FLAW, RESTART_FLAW = 1, 2, 3, 4
 other_kam = ModuleType("other_kam")
@@ -737,6 +738,56 @@ def test_a_chain_that_moves_only_after_the_search():
     _, stats, _ = run(step, 100, positions[-1])
     assert stats["accept_share"].mean() > 0.05
     assert np.isfinite(stats["scaling"]).all()
+
+
+@pytest.mark.parametrize("driver", [pm.sample, pk.sample], ids=["pm.sample", "pk.sample"])
+@pytest.mark.parametrize("kind", [ValueError, np.linalg.LinAlgError])
+def test_what_the_likelihood_raises_while_modes_are_found_reaches_the_user(
+    driver, kind, fragile, monkeypatch
+):
+    step, raises = fragile
+
+    def find_modes(*arguments):
+        raises.append(kind("the solver broke down"))
+        return modes.find_modes(*arguments)
+
+    monkeypatch.setattr(cyclical_kam, "find_modes", find_modes)
+    with pytest.raises(kind, match="the solver broke down") as error:
+        sample(step, step.model, driver, tune=200)
+    if driver is pk.sample:
+        assert "In chain 0, draw 110 of tuning, at {'x': " in error.value.__notes__[0]
+
+
+@pytest.fixture(scope="module")
+def fragile():
+    """A step whose log-density raises, once, what is put into a list."""
+    raises = []
+
+    def log_density(x):
+        if raises:
+            raise raises.pop()
+        return -0.5 * x @ x
+
+    return pk.CyclicalKAM(model=black_box(Counting(log_density)), steps_per_draw=10), raises
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        1e160 * np.arange(12.0).reshape(6, 2),
+        np.array([[i, j] for i in (0, 90, 180) for j in (0, 1)]),
+    ],
+    ids=["no finite width", "no mode"],
+)
+def test_points_that_teach_nothing_leave_a_walk(points, fragile):
+    step, _ = fragile
+    step.setup_chain(np.random.default_rng(1), 200, 1)
+    history = step.tuning.history
+    history.points[:6, :2], history.points[:6, 2:] = points, 0.0
+    history.counts[0] = 6
+    step._pause()
+    assert step.parameters.m[0] == step.parameters.clusters.n[0] == 0
+    assert not step.parameters.learning[0]
 
 
 @pytest.mark.parametrize("n_tune", [1, 5, 30, 200, 900])

@@ -568,7 +568,7 @@ class Path:
         self.step = build(pk.GadMALA, target, d)
         self.target, self.factor = self.step._logp.target, self.step.parameters.factor
         self.factor.dense[:] = factor
-        self.work = mala.Work.empty(self.target.gradient, self.factor)
+        self.work = mala.Work.empty(d, self.factor)
 
     def slope(self, x):
         """Lᵀg."""

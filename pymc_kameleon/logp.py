@@ -11,7 +11,7 @@ from typing import ClassVar
 import numba
 import numpy as np
 import pytensor.tensor as pt
-from pymc.pytensorf import compile as pymc_compile
+from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.replace import clone_replace

@@ -1,7 +1,5 @@
 """Adaptive Metropolis samplers for PyMC: ``pm.sample(step=pk.KAM())``."""
 
-import logging
-
 from pymc_kameleon import kernels
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.driver import sample
@@ -36,9 +34,3 @@ __all__ = [
 ]
 
 SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM, CyclicalKAM, CMH, CMTM, MALA, GadRWM, GadMALA)
-
-_log = logging.getLogger("pymc_kameleon")
-if not logging.root.handlers:
-    _log.setLevel(logging.INFO)
-    if not _log.handlers:
-        _log.addHandler(logging.StreamHandler())

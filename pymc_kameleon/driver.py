@@ -2,30 +2,31 @@
 
 import logging
 import os
+import signal
+import threading
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor, wait
-from threading import Event
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pymc as pm
-from pymc.exceptions import SamplingError
-from pymc.initial_point import make_initial_point_fns_per_chain
-from pymc.progress_bar import MCMCProgressBarManager
-from pymc.progress_bar.rich_progress import RichProgressBackend
-from pymc.stats import compute_log_likelihood, compute_log_prior
-from pymc.stats.convergence import log_warnings, run_convergence_checks
-from pymc.step_methods.compound import CompoundStep
-from pymc.util import (
-    get_default_varnames,
-    get_random_generator,
-    get_untransformed_name,
-    is_transformed_name,
-)
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon import storage
 from pymc_kameleon.core.chain import AT_STEP, DRAWS_MADE, N_PROGRESS
+from pymc_kameleon.host import (
+    CompoundStep,
+    Progress,
+    SamplingError,
+    get_default_varnames,
+    get_random_generator,
+    log_warnings,
+    make_initial_point_fns_per_chain,
+    natural_name,
+    quiet_logging,
+    run_convergence_checks,
+)
 from pymc_kameleon.initvals import finite_point, jittered
 from pymc_kameleon.step import KameleonStep, checked_bool, checked_integer, compiled_run
 from pymc_kameleon.storage import Draws
@@ -41,7 +42,10 @@ REFRESH = 0.1
 MOST_NUMBERS = 200_000
 """What a call of compiled code may leave in its buffers."""
 
-COMPUTED = {"log_likelihood": compute_log_likelihood, "log_prior": compute_log_prior}
+COMPUTED = {
+    "log_likelihood": pm.stats.compute_log_likelihood,
+    "log_prior": pm.stats.compute_log_prior,
+}
 IDATA_KWARGS = ("coords", "dims", "include_transformed", *COMPUTED)
 
 
@@ -53,6 +57,7 @@ def sample(
     cores=None,
     random_seed=None,
     progressbar=True,
+    quiet=False,
     step=None,
     var_names=None,
     initvals=None,
@@ -83,6 +88,10 @@ def sample(
         For reproducible starts and draws.
     progressbar : bool or str, optional
         As in ``pm.sample``: True, False, "combined", "split", "combined+stats" or "split+stats".
+        The acceptance shown is a mean: of tuning, and then of the draws after it. A chain that was
+        stuck for long after tuning is red. If the bar itself fails, sampling goes on without it.
+    quiet : bool, optional
+        Show no progress, and log nothing, warnings neither.
     step : step of pymc_kameleon, or list of them
         Together they move all variables of the model, in turn.
     var_names : list of str, optional
@@ -123,55 +132,66 @@ def sample(
         On Ctrl-C while all chains are still tuning. After that, what there is, is returned with a
         warning.
     """
-    model = pm.modelcontext(model)
+    checked_bool("quiet", quiet)
     checked_bool("discard_tuned_samples", discard_tuned_samples)
-    idata_kwargs = _checked_idata_kwargs(idata_kwargs)
-    checked_integer("draws", draws, at_least=0 if resume is None else 1)
-    if cores is None:
-        cores = min(MOST_CORES, os.cpu_count() or 1)
-    checked_integer("cores", cores, at_least=1)
-    if resume is None:
-        steps, names = _checked_steps(step, model), _names_to_keep(model, var_names, idata_kwargs)
-        all_chains = _new_chains(model, steps, chains, tune, draws, random_seed, initvals)
-    else:
-        _check_unsettled(
-            tune=tune,
-            chains=chains,
-            random_seed=random_seed,
-            var_names=var_names,
-            initvals=initvals,
-            **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED},
-        )
-        steps = None if step is None else _checked_steps(step, model)
-        steps, names = storage.steps_and_names(resume, steps, model)
-        _checked_steps(steps, model)
-        all_chains = _resumed_chains(model, steps, draws, resume)
+    tree = None
+    try:
+        with quiet_logging(quiet):
+            model = pm.modelcontext(model)
+            idata_kwargs = _checked_idata_kwargs(idata_kwargs)
+            checked_integer("draws", draws, at_least=0 if resume is None else 1)
+            if cores is None:
+                cores = min(MOST_CORES, os.cpu_count() or 1)
+            checked_integer("cores", cores, at_least=1)
+            if resume is None:
+                steps = _checked_steps(step, model)
+                names = _names_to_keep(model, var_names, idata_kwargs)
+                all_chains = _new_chains(model, steps, chains, tune, draws, random_seed, initvals)
+            else:
+                _check_unsettled(
+                    tune=tune,
+                    chains=chains,
+                    random_seed=random_seed,
+                    var_names=var_names,
+                    initvals=initvals,
+                    **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED},
+                )
+                steps = None if step is None else _checked_steps(step, model)
+                steps, names = storage.steps_and_names(resume, steps, model)
+                _checked_steps(steps, model)
+                all_chains = _resumed_chains(model, steps, draws, resume)
 
-    outputs, n = steps[0].outputs(names), len(all_chains)
-    if resume is not None:
-        storage.check_same_outputs(resume, outputs, model)
-    kept = Draws(n, draws, outputs, steps)
-    warmup = Draws(n, 0 if discard_tuned_samples else all_chains[0].n_tune, outputs, steps)
-    run = compiled_run(steps)
-    for chain in all_chains:
-        chain.equip(run, outputs, kept, warmup)
-    cores = _useful_cores(cores, steps, outputs, n)
-    start = time.time()
-    interrupted = _run(all_chains, cores, progressbar)
-    seconds = time.time() - start
-    good_chains = _longest(all_chains) if interrupted else all_chains
-    _say_what_was_done(good_chains, seconds)
+            outputs, n = steps[0].outputs(names), len(all_chains)
+            if resume is not None:
+                storage.check_same_outputs(resume, outputs, model)
+            kept = Draws(n, draws, outputs, steps)
+            warmup = Draws(n, 0 if discard_tuned_samples else all_chains[0].n_tune, outputs, steps)
+            run = compiled_run(steps)
+            for chain in all_chains:
+                chain.equip(run, outputs, kept, warmup)
+            cores = _useful_cores(cores, steps, outputs, n)
+            progress = Progress(all_chains, False if quiet else progressbar)
+            with _ctrl_c_sets(threading.Event()) as stop:
+                seconds = _run(all_chains, cores, progress, stop)
+                whole = all(chain.done == chain.total for chain in all_chains)
+                good_chains = all_chains if whole else _longest(all_chains)
+                _say_what_was_done(good_chains, seconds)
+                new = storage.data_tree(model, good_chains, kept, warmup, seconds, idata_kwargs)
+                tree = new if resume is None else storage.joined(resume, new)
 
-    tree = storage.data_tree(model, good_chains, kept, warmup, seconds, idata_kwargs)
-    if resume is not None:
-        tree = storage.joined(resume, tree)
-    for name, compute in COMPUTED.items():
-        if idata_kwargs.get(name):
-            chosen = None if idata_kwargs[name] is True else idata_kwargs[name]
-            tree = compute(tree, var_names=chosen, model=model, progressbar=False)
-    has_parameters = any(rv.name in names for rv in model.free_RVs)
-    if compute_convergence_checks and has_parameters and "posterior" in tree.children:
-        log_warnings(run_convergence_checks(tree, model))
+            for name, compute in COMPUTED.items():
+                if idata_kwargs.get(name):
+                    chosen = None if idata_kwargs[name] is True else idata_kwargs[name]
+                    tree = compute(tree, var_names=chosen, model=model, progressbar=False)
+            has_parameters = any(rv.name in names for rv in model.free_RVs)
+            if compute_convergence_checks and has_parameters and "posterior" in tree.children:
+                log_warnings(run_convergence_checks(tree, model))
+            return tree
+    except KeyboardInterrupt:
+        if tree is None:
+            raise
+        if not quiet:
+            _log.warning("Interrupted after sampling: convergence may not have been checked.")
     return tree
 
 
@@ -243,12 +263,8 @@ def _useful_cores(cores, steps, outputs, n_chains):
         cores = 1
     _log.info("Threaded sampling (%s in %s)", _count(n_chains, "chain"), _count(cores, "thread"))
     for step in steps:
-        _log.info("%s: [%s]", type(step).__name__, ", ".join(map(_natural, step.var_names)))
+        _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))
     return cores
-
-
-def _natural(name):
-    return get_untransformed_name(name) if is_transformed_name(name) else name
 
 
 def _count(n, what):
@@ -345,7 +361,7 @@ class Chain:
         named = [step.named(own) for step, own in zip(self.steps, stats, strict=True)]
         if draws.draws:
             draws.write(self.row, start, self._outputs.named(rows), named)
-        self.last_stats = [{name: values[-1] for name, values in own.items()} for own in named]
+        self.last_stats = [step.last_draw(own) for step, own in zip(self.steps, stats, strict=True)]
 
     def _where(self):
         """Say where the chain is, for what was raised there."""
@@ -458,70 +474,55 @@ def _raveled(model, point):
 # ---- threads ------------------------------------------------------------------------------------
 
 
-class Progress(MCMCProgressBarManager):
-    """PyMC's progress bar, for chains that make many draws between two looks at them."""
+@contextmanager
+def _ctrl_c_sets(event):
+    """Let Ctrl-C set `event`, where it would raise KeyboardInterrupt in the midst of anything."""
+    usual = signal.getsignal(signal.SIGINT)
+    if not callable(usual) or threading.current_thread() is not threading.main_thread():
+        yield event  # KeyboardInterrupt does not come
+        return
 
-    def __init__(self, chains, progressbar):
-        steps, begun = chains[0].steps, chains[0].begun
-        tune = chains[0].n_tune
-        draws = chains[0].total - begun - tune
-        step = steps[0] if len(steps) == 1 else CompoundStep(steps)
-        super().__init__(step, len(chains), draws, tune, progressbar)
-        self._shown, self._begun = [0] * len(chains), time.perf_counter()
+    def set_event(*arguments):
+        try:
+            usual(*arguments)
+        except KeyboardInterrupt:
+            event.set()
 
-    def show(self, chain):
-        """Show how far a chain is."""
-        done, last_stats = chain.done - chain.begun, chain.last_stats
-        if not self._show_progress or last_stats is None or done == self._shown[chain.row]:
-            return
-        advance = done - self._shown[chain.row]
-        self._shown[chain.row] = done
-        bar, count = chain.row, done
-        if self.combined_progress:
-            bar, count = 0, sum(self._shown)
-        failing, fields = self._extract_stats(last_stats)
-        fields["draw"] = count - self._tune_total if count > self._tune_total else count
-        is_last = count == self.total_draws
-        if is_last and isinstance(self._backend, RichProgressBackend):
-            # It computes no speed at the end, when a short run is shown for the first time.
-            seconds = time.perf_counter() - self._begun if self.combined_progress else chain.seconds
-            fields |= {"sampling_speed": count / seconds, "speed_unit": "draws/s"}
-        self._backend.update(
-            task_id=bar,
-            advance=advance,
-            failing=failing,
-            stats=fields,
-            is_last=is_last,
-            total=self.total_draws,
-        )
+    signal.signal(signal.SIGINT, set_event)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
-def _run(chains, cores, progressbar):
-    """Run the chains to their ends; return whether the user stopped them before."""
-    stop, interrupted = Event(), False
+def _run(chains, cores, progress, stop):
+    """Run the chains to their ends, or until `stop` is set; return how many seconds it took."""
 
     def run(chain):
-        while chain.done < chain.total and not stop.is_set():
-            chain.advance()
+        try:
+            while chain.done < chain.total and not stop.is_set():
+                chain.advance()
+        except BaseException:
+            stop.set()
+            raise
 
-    # LAPACK inside the model: with threads of its own, it would fight with ours.
+    start, futures = time.time(), []
     with (
-        threadpool_limits(1),
-        Progress(chains, progressbar) as progress,
+        suppress(KeyboardInterrupt),  # of the progress bar, if anything: it stops the chains
+        threadpool_limits(1),  # LAPACK inside the model: its own threads would fight with ours
+        progress,
         ThreadPoolExecutor(cores) as pool,
     ):
-        futures = [pool.submit(run, chain) for chain in chains]
-        while running := [future for future in futures if not future.done()]:
-            try:
-                wait(running, REFRESH)
+        try:
+            running = futures = [pool.submit(run, chain) for chain in chains]
+            while running and not stop.is_set():
+                running = wait(running, REFRESH).not_done
                 for chain in chains:
                     progress.show(chain)
-                if any(future.done() and future.exception() for future in futures):
-                    stop.set()
-            except KeyboardInterrupt:  # a second one does not leave threads behind either
-                interrupted = True
-                stop.set()
+            if running:
                 _log.info("Stopping after the draws that are being made.")
+        finally:
+            stop.set()
     for future in futures:
         try:
             future.result()
@@ -529,7 +530,7 @@ def _run(chains, cores, progressbar):
             explained = SamplingError(error.step.explain_start(error.q))
             explained.__notes__ = error.__notes__
             raise explained from None
-    return interrupted
+    return time.time() - start
 
 
 def _longest(chains):

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pymc as pm
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
-from pymc.initial_point import make_initial_point_fn
 
+from pymc_kameleon.host import FlatRV, HalfFlatRV, make_initial_point_fn
 from pymc_kameleon.logp import black_box_ops_silent
 
 RETRIES = 100

@@ -15,7 +15,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numba import config, types
 from numba.core.errors import NumbaError
-from pymc.pytensorf import compile as pymc_compile
+from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import equal_computations

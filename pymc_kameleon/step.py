@@ -5,23 +5,19 @@ import logging
 import math
 import time
 import warnings
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from threading import Timer
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
-from pymc.blocking import DictToArrayBijection, RaveledVars
-from pymc.exceptions import SamplingError
-from pymc.stats.convergence import SamplerWarning, WarningType
-from pymc.step_methods.arraystep import ArrayStepShared
-from pymc.step_methods.compound import StepMethodState
-from pymc.step_methods.state import dataclass_state
-from pymc.util import get_value_vars_from_user_vars
-from rich.progress import TextColumn
+from rich.progress import ProgressColumn
 from rich.table import Column
+from rich.text import Text
 
 from pymc_kameleon.core.chain import (
     ACCEPT_PROB,
@@ -43,6 +39,18 @@ from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.core.target import Outputs
+from pymc_kameleon.host import (
+    ArrayStepShared,
+    DictToArrayBijection,
+    RaveledVars,
+    SamplerWarning,
+    SamplingError,
+    StepMethodState,
+    WarningType,
+    dataclass_state,
+    get_value_vars_from_user_vars,
+    natural_name,
+)
 from pymc_kameleon.logp import ModelLogp, ModelOutputs
 
 _log = logging.getLogger("pymc_kameleon")
@@ -121,6 +129,8 @@ class Watch:
         Whether any proposal was accepted after tuning.
     run, longest : int
         Draws after tuning without an accepted proposal: now, and at most in a row.
+    accept_sum : float
+        Sum of the draws' acceptance probabilities; it starts anew when tuning has ended.
     """
 
     tune: int
@@ -130,6 +140,19 @@ class Watch:
     accepted: bool = False
     run: int = 0
     longest: int = 0
+    accept_sum: float = 0.0
+
+    def add(self, accept_probs):
+        """Add the acceptance probabilities of draws that `follow` has not seen yet."""
+        sums = accept_probs.copy()
+        if self.done != self.tune:
+            sums[0] += self.accept_sum
+        self.accept_sum = float(sums.cumsum()[-1])  # one by one, so equal in any portions
+
+    @property
+    def mean_accept(self):
+        """Mean acceptance probability of the draws: after tuning, once there are some."""
+        return self.accept_sum / (self.done - self.tune if self.done > self.tune else self.done)
 
     def follow(self, accept_shares):
         """Take notice of draws, which are all of tuning or all after it."""
@@ -137,7 +160,8 @@ class Watch:
         self.done += n
         if self.done > self.tune:
             moves = accept_shares.nonzero()[0]
-            ends = np.concatenate(([-1 - self.run], moves, [n]))
+            ends = np.empty(moves.size + 2, np.int64)
+            ends[0], ends[1:-1], ends[-1] = -1 - self.run, moves, n
             runs = ends[1:] - ends[:-1] - 1
             self.accepted |= moves.size > 0
             self.run, self.longest = int(runs[-1]), max(self.longest, int(runs.max()))
@@ -146,6 +170,17 @@ class Watch:
     def finished(self):
         """Whether that was the last draw."""
         return self.done == self.tune + self.draws
+
+
+class DrawStats(dict):
+    """Statistics of a draw, all of which PyMC records.
+
+    Attributes
+    ----------
+    mean_accept : float
+    stuck : bool
+        For the progress bar, which is in another process where chains are.
+    """
 
 
 @dataclass_state
@@ -176,8 +211,8 @@ class KameleonStep(ArrayStepShared):
         The compiled functions that define the sampler.
     own_stats : tuple of str
         Statistics besides those of every sampler, each a number; see `_own_stats`.
-    settings : dict
-        The sampler's own options, which a saved state must share.
+    settings : mapping
+        The sampler's own options, which a saved state must share; its `__init__` sets them.
     scale_free : bool
         Whether `_allocate` wants to know the coordinates' scales around the start.
     tunes_acceptance : bool
@@ -193,7 +228,7 @@ class KameleonStep(ArrayStepShared):
     scale_free: ClassVar[bool] = True
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
-    settings: ClassVar[dict] = {}
+    settings: Mapping = MappingProxyType({})
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
     default_blocked = True
@@ -359,10 +394,10 @@ class KameleonStep(ArrayStepShared):
         if not self._run((block,), q, NO_OUTPUTS, np.zeros(N_PROGRESS, np.int64)):
             raise SamplingError(self.explain_start(q))
         self.conclude(self._rounded(q), stats)
-        named = {name: values[0] for name, values in self.named(stats).items()}
-        warning = self.warning() if self.watch.finished else None
+        draw_stats = self.last_draw(stats)
+        draw_stats["warning"] = self.warning() if self.watch.finished else None
         own = RaveledVars(self.state.x.copy(), q0.point_map_info[: len(self.vars)])
-        return own, [named | {"warning": warning}]
+        return own, [draw_stats]
 
     def _rounded(self, q):
         """Return the raveled point with the precision of its variables, as PyMC hands it on."""
@@ -412,6 +447,7 @@ class KameleonStep(ArrayStepShared):
     def conclude(self, q, stats):
         """Take notice of draws: of the point `q` (n,) that is handed on, and their statistics."""
         stats[0, N_LOGP] += self._logp.count[0] - self._n_logp - stats[:, N_LOGP].sum()
+        self.watch.add(stats[:, ACCEPT_PROB])
         self.watch.follow(stats[:, ACCEPT_SHARE])
         self.point = np.concatenate([q[: self._d], self._logp.point[self._d :]])
 
@@ -455,6 +491,13 @@ class KameleonStep(ArrayStepShared):
         if "model_logp" in self.stats_dtypes_shapes:
             named["model_logp"] = stats[:, LOGP]
         return named
+
+    def last_draw(self, stats):
+        """Return the statistics of the last of draws."""
+        named = self.named(stats[-1:])
+        draw_stats = DrawStats({name: values[0] for name, values in named.items()})
+        draw_stats.mean_accept, draw_stats.stuck = self.watch.mean_accept, self._is_stuck()
+        return draw_stats
 
     # ---- for pk.sample --------------------------------------------------------------------------
 
@@ -531,6 +574,12 @@ class KameleonStep(ArrayStepShared):
         heading = f"{type(self).__name__}([{', '.join(self.var_names)}]):"
         return SamplerWarning(WarningType.BAD_PARAMS, " ".join([heading, *problems]), "warn")
 
+    def _is_stuck(self):
+        """Return whether the chain did not move for long, after tuning."""
+        longest = self.watch.longest
+        long_enough = longest * self.steps_per_draw >= STUCK_TRANSITIONS
+        return long_enough and longest > STUCK_SHARE * self.watch.draws
+
     def _chain_problems(self):
         watch, problems = self.watch, []
         if watch.common_start:
@@ -544,15 +593,15 @@ class KameleonStep(ArrayStepShared):
                 f"only {self.tuning.n} transitions of tuning; at least {needed} are needed to "
                 "learn anything. Raise tune, or steps_per_draw."
             )
-        stuck = watch.longest * self.steps_per_draw
         if watch.draws > 0 and not watch.accepted:
             problems.append(
                 "no proposal was accepted after tuning, so all draws are equal, although ArviZ "
                 "reports them as independent. Tune longer, start elsewhere, or rescale."
             )
-        elif watch.longest > STUCK_SHARE * watch.draws and stuck >= STUCK_TRANSITIONS:
+        elif self._is_stuck():
             problems.append(
-                f"the chain was stuck for {watch.longest} draws in a row ({stuck} transitions). "
+                f"the chain was stuck for {watch.longest} draws in a row "
+                f"({watch.longest * self.steps_per_draw} transitions). "
                 "Look there for a narrow part of the posterior; tune longer, or reparametrise."
             )
         return problems
@@ -702,27 +751,40 @@ class KameleonStep(ArrayStepShared):
 
     # ---- progress bar ---------------------------------------------------------------------------
 
-    @classmethod
-    def _progressbar_config(cls, n_chains=1):
-        fields = {f"{cls.name}_accept": "accept", f"{cls.name}_scale": "scale"}
-        columns = [
-            TextColumn(
-                f"{{task.fields[{key}]:0.2g}}",
-                table_column=Column(f"{cls.__name__} {title}", ratio=1),
-            )
-            for key, title in fields.items()
-        ]
-        return columns, {key: [0.0] * n_chains for key in fields}
+    def _progress_titles(self):
+        """Return the titles of the columns, which no other step of the run has."""
+        first, *others = map(natural_name, self.var_names)
+        alone = len(self.vars) == len(self.model.value_vars)
+        where = "" if alone else f" {first}{', …' if others else ''}"
+        return [f"{type(self).__name__} {what}{where}" for what in ("accept", "scale")]
 
-    @classmethod
-    def _make_progressbar_update_functions(cls):
+    def _progressbar_config(self, n_chains=1):
+        titles = self._progress_titles()
+        return [Number(title) for title in titles], {title: [0.0] * n_chains for title in titles}
+
+    def _make_progressbar_update_functions(self):
+        accept, scale = self._progress_titles()
+
         def update_stats(stats):
             return {
-                f"{cls.name}_accept": stats["accept_prob"],
-                f"{cls.name}_scale": stats["scaling"],
+                accept: stats.mean_accept,
+                scale: float(stats["scaling"]),
+                "failing": stats.stuck,
             }
 
         return (update_stats,)
+
+
+class Number(ProgressColumn):
+    """A column of the progress bar: a field of the same name."""
+
+    def __init__(self, title):
+        super().__init__(Column(Text(title), ratio=1))  # brackets are no markup
+        self._field = title
+
+    def render(self, task):
+        """Show two digits."""
+        return Text(f"{task.fields[self._field]:0.2g}")
 
 
 def compiled_run(steps):

@@ -12,13 +12,9 @@ from importlib.metadata import version
 import numpy as np
 import xarray as xr
 from arviz_base import dict_to_dataset
-from pymc.backends.arviz import (
-    coords_and_dims_for_inferencedata,
-    find_constants,
-    find_observations,
-)
 
 from pymc_kameleon.core.schedules import Decay
+from pymc_kameleon.host import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc_kameleon.kernels import Gaussian, Linear, Matern
 from pymc_kameleon.step import KameleonStep, Watch
 
@@ -257,7 +253,7 @@ def check_same_step(step, description):
     own = describe(step)
     old, new = (d | d["configuration"] for d in (description, own))
     for what in ("sampler", "variables", "shapes", *description["configuration"]):
-        if old[what] != new.get(what):
+        if json.dumps(old[what]) != json.dumps(new.get(what)):  # a NaN equals itself
             raise ValueError(
                 f"resume needs the same model and step: {what} was {old[what]!r}, and is "
                 f"{new.get(what)!r} now."

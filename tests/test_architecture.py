@@ -1,15 +1,18 @@
 """The shape of the package, read from its source."""
 
 import ast
+import importlib
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
+import pymc as pm
 import pytest
 
-import pymc_kameleon
-
-PACKAGE = Path(pymc_kameleon.__file__).parent
+# Read, not imported: what we use of PyMC may be gone, and then a test below says so.
+PACKAGE = Path(find_spec("pymc_kameleon").origin).parent
 
 
 def module_name(path):
@@ -92,6 +95,8 @@ def test_no_circle():
 
 
 def test_samplers_use_each_others_functions_and_not_their_classes():
+    import pymc_kameleon
+
     classes = {sampler.__name__ for sampler in pymc_kameleon.SAMPLERS}
     for name, _ in imported_by("pymc_kameleon.samplers"):
         taken = {
@@ -104,6 +109,8 @@ def test_samplers_use_each_others_functions_and_not_their_classes():
 
 
 def test_the_package_offers_its_samplers_and_nothing_else():
+    import pymc_kameleon
+
     assert set(pymc_kameleon.__all__) >= {"SAMPLERS"}
     for sampler in pymc_kameleon.SAMPLERS:
         assert getattr(pymc_kameleon, sampler.__name__) is sampler
@@ -121,6 +128,97 @@ assert before == (list(STEP_METHODS), set(vars(pymc)), list(logging.root.handler
 assert not any(method.__module__.startswith("pymc_kameleon") for method in STEP_METHODS)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+# ---- what we use of PyMC that it does not document ------------------------------------------
+
+HOST = "pymc_kameleon.host"
+
+OVERRIDDEN = {
+    "_make_progressbar_update_functions",
+    "_progressbar_config",
+    "_state_class",
+    "__getnewargs_ex__",
+    "sampling_state",
+    "setup_chain",
+    "stats_dtypes_shapes",
+    "stop_tuning",
+}
+"""What a step of ours has to do with in PyMC's base class, besides `step` and `astep`."""
+
+
+def taken_from_pymc(tree):
+    """Yield module and name of what is imported from inside PyMC; of modules without a name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("pymc."):
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((a.name, None) for a in node.names if a.name.startswith("pymc."))
+
+
+def missing_in_pymc(tree):
+    missing = []
+    for module, name in taken_from_pymc(tree):
+        try:
+            found = importlib.import_module(module)
+            assert name is None or hasattr(found, name)
+        except (ImportError, AssertionError):
+            missing.append(f"{module}.{name}")
+    return missing
+
+
+def private_names(tree):
+    """Return the names of PyMC that a tree uses as pm._name."""
+    return [
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr[0]) == ("pm", "_")
+    ]
+
+
+def test_pymc_has_what_host_takes_from_it():
+    gone = ast.parse("from pymc.util import gone\nfrom pymc.gone import here")
+    assert missing_in_pymc(gone) == ["pymc.util.gone", "pymc.gone.here"]
+    assert len(list(taken_from_pymc(TREES[HOST]))) > 20
+    missing = missing_in_pymc(TREES[HOST])
+    assert not missing, f"PyMC {pm.__version__} has no {missing}: mend pymc_kameleon/host.py"
+
+
+def test_pymc_has_the_members_that_host_and_step_rely_on():
+    from pymc.progress_bar import MCMCProgressBarManager
+    from pymc.step_methods.arraystep import ArrayStepShared
+
+    (progress,) = (node for node in TREES[HOST].body if getattr(node, "name", "") == "Progress")
+    used, own = (
+        {
+            node.attr
+            for node in ast.walk(progress)
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, context)
+            if isinstance(node.value, ast.Name) and node.value.id == "self"
+        }
+        for context in (ast.Load, ast.Store)
+    )
+    own |= {node.name for node in progress.body if isinstance(node, ast.FunctionDef)}
+    theirs = {"_backend", "_show_progress"}  # set by both
+    step = SimpleNamespace(
+        _progressbar_config=lambda n: ([], {}), _make_progressbar_update_functions=tuple
+    )
+    bar = MCMCProgressBarManager(step, chains=1, draws=1, tune=1)
+    missing = {name for name in (used - own) | theirs if not hasattr(bar, name)}
+    missing |= {name for name in OVERRIDDEN if not hasattr(ArrayStepShared, name)}
+    assert len(used - own) >= 4
+    assert not missing, f"PyMC {pm.__version__} has no members {missing}"
+
+
+def test_only_host_knows_the_inside_of_pymc():
+    """The others use ``import pymc as pm``, and of that what is public."""
+    for name, tree in TREES.items():
+        if name != HOST:
+            assert not list(taken_from_pymc(tree)), name
+        assert not private_names(tree), name
+    assert private_names(ast.parse("pm._secret + pm.public")) == ["_secret"]
 
 
 # ---- documentation --------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from pymc.exceptions import SamplingError
+from pymc.progress_bar import MCMCProgressBarManager
 from pymc.step_methods import CompoundStep
 from pymc.util import get_random_generator
 from pytensor.compile.mode import get_mode
@@ -28,7 +30,7 @@ from pytensor.raise_op import Assert
 from test_contract import ROWS, Counting, black_box, run
 
 import pymc_kameleon as pk
-from pymc_kameleon import driver
+from pymc_kameleon import driver, host, storage
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.step import NO_OUTPUTS, KameleonStep, Watch
 
@@ -254,6 +256,17 @@ def test_convergence_is_checked(still, caplog):
     with caplog.at_level(logging.WARNING):
         sample(still, compute_convergence_checks=True, draws=200)
     assert "rhat" in caplog.text
+
+
+def test_quiet(gam, caplog, capsys):
+    options = {"tune": 5, "draws": 200, "progressbar": True, "compute_convergence_checks": True}
+    for quiet in (False, True):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "pymc_kameleon"):
+            sample(gam, quiet=quiet, **options)
+        shown = capsys.readouterr()
+        assert ("transitions of tuning" in caplog.text) == ("Progress" in shown.out) != quiet
+        assert (caplog.text + shown.out + shown.err == "") == quiet
 
 
 # ---- several steps --------------------------------------------------------------------------
@@ -582,6 +595,20 @@ def test_another_step_is_refused(cls, options, message, gam, model):
         resume(half, model, step=cls(model=model, **options))
 
 
+def test_a_configuration_with_nan_is_the_same(walk, monkeypatch):
+    monkeypatch.setitem(walk.configuration, "rate", np.nan)
+    description = json.loads(json.dumps(storage.describe(walk)))
+    storage.check_same_step(walk, description)
+    monkeypatch.setitem(walk.configuration, "rate", 0.5)
+    with pytest.raises(ValueError, match=r"rate was nan, and is 0\.5 now"):
+        storage.check_same_step(walk, description)
+
+
+def test_settings_of_a_class_are_not_shared_by_accident():
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        KameleonStep.settings["rate"] = 0.5
+
+
 @cache
 def once(step):
     return sample(step)
@@ -775,6 +802,56 @@ def test_a_resumption_interrupted_before_its_first_draw(walk, line, interrupt):
     with pytest.raises(KeyboardInterrupt) as error:
         resume(half, line, cores=2)
     assert "no draws" in str(error.value)
+
+
+def test_ctrl_c_at_any_line_loses_no_draw(walk, backends, monkeypatch):
+    """It comes when all draws are made: in the progress bar, in assembling, while leaving."""
+    begun, tried, wait = [], set(), driver.wait
+
+    def wait_for_all(running, timeout):
+        waited = wait(running)
+        begun.append(True)
+        return waited
+
+    def press_at_a_new_line(frame, event, argument):
+        if frame.f_code.co_filename not in (driver.__file__, host.__file__):
+            return None
+        line = (frame.f_code, frame.f_lineno)
+        if event == "line" and begun and line not in tried:
+            tried.add(line)
+            begun.clear()
+            signal.raise_signal(signal.SIGINT)
+        return press_at_a_new_line
+
+    monkeypatch.setattr(driver, "wait", wait_for_all)
+    whole = sample(walk, progressbar=True)
+    before, n = sys.gettrace(), -1
+    while len(tried) > n:
+        n = len(tried)
+        begun.clear()
+        sys.settrace(press_at_a_new_line)
+        try:
+            result = sample(walk, progressbar=True)
+        finally:
+            sys.settrace(before)
+        assert_same(result, whole)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert n > 30
+
+
+def test_ctrl_c_stops_the_chains(walk, monkeypatch):
+    """While one is still drawing, and Python waits."""
+    advance = driver.Chain.advance
+
+    def press_once(self):
+        self._n = 1
+        advance(self)
+        if self.made == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(driver.Chain, "advance", press_once)
+    result = sample(walk, chains=1, draws=10_000)
+    assert 5 <= result["posterior"].sizes["draw"] < 10_000
 
 
 # ---- exceptions -----------------------------------------------------------------------------
@@ -1024,7 +1101,7 @@ def backends(monkeypatch):
         made.append(Backend(**kwargs))
         return made[-1]
 
-    monkeypatch.setattr(driver.Progress, "_create_backend", create)
+    monkeypatch.setattr(MCMCProgressBarManager, "_create_backend", create)
     monkeypatch.setattr(driver, "REFRESH", 1e-4)
     return made
 
@@ -1058,6 +1135,52 @@ def test_the_progress_bar_is_shown(option, two_steps, capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert "Progress" in shown
     assert ("MALA accept" in shown) == (option is True or "stats" in option)
+
+
+@pytest.mark.parametrize("method", ["__enter__", "update", "__exit__"])
+def test_a_progress_bar_that_fails_costs_no_draw(method, walk, backends, monkeypatch, caplog):
+    def fail(*args, **kwargs):
+        raise OSError("the terminal is gone")
+
+    monkeypatch.setattr(Backend, method, fail)
+    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+        result = sample(walk, progressbar=True, cores=2)
+    (message,) = messages(caplog, logging.WARNING)
+    assert "progress bar fails (OSError('the terminal is gone'))" in message
+    assert_same(result, sample(walk))
+
+
+@pytest.fixture(scope="module")
+def two_walks(pair):
+    """The second one never moves."""
+    x, y = pair["x"], pair["y"]
+    options = {"model": pair, "steps_per_draw": 5}
+    return [pk.RWM([x], **options), pk.RWM([y], scaling=1e10, **options)]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("draw", [pm.sample, pk.sample])
+def test_the_progress_bar_shows_mean_acceptance_and_who_is_stuck(
+    draw, cores, two_walks, pair, backends
+):
+    """Of each step, in tuning and after it."""
+    options = QUIET | {"progressbar": True, "discard_tuned_samples": False, "random_seed": 1}
+    result = draw(100, tune=60, chains=2, cores=cores, step=two_walks, model=pair, **options)
+    (backend,) = backends
+    titles = ["RWM accept x", "RWM accept y"]
+    assert backend.fields == {*titles, "RWM scale x", "RWM scale y", "draw", "marker_pos"}
+    for chain in range(2):
+        updates = [update for update in backend.updates if update["task_id"] == chain]
+        kinds = [("sample_stats", updates[-1])]
+        if draw is pm.sample:  # which shows every draw, and the last one twice if cores=1
+            kinds.append(("warmup_sample_stats", updates[59]))
+            # Red from the 20th draw after tuning on: 100 transitions.
+            assert [u["failing"] for u in updates[:160]] == [False] * 79 + [True] * 81
+        assert updates[-1]["failing"]
+        for group, update in kinds:
+            means = result[group]["accept_prob"].values[chain].mean(0)
+            shown = [update["stats"][title] for title in titles]
+            np.testing.assert_allclose(shown, means, rtol=1e-12)
 
 
 # ---- warnings -------------------------------------------------------------------------------

@@ -1155,7 +1155,7 @@ BUGS = {
             "modes are joined across a valley",
             "if valley(path) < VALLEY and",
             "if",
-            "test_modes.py -k 'valley or impossible'",
+            "test_modes.py -k two_modes",
         ),
         (
             "what is chosen is not in random order",
@@ -1254,7 +1254,7 @@ def judge(mutant, all_tests):
         return "SURVIVED", ""
     if code in (2, 3, 4, 5):  # of pytest: the tests could not be collected, or there are none
         return "no tests", output
-    failed = re.findall(r"^(?:FAILED|ERROR) (?:tests/)?([^ ]*)", output, re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) (?:tests/)?(\S*)", output, re.MULTILINE)
     return "caught", f"by {failed[0]}" if failed else f"by a crash, or for ever ({code})"
 
 

@@ -8,8 +8,8 @@
 
 A mutant is a text of one file that is replaced in a copy of the package; there the tests named with
 it have to fail. Each one compiles the transitions that its tests use, so it takes from 5 seconds
-(functions of the core) to a minute and a half (CyclicalKAM): all of them an hour and a half on one
-core, the baseline about ten minutes. Neither pytest nor CI runs this file.
+(functions of the core) to a minute (CyclicalKAM), and all of them about an hour on one core.
+Neither pytest nor CI runs this file.
 """
 
 import argparse

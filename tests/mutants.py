@@ -1,0 +1,1320 @@
+"""Bugs that a person would make: does the suite catch them?
+
+    python tests/mutants.py                 # all of them
+    python tests/mutants.py 12 40-45        # by number
+    python tests/mutants.py kam.py jump     # by a part of the file's name, or of what is wrong
+    python tests/mutants.py --list          # what there is, and whether it still applies
+    python tests/mutants.py --baseline      # the same tests without mutants, which have to pass
+
+A mutant is a text of one file that is replaced in a copy of the package; there the tests named with
+it have to fail. Each one compiles the transitions that its tests use, so it takes from 5 seconds
+(functions of the core) to a minute (CyclicalKAM), and all of them about an hour on one core.
+Neither pytest nor CI runs this file.
+"""
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from os import environ
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+TIMEOUT = 3600
+"""Seconds after which tests are taken to hang, which is a way to fail."""
+
+
+class Mutant(NamedTuple):
+    """A text of a file of the package, what replaces it, and the tests that have to see it."""
+
+    number: int
+    file: str
+    bug: str
+    old: str
+    new: str
+    tests: str
+
+    def __str__(self):
+        return f"{self.number:3d} {self.file}: {self.bug}"
+
+    @property
+    def applies(self):
+        return (ROOT / "pymc_kameleon" / self.file).read_text().count(self.old) == 1
+
+    def apply(self, root):
+        path = root / "pymc_kameleon" / self.file
+        path.write_text(path.read_text().replace(self.old, self.new))
+
+
+BUGS = {
+    "core/chain.py": [
+        (
+            "what other steps moved goes unnoticed",
+            "for j in range(d, places.size):",
+            "for j in range(d, d):",
+            "test_contract.py -k 'logp_follows_the_other_steps and RWM and not Gad'",
+        ),
+        (
+            "the gradient is stale where another step moved",
+            "status = MOVED if target.gradient.size > 0 else STALE",
+            "status = STALE",
+            "samplers/test_gad.py -k some_variables_of_a_model",
+        ),
+        (
+            "what derives from the position is not computed where a chain starts",
+            "if status == MOVED:\n            locate",
+            "if status == STALE:\n            locate",
+            "samplers/test_gad.py -k test_mala",
+        ),
+        (
+            "a chain may start where the density is zero",
+            "if state.logp[0] == -np.inf:",
+            "if state.logp[0] == np.inf:",
+            "test_contract.py -k 'start_outside_the_support and RWM and not Gad'",
+        ),
+        (
+            "adaptation goes on after tuning",
+            "            if tune:",
+            "            if True:",
+            "samplers/test_random_walk.py -k parameters_are_constant_after_tuning",
+        ),
+        (
+            "the acceptance probability is a sum over transitions",
+            "sum_accept_prob / n_transitions",
+            "sum_accept_prob",
+            "samplers/test_random_walk.py -k a_draw_is_many_transitions",
+        ),
+        (
+            "evaluations are not counted but assumed",
+            "stats[N_LOGP] = target.count[0] - count",
+            "stats[N_LOGP] = n_transitions",
+            "test_driver.py -k evaluating_anew_is_counted",
+        ),
+        (
+            "a step writes where another one's variables are",
+            "point[places[j]] = state.x[j]",
+            "point[j] = state.x[j]",
+            "test_driver.py -k each_step_sees_what_the_other_moved",
+        ),
+        (
+            "the wrong step is blamed if one cannot start",
+            "progress[AT_STEP] += 1",
+            "progress[AT_STEP] += 0",
+            "test_driver.py -k cannot_start_where_another_went",
+        ),
+        (
+            "an exception does not say in which draw it came",
+            "progress[DRAWS_MADE] = i",
+            "progress[DRAWS_MADE] = 0",
+            "test_driver.py -k exceptions_arrive",
+        ),
+    ],
+    "core/factor.py": [
+        (
+            "the core of a low-rank factor is transposed",
+            "multiply_lower(factor.core, scratch[0], scratch[1])",
+            "multiply_lower_transposed(factor.core, scratch[0], scratch[1])",
+            "core/test_fisher.py -k test_products",
+        ),
+        (
+            "the transposed product forgets the scales",
+            "out[i] = v[i] * factor.scales[i]",
+            "out[i] = v[i]",
+            "core/test_fisher.py -k test_products",
+        ),
+    ],
+    "core/fisher.py": [
+        (
+            "regularisation falls too slowly with the number of pairs",
+            "0.05 / (0.05 + k**2)",
+            "0.05 / (0.05 + k)",
+            "core/test_fisher.py -k test_factor",
+        ),
+        (
+            "gradients are divided by the scale",
+            "(pairs[r, d + i] - mean_g) * scale",
+            "(pairs[r, d + i] - mean_g) / scale",
+            "core/test_fisher.py -k test_factor",
+        ),
+        (
+            "weak gradients are believed",
+            "lack = max(0.0, 1.0 - information[c] / least)",
+            "lack = 0.0",
+            "core/test_fisher.py -k 'weak_gradients_are_not_believed or constant_gradients'",
+        ),
+        (
+            "narrow directions are not looked for",
+            "else (b, half)",
+            "else (a, half)",
+            "core/test_fisher.py -k low_rank_finds",
+        ),
+    ],
+    "core/history.py": [
+        (
+            "thinning keeps the wrong half",
+            "points[2 * i + 1 - capacity % 2]",
+            "points[2 * i]",
+            "core/test_history.py -k every_stride_th",
+        ),
+        (
+            "the stride does not double",
+            "counts[1] *= 2",
+            "counts[1] += 1",
+            "core/test_history.py -k every_stride_th",
+        ),
+        (
+            "the whole past is recent",
+            "return history.counts[0] // 2, history.counts[0]",
+            "return 0, history.counts[0]",
+            "core/test_history.py -k recent",
+        ),
+        (
+            "rows are drawn with a biased shuffle",
+            "j = i + int(rng.random() * (n - i))",
+            "j = int(rng.random() * n)",
+            "core/test_history.py -k choose",
+        ),
+        (
+            "all pairs are forgotten, not the older half",
+            "history.counts[0] = stop - start",
+            "history.counts[0] = 0",
+            "samplers/test_gad.py -k 'test_chains and fisher'",
+        ),
+    ],
+    "core/jit.py": [
+        (
+            "an edit of the source goes unnoticed",
+            "digest.update(path.read_bytes())",
+            "digest.update(path.name.encode())",
+            "core/test_jit.py -k until_the_source_changes",
+        ),
+        (
+            "NaN and infinity lose their meaning",
+            '"arcp", "nsz"}',
+            '"arcp", "nsz", "nnan", "ninf"}',
+            "core/test_jit.py -k nan_and_infinity",
+        ),
+        (
+            "samplers that differ in adaptation share machine code",
+            "codegen.magic_tuple(), self._parts)",
+            "codegen.magic_tuple())",
+            "samplers/test_gad.py -k "
+            "'test_target_accept and not walk and not exact and not fisher'",
+        ),
+    ],
+    "core/linalg.py": [
+        (
+            "a rank-one update multiplies instead of dividing",
+            "(factor[i, k] + s * v[i]) / c",
+            "(factor[i, k] + s * v[i]) * c",
+            "core/test_linalg.py -k rank_one_update",
+        ),
+        (
+            "a downdate accepts NaN and zero",
+            "if not square > 0.0:",
+            "if square < 0.0:",
+            "core/test_linalg.py -k downdate_refuses",
+        ),
+        (
+            "an infinite matrix has a factor",
+            "elif s > 0.0 and s < np.inf:",
+            "elif s > 0.0:",
+            "core/test_linalg.py -k cholesky_refuses",
+        ),
+        (
+            "the determinant of L is that of its square",
+            "s += np.log(factor[i, i])",
+            "s += 2.0 * np.log(factor[i, i])",
+            "core/test_linalg.py -k log_determinant",
+        ),
+        (
+            "the geometric mean takes the wrong inverse",
+            "0.5 * (scale * a[i, j] + b_inverse[i, j] / scale)",
+            "0.5 * (scale * a[i, j] + a_inverse[i, j] / scale)",
+            "core/test_fisher.py -k test_geometric_mean",
+        ),
+        (
+            "eigenvectors are not orthogonal",
+            "product[i] -= s * vectors[other, i]",
+            "product[i] -= 0.0 * s",
+            "samplers/test_pca_kam.py -k directions_and_what_follows",
+        ),
+    ],
+    "core/metropolis.py": [
+        (
+            "the ratio is inverted",
+            "log_ratio = logp_y - state.logp[0]",
+            "log_ratio = state.logp[0] - logp_y",
+            "samplers/test_random_walk.py -k transitions_by_hand",
+        ),
+        (
+            "the log-density is that of the last position",
+            "state.logp[0] = logp_y",
+            "pass",
+            "samplers/test_random_walk.py -k transitions_by_hand",
+        ),
+        (
+            "an acceptance probability above 1",
+            "np.exp(min(0.0, log_ratio))",
+            "np.exp(log_ratio)",
+            "samplers/test_random_walk.py -k transitions_by_hand",
+        ),
+    ],
+    "core/moments.py": [
+        (
+            "the covariance is taken about the new mean",
+            "add_deviation(mean, factor, x, eta, v)\n"
+            "    for i in range(x.size):\n"
+            "        mean[i] += eta * (x[i] - mean[i])\n",
+            "for i in range(x.size):\n"
+            "        mean[i] += eta * (x[i] - mean[i])\n"
+            "    add_deviation(mean, factor, x, eta, v)\n",
+            "core/test_moments.py -k update_is_the_slow_recursion",
+        ),
+        (
+            "a rejected proposal counts as an accepted one",
+            "add_deviation(mean, factor, y, eta * alpha, v)",
+            "add_deviation(mean, factor, y, eta, v)",
+            "core/test_moments.py -k test_update_from_both",
+        ),
+        (
+            "the covariance of few points is not shrunk",
+            "keep = min(1.0, n / (5.0 * d + 2.0))",
+            "keep = 1.0",
+            "core/test_moments.py -k test_shrink",
+        ),
+        (
+            "the learning rate does not know the dimension",
+            "max(16.0 * moments.mean.size, t / 1.5)",
+            "max(16.0, t / 1.5)",
+            "core/test_moments.py -k 'no_rate_before or seeding_and_the_slow'",
+        ),
+        (
+            "moments are seeded afresh beyond half of tuning",
+            "if 2 * (t + 1) <= moments.n_fast:",
+            "if True:",
+            "core/test_moments.py -k seeding_and_the_slow",
+        ),
+        (
+            "the way from a far start is not forgotten",
+            "start, stop = recent(moments.history)",
+            "start, stop = 0, moments.history.counts[0]",
+            "core/test_moments.py -k seeding_forgets_the_start",
+        ),
+        (
+            "early steps throw a good guess of the scale away",
+            "(GOOD_GUESS if last > 0 else 0)",
+            "0",
+            "core/test_moments.py -k scale_steps_restart",
+        ),
+        (
+            "the recursion on the factor takes all of the diagonal",
+            "0.5 * (here * v[k] - factor[i, k])",
+            "(here * v[k] - factor[i, k])",
+            "core/test_moments.py -k update_of_the_factor_itself",
+        ),
+    ],
+    "core/rkhs.py": [
+        (
+            "the kernel covariance is not centred",
+            "v[k, i] -= mean",
+            "v[k, i] -= 0.0 * mean",
+            "core/test_rkhs.py -k test_kernel_covariance",
+        ),
+        (
+            "weights of Matérn's kernel lack their normalisation",
+            "kernel.order / (kernel.order - 1.0)",
+            "kernel.order",
+            "test_kernels.py -k gradients_of_the_kernel",
+        ),
+        (
+            "interpolation forgets the unit of the derivative",
+            "t * unit * left[column + 1]",
+            "t * left[column + 1]",
+            "test_kernels.py -k the_table_is_exact",
+        ),
+        (
+            "the kernel matrix is not centred on both sides",
+            "total - means[i] - means[j]",
+            "total - 2.0 * means[i]",
+            "core/test_rkhs.py -k test_centred_gram",
+        ),
+        (
+            "points that are equal count as a distance",
+            "if s > 0.0:",
+            "if s >= 0.0:",
+            "core/test_rkhs.py -k leaves_zeros_out",
+        ),
+        (
+            "a point is its own first neighbour",
+            "found[i] = np.sqrt(r2[k])",
+            "found[i] = np.sqrt(r2[k - 1])",
+            "core/test_rkhs.py -k test_neighbour_distance",
+        ),
+    ],
+    "core/scaling.py": [
+        (
+            "the scale grows where too little is accepted",
+            "(accept_prob - tuning.target_accept)",
+            "(tuning.target_accept - accept_prob)",
+            "core/test_scaling.py -k tune_and_settle",
+        ),
+        (
+            "the scale never settles",
+            "if t == stop - 1:",
+            "if t == stop:",
+            "core/test_scaling.py -k tune_and_settle",
+        ),
+        (
+            "the scale leaves its bounds",
+            "log_scale[0] = min(max(value, tuning.bounds[0]), tuning.bounds[1])",
+            "log_scale[0] = value",
+            "core/test_scaling.py -k bounds",
+        ),
+        (
+            "the fall of the log-density is a sum over both sides",
+            "total += (here - there) / 2",
+            "total += (here - there)",
+            "core/test_scaling.py -k exact_on_a_normal",
+        ),
+    ],
+    "core/schedules.py": [
+        (
+            "a schedule falls at once, whatever its delay",
+            "((schedule.delay + t) / schedule.delay)",
+            "(1.0 + t)",
+            "core/test_schedules.py",
+        ),
+    ],
+    "core/target.py": [
+        (
+            "a region has no upper end",
+            "target.region[0, i] <= y[i] <= target.region[1, i]",
+            "target.region[0, i] <= y[i]",
+            "core/test_target.py -k outside_a_region",
+        ),
+        (
+            "NaN is a log-density",
+            "return logp if logp < np.inf else -np.inf",
+            "return logp",
+            "core/test_target.py -k not_finite",
+        ),
+        (
+            "the region of the first coordinate holds for all",
+            "target.region[0, k] <= value <= target.region[1, k]",
+            "target.region[0, 0] <= value <= target.region[1, 0]",
+            "samplers/test_cmtm.py -k 'test_sweeps_by_hand and mixture'",
+        ),
+    ],
+    "samplers/random_walk.py": [
+        (
+            "the walk ignores its covariance",
+            "multiply_lower(parameters.factor, work.xi, work.y)",
+            "copy(work.xi, work.y)",
+            "samplers/test_random_walk.py -k transitions_by_hand",
+        ),
+        (
+            "AM learns from the state before the move",
+            "update_mean_and_factor(moments.mean, moments.factor, state.x, eta, work.v)",
+            "update_mean_and_factor(moments.mean, moments.factor, work.x, eta, work.v)",
+            "samplers/test_random_walk.py -k 'walks_with_adaptation and am and not gam'",
+        ),
+        (
+            "AM tunes its scale for ever",
+            "if moments.seeding[1] == 0 or t < moments.n_fast:",
+            "if True:",
+            "samplers/test_random_walk.py -k 'walks_with_adaptation and am and not gam'",
+        ),
+        (
+            "RBAM learns from the state after the move",
+            "moments.factor, work.x, work.y, accept_prob, eta, work.v)",
+            "moments.factor, state.x, work.y, accept_prob, eta, work.v)",
+            "samplers/test_random_walk.py -k 'walks_with_adaptation and rbam'",
+        ),
+        (
+            "GAM keeps its scale when its covariance is seeded afresh",
+            "if learn_moments(tuning.moments, state.x, t, work.v):\n"
+            "        set_to_best(parameters, tuning)",
+            "learn_moments(tuning.moments, state.x, t, work.v)",
+            "samplers/test_random_walk.py -k 'walks_with_adaptation and gam'",
+        ),
+        (
+            "the scale of GAM settles over the first half",
+            "t, tuning.n - tuning.n // 2, tuning.n)",
+            "t, 0, tuning.n)",
+            "samplers/test_random_walk.py -k 'walks_with_adaptation and gam'",
+        ),
+        (
+            "RAM's steps fall too slowly",
+            "d * t ** (-2.0 / 3.0)",
+            "d * t ** (-1.0 / 3.0)",
+            "samplers/test_random_walk.py -k ram_with_adaptation",
+        ),
+        (
+            "RAM's direction has not length 1",
+            "(abs(gain) / squared_norm(work.xi)) ** 0.5",
+            "abs(gain) ** 0.5",
+            "samplers/test_random_walk.py -k ram_with_adaptation",
+        ),
+        (
+            "the scale of RWM settles at its mean over all of tuning",
+            "settle_scale(parameters.log_scale, tuning.scale, t, tuning.n // 2, tuning.n)",
+            "settle_scale(parameters.log_scale, tuning.scale, t, 0, tuning.n)",
+            "samplers/test_random_walk.py -k rwm_with_adaptation",
+        ),
+    ],
+    "samplers/mala.py": [
+        (
+            "the Hastings ratio is inverted",
+            "0.5 * (squared_norm(work.xi) - squared_norm(work.step))",
+            "0.5 * (squared_norm(work.step) - squared_norm(work.xi))",
+            "samplers/test_gad.py -k test_mala",
+        ),
+        (
+            "the last half step forgets the scale",
+            "work.h[i] + 0.5 * scale * work.uy[i]",
+            "work.h[i] + 0.5 * work.uy[i]",
+            "samplers/test_gad.py -k test_mala",
+        ),
+        (
+            "the gradient is that of the last position",
+            "copy(work.uy, state.u)",
+            "pass",
+            "samplers/test_gad.py -k test_mala",
+        ),
+        (
+            "one leapfrog step too few",
+            "return greatest // 2 + 1 + int(",
+            "return greatest // 2 + int(",
+            "samplers/test_gad.py -k numbers_of_steps",
+        ),
+        (
+            "leapfrog makes a whole step of the momentum at its end",
+            "if step < n_steps - 1:",
+            "if True:",
+            "samplers/test_gad.py -k leapfrog_comes_back",
+        ),
+        (
+            "a chain may start where the gradient is NaN",
+            "if not squared_norm(state.gradient) < np.inf:",
+            "if squared_norm(state.gradient) == np.inf:",
+            "samplers/test_gad.py -k start_without_a_finite_gradient",
+        ),
+        (
+            "a ratio of NaN is none",
+            "if not log_ratio > -np.inf:",
+            "if log_ratio == -np.inf:",
+            "samplers/test_gad.py -k 'chains_with_holes and fisher'",
+        ),
+    ],
+    "samplers/gad.py": [
+        (
+            "the gradient of the objective has the wrong sign",
+            "slope * (move.old_gradient[i] - move.gradient[i])",
+            "slope * (move.gradient[i] - move.old_gradient[i])",
+            "samplers/test_gad.py -k 'compiled_gradient and published and not walk'",
+        ),
+        (
+            "the second derivative takes the gradient of the wrong end",
+            "left[2, i] = 0.5 * move.old_gradient[i]",
+            "left[2, i] = 0.5 * move.gradient[i]",
+            "samplers/test_gad.py -k 'compiled_gradient and exact'",
+        ),
+        (
+            "RMSprop begins with a mean of nothing",
+            "forget = 1.0 if is_first else 0.1",
+            "forget = 0.1",
+            "samplers/test_gad.py -k 'compiled_gradient and published and not walk'",
+        ),
+        (
+            "a triangle is summed from the wrong end",
+            "for j in range(i, -1, -1):",
+            "for j in range(i + 1):",
+            "samplers/test_gad.py -k 'test_target_accept and whitened and not walk'",
+        ),
+        (
+            "the entropy's weight falls where too much is accepted",
+            "tuning.beta[0] * (1.0 + change)",
+            "tuning.beta[0] * (1.0 - change)",
+            "samplers/test_gad.py -k 'test_target_accept and whitened and not walk'",
+        ),
+        (
+            "published adaptation that goes on does not slow down",
+            "if t >= tuning.n:  # the user keeps adapting",
+            "if False:",
+            "samplers/test_gad.py -k 'test_keep_adapting and published and not walk'",
+        ),
+        (
+            "Lᵀg is stale after L is learned",
+            "multiply_transposed(parameters.factor, state.gradient, state.u, work.move.small)",
+            "pass",
+            "samplers/test_gad.py -k 'test_chains and fisher'",
+        ),
+        (
+            "L is learned too often",
+            "following = done + max(20, done // 2)",
+            "following = done + max(20, done // 3)",
+            "samplers/test_gad.py -k 'test_chains and fisher'",
+        ),
+        (
+            "leapfrog never begins",
+            "parameters.n_leapfrog[0] = tuning.n_leapfrog",
+            "pass",
+            "samplers/test_gad.py -k 'test_leapfrog_chains and fisher'",
+        ),
+        (
+            "trajectories turn back",
+            "log_scale[0] = min(log_scale[0], tuning.longest)",
+            "pass",
+            "samplers/test_gad.py -k 'test_leapfrog_chains and fisher'",
+        ),
+        (
+            "the scale does not settle with the last transition of tuning",
+            "if t + 1 >= tuning.n:",
+            "if t >= tuning.n:",
+            "samplers/test_gad.py -k 'test_chains and fisher'",
+        ),
+        (
+            "the first scales are variances",
+            "size, 1.0) ** -0.5",
+            "size, 1.0) ** -1.0",
+            "samplers/test_gad.py -k 'test_chains and fisher'",
+        ),
+    ],
+    "samplers/kam.py": [
+        (
+            "the forward density lacks its normalisation",
+            "-0.5 * squared_norm(work.xi) - log_determinant(state.factor)",
+            "-0.5 * squared_norm(work.xi)",
+            "samplers/test_kam.py -k transitions_by_hand",
+        ),
+        (
+            "the reverse density is the forward one",
+            "log_ratio += log_normal(work.step, work.factor)",
+            "log_ratio += log_normal(work.step, state.factor)",
+            "samplers/test_kam.py -k transitions_by_hand",
+        ),
+        (
+            "the normal density lacks its normalisation",
+            "return -0.5 * squared_norm(scaled) - log_determinant(factor)",
+            "return -0.5 * squared_norm(scaled)",
+            "samplers/test_kam.py -k log_normal_is_scipys",
+        ),
+        (
+            "ν for ν²",
+            "factor[i, j] = nu * nu * covariance[i, j]",
+            "factor[i, j] = nu * covariance[i, j]",
+            "samplers/test_kam.py -k log_normal_is_scipys",
+        ),
+        (
+            "proposals are rejected early that might be accepted",
+            "variance = max(gamma * gamma, distance2)",
+            "variance = gamma * gamma",
+            "samplers/test_kam.py -k reverse_bound",
+        ),
+        (
+            "the reported acceptance is biased by early rejections",
+            "np.exp(min(0.0, min(0.0, log_ratio) - min(0.0, cap)))",
+            "np.exp(min(0.0, log_ratio))",
+            "samplers/test_kam.py -k reported_acceptance_is_unbiased",
+        ),
+        (
+            "the covariance is that of the last position",
+            "copy_matrix(work.covariance, state.covariance)",
+            "pass",
+            "samplers/test_kam.py -k state_follows_each_redraw",
+        ),
+        (
+            "the factor outlives the covariance it was made from",
+            "    state.factor_scales[0] = np.nan",
+            "    pass",
+            "samplers/test_kam.py -k state_follows_each_redraw",
+        ),
+        (
+            "the state does not follow new coordinates",
+            "if coordinates_changed:",
+            "if False:",
+            "samplers/test_kam.py -k state_follows_each_redraw",
+        ),
+        (
+            "z is redrawn up to the end of tuning",
+            "if t < tuning.n_learning or t >= tuning.n:",
+            "if True:",
+            "samplers/test_kam.py -k test_adaptation_by_hand",
+        ),
+        (
+            "redraws are counted from the start of tuning",
+            "(1.0 + t - tuning.first[0]) ** -tuning.redraw_decay",
+            "(1.0 + t) ** -tuning.redraw_decay",
+            "samplers/test_kam.py -k test_redraw_decay",
+        ),
+        (
+            "a schedule of γ is counted from the start of tuning",
+            "decayed(tuning.gamma, tuning.t[0] - tuning.first[0])",
+            "decayed(tuning.gamma, tuning.t[0])",
+            "samplers/test_kam.py -k gamma_on_a_schedule",
+        ),
+        (
+            "z is drawn from all of the past",
+            "start, stop = recent(tuning.history)",
+            "start, stop = 0, tuning.history.counts[0]",
+            "samplers/test_kam.py -k z_and_what_follows",
+        ),
+        (
+            "ν₀ is not a scale but its square",
+            "OPTIMAL_SCALE * s / np.sqrt(trace)",
+            "OPTIMAL_SCALE * s / trace",
+            "samplers/test_kam.py -k z_and_what_follows",
+        ),
+    ],
+    "samplers/pca_kam.py": [
+        (
+            "the normal density lacks its normalisation",
+            "- d * np.log(gamma) - 0.5 * np.log1p(excess)",
+            "- d * np.log(gamma)",
+            "samplers/test_pca_kam.py -k log_normal_is_scipys",
+        ),
+        (
+            "the reverse density looks from the wrong end",
+            "look(parameters, work.weights, work.u, j, work.there)",
+            "look(parameters, state.weights, state.u, j, work.there)",
+            "samplers/test_pca_kam.py -k 'transitions_by_hand and direction'",
+        ),
+        (
+            "the mixture forgets its weights",
+            "np.log(parameters.probabilities[i]) + log_q",
+            "log_q",
+            "samplers/test_pca_kam.py -k 'log_proposal_is_scipys and mixture'",
+        ),
+        (
+            "the weights are those of the last position",
+            "copy(work.weights, state.weights)",
+            "pass",
+            "samplers/test_pca_kam.py -k 'transitions_by_hand and direction'",
+        ),
+        (
+            "all directions count as the first one",
+            "tuning.counts[j] += 1",
+            "tuning.counts[0] += 1",
+            "samplers/test_pca_kam.py -k test_adaptation_by_hand",
+        ),
+        (
+            "probabilities do not add up to 1",
+            "parameters.probabilities[j] /= total",
+            "parameters.probabilities[j] /= 1.0",
+            "samplers/test_pca_kam.py -k directions_and_what_follows",
+        ),
+    ],
+    "samplers/cyclical_kam.py": [
+        (
+            "a jump forgets its Jacobian",
+            "log_hastings = log_determinant(clusters.factors[j]) - "
+            "log_determinant(clusters.factors[i])",
+            "log_hastings = 0.0",
+            "samplers/test_cyclical_kam.py -k transitions_by_hand",
+        ),
+        (
+            "a jump forgets how likely its mode was",
+            "log_hastings -= work.log_r[i]",
+            "pass",
+            "samplers/test_cyclical_kam.py -k transitions_by_hand",
+        ),
+        (
+            "a jump takes the responsibilities where it began",
+            "responsibilities(clusters, work.y, work.log_r, work.step)",
+            "pass",
+            "samplers/test_cyclical_kam.py -k transitions_by_hand",
+        ),
+        (
+            "a difference is not symmetric",
+            "parameters.z[i, a] - parameters.z[i, b] + gamma",
+            "parameters.z[i, a] + gamma",
+            "samplers/test_cyclical_kam.py -k transitions_by_hand",
+        ),
+        (
+            "cycles are one transition too long",
+            "(position + 1) % parameters.cycle_length",
+            "(position + 1) % (parameters.cycle_length + 1)",
+            "samplers/test_cyclical_kam.py -k transitions_by_hand",
+        ),
+        (
+            "whitened coordinates do not follow a jump",
+            "kam.locate(state, parameters, work)",
+            "pass",
+            "samplers/test_cyclical_kam.py -k transitions_by_hand",
+        ),
+        (
+            "a kick goes on",
+            "t = tuning.t[0]\n    parameters.kick[0] = 0.0",
+            "t = tuning.t[0]",
+            "samplers/test_cyclical_kam.py -k test_what_is_learned",
+        ),
+        (
+            "all clusters learn as the first is visited",
+            "tuning.visits[i] += 1.0",
+            "tuning.visits[0] += 1.0",
+            "samplers/test_cyclical_kam.py -k clusters_are_learned_by_hand",
+        ),
+        (
+            "ν is tuned by all moves",
+            "elif work.tunes[0]:",
+            "else:",
+            "samplers/test_cyclical_kam.py -k nu_is_tuned_by_the_local_moves",
+        ),
+        (
+            "the search settles where there is nothing",
+            "if state.logp[0] > tuning.home_logp[0] - tuning.negligible:",
+            "if True:",
+            "samplers/test_cyclical_kam.py -k search_comes_home",
+        ),
+        (
+            "z is not drawn evenly from the modes",
+            "chosen = choose_evenly(labels, parameters.z.shape[1], self.rng)",
+            "chosen = self.rng.permutation(len(points))[: parameters.z.shape[1]]",
+            "samplers/test_cyclical_kam.py -k test_what_is_learned",
+        ),
+    ],
+    "samplers/published_cyclical_kam.py": [
+        (
+            "ν falls from where Exploration ends by a wrong cosine",
+            "2.0 * state.nu[1] / (np.cos(np.pi * parameters.beta) + 1.0)",
+            "state.nu[1]",
+            "samplers/test_published_cyclical_kam.py -k nu_falls_with_the_cosine",
+        ),
+        (
+            "ν grows where too little is accepted",
+            "eta * (accept_prob - parameters.target_accept)",
+            "eta * (parameters.target_accept - accept_prob)",
+            "samplers/test_published_cyclical_kam.py -k cycles_by_hand",
+        ),
+    ],
+    "samplers/cmtm.py": [
+        (
+            "x takes the place of the wrong reference",
+            "if j == s:",
+            "if j == 0:",
+            "samplers/test_cmtm.py -k test_sweeps_by_hand",
+        ),
+        (
+            "references are drawn about x",
+            "z = y + scales[j] * rng.standard_normal()",
+            "z = x + scales[j] * rng.standard_normal()",
+            "samplers/test_cmtm.py -k test_sweeps_by_hand",
+        ),
+        (
+            "a reference's distance is taken from x",
+            "log_weight(logp, z - y, alpha)",
+            "log_weight(logp, z - x, alpha)",
+            "samplers/test_cmtm.py -k test_sweeps_by_hand",
+        ),
+        (
+            "a try of weight 0 is selected",
+            "if weights[j] > 0.0 and left >= 0.0:",
+            "if left >= 0.0:",
+            "samplers/test_cmtm.py -k selection",
+        ),
+        (
+            "the target stays at a rejected try",
+            "    point[k] = x[k]",
+            "    pass",
+            "samplers/test_cmtm.py -k leaves_the_target_where_the_chain_is",
+        ),
+        (
+            "points of adaptation are counted from the start",
+            "(t - tuning.n_shifting) % tuning.adapt_every == 0",
+            "t % tuning.adapt_every == 0",
+            "samplers/test_cmtm.py -k ladders_are_shifted_first",
+        ),
+        (
+            "adaptation ends too soon",
+            "max(0.99 ** (r - 1), r**-0.5)",
+            "min(0.99 ** (r - 1), r**-0.5)",
+            "samplers/test_cmtm.py -k probability_of_adaptation",
+        ),
+        (
+            "single tries although they cost as much",
+            "if n_single * n_steps < n_logp:",
+            "if n_single * n_steps <= n_logp:",
+            "samplers/test_cmtm.py -k decision_on_single_tries",
+        ),
+        (
+            "single tries are decided on before tuning ends",
+            "if t == tuning.n and tuning.fewer_tries:",
+            "if t == tuning.n - 1 and tuning.fewer_tries:",
+            "samplers/test_cmtm.py -k 'cmtm_with_adaptation and default'",
+        ),
+        (
+            "the narrow end of a ladder moves the wrong way",
+            "scales[0] * 2.0**-first",
+            "scales[0] * 2.0**first",
+            "samplers/test_cmtm.py -k test_adapted_ladders",
+        ),
+        (
+            "CMH tunes the scale of another coordinate",
+            "work.accept_prob[k] = accept_prob",
+            "work.accept_prob[i] = accept_prob",
+            "samplers/test_cmtm.py -k 'cmh_with_adaptation and random'",
+        ),
+        (
+            "shares are of all draws so far",
+            "            counts[k, j] = 0",
+            "            pass",
+            "samplers/test_cmtm.py -k statistics_are_of_the_draw",
+        ),
+        (
+            "two steps share the name of a statistic",
+            "*([] if covers_all else self.var_names)",
+            "*[]",
+            "samplers/test_cmtm.py -k statistics_of_steps_with_other_numbers",
+        ),
+    ],
+    "step.py": [
+        (
+            "somebody else moved our variables: unnoticed",
+            "if self.point is None or not np.array_equal(q[: self._d], self.point[: self._d]):",
+            "if self.point is None:",
+            "samplers/test_gad.py -k some_variables_of_a_model",
+        ),
+        (
+            "new data go unnoticed",
+            "new_data = self.data != self._logp.digest",
+            "new_data = False",
+            "test_contract.py -k 'logp_follows_the_data and RWM and not Gad'",
+        ),
+        (
+            "the gradient is stale after new data",
+            "return MOVED if self.derivatives else STALE",
+            "return STALE",
+            "samplers/test_gad.py -k some_variables_of_a_model",
+        ),
+        (
+            "a chain without tuning tunes",
+            "self.tune = tune > 0",
+            "self.tune = True",
+            "test_contract.py -k 'without_tuning_nothing_adapts and RWM and not Gad'",
+        ),
+        (
+            "the generator of the last chain is used again",
+            "super().setup_chain(rng, tune, draws)",
+            "pass",
+            "samplers/test_random_walk.py -k transitions_by_hand",
+        ),
+        (
+            "draws of tuning are taken for transitions",
+            "self._fill(np.ones(self._d), tune * self.steps_per_draw)",
+            "self._fill(np.ones(self._d), tune)",
+            "test_warnings.py -k 'tuning_too_short and RWM and not Gad'",
+        ),
+        (
+            "adaptation goes on although there was no tuning",
+            "self.tune or (self.keep_adapting and self.tuning.n > 0)",
+            "self.tune or self.keep_adapting",
+            "test_contract.py -k 'test_keep_adapting and RWM and not Gad'",
+        ),
+        (
+            "evaluations from Python are not counted",
+            "stats[0, N_LOGP] += ",
+            "0 * ",
+            "test_driver.py -k all_evaluations_of_a_black_box",
+        ),
+        (
+            "a float32 position is taken for one that somebody moved",
+            "self.conclude(self._rounded(q), stats)",
+            "self.conclude(q, stats)",
+            "test_contract.py -k 'float32_keeps_the_logp and RWM and not Gad'",
+        ),
+        (
+            "runs of rejections end where calls do",
+            "([-1 - self.run], moves, [n])",
+            "([-1], moves, [n])",
+            "test_driver.py -k watch_counts_the_same",
+        ),
+        (
+            "no warning of a common start",
+            "if watch.common_start:",
+            "if False:",
+            "test_warnings.py -k 'start_at_the_initial_point and RWM and not Gad'",
+        ),
+        (
+            "draws are taken for transitions in a warning",
+            "and stuck >= STUCK_TRANSITIONS:",
+            "and watch.longest >= STUCK_TRANSITIONS:",
+            "test_warnings.py -k 'a_long_run_of_rejections and RWM and not Gad'",
+        ),
+        (
+            "the wrong bound is named",
+            'side = "lower" if',
+            'side = "upper" if',
+            "test_warnings.py -k 'a_scale_at_its_bound and RWM'",
+        ),
+        (
+            "a region of NaN is none",
+            "if not np.all(bounds[0] < bounds[1]):",
+            "if np.any(bounds[0] >= bounds[1]):",
+            "test_contract.py -k 'refuses_impossible_regions and RWM and not Gad'",
+        ),
+        (
+            "a statistic has the name of another",
+            '"accept_prob": stats[:, ACCEPT_PROB]',
+            '"accept_prob": stats[:, ACCEPT_SHARE]',
+            "samplers/test_random_walk.py -k transitions_by_hand",
+        ),
+        (
+            "a step of some variables reports the log-density as the model's",
+            "covers_all = len(own) == len(self.model.value_vars)",
+            "covers_all = True",
+            "test_contract.py -k '(beside_nuts or logp_follows_the_other) and RWM and not Gad'",
+        ),
+    ],
+    "logp.py": [
+        (
+            "the step's own variables do not come first",
+            "value_vars = [*own, *(var for var in model.value_vars if var not in own)]",
+            "value_vars = list(model.value_vars)",
+            "test_driver.py -k each_step_sees_what_the_other_moved",
+        ),
+        (
+            "Python evaluates outside the region",
+            "if not self.inside(x):",
+            "if False:",
+            "test_driver.py -k starts_are_in_the_region",
+        ),
+        (
+            "data of the same shape are taken for the same",
+            "sha256(self._data.tobytes() + self._shapes.tobytes())",
+            "sha256(self._shapes.tobytes())",
+            "test_driver.py -k changed_data_are_refused",
+        ),
+        (
+            "a noisy log-density is accepted",
+            "if isinstance(value, np.random.Generator):",
+            "if False:",
+            "test_contract.py -k 'refuses_a_noisy_logp and RWM and not Gad'",
+        ),
+        (
+            "outputs of another run are kept although other names are asked for",
+            "return list(self.variables) == list(names) and",
+            "return",
+            "test_driver.py -k options_mean_what_they_mean",
+        ),
+    ],
+    "driver.py": [
+        (
+            "all steps of a chain share a generator",
+            "rng.spawn(len(own)) if len(own) > 1 else [rng]",
+            "[rng] * len(own)",
+            "test_driver.py -k several_steps_resume",
+        ),
+        (
+            "a call goes on beyond the end of tuning",
+            "in (*pauses, self.tune, self.total)",
+            "in (*pauses, self.total)",
+            "test_driver.py -k 'draws_what_pm_sample_draws and GAM'",
+        ),
+        (
+            "a call goes on where something is to be learned in Python",
+            "in (*pauses, self.tune, self.total)",
+            "in (self.tune, self.total)",
+            "test_driver.py -k 'draws_what_pm_sample_draws and CyclicalKAM'",
+        ),
+        (
+            "tuning does not stop",
+            "step.stop_tuning()",
+            "pass",
+            "test_driver.py -k 'draws_what_pm_sample_draws and GAM'",
+        ),
+        (
+            "draws of tuning are kept unasked",
+            "0 if discard_tuned_samples else",
+            "0 if not discard_tuned_samples else",
+            "test_driver.py -k resumes_again_and_again",
+        ),
+        (
+            "a Python deterministic runs in several threads",
+            "for part in (outputs, *steps))",
+            "for part in steps)",
+            "test_driver.py -k black_box_deterministic",
+        ),
+        (
+            "another model is resumed",
+            "if now == again and not np.isclose",
+            "if now != again and not np.isclose",
+            "test_driver.py -k another_model_is_refused",
+        ),
+        (
+            "an interrupted run keeps the longest chain, not the most draws",
+            "length * (i + 1) for i, length",
+            "length for i, length",
+            "test_driver.py -k an_interrupted_run_gives",
+        ),
+        (
+            "a start may be outside the region of the second step",
+            "return min(step.log_density(q[step.places]) for step in copies)",
+            "return copies[0].log_density(q[copies[0].places])",
+            "test_driver.py -k starts_are_in_the_region",
+        ),
+        (
+            "a start of another shape is accepted",
+            "if np.shape(point[name]) != shape:",
+            "if False:",
+            "test_driver.py -k impossible_initvals",
+        ),
+    ],
+    "storage.py": [
+        (
+            "the last step overwrites the others' statistics",
+            "rows[:, place] if len(owners) > 1",
+            "rows[:, 0] if len(owners) > 1",
+            "test_driver.py -k evaluating_anew_is_counted",
+        ),
+        (
+            "new draws come before the old ones",
+            'parts = [before.drop_vars("draw"), after]',
+            'parts = [after, before.drop_vars("draw")]',
+            "test_driver.py -k resumes_again_and_again",
+        ),
+        (
+            "the generator is not restored",
+            'step.rng = _generator_from_text(str(states[f"{prefix}rng"].item()))',
+            "pass",
+            "test_driver.py -k resumes_with_any_generator",
+        ),
+        (
+            "what tuning remembers is not restored",
+            'step.tuning = _refill(step.tuning, f"{prefix}tuning_", states)',
+            "pass",
+            "test_driver.py -k 'adaptation_goes_on and GAM'",
+        ),
+        (
+            "the state is not restored",
+            'step.state = _refill(step.state, f"{prefix}state_", states)',
+            "pass",
+            "test_driver.py -k resumes_again_and_again",
+        ),
+        (
+            "the log-density has another name than in PyMC",
+            'RENAMED = {"model_logp": "lp"}',
+            "RENAMED = {}",
+            "test_driver.py -k 'draws_what_pm_sample_draws and GAM'",
+        ),
+        (
+            "chains are kept to the length of the longest",
+            "length = min(chain.made for chain in chains)",
+            "length = max(chain.made for chain in chains)",
+            "test_driver.py -k an_interrupted_run_gives",
+        ),
+        (
+            "a step with other options is resumed",
+            '("sampler", "variables", "shapes", *description["configuration"])',
+            '("sampler", "variables", "shapes")',
+            "test_driver.py -k another_step_is_refused",
+        ),
+        (
+            "two steps are stored under one name",
+            'f"step_{k}_" if n_steps > 1',
+            '"step_" if n_steps > 1',
+            "test_driver.py -k several_steps_resume",
+        ),
+    ],
+    "initvals.py": [
+        (
+            "jitter to one side",
+            "rng.uniform(-1, 1, value.shape)",
+            "rng.uniform(0, 1, value.shape)",
+            "test_initvals.py -k jitter_is_uniform",
+        ),
+        (
+            "the seed is ignored",
+            "rng = np.random.default_rng(random_seed)",
+            "rng = np.random.default_rng()",
+            "test_initvals.py -k a_seed_repeats",
+        ),
+        (
+            "a start where the density is zero",
+            "if np.isfinite(logp(point)):",
+            "if True:",
+            "test_initvals.py -k 'retries or gives_up'",
+        ),
+    ],
+    "modes.py": [
+        (
+            "a valley is measured from the lower end",
+            "np.linspace(logps[0], logps[-1], len(logps)) - logps",
+            "min(logps[0], logps[-1]) - logps",
+            "test_modes.py -k test_valley",
+        ),
+        (
+            "modes are joined across a valley",
+            "if valley(path) < VALLEY and",
+            "if",
+            "test_modes.py -k two_modes",
+        ),
+        (
+            "what is chosen is not in random order",
+            'return rng.permutation(order[np.argsort(ranks[order], kind="stable")][:m])',
+            'return order[np.argsort(ranks[order], kind="stable")][:m]',
+            "test_modes.py -k choose_evenly",
+        ),
+        (
+            "the nearest mode does not depend on how wide it is",
+            "        - np.log(np.diag(factor)).sum()\n",
+            "",
+            "test_modes.py -k nearest_modes",
+        ),
+        (
+            "distances between modes count",
+            "pdist(points[labels == k])",
+            "pdist(points)",
+            "test_modes.py -k median_distance_within",
+        ),
+        (
+            "a mode of few points takes the size of all modes",
+            "(1 - own) * volume * pooled",
+            "(1 - own) * pooled",
+            "test_modes.py",
+        ),
+    ],
+    "kernels.py": [
+        (
+            "the table's slopes are by u, not by its root",
+            "-2 * root[1:] * unit",
+            "-unit",
+            "test_kernels.py -k the_table_is_exact",
+        ),
+        (
+            "True is a bandwidth",
+            " and not isinstance(value, bool)",
+            "",
+            "test_kernels.py -k refuses_impossible_bandwidths",
+        ),
+        (
+            "a kernel that has no gradient is accepted",
+            "1.5 <= self.order <= 30",
+            "1.0 <= self.order <= 30",
+            "test_kernels.py -k refuses_impossible_orders",
+        ),
+        (
+            "rules for the bandwidth are exchanged",
+            '{"median": MEDIAN, "knn": KNN}',
+            '{"median": KNN, "knn": MEDIAN}',
+            "test_kernels.py -k a_rule_leaves_the_bandwidth_open",
+        ),
+    ],
+}
+"""For each file: what is wrong, the old text, the new one, and tests that have to see it."""
+
+ROWS = [(file, *row) for file, rows in BUGS.items() for row in rows]
+MUTANTS = [Mutant(i, *row) for i, row in enumerate(ROWS, 1)]
+
+
+@contextmanager
+def package(mutant=None):
+    """Copy the package and its tests, perhaps with a mutant, and remove the copy in the end."""
+    with TemporaryDirectory() as directory:
+        root, unused = Path(directory), shutil.ignore_patterns("__pycache__")
+        for name in ("pymc_kameleon", "tests", "examples"):
+            shutil.copytree(ROOT / name, root / name, ignore=unused)
+        shutil.copy(ROOT / "pyproject.toml", root)
+        if mutant is not None:
+            mutant.apply(root)
+        yield root
+
+
+def run(root, tests):
+    """Run the tests of a copy; return pytest's exit code, 1 if they hang, and what it printed."""
+    file, *rest = shlex.split(tests)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, f"tests/{file}", *rest],
+            cwd=root,
+            env=environ | {"PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, ""
+    return done.returncode, done.stdout + done.stderr
+
+
+def judge(mutant, all_tests):
+    """Return what becomes of a mutant, and details."""
+    if not mutant.applies:
+        return "does not apply", ""
+    with package(mutant) as root:
+        code, output = run(root, "." if all_tests else mutant.tests)
+    if code == 0:
+        return "SURVIVED", ""
+    if code in (2, 3, 4, 5):  # of pytest: the tests could not be collected, or there are none
+        return "no tests", output
+    failed = re.findall(r"^(?:FAILED|ERROR) (?:tests/)?(\S*)", output, re.MULTILINE)
+    return "caught", f"by {failed[0]}" if failed else f"by a crash, or in vain for {TIMEOUT} s"
+
+
+def run_baseline(mutants):
+    """Run the tests of the mutants without them; return whether all pass."""
+    failures = 0
+    with package() as root:
+        for tests in dict.fromkeys(mutant.tests for mutant in mutants):
+            code, output = run(root, tests)
+            failures += code != 0
+            print(f"FAILS: {tests}\n{output}" if code else f"passes: {tests}", flush=True)
+    return failures == 0
+
+
+def chosen(words):
+    """Return the mutants that are named by number, range of numbers, or a part of their text."""
+
+    def named_by(mutant, word):
+        if re.fullmatch(r"\d+(-\d+)?", word):
+            first, _, last = word.partition("-")
+            return int(first) <= mutant.number <= int(last or first)
+        return word.lower() in str(mutant).lower()
+
+    return [m for m in MUTANTS if not words or any(named_by(m, word) for word in words)]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", help="numbers, 3-7, or parts of file or bug")
+    parser.add_argument("--list", action="store_true", help="run nothing")
+    parser.add_argument("--baseline", action="store_true", help="the tests without mutants")
+    parser.add_argument("--all-tests", action="store_true", help="the whole suite for each")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
+    arguments = parser.parse_args()
+    mutants, start = chosen(arguments.words), time.time()
+
+    if arguments.list:
+        for mutant in mutants:
+            print(mutant, "" if mutant.applies else "DOES NOT APPLY", flush=True)
+        return not all(mutant.applies for mutant in mutants)
+
+    if arguments.baseline:
+        return not run_baseline(mutants)
+
+    counts = {}
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        jobs = [(m, pool.submit(judge, m, arguments.all_tests)) for m in mutants]
+        for mutant, job in jobs:
+            verdict, details = job.result()
+            counts[verdict] = counts.get(verdict, 0) + 1
+            print(f"{verdict}: {mutant}  {details}".rstrip(), flush=True)
+    total = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
+    print(f"{len(mutants)} mutants: {total}, in {time.time() - start:.0f} s")
+    return set(counts) != {"caught"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -406,8 +406,8 @@ def _slices(variables, vector, shapes):
 def _check_exact(var, value, what):
     if value.dtype.kind in "iu" and value.size and (value.max() > 2**53 or value.min() < -(2**53)):
         raise ValueError(
-            f"{what} depends on {var.name or var!r}, which has integers beyond 2**53. They would be "
-            "rounded. Make it a constant of the model, or smaller."
+            f"{what} depends on {var.name or var!r}, which has integers beyond 2**53. They would "
+            "be rounded. Make it a constant of the model, or smaller."
         )
 
 
@@ -452,8 +452,11 @@ def _inner(function, *more):
     Its disk cache holds this code. Linked into ours, it would be compiled again for each step.
     """
     taken = (types.StarArgTuple((*LOGP_SIGNATURE.args[:3], *more)),)
-    address, returned = compiler.address_of(function.vm.jit_fn, taken)
-    return address, compiler.caller(returned, taken)
+    inner = compiler.as_whole(function.vm.jit_fn)
+    address, returned = compiler.address_of(inner, taken)
+    call = compiler.caller(returned, taken)
+    call.inner = inner  # whose machine code lives as long as it does
+    return address, call
 
 
 def _logp_entry(function):

@@ -11,8 +11,8 @@ import gc
 
 from numba import _dynfunc, njit, types
 from numba.core import cgutils
-from numba.core.caching import FunctionCache
-from numba.core.codegen import JITCodeLibrary
+from numba.core.caching import FunctionCache, NullCache
+from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.environment import lookup_environment
@@ -51,8 +51,11 @@ class Whole(JITCodeLibrary):
         super().finalize()
 
     def _optimize_final_module(self):
+        prefix = RuntimeLinker.PREFIX  # of functions that call themselves, by an outer pointer
+        by_name = {v.name.removeprefix(prefix) for v in self._final_module.global_variables}
         for function in self._final_module.functions:
-            if function.linkage.name == "linkonce_odr" and not function.is_declaration:
+            is_ours = function.linkage.name == "linkonce_odr" and not function.is_declaration
+            if is_ours and function.name not in by_name:
                 # The linker must not take another whole's version, which may round differently.
                 function.linkage = "internal"
         super()._optimize_final_module()
@@ -155,6 +158,26 @@ def compile_whole(function, signature=None, **options):
     """Return an entry point, which Python calls, or compiled code by its address."""
     options |= {"error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": WholeCompiler}
     return njit(**options)(function) if signature is None else njit(signature, **options)(function)
+
+
+def as_whole(dispatcher):
+    """Return the function of another dispatcher as a whole, with a cache on disk if that has one.
+
+    So all processes compute the same, whether they compiled it or loaded it.
+    """
+    options = dispatcher.targetoptions | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    function = dispatcher.py_func
+    whole = CPUDispatcher(function, targetoptions=options, pipeline_class=WholeCompiler)
+    if not isinstance(dispatcher._cache, NullCache):
+        whole._cache = WholeCache(function)
+    return whole
+
+
+class WholeCache(FunctionCache):
+    """Numba's cache on disk, apart from what numba itself compiled of the same function."""
+
+    def _index_key(self, signature, codegen):
+        return *super()._index_key(signature, codegen), "whole"
 
 
 def entry_point(dispatcher, signature):

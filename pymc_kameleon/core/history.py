@@ -72,10 +72,10 @@ def distinct_rows(points, start, stop, rows):
 @jit
 def differ(x, y):
     """Whether two vectors differ anywhere."""
+    different = False
     for i in range(x.size):
-        if x[i] != y[i]:
-            return True
-    return False
+        different |= x[i] != y[i]
+    return different
 
 
 @jit

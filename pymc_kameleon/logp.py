@@ -429,9 +429,11 @@ def python_ops(function):
         inside = inspect.getclosurevars(part).nonlocals
         # LAPACK and special functions ask Python once, for the pointer `ptr` to their machine code.
         if "objmode" in code.co_names and ("ptr",) not in code.co_consts:
-            found.add(str(inside.get("op", part.__name__)))
+            python = inside.get("py_perform")
+            op = inspect.getclosurevars(python).nonlocals.get("op") if python else None
+            found.add(str(op or part.__name__))
         used = (part.__globals__.get(name) for name in code.co_names)
-        left += [*used, *inside.values()]
+        left += [*used, *inside.values(), *compiler.overloads_of(part)]
     return sorted(found)
 
 
@@ -450,9 +452,10 @@ def _inner(function, *more):
     """Return where PyTensor's machine code is, and what calls it, for arguments of these types.
 
     Its disk cache holds this code. Linked into ours, it would be compiled again for each step.
+    What it caches takes ``*arguments``.
     """
-    taken = (types.StarArgTuple((*LOGP_SIGNATURE.args[:3], *more)),)
     inner = compiler.as_whole(function.vm.jit_fn)
+    _, taken = inner.fold_argument_types((*LOGP_SIGNATURE.args[:3], *more), {})
     address, returned = compiler.address_of(inner, taken)
     call = compiler.caller(returned, taken)
     call.inner = inner  # whose machine code lives as long as it does

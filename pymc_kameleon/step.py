@@ -35,7 +35,7 @@ from pymc_kameleon.core.chain import (
     compile_draws,
 )
 from pymc_kameleon.core.errors import explained
-from pymc_kameleon.core.jit import specialise
+from pymc_kameleon.core.jit import leaf_types, specialise
 from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.core.target import Outputs
@@ -369,7 +369,16 @@ class KameleonStep(ArrayStepShared):
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
 
     def _fill(self, scales, n_tune):
-        self.state, self.parameters, self.tuning, self._work = self._allocate(scales, n_tune)
+        arrays = self._allocate(scales, n_tune)
+        types = leaf_types(arrays)
+        self._types = getattr(self, "_types", types)
+        for leaf, expected in self._types.items():
+            if types.get(leaf) != expected:  # machine code does not look
+                raise TypeError(
+                    f"_allocate of {type(self).__name__} must return the same types each time: "
+                    f"{leaf} was {expected}, and is {types.get(leaf)} now."
+                )
+        self.state, self.parameters, self.tuning, self._work = arrays
 
     def step(self, point):
         """Make one draw."""

@@ -5,10 +5,14 @@ function that calls it. Here, a function that only compiled code calls is a :cla
 neither: the :class:`Whole`, an entry point, links all parts that it needs, once each, and is then
 optimised and turned into machine code. That takes less than half the time, and what was compiled
 and what is loaded from disk are the same code to the last bit.
+
+With a version of numba that this was not tried with, numba compiles everything in its own way.
 """
 
 import gc
+import logging
 
+import numba
 from numba import _dynfunc, njit, types
 from numba.core import cgutils
 from numba.core.caching import FunctionCache, NullCache
@@ -17,9 +21,22 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.imputils import impl_ret_new_ref
-from numba.core.registry import CPUDispatcher
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic
+
+_log = logging.getLogger("pymc_kameleon")
+
+KNOWN_VERSIONS = ("0.65", "0.66", "0.67", "0.68")
+
+IS_KNOWN = numba.__version__.rpartition(".")[0] in KNOWN_VERSIONS
+if not IS_KNOWN:
+    _log.warning(
+        "pymc_kameleon was not tried with numba %s, so the first compilation of a sampler takes "
+        "two to three times as long as with numba %s.",
+        numba.__version__,
+        KNOWN_VERSIONS[-1],
+    )
 
 # ---- parts and wholes ---------------------------------------------------------------------------
 
@@ -148,15 +165,25 @@ class PartDispatcher(CPUDispatcher):
         return self._whole(*arguments)
 
 
-def compile_part(function, pipeline_class, **options):
-    """Return a function that compiled code calls, with numba's `options` for it."""
+PART = {"pipeline_class": PartCompiler} if IS_KNOWN else {"forceinline": True}
+"""Options of a part besides its own. Inlined everywhere, it is the same code in all processes."""
+
+WHOLE = {"pipeline_class": WholeCompiler} if IS_KNOWN else {}
+"""Options of a whole besides its own."""
+
+
+def compile_part(function, **options):
+    """Return a function that compiled code calls; `options` are numba's, and PART."""
+    if not IS_KNOWN:
+        return njit(**options)(function)
+    pipeline_class = options.pop("pipeline_class")
     options |= {"nopython": True, "boundscheck": None}
     return PartDispatcher(function, targetoptions=options, pipeline_class=pipeline_class)
 
 
 def compile_whole(function, signature=None, **options):
     """Return an entry point, which Python calls, or compiled code by its address."""
-    options |= {"error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": WholeCompiler}
+    options |= {"error_model": "numpy", "no_cfunc_wrapper": True} | WHOLE
     return njit(**options)(function) if signature is None else njit(signature, **options)(function)
 
 
@@ -165,6 +192,8 @@ def as_whole(dispatcher):
 
     So all processes compute the same, whether they compiled it or loaded it.
     """
+    if not IS_KNOWN:
+        return dispatcher
     options = dispatcher.targetoptions | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     function = dispatcher.py_func
     whole = CPUDispatcher(function, targetoptions=options, pipeline_class=WholeCompiler)
@@ -208,6 +237,20 @@ class Cache(FunctionCache):
         return signature, codegen.magic_tuple(), self._identity
 
 
+def overloads_of(function):
+    """Return the functions that give numba a plain function's implementation, if there are any."""
+    context = cpu_target.typing_context
+    context.refresh()
+    try:
+        kind = context.resolve_value_type(function)
+    except ValueError:
+        return []
+    templates = getattr(kind, "templates", ())
+    return [
+        template._overload_func for template in templates if hasattr(template, "_overload_func")
+    ]
+
+
 # ---- calls by address ---------------------------------------------------------------------------
 
 
@@ -234,7 +277,7 @@ def caller(returned, taken):
         Of the arguments, which are passed as a tuple. A function of ``*arguments`` takes one
         argument, a `StarArgTuple`.
     """
-    packed = len(taken) == 1 and isinstance(taken[0], types.StarArgTuple)
+    packed = len(taken) == 1 and isinstance(taken[0], types.StarArgTuple | types.StarArgUniTuple)
 
     @intrinsic
     def call(typing_context, address, arguments):

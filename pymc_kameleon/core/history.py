@@ -63,19 +63,29 @@ def distinct_rows(points, start, stop, rows):
     """
     n = 0
     for i in range(start, stop):
-        if i == start or differ(points[i], points[i - 1]):
+        if is_new(points, i, start):
             rows[n] = i
             n += 1
     return n
 
 
 @jit
-def differ(x, y):
-    """Whether two vectors differ anywhere."""
-    different = False
-    for i in range(x.size):
-        different |= x[i] != y[i]
-    return different
+def count_distinct(points, start, stop):
+    """Return how many rows differ from their predecessor."""
+    n = 0
+    for i in range(start, stop):
+        n += is_new(points, i, start)
+    return n
+
+
+@jit
+def is_new(points, i, start):
+    """Whether row i is the first one, or differs from its predecessor."""
+    new = i == start
+    if not new:
+        for k in range(points.shape[1]):
+            new |= points[i, k] != points[i - 1, k]
+    return new
 
 
 @jit

@@ -70,7 +70,7 @@ def part_options(fast=False, allocates=False):
         "fastmath": set(FASTMATH) if fast else False,
         "_nrt": allocates,
         "no_cfunc_wrapper": True,
-        "pipeline_class": compiler.PartCompiler,
+        **compiler.PART,
     }
 
 
@@ -123,6 +123,17 @@ def specialise(dispatcher, *arguments):
     if config.DISABLE_JIT:
         return dispatcher
     return compiler.entry_point(dispatcher, tuple(typeof(argument) for argument in arguments))
+
+
+def leaf_types(values, name=""):
+    """Return numba's types of all that nested tuples hold, by name."""
+    if not isinstance(values, tuple):
+        return {name: str(typeof(values))}
+    names = getattr(values, "_fields", None) or [type(value).__name__ for value in values]
+    types = {}
+    for field, value in zip(names, values, strict=True):
+        types |= leaf_types(value, f"{name}.{field}" if name else field)
+    return types
 
 
 # ---- what makes compiled code what it is --------------------------------------------------------

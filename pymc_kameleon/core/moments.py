@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.history import History, distinct_rows, recent, record
+from pymc_kameleon.core.history import History, count_distinct, recent, record
 from pymc_kameleon.core.jit import fast_jit, jit, python_or_jit
 from pymc_kameleon.core.linalg import cholesky, rank_one_update, solve_lower
 from pymc_kameleon.core.scaling import GOOD_GUESS
@@ -140,6 +140,8 @@ class Moments(NamedTuple):
         The past, up to `n_fast`.
     rate : Decay
         η of the recursion as the user gave it, or UNSET.
+    covariance : (d, d) float64
+        Scratch of seeding.
     """
 
     n_fast: int
@@ -148,6 +150,7 @@ class Moments(NamedTuple):
     factor: np.ndarray
     history: History
     rate: Decay
+    covariance: np.ndarray
 
     @classmethod
     def start(cls, scales, n_tune, rate=UNSET):
@@ -159,7 +162,8 @@ class Moments(NamedTuple):
         n_seed = min(max(100, 20 * d), n_tune // 4 + 1)
         history = History.empty(2 * n_seed, d)
         n_fast = n_tune // 2 if rate is UNSET else 0
-        return cls(n_fast, np.array([n_seed, 0]), np.zeros(d), np.diag(scales), history, rate)
+        seeding, scratch = np.array([n_seed, 0]), np.zeros((d, d))
+        return cls(n_fast, seeding, np.zeros(d), np.diag(scales), history, rate, scratch)
 
 
 @jit
@@ -202,13 +206,12 @@ def learn_moments(moments, x, t, v):
     return False
 
 
-@jit(allocates=True)
+@jit
 def seed_moments(moments):
     """Take the mean and a shrunk Σ from the newest half of the record."""
-    points = moments.history.points
+    points, covariance = moments.history.points, moments.covariance
     start, stop = recent(moments.history)
-    n = distinct_rows(points, start, stop, np.empty(stop - start, np.int64))
-    covariance = np.empty_like(moments.factor)
+    n = count_distinct(points, start, stop)
     mean_and_covariance(points, start, stop, moments.mean, covariance)
     if n > 1:
         shrink(covariance, n)

@@ -1,0 +1,188 @@
+"""What we use of numba's internals: if a test here fails, core/compiler.py has to follow numba."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numba import float64, int64, njit, types
+from numba.core.runtime import _nrt_python, rtsys
+
+from pymc_kameleon.core import compiler
+from pymc_kameleon.core.jit import cached_jit, entry_jit, jit
+
+VECTORS = (float64[::1], float64[::1])
+
+
+@jit
+def add(x, y):
+    """Add the sum of y to x."""
+    for i in range(x.size):
+        x[i] += total(y)
+
+
+@jit
+def total(y):
+    if y.size == 0:
+        raise ValueError("nothing to add")
+    s = 0.0
+    for i in range(y.size):
+        s += y[i]
+    return s
+
+
+@jit
+def factorial(n):
+    return 1 if n == 0 else n * factorial(n - 1)
+
+
+def test_numba_is_a_version_that_the_compiler_knows():
+    assert compiler.IS_KNOWN
+
+
+def test_parts_are_no_machine_code_and_a_whole_has_one_function():
+    entry = entry_jit(lambda x, y: add(x, y))
+    x = np.ones(2)
+    entry(x, np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(x, [4.0, 4.0])
+    parts = [part.overloads[part.signatures[0]].library for part in (add, total)]
+    assert all(type(part) is compiler.Part for part in parts)
+    assert not any(part._codegen._engine.is_symbol_defined(part.name) for part in parts)
+    [compiled] = entry.overloads.values()
+    assert type(compiled.library) is compiler.Whole
+    visible = [
+        function.name
+        for function in compiled.library.get_defined_functions()
+        if function.linkage.name not in ("internal", "private")
+    ]
+    assert set(visible) == {
+        compiled.fndesc.llvm_func_name,
+        compiled.fndesc.llvm_cpython_wrapper_name,
+    }
+
+
+def test_python_can_call_a_part():
+    assert total(np.arange(4.0)) == 6.0
+    assert total(np.arange(4)) == 6  # of other types too
+    assert factorial(5) == 120
+
+
+def test_exceptions_of_parts_arrive():
+    with pytest.raises(ValueError, match="nothing to add"):
+        add(np.ones(2), np.ones(0))
+
+
+def test_a_function_called_by_address_returns_what_it_allocated_and_raises():
+    @njit
+    def pair(*arguments):
+        if arguments[0].size == 0:
+            raise ValueError("empty")
+        return arguments[0] + arguments[1], arguments[0].sum()
+
+    taken = (types.StarArgTuple(VECTORS),)
+    address, returned = compiler.address_of(compiler.as_whole(pair), taken)
+    call = compiler.caller(returned, taken)
+
+    @entry_jit
+    def outer(address, x, y):
+        both, s = call(address, (x, y))
+        return both[0] + s
+
+    x = np.array([1.0, 2.0])
+    assert outer(address, x, x) == 5.0
+    _nrt_python.memsys_enable_stats()
+    before = rtsys.get_allocation_stats()
+    for _ in range(100):
+        outer(address, x, x)
+    after = rtsys.get_allocation_stats()
+    _nrt_python.memsys_disable_stats()
+    assert after.alloc - before.alloc == after.free - before.free >= 100
+    with pytest.raises(ValueError, match="empty"):
+        outer(address, np.ones(0), np.ones(0))
+
+
+def test_arguments_of_other_types_are_refused_when_compiled():
+    call = compiler.caller(float64, VECTORS)
+
+    @entry_jit
+    def wrong(address, x):
+        return call(address, (x, 1))
+
+    with pytest.raises(Exception, match="must be"):
+        wrong(0, np.ones(1))
+
+
+def test_garbage_is_collected_again_after_compiling():
+    import gc
+
+    dispatcher = entry_jit(lambda n: n + 1)
+    assert gc.isenabled()
+    assert compiler.entry_point(dispatcher, (int64,))(1) == 2
+    assert gc.isenabled()
+
+
+# ---- the cache on disk --------------------------------------------------------------------------
+
+
+def scaled(factor, call):
+    """Build an entry point from closures, as a sampler's factory would."""
+
+    @jit
+    def inner(x):
+        return call(x) * factor
+
+    def entry(x):
+        return inner(x)
+
+    return cached_jit(entry, (inner,))
+
+
+@jit
+def plus_one(x):
+    return x + 1
+
+
+@jit
+def plus_two(x):
+    return x + 2
+
+
+def test_closures_of_one_factory_do_not_share_code(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    for _ in range(2):
+        results = [scaled(f, part)(1) for f in (3, 5) for part in (plus_one, plus_two)]
+        assert results == [6, 9, 10, 15]
+    again = scaled(3, plus_two)
+    assert again(1) == 9
+    assert sum(again.stats.cache_hits.values()) == 1
+
+
+def test_what_nothing_is_known_of_is_not_cached(caplog):
+    class Odd:
+        pass
+
+    with caplog.at_level("INFO", logger="pymc_kameleon"):
+        odd = scaled(Odd(), plus_one)
+    assert "compiled again by each process" in caplog.text
+    assert "Odd" in caplog.text
+    assert not isinstance(odd._cache, compiler.Cache)
+
+
+@pytest.mark.slow
+def test_without_a_known_numba_everything_works_and_is_said():
+    script = """
+import numba
+numba.__version__ = "0.99.0"
+import pymc as pm
+import pymc_kameleon as pk
+with pm.Model():
+    pm.Normal("x", shape=2)
+    step = pk.RWM()
+step.setup_chain(1, 0, 1)
+print(step.step(step.model.initial_point())[1][0]["n_logp"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["11"]
+    assert "not tried with numba 0.99.0" in done.stderr

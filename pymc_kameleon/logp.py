@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numba
 import numpy as np
 import pytensor.tensor as pt
-from numba import config, types
+from numba import config
 from numba.core.errors import NumbaError
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable

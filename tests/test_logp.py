@@ -93,7 +93,7 @@ def test_integers_that_would_be_rounded_are_refused(number):
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Potential("p", -x * (big % 2).sum())
-    with pytest.raises(ValueError, match=r"depends on big, which has integers beyond 2\*\*53"):
+    with pytest.raises(ValueError, match=r"depends on .big., which has integers beyond 2\*\*53"):
         pk.RWM(model=model)
     big.set_value(np.array([1, 2**53]))
     pk.RWM(model=model)
@@ -158,7 +158,7 @@ def step_of(logp):
         return pk.RWM()
 
 
-@pytest.mark.parametrize("logp, name", BLACK_BOXES.values(), ids=BLACK_BOXES)
+@pytest.mark.parametrize(("logp", "name"), BLACK_BOXES.values(), ids=BLACK_BOXES)
 def test_python_is_recognised_wherever_it_is(logp, name, caplog):
     with caplog.at_level("INFO", logger="pymc_kameleon"):
         step = step_of(logp)

@@ -60,7 +60,7 @@ def learn_factor(pairs, is_early, factor, information):
     if m == 0:
         return
     cx, cg = np.empty((m, m)), np.empty((m, m))
-    ridge = 0.05 / (0.05 + k**2)
+    ridge = 0.05 / (0.05 + k * k)
     moments(a, ridge, cx)
     moments(b, ridge, cg)
     for c in range(d):  # where the gradient says nothing, let Cg be 1 as Cx is
@@ -91,8 +91,9 @@ def standardise(pairs, least, a, b, scales, information):
             mean_x += pairs[r, i] / k
             mean_g += pairs[r, d + i] / k
         for r in range(k):
-            vx += (pairs[r, i] - mean_x) ** 2 / k
-            vg += (pairs[r, d + i] - mean_g) ** 2 / k
+            x, g = pairs[r, i] - mean_x, pairs[r, d + i] - mean_g
+            vx += x * x / k
+            vg += g * g / k
         information[i] = vx * vg
         variance = np.sqrt(vx / vg) if vx * vg >= least else vx
         scale = np.sqrt(min(max(variance, 1e-20), 1e20)) if vx > 0.0 else 1.0

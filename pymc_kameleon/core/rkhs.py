@@ -55,8 +55,9 @@ def interpolate(kernel, r2, n, column):
         k = int(position)
         t = position - k
         left, right = kernel.table[k], kernel.table[k + 1]
-        r2[i] = (1.0 - t) ** 2 * ((1.0 + 2.0 * t) * left[column] + t * unit * left[column + 1])
-        r2[i] += t**2 * ((3.0 - 2.0 * t) * right[column] + (t - 1.0) * unit * right[column + 1])
+        s = 1.0 - t
+        r2[i] = s * s * ((1.0 + 2.0 * t) * left[column] + t * unit * left[column + 1])
+        r2[i] += t * t * ((3.0 - 2.0 * t) * right[column] + (t - 1.0) * unit * right[column + 1])
 
 
 @fast_jit
@@ -86,7 +87,8 @@ def squared_distances(z, n, x, r2):
         r2[i] = 0.0
     for k in range(x.size):
         for i in range(n):
-            r2[i] += (z[k, i] - x[k]) ** 2
+            v = z[k, i] - x[k]
+            r2[i] += v * v
 
 
 @fast_jit
@@ -176,7 +178,8 @@ def median_distance(z, m, n_pairs):
                 break
             s = 0.0
             for k in range(z.shape[0]):
-                s += (z[k, i] - z[k, i + lag]) ** 2
+                v = z[k, i] - z[k, i + lag]
+                s += v * v
             if s > 0.0:
                 distances[n] = np.sqrt(s)
                 n += 1

@@ -459,9 +459,11 @@ def observe(state, tuning, work, k):
     for j in range(m):
         alpha = np.exp(min(0.0, work.logp[k, j] - logp))
         if alpha > 0.0:
-            tuning.squares[k, j] += alpha * (work.tries[k, j] - x) ** 2
+            move = work.tries[k, j] - x
+            tuning.squares[k, j] += alpha * move * move
     tuning.widest[k] += alpha
-    tuning.squares[k, m] += (state.x[k] - x) ** 2
+    move = state.x[k] - x
+    tuning.squares[k, m] += move * move
     tuning.costs[k, 0] += 1
     tuning.costs[k, 1] += work.n_logp[k]
     if work.choice[k] >= 0:

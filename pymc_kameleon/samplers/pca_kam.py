@@ -227,10 +227,10 @@ def draw_direction(parameters, rng):
 @jit
 def no_directions(parameters):
     """Whether the proposal is a plain random walk of scale γ."""
+    most = 0.0
     for probability in parameters.probabilities:
-        if probability > 0.0:
-            return False
-    return True
+        most = max(most, probability)
+    return most == 0.0
 
 
 @jit
@@ -278,7 +278,8 @@ def log_proposal(parameters, weights, u, step, j, gamma, direction):
 def log_normal(step, direction, gamma, nu):
     """Log density of N(0, γ²I + ν²wwᵀ) at `step`, likewise: a rank-one determinant and inverse."""
     d = step.size
-    excess = (nu / gamma) ** 2 * squared_norm(direction)
+    ratio = nu / gamma
+    excess = ratio * ratio * squared_norm(direction)
     along = 0.0
     for k in range(d):
         along += step[k] * direction[k]

@@ -91,6 +91,37 @@ def test_what_was_compiled_and_what_was_loaded_agree_to_the_last_bit(tmp_path):
     assert compiled == loaded
 
 
+ORDER = """
+import json
+import numpy as np
+import pymc as pm
+import pymc_kameleon as pk
+with pm.Model() as model:
+    pm.Normal("x", [1, 2], [1, 3])
+    draws = {}
+    for name in NAMES:
+        step = getattr(pk, name)(compile_kwargs={"mode": "FAST_COMPILE"})
+        step.setup_chain(np.random.default_rng(1), 60, 1)
+        point = model.initial_point()
+        for _ in range(60):
+            point, _ = step.step(point)
+        draws[name] = point["x"].tolist()
+print(json.dumps(draws))
+"""
+
+
+@pytest.mark.slow
+def test_the_order_of_compilation_changes_no_bit(tmp_path):
+    """Numba compiles some functions of its own once, with the options of who calls them first."""
+    names = ["GadMALA", "CMTM", "KAM"]
+    flags = {"PYTENSOR_FLAGS": "linker=py,cxx="}
+    first, last = (
+        python(f"NAMES = {order}" + ORDER, NUMBA_CACHE_DIR=tmp_path / str(order[0]), **flags)
+        for order in (names, names[::-1])
+    )
+    assert first == last
+
+
 THEIRS = """
 import json
 import sys

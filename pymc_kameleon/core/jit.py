@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
-import llvmlite
 import numba
 import numpy as np
 from numba import config, typeof
@@ -150,7 +149,7 @@ def fingerprint(function):
     TypeError
         If that is not possible.
     """
-    versions = (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
+    versions = (sys.version, numba.__version__, np.__version__)
     digest = hashlib.sha256(repr((versions, _source_of_compiler())).encode())
     for text in _described(function, set()):
         digest.update(text)

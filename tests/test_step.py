@@ -47,6 +47,23 @@ class Copying(pk.MALA):
         return *others, OuterWork(np.zeros(scales.size), CopyingWork(self._logp.gradient.copy()))
 
 
+class Fickle(pk.RWM):
+    def _allocate(self, scales, n_tune):
+        state, *others = super()._allocate(scales, n_tune)
+        kind = np.float32 if n_tune == 7 else np.float64
+        return state._replace(logp=np.zeros(1, kind)), *others
+
+
+def test_arrays_of_other_types_than_those_compiled_are_refused(mixed_model):
+    step = Fickle(model=mixed_model, steps_per_draw=1)
+    step.setup_chain(1, 8, 1)
+    message = (
+        r"_allocate of Fickle must return the same types.*State\.logp was array\(float64, 1d, C\)"
+    )
+    with pytest.raises(TypeError, match=message):
+        step.setup_chain(1, 7, 1)
+
+
 @pytest.mark.parametrize(
     ("cls", "message"),
     [

@@ -15,7 +15,6 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 import numba
 import numpy as np
 from numba import config, typeof
-from numba.core.dispatcher import Dispatcher
 from numba.extending import register_jitable
 
 from pymc_kameleon.core import compiler
@@ -163,7 +162,7 @@ def _source_of_compiler():
 
 def _described(value, seen):
     """Yield what tells a value that compiled code refers to from others."""
-    if isinstance(value, Dispatcher):
+    if isinstance(value, compiler.CPUDispatcher):
         yield repr(sorted((k, _ordered(v)) for k, v in value.targetoptions.items())).encode()
         yield from _described(value.py_func, seen)
     elif hasattr(value, "_defn"):  # an intrinsic

@@ -158,13 +158,17 @@ class Watch:
         """Take notice of draws, which are all of tuning or all after it."""
         n = len(accept_shares)
         self.done += n
-        if self.done > self.tune:
-            moves = accept_shares.nonzero()[0]
-            ends = np.empty(moves.size + 2, np.int64)
-            ends[0], ends[1:-1], ends[-1] = -1 - self.run, moves, n
-            runs = ends[1:] - ends[:-1] - 1
-            self.accepted |= moves.size > 0
-            self.run, self.longest = int(runs[-1]), max(self.longest, int(runs.max()))
+        if self.done <= self.tune:
+            return
+        moves, before = accept_shares.nonzero()[0], self.run
+        if moves.size == 0:
+            self.run += n
+        else:
+            self.accepted, self.run = True, n - 1 - int(moves[-1])
+            if n > 1:
+                ends = np.concatenate(([-1 - before], moves))
+                self.longest = max(self.longest, int((ends[1:] - ends[:-1]).max()) - 1)
+        self.longest = max(self.longest, self.run)
 
     @property
     def finished(self):

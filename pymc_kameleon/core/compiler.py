@@ -137,14 +137,9 @@ class PartDispatcher(CPUDispatcher):
     """A part; where Python calls it, as tests do, it becomes a whole of its own."""
 
     def __call__(self, *arguments):
-        """Compile an entry point around the part, and call that."""
+        """Compile the function as an entry point, and call that."""
         if not hasattr(self, "_whole"):
-            part = self
-
-            def call(*arguments):
-                return part(*arguments)
-
-            self._whole = compile_whole(call)
+            self._whole = compile_whole(self.py_func, fastmath=self.targetoptions["fastmath"])
         return self._whole(*arguments)
 
 
@@ -222,6 +217,11 @@ def address_of(dispatcher, signature):
     compiled = dispatcher.overloads[signature]
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     return address, compiled.signature.return_type
+
+
+def types_taken(dispatcher, arguments):
+    """Return the types that `dispatcher` takes: one tuple of all, if it takes ``*arguments``."""
+    return dispatcher.fold_argument_types(arguments, {})[1]
 
 
 def caller(returned, taken):

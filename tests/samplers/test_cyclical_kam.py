@@ -16,7 +16,7 @@ import pymc_kameleon as pk
 from pymc_kameleon import modes
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy as copy_vector
-from pymc_kameleon.core.linalg import multiply_lower, solve_lower
+from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.rkhs import kernel_covariance
 from pymc_kameleon.core.target import log_density
@@ -331,10 +331,11 @@ def move_perhaps_wrong(target, state, parameters, work, rng, gamma, nu):
     for i in range(state.x.size):
         work.xi[i] = rng.standard_normal()
     multiply_lower(state.factor, work.xi, work.step)
-    multiply_lower(parameters.whitening, state.u + work.step, work.y)
+    for i in range(state.x.size):
+        work.u[i] = state.u[i] + work.step[i]
+    multiply_lower(parameters.whitening, work.u, work.y)
     log_ratio = log_density(target, work.y) - state.logp[0]
     if flaw == GAMMA_FLAW:
-        solve_lower(parameters.whitening, work.y, work.u)
         kernel_covariance(
             parameters.kernel, parameters.z, parameters.m[0], work.u, work.covariance, work.v
         )

@@ -415,8 +415,18 @@ def test_each_move_alone_is_exact(target, move):
     assert p_value(target, 20, 19, move) > 1e-3
 
 
-@pytest.mark.parametrize("length", [20, 50, 100])
-@pytest.mark.parametrize("weight", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize(
+    ("weight", "length"),
+    [
+        (0.2, 20),
+        (0.5, 50),
+        (0.8, 20),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [(0.2, 50), (0.5, 20), (0.8, 50), (0.2, 100), (0.5, 100), (0.8, 100)]
+        ),
+    ],
+)
 def test_cycles_are_exact(weight, length):
     assert p_value(bimodal(weight), length, n=10_000) > 1e-3
 
@@ -424,7 +434,7 @@ def test_cycles_are_exact(weight, length):
 @pytest.mark.parametrize(
     ("target", "only"), [(LINES, None), (LINES, [0]), (BOTH, [0]), (BOTH, [1]), (NORMAL, None)]
 )
-@pytest.mark.parametrize("length", [20, 50])
+@pytest.mark.parametrize("length", [20, pytest.param(50, marks=pytest.mark.slow)])
 def test_cycles_are_exact_whatever_was_learned(target, only, length):
     """From one mode or both; at the lengths at which the published ones are not."""
     assert p_value(target, length, only=only) > 1e-3
@@ -512,7 +522,10 @@ def test_the_state_follows_what_is_learned(steps_per_draw):
     assert step.parameters.m[0] > 0
 
 
-@pytest.mark.parametrize(("d", "variance"), [(2, 1.0), (8, 1.0), (2, 4.0)])
+@pytest.mark.parametrize(
+    ("d", "variance"),
+    [(2, 1.0), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(8, 1.0), (2, 4.0)])],
+)
 def test_finds_both_of_two_modes(d, variance):
     """From one start, 16 sds apart; and visits them by their weights."""
     found = 0
@@ -541,7 +554,7 @@ def correlated():
 
 
 @pytest.mark.parametrize("target", [NORMAL, NORMAL_LINE, correlated()])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
 def test_one_mode_stays_one(target, seed):
     """So that there are no jumps, and the walks of exploration have its own covariance."""
     step = tune(target, 20_000, seed=seed)
@@ -563,7 +576,7 @@ def test_a_banana_is_one_mode():
 
 def test_what_is_learned():
     """C from the covariances within clusters, Σ from all points, z evenly, and what follows."""
-    step = tune(pair(2), 10_000, n_subsample=60)
+    step = tune(pair(2), 10_000, n_subsample=200)
     learned, parameters = slow.CyclicalKAM(step), step.parameters
     assert n_modes(step) == 2
     weights = learned.weights
@@ -575,7 +588,7 @@ def test_what_is_learned():
 
     z = learned.z @ learned.whitening.T
     right = z[:, 0] > 8
-    assert right.sum() == 30
+    assert right.sum() == 100
     within = np.concatenate([pdist(learned.z[right]), pdist(learned.z[~right])])
     # The median is that of all points learned from, of which z is a part.
     assert learned.bandwidth == pytest.approx(np.median(within) / 2, rel=0.15)

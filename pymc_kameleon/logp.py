@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numba
 import numpy as np
 import pytensor.tensor as pt
-from numba import config
+from numba import config, types
 from numba.core.errors import NumbaError
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
@@ -451,8 +451,8 @@ def _inner(function, *more):
 
     Its disk cache holds this code. Linked into ours, it would be compiled again for each step.
     """
+    taken = (types.StarArgTuple((*LOGP_SIGNATURE.args[:3], *more)),)
     inner = compiler.as_whole(function.vm.jit_fn)
-    taken = compiler.types_taken(inner, (*LOGP_SIGNATURE.args[:3], *more))
     address, returned = compiler.address_of(inner, taken)
     call = compiler.caller(returned, taken)
     call.inner = inner  # whose machine code lives as long as it does

@@ -219,11 +219,6 @@ def address_of(dispatcher, signature):
     return address, compiled.signature.return_type
 
 
-def types_taken(dispatcher, arguments):
-    """Return the types that `dispatcher` takes: one tuple of all, if it takes ``*arguments``."""
-    return dispatcher.fold_argument_types(arguments, {})[1]
-
-
 def caller(returned, taken):
     """Return what calls machine code from compiled code: call(address, arguments).
 

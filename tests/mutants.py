@@ -70,8 +70,8 @@ BUGS = {
         ),
         (
             "what derives from the position is not computed where a chain starts",
-            "if status == MOVED:\n            locate",
-            "if status == STALE:\n            locate",
+            "if status == MOVED:\n            derived",
+            "if status == STALE:\n            derived",
             "samplers/test_gad.py -k test_mala",
         ),
         (
@@ -82,8 +82,8 @@ BUGS = {
         ),
         (
             "adaptation goes on after tuning",
-            "            if tune:",
-            "            if True:",
+            "if tune and not adapt(",
+            "if not adapt(",
             "samplers/test_random_walk.py -k parameters_are_constant_after_tuning",
         ),
         (
@@ -355,8 +355,8 @@ BUGS = {
         ),
         (
             "a point is its own first neighbour",
-            "found[i] = np.sqrt(r2[k])",
-            "found[i] = np.sqrt(r2[k - 1])",
+            "np.sqrt(smallest(r2, k))",
+            "np.sqrt(smallest(r2, k - 1))",
             "core/test_rkhs.py -k test_neighbour_distance",
         ),
     ],
@@ -518,8 +518,8 @@ BUGS = {
     "samplers/gad.py": [
         (
             "the gradient of the objective has the wrong sign",
-            "slope * (move.old_gradient[i] - move.gradient[i])",
-            "slope * (move.gradient[i] - move.old_gradient[i])",
+            "slope * (move.old_gradient[i] - move.gradient_y[i])",
+            "slope * (move.gradient_y[i] - move.old_gradient[i])",
             "samplers/test_gad.py -k 'compiled_gradient and published and not walk'",
         ),
         (
@@ -554,8 +554,8 @@ BUGS = {
         ),
         (
             "Lᵀg is stale after L is learned",
-            "multiply_transposed(parameters.factor, state.gradient, state.u, work.move.small)",
-            "pass",
+            "return not refreshes",
+            "return True",
             "samplers/test_gad.py -k 'test_chains and fisher'",
         ),
         (
@@ -640,8 +640,8 @@ BUGS = {
         ),
         (
             "the state does not follow new coordinates",
-            "if coordinates_changed:",
-            "if False:",
+            "coordinates_changed = True",
+            "coordinates_changed = False",
             "samplers/test_kam.py -k state_follows_each_redraw",
         ),
         (
@@ -747,14 +747,14 @@ BUGS = {
         ),
         (
             "whitened coordinates do not follow a jump",
-            "kam.locate(state, parameters, work)",
+            "kam.derived(state, parameters, work)",
             "pass",
             "samplers/test_cyclical_kam.py -k transitions_by_hand",
         ),
         (
             "a kick goes on",
-            "t = tuning.t[0]\n    parameters.kick[0] = 0.0",
-            "t = tuning.t[0]",
+            "t, coordinates_changed = tuning.t[0], False\n    parameters.kick[0] = 0.0",
+            "t, coordinates_changed = tuning.t[0], False",
             "samplers/test_cyclical_kam.py -k test_what_is_learned",
         ),
         (
@@ -933,8 +933,8 @@ BUGS = {
         ),
         (
             "runs of rejections end where calls do",
-            "([-1 - self.run], moves, [n])",
-            "([-1], moves, [n])",
+            "ends[-1] = -1 - self.run, moves, n",
+            "ends[-1] = -1, moves, n",
             "test_driver.py -k watch_counts_the_same",
         ),
         (
@@ -945,8 +945,8 @@ BUGS = {
         ),
         (
             "draws are taken for transitions in a warning",
-            "and stuck >= STUCK_TRANSITIONS:",
-            "and watch.longest >= STUCK_TRANSITIONS:",
+            "long_enough = longest * self.steps_per_draw >= STUCK_TRANSITIONS",
+            "long_enough = longest >= STUCK_TRANSITIONS",
             "test_warnings.py -k 'a_long_run_of_rejections and RWM and not Gad'",
         ),
         (
@@ -989,8 +989,8 @@ BUGS = {
         ),
         (
             "data of the same shape are taken for the same",
-            "sha256(self._data.tobytes() + self._shapes.tobytes())",
-            "sha256(self._shapes.tobytes())",
+            "digest.update(np.ascontiguousarray(value))",
+            "pass",
             "test_driver.py -k changed_data_are_refused",
         ),
         (
@@ -1179,7 +1179,7 @@ BUGS = {
             "a mode of few points takes the size of all modes",
             "(1 - own) * volume * pooled",
             "(1 - own) * pooled",
-            "test_modes.py",
+            "test_modes.py -k blended_factors",
         ),
     ],
     "kernels.py": [

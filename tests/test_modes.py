@@ -7,6 +7,8 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import multivariate_normal
 
 from pymc_kameleon.modes import (
+    BLEND,
+    blended_factors,
     choose_evenly,
     find_modes,
     median_distance_within,
@@ -187,6 +189,22 @@ def test_shrunk_covariance(n, keep):
 def test_shrunk_covariance_in_one_dimension():
     points = np.random.default_rng(0).standard_normal((20, 1))
     np.testing.assert_allclose(shrunk_covariance(points), [[points.var()]], rtol=1e-8)
+
+
+def test_blended_factors():
+    """By their formula: a mode of few points takes its shape from all of them, but not its size."""
+    rng = np.random.default_rng(0)
+    modes = [rng.standard_normal((n, 2)) * sd + 5 for n, sd in [(3, 1), (500, [10, 1]), (40, 0.1)]]
+    covariances = [shrunk_covariance(points) for points in modes]
+    pooled = sum(len(p) * c for p, c in zip(modes, covariances, strict=True)) / 543
+    found = blended_factors(modes)
+    for points, covariance, factor in zip(modes, covariances, found, strict=True):
+        n = len(points)
+        volume = np.trace(np.linalg.inv(pooled) @ covariance) / 2
+        volume = (n * volume + 1) / (n + 1)
+        own = n / (n + BLEND * 2)
+        expected = own * covariance + (1 - own) * volume * pooled
+        np.testing.assert_allclose(factor, np.linalg.cholesky(expected), rtol=1e-9)
 
 
 @pytest.mark.parametrize("d", [1, 3])

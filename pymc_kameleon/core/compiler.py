@@ -154,14 +154,9 @@ class PartDispatcher(CPUDispatcher):
     """A part; where Python calls it, as tests do, it becomes a whole of its own."""
 
     def __call__(self, *arguments):
-        """Compile an entry point around the part, and call that."""
+        """Compile the function as an entry point, and call that."""
         if not hasattr(self, "_whole"):
-            part = self
-
-            def call(*arguments):
-                return part(*arguments)
-
-            self._whole = compile_whole(call)
+            self._whole = compile_whole(self.py_func, fastmath=self.targetoptions["fastmath"])
         return self._whole(*arguments)
 
 

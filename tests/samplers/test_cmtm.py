@@ -1004,6 +1004,7 @@ def test_cmtm_has_no_target_accept(model):
 # ---- statistics -----------------------------------------------------------------------------
 
 
+@cache
 def two_variables():
     with pm.Model() as model:
         pm.Normal("a", 0, 1, shape=(2, 2))
@@ -1102,6 +1103,7 @@ def test_evaluations_of_cmh(model):
 # ---- warnings -------------------------------------------------------------------------------
 
 
+@cache
 def correlated_model(rho):
     """Of two variables; a[1] and b correlate."""
     with pm.Model() as model:
@@ -1161,6 +1163,7 @@ FIXED = {
 }
 
 
+@cache
 def pair_model():
     with pm.Model() as model:
         pm.Normal("x", 0, 1, shape=2)
@@ -1275,7 +1278,7 @@ def test_tails_heavier_than_alpha(sampler):
     assert found["accept_share"][1000:].mean() > 0.1
 
 
-@pytest.mark.parametrize("rho", [0.8, 0.95])
+@pytest.mark.parametrize("rho", [0.8, pytest.param(0.95, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
 def test_sweeps_per_independent_draw(sampler, rho):
     """What the warning says is what ArviZ finds."""

@@ -29,6 +29,7 @@ class Target(NamedTuple):
 PRECISION = np.array([[4.0, -1.8, 0.0], [-1.8, 1.0, 0.3], [0.0, 0.3, 100.0]])
 
 
+@cache
 def banana_model():
     with pm.Model() as model:
         x = pm.Flat("x", shape=2)
@@ -36,6 +37,7 @@ def banana_model():
     return model
 
 
+@cache
 def line_model():
     with pm.Model() as model:
         pm.Normal("x", [5.0], 0.01)
@@ -50,7 +52,7 @@ TARGETS = {
     ),
     "normal": Target(
         lambda x: -0.5 * x @ PRECISION @ x,
-        lambda: normal_model(PRECISION),
+        cache(lambda: normal_model(PRECISION)),
         np.array([0.5, 1.5, -0.1]),
     ),
     "line": Target(lambda x: norm.logpdf(x[0], 5, 0.01), line_model, np.array([5.02])),
@@ -142,7 +144,10 @@ def test_transitions_by_hand(name, arguments):
     assert ((reported == 0) | (reported >= alphas * (1 - 1e-8))).all()
 
 
-@pytest.mark.parametrize(("name", "arguments"), VARIANTS)
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [VARIANTS[0], VARIANTS[4], *(pytest.param(*v, marks=pytest.mark.slow) for v in VARIANTS[1:4])],
+)
 def test_reported_acceptance_is_unbiased(name, arguments):
     """Without its correction for the rejections that are seen early, it is not."""
     n = 4000
@@ -606,7 +611,14 @@ def rotated_ellipsoid():
     return normal_model(rotation @ np.diag(np.logspace(-2, 2, 32)) @ rotation.T)
 
 
-@pytest.mark.parametrize("build", [scales_of_six_decades, equicorrelation, rotated_ellipsoid])
+@pytest.mark.parametrize(
+    "build",
+    [
+        equicorrelation,
+        pytest.param(scales_of_six_decades, marks=pytest.mark.slow),
+        pytest.param(rotated_ellipsoid, marks=pytest.mark.slow),
+    ],
+)
 def test_reaches_the_target_acceptance(build):
     assert acceptance(build()) == pytest.approx(0.234, abs=0.05)
 

@@ -435,7 +435,9 @@ def acceptance(sampler, model, tune=500, **kwargs):
 
 
 @pytest.mark.parametrize("sampler", [pk.RWM, pk.GAM, pk.RAM])
-@pytest.mark.parametrize("target", [0.1, 0.234, 0.5])
+@pytest.mark.parametrize(
+    "target", [0.234, *(pytest.param(target, marks=pytest.mark.slow) for target in (0.1, 0.5))]
+)
 def test_reaches_the_target_acceptance(model, sampler, target):
     """Without tuning, the same bound is missed."""
     within = 0.05 if sampler is pk.RAM else 0.03  # its last scale is not averaged
@@ -444,7 +446,14 @@ def test_reaches_the_target_acceptance(model, sampler, target):
     assert untuned != pytest.approx(target, abs=within)
 
 
-@pytest.mark.parametrize("sampler", [pk.AM, pk.RBAM, pk.GAM, pk.RAM])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        pk.GAM,
+        pk.RAM,
+        *(pytest.param(sampler, marks=pytest.mark.slow) for sampler in (pk.AM, pk.RBAM)),
+    ],
+)
 def test_learns_the_covariance(sampler):
     """Coordinates that correlate by .99: RWM, which sees one scale, fails where they do not."""
     d = 10

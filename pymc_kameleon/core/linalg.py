@@ -23,6 +23,25 @@ def copy_matrix(source, out):
         copy(source[i], out[i])
 
 
+@jit
+def sum_of(v):
+    """Sum. NumPy's sum, mean and argmax take numba long to compile."""
+    s = 0.0
+    for i in range(v.size):
+        s += v[i]
+    return s
+
+
+@jit
+def argmax(v):
+    """Place of the first one of the largest."""
+    k = 0
+    for i in range(1, v.size):
+        if v[i] > v[k]:
+            k = i
+    return k
+
+
 @fast_jit
 def cholesky(a, factor):
     """Write L with LLᵀ = a into `factor`; return whether `a` is positive definite."""

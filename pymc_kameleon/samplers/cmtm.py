@@ -9,6 +9,7 @@ references, f_j the frequency with which try j was selected, r the number of ada
 A transition is a sweep over all coordinates, t counts sweeps, n is the number of those that tune.
 """
 
+import math
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm, nothing_derived
 from pymc_kameleon.core.history import History, recent, record
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.linalg import argmax, copy, sum_of
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
@@ -233,7 +234,7 @@ def cmh_adapt(state, parameters, tuning, work, accept_prob, rng):
 def cmh_report(state, parameters, stats):
     """Report the scales and the shares of accepted moves."""
     d = state.x.size
-    stats[SCALING] = np.exp(parameters.log_scales.mean())
+    stats[SCALING] = np.exp(sum_of(parameters.log_scales) / parameters.log_scales.size)
     for k in range(d):
         stats[N_STATS + k] = np.exp(parameters.log_scales[k])
     write_shares(state.accepted, state.n_sweeps[0], stats[N_STATS + d :])
@@ -438,7 +439,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     elif tuning.adapt_every > 0 and (t - tuning.n_shifting) % tuning.adapt_every == 0:
         tuning.n_points[0] += 1
         r = tuning.n_points[0]
-        if rng.random() < max(0.99 ** (r - 1), r**-0.5):
+        if rng.random() < max(0.99 ** (r - 1.0), r**-0.5):
             change_ladders(parameters, tuning, False)
         tuning.selected[:] = 0
         tuning.widest[:] = 0.0
@@ -479,7 +480,7 @@ def decide(parameters, tuning, k):
     """
     m = parameters.scales.shape[1]
     squares, n_steps, n_logp = tuning.squares[k], tuning.costs[k, 0], tuning.costs[k, 1]
-    s = squares[:m].argmax()
+    s = argmax(squares[:m])
     if n_steps < LEAST_OBSERVED or squares[s] == 0.0:
         return
     n_single = max(1, int(np.ceil(1.5 * squares[m] / squares[s])))
@@ -522,7 +523,8 @@ def adapt_ladder(scales, selected, widest, bounds):
     """
     m = scales.size
     first, last = alarms(selected, widest)
-    low, high = max(scales[0] * 2.0**-first, bounds[0]), min(scales[-1] * 2.0**last, bounds[1])
+    low = max(math.ldexp(scales[0], -first), bounds[0])
+    high = min(math.ldexp(scales[-1], last), bounds[1])
     narrower = high / low < scales[-1] / scales[0]
     unchanged = low == scales[0] and high == scales[-1]
     if unchanged or low >= high or (narrower and high < 2.0 * low):
@@ -539,11 +541,11 @@ def alarms(selected, widest):
     (1, -1), all are too wide, if none was ever selected, or the last one often although by itself
     it is hopeless: in tails heavier than |x|^-(1+α) the widest try wins, however wide.
     """
-    m, total = selected.size, selected.sum()
-    if total == 0:
+    m, n = selected.size, sum_of(selected)
+    if n == 0:
         return 1, -1
-    first, last = alarm(selected[0] / total, m), alarm(selected[-1] / total, m)
-    if last > 0 and widest < HOPELESS * total:
+    first, last = alarm(selected[0] / n, m), alarm(selected[-1] / n, m)
+    if last > 0 and widest < HOPELESS * n:
         return 1, -1
     return first, last
 
@@ -554,15 +556,18 @@ def alarm(share, m):
     return int(share > 2.0 / m) - int(share < 0.5 / m)
 
 
-@jit(allocates=True)
+@jit
 def report(state, parameters, stats):
     """Report the least and greatest scales, and the shares of tries selected and accepted."""
     scales = parameters.scales
     d, m = scales.shape
-    stats[SCALING] = np.exp(np.log(scales).mean())
+    sum_of_logs = 0.0
     for k in range(d):
+        for j in range(m):
+            sum_of_logs += np.log(scales[k, j])
         stats[N_STATS + k] = scales[k, 0]
         stats[N_STATS + d + k] = scales[k, -1]
+    stats[SCALING] = np.exp(sum_of_logs / scales.size)
     write_shares(state.selected, state.n_sweeps[0], stats[N_STATS + 2 * d :])
     write_shares(state.accepted, state.n_sweeps[0], stats[N_STATS + 2 * d + d * m :])
     state.n_sweeps[0] = 0

@@ -19,6 +19,7 @@ from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
+    argmax,
     copy,
     log_determinant,
     multiply_lower,
@@ -352,7 +353,7 @@ def add_normal(x, scale, factor, work, rng):
 def nearest_cluster(clusters, x, log_r, scaled):
     """Return the cluster that is most responsible for x."""
     responsibilities(clusters, x, log_r, scaled)
-    return np.argmax(log_r[: clusters.n[0]])
+    return argmax(log_r[: clusters.n[0]])
 
 
 @jit
@@ -552,7 +553,7 @@ def report(state, parameters, stats):
     stats[N_STATS + 1] = k
     log_r = np.zeros(max(k, 1))
     responsibilities(parameters.clusters, state.x, log_r, np.empty_like(state.x))
-    stats[N_STATS + 2] = np.argmax(log_r)
+    stats[N_STATS + 2] = argmax(log_r)
 
 
 # ---- the class ----------------------------------------------------------------------------------

@@ -421,7 +421,10 @@ def mean_trace(parameters, work):
     for i in range(n):
         copy(parameters.z[:, i], work.u)
         kernel_covariance(parameters.kernel, parameters.z, m, work.u, work.covariance, work.v)
-        total += np.trace(work.covariance)
+        trace = 0.0
+        for k in range(work.u.size):
+            trace += work.covariance[k, k]
+        total += trace
     return total / n
 
 

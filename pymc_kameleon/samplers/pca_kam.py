@@ -21,6 +21,7 @@ from pymc_kameleon.core.linalg import (
     multiply_lower,
     solve_lower,
     squared_norm,
+    sum_of,
 )
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.moments import Moments, learn_moments
@@ -403,7 +404,7 @@ def learn_directions(parameters, tuning, work, s):
         else:
             parameters.probabilities[j] = 0.0
             parameters.directions[j, :] = 0.0
-    total = parameters.probabilities.sum()
+    total = sum_of(parameters.probabilities)
     if total > 0.0:
         for j in range(lengths2.size):
             parameters.probabilities[j] /= total

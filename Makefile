@@ -1,7 +1,8 @@
-# make demo   install into .venv and run examples/quickstart.py
-# make test   install into .venv and run the whole test suite
-# make lint   ruff
-.PHONY: demo test lint
+# make demo      install into .venv and run examples/quickstart.py
+# make test      install into .venv and run the tests
+# make test-all  the slow tests, which repeat what others show or take long
+# make lint      ruff
+.PHONY: demo test test-all lint
 
 # The first Python from 3.12 on: python3 (with pyenv, what .python-version names), or a named one.
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 \
@@ -13,9 +14,16 @@ demo: .venv/installed-examples
 	@echo "== Running examples/quickstart.py"
 	@.venv/bin/python examples/quickstart.py
 
+# A file stays on one worker, so that its models and steps are compiled once.
+PYTEST := .venv/bin/python -m pytest -n auto --dist loadfile --durations 20
+
 test: .venv/installed-dev
 	@echo "== Running the tests"
-	@.venv/bin/python -m pytest -n auto
+	@$(PYTEST) -m "not slow"
+
+test-all: .venv/installed-dev
+	@echo "== Running the slow tests"
+	@$(PYTEST) -m slow
 
 lint: .venv/installed-dev
 	@.venv/bin/ruff check .

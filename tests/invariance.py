@@ -6,6 +6,7 @@ Bonferroni correction. A sampler enters as its PyMC step, so its whole path is t
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ class Target(NamedTuple):
     Attributes
     ----------
     build : () -> pm.Model
-        A model with one free variable, but for PAIR.
+        A model with one free variable, but for PAIR; the same for all steps.
     sample : (rng, n) -> (n, d)
         Exact draws of its value variable, thus on the unconstrained scale.
     """
@@ -33,6 +34,7 @@ class Target(NamedTuple):
     sample: Callable
 
 
+@cache
 def _normal():
     with pm.Model() as model:
         pm.MvNormal("x", np.zeros(3), cov=COVARIANCE)
@@ -42,6 +44,7 @@ def _normal():
 COVARIANCE = np.array([[1.0, 1.8, 0.0], [1.8, 4.0, 0.02], [0.0, 0.02, 0.01]])
 
 
+@cache
 def _banana():
     with pm.Model() as model:
         x = pm.Normal("x", 0, [2.0, 1.0])
@@ -55,6 +58,7 @@ def _sample_banana(rng, n):
     return x
 
 
+@cache
 def _bimodal():
     with pm.Model() as model:
         pm.NormalMixture("x", [0.3, 0.7], [-2, 2], sigma=[0.7, 1.0], shape=2)
@@ -66,12 +70,14 @@ def _sample_bimodal(rng, n):
     return np.where(right, 2.0, -2.0) + np.where(right, 1.0, 0.7) * rng.standard_normal((n, 2))
 
 
+@cache
 def _bounded():
     with pm.Model() as model:
         pm.Gamma("x", 2, 3, shape=2)
     return model
 
 
+@cache
 def _one_dimension():
     with pm.Model() as model:
         pm.StudentT("x", 5)
@@ -126,6 +132,7 @@ class Mixture:
         return self.means[which] + (self.factors[which] @ xi)[:, :, 0]
 
 
+@cache
 def _pair():
     with pm.Model() as model:
         x = pm.Normal("x")

@@ -20,6 +20,7 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
+from models import box, normal
 from pymc.exceptions import SamplingError
 from pymc.progress_bar import MCMCProgressBarManager
 from pymc.step_methods import CompoundStep
@@ -27,7 +28,7 @@ from pymc.util import get_random_generator
 from pytensor.compile.mode import get_mode
 from pytensor.graph import Apply, Op
 from pytensor.raise_op import Assert
-from test_contract import ROWS, Counting, black_box, run
+from test_contract import ROWS, impossible, refusal, run
 
 import pymc_kameleon as pk
 from pymc_kameleon import driver, host, storage
@@ -93,16 +94,12 @@ def gam(model):
 
 @pytest.fixture(scope="module")
 def line():
-    with pm.Model() as model:
-        pm.Normal("x")
-    return model
+    return normal()
 
 
 @pytest.fixture(scope="module")
 def plane():
-    with pm.Model() as model:
-        pm.Normal("x", shape=2)
-    return model
+    return normal(2)
 
 
 @pytest.fixture(scope="module")
@@ -283,24 +280,6 @@ def test_statistics_of_several_steps_are_as_in_pm_sample(two_steps, pair):
     assert ours["sample_stats"]["scaling"].shape == (2, 10, 2)
 
 
-@pytest.mark.parametrize("deaf", [False, True])
-def test_each_step_sees_what_the_other_moved(deaf, two_steps, monkeypatch):
-    """Moments come out right; not if the second step takes its own variable for the other."""
-    copies = driver._copies
-
-    def deafened(model, steps):
-        own = copies(model, steps)
-        own[1].places = own[1].places[[0, 0]]
-        return own
-
-    if deaf:
-        monkeypatch.setattr(driver, "_copies", deafened)
-    draws = sample(two_steps, tune=500, draws=8000)["posterior"]
-    x, y = (draws[name].values.ravel() for name in "xy")
-    moments = [x.mean(), y.mean(), x.var(), y.var(), np.mean(x * y)]
-    assert np.allclose(moments, [0, 0, 1, 1, 0.9], atol=0.15) == (not deaf)
-
-
 def test_evaluating_anew_is_counted(two_steps):
     """Once where the other one has moved, wherever calls of compiled code begin."""
     result = sample(two_steps, draws=200)
@@ -361,10 +340,13 @@ def test_starts_are_dispersed(still):
     np.testing.assert_array_equal(starts, again)
 
 
-def test_starts_are_in_the_region(line):
+def test_starts_are_in_the_region(line, pair):
     step = pk.RWM(model=line, scaling=1e-10, region={"x": (0.7, 5)})
     starts = sample(step, tune=0, chains=10, draws=1)["posterior"]["x"]
     assert (starts > 0.7).all()
+    second = pk.RWM([pair["y"]], model=pair, scaling=1e-10, region={"y": (0.7, 5)})
+    steps = [pk.RWM([pair["x"]], model=pair, scaling=1e-10), second]
+    assert (sample(steps, tune=0, chains=10, draws=1)["posterior"]["y"] > 0.7).all()
     nowhere = pk.RWM(model=line, region={"x": (7, 8)})
     with pytest.raises(ValueError, match="not finite at any of 100 points"):
         sample(nowhere)
@@ -393,12 +375,9 @@ def test_impossible_initvals(still):
         sample(pk.RWM(model=model), initvals={"v": np.zeros(3)})
 
 
-def test_a_start_outside_the_support(line):
-    with pm.Model() as model:
-        pm.Normal("x")
-        pm.Exponential("y", 1, observed=-1.0)
+def test_a_start_outside_the_support():
     with pytest.raises(SamplingError, match=r"(?s)not finite.*'y'") as error:
-        sample(pk.GAM(model=model), initvals={"x": 1.0})
+        sample(pk.GAM(model=impossible()), initvals={"x": 1.0})
     assert error.value.__notes__[0].startswith("In chain 0, draw 0 of tuning, at {'x': ")
 
 
@@ -484,10 +463,8 @@ OPTIONS = {
             "initial_point": {"a": np.ones(2), "s_log__": np.array(0.2)},
         },
     ),
-    "arrays": (
-        pk.CMTM,
-        {"scales": np.array([0.1, 1.0, 10.0]), "n_tries": 3, "compile_kwargs": {"mode": "NUMBA"}},
-    ),
+    "arrays": (pk.CMTM, {"scales": np.array([0.1, 1.0, 10.0]), "n_tries": 3}),
+    "mode": (pk.RWM, {"compile_kwargs": {"mode": "NUMBA"}}),
 }
 
 
@@ -524,7 +501,7 @@ def test_objects_that_cannot_be_stored_have_to_be_passed_again(cls, options, lin
 # ---- resume: refusals -----------------------------------------------------------------------
 
 
-def normal(shape=2, name="x", mu=0.0, observed=1.0, flat=False):
+def regression(shape=2, name="x", mu=0.0, observed=1.0, flat=False):
     with pm.Model() as model:
         data = pm.Data("data", observed)
         x = pm.Normal(name, mu, shape=shape)
@@ -535,8 +512,8 @@ def normal(shape=2, name="x", mu=0.0, observed=1.0, flat=False):
 
 
 @pytest.fixture(scope="module")
-def of_normal():
-    model = normal()
+def of_regression():
+    model = regression()
     return sample(pk.RWM(model=model))
 
 
@@ -550,13 +527,13 @@ def of_normal():
         ({"flat": True}, r"(same model|No step moves).*flat"),
     ],
 )
-def test_another_model_is_refused(change, message, of_normal):
+def test_another_model_is_refused(change, message, of_regression):
     with pytest.raises(ValueError, match=message):
-        resume(of_normal, normal(**change))
+        resume(of_regression, regression(**change))
 
 
 def test_changed_data_are_refused():
-    model = normal()
+    model = regression()
     half = sample(pk.RWM(model=model))
     with model:
         pm.set_data({"data": 2.0})
@@ -567,17 +544,17 @@ def test_changed_data_are_refused():
     assert resume(half, model)["posterior"].sizes["draw"] == 60
 
 
-def test_a_noisy_or_rounded_log_density_is_not_refused(line):
+def test_a_noisy_or_rounded_log_density_is_not_refused():
     """Black boxes may be noisy."""
     rng = np.random.default_rng(1)
-    model = black_box(Counting(lambda x: -0.5 * x @ x + 1e-3 * rng.standard_normal()))
+    _, model = box(lambda x: -0.5 * x @ x + 1e-3 * rng.standard_normal())
     half = sample(pk.RWM(model=model, steps_per_draw=1))
     assert resume(half, model)["posterior"].sizes["draw"] == 60
 
 
-@pytest.mark.parametrize(
-    ("cls", "options", "message"),
-    [
+def test_another_step_is_refused(gam, model):
+    half = once(gam)
+    for cls, options, message in [
         (pk.RWM, {}, "sampler was 'GAM', and is 'RWM' now"),
         (pk.GAM, {"steps_per_draw": 3}, "steps_per_draw was 10, and is 3 now"),
         (pk.GAM, {"target_accept": 0.3}, "target_accept was 0.234, and is 0.3 now"),
@@ -586,13 +563,12 @@ def test_a_noisy_or_rounded_log_density_is_not_refused(line):
         (pk.GAM, {"learning_rate": 0.1}, "learning_rate was .*, and is .*0.1.* now"),
         (pk.GAM, {"scale_bounds": (1, 2)}, "scale_bounds was None, and is .* now"),
         (pk.GAM, {"vars": ["s", "a"]}, r"variables was \['a', 's_log__'\], and is \['s_log__'"),
-    ],
-)
-def test_another_step_is_refused(cls, options, message, gam, model):
-    half = once(gam)
-    options = options | {"vars": [model[name] for name in options.get("vars", ["a", "s"])]}
-    with pytest.raises(ValueError, match=f"resume needs the same model and step: {message}"):
-        resume(half, model, step=cls(model=model, **options))
+    ]:
+        own = [model[name] for name in options.get("vars", ["a", "s"])]
+        step = cls(model=model, **options | {"vars": own})
+        said = refusal(resume, half, model, step=step)
+        expected = f"resume needs the same model and step: {message}"
+        assert re.search(expected, said), (options, said)
 
 
 def test_a_configuration_with_nan_is_the_same(walk, monkeypatch):
@@ -875,7 +851,7 @@ class Twice(Op):
 
 
 def fails_in_the_likelihood():
-    return black_box(Counting(broken))
+    return box(broken)[1]
 
 
 def fails_in_a_deterministic():
@@ -907,6 +883,20 @@ def test_exceptions_arrive_as_they_are(build):
     assert float(x) > 1.5
 
 
+def test_an_exception_says_in_which_draw():
+    """That draw is the first one that cannot be made."""
+    model = fails_in_the_likelihood()
+    step = pk.GAM(model=model, steps_per_draw=1)
+    options = {"chains": 1, "tune": 20, "initvals": {"x": [0.1, 0.2]}}
+    with pytest.raises(ZeroDivisionError) as error:
+        sample(step, draws=100_000, **options)
+    n = int(re.match(r"In chain 0, draw (\d+), at ", error.value.__notes__[0])[1])
+    assert n > 0
+    assert sample(step, draws=n, **options)["posterior"].sizes["draw"] == n
+    with pytest.raises(ZeroDivisionError):
+        sample(step, draws=n + 1, **options)
+
+
 @pytest.mark.parametrize("where", ["start", "scout"])
 def test_exceptions_before_the_first_transition_say_where(where):
     """While starts are looked for, or the scales of the coordinates around one."""
@@ -918,8 +908,8 @@ def test_exceptions_before_the_first_transition_say_where(where):
             raise ZeroDivisionError("the solver broke down")
         return -0.5 * x @ x
 
-    op = Counting()
-    step = pk.GAM(model=black_box(op))
+    op, model = box()
+    step = pk.GAM(model=model)
     op.function = fail
     with pytest.raises(ZeroDivisionError) as error:
         sample(step, chains=1, initvals={"x": start} if where == "scout" else None)
@@ -950,8 +940,8 @@ def test_an_exception_stops_the_other_chains(walk, monkeypatch):
 
 
 def test_a_black_box_is_recognised(caplog):
-    op = Counting()
-    step = pk.GAM(model=black_box(op))
+    op, model = box()
+    step = pk.GAM(model=model)
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         op.count = 0
         result = sample(step, chains=3, cores=2, initvals={"x": np.ones(2)}, tune=100)
@@ -968,8 +958,8 @@ def test_a_black_box_is_recognised(caplog):
 
 
 def test_all_evaluations_of_a_black_box_are_counted():
-    op = Counting()
-    step = pk.GAM(model=black_box(op))
+    op, model = box()
+    step = pk.GAM(model=model)
     op.count = 0
     result = sample(step, initvals={"x": np.ones(2)}, discard_tuned_samples=False)
     groups = ("sample_stats", "warmup_sample_stats")
@@ -1106,10 +1096,17 @@ def backends(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("stats", ["", "+stats"])
-@pytest.mark.parametrize("combined", [False, True])
-def test_the_progress_bar_follows_all_draws(combined, stats, two_steps, pair, backends):
-    option = ("combined" if combined else "split") + stats
+@pytest.mark.parametrize(
+    "option",
+    [
+        "split",
+        "combined+stats",
+        pytest.param("split+stats", marks=pytest.mark.slow),
+        pytest.param("combined", marks=pytest.mark.slow),
+    ],
+)
+def test_the_progress_bar_follows_all_draws(option, two_steps, pair, backends):
+    combined, stats = "combined" in option, "stats" in option
     half = sample(two_steps, progressbar=option, draws=100, chains=3, cores=2)
     resume(half, pair, 70, progressbar=option)
     for backend, total in zip(backends, (150, 70), strict=True):

@@ -19,13 +19,20 @@ def model():
     return model
 
 
+@pytest.fixture(scope="module")
+def natural(model):
+    """From a point of value variables to the free variables on their natural scale."""
+    free = model.replace_rvs_by_values(model.free_RVs)
+    return model.compile_fn(free, inputs=model.value_vars, point_fn=True, mode="FAST_COMPILE")
+
+
 @pytest.mark.parametrize("how", ["jitter", "prior"])
-def test_points_are_those_that_pm_sample_starts_from(model, how):
+def test_points_are_those_that_pm_sample_starts_from(model, natural, how):
     points = pk.initvals(3, random_seed=1, how=how, model=model)
     assert len(points) == 3
     for name in ["low", "inside", "scale", "shares"]:
         assert len({point[name].tobytes() for point in points}) == 3
-    step = pk.GAM(model=model)
+    step = pk.RWM(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
     starts = []
     original = step.step
     step.step = lambda point: starts.append(point) or original(point)
@@ -39,9 +46,6 @@ def test_points_are_those_that_pm_sample_starts_from(model, how):
         model=model,
         progressbar=False,
         compute_convergence_checks=False,
-    )
-    natural = model.compile_fn(
-        model.replace_rvs_by_values(model.free_RVs), inputs=model.value_vars, point_fn=True
     )
     for point, start in zip(points, starts[::5], strict=True):
         values = dict(zip(point, natural(start), strict=True))

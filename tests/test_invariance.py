@@ -40,7 +40,13 @@ ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in pk.SAMPLERS} | {
 }
 SLOW_ROWS = {
     *("AM", "RBAM", "RAM"),  # as GAM
-    *("GadMALA", "one leapfrog step", "diagonal", "whitened", "published"),  # as many leapfrog steps
+    *(
+        "GadMALA",
+        "one leapfrog step",
+        "diagonal",
+        "whitened",
+        "published",
+    ),  # as many leapfrog steps
     "published walk",  # as GadRWM
 }
 """Rows that have the transition of another one, and only learn its parameters in another way."""

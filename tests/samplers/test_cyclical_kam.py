@@ -9,8 +9,9 @@ import pymc as pm
 import pytest
 import slow
 from invariance import Mixture, invariance_p_value, moved_fast
+from models import Counting, black_box
 from scipy.spatial.distance import pdist, squareform
-from test_contract import Counting, black_box, sample
+from test_contract import sample
 
 import pymc_kameleon as pk
 from pymc_kameleon import modes

@@ -2,12 +2,14 @@
 
 import inspect
 import logging
+import pickle
 import re
 import time
 from collections import Counter
 from copy import deepcopy
 from functools import cache
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -16,6 +18,8 @@ from pymc.exceptions import SamplingError
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.chain import MOVED, compile_draws
+from pymc_kameleon.core.jit import cached_jit, jit
+from pymc_kameleon.samplers import gad
 
 ARGUMENTS = {
     pk.RWM: {},
@@ -357,7 +361,7 @@ def test_beside_nuts_and_a_discrete_variable(mixed_model):
 
 
 def test_without_tuning_nothing_adapts(sampler):
-    dt = sample(sampler(model=free()), free(), pk.sample, tune=0)
+    dt = sample(sampler(model=normal(2)), normal(2), pk.sample, tune=0)
     assert len(np.unique(dt["sample_stats"]["scaling"].values[..., 0])) == 1
     assert dt["sample_stats"]["accept_share"].mean() > 0
 
@@ -404,7 +408,27 @@ def test_workers_draw_what_one_process_draws(context):
     for group in ["posterior", "sample_stats"]:
         assert set(one[group]) == set(many[group])
         for name in one[group]:
-            np.testing.assert_array_equal(one[group][name], many[group][name], name)
+            if not name.startswith(("perf_counter", "process_time")):
+                np.testing.assert_array_equal(one[group][name], many[group][name], name)
+
+
+def test_compiled_functions_travel():
+    """By name to where they can be imported; those of a notebook are compiled again."""
+    assert pickle.loads(pickle.dumps(gad.transition)) is gad.transition
+
+    def nameless():
+        @jit
+        def one_more(x):
+            return x + 1.0
+
+        return cloudpickle.dumps(jit(lambda x: 2.0 * one_more(x)))
+
+    travelled = cloudpickle.loads(nameless())
+
+    def entry(x):
+        return travelled(x)
+
+    assert cached_jit(entry, (travelled,))(3.0) == 8.0
 
 
 def assert_no_leak(used, fresh):

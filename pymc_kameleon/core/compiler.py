@@ -11,6 +11,7 @@ With a version of numba that this was not tried with, numba compiles everything 
 
 import gc
 import logging
+import sys
 
 import numba
 from numba import _dynfunc, njit, types
@@ -158,6 +159,20 @@ class PartDispatcher(CPUDispatcher):
         if not hasattr(self, "_whole"):
             self._whole = compile_whole(self.py_func, fastmath=self.targetoptions["fastmath"])
         return self._whole(*arguments)
+
+    def __reduce__(self):
+        """Travel by name: a copy would be compiled again, by each worker process."""
+        module, name = self.__module__, self.__qualname__
+        if module != "__main__" and getattr(sys.modules.get(module), name, None) is self:
+            return name
+        return super().__reduce__()
+
+    @classmethod
+    def _rebuild(cls, **states):
+        """Make a copy where there is no name, such as from a notebook, and compile it as a part."""
+        part = super()._rebuild(**states)
+        part._compiler.pipeline_class = PartCompiler
+        return part
 
 
 PART = {"pipeline_class": PartCompiler} if IS_KNOWN else {"forceinline": True}

@@ -181,29 +181,10 @@ def greatest_z(x, mean, sd):
     return np.abs(np.r_[z_mean, z_sd]).max()
 
 
-PAIRS = [(sampler, posterior) for sampler in SAMPLERS for posterior in POSTERIORS] + [
+CASES = [(sampler, posterior) for sampler in SAMPLERS for posterior in POSTERIORS] + [
     (sampler, posterior)
     for sampler in COMPONENTWISE
     for posterior in (hierarchy, counts, mixture)  # the others correlate, and they warn
-]
-FAST = {
-    pk.GAM: POSTERIORS,
-    pk.AM: [time_series],
-    pk.RBAM: [regression],
-    pk.RAM: [hierarchy],
-    pk.KAM: [counts, mixture],
-    pk.PCAKAM: [mixture],
-    pk.CyclicalKAM: [counts, hierarchy],
-    pk.GadRWM: [hierarchy],
-    pk.GadMALA: [regression, time_series],
-    pk.CMH: [mixture],
-    pk.CMTM: [counts],
-}
-"""Each sampler and each posterior; the other pairs are slow."""
-
-CASES = [
-    pytest.param(*pair, marks=[] if pair[1] in FAST[pair[0]] else [pytest.mark.slow])
-    for pair in PAIRS
 ]
 
 

@@ -396,9 +396,7 @@ def crowd_in_one_process():
     return sample(steps, model, draws=20, tune=20, cores=1)
 
 
-@pytest.mark.parametrize(
-    "context", ["fork", pytest.param("forkserver", marks=pytest.mark.slow), "spawn"]
-)
+@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
 def test_workers_draw_what_one_process_draws(context):
     """Each step has a generator and a state of its own, so that one run shows it for all."""
     model, steps = crowd()

@@ -6,8 +6,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 
 OUTSIDE = """
@@ -54,21 +52,18 @@ def test_quickstart(tmp_path):
     assert (tmp_path / "quickstart.png").stat().st_size > 10_000
 
 
-@pytest.mark.slow
 def test_spike_and_slab(tmp_path):
     arguments = ["--draws", "20", "--tune", "20"]
     printed = python(ROOT / "examples" / "spike_and_slab.py", *arguments, cwd=tmp_path)
     assert printed.count("probability to be free") == 2
 
 
-@pytest.mark.slow
 def test_logistic_regression(tmp_path):
     arguments = ["--draws", "20", "--tune", "20"]
     printed = python(ROOT / "examples" / "logistic_regression.py", *arguments, cwd=tmp_path)
     assert printed.splitlines()[1].startswith("GadMALA")
 
 
-@pytest.mark.slow
 def test_until_enough(tmp_path):
     arguments = ["--draws", "100", "--tune", "3000", "--ess", "150"]
     printed = python(ROOT / "examples" / "until_enough.py", *arguments, cwd=tmp_path)

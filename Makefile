@@ -14,8 +14,9 @@ demo: .venv/installed-examples
 	@echo "== Running examples/quickstart.py"
 	@.venv/bin/python examples/quickstart.py
 
-# A file stays on one worker, so that its models and steps are compiled once.
-PYTEST := .venv/bin/python -m pytest -n auto --dist loadfile --durations 20
+# A file stays on one worker, so that its models and steps are compiled once; in the order of their
+# names, as a file of few tests may be a long one.
+PYTEST := .venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations 20
 
 test: .venv/installed-dev
 	@echo "== Running the tests"

@@ -1,6 +1,7 @@
-"""Models that several tests use; those without arguments of the test's own are made once.
+"""Models that several tests use.
 
-A second step on the same model takes over what was compiled for the first one.
+Those of ``@cache`` are made once, as a second step on the same model takes over what was compiled
+for the first one.
 """
 
 from functools import cache

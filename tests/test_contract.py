@@ -92,13 +92,11 @@ def sampler(request):
 
     build.cls = cls
     build.options = set(inspect.signature(cls).parameters)
-    if request.param == "published":
-        build.options -= {"scale_bounds"}
     return build
 
 
 def rows(*names):
-    """Some rows only, where what is promised is kept by the base class, or by kinds of samplers."""
+    """Take these rows only: samplers of a kind keep the promise alike."""
     return pytest.mark.parametrize("sampler", names, indirect=True)
 
 

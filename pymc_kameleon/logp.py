@@ -14,7 +14,6 @@ import numba
 import numpy as np
 import pytensor.tensor as pt
 from numba import config
-from numba.core.errors import NumbaError
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
 from pytensor.gradient import NullTypeGradError
@@ -74,6 +73,9 @@ class Compiled:
 
 _known = WeakKeyDictionary()
 """What was compiled for each model, as (what it depends on, results, compiled functions)."""
+
+MOST_KNOWN = 32
+"""Of each model; the oldest is forgotten first."""
 
 _data_in_use = WeakValueDictionary()
 """Raveled data by fingerprint, so that all steps and chains share them."""
@@ -153,7 +155,7 @@ class ModelFunctions:
         make_graphs : callable
             Returns (further inputs, outputs, entry_for) of each.
         """
-        depends_on = (type(self), self.value_vars, self.shapes, compile_kwargs, depends_on)
+        depends_on = (type(self), self.value_vars, self.shapes, dict(compile_kwargs), depends_on)
         known = _known.setdefault(model, [])
         for same, results, functions in known:
             if same == depends_on and equal_computations(self.results, results):
@@ -161,6 +163,7 @@ class ModelFunctions:
                 return
         self.functions = [self._compile(model, *graph, compile_kwargs) for graph in make_graphs()]
         known.append((depends_on, self.results, self.functions))
+        del known[:-MOST_KNOWN]
 
     def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
         """Compile a function, with numba if that is possible."""
@@ -176,24 +179,25 @@ class ModelFunctions:
 
         def compiled(**kwargs):
             raveled = clone_replace(outputs, replacements, rebuild_strict=False)
-            function = pymc_compile(
+            return pymc_compile(
                 [x, data, shapes, *inputs],
                 [result.astype("float64") for result in raveled],
                 on_unused_input="ignore",
                 **kwargs,
             )
-            return Compiled(function, entry_for)
 
-        with model, black_box_ops_silent():  # the mode may depend on the model
+        with model, black_box_ops_silent():  # PyTensor may look at the model
+            function = compiled(**compile_kwargs)
             try:
-                return compiled(**compile_kwargs)
-            except NumbaError as error:
+                return Compiled(function, entry_for)
+            except Exception as error:  # numba and PyTensor raise many kinds
                 _log.warning(
                     "%s runs through Python, which is slower: %s",
                     self.what,
                     str(error).strip().partition("\n")[0],
                 )
-                return compiled(**compile_kwargs | {"mode": Mode("cvm", "fast_run")})
+            in_python = compile_kwargs | {"mode": Mode("cvm", "fast_run")}
+            return Compiled(compiled(**in_python), entry_for)
 
     def __getstate__(self):
         """Leave the graphs behind: they are compiled."""

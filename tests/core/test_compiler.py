@@ -31,11 +31,6 @@ def total(y):
     return s
 
 
-@jit
-def factorial(n):
-    return 1 if n == 0 else n * factorial(n - 1)
-
-
 def test_numba_is_a_version_that_the_compiler_knows():
     assert compiler.IS_KNOWN
 
@@ -64,7 +59,6 @@ def test_parts_are_no_machine_code_and_a_whole_has_one_function():
 def test_python_can_call_a_part():
     assert total(np.arange(4.0)) == 6.0
     assert total(np.arange(4)) == 6  # of other types too
-    assert factorial(5) == 120
 
 
 def test_exceptions_of_parts_arrive():

@@ -172,9 +172,7 @@ def _described(value, seen):
         if id(value) not in seen and _package(value) not in LIBRARIES:
             seen.add(id(value))
             yield from _described(value.__code__, seen)
-            closure = [cell.cell_contents for cell in value.__closure__ or ()]
-            names = sorted(_names(value.__code__) & value.__globals__.keys())
-            for used in (value.__defaults__, *closure, *(value.__globals__[n] for n in names)):
+            for used in (*_used_by(value), *compiler.overloads_of(value)):
                 yield from _described(used, seen)
     elif isinstance(value, CodeType):
         yield repr((value.co_code, value.co_names, value.co_varnames)).encode()
@@ -201,6 +199,21 @@ PLAIN = (str, bytes, int, float, complex, frozenset, type(None), type(...), Buil
 def _ordered(value):
     """Return a set as a list, as its own order differs in each process."""
     return sorted(map(repr, value)) if isinstance(value, set | frozenset) else value
+
+
+def _used_by(function):
+    """Return what a function refers to: by closure, default, global name, or name in a module."""
+    names = sorted(_names(function.__code__))
+    named = [function.__globals__[name] for name in names if name in function.__globals__]
+    in_modules = [
+        getattr(module, name)
+        for module in named
+        if isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in LIBRARIES
+        for name in names
+        if hasattr(module, name)
+    ]
+    closure = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [*closure, function.__defaults__, *named, *in_modules]
 
 
 def _names(code):

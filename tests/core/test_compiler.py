@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
 from numba import float64, int64, njit, types
 from numba.core.runtime import _nrt_python, rtsys
+from numba.extending import overload
 
 from pymc_kameleon.core import compiler
-from pymc_kameleon.core.jit import cached_jit, entry_jit, jit
+from pymc_kameleon.core.jit import cached_jit, entry_jit, fingerprint, jit
 
 VECTORS = (float64[::1], float64[::1])
 
@@ -149,6 +151,35 @@ def test_closures_of_one_factory_do_not_share_code(tmp_path, monkeypatch):
     again = scaled(3, plus_two)
     assert again(1) == 9
     assert sum(again.stats.cache_hits.values()) == 1
+
+
+@pytest.mark.parametrize("how", ["global", "module", "overload"])
+def test_what_is_called_in_any_way_is_part_of_the_identity(how):
+    def identity(factor):
+        @jit
+        def scale(x):
+            return x * factor
+
+        def scaled_in_python(x):
+            raise NotImplementedError
+
+        @overload(scaled_in_python)
+        def _scaled(x):
+            return lambda x: scale(x)
+
+        module = ModuleType("theirs")
+        module.scale = scale
+        known = {"scale": scale, "theirs": module, "scaled_in_python": scaled_in_python}
+        call = {
+            "global": "scale(x)",
+            "module": "theirs.scale(x)",
+            "overload": "scaled_in_python(x)",
+        }
+        exec(f"def entry(x): return {call[how]}", known)
+        return fingerprint(known["entry"])
+
+    assert identity(2) == identity(2)
+    assert identity(2) != identity(3)
 
 
 def test_what_nothing_is_known_of_is_not_cached(caplog):

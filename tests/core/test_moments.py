@@ -283,6 +283,13 @@ def test_there_is_no_rate_before_the_first_seeding(rate):
         learn_moments(learned, x, t, v)
 
 
+def test_the_memory_is_at_least_16_transitions_for_each_dimension():
+    learned = Moments.start(np.ones(8), 4000)
+    learned.seeding[1] = 160
+    assert moments.learning_rate(learned, 170) == pytest.approx(1 / 128)
+    assert moments.learning_rate(learned, 1920) == pytest.approx(1 / 1280)
+
+
 def test_scale_steps_restart_with_each_seeding():
     """With a head start of 10, as the scale then starts from a good guess."""
     states = normal_sequence(500)

@@ -38,7 +38,7 @@ def main(arguments=None):
         parser.error(f"unknown samplers {', '.join(unknown)}; there are {', '.join(known)}")
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
-    names = options.samplers or list(known)
+    names = dict.fromkeys(options.samplers or known)
     # No fork: a compiler's threads and locks do not survive it.
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
         running = {pool.submit(seconds_to_compile, name): name for name in names}

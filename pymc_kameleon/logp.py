@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numba
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from numba import config
 from pymc import compile as pymc_compile
@@ -20,6 +21,7 @@ from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
+from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core import compiler, linalg
 from pymc_kameleon.core.jit import entry_jit
@@ -155,10 +157,11 @@ class ModelFunctions:
         make_graphs : callable
             Returns (further inputs, outputs, entry_for) of each.
         """
-        depends_on = (type(self), self.value_vars, self.shapes, dict(compile_kwargs), depends_on)
+        depends_on = (type(self), self.value_vars, self.shapes, depends_on, _surroundings())
+        depends_on += (dict(compile_kwargs), _constants(self.results))
         known = _known.setdefault(model, [])
         for same, results, functions in known:
-            if same == depends_on and equal_computations(self.results, results):
+            if _equal(same, depends_on) and equal_computations(self.results, results):
                 self.functions = functions
                 return
         self.functions = [self._compile(model, *graph, compile_kwargs) for graph in make_graphs()]
@@ -405,6 +408,30 @@ def _slices(variables, vector, shapes):
         replacements[var] = var.type.filter_variable(part)
         start = start + size
     return replacements
+
+
+def _equal(a, b):
+    try:
+        return bool(a == b)
+    except ValueError:  # options that are arrays
+        return False
+
+
+def _constants(results):
+    """Return a digest of the graph's constants: PyTensor does not copy them, so they may change."""
+    digest = sha256()
+    for var in graph_inputs(results):
+        value = getattr(var, "data", None)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+            digest.update(np.ascontiguousarray(value))
+    return digest.digest()
+
+
+def _surroundings():
+    """Return what else PyTensor's compiler goes by: its configuration, and Ops that numba knows."""
+    flags = ("mode", "linker", "optimizer", "optimizer_including", "optimizer_excluding")
+    values = tuple(str(getattr(pytensor.config, flag)) for flag in flags)
+    return (*values, pytensor.config.numba__fastmath, len(numba_funcify.registry))
 
 
 def _check_exact(var, value, what):

@@ -8,6 +8,7 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
 from pytensor.scalar import ScalarOp, upgrade_to_float
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
@@ -57,6 +58,46 @@ def test_functions_are_compiled_anew_where_they_differ(model):
         pm.Normal("z")
     one, other = pk.RWM([model["x"]], model=model), pk.RWM([model["z"]], model=model)
     assert not same_functions(one, other)
+
+
+def test_constants_changed_in_place_are_noticed():
+    """PyTensor keeps the array itself."""
+    values = np.array([1.0, 2.0])
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        pm.Potential("p", -(x * pt.as_tensor(values)).sum())
+    assert pk.RWM(model=model).log_density(np.ones(2)) == -3.0
+    values[:] = 5.0
+    assert pk.RWM(model=model).log_density(np.ones(2)) == -10.0
+
+
+def test_what_the_compiler_goes_by_is_noticed(model):
+    step = pk.RWM(model=model)
+    fast = pytensor.config.numba__fastmath
+    with pytensor.config.change_flags(numba__fastmath=not fast):
+        assert not same_functions(step, pk.RWM(model=model))
+    assert same_functions(step, pk.RWM(model=model))
+
+
+def test_options_that_are_arrays(model):
+    kwargs = {"random_seed": np.array([1, 2])}
+    for _ in range(2):
+        pk.RWM(model=model, compile_kwargs=kwargs)
+
+
+def test_an_op_that_numba_has_learned_is_compiled():
+    class Learner(Box):
+        pass
+
+    with pm.Model() as model:
+        pm.Potential("p", Learner()(pm.Flat("x", shape=2)))
+    assert pk.RWM(model=model).holds_gil
+
+    @numba_funcify.register(Learner)
+    def _(op, node, **kwargs):
+        return numba_njit(lambda x: np.asarray(-0.5 * (x**2).sum()))
+
+    assert not pk.RWM(model=model).holds_gil
 
 
 # ---- data ---------------------------------------------------------------------------------------

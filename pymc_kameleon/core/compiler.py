@@ -12,6 +12,8 @@ With a version of numba that this was not tried with, numba compiles everything 
 import gc
 import logging
 import sys
+from hashlib import sha256
+from pathlib import Path
 
 import numba
 from numba import _dynfunc, njit, types
@@ -27,6 +29,9 @@ from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic
 
 _log = logging.getLogger("pymc_kameleon")
+
+SOURCE = sha256(Path(__file__).read_bytes()).hexdigest()
+"""What is on disk was compiled by this version of this file."""
 
 KNOWN_VERSIONS = ("0.65", "0.66", "0.67", "0.68")
 
@@ -216,7 +221,7 @@ class WholeCache(FunctionCache):
     """Numba's cache on disk, apart from what numba itself compiled of the same function."""
 
     def _index_key(self, signature, codegen):
-        return *super()._index_key(signature, codegen), "whole"
+        return *super()._index_key(signature, codegen), SOURCE
 
 
 def entry_point(dispatcher, signature):

@@ -5,17 +5,17 @@ is compiled with :func:`cached_jit`, once per machine and version, not once per 
 process. Without numba (``NUMBA_DISABLE_JIT=1``) all of it is plain Python.
 """
 
+import dis
 import hashlib
 import logging
 import sys
-from functools import cache
-from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
 import numba
 import numpy as np
 from numba import config, typeof
 from numba.extending import register_jitable
+from numba.types import Type
 
 from pymc_kameleon.core import compiler
 
@@ -139,6 +139,10 @@ def leaf_types(values, name=""):
 LIBRARIES = {"numba", "numpy", "llvmlite", "math", "builtins"}
 """Packages whose functions are told from others by their names, and the packages' versions."""
 
+PLAIN = (str, bytes, int, float, complex, frozenset, type(None), type(...), BuiltinFunctionType)
+PLAIN = (*PLAIN, np.generic, np.dtype, np.ufunc, Type)
+"""Of these objects, `repr` tells all."""
+
 
 def fingerprint(function):
     """Return a digest of a function's code and of all that it calls and refers to.
@@ -148,16 +152,11 @@ def fingerprint(function):
     TypeError
         If that is not possible.
     """
-    versions = (sys.version, numba.__version__, np.__version__)
-    digest = hashlib.sha256(repr((versions, _source_of_compiler())).encode())
+    versions = (sys.version, numba.__version__, np.__version__, compiler.SOURCE)
+    digest = hashlib.sha256(repr(versions).encode())
     for text in _described(function, set()):
         digest.update(text)
     return digest.hexdigest()
-
-
-@cache
-def _source_of_compiler():
-    return Path(compiler.__file__).read_bytes()
 
 
 def _described(value, seen):
@@ -171,11 +170,11 @@ def _described(value, seen):
         yield f"{value.__module__}.{value.__qualname__}".encode()
         if id(value) not in seen and _package(value) not in LIBRARIES:
             seen.add(id(value))
-            yield from _described(value.__code__, seen)
-            for used in (*_used_by(value), *compiler.overloads_of(value)):
+            for used in (value.__code__, *_used_by(value), *compiler.overloads_of(value)):
                 yield from _described(used, seen)
     elif isinstance(value, CodeType):
-        yield repr((value.co_code, value.co_names, value.co_varnames)).encode()
+        kind = (value.co_flags, value.co_argcount, value.co_kwonlyargcount)
+        yield repr((kind, value.co_code, value.co_names, value.co_varnames)).encode()
         yield from _described(value.co_consts, seen)
     elif isinstance(value, tuple | list):
         yield f"{type(value).__name__} of {len(value)}".encode()
@@ -183,17 +182,16 @@ def _described(value, seen):
             yield from _described(part, seen)
     elif isinstance(value, np.ndarray):
         yield repr((value.dtype, value.shape)).encode() + value.tobytes()
-    elif isinstance(value, type):
+    elif isinstance(value, type) and (hasattr(value, "_fields") or _package(value) in LIBRARIES):
         yield repr((value.__module__, value.__qualname__, getattr(value, "_fields", ()))).encode()
+        for default in getattr(value, "_field_defaults", {}).values():
+            yield from _described(default, seen)
     elif isinstance(value, ModuleType):
         yield value.__name__.encode()
-    elif isinstance(value, PLAIN) or _package(type(value)) in LIBRARIES:
+    elif isinstance(value, PLAIN):
         yield repr(_ordered(value)).encode()
     else:
         raise TypeError(f"it refers to {value!r}, of which nothing is known.")
-
-
-PLAIN = (str, bytes, int, float, complex, frozenset, type(None), type(...), BuiltinFunctionType)
 
 
 def _ordered(value):
@@ -203,23 +201,31 @@ def _ordered(value):
 
 def _used_by(function):
     """Return what a function refers to: by closure, default, global name, or name in a module."""
-    names = sorted(_names(function.__code__))
-    named = [function.__globals__[name] for name in names if name in function.__globals__]
+    global_names, names = _names(function.__code__)
+    known = function.__globals__
+    named = [known[name] for name in sorted(global_names) if name in known]
     in_modules = [
         getattr(module, name)
         for module in named
         if isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in LIBRARIES
-        for name in names
+        for name in sorted(names)
         if hasattr(module, name)
     ]
     closure = [cell.cell_contents for cell in function.__closure__ or ()]
-    return [*closure, function.__defaults__, *named, *in_modules]
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return [*closure, *defaults, *named, *in_modules]
 
 
 def _names(code):
-    """Return all names that a code object uses, in functions inside it too."""
-    inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
-    return set(code.co_names).union(*inner)
+    """Return the global names that a code object uses, and all names; functions inside it too."""
+    instructions = dis.get_instructions(code)
+    global_names = {i.argval for i in instructions if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    names = set(code.co_names)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            inner_globals, inner_names = _names(inner)
+            global_names, names = global_names | inner_globals, names | inner_names
+    return global_names, names
 
 
 def _package(value):

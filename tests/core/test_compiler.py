@@ -2,16 +2,18 @@
 
 import subprocess
 import sys
+from enum import Enum
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numba import float64, int64, njit, types
+from numba import float64, int64, njit, types, vectorize
 from numba.core.runtime import _nrt_python, rtsys
 from numba.extending import overload
 
 from pymc_kameleon.core import compiler
-from pymc_kameleon.core.jit import cached_jit, entry_jit, fingerprint, jit
+from pymc_kameleon.core.jit import _described, cached_jit, entry_jit, fingerprint, jit
 
 VECTORS = (float64[::1], float64[::1])
 
@@ -180,6 +182,56 @@ def test_what_is_called_in_any_way_is_part_of_the_identity(how):
 
     assert identity(2) == identity(2)
     assert identity(2) != identity(3)
+
+
+class Pair(NamedTuple):
+    x: int
+    y: int = 1
+
+
+class OtherPair(NamedTuple):
+    x: int
+    y: int = 2
+
+
+class Colour(Enum):
+    RED = 1
+
+
+OtherPair.__qualname__ = "Pair"
+
+
+def with_keyword(value):
+    def function(x, *, c=value):
+        return x * c
+
+    return function
+
+
+DIFFERENT = {
+    "defaults of a tuple": (Pair, OtherPair),
+    "defaults of keywords": (with_keyword(1), with_keyword(2)),
+    "kinds of arguments": (eval("lambda x, b: b"), eval("lambda x, *b: b")),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT)
+def test_what_differs_has_another_identity(one, other):
+    assert fingerprint(lambda: one) == fingerprint(lambda: one)
+    one, other = (list(_described(value, set())) for value in (one, other))
+    assert one != other
+
+
+@pytest.mark.parametrize("value", [Colour.RED, Colour, vectorize(lambda x: x), object()])
+def test_what_cannot_be_told_from_others_has_no_identity(value):
+    with pytest.raises(TypeError, match="of which nothing is known"):
+        fingerprint(lambda: value)
+
+
+def test_attributes_of_arguments_are_no_globals():
+    known = {"data": object()}
+    exec("def entry(state): return state.data", known)
+    fingerprint(known["entry"])
 
 
 def test_what_nothing_is_known_of_is_not_cached(caplog):

@@ -20,7 +20,7 @@ import pymc as pm
 from transitions import draw_seconds, normal_model, seconds, tuned
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.jit import jit, specialise
+from pymc_kameleon.core.jit import entry_jit, specialise
 from pymc_kameleon.core.target import log_density
 
 sys.path.append(str(Path(__file__).parents[1] / "papers"))
@@ -55,7 +55,7 @@ def main():
 # ---- cost per evaluation ------------------------------------------------------------------------
 
 
-@jit
+@entry_jit
 def bare_loop(target, points, n):
     """Evaluate the log-density n times, at given points."""
     total = 0.0

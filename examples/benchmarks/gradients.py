@@ -23,7 +23,7 @@ import numpy as np
 from transitions import draw_seconds, normal_model, ratio_of, seconds, tuned
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.jit import jit, specialise
+from pymc_kameleon.core.jit import entry_jit, specialise
 from pymc_kameleon.core.linalg import multiply_lower, multiply_lower_transposed
 from pymc_kameleon.core.target import log_density
 
@@ -51,7 +51,7 @@ def main():
 # ---- cost per transition ------------------------------------------------------------------------
 
 
-@jit
+@entry_jit
 def floor_loop(target, factor, points, v, out, rng, n_normals, n):
     """Evaluate log-density and gradient n times, with two triangular products each."""
     total = 0.0

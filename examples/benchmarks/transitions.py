@@ -17,7 +17,7 @@ import pymc as pm
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.chain import CURRENT, N_PROGRESS
-from pymc_kameleon.core.jit import jit, specialise
+from pymc_kameleon.core.jit import entry_jit, specialise
 from pymc_kameleon.core.rkhs import kernel_covariance
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.pca_kam import look, weigh
@@ -72,7 +72,7 @@ def banana_model(d):
     return model
 
 
-@jit
+@entry_jit
 def bare_loop(target, y, rng, n):
     """Evaluate the log-density n times, at points of d normals each."""
     total = 0.0
@@ -83,7 +83,7 @@ def bare_loop(target, y, rng, n):
     return total
 
 
-@jit
+@entry_jit
 def kernel_loop(target, kernel, z, points, covariance, v, n):
     """Compute S and the log-density n times, at given points."""
     total = 0.0
@@ -94,7 +94,7 @@ def kernel_loop(target, kernel, z, points, covariance, v, n):
     return total
 
 
-@jit
+@entry_jit
 def direction_loop(target, parameters, points, weights, direction, n):
     """Compute weights, two directions and the log-density n times, at given points."""
     total = 0.0

@@ -226,6 +226,8 @@ class WholeCache(FunctionCache):
 
 def entry_point(dispatcher, signature):
     """Compile `dispatcher` for these types, or load it; return what Python calls, unchecked."""
+    if isinstance(dispatcher, PartDispatcher):
+        raise TypeError(f"{dispatcher} is a part, which only compiled code calls: use entry_jit.")
     collects = gc.isenabled()
     gc.disable()  # numba makes much garbage at once: a tenth of the time
     try:

@@ -65,6 +65,11 @@ def test_python_can_call_a_part():
     assert total(np.arange(4)) == 6  # of other types too
 
 
+def test_a_part_has_no_entry_point():
+    with pytest.raises(TypeError, match="is a part.*use entry_jit"):
+        compiler.entry_point(total, (float64[::1],))
+
+
 def test_exceptions_of_parts_arrive():
     with pytest.raises(ValueError, match="nothing to add"):
         add(np.ones(2), np.ones(0))

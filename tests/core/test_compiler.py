@@ -66,7 +66,7 @@ def test_python_can_call_a_part():
 
 
 def test_a_part_has_no_entry_point():
-    with pytest.raises(TypeError, match="is a part.*use entry_jit"):
+    with pytest.raises(TypeError, match=r"is a part.*use entry_jit"):
         compiler.entry_point(total, (float64[::1],))
 
 

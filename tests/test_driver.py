@@ -18,7 +18,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from models import box, normal
 from pymc.exceptions import SamplingError
@@ -1192,6 +1192,7 @@ def test_a_warning_appears_once_with_the_numbers_of_its_chains(gam, caplog):
     shares=st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.5]), min_size=1, max_size=80),
     cuts=st.sets(st.integers(1, 79)),
 )
+@example(tune=0, shares=[0.0] * 5 + [0.5], cuts={3})
 def test_a_watch_counts_the_same_in_any_portions(tune, shares, cuts):
     at_once, one_by_one = Watch(tune, 100), Watch(tune, 100)
     for share in shares:

@@ -37,7 +37,7 @@ def find_modes(points, logps, runs, evaluate, whitening):
     A run is first divided into groups of near points, as it may have been in several modes. Two
     groups are joined if on the straight path between two near points, each of the better half of
     its group, the log-density has no deep valley, and is nowhere far below the tops of both modes.
-    So a normal mode is hardly ever split, whatever its scales, one that is bent is joined step by
+    So a normal mode is hardly ever split, whatever its scales, one that is curved is joined step by
     step, and points in the tails do not join two modes.
 
     Parameters

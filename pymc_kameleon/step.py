@@ -84,7 +84,7 @@ keep_adapting : bool, optional
     are not exact from the first one on, as they are by default.""",
     "region": """
 region : dict, optional
-    Least and greatest value of some variables, ``{"x": (-10, 10)}``, each of them a number or
+    Least and largest value of some variables, ``{"x": (-10, 10)}``, each of them a number or
     of the variable's shape. Proposals outside are rejected without an evaluation, so the
     posterior is restricted to this box. A transformed variable is named and bounded as it is
     sampled: ``{"sigma_log__": (-5, 5)}``.""",
@@ -341,7 +341,7 @@ class KameleonStep(ArrayStepShared):
     def _pause(self):
         """Learn in Python, between two draws of tuning."""
 
-    def _greatest_n_logp(self):
+    def _largest_n_logp(self):
         """Return how many evaluations a transition may take."""
         return 1
 
@@ -644,7 +644,7 @@ class KameleonStep(ArrayStepShared):
         return own
 
     def _region_array(self, own, region):
-        """Return least and greatest value of each coordinate, (2, d)."""
+        """Return least and largest value of each coordinate, (2, d)."""
         names = [var.name for var in own]
         if not isinstance(region, dict):
             raise ValueError(f"region must be a dict of names and (low, high), not {region!r}.")
@@ -721,7 +721,7 @@ class KameleonStep(ArrayStepShared):
                 "One logp evaluation takes %.3g ms, a draw of %s %.3g ms (steps_per_draw=%d).%s",
                 1e3 * seconds,
                 type(self).__name__,
-                1e3 * seconds * n * self._greatest_n_logp(),
+                1e3 * seconds * n * self._largest_n_logp(),
                 n,
                 advice,
             )

@@ -523,8 +523,8 @@ BUGS = {
         ),
         (
             "one leapfrog step too few",
-            "return greatest // 2 + 1 + int(",
-            "return greatest // 2 + int(",
+            "return largest // 2 + 1 + int(",
+            "return largest // 2 + int(",
             "samplers/test_gad.py -k numbers_of_steps",
         ),
         (

@@ -127,11 +127,11 @@ def run(step, point, draws, tune=0, seed=0):
 
 
 def evaluations(step):
-    """Least and greatest number of evaluations in a draw, if nothing has to be evaluated anew."""
-    greatest = step.steps_per_draw * step._greatest_n_logp()
+    """Least and largest number of evaluations in a draw, if nothing has to be evaluated anew."""
+    largest = step.steps_per_draw * step._largest_n_logp()
     if isinstance(step, pk.CMTM):
-        return greatest // 9, greatest
-    return (step.steps_per_draw if isinstance(step, pk.GadMALA) else greatest), greatest
+        return largest // 9, largest
+    return (step.steps_per_draw if isinstance(step, pk.GadMALA) else largest), largest
 
 
 def refusal(function, *arguments, **options):
@@ -327,8 +327,8 @@ def test_alone(sampler):
     assert stats["lp"].values[1, -1] == pytest.approx(float(expected))
     assert ((stats["accept_prob"] >= 0) & (stats["accept_prob"] <= 1)).all()
     assert stats["n_logp"].dtype.kind == "i"
-    least, greatest = evaluations(step)
-    assert least <= stats["n_logp"].min() <= stats["n_logp"].max() <= greatest
+    least, largest = evaluations(step)
+    assert least <= stats["n_logp"].min() <= stats["n_logp"].max() <= largest
     # Tuning changes the scale, and the end of tuning freezes it.
     assert len(np.unique(dt["warmup_sample_stats"]["scaling"].values[0])) > 1
     assert len(np.unique(stats["scaling"].values[0])) == 1
@@ -468,10 +468,10 @@ def test_one_evaluation_per_proposal(sampler):
     _, stats = run(step, {"x": np.ones(2)}, draws=20, tune=400)
     assert op.count == sum(s["n_logp"] for s in stats)
     n_logp = np.array([s["n_logp"] for s in stats])
-    least, greatest = evaluations(step)
+    least, largest = evaluations(step)
     assert n_logp[400:].min() >= least
-    assert n_logp[400:].max() <= greatest
-    more = (n_logp[1:400] < least) | (n_logp[1:400] > greatest)
+    assert n_logp[400:].max() <= largest
+    more = (n_logp[1:400] < least) | (n_logp[1:400] > largest)
     assert more.sum() <= 2  # where the modes are learned
 
 
@@ -482,12 +482,12 @@ def test_logp_follows_the_other_steps(sampler, mixed_model):
     step.setup_chain(np.random.default_rng(0), 0, 3)
     point, [stats] = step.step(point)
     assert "model_logp" not in stats  # that of the draw is another one
-    least, greatest = evaluations(step)
+    least, largest = evaluations(step)
     point, [stats] = step.step(point)
-    assert least <= stats["n_logp"] <= greatest
+    assert least <= stats["n_logp"] <= largest
     point = point | {"k": np.array(1), "b_log__": np.array(-1.0)}
     point, [stats] = step.step(point)
-    assert least + 1 <= stats["n_logp"] <= greatest + 1
+    assert least + 1 <= stats["n_logp"] <= largest + 1
     expected = log_density(mixed_model)(point)
     assert step.state.logp[0] == pytest.approx(float(expected))
 
@@ -501,8 +501,8 @@ def test_logp_follows_the_data(sampler, mixed_model):
         pm.set_data({"data": np.full(7, 2.0)})  # of another shape
     try:
         point, [stats] = step.step(point)
-        least, greatest = evaluations(step)
-        assert least + 1 <= stats["n_logp"] <= greatest + 1
+        least, largest = evaluations(step)
+        assert least + 1 <= stats["n_logp"] <= largest + 1
         expected = log_density(mixed_model)(point)
         assert step.state.logp[0] == pytest.approx(float(expected))
     finally:
@@ -574,8 +574,8 @@ def test_float32_keeps_the_logp(sampler):
     step = sampler(model=single())
     point = {"x": np.zeros(2, np.float32)}
     _, stats = run(step, point, draws=5)
-    least, greatest = evaluations(step)
-    assert all(least <= s["n_logp"] <= greatest for s in stats[1:])
+    least, largest = evaluations(step)
+    assert all(least <= s["n_logp"] <= largest for s in stats[1:])
 
 
 @cache

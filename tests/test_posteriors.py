@@ -171,8 +171,8 @@ def draws(sampler, posterior):
     return result
 
 
-def greatest_z(x, mean, sd):
-    """Greatest error of a mean, or of a log sd, in standard errors by ArviZ's ESS."""
+def largest_z(x, mean, sd):
+    """Largest error of a mean, or of a log sd, in standard errors by ArviZ's ESS."""
     tree = az.convert_to_datatree({"x": x, "square": (x - mean) ** 2})
     ess = az.ess(tree, method="mean")
     z_mean = (x.mean(axis=(0, 1)) - mean) / (sd / np.sqrt(ess["x"].values))
@@ -193,6 +193,6 @@ def test_default_arguments_get_it_right(sampler, posterior):
     """An error of .3 posterior sds, or of 20 % in an sd, would be seen."""
     x, (_, mean, sd) = draws(sampler, posterior), posterior()
     assert float(az.rhat(az.convert_to_datatree({"x": x}))["x"].max()) < 1.03
-    assert greatest_z(x, mean, sd) < 5
-    assert greatest_z(x, mean + 0.3 * sd, sd) > 5
-    assert greatest_z(x, mean, 1.2 * sd) > 5
+    assert largest_z(x, mean, sd) < 5
+    assert largest_z(x, mean + 0.3 * sd, sd) > 5
+    assert largest_z(x, mean, 1.2 * sd) > 5

@@ -56,7 +56,7 @@ def chain(step, seed):
 
 
 def span(values, form):
-    """Format the least and the greatest of some values."""
+    """Format the least and the largest of some values."""
     return f"{min(values):{form}}-{max(values):{form}}"
 
 

@@ -38,8 +38,8 @@ def banana(d=D):
     """Haario's banana in d dimensions, as a log-density of one vector."""
     with pm.Model() as model:
         x = pm.Flat("x", shape=d)
-        bent = x[1] + 0.03 * (x[0] ** 2 - 100)
-        pm.Potential("p", -0.5 * (x[0] ** 2 / 100 + bent**2 + (x[2:] ** 2).sum()))
+        curved = x[1] + 0.03 * (x[0] ** 2 - 100)
+        pm.Potential("p", -0.5 * (x[0] ** 2 / 100 + curved**2 + (x[2:] ** 2).sum()))
     return model
 
 

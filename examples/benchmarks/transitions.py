@@ -67,8 +67,8 @@ def banana_model(d):
     """Haario's banana, B(0.03, 100)."""
     with pm.Model() as model:
         x = pm.Normal("x", 0, np.r_[10.0, np.ones(d - 1)])
-        bent = x[1] - 0.03 * (x[0] ** 2 - 100)
-        pm.Potential("bend", (x[1] ** 2 - bent**2) / 2)
+        curved = x[1] - 0.03 * (x[0] ** 2 - 100)
+        pm.Potential("bend", (x[1] ** 2 - curved**2) / 2)
     return model
 
 

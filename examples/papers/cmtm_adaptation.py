@@ -49,7 +49,7 @@ ACT = {
     "goes on": {"paper": [22.55, 22.46, 1.43, 1.00], "prototype": [23.9, 23.5, 1.3, 0.7]},
 }
 JUMP = {"none": [6.20, 6.62, 6.62, 7.07], "goes on": [8.88, 10.15, 10.04, 10.76]}
-"""The paper's least, median, mean and greatest over its chains; the prototype has 6.62 and 9.96."""
+"""The paper's least, median, mean and largest over its chains; the prototype has 6.62 and 9.96."""
 
 RANGES = [(4, 8), (4, 8), (2, 4), (0.12, 0.50)]
 """The paper's final σ_1 and σ_20 of each coordinate, with adaptation."""
@@ -87,12 +87,12 @@ def run_variants(n_chains):
 def print_times(runs):
     """Print autocorrelation times and squared jumps."""
     head = "".join(f"{f'ACT of x{i}':>15}" for i in "₁₂₃₄")
-    print(f"\n{'adaptation':<22}{head}{'squared jump':>15}{'least':>8}{'median':>8}{'greatest':>9}")
+    print(f"\n{'adaptation':<22}{head}{'squared jump':>15}{'least':>8}{'median':>8}{'largest':>9}")
     for name, chains in runs.items():
         for source, times in ACT.get(name, {}).items():
             cells = "".join(f"{time:>15.2f}" for time in times)
-            least, median, mean, greatest = JUMP[name]
-            jumps = f"{mean:>15.2f}{least:>8.2f}{median:>8.2f}{greatest:>9.2f}"
+            least, median, mean, largest = JUMP[name]
+            jumps = f"{mean:>15.2f}{least:>8.2f}{median:>8.2f}{largest:>9.2f}"
             print(f"{f'{name}, {source}':<22}{cells}{jumps if source == 'paper' else ''}")
         times = np.array([autocorrelation_times(chain) for chain in chains]).T
         jumps = [squared_jump(chain) for chain in chains]
@@ -105,8 +105,8 @@ def print_times(runs):
 
 def print_scales(runs):
     """Print the scales at the end: median over chains, and all between which they are."""
-    print(f"\n{'scales at the end':<22}{'paper':>14}{'σ₁':>8}{'least, greatest':>18}", end="")
-    print(f"{'σ₂₀':>8}{'least, greatest':>18}")
+    print(f"\n{'scales at the end':<22}{'paper':>14}{'σ₁':>8}{'least, largest':>18}", end="")
+    print(f"{'σ₂₀':>8}{'least, largest':>18}")
     for name in ("stops", "goes on"):
         for k in range(4):
             cells = f"{RANGES[k][0]:>7g} … {RANGES[k][1]:<5g}"
@@ -137,7 +137,7 @@ def print_frequencies(runs):
         for j in range(20):
             cells = [f"{paper[k, j]:>12.2f}{ours[k, j]:>6.2f}" for k in range(4)]
             print(f"{f'2^{j - 10}':<10}{''.join(cells)}".replace("nan", "  -"))
-    print("\nwith adaptation, least and greatest over tries; the paper's are .04 … .06, .53 … .66")
+    print("\nwith adaptation, least and largest over tries; the paper's are .04 … .06, .53 … .66")
     for name in ("stops", "goes on"):
         for title, values in zip(titles, frequencies(runs[name]), strict=True):
             cells = "".join(f"{row.min():>9.3f} … {row.max():.3f}" for row in values)

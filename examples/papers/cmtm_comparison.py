@@ -59,7 +59,7 @@ SHOWN = {
     "mixture": {
         "least": np.min,
         "median": np.median,
-        "greatest": np.max,
+        "largest": np.max,
         "x₆": lambda ess: ess[5],
     },
 }
@@ -83,7 +83,7 @@ class Result(NamedTuple):
     seconds, evaluations : float
         Of a sweep.
     widths : (chains, d) float64 or None
-        Of CMTM, greatest scale by least at the end.
+        Of CMTM, largest scale by least at the end.
     """
 
     x: np.ndarray
@@ -111,7 +111,7 @@ def measure(name, sampler, n_chains):
 
 
 def ladder_widths(chain):
-    """Return CMTM's greatest scale by its least at the end, (d,)."""
+    """Return CMTM's largest scale by its least at the end, (d,)."""
     smallest, largest = (chain.statistics[f"cmtm_{name}_scale"][-1] for name in SIDES)
     return largest / smallest
 

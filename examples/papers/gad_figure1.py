@@ -89,7 +89,7 @@ def learn_process(target):
         inverse = np.linalg.inv(one)
         print(f"{name} {np.linalg.cond(inverse @ target.covariance @ inverse.T):.1f};", end=" ")
     error = np.abs(correlations(factor @ factor.T) - correlations(target.covariance)).max()
-    print(f"greatest error of a correlation {error:.2f}")
+    print(f"largest error of a correlation {error:.2f}")
     return factor @ factor.T
 
 

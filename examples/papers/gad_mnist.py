@@ -69,7 +69,7 @@ def main():
     tune, draws = (50_000, 20_000) if options.full else (15_000, 5000)
     model, diagonals = target.model(), {}
     print(f"{len(target.labels)} images; {tune} + {draws} iterations; one chain each")
-    print(f"{'':<10}{'s':>7}{'accepted':>10}{'least ESS':>11}{'median':>8}{'greatest':>9}", end="")
+    print(f"{'':<10}{'s':>7}{'accepted':>10}{'least ESS':>11}{'median':>8}{'largest':>9}", end="")
     print(f"{'least / s':>11}{'log-density':>20}")
     for name, (kind, arguments) in SAMPLERS.items():
         step = kind(model=model, **arguments)

@@ -4,7 +4,7 @@
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. 20 000
 iterations of adaptation and 20 000 that are kept, one transition each, from x₀ ~ N(0, I); ESS by
-the paper's estimator, least, median and greatest over the coordinates. Fifty minutes:
+the paper's estimator, least, median and largest over the coordinates. Fifty minutes:
 3 chains. `--full`: 10 chains and some 15 hours. Data as in gad_targets.py; those that are missing
 are left out. Of Ripley's, Pima, heart and German credit we do not have the paper's tables.
 
@@ -81,7 +81,7 @@ PAPER = {
         "NUTS": (41.3, 0.7, (2995.2, 20000.0, 20000.0), (72.86, 7.31)),
     },
 }
-"""Seconds, acceptance, ESS (least, median, greatest), least ESS per second and its deviation over
+"""Seconds, acceptance, ESS (least, median, largest), least ESS per second and its deviation over
 chains. Tables 1 and 2; of HMC they have the best, and NUTS accepts more than .7."""
 
 # ---- samplers -----------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Result(NamedTuple):
     Attributes
     ----------
     ess : (chains, 3) float64
-        Least, median and greatest over the coordinates.
+        Least, median and largest over the coordinates.
     seconds, acceptance : (chains,) float64
     compiled : float
         CPU seconds without Python's share.
@@ -237,7 +237,7 @@ def print_head(name, target):
     """Print the head of a table."""
     print(f"\n{name}, d = {target.d}")
     print(f"{'':<16}{'s':>7}{'compiled':>9}{'accepted':>9}", end="")
-    print("".join(f"{title:>15}" for title in ("least ESS", "median", "greatest", "least / s")))
+    print("".join(f"{title:>15}" for title in ("least ESS", "median", "largest", "least / s")))
 
 
 def print_row(label, result):

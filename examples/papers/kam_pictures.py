@@ -102,7 +102,7 @@ def tune(step, target):
 
 
 def ridge(target, n):
-    """Return n points along the curve on which the density is greatest, (n, 2)."""
+    """Return n points along the curve on which the density is largest, (n, 2)."""
     if isinstance(target, Banana):
         x1 = np.linspace(-20, 20, n)
         return np.stack([x1, target.b * (x1**2 - target.v)], axis=1)

@@ -2,7 +2,7 @@
 
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
 ICML 2014, section 5.2 and appendix B. Each target has a PyMC model, a log-density, an exact
-sampler, and quantile regions: nested sets, one for each probability, that follow its bent shape.
+sampler, and quantile regions: nested sets, one for each probability, that follow its curved shape.
 A sampler is good if a share p of its draws lies within the region of probability p, for every p.
 All means are 0.
 
@@ -24,12 +24,12 @@ LEVELS = np.arange(1, 10) / 10
 
 @dataclass(frozen=True)
 class Banana:
-    """B(b, v): x₂ of a normal with variances (v, 1, 1, …) is bent to x₂ + b(x₁² − v).
+    """B(b, v): x₂ of a normal with variances (v, 1, 1, …) is curved to x₂ + b(x₁² − v).
 
     Parameters
     ----------
     b, v : float
-        How much it is bent, and the variance of x₁.
+        How much it is curved, and the variance of x₁.
     d : int, optional
         Dimension.
     """
@@ -104,7 +104,7 @@ class Flower:
         return model
 
     def curve(self, theta, cos=np.cos):
-        """Radius at which the density is greatest in the direction θ."""
+        """Radius at which the density is largest in the direction θ."""
         return self.r0 + self.amplitude * cos(self.frequency * theta)
 
     def squared_radius(self, x):
@@ -140,8 +140,8 @@ class Flower:
         while missing.size:
             theta = rng.uniform(-np.pi, np.pi, missing.size)
             rho = self.curve(theta) + self.sigma * rng.normal(size=missing.size)
-            greatest = self.r0 + abs(self.amplitude) + 8 * self.sigma
-            found = greatest * rng.random(missing.size) < rho
+            largest = self.r0 + abs(self.amplitude) + 8 * self.sigma
+            found = largest * rng.random(missing.size) < rho
             x[missing, 0] = rho * np.cos(theta)
             x[missing, 1] = rho * np.sin(theta)
             missing = missing[~found]
@@ -171,15 +171,15 @@ def deviations(levels):
 def main():
     """Print what exact draws give: deviations, mean, and whether model and log-density agree."""
     n = 1_000_000
-    print(f"{n:,} exact draws: the greatest deviation of a quantile, in %, should be some .05.\n")
-    print(f"{'target':<16}{'greatest deviation':>20}{'|mean|':>9}{'model - log-density':>22}")
+    print(f"{n:,} exact draws: the largest deviation of a quantile, in %, should be some .05.\n")
+    print(f"{'target':<16}{'largest deviation':>20}{'|mean|':>9}{'model - log-density':>22}")
     for name, target in (TARGETS | {"ring": Flower(amplitude=0.0)}).items():
         x = target.draw(np.random.default_rng(1), n)
-        greatest = 100 * np.abs(deviations(target.level(x))).max()
+        largest = 100 * np.abs(deviations(target.level(x))).max()
         logp = target.model().compile_logp()
         difference = max(abs(logp({"x": row}) - target.log_density(row[None])[0]) for row in x[:99])
         mean = np.linalg.norm(x.mean(axis=0))
-        print(f"{name:<16}{greatest:>20.3f}{mean:>9.3f}{difference:>22.0e}")
+        print(f"{name:<16}{largest:>20.3f}{mean:>9.3f}{difference:>22.0e}")
 
 
 if __name__ == "__main__":

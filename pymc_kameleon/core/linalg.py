@@ -135,7 +135,7 @@ def squared_norm(v):
 
 @jit(fast=True, allocates=True)
 def leading_eigenvectors(a, vectors, values, n_iterations=100):
-    """Write the greatest eigenvalues of a (m, m) ≥ 0 and unit eigenvectors, by subspace iteration.
+    """Write the largest eigenvalues of a (m, m) ≥ 0 and unit eigenvectors, by subspace iteration.
 
     Between eigenvalues that hardly differ the vectors may still be mixed: the residual |av − λv| is
     at most about λ₁/(e · n_iterations). LAPACK's threads would cost more than they bring.

@@ -30,7 +30,7 @@ class ScaleTuning(NamedTuple):
     ----------
     target_accept : float
     bounds : (2,) float64
-        Least and greatest log scale.
+        Least and largest log scale.
     average : (2,) float64
         Sum and number of the log scales that are averaged.
     """

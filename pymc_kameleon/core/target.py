@@ -35,7 +35,7 @@ class Target(NamedTuple):
     shapes : (s,) int64
         Their shapes, one after the other.
     region : (2, d) float64
-        Least and greatest value of each coordinate; outside, the log-density is -inf.
+        Least and largest value of each coordinate; outside, the log-density is -inf.
     count : (1,) int64
         Number of evaluations.
     gradient : (d,) or (0,) float64

@@ -290,7 +290,7 @@ class Tuning(NamedTuple):
     costs : (d, 2) int64
         Moves since then, and their evaluations.
     bounds : (d, 2) float64
-        Least and greatest scale.
+        Least and largest scale.
     history : History
     """
 
@@ -377,23 +377,23 @@ def log_weight(logp, distance, alpha):
 def select(weights, rng):
     """Draw an index with probability ∝ its weight, given by its logarithm; -1 if all are 0.
 
-    Returns the logarithm of their sum, too. `weights` become weights relative to the greatest.
+    Returns the logarithm of their sum, too. `weights` become weights relative to the largest.
     """
-    greatest = -np.inf
+    largest = -np.inf
     for weight in weights:
-        greatest = max(greatest, weight)
-    if greatest == -np.inf:
-        return -1, greatest
+        largest = max(largest, weight)
+    if largest == -np.inf:
+        return -1, largest
     total = 0.0
     for j in range(weights.size):
-        weights[j] = np.exp(weights[j] - greatest)
+        weights[j] = np.exp(weights[j] - largest)
         total += weights[j]
     left, s = total * rng.random(), -1
     for j in range(weights.size):
         if weights[j] > 0.0 and left >= 0.0:
             s = j
         left -= weights[j]
-    return s, greatest + np.log(total)
+    return s, largest + np.log(total)
 
 
 @jit
@@ -402,7 +402,7 @@ def judge(target, state, k, s, y, log_total, scales, alpha, rng):
 
     The references x*_j are drawn about z_s, but x*_s is x. Their sum only grows, so most rejections
     are certain before it is complete; the rest is not evaluated. Then α is not known, and 0 is
-    reported. Otherwise it is α/cap, with cap the greatest that α could be before the last
+    reported. Otherwise it is α/cap, with cap the largest that α could be before the last
     reference, so that the mean of what is reported is that of α.
     """
     x, u = state.x[k], 1.0 - rng.random()
@@ -558,7 +558,7 @@ def alarm(share, m):
 
 @jit
 def report(state, parameters, stats):
-    """Report the least and greatest scales, and the shares of tries selected and accepted."""
+    """Report the least and largest scales, and the shares of tries selected and accepted."""
     scales = parameters.scales
     d, m = scales.shape
     sum_of_logs = 0.0
@@ -652,7 +652,7 @@ class CMH(Componentwise):
     order : {"systematic", "random"}, optional
         Of the coordinates in a sweep: always the same (default), or a random permutation.
     scale_bounds : (float, float), optional
-        Least and greatest σ_k; by default within a factor of 1e6 of where each starts.
+        Least and largest σ_k; by default within a factor of 1e6 of where each starts.
     steps_per_draw : int, optional
         Sweeps per draw, 1 by default: a sweep makes d evaluations. Even without correlations an
         independent draw takes 4.5 sweeps, so 5 are good where the log-density is cheap.
@@ -716,7 +716,7 @@ class CMH(Componentwise):
             Work.empty(d, 1),
         )
 
-    def _greatest_n_logp(self):
+    def _largest_n_logp(self):
         return self._d
 
     def _needed_tuning(self):
@@ -766,7 +766,7 @@ class CMTM(Componentwise):
     order : {"systematic", "random"}, optional
         Of the coordinates in a sweep: always the same (default), or a random permutation.
     scale_bounds : (float, float), optional
-        Least and greatest σ; by default within a factor of 1e6 of where they start.
+        Least and largest σ; by default within a factor of 1e6 of where they start.
     steps_per_draw : int, optional
         Sweeps per draw, 1 by default: a sweep makes up to (2m − 1)d evaluations.
     keep_adapting : bool, optional
@@ -896,7 +896,7 @@ class CMTM(Componentwise):
             Work.empty(d, m),
         )
 
-    def _greatest_n_logp(self):
+    def _largest_n_logp(self):
         return (2 * self.settings["n_tries"] - 1) * self._d
 
     def _needed_tuning(self):
@@ -932,17 +932,17 @@ def first_ladders(scales, given, bounds, m):
     `scales` (d,) are those of the coordinates; `given` and `bounds` the user's, or None.
     """
     d = scales.size
-    least, greatest = (0.0, np.inf) if bounds is None else bounds
+    least, largest = (0.0, np.inf) if bounds is None else bounds
     if given is None:
-        low, high = np.clip(np.outer(LADDER, scales), least, greatest)
-        low = np.minimum(low, max(least, greatest / 2))
-        high = np.maximum(high, np.minimum(2 * low, greatest))
+        low, high = np.clip(np.outer(LADDER, scales), least, largest)
+        low = np.minimum(low, max(least, largest / 2))
+        high = np.maximum(high, np.minimum(2 * low, largest))
         ladder = np.ascontiguousarray(np.geomspace(low, high, m, axis=1))
     else:
         ladder = broadcast_scales(given, (d, m))
         if not (np.diff(ladder) > 0).all():
             raise ValueError(f"scales must increase from try to try, not {given.tolist()}.")
-        if ladder.min() < least or ladder.max() > greatest:
+        if ladder.min() < least or ladder.max() > largest:
             raise ValueError(f"scales must lie within scale_bounds, not {given.tolist()}.")
     if bounds is None:
         return ladder, np.column_stack([ladder[:, 0], ladder[:, -1]]) * np.exp(LOG_RANGE)

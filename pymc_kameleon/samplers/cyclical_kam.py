@@ -384,19 +384,19 @@ def propose_jump(state, parameters, work, rng):
 def responsibilities(clusters, x, log_r, scaled):
     """Write log r(k|x) of all clusters."""
     n = clusters.n[0]
-    greatest = -np.inf
+    largest = -np.inf
     for i in range(n):
         for k in range(x.size):
             scaled[k] = x[k] - clusters.means[i, k]
         factor = clusters.factors[i]
         solve_lower(factor, scaled, scaled)
         log_r[i] = clusters.log_weights[i] - 0.5 * squared_norm(scaled) - log_determinant(factor)
-        greatest = max(greatest, log_r[i])
+        largest = max(largest, log_r[i])
     total = 0.0
     for i in range(n):
-        total += np.exp(log_r[i] - greatest)
+        total += np.exp(log_r[i] - largest)
     for i in range(n):
-        log_r[i] -= greatest + np.log(total)
+        log_r[i] -= largest + np.log(total)
 
 
 @jit
@@ -595,7 +595,7 @@ class CyclicalKAM(KameleonStep):
     redraw_decay : float, optional
         Published only: a of the probability :math:`(1+t)^{-a}` that z is redrawn; .2 by default.
     scale_bounds : (float, float), optional
-        Exact only: least and greatest ν of the local moves. By default within 1/1000 and 10 times
+        Exact only: least and largest ν of the local moves. By default within 1/1000 and 10 times
         its first guess.
     {common parameters}
 
@@ -706,7 +706,7 @@ class CyclicalKAM(KameleonStep):
             self.default_target_accept(d), np.log(OPTIMAL_SCALE / np.sqrt(d))
         )
         log_rho, rho_scale = ScaleTuning.start(
-            self.target_accept, 0.0, np.log([kam.LEAST_RHO, kam.GREATEST_RHO])
+            self.target_accept, 0.0, np.log([kam.LEAST_RHO, kam.LARGEST_RHO])
         )
         n_walk = self._whole_draws(WALKED * n_tune)
         n_searching = int((SEARCHED - WALKED) * n_tune)
@@ -781,7 +781,7 @@ class CyclicalKAM(KameleonStep):
     # ---- the modes, learned in Python -----------------------------------------------------------
 
     def _whole_draws(self, n):
-        """Return the greatest number of transitions up to `n` that make whole draws."""
+        """Return the largest number of transitions up to `n` that make whole draws."""
         return int(n) // self.steps_per_draw * self.steps_per_draw
 
     def pauses(self):

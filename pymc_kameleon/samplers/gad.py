@@ -86,7 +86,7 @@ class Tuning(NamedTuple):
     targets : (2,) float64
         α* before and from `end` on.
     longest : float
-        Greatest log s from `end` on.
+        Largest log s from `end` on.
     is_walk : bool
         Whether the proposal is a random walk.
     rate : Decay
@@ -414,7 +414,7 @@ def last_phase(n_tune):
 
 
 def longest_scale(n_leapfrog):
-    """Return the greatest log s: the mean trajectory is at most a quarter of a normal's period."""
+    """Return the largest log s: the mean trajectory is at most a quarter of a normal's period."""
     if n_leapfrog == 1:
         return np.inf
     mean_steps = (n_leapfrog // 2 + 1 + n_leapfrog) / 2
@@ -536,7 +536,7 @@ class GadMALA(GradientAdaptive):
     .. math:: y = x + L(s h), \qquad h = \xi + \tfrac{1}{2} s L^\top \nabla\log\pi(x),
         \qquad \xi \sim N(0, I)
 
-    The first choice where the model has gradients and its posterior is not strongly bent: it finds
+    The first choice where the model has gradients and its posterior is not strongly curved: it finds
     scales and correlations in some hundred transitions. A transition costs what ``n_leapfrog``
     gradients cost, and hardly more.
 
@@ -639,7 +639,7 @@ class GadMALA(GradientAdaptive):
     def _n_leapfrog(self, d):
         return self.settings["n_leapfrog"] or default_leapfrog(d)
 
-    def _greatest_n_logp(self):
+    def _largest_n_logp(self):
         return self._n_leapfrog(self._d)
 
     def _needed_tuning(self):

@@ -60,7 +60,7 @@ EXPLORATION = 0.25
 BANDWIDTH_SHARE = 0.5
 """σ as a share of the median distance, with which KAM does best (docs/kam.md)."""
 
-LEAST_RHO, GREATEST_RHO = 1e-3, 10.0
+LEAST_RHO, LARGEST_RHO = 1e-3, 10.0
 """Where S vanishes, as far from z, ν has no effect; it must not run away there."""
 
 NU = "ν (which has no effect if the bandwidth is too small, and too much if γ is too wide)"
@@ -265,7 +265,7 @@ def log_normal(step, factor):
 def log_reverse_bound(distance2, gamma, d):
     """Upper bound of `log_normal` over all R ≥ γ²I, for a step of this squared length.
 
-    The greatest is R = γ²I but for the direction of the step, in which its variance is λ.
+    The largest is R = γ²I but for the direction of the step, in which its variance is λ.
     """
     variance = max(gamma * gamma, distance2)
     return -(d - 1) * np.log(gamma) - 0.5 * np.log(variance) - 0.5 * distance2 / variance
@@ -447,7 +447,7 @@ class KAM(KameleonStep):
 
     with a kernel k, H the centring matrix, and a subsample z of the chain's past. The
     proposal follows the local shape of the posterior, which the past has shown; no gradient is
-    needed. For bent posteriors and black-box likelihoods.
+    needed. For curved posteriors and black-box likelihoods.
 
     Parameters
     ----------
@@ -470,7 +470,7 @@ class KAM(KameleonStep):
         a: while tuning, z is redrawn with probability :math:`p_t = (1+t)^{-a}`, t transitions after
         the first z. In (0, 1], so that p_t → 0 and Σ p_t = ∞; .5 by default.
     scale_bounds : (float, float), optional
-        Least and greatest ν. By default within 1/1000 and 10 times its first guess.
+        Least and largest ν. By default within 1/1000 and 10 times its first guess.
     {common parameters}
 
     Notes
@@ -528,7 +528,7 @@ class KAM(KameleonStep):
             self.target_accept, np.log(OPTIMAL_SCALE / np.sqrt(d))
         )
         log_rho, rho_scale = ScaleTuning.start(
-            self.target_accept, 0.0, np.log([LEAST_RHO, GREATEST_RHO])
+            self.target_accept, 0.0, np.log([LEAST_RHO, LARGEST_RHO])
         )
         state = State(
             x=np.zeros(d),

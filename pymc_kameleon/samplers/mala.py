@@ -5,7 +5,7 @@ approximations", Bernoulli 2 (1996); Roberts & Rosenthal, JRSS B 60 (1998), here
 1.65 d^-1/6 and the acceptance .574; Neal, "MCMC using Hamiltonian dynamics" (2010), for leapfrog.
 
 Symbols: x the position (d,), y the proposal, g the gradient of the log-density at x and g′ at y,
-L the factor and s the scale of the proposal, u = Lᵀg, ξ ~ N(0, I), h = ξ + ½su, K the greatest
+L the factor and s the scale of the proposal, u = Lᵀg, ξ ~ N(0, I), h = ξ + ½su, K the largest
 number of leapfrog steps and k that of a transition.
 """
 
@@ -119,11 +119,11 @@ def transition(target, state, parameters, work, rng):
 
 
 @jit
-def number_of_steps(greatest, rng):
+def number_of_steps(largest, rng):
     """Draw k uniformly from ⌊K/2⌋ + 1 … K, whatever the state."""
-    if greatest == 1:
+    if largest == 1:
         return 1
-    return greatest // 2 + 1 + int(rng.random() * (greatest - greatest // 2))
+    return largest // 2 + 1 + int(rng.random() * (largest - largest // 2))
 
 
 @jit
@@ -196,7 +196,7 @@ class MALA(KameleonStep):
     scaling : float, optional
         s, to be kept fixed. By default it is tuned.
     scale_bounds : (float, float), optional
-        Least and greatest s; by default within a factor of 1e6 of :math:`1.65\, d^{-1/6}`, where it
+        Least and largest s; by default within a factor of 1e6 of :math:`1.65\, d^{-1/6}`, where it
         starts.
     steps_per_draw : int, optional
         Transitions per draw, 1 by default. Each evaluates the log-density and its gradient once.

@@ -36,7 +36,7 @@ from pymc_kameleon.core.schedules import UNSET, Decay
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.kernels import bandwidth_rule
 from pymc_kameleon.samplers.kam import (
-    GREATEST_RHO,
+    LARGEST_RHO,
     N_CENTRES,
     checked_settings,
     follow_gamma,
@@ -357,7 +357,7 @@ def log_nu_bounds(tuning, parameters, j):
     """Return the bounds of log ν_j: the user's, or about its first guess."""
     if np.isnan(tuning.log_nu_bounds[0]):
         log_nu0 = parameters.log_nu0[j]
-        return log_nu0 + np.log(LEAST_RHO), log_nu0 + np.log(GREATEST_RHO)
+        return log_nu0 + np.log(LEAST_RHO), log_nu0 + np.log(LARGEST_RHO)
     return tuning.log_nu_bounds[0], tuning.log_nu_bounds[1]
 
 
@@ -454,7 +454,7 @@ class PCAKAM(KameleonStep):
     whiten : bool, optional
         Work in coordinates C⁻¹x; as for :class:`KAM`.
     scale_bounds : (float, float), optional
-        Least and greatest ν_j. By default within 1/10 and 10 times its first guess.
+        Least and largest ν_j. By default within 1/10 and 10 times its first guess.
     {common parameters}
 
     Notes

@@ -123,7 +123,7 @@ class RWM(KameleonStep):
     scaling : float, optional
         ν, to be kept fixed. By default it is tuned.
     scale_bounds : (float, float), optional
-        Least and greatest ν; by default within a factor of 1e6 of 2.38/√d, where it starts.
+        Least and largest ν; by default within a factor of 1e6 of 2.38/√d, where it starts.
     {common parameters}
 
     Notes
@@ -408,7 +408,7 @@ class GAM(KameleonStep):
     .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
 
     Σ is learned from the chain and λ tuned to the acceptance rate. The first choice where the
-    posterior is not strongly bent and has one mode.
+    posterior is not strongly curved and has one mode.
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ class GAM(KameleonStep):
     learning_rate : float or pk.Decay, optional
         η at transition t; as for :class:`AM`.
     scale_bounds : (float, float), optional
-        Least and greatest √λ; by default within a factor of 1e6 of 2.38/√d, where it starts.
+        Least and largest √λ; by default within a factor of 1e6 of 2.38/√d, where it starts.
     {common parameters}
 
     Notes
@@ -512,7 +512,7 @@ class RAM(KameleonStep):
         What to sample: continuous free variables of the model. All of them by default; discrete
         ones are left to PyMC's own steps.
     scale_bounds : (float, float), optional
-        Least and greatest :math:`|L|^{1/d}`, which is the statistic ``scaling`` in the last
+        Least and largest :math:`|L|^{1/d}`, which is the statistic ``scaling`` in the last
         quarter of tuning and after it; by default within a factor of 1e6 of its start.
     {common parameters}
 

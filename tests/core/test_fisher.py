@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import slow
+import reference
 from scipy import linalg
 
 from pymc_kameleon.core.factor import Factor, multiply, multiply_transposed
@@ -48,7 +48,7 @@ def dense(factor):
 
 
 def relative(found, expected):
-    """Greatest deviation of LLᵀ from a covariance, where that is I."""
+    """Largest deviation of LLᵀ from a covariance, where that is I."""
     root = np.linalg.cholesky(expected)
     whitened = np.linalg.solve(root, np.linalg.solve(root, found @ found.T).T)
     return np.abs(whitened - np.eye(len(expected))).max()
@@ -67,7 +67,7 @@ def test_factor(d, k):
     x, g = rough_pairs(d, k)
     factor, information = learned(x, g)
     np.testing.assert_allclose(information, x.var(axis=0) * g.var(axis=0), rtol=1e-10)
-    expected = slow.fisher_factor(x, g)
+    expected = reference.fisher_factor(x, g)
     assert relative(dense(factor), expected @ expected.T) < 1e-9
     sizes = np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(dense(factor) / sizes, expected / sizes, rtol=0, atol=1e-9)
@@ -131,7 +131,7 @@ def test_constant_gradients(is_early):
     g[:, 0], x[:, 1] = 5.0, 2.0
     factor, information = learned(x, g, is_early=is_early)
     assert max(information[:2]) < 1e-20
-    found, expected = dense(factor), slow.fisher_factor(x, g, 1e-8 if is_early else 0.1)
+    found, expected = dense(factor), reference.fisher_factor(x, g, 1e-8 if is_early else 0.1)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
     assert 0.5 * x[:, 0].std() < found[0, 0] < 2 * x[:, 0].std()
     assert np.isfinite(found).all()
@@ -146,7 +146,7 @@ def test_weak_gradients_are_not_believed(is_early, least):
     def variance(product):
         weaker = g * np.sqrt(product / (x.var() * g.var()))
         found = dense(learned(x, weaker, is_early=is_early)[0])
-        expected = slow.fisher_factor(x, weaker, least)
+        expected = reference.fisher_factor(x, weaker, least)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         return found[0, 0] ** 2 / x.var()
 
@@ -179,7 +179,7 @@ def test_points_on_a_line(k):
     z = np.random.default_rng(0).standard_normal((k, 1))
     factor, _ = learned(z * [1.0, 2.0, -3.0], -z * [1.0, 0.5, -1 / 3])
     found = dense(factor)
-    expected = slow.fisher_factor(z * [1.0, 2.0, -3.0], -z * [1.0, 0.5, -1 / 3])
+    expected = reference.fisher_factor(z * [1.0, 2.0, -3.0], -z * [1.0, 0.5, -1 / 3])
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
 
 
@@ -217,7 +217,7 @@ def test_shape_of_low_rank(rank, k):
     x, g = rough_pairs(8, k)
     factor, information = learned(x, g, rank)
     assert factor.dense.size == 0
-    np.testing.assert_allclose(factor.scales, slow.fisher_covariance(x, g)[1], rtol=1e-9)
+    np.testing.assert_allclose(factor.scales, reference.fisher_covariance(x, g)[1], rtol=1e-9)
     np.testing.assert_allclose(information, x.var(axis=0) * g.var(axis=0), rtol=1e-10)
     products = factor.basis @ factor.basis.T
     is_used = np.diag(products).round(6)
@@ -228,8 +228,8 @@ def test_shape_of_low_rank(rank, k):
     assert (np.triu(factor.core, 1) == 0).all()
 
 
-@pytest.mark.parametrize(("k", "greatest"), [(120, 50), (1000, 20)])
-def test_low_rank_finds_wide_and_narrow_directions(k, greatest):
+@pytest.mark.parametrize(("k", "largest"), [(120, 50), (1000, 20)])
+def test_low_rank_finds_wide_and_narrow_directions(k, largest):
     """Which a diagonal cannot follow."""
     covariance = spiked()
     x, g = normal_pairs(covariance, k)
@@ -239,7 +239,7 @@ def test_low_rank_finds_wide_and_narrow_directions(k, greatest):
         return np.linalg.cond(np.linalg.solve(factor, np.linalg.solve(factor, covariance).T))
 
     assert condition(0) > 1e3
-    assert condition(12) < greatest
+    assert condition(12) < largest
     assert condition(2) > 1e2  # one wide direction and a narrow one, of three
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import slow
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,7 +85,7 @@ def test_update_is_the_slow_recursion(d, decades):
     for t in range(600):
         x = (rng.standard_normal(d).cumsum() + 0.01 * t) * scales
         eta = (2.0 + t) ** -0.6
-        mean, covariance = slow.am_update(mean, covariance, x, eta)
+        mean, covariance = reference.am_update(mean, covariance, x, eta)
         moments.update_mean_and_factor(fast_mean, factor, x, eta, v)
         np.testing.assert_allclose(fast_mean / scales, mean / scales, rtol=1e-9, atol=1e-9)
         expected = np.linalg.cholesky(covariance)
@@ -122,7 +122,7 @@ def assert_same(mean, factor, expected, rtol=1e-9):
 @pytest.mark.parametrize("eta", RATES)
 def test_update_from_both(d, alpha, eta):
     mean, factor, x, y = random_moments(d, d)
-    expected = slow.rbam_update(mean, factor @ factor.T, x, y, alpha, eta)
+    expected = reference.rbam_update(mean, factor @ factor.T, x, y, alpha, eta)
     moments.update_from_both(mean, factor, x, y, alpha, eta, np.empty(d))
     assert_same(mean, factor, expected)
 
@@ -133,7 +133,7 @@ def test_update_from_both_is_a_mean_of_outer_products(alpha):
     mean, factor, x, y = random_moments(3, 0)
     deviation = alpha * (y - mean) + (1 - alpha) * (x - mean)
     wrong = 0.9 * factor @ factor.T + 0.1 * np.outer(deviation, deviation)
-    expected = slow.rbam_update(mean, factor @ factor.T, x, y, alpha, 0.1)
+    expected = reference.rbam_update(mean, factor @ factor.T, x, y, alpha, 0.1)
     moments.update_from_both(mean, factor, x, y, alpha, 0.1, np.empty(3))
     assert_same(mean, factor, expected)
     with pytest.raises(AssertionError):
@@ -158,7 +158,7 @@ def test_update_from_both_is_the_expectation_of_adaptive_metropolis(alpha, eta):
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 def test_a_proposal_that_is_impossible_leaves_no_trace(bad):
     mean, factor, x, y = random_moments(3, 2)
-    expected = slow.am_update(mean, factor @ factor.T, x, 0.1)
+    expected = reference.am_update(mean, factor @ factor.T, x, 0.1)
     y[1] = bad
     moments.update_from_both(mean, factor, x, y, 0.0, 0.1, np.empty(3))
     assert_same(mean, factor, expected)
@@ -168,7 +168,7 @@ def test_a_proposal_that_is_impossible_leaves_no_trace(bad):
 @pytest.mark.parametrize("eta", RATES)
 def test_update_of_the_factor_itself(d, eta):
     mean, factor, x, _ = random_moments(d, d)
-    expected, expected_factor = slow.cholesky_update(mean, factor, x, eta)
+    expected, expected_factor = reference.cholesky_update(mean, factor, x, eta)
     moments.update_factor_to_first_order(mean, factor, x, eta, np.empty(d))
     assert (np.diag(factor) > 0).all()
     assert_same(mean, factor, (expected, expected_factor @ expected_factor.T))
@@ -180,7 +180,7 @@ def test_the_factor_itself_follows_the_covariance_to_first_order():
     units = np.sqrt(np.diag(factor @ factor.T))
 
     def error(factor, eta):
-        _, expected = slow.am_update(start, before, x, eta)
+        _, expected = reference.am_update(start, before, x, eta)
         return np.abs((factor @ factor.T - expected) / np.outer(units, units)).max()
 
     before = factor @ factor.T
@@ -189,7 +189,7 @@ def test_the_factor_itself_follows_the_covariance_to_first_order():
         mean, copy = start.copy(), factor.copy()
         moments.update_factor_to_first_order(mean, copy, x, eta, np.empty(5))
         errors.append(error(np.tril(copy), eta))
-        wrong.append(error(slow.cholesky_update(start, factor, x, eta, diagonal=1)[1], eta))
+        wrong.append(error(reference.cholesky_update(start, factor, x, eta, diagonal=1)[1], eta))
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 100, rtol=0.05)
     np.testing.assert_allclose(np.divide(wrong[:-1], wrong[1:]), 10, rtol=0.05)
 
@@ -215,7 +215,7 @@ def normal_sequence(n, seed=0):
 
 
 def relative_error(mean, factor):
-    """Greatest error of mean and covariance in units of the true standard deviations."""
+    """Largest error of mean and covariance in units of the true standard deviations."""
     scales = np.sqrt(np.diag(COVARIANCE))
     covariance = np.tril(factor) @ np.tril(factor).T
     return max(
@@ -236,7 +236,7 @@ def test_learns_the_moments_of_an_independent_sequence():
     n, bound = 40_000, 0.05  # standard errors are .007 to .01
     states = normal_sequence(n)
     learned, ends = learn_all(states, n, np.full(4, 1e-3))
-    assert [end + 1 for end in ends] == slow.seeding_times(4, n)
+    assert [end + 1 for end in ends] == reference.seeding_times(4, n)
     assert relative_error(learned.mean, learned.factor) < bound
 
     mean, factor, v = MEAN.copy(), np.linalg.cholesky(COVARIANCE), np.empty(4)
@@ -254,8 +254,8 @@ def test_learn_moments_is_the_seeding_and_the_slow_recursion():
     states = normal_sequence(n)
     states[40:60] = states[40]  # as if rejected
     learned, ends = learn_all(states, n, np.ones(d))
-    assert [end + 1 for end in ends] == slow.seeding_times(d, n) == [100, 200, 400]
-    mean, covariance = slow.moments(states, n)[-1]
+    assert [end + 1 for end in ends] == reference.seeding_times(d, n) == [100, 200, 400]
+    mean, covariance = reference.moments(states, n)[-1]
     np.testing.assert_allclose(learned.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(
         np.tril(learned.factor), np.linalg.cholesky(covariance), rtol=1e-7, atol=1e-9
@@ -267,8 +267,8 @@ def test_with_a_rate_of_the_user_mean_and_covariance_are_seeded_once(rate):
     n, d = 1200, 4
     states = normal_sequence(n)
     learned, ends = learn_all(states, n, np.ones(d), rate)
-    assert [end + 1 for end in ends] == slow.seeding_times(d, n, rate) == [100]
-    mean, covariance = slow.moments(states, n, rate=rate)[-1]
+    assert [end + 1 for end in ends] == reference.seeding_times(d, n, rate) == [100]
+    mean, covariance = reference.moments(states, n, rate=rate)[-1]
     assert_same(learned.mean, learned.factor, (mean, covariance), rtol=1e-8)
 
 
@@ -278,7 +278,7 @@ def test_there_is_no_rate_before_the_first_seeding(rate):
     learned, v = Moments.start(np.ones(4), 1200, rate), np.empty(4)
     for t, x in enumerate(states):
         eta = moments.learning_rate(learned, t)
-        expected = -1 if t < 100 else slow.rate_at(None if rate is UNSET else rate, 4, t)
+        expected = -1 if t < 100 else reference.rate_at(None if rate is UNSET else rate, 4, t)
         assert eta == pytest.approx(expected, rel=1e-12)
         learn_moments(learned, x, t, v)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import slow
+import reference
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.schedules import UNSET, Decay, decayed
@@ -14,7 +14,7 @@ from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 def test_decayed(schedule):
     t = np.array([0, 1, 2, 17, 100_000])
     values = np.array([decayed(schedule, i) for i in t])
-    np.testing.assert_allclose(values, slow.decayed(schedule, t), rtol=1e-13)
+    np.testing.assert_allclose(values, reference.decayed(schedule, t), rtol=1e-13)
     assert values[0] == schedule.start
     assert (np.diff(values) < 0).all()
 

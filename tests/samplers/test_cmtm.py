@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pymc as pm
 import pytest
-import slow
+import reference
 from models import normal_model
 from scipy import stats
 
@@ -178,29 +178,33 @@ def compare_sweeps(logp, m, n, random_order=False, power=2.9, seed=1, slow_power
     chain = cmtm_chain(logp, scales, power, random_order, **singles)
     log_density, idle = LogDensity(logp), np.zeros(len(STARTS[logp]), int)
     power = power if slow_power is None else slow_power
-    reference = slow.CMTM(log_density, STARTS[logp], scales, power, random_order=random_order)
+    expected_chain = reference.CMTM(
+        log_density, STARTS[logp], scales, power, random_order=random_order
+    )
     for name, value in singles.items():
-        setattr(reference, name, np.array(value))
+        setattr(expected_chain, name, np.array(value))
     log_density.count = 0  # where it starts is known
     rng, other = np.random.default_rng(seed), np.random.default_rng(seed)
     for _ in range(n):
         accept_prob, share = chain.sweep(rng)
-        before, moves = reference.x, reference.sweep(other)
-        idle = np.where(reference.x != before, 0, idle + 1)
-        np.testing.assert_allclose(chain.state.x, reference.x, rtol=1e-10, atol=1e-13)
-        np.testing.assert_allclose(chain.state.logp[0], reference.log_p, rtol=1e-10, atol=1e-10)
+        before, moves = expected_chain.x, expected_chain.sweep(other)
+        idle = np.where(expected_chain.x != before, 0, idle + 1)
+        np.testing.assert_allclose(chain.state.x, expected_chain.x, rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(
+            chain.state.logp[0], expected_chain.log_p, rtol=1e-10, atol=1e-10
+        )
         expected = np.mean([move.reported for move in moves])
         np.testing.assert_allclose(accept_prob, expected, rtol=1e-10)
         assert share == pytest.approx(np.mean([move.accepted for move in moves]), rel=1e-12)
         if not single:
             assert list(chain.work.choice) == [move.selected for move in moves]
             np.testing.assert_array_equal(chain.state.idle, idle)
-    np.testing.assert_array_equal(chain.state.selected, reference.selected)
-    np.testing.assert_allclose(chain.state.accepted, reference.accepted, rtol=1e-12)
+    np.testing.assert_array_equal(chain.state.selected, expected_chain.selected)
+    np.testing.assert_allclose(chain.state.accepted, expected_chain.accepted, rtol=1e-12)
     assert chain.state.n_sweeps[0] == n
     assert chain.target.count[0] == log_density.count
     assert rng.random() == other.random()
-    return reference
+    return expected_chain
 
 
 @pytest.mark.parametrize("random_order", [False, True])
@@ -208,22 +212,24 @@ def compare_sweeps(logp, m, n, random_order=False, power=2.9, seed=1, slow_power
 @pytest.mark.parametrize("logp", [normal, mixture, two_modes, holes], ids=lambda f: f.__name__)
 def test_sweeps_by_hand(logp, m, random_order):
     n = 60 if m == 20 else 200
-    reference = compare_sweeps(logp, m, n, random_order)
+    expected_chain = compare_sweeps(logp, m, n, random_order)
     d = len(STARTS[logp])
-    assert 0.2 * n < reference.accepted.sum() / d < n
-    assert (reference.selected > 0).sum() > d * m / 2
-    assert d * m * n < reference.n_evaluated < d * (2 * m - 1) * n  # most rejections come early
+    assert 0.2 * n < expected_chain.accepted.sum() / d < n
+    assert (expected_chain.selected > 0).sum() > d * m / 2
+    assert (
+        d * m * n < expected_chain.n_evaluated < d * (2 * m - 1) * n
+    )  # most rejections come early
 
 
 @pytest.mark.parametrize("random_order", [False, True])
 @pytest.mark.parametrize("n_single", [[0, 1], [3, 0], [2, 7]])
 @pytest.mark.parametrize("logp", [mixture, holes], ids=lambda f: f.__name__)
 def test_sweeps_with_single_tries(logp, n_single, random_order):
-    reference = compare_sweeps(logp, 4, 200, random_order, single=(n_single, [2, 3]))
+    expected_chain = compare_sweeps(logp, 4, 200, random_order, single=(n_single, [2, 3]))
     for k in np.flatnonzero(n_single):
         s = [2, 3][k]
-        assert reference.selected[k, s] == reference.selected[k].sum() == 200
-        assert 2 < reference.accepted[k, s] < 180
+        assert expected_chain.selected[k, s] == expected_chain.selected[k].sum() == 200
+        assert 2 < expected_chain.accepted[k, s] < 180
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 10.0])
@@ -277,7 +283,7 @@ def replayed(logp, m):
         chain.move_to(x, log_p)
         again.bit_generator.state = rng.bit_generator.state
         accept_prob, _ = chain.sweep(rng)
-        full = slow.multiple_try(log_density, x, log_p, 0, scales[0], 2.9, again, patient=True)
+        full = reference.multiple_try(log_density, x, log_p, 0, scales[0], 2.9, again, patient=True)
         assert full.n_evaluated == 2 * m - 1
         rows.append((accept_prob, full.alpha, chain.state.x[0], full.x[0]))
     return np.array(rows).T
@@ -319,7 +325,7 @@ def by_two_uniforms(log_ratio, rng):
 
 @pytest.mark.parametrize(
     ("chain", "accepts"),
-    [(cmtm_chain, by_two_uniforms), (cmh_chain, slow.by_exponential)],
+    [(cmtm_chain, by_two_uniforms), (cmh_chain, reference.by_exponential)],
     ids=["cmtm", "cmh"],
 )
 @pytest.mark.parametrize("random_order", [False, True])
@@ -338,8 +344,8 @@ def test_cmh_is_componentwise_metropolis_and_so_is_cmtm_with_one_try(
     for _ in range(250):
         accept_prob, share = chain.sweep(rng)
         moves = []
-        for k in slow.order_of_sweep(d, random_order, other):
-            move = slow.metropolis(log_density, x, log_p, k, scales[k], other, accepts)
+        for k in reference.order_of_sweep(d, random_order, other):
+            move = reference.metropolis(log_density, x, log_p, k, scales[k], other, accepts)
             x, log_p = move.x, move.log_p
             moves.append(move)
         np.testing.assert_allclose(chain.state.x, x, rtol=1e-12, atol=1e-14)
@@ -529,7 +535,7 @@ def compare_ladders(change, slow_change, m, bounds):
 @pytest.mark.parametrize("m", LADDERS)
 def test_adapted_ladders(m, bounds):
     kinds = set()
-    for old, counts, new in compare_ladders(cmtm.adapt_ladder, slow.adapted_ladder, m, bounds):
+    for old, counts, new in compare_ladders(cmtm.adapt_ladder, reference.adapted_ladder, m, bounds):
         assert counts.sum() in (0, 1000 * m)
         np.testing.assert_allclose(np.diff(np.log(new), 2), 0, atol=1e-12)
         ratio, before = new[-1] / new[0], old[-1] / old[0]
@@ -564,7 +570,7 @@ def test_the_rule_of_the_ladders_by_hand(selected, expected):
 @pytest.mark.parametrize("m", LADDERS)
 def test_shifted_ladders(m, bounds):
     factors = set()
-    for old, _, new in compare_ladders(cmtm.shift_ladder, slow.shifted_ladder, m, bounds):
+    for old, _, new in compare_ladders(cmtm.shift_ladder, reference.shifted_ladder, m, bounds):
         factors.add(new[0] / old[0])
         np.testing.assert_allclose(new / old, new[0] / old[0], rtol=1e-14)
     assert factors == {0.5, 1.0, 2.0} or bounds != BOUNDS["wide"]
@@ -603,7 +609,7 @@ def test_decision_on_single_tries_by_hand(squares, moved, n_steps, n_logp, expec
     tuning.costs[1] = n_steps, n_logp
     cmtm.decide(parameters, tuning, 1)
     assert (parameters.n_single[1], parameters.single[1]) == expected
-    assert slow.single_tries(squares, moved, n_steps, n_logp) == expected
+    assert reference.single_tries(squares, moved, n_steps, n_logp) == expected
     assert parameters.n_single[0] == parameters.single[0] == 0
 
 
@@ -778,7 +784,7 @@ def run(step, n, tune=0, seed=0, x=START, draws=None):
 def test_cmh_with_adaptation(model, n, order):
     step = pk.CMH(model=model, target_accept=0.3, order=order)
     positions, found = run(step, n, tune=n, seed=2)
-    expected, path = slow.tuned_cmh(
+    expected, path = reference.tuned_cmh(
         log_density,
         START,
         n,
@@ -798,7 +804,7 @@ def test_cmh_within_bounds(model):
     bounds = (0.3, 1.5)
     step = pk.CMH(model=model, scale_bounds=bounds)
     positions, found = run(step, 300, tune=300, seed=2)
-    expected, path = slow.tuned_cmh(
+    expected, path = reference.tuned_cmh(
         log_density,
         START,
         300,
@@ -817,7 +823,7 @@ def test_cmh_with_scales_of_the_user_is_never_tuned(model, scales):
     step = pk.CMH(model=model, scales=scales)
     positions, found = run(step, 200, tune=100, seed=5)
     fixed = np.log(np.broadcast_to(scales, 3))
-    expected, _ = slow.tuned_cmh(
+    expected, _ = reference.tuned_cmh(
         log_density, START, 200, fixed, np.random.default_rng(5), bounds=np.stack([fixed] * 2, 1)
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
@@ -848,7 +854,7 @@ def test_cmtm_with_adaptation(model, options, n, adapt_every):
     m, shifts = options.get("n_tries", 5), "scales" not in options
     first = np.outer(SCALES, np.geomspace(0.5, 8, m)) if shifts else options["scales"]
     random_order = options.get("order") == "random"
-    chain = slow.CMTM(
+    chain = reference.CMTM(
         log_density,
         START,
         np.broadcast_to(first, (3, m)),
@@ -911,7 +917,7 @@ def test_keep_adapting_is_the_same_rule_without_an_end(model):
         region={"x": (-50, 50)},
     )
     _, found = run(step, 600, tune=200, seed=1)
-    chain = slow.CMTM(log_density, START, np.tile(np.geomspace(0.1, 10, 5), (3, 1)))
+    chain = reference.CMTM(log_density, START, np.tile(np.geomspace(0.1, 10, 5), (3, 1)))
     _, path = chain.tune(600, np.random.default_rng(1), 5, bounds=[bounds] * 3)
     np.testing.assert_allclose(found["cmtm_largest_scale"], path[:, :, -1], rtol=1e-12)
     assert len(np.unique(path[200:], axis=0)) > 5

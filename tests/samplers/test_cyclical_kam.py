@@ -7,7 +7,7 @@ from types import FunctionType, ModuleType
 import numpy as np
 import pymc as pm
 import pytest
-import slow
+import reference
 from invariance import Mixture, invariance_p_value, moved_fast
 from models import Counting, black_box
 from scipy.spatial.distance import pdist, squareform
@@ -44,7 +44,7 @@ def pair(d, distance=16, weight=0.5, variance=1.0):
 
 
 class Banana:
-    """A target of one bent mode."""
+    """A target of one curved mode."""
 
     means = np.zeros((1, 2))
 
@@ -124,7 +124,7 @@ def learn_from_draws(step, target, only=None, n=100):
     if np.isnan(p.kernel.bandwidth[0]):
         p.kernel.bandwidth[0] = 1.0
     p.log_gamma[0] = np.log(0.25 * 2.38 / np.sqrt(d))  # as s is about 1
-    trace = np.mean([np.trace(slow.KernelWalk(step).kernel_covariance(u)) for u in z.T])
+    trace = np.mean([np.trace(reference.KernelWalk(step).kernel_covariance(u)) for u in z.T])
     p.nu0[0] = 2.38 / np.sqrt(trace)
 
 
@@ -163,20 +163,20 @@ def assert_equal(one, other):
 def test_transitions_by_hand(target, options):
     """From a start of its own, so that what the state derives from the position is new."""
     step, start = frozen(target, **options), target.means[0] + 0.1 * target.factors[0][0]
-    reference = slow.CyclicalKAM(step)
-    assert len(reference.means) == len(target.means)
-    first = reference.position
+    expected_chain = reference.CyclicalKAM(step)
+    assert len(expected_chain.means) == len(target.means)
+    first = expected_chain.position
     step.rng = np.random.default_rng(7)
     positions, stats, _ = run(step, 500, start)
-    expected, alphas = reference.follow(
+    expected, alphas = expected_chain.follow(
         target.log_density, positions, start, np.random.default_rng(7)
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-7, atol=1e-9)
-    assert step.state.position[0] == (first + 500) % reference.length
+    assert step.state.position[0] == (first + 500) % expected_chain.length
 
     accepted = np.any(expected != [start, *positions[:-1]], axis=1)
     np.testing.assert_array_equal(stats["accept_share"], accepted)
-    moves = np.array(reference.moves)
+    moves = np.array(expected_chain.moves)
     kinds = {"kam", "ladder", "walk", "difference", *(["jump"] * (len(target.means) > 1))}
     assert set(moves) == kinds
     assert {"kam", "difference"} <= set(moves[accepted])
@@ -187,10 +187,10 @@ def test_transitions_by_hand(target, options):
     assert ((reported == 0) | (reported >= alphas * (1 - 1e-6))).all()
 
     assert (stats["n_logp"][1:] == 1).all()
-    np.testing.assert_allclose(stats["scaling"], reference.nu)
-    np.testing.assert_allclose(stats["bandwidth"], reference.bandwidth)
+    np.testing.assert_allclose(stats["scaling"], expected_chain.nu)
+    np.testing.assert_allclose(stats["bandwidth"], expected_chain.bandwidth)
     assert (stats["n_modes"] == len(target.means)).all()
-    nearest = [np.argmax(reference.responsibilities(x)) for x in positions]
+    nearest = [np.argmax(expected_chain.responsibilities(x)) for x in positions]
     np.testing.assert_array_equal(stats["mode"], nearest)
 
 
@@ -220,11 +220,11 @@ def test_between_modes_of_normals_all_jumps_are_accepted():
     clusters = step.parameters.clusters
     clusters.log_weights[:2] = np.log(0.5)
     clusters.means[:2], clusters.factors[:2] = target.means, target.factors
-    reference = slow.CyclicalKAM(step)
+    expected_chain = reference.CyclicalKAM(step)
     step.rng = np.random.default_rng(7)
     positions, stats, _ = run(step, 300, target.means[0])
-    reference.follow(target.log_density, positions, target.means[0], np.random.default_rng(7))
-    jumps = np.array(reference.moves) == "jump"
+    expected_chain.follow(target.log_density, positions, target.means[0], np.random.default_rng(7))
+    jumps = np.array(expected_chain.moves) == "jump"
     assert jumps.sum() > 20
     np.testing.assert_allclose(stats["accept_prob"][jumps], 1, rtol=1e-9)
 
@@ -518,7 +518,7 @@ def test_the_state_follows_what_is_learned(steps_per_draw):
         state = step.state
         assert state.logp[0] == pytest.approx(PLANE.log_density(state.x), rel=1e-9)
         if step.parameters.m[0] > 0:
-            learned = slow.KernelWalk(step)
+            learned = reference.KernelWalk(step)
             np.testing.assert_allclose(learned.whitening @ state.u, state.x, rtol=1e-9)
             s = learned.kernel_covariance(state.u)
             np.testing.assert_allclose(state.covariance, s, rtol=1e-7, atol=1e-12)
@@ -589,7 +589,7 @@ def test_a_banana_is_one_mode():
 def test_what_is_learned():
     """C from the covariances within clusters, Σ from all points, z evenly, and what follows."""
     step = tune(pair(2), 10_000, n_subsample=200)
-    learned, parameters = slow.CyclicalKAM(step), step.parameters
+    learned, parameters = reference.CyclicalKAM(step), step.parameters
     assert n_modes(step) == 2
     weights = learned.weights
     assert weights.sum() == pytest.approx(1)
@@ -614,7 +614,7 @@ def test_what_is_learned():
 
 def test_bandwidth_by_neighbours():
     step = tune(pair(2), 10_000, n_subsample=60, kernel=pk.kernels.Gaussian("knn"))
-    learned = slow.CyclicalKAM(step)
+    learned = reference.CyclicalKAM(step)
     nearest = np.sort(squareform(pdist(learned.z)), axis=1)[:, 15]
     assert learned.bandwidth == pytest.approx(np.median(nearest) / np.sqrt(2))
 
@@ -674,7 +674,7 @@ def test_clusters_are_learned_by_hand():
         visited.add(i)
         visits[i] += 1
         eta = 1 / max(16 * 2, visits[i] / 1.5)
-        means[i], covariances[i] = slow.am_update(means[i], covariances[i], positions[t], eta)
+        means[i], covariances[i] = reference.am_update(means[i], covariances[i], positions[t], eta)
     assert visited == {0, 1}
     found_means, found_covariances, (_, found_visits) = seen[last - 2]
     np.testing.assert_allclose(found_means, means, rtol=1e-6)
@@ -826,5 +826,5 @@ def test_short_tuning(n_tune):
 
 def test_scale_bounds():
     step = tune(NORMAL, 8000, scale_bounds=(0.01, 0.02))
-    nu = slow.KAM(step).nu
+    nu = reference.KAM(step).nu
     assert 0.01 * (1 - 1e-9) <= nu <= 0.02 * (1 + 1e-9)

@@ -9,7 +9,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-import slow
+import reference
 from pymc.exceptions import SamplingError
 from scipy import stats
 
@@ -158,9 +158,9 @@ def published_cases(d, propose, n=20):
 @pytest.mark.parametrize("exact", [False, True], ids=["fast", "exact"])
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_gradient_of_the_objective(d, exact):
-    for target, factor, beta, move in published_cases(d, slow.langevin):
+    for target, factor, beta, move in published_cases(d, reference.langevin):
         hessian = target.hessian if exact else None
-        found = slow.published_gradient(move, factor, beta, hessian)
+        found = reference.published_gradient(move, factor, beta, hessian)
         held = None if exact else move.gradient_y
         expected = differences(
             lambda entries, target=target, beta=beta, move=move, held=held: mala_objective(
@@ -173,8 +173,8 @@ def test_gradient_of_the_objective(d, exact):
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_gradient_of_the_objective_of_the_walk(d):
-    for target, factor, beta, move in published_cases(d, slow.walk):
-        found = slow.published_walk_gradient(move, factor, beta)
+    for target, factor, beta, move in published_cases(d, reference.walk):
+        found = reference.published_walk_gradient(move, factor, beta)
         expected = differences(
             lambda entries, target=target, beta=beta, move=move: walk_objective(
                 target, move.x, move.xi, np.tril(entries), beta
@@ -310,7 +310,7 @@ def compare(name, target, x, n_tune, n=None, seed=0, tolerance=1e-9, options=(),
     step = build(sampler, target, len(x), **arguments | dict(options))
     n = n_tune + 50 if n is None else n
     trace = run(step, n, n_tune, x, seed)
-    chain = slow.GadChain(target, x, n_tune, **slow_arguments, hessian=hessian)
+    chain = reference.GadChain(target, x, n_tune, **slow_arguments, hessian=hessian)
     target(chain.x)  # which is evaluated where a chain starts, and before that if it is to tune
     rng, moves, counts = np.random.default_rng(seed), [], [-(n_tune > 0)]
     for i in range(n):
@@ -511,7 +511,7 @@ def test_compiled_gradient_of_the_objective(name, d):
     step = build(sampler, target, d, **arguments, learning_rate=1e-3)
     for seed in range(20):
         x, factor = 1.5 * rng.standard_normal(d), some_factor(d, rng)
-        propose = slow.walk if sampler is pk.GadRWM else slow.langevin
+        propose = reference.walk if sampler is pk.GadRWM else reference.langevin
         move = propose(target, x, factor, np.random.default_rng(seed))
         found = learned_gradient(step, x, factor, seed)
         expected = differences(partial(objective, name, target, move), factor)
@@ -661,7 +661,7 @@ def slow_mala(target, x, n_tune, n, rng, target_accept, bounds=None):
     bounds = log_s + np.log([1e-6, 1e6]) if bounds is None else np.log(bounds)
     log_s, path, moves = np.clip(log_s, *bounds), [], []
     for t in range(n):
-        moves.append(slow.langevin(target, x, np.exp(log_s) * np.eye(d), rng))
+        moves.append(reference.langevin(target, x, np.exp(log_s) * np.eye(d), rng))
         x = moves[-1].new
         if t < n_tune:
             step = (1 + t) ** -0.6 * (moves[-1].alpha - target_accept)
@@ -749,7 +749,7 @@ def test_transitions_with_other_forms(form):
     rng = np.random.default_rng(0)
     point, moves = {"x": trace.x[-1]}, 0
     for _ in range(50):
-        move = slow.hamiltonian(target, point["x"], factor, 3, rng)
+        move = reference.hamiltonian(target, point["x"], factor, 3, rng)
         point, [row] = step.step(point)
         np.testing.assert_allclose(point["x"], move.new, rtol=1e-9, atol=1e-9)
         assert row["accept_prob"] == pytest.approx(move.alpha, rel=1e-9)
@@ -761,8 +761,8 @@ def test_the_form_that_learns_scales_only():
     """It is that of the dense one where there is nothing but scales."""
     options = {"n_leapfrog": 1, "factor": "diagonal"}
     trace = run(build(pk.GadMALA, slow_skewed(5), 5, **options), 220, 200, START[5])
-    chain = slow.GadChain(slow_skewed(5), START[5], 200, "fisher", (0.574, 0.574))
-    chain.learn_factor = lambda x, g, least: np.diag(slow.fisher_covariance(x, g, least)[1])
+    chain = reference.GadChain(slow_skewed(5), START[5], 200, "fisher", (0.574, 0.574))
+    chain.learn_factor = lambda x, g, least: np.diag(reference.fisher_covariance(x, g, least)[1])
     rng = np.random.default_rng(0)
     for x, factor in zip(trace.x, trace.factor, strict=True):
         chain.step(rng)
@@ -890,7 +890,7 @@ def test_some_variables_of_a_model():
         at = others | {"a": x}
         return float(logp(at)), gradient(at)
 
-    chain = slow.GadChain(
+    chain = reference.GadChain(
         target,
         point["a"],
         80,

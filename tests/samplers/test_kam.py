@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytest
-import slow
+import reference
 from models import normal_model
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import multivariate_normal, norm
@@ -125,19 +125,19 @@ VARIANTS = [
 def test_transitions_by_hand(name, arguments):
     """From a start of its own, so that what the state derives from the position is new."""
     step, target = tuned(name, **arguments), TARGETS[name]
-    reference = slow.KAM(step)
-    assert len(reference.z) >= 7
+    expected_chain = reference.KAM(step)
+    assert len(expected_chain.z) >= 7
     step.rng = np.random.default_rng(7)
     positions, stats = run(step, 400, target.start)
-    expected, alphas = reference.follow(
+    expected, alphas = expected_chain.follow(
         target.log_density, positions, target.start, np.random.default_rng(7)
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
     moved = np.any(expected != [target.start, *positions[:-1]], axis=1)
     np.testing.assert_array_equal(stats["accept_share"], moved)
     assert 20 < moved.sum() < 380
-    np.testing.assert_allclose(stats["scaling"], reference.nu)
-    np.testing.assert_allclose(stats["bandwidth"], reference.bandwidth)
+    np.testing.assert_allclose(stats["scaling"], expected_chain.nu)
+    np.testing.assert_allclose(stats["bandwidth"], expected_chain.bandwidth)
     assert (stats["n_logp"][1:] == 1).all()
     # A rejection that is seen early reports 0, one that is not at least α.
     reported = stats["accept_prob"]
@@ -152,10 +152,10 @@ def test_reported_acceptance_is_unbiased(name, arguments):
     """Without its correction for the rejections that are seen early, it is not."""
     n = 4000
     step, target = tuned(name, **arguments), TARGETS[name]
-    reference = slow.KAM(step)
+    expected_chain = reference.KAM(step)
     step.rng = np.random.default_rng(8)
     positions, stats = run(step, n, target.start)
-    _, alphas = reference.follow(
+    _, alphas = expected_chain.follow(
         target.log_density, positions, target.start, np.random.default_rng(8)
     )
     reported = stats["accept_prob"]
@@ -209,7 +209,7 @@ def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho
     start = TARGETS["banana"].start
     positions, _ = run(step, 500, start)
 
-    learned = slow.KAM(step)
+    learned = reference.KAM(step)
     z = learned.z @ learned.whitening.T
     covariance = learned.nu**2 * 4 * len(z) * np.cov(z, rowvar=False, bias=True)
     walk = pk.AM(model=banana_model(), steps_per_draw=1)
@@ -308,7 +308,7 @@ def test_z_and_what_follows_from_it(kernel, whiten):
     )
     step.setup_chain(np.random.default_rng(5), n, 1)
     positions, _ = run(step, n, target.start)
-    learned = slow.KAM(step)
+    learned = reference.KAM(step)
     assert learned.z.shape == (m, 2)
     assert np.array_equal(learned.whitening, np.eye(2)) == (not whiten)
 
@@ -373,7 +373,7 @@ def test_gamma_on_a_schedule_of_the_user(gamma):
     first = 280
     assert [bool(p.m[0]) for p in kept] == [False] * first + [True] * 320
     found = [np.exp(p.log_gamma[0]) for p in kept[first:400]]
-    expected = [slow.decayed(gamma, t) for t in range(120)]
+    expected = [reference.decayed(gamma, t) for t in range(120)]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert all(p.log_gamma[0] == kept[399].log_gamma[0] for p in kept[400:])
 
@@ -432,7 +432,7 @@ def test_keep_adapting():
         log_rho = np.clip(log_rho, np.log(1e-3), np.log(10))
         assert kept[t].log_rho[0] == pytest.approx(log_rho, rel=1e-9, abs=1e-10)
 
-    _, sigma = slow.moments(positions[: times[-1] + 1], n_tune)[-1]
+    _, sigma = reference.moments(positions[: times[-1] + 1], n_tune)[-1]
     expected = np.linalg.cholesky(sigma)
     np.testing.assert_allclose(np.tril(kept[-1].whitening), expected, rtol=1e-6, atol=1e-9)
     # z comes from the newest half of all states, so from after tuning.
@@ -467,7 +467,7 @@ def test_the_state_follows_each_redraw(whiten):
     point, n_redraws, n_factors, before = {"x": target.start}, 0, 0, None
     for _ in range(n):
         point, _ = step.step(point)
-        learned, state = slow.KAM(step), step.state
+        learned, state = reference.KAM(step), step.state
         np.testing.assert_array_equal(state.x, point["x"])
         assert state.logp[0] == pytest.approx(target.log_density(state.x), rel=1e-9)
         np.testing.assert_allclose(learned.whitening @ state.u, state.x, rtol=1e-10, atol=1e-12)
@@ -509,13 +509,13 @@ def test_adaptation_by_hand(whiten):
     expected = np.sum((1.0 + np.arange(n_learning - n_walk)) ** -0.5)  # more than their variance
     assert expected - 4 * expected**0.5 < len(times) < expected + 4 * expected**0.5
 
-    sigmas = [sigma for _, sigma in slow.moments(positions, n)]
+    sigmas = [sigma for _, sigma in reference.moments(positions, n)]
     for t in range(n_seed - 1, n):
         learned = t if t < n_walk else max(r for r in times if r <= t)
         expected = np.linalg.cholesky(sigmas[learned]) if whiten else np.eye(2)
         np.testing.assert_allclose(np.tril(kept[t].whitening), expected, rtol=1e-7, atol=1e-10)
 
-    best, last, seedings = np.log(2.38 / np.sqrt(2)), 0, slow.seeding_times(2, n)
+    best, last, seedings = np.log(2.38 / np.sqrt(2)), 0, reference.seeding_times(2, n)
     assert seedings == [100, 200, 400]
     log_gamma, log_rho, settled = best, 0.0, []
     for t in range(n):

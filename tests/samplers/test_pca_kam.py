@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytest
-import slow
+import reference
 from invariance import TARGETS, invariance_p_value, moved_fast
 from invariance import tuned as tuned_on_target
 from scipy import stats
@@ -95,17 +95,19 @@ VARIANTS = [
 def test_transitions_by_hand(log_density, arguments, acceptance):
     """From a start of its own, so that what the state derives from the position is new."""
     step, start = tuned(log_density, acceptance=acceptance, **arguments), STARTS[log_density]
-    reference = slow.PCAKAM(step)
-    assert len(reference.z) >= 20
+    expected_chain = reference.PCAKAM(step)
+    assert len(expected_chain.z) >= 20
     step.rng = np.random.default_rng(7)
     positions, stats, _ = run(step, 300, start)
-    expected, alphas = reference.follow(log_density, positions, start, np.random.default_rng(7))
+    expected, alphas = expected_chain.follow(
+        log_density, positions, start, np.random.default_rng(7)
+    )
     np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
     accepted = np.any(expected != [start, *positions[:-1]], axis=1)
     np.testing.assert_array_equal(stats["accept_share"], accepted)
     assert 20 < accepted.sum() < 280
-    np.testing.assert_allclose(stats["scaling"], reference.omega @ reference.nu)
-    np.testing.assert_allclose(stats["bandwidth"], reference.bandwidth)
+    np.testing.assert_allclose(stats["scaling"], expected_chain.omega @ expected_chain.nu)
+    np.testing.assert_allclose(stats["bandwidth"], expected_chain.bandwidth)
     assert (stats["n_logp"][1:] == 1).all()
     # A rejection that is seen early reports 0, one that is not at least α.
     reported = stats["accept_prob"]
@@ -118,11 +120,11 @@ def test_reported_acceptance_is_unbiased(acceptance):
     """Without its correction for the rejections that are seen early, it is not."""
     n = 2000
     step, start = tuned(banana, acceptance=acceptance, n_components=3), STARTS[banana]
-    reference = slow.PCAKAM(step)
+    expected_chain = reference.PCAKAM(step)
     step.rng = np.random.default_rng(8)
     positions, found, _ = run(step, n, start)
     reported = found["accept_prob"]
-    _, alphas = reference.follow(banana, positions, start, np.random.default_rng(8))
+    _, alphas = expected_chain.follow(banana, positions, start, np.random.default_rng(8))
 
     def z_score(difference):
         return difference.mean() / (difference.std() / np.sqrt(n))
@@ -136,12 +138,14 @@ def test_reported_acceptance_is_unbiased(acceptance):
 def test_without_directions_it_is_a_random_walk(acceptance):
     """As before there is a z, and in chains that do not tune: y ~ N(x, γ²I)."""
     step = start_chain(banana, 0, 300, acceptance=acceptance)
-    reference = slow.PCAKAM(step)
-    assert len(reference.z) == 0
-    assert reference.gamma == pytest.approx(2.38 / np.sqrt(2))
+    expected_chain = reference.PCAKAM(step)
+    assert len(expected_chain.z) == 0
+    assert expected_chain.gamma == pytest.approx(2.38 / np.sqrt(2))
     step.rng = np.random.default_rng(3)
     positions, found, _ = run(step, 300, STARTS[banana])
-    expected, alphas = reference.follow(banana, positions, STARTS[banana], np.random.default_rng(3))
+    expected, alphas = expected_chain.follow(
+        banana, positions, STARTS[banana], np.random.default_rng(3)
+    )
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
     reported = found["accept_prob"]
     assert ((reported == 0) | ((reported >= alphas * (1 - 1e-8)) & (reported <= 1))).all()
@@ -187,19 +191,23 @@ def test_log_normal_is_scipys(d):
 def test_log_proposal_is_scipys(log_density, arguments, acceptance):
     """Of each direction, or of all with their weights, and log |C| apart."""
     step = tuned(log_density, acceptance=acceptance, **arguments)
-    reference, parameters = slow.PCAKAM(step), step.parameters
+    expected_chain, parameters = reference.PCAKAM(step), step.parameters
     rng, d = np.random.default_rng(0), STARTS[log_density].size
-    log_det = np.linalg.slogdet(reference.whitening)[1]
+    log_det = np.linalg.slogdet(expected_chain.whitening)[1]
     for j in range(5):
-        u = reference.z[rng.integers(len(reference.z))] + 0.3 * rng.standard_normal(d)
+        u = expected_chain.z[rng.integers(len(expected_chain.z))] + 0.3 * rng.standard_normal(d)
         move = 0.5 * rng.standard_normal(d)
         weights = np.empty(step.state.weights.size)
         pca_kam.weigh(parameters, u, weights)
         w = np.empty(d)
         pca_kam.look(parameters, weights, u, j, w)
-        found = pca_kam.log_proposal(parameters, weights, u, move, j, reference.gamma, w)
-        x, y = reference.whitening @ u, reference.whitening @ (u + move)
-        log_q = reference.log_mixture(y, x) if acceptance == "mixture" else reference.log_q(y, x, j)
+        found = pca_kam.log_proposal(parameters, weights, u, move, j, expected_chain.gamma, w)
+        x, y = expected_chain.whitening @ u, expected_chain.whitening @ (u + move)
+        log_q = (
+            expected_chain.log_mixture(y, x)
+            if acceptance == "mixture"
+            else expected_chain.log_q(y, x, j)
+        )
         expected = log_q + log_det + d / 2 * np.log(2 * np.pi)
         assert found == pytest.approx(expected, rel=1e-7, abs=1e-7)
 
@@ -209,10 +217,10 @@ def uneven(step):
     step.parameters.probabilities[:] = 0
     step.parameters.probabilities[:4] = [0.1, 0.5, 0.3, 0.1]
     for j, length in enumerate([4.0, 0.5, 1.0, 8.0]):
-        w = slow.PCAKAM(step).direction(step.state.x, j)
+        w = reference.PCAKAM(step).direction(step.state.x, j)
         step.parameters.log_nu0[j] = np.log(length / np.linalg.norm(w))
     step.parameters.log_rho[:] = 0
-    return slow.PCAKAM(step)
+    return reference.PCAKAM(step)
 
 
 @pytest.mark.parametrize("log_density", [banana, line])
@@ -222,19 +230,19 @@ def test_proposals_have_the_density_of_proposition_3(log_density):
     step = tuned(log_density)
     step.step({"x": x})
     step.state.x[:] = x
-    reference = uneven(step)
+    expected_chain = uneven(step)
     step.rng = np.random.default_rng(4)
     moves = np.empty((n, d))
     for i in range(n):
         step.step({"x": x})
         moves[i] = step._work.step
-    moves = moves @ reference.whitening.T
+    moves = moves @ expected_chain.whitening.T
 
     def p_values(omega):
         result = []
         for angle in [0.0, 1.0, 2.0] if d == 2 else [0.0]:
             a = np.array([np.cos(angle), np.sin(angle)])[:d]
-            sds = [np.sqrt(a @ reference.covariance(x, j) @ a) for j in range(4)]
+            sds = [np.sqrt(a @ expected_chain.covariance(x, j) @ a) for j in range(4)]
 
             def cdf(t, sds=sds):
                 return sum(w * norm.cdf(t, scale=sd) for w, sd in zip(omega, sds, strict=True))
@@ -277,10 +285,10 @@ def test_directions_are_drawn_by_their_probabilities(omega):
 def test_directions_and_what_follows_from_them(kernel, whiten):
     """Leading eigenvectors of HKH, ω ∝ λ; γ and ν₀ by their definitions."""
     step = tuned(banana, kernel=kernel, n_subsample=40, whiten=whiten)
-    learned, parameters = slow.PCAKAM(step), step.parameters
+    learned, parameters = reference.PCAKAM(step), step.parameters
     m = len(learned.z)
     assert m == 40
-    values, vectors = eigh(slow.gram(kernel, learned.bandwidth, learned.z))
+    values, vectors = eigh(reference.gram(kernel, learned.bandwidth, learned.z))
     values, vectors = values[::-1][:10], vectors[:, ::-1][:, :10]
     exists = values > 1e-8 * values[0]
     assert exists.sum() == (2 if isinstance(kernel, pk.kernels.Linear) else 10)
@@ -293,7 +301,7 @@ def test_directions_and_what_follows_from_them(kernel, whiten):
 
     s = np.median(pdist(learned.z)) / np.sqrt(2 * 2)
     assert learned.gamma < 0.6 * 2.38 / np.sqrt(2) * s * (1 + 1e-9)  # and what gave way to ν
-    big_m = [slow.directions(kernel, learned.bandwidth, z, learned.z) for z in learned.z]
+    big_m = [reference.directions(kernel, learned.bandwidth, z, learned.z) for z in learned.z]
     for j in np.flatnonzero(exists):
         mean_square = np.mean([np.sum((mh @ learned.alpha[j]) ** 2) for mh in big_m])
         nu0 = np.exp(parameters.log_nu0[j])
@@ -355,7 +363,7 @@ def test_adaptation_by_hand(acceptance):
     final = [np.mean(path) for path in settled]
     np.testing.assert_allclose(kept[-1].log_rho, final, rtol=1e-9, atol=1e-12)
 
-    sigmas = [sigma for _, sigma in slow.moments(positions, n)]
+    sigmas = [sigma for _, sigma in reference.moments(positions, n)]
     for t in (800, n_walk - 1, *times):
         expected = np.linalg.cholesky(sigmas[t])
         np.testing.assert_allclose(np.tril(kept[t].whitening), expected, rtol=1e-6, atol=1e-9)
@@ -387,7 +395,7 @@ def test_gamma_of_the_user(gamma):
     """From the first z on, from which a schedule is counted."""
     _, _, kept, _ = followed(400, 500, gamma=gamma)
     found = [np.exp(p.log_gamma[0]) for p in kept[280:400]]
-    np.testing.assert_allclose(found, [slow.decayed(gamma, t) for t in range(120)], rtol=1e-12)
+    np.testing.assert_allclose(found, [reference.decayed(gamma, t) for t in range(120)], rtol=1e-12)
     assert all(p.log_gamma[0] == kept[399].log_gamma[0] for p in kept[400:])
 
 
@@ -510,7 +518,7 @@ class Twin:
         return u @ self.whitening.T
 
 
-def bent(x):
+def curved(x):
     """Log density of the harness's banana."""
     return -0.5 * (x[0] ** 2 / 4 + (x[1] - 0.5 * (x[0] ** 2 - 4)) ** 2)
 
@@ -552,7 +560,7 @@ def test_the_rules_that_are_exact_and_those_that_are_not(rule, is_exact):
     twin = Twin(tuned_on_bent("direction"), rule)
 
     def transform(x):
-        return twin(bent, x, 20, np.random.default_rng(9))
+        return twin(curved, x, 20, np.random.default_rng(9))
 
     p_value = invariance_p_value(transform, TARGETS["banana"], n=10_000)
     assert (p_value > 1e-3) == is_exact

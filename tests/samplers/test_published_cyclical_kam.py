@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-import slow
+import reference
 from invariance import Mixture, invariance_p_value, moved_fast
 
 import pymc_kameleon as pk
@@ -61,7 +61,7 @@ def test_cycles_by_hand(target, options, tune):
     """With z from each Exploration's own past, ν and γ that begin anew; tuning is the same."""
     step, start, n = started(target, tune=tune, **options), target.means[0] + 0.3, 150
     positions, stats = run(step, n, start)
-    chain = slow.PublishedCyclicalKAM(step).chain(
+    chain = reference.PublishedCyclicalKAM(step).chain(
         target.log_density, start, np.random.default_rng(7)
     )
     expected, alphas, nu, nu_exploration = map(np.array, zip(*islice(chain, n), strict=True))

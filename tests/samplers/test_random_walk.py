@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-import slow
+import reference
 from models import normal_model
 
 import pymc_kameleon as pk
@@ -134,24 +134,24 @@ def slow_rwm(x, n, target, rng, bounds=None):
 
 
 def learn_am(mean, factor, move, eta):
-    mean, sigma = slow.am_update(mean, factor @ factor.T, move.new, eta)
+    mean, sigma = reference.am_update(mean, factor @ factor.T, move.new, eta)
     return mean, np.linalg.cholesky(sigma)
 
 
 def learn_rbam(mean, factor, move, eta):
-    mean, sigma = slow.rbam_update(mean, factor @ factor.T, move.x, move.y, move.alpha, eta)
+    mean, sigma = reference.rbam_update(mean, factor @ factor.T, move.x, move.y, move.alpha, eta)
     return mean, np.linalg.cholesky(sigma)
 
 
 def learn_from_the_mean(mean, factor, move, eta):
     """RBAM with the outer product of the mean deviation: wrong."""
     deviation = move.alpha * (move.y - mean) + (1 - move.alpha) * (move.x - mean)
-    mean, sigma = slow.am_update(mean, factor @ factor.T, mean + deviation, eta)
+    mean, sigma = reference.am_update(mean, factor @ factor.T, mean + deviation, eta)
     return mean, np.linalg.cholesky(sigma)
 
 
 def learn_cholesky(mean, factor, move, eta):
-    return slow.cholesky_update(mean, factor, move.new, eta)
+    return reference.cholesky_update(mean, factor, move.new, eta)
 
 
 def slow_walk(x, n, target, learn, rng, rate=None, tune_always=False, bounds=None, stop=None):
@@ -165,7 +165,7 @@ def slow_walk(x, n, target, learn, rng, rate=None, tune_always=False, bounds=Non
     best = bounded(np.log(2.38 / np.sqrt(d)), d, bounds)
     log_scale, mean, factor, last = best, None, np.diag(SCALES), 0
     positions, path = [], []
-    seedings = slow.seeding_times(d, n, rate)
+    seedings = reference.seeding_times(d, n, rate)
     for t in range(n if stop is None else stop):
         move = slow_transition(x, np.exp(log_scale) * factor, rng)
         x = move.new
@@ -176,11 +176,11 @@ def slow_walk(x, n, target, learn, rng, rate=None, tune_always=False, bounds=Non
         else:
             log_scale = best
         if t + 1 in seedings:
-            mean, sigma = slow.seed(np.array(positions), seedings[0], factor @ factor.T)
+            mean, sigma = reference.seed(np.array(positions), seedings[0], factor @ factor.T)
             factor = np.linalg.cholesky(sigma)
             log_scale, last = best, t + 1
         elif last:
-            mean, factor = learn(mean, factor, move, slow.rate_at(rate, d, t))
+            mean, factor = learn(mean, factor, move, reference.rate_at(rate, d, t))
         path.append(log_scale)
     if tune_always and stop is None:
         log_scale = np.mean(path[min(n - n // 2, n - 1) :])
@@ -377,7 +377,7 @@ def test_keep_adapting_is_the_same_recursion_without_an_end(model):
     """AM's moments after 300 more transitions, seeded as for the tuning that was announced."""
     step = pk.AM(model=model, steps_per_draw=1, keep_adapting=True)
     positions, _ = run(step, 700, tune=400, seed=6)
-    mean, sigma = slow.moments(positions, 400)[-1]
+    mean, sigma = reference.moments(positions, 400)[-1]
     np.testing.assert_allclose(step.tuning.moments.mean, mean, rtol=1e-7, atol=1e-10)
     factor = np.tril(step.parameters.factor)
     np.testing.assert_allclose(factor, np.linalg.cholesky(sigma), rtol=1e-6, atol=1e-9)

@@ -395,7 +395,7 @@ class PublishedCyclicalKAM:
     def move(self, log_density, x, z, gamma, nu, rng):
         """Make a KAM move; return the new x and what it reports of α.
 
-        That is 0 where even the greatest q(x|y) of any R ≥ γ²I rejects, and else α over what that
+        That is 0 where even the largest q(x|y) of any R ≥ γ²I rejects, and else α over what that
         bound would accept with.
         """
         d = x.size
@@ -869,7 +869,7 @@ def fisher_factor(x, g, least=0.1):
 
 
 def longest_scale(n_leapfrog):
-    """Return the greatest log s: on a standard normal, the mean path turns it by a right angle.
+    """Return the largest log s: on a standard normal, the mean path turns it by a right angle.
 
     A leapfrog step of length s turns it by φ with cos φ = 1 − s²/2.
     """

@@ -4,12 +4,17 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 from numpy.random import Generator
 
-from pymc_kameleon.core.jit import cached_jit, jit, not_inlined, part_options
-from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.core.target import Outputs, Target, log_density, write_outputs
+from pymc_kameleon.core.jit import cached_jit, jit, not_inlined
+from pymc_kameleon.core.target import (
+    Outputs,
+    Target,
+    clear_tally,
+    log_density,
+    take_gradient,
+    write_outputs,
+)
 
 CURRENT, STALE, MOVED = 0, 1, 2
 """What holds of the state at the start of a draw: all of it; all but logp; the position only."""
@@ -39,14 +44,18 @@ class Algorithm(NamedTuple):
         after `adapt`, and where somebody else moved the position; the log-density and, in
         ``state.gradient``, its gradient are known there. It sets the log-density to -inf where no
         transition can start.
-    report : (state, parameters, stats) -> None
-        Write the scale and the sampler's own statistics, stats[SCALING:].
+    report : (state, parameters, stats) -> scale
+        Write the sampler's own statistics, if it has any, into `stats`; change nothing else.
+    tuning_transition : (target, state, parameters, tuning, work, rng) -> (accept_prob, accepted)
+        Made instead of the transition while tuning, where that does something else, as a search
+        for modes. It need not leave the posterior invariant. None if the transition is the same.
     """
 
     transition: object
     adapt: object
     derived: object
     report: object
+    tuning_transition: object = None
 
 
 @jit
@@ -87,19 +96,6 @@ class Block(NamedTuple):
     stats: np.ndarray
 
 
-def take_gradient(target, state):
-    """Copy the gradient from where the target was evaluated last, if the state has one."""
-    if hasattr(state, "gradient"):
-        copy(target.gradient, state.gradient)
-
-
-@overload(take_gradient, jit_options=part_options())
-def _take_gradient(target, state):
-    if "gradient" not in state.fields:
-        return lambda target, state: None
-    return lambda target, state: copy(target.gradient, state.gradient)
-
-
 @cache
 def compile_draws(algorithms):
     """Build the compiled function that makes draws with the steps of `algorithms` in turn."""
@@ -119,14 +115,29 @@ def compile_draws(algorithms):
             write_outputs(outputs, i, point)
         return True
 
-    return cached_jit(draws, tuple(part for algorithm in algorithms for part in algorithm))
+    parts = tuple(part for algorithm in algorithms for part in algorithm if part is not None)
+    return cached_jit(draws, parts)
 
 
 def _compile_draw(algorithms):
     """Build the function that makes a draw with each of the steps, by recursion over them."""
-    (transition, adapt, derived, report), *others = algorithms
+    (transition, adapt, derived, report, tuning_transition), *others = algorithms
     make_others = _compile_draw(tuple(others)) if others else None
     not_inlined(adapt)  # a tenth of the compilation time, and no cost after tuning
+    if tuning_transition is None:
+
+        @jit
+        def move(target, state, parameters, tuning, work, rng, tune):
+            return transition(target, state, parameters, work, rng)
+
+    else:
+        not_inlined(tuning_transition)
+
+        @jit
+        def move(target, state, parameters, tuning, work, rng, tune):
+            if tune:
+                return tuning_transition(target, state, parameters, tuning, work, rng)
+            return transition(target, state, parameters, work, rng)
 
     @jit
     def own_draw(block, i, point):
@@ -153,8 +164,9 @@ def _compile_draw(algorithms):
             return False
         sum_accept_prob = 0.0
         sum_accepted = 0.0
+        clear_tally(state)
         for _ in range(n_transitions):
-            accept_prob, accepted = transition(target, state, parameters, work, rng)
+            accept_prob, accepted = move(target, state, parameters, tuning, work, rng, tune)
             if tune and not adapt(state, parameters, tuning, work, accept_prob, rng):
                 derived(state, parameters, work)
             sum_accept_prob += accept_prob
@@ -165,7 +177,7 @@ def _compile_draw(algorithms):
         stats[ACCEPT_SHARE] = sum_accepted / n_transitions
         stats[LOGP] = state.logp[0]
         stats[N_LOGP] = target.count[0] - count
-        report(state, parameters, stats)
+        stats[SCALING] = report(state, parameters, stats[N_STATS:])
         return True
 
     if make_others is None:

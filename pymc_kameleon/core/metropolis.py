@@ -1,10 +1,23 @@
-"""The Metropolis rule."""
+"""The normal step, and the Metropolis rule."""
 
 import numpy as np
 
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.core.target import log_density
+from pymc_kameleon.core.linalg import copy, multiply_lower
+from pymc_kameleon.core.target import take_gradient
+
+NO_CAP = np.inf
+"""Nothing was decided early."""
+
+
+@jit
+def normal_step(scale, factor, xi, step, rng):
+    """Draw ξ ~ N(0, I), and write scale · Lξ into `step`."""
+    for i in range(xi.size):
+        xi[i] = rng.standard_normal()
+    multiply_lower(factor, xi, step)
+    for i in range(step.size):
+        step[i] *= scale
 
 
 @jit
@@ -14,19 +27,61 @@ def log_uniform(rng):
 
 
 @jit
-def move_or_stay(target, state, y, rng):
-    """Accept or reject `y`, drawn from a symmetric proposal: one evaluation.
+def metropolis(log_ratio, log_u, cap):
+    """Metropolis rule for the log of a Metropolis-Hastings ratio; NaN rejects.
+
+    Parameters
+    ----------
+    log_ratio, log_u : float
+        The logs of the ratio, and of a uniform random number.
+    cap : float
+        An upper bound of `log_ratio` with which the proposal could have been rejected early, but
+        was not; `NO_CAP` if there is none.
 
     Returns
     -------
     accept_prob : float
-        min(1, π(y)/π(x)).
+        α/min(1, exp(cap)). With 0 reported for early rejections, its mean is that of α.
     accepted : bool
     """
-    logp_y = log_density(target, y)
-    log_ratio = logp_y - state.logp[0]
-    accepted = log_uniform(rng) < log_ratio
+    if np.isnan(log_ratio):
+        return 0.0, False
+    return np.exp(min(0.0, min(0.0, log_ratio) - min(0.0, cap))), log_u < log_ratio
+
+
+@jit
+def accept(target, state, y, logp_y, log_hastings, rng):
+    """Accept or reject `y`, where the target was evaluated last; see `accept_capped`."""
+    return accept_capped(target, state, y, logp_y, log_hastings, log_uniform(rng), NO_CAP)
+
+
+@jit
+def accept_capped(target, state, y, logp_y, log_hastings, log_u, cap):
+    """Accept or reject a proposal that was not rejected early.
+
+    Parameters
+    ----------
+    target : Target
+    state : NamedTuple
+        Its position, log-density and gradient, if it has one, follow an accepted proposal.
+    y : (d,) float64
+        The proposal, where the target was evaluated last.
+    logp_y : float
+        Its log-density.
+    log_hastings : float
+        log q(x|y)/q(y|x); 0 for a symmetric proposal.
+    log_u, cap : float
+        As of `metropolis`.
+
+    Returns
+    -------
+    accept_prob : float
+    accepted : bool
+    """
+    log_ratio = logp_y - state.logp[0] + log_hastings
+    accept_prob, accepted = metropolis(log_ratio, log_u, cap)
     if accepted:
         copy(y, state.x)
         state.logp[0] = logp_y
-    return np.exp(min(0.0, log_ratio)), accepted
+        take_gradient(target, state)
+    return accept_prob, accepted

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.jit import jit, python_or_jit
 
 OPTIMAL_SCALE = 2.38
 """Times √(Σ/d): the random walk's best scale on a normal target [Roberts, Gelman & Gilks 1997]."""
@@ -12,6 +12,12 @@ OPTIMAL_SCALE = 2.38
 
 LOG_RANGE = np.log([1e-6, 1e6])
 """A scale stays within a factor of 1e6 of its start."""
+
+
+@python_or_jit
+def best_scale(d):
+    """Best scale of a random walk that has the target's covariance [same]."""
+    return OPTIMAL_SCALE / d**0.5
 
 
 def default_target_accept(d):
@@ -24,14 +30,14 @@ GOOD_GUESS = 10
 
 
 class ScaleTuning(NamedTuple):
-    """What tuning remembers of a scale.
+    """What tuning remembers of scales s_k, whose logs are an array (k,).
 
     Attributes
     ----------
     target_accept : float
-    bounds : (2,) float64
+    bounds : (k, 2) float64
         Least and largest log scale.
-    average : (2,) float64
+    average : (k, 2) float64
         Sum and number of the log scales that are averaged.
     """
 
@@ -40,42 +46,57 @@ class ScaleTuning(NamedTuple):
     average: np.ndarray
 
     @classmethod
-    def start(cls, target_accept, log_scale, bounds=None):
-        """Begin to tune a scale from `log_scale`, by default within a factor of 1e6 of it.
+    def start(cls, target_accept, log_scales, bounds=None):
+        """Begin to tune scales, by default within a factor of 1e6 of where each starts.
 
-        `bounds` are logs of the user's. Returns the log scale (1,), moved within them, and this.
+        `bounds` are logs of the user's. Returns the log scales, moved within them, and this.
         """
-        bounds = log_scale + LOG_RANGE if bounds is None else np.asarray(bounds, float)
-        return np.clip([log_scale], *bounds), cls(target_accept, bounds, np.zeros(2))
+        log_scales = np.atleast_1d(np.asarray(log_scales, float))
+        own = log_scales[:, None] + LOG_RANGE
+        bounds = own if bounds is None else np.tile(np.asarray(bounds, float), (len(own), 1))
+        return np.clip(log_scales, *bounds.T), cls(target_accept, bounds, np.zeros(own.shape))
 
 
 @jit
-def set_scale(log_scale, tuning, value):
-    """Set log s, within bounds."""
-    log_scale[0] = min(max(value, tuning.bounds[0]), tuning.bounds[1])
+def gain(t):
+    """Step size (1+t)^-0.6 of the recursion."""
+    return (1.0 + t) ** -0.6
 
 
 @jit
-def tune_scale(log_scale, tuning, accept_prob, t):
-    """Make step t of log s ← log s + (1+t)^-0.6 (α − α*), within bounds."""
-    step = (1.0 + t) ** -0.6 * (accept_prob - tuning.target_accept)
-    set_scale(log_scale, tuning, log_scale[0] + step)
+def set_scale(log_scales, tuning, k, value):
+    """Set log s_k, within bounds."""
+    log_scales[k] = min(max(value, tuning.bounds[k, 0]), tuning.bounds[k, 1])
 
 
 @jit
-def settle_scale(log_scale, tuning, t, start, stop):
-    """Settle log s at its mean over transitions start..stop, which has less noise than the last.
+def tune_scale(log_scales, tuning, k, accept_prob, eta):
+    """Make a step log s_k ← log s_k + η(α − α*), within bounds."""
+    step = eta * (accept_prob - tuning.target_accept)
+    set_scale(log_scales, tuning, k, log_scales[k] + step)
 
-    Called in each transition t while the scale is tuned; acts within start..stop.
-    """
-    start = min(start, stop - 1)
-    if t == start:
-        tuning.average[0] = tuning.average[1] = 0.0
-    if t >= start:
-        tuning.average[0] += log_scale[0]
-        tuning.average[1] += 1.0
+
+@jit
+def average_scale(log_scales, tuning, k):
+    """Let log s_k count where it settles."""
+    tuning.average[k, 0] += log_scales[k]
+    tuning.average[k, 1] += 1.0
+
+
+@jit
+def settle(log_scales, tuning, k):
+    """Settle log s_k at its mean, which has less noise than the last one."""
+    if tuning.average[k, 1] > 0.0:
+        log_scales[k] = tuning.average[k, 0] / tuning.average[k, 1]
+
+
+@jit
+def settle_scale(log_scales, tuning, k, t, start, stop):
+    """Average log s_k over transitions start..stop, and settle there; to be called in each t."""
+    if t >= min(start, stop - 1):
+        average_scale(log_scales, tuning, k)
     if t == stop - 1:
-        log_scale[0] = tuning.average[0] / tuning.average[1]
+        settle(log_scales, tuning, k)
 
 
 def coordinate_scales(logp, x, start=0.1, widest=1e6):

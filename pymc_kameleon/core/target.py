@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import config, float64, int64
+from numba.extending import overload
 
 from pymc_kameleon.core import compiler
-from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.jit import jit, part_options
 from pymc_kameleon.core.linalg import copy
 
 LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1], float64[::1])
@@ -137,3 +138,36 @@ def multiply_by_hessian(target, y, v):
     """Replace `v` by the Hessian of the log-density at `y`, times `v`."""
     copy(y, target.point)
     call(target.curvature, (target.point, target.data, target.shapes, v))
+
+
+# ---- what the chain does with fields that only some states have ---------------------------------
+
+
+def take_gradient(target, state):
+    """Copy the gradient from where the target was evaluated last, into states that have one."""
+    if hasattr(state, "gradient"):
+        copy(target.gradient, state.gradient)
+
+
+@overload(take_gradient, jit_options=part_options())
+def _take_gradient(target, state):
+    if "gradient" not in state.fields:
+        return lambda target, state: None
+    return lambda target, state: copy(target.gradient, state.gradient)
+
+
+def clear_tally(state):
+    """Set the tally to zero, in which some states count what happens within a draw."""
+    if hasattr(state, "tally"):
+        state.tally[...] = 0.0
+
+
+@overload(clear_tally, jit_options=part_options())
+def _clear_tally(state):
+    if "tally" not in state.fields:
+        return lambda state: None
+
+    def clear(state):
+        state.tally[...] = 0.0
+
+    return clear

@@ -16,7 +16,7 @@ from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm, nothing_derive
 from pymc_kameleon.core.history import choose
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy, multiply_lower
-from pymc_kameleon.core.metropolis import move_or_stay
+from pymc_kameleon.core.metropolis import accept as move_or_stay
 from pymc_kameleon.core.rkhs import Kernel
 from pymc_kameleon.core.scaling import OPTIMAL_SCALE
 from pymc_kameleon.core.schedules import Decay, decayed

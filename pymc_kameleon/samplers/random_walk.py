@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import SCALING, Algorithm, nothing_derived
+from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.chain import Algorithm, nothing_derived
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     copy,
@@ -24,26 +25,31 @@ from pymc_kameleon.core.linalg import (
     rank_one_update,
     squared_norm,
 )
-from pymc_kameleon.core.metropolis import move_or_stay
+from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.moments import (
-    Moments,
-    learn_moments,
     learning_rate,
     multiply_factor,
     renew_moments,
-    scale_step,
     update_factor_to_first_order,
     update_from_both,
     update_mean_and_factor,
 )
 from pymc_kameleon.core.scaling import (
-    OPTIMAL_SCALE,
     ScaleTuning,
+    best_scale,
+    gain,
     set_scale,
     settle_scale,
     tune_scale,
 )
 from pymc_kameleon.core.schedules import UNSET
+from pymc_kameleon.core.shape import (
+    ShapeTuning,
+    learn_shape,
+    set_to_best,
+    tune_scale_of,
+)
+from pymc_kameleon.core.target import log_density
 from pymc_kameleon.step import (
     KameleonStep,
     checked_choice,
@@ -54,39 +60,39 @@ from pymc_kameleon.step import (
 
 
 class State(NamedTuple):
-    """What the next transition needs: position (d,) and its log-density (1,)."""
+    """What the next transition needs: the position and its log-density."""
 
-    x: np.ndarray
-    logp: np.ndarray
+    x: floats("d")
+    logp: floats(1)
 
 
 @jit
 def report_scale(state, parameters, stats):
     """Report the scale ν, or √λ."""
-    stats[SCALING] = np.exp(parameters.log_scale[0])
+    return np.exp(parameters.log_scale[0])
 
 
 # ---- RWM: y = x + νξ ----------------------------------------------------------------------------
 
 
 class RWMParameters(NamedTuple):
-    """What tuning decides: log ν (1,)."""
+    """What tuning decides: log ν."""
 
-    log_scale: np.ndarray
+    log_scale: floats(1)
 
 
 class RWMTuning(NamedTuple):
-    """What tuning remembers: the transition t (1,) of n, and the scale's averages."""
+    """What tuning remembers: the transition t of n, and the scale's averages."""
 
-    t: np.ndarray
+    t: integers(1)
     n: int
     scale: ScaleTuning
 
 
 class RWMWork(NamedTuple):
-    """Scratch: the proposal (d,)."""
+    """Scratch."""
 
-    y: np.ndarray
+    y: floats("d")
 
 
 @jit
@@ -95,19 +101,46 @@ def rwm_transition(target, state, parameters, work, rng):
     scale = np.exp(parameters.log_scale[0])
     for i in range(state.x.size):
         work.y[i] = state.x[i] + scale * rng.standard_normal()
-    return move_or_stay(target, state, work.y, rng)
+    return accept(target, state, work.y, log_density(target, work.y), 0.0, rng)
 
 
 @jit
 def rwm_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Tune log ν to the target acceptance [AT, section 4.2.2]."""
     t = tuning.t[0]
-    tune_scale(parameters.log_scale, tuning.scale, accept_prob, t)
-    settle_scale(parameters.log_scale, tuning.scale, t, tuning.n // 2, tuning.n)
+    tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, gain(t))
+    settle_scale(parameters.log_scale, tuning.scale, 0, t, tuning.n // 2, tuning.n)
     tuning.t[0] = t + 1
 
 
-class RWM(KameleonStep):
+class OneScale(KameleonStep):
+    """What samplers share that tune one scale, by `rwm_adapt`."""
+
+    scale_free = False
+
+    def __init__(self, vars=None, *, scaling=None, scale_bounds=None, **common):
+        self.settings = checked_scaling(scaling, scale_bounds)
+        super().__init__(vars, **common)
+
+    def _start(self, scale, n_tune):
+        """Return the log of the first scale, and its tuning."""
+        bounds = self.settings["scale_bounds"]
+        log_scale, tuning = ScaleTuning.start(self.target_accept, np.log(scale), bounds)
+        return log_scale, allocate(RWMTuning, {}, n=n_tune, scale=tuning)
+
+    def _needed_tuning(self):
+        return 0 if self.settings["fixed"] else super()._needed_tuning()
+
+    def _tuned_scales(self):
+        return [] if self.settings["fixed"] else tuned_scale(self.parameters, self.tuning)
+
+
+def tuned_scale(parameters, tuning):
+    """Return the one scale that is tuned, as a step does."""
+    return [("The scale", parameters.log_scale[0], tuning.scale.bounds[0])]
+
+
+class RWM(OneScale):
     r"""Random-walk Metropolis with one scale.
 
     .. math:: y = x + \nu \xi, \qquad \xi \sim N(0, I)
@@ -133,107 +166,76 @@ class RWM(KameleonStep):
     """
 
     name = "rwm"
-    scale_free = False
     algorithm = Algorithm(rwm_transition, rwm_adapt, nothing_derived, report_scale)
 
-    def __init__(self, vars=None, *, scaling=None, scale_bounds=None, **common):
-        self.settings = checked_scaling(scaling, scale_bounds)
-        super().__init__(vars, **common)
-
     def _allocate(self, scales, n_tune):
-        d = scales.size
-        log_scale, scale = ScaleTuning.start(
-            self.target_accept, np.log(OPTIMAL_SCALE / np.sqrt(d)), self.settings["scale_bounds"]
-        )
-        return (
-            State(np.zeros(d), np.zeros(1)),
-            RWMParameters(log_scale),
-            RWMTuning(np.zeros(1, np.int64), n_tune, scale),
-            RWMWork(np.zeros(d)),
-        )
-
-    def _needed_tuning(self):
-        return 0 if self.settings["fixed"] else super()._needed_tuning()
-
-    def _tuned_scales(self):
-        if self.settings["fixed"]:
-            return []
-        return [("The scale", self.parameters.log_scale[0], self.tuning.scale.bounds)]
+        sizes = {"d": scales.size}
+        log_scale, tuning = self._start(best_scale(scales.size), n_tune)
+        parameters = RWMParameters(log_scale)
+        return allocate(State, sizes), parameters, tuning, allocate(RWMWork, sizes)
 
 
 # ---- walks with a covariance: y = x + √λ L ξ ----------------------------------------------------
 
 
-class Parameters(NamedTuple):
-    """What tuning decides: log √λ (1,) and the factor L (d, d)."""
-
-    log_scale: np.ndarray
-    factor: np.ndarray
-
-
 class Tuning(NamedTuple):
-    """What tuning remembers: the transition t (1,) of n, averages of the scale, μ and Σ.
+    """What tuning remembers: the transition t of n, μ and Σ.
 
     `on_factor` is whether AM's recursion is that on L.
     """
 
-    t: np.ndarray
+    t: integers(1)
     n: int
-    scale: ScaleTuning
-    moments: Moments
+    shape: ShapeTuning
     on_factor: bool
 
 
 class Work(NamedTuple):
-    """Scratch: x before the move, ξ, y, a vector (d,) and a matrix (d, d)."""
+    """Scratch, and what adaptation wants to know of the last transition."""
 
-    x: np.ndarray
-    xi: np.ndarray
-    y: np.ndarray
-    v: np.ndarray
-    factor: np.ndarray
-
-    @classmethod
-    def empty(cls, d):
-        """Allocate them."""
-        return cls(np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d), np.zeros((d, d)))
+    x: floats("d")  # before the move
+    xi: floats("d")
+    step: floats("d")  # √λ L ξ
+    y: floats("d")
+    v: floats("d")
 
 
 @jit
 def transition(target, state, parameters, work, rng):
     """Propose x + √λ L ξ."""
-    d = state.x.size
     copy(state.x, work.x)
-    for i in range(d):
-        work.xi[i] = rng.standard_normal()
-    multiply_lower(parameters.factor, work.xi, work.y)
     scale = np.exp(parameters.log_scale[0])
-    for i in range(d):
-        work.y[i] = state.x[i] + scale * work.y[i]
-    return move_or_stay(target, state, work.y, rng)
+    return walk(target, state, scale, parameters.factor, work, rng)
 
 
 @jit
-def set_to_best(parameters, tuning):
-    """Set λ to 2.38²/d, the best one for a normal target with covariance Σ."""
-    best = np.log(OPTIMAL_SCALE / np.sqrt(tuning.moments.mean.size))
-    set_scale(parameters.log_scale, tuning.scale, best)
+def walk(target, state, scale, factor, work, rng):
+    """Make a step of a random walk, x + scale · factor ξ."""
+    normal_step(scale, factor, work.xi, work.step, rng)
+    for i in range(state.x.size):
+        work.y[i] = state.x[i] + work.step[i]
+    return accept(target, state, work.y, log_density(target, work.y), 0.0, rng)
+
+
+def start_walk(step, scales, n_tune, target_accept=None):
+    """Return the first Shape and ShapeTuning of a walk that learns its covariance."""
+    return ShapeTuning.start(
+        scales,
+        n_tune,
+        step.target_accept if target_accept is None else target_accept,
+        best_scale(scales.size),
+        step.settings.get("scale_bounds"),
+        step.settings.get("learning_rate") or UNSET,
+    )
 
 
 def allocate_walk(step, scales, n_tune):
     """Return fresh (state, parameters, tuning, work) of AM, RBAM and GAM."""
-    d = scales.size
-    log_scale, scale = ScaleTuning.start(
-        step.target_accept, np.log(OPTIMAL_SCALE / np.sqrt(d)), step.settings.get("scale_bounds")
-    )
-    moments = Moments.start(scales, n_tune, step.settings["learning_rate"] or UNSET)
+    sizes = {"d": scales.size}
+    shape, shape_tuning = start_walk(step, scales, n_tune)
     on_factor = step.settings.get("update") == "cholesky"
-    return (
-        State(np.zeros(d), np.zeros(1)),
-        Parameters(log_scale, np.diag(scales)),
-        Tuning(np.zeros(1, np.int64), n_tune, scale, moments, on_factor),
-        Work.empty(d),
-    )
+    tuning = allocate(Tuning, sizes, n=n_tune, shape=shape_tuning, on_factor=on_factor)
+    return allocate(State, sizes), shape, tuning, allocate(Work, sizes)
 
 
 def checked_rate(rate):
@@ -255,12 +257,9 @@ def am_adapt(state, parameters, tuning, work, accept_prob, rng):
 
     Until Σ is seeded, this is RWM with the scales of the coordinates.
     """
-    t, moments = tuning.t[0], tuning.moments
-    tune_then_fix(parameters, tuning, accept_prob)
-    eta = learning_rate(moments, t)
-    if renew_moments(moments, state.x, t):
-        set_to_best(parameters, tuning)
-    elif eta > 0.0 and tuning.on_factor:
+    t, moments = tuning.t[0], tuning.shape.moments
+    eta = tune_then_fix(parameters, tuning.shape, state.x, accept_prob, t)
+    if eta > 0.0 and tuning.on_factor:
         update_factor_to_first_order(moments.mean, moments.factor, state.x, eta, work.v)
     elif eta > 0.0:
         update_mean_and_factor(moments.mean, moments.factor, state.x, eta, work.v)
@@ -269,13 +268,21 @@ def am_adapt(state, parameters, tuning, work, accept_prob, rng):
 
 
 @jit
-def tune_then_fix(parameters, tuning, accept_prob):
-    """Tune λ as long as Σ is seeded afresh, so that a far start is left behind; then fix it."""
-    t, moments = tuning.t[0], tuning.moments
+def tune_then_fix(parameters, tuning, x, accept_prob, t):
+    """Tune λ as long as Σ is seeded afresh, so that a far start is left behind; then fix it.
+
+    Returns η, or 0 if Σ is not to follow its recursion: it was seeded afresh, or never.
+    """
+    moments = tuning.moments
     if moments.seeding[1] == 0 or t < moments.n_fast:
-        tune_scale(parameters.log_scale, tuning.scale, accept_prob, scale_step(moments, t))
+        tune_scale_of(parameters, tuning, accept_prob, t)
     else:
         set_to_best(parameters, tuning)
+    eta = learning_rate(moments, t)
+    if renew_moments(moments, x, t):
+        set_to_best(parameters, tuning)
+        return 0.0
+    return eta
 
 
 class AM(KameleonStep):
@@ -337,12 +344,9 @@ class AM(KameleonStep):
 @jit
 def rbam_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn Σ from x before the move and y, weighted by α [AT, algorithm 3]."""
-    t, moments = tuning.t[0], tuning.moments
-    tune_then_fix(parameters, tuning, accept_prob)
-    eta = learning_rate(moments, t)
-    if renew_moments(moments, state.x, t):
-        set_to_best(parameters, tuning)
-    elif eta > 0.0:
+    t, moments = tuning.t[0], tuning.shape.moments
+    eta = tune_then_fix(parameters, tuning.shape, state.x, accept_prob, t)
+    if eta > 0.0:
         update_from_both(moments.mean, moments.factor, work.x, work.y, accept_prob, eta, work.v)
     copy_matrix(moments.factor, parameters.factor)
     tuning.t[0] = t + 1
@@ -388,17 +392,10 @@ class RBAM(KameleonStep):
 
 @jit
 def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Learn Σ from the state after the move, and tune log λ [AT, algorithm 4].
-
-    Until Σ is seeded, this is RWM with the scales of the coordinates.
-    """
-    t = tuning.t[0]
-    step = scale_step(tuning.moments, t)
-    tune_scale(parameters.log_scale, tuning.scale, accept_prob, step)
-    if learn_moments(tuning.moments, state.x, t, work.v):
-        set_to_best(parameters, tuning)
-    copy_matrix(tuning.moments.factor, parameters.factor)
-    settle_scale(parameters.log_scale, tuning.scale, t, tuning.n - tuning.n // 2, tuning.n)
+    """Learn Σ from the state after the move, and tune log λ [AT, algorithm 4]."""
+    t, n, scale = tuning.t[0], tuning.n, tuning.shape.scale
+    learn_shape(parameters, tuning.shape, state.x, accept_prob, t, work.v)
+    settle_scale(parameters.log_scale, scale, 0, t, n - n // 2, n)
     tuning.t[0] = t + 1
 
 
@@ -446,7 +443,7 @@ class GAM(KameleonStep):
         super().__init__(vars, **common)
 
     def _tuned_scales(self):
-        return [("The scale", self.parameters.log_scale[0], self.tuning.scale.bounds)]
+        return tuned_scale(self.parameters, self.tuning.shape)
 
 
 # ---- RAM: shape and scale from the acceptance alone ---------------------------------------------
@@ -455,9 +452,21 @@ class GAM(KameleonStep):
 class RAMTuning(NamedTuple):
     """What tuning remembers: GAM's for three quarters of n transitions, and the bounds of |L|."""
 
+    t: integers(1)
     n: int
-    walk: Tuning
+    walk: ShapeTuning
     scale: ScaleTuning
+
+
+class RAMWork(NamedTuple):
+    """Scratch: the walk's, and a factor."""
+
+    x: floats("d")
+    xi: floats("d")
+    step: floats("d")
+    y: floats("d")
+    v: floats("d")
+    factor: floats("d", "d")
 
 
 @jit
@@ -467,27 +476,26 @@ def ram_adapt(state, parameters, tuning, work, accept_prob, rng):
     L is kept as a scale, which has bounds, and a factor of determinant 1. For three
     quarters of tuning this is GAM, which finds the posterior and its shape much sooner.
     """
-    if tuning.walk.t[0] < tuning.n - tuning.n // 4:
-        gam_adapt(state, parameters, tuning.walk, work, accept_prob, rng)
+    t, d = tuning.t[0], state.x.size
+    tuning.t[0] = t + 1
+    if t < tuning.n - tuning.n // 4:
+        learn_shape(parameters, tuning.walk, state.x, accept_prob, t, work.v)
         return
-    d = state.x.size
-    t = tuning.walk.t[0] + 1
-    gain = min(1.0, d * t ** (-2.0 / 3.0)) * (accept_prob - tuning.scale.target_accept)
+    eta = min(1.0, d * (t + 1) ** (-2.0 / 3.0)) * (accept_prob - tuning.scale.target_accept)
     multiply_lower(parameters.factor, work.xi, work.v)
-    length = (abs(gain) / squared_norm(work.xi)) ** 0.5
+    length = (abs(eta) / squared_norm(work.xi)) ** 0.5
     for i in range(d):
         work.v[i] *= length
     copy_matrix(parameters.factor, work.factor)
     positive = True
-    if gain >= 0.0:
+    if eta >= 0.0:
         rank_one_update(work.factor, work.v)
     else:
         positive = rank_one_downdate(work.factor, work.v)
     if positive:
         copy_matrix(work.factor, parameters.factor)
     log_size = normalise(parameters.factor)
-    set_scale(parameters.log_scale, tuning.scale, parameters.log_scale[0] + log_size)
-    tuning.walk.t[0] = t
+    set_scale(parameters.log_scale, tuning.scale, 0, parameters.log_scale[0] + log_size)
 
 
 @jit
@@ -535,14 +543,16 @@ class RAM(KameleonStep):
     algorithm = Algorithm(transition, ram_adapt, nothing_derived, report_scale)
 
     def __init__(self, vars=None, *, scale_bounds=None, **common):
-        self.settings = {"log_bounds": checked_scale_bounds(scale_bounds), "learning_rate": None}
+        self.settings = {"log_bounds": checked_scale_bounds(scale_bounds)}
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
-        state, parameters, walk, work = allocate_walk(self, scales, n_tune)
-        log_start = parameters.log_scale[0] + np.log(scales).mean()
+        sizes = {"d": scales.size}
+        shape, walk = start_walk(self, scales, n_tune)
+        log_start = shape.log_scale[0] + np.log(scales).mean()
         _, scale = ScaleTuning.start(self.target_accept, log_start, self.settings["log_bounds"])
-        return state, parameters, RAMTuning(n_tune, walk, scale), work
+        tuning = allocate(RAMTuning, sizes, n=n_tune, walk=walk, scale=scale)
+        return allocate(State, sizes), shape, tuning, allocate(RAMWork, sizes)
 
     def _tuned_scales(self):
-        return [("The scale", self.parameters.log_scale[0], self.tuning.scale.bounds)]
+        return tuned_scale(self.parameters, self.tuning)

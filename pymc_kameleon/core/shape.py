@@ -1,0 +1,92 @@
+"""The scale and the shape of a proposal, learned together from a chain as it runs.
+
+Source: Andrieu & Thoms, "A tutorial on adaptive MCMC", Statistics and Computing 18 (2008), here
+[AT]. Any sampler whose proposal takes the shape of the target can learn it in this way.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import floats
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy_matrix
+from pymc_kameleon.core.moments import Moments, learn_moments, scale_step
+from pymc_kameleon.core.scaling import ScaleTuning, gain, set_scale, tune_scale
+from pymc_kameleon.core.schedules import UNSET
+
+
+class Shape(NamedTuple):
+    """What tuning decides: the proposal has the covariance s²Σ, with Σ = LLᵀ."""
+
+    log_scale: floats(1)  # log s
+    factor: floats("d", "d")  # L
+
+
+class ShapeTuning(NamedTuple):
+    """What tuning remembers of them.
+
+    Attributes
+    ----------
+    scale : ScaleTuning
+    moments : Moments
+        μ and Σ.
+    log_best : float
+        Log of the best scale if Σ is the target's covariance.
+    """
+
+    scale: ScaleTuning
+    moments: Moments
+    log_best: float
+
+    @classmethod
+    def start(cls, scales, n_tune, target_accept, best_scale, bounds=None, rate=UNSET):
+        """Begin to tune a shape.
+
+        Parameters
+        ----------
+        scales : (d,) float64
+            L is diag(scales) at first.
+        n_tune : int
+            Transitions of tuning.
+        target_accept, best_scale : float
+            Acceptance that s is tuned to; where it begins, and begins anew with each new Σ.
+        bounds : (float, float), optional
+            Logs of the least and largest s; within a factor of 1e6 of `best_scale` by default.
+        rate : Decay, optional
+            Learning rate of Σ, if the user gave one.
+
+        Returns
+        -------
+        shape : Shape
+        tuning : ShapeTuning
+        """
+        log_best = np.log(best_scale)
+        log_scale, scale = ScaleTuning.start(target_accept, log_best, bounds)
+        moments = Moments.start(scales, n_tune, rate)
+        return Shape(log_scale, np.diag(scales)), cls(scale, moments, float(log_best))
+
+
+@jit
+def set_to_best(shape, tuning):
+    """Set s to the best scale for a target with covariance Σ."""
+    set_scale(shape.log_scale, tuning.scale, 0, tuning.log_best)
+
+
+@jit
+def tune_scale_of(shape, tuning, accept_prob, t):
+    """Tune log s, by a recursion that begins anew with each new Σ."""
+    eta = gain(scale_step(tuning.moments, t))
+    tune_scale(shape.log_scale, tuning.scale, 0, accept_prob, eta)
+
+
+@jit
+def learn_shape(shape, tuning, x, accept_prob, t, v):
+    """Learn Σ from x, the state after transition t, and tune log s [AT, algorithm 4].
+
+    Until Σ is seeded, only s is tuned, with the scales of the coordinates. `v` (d,) is scratch.
+    """
+    tune_scale_of(shape, tuning, accept_prob, t)
+    if learn_moments(tuning.moments, x, t, v):
+        set_to_best(shape, tuning)
+    copy_matrix(tuning.moments.factor, shape.factor)

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from pymc_kameleon.core.rkhs import GAUSSIAN, LINEAR, MATERN, Kernel
-
-FIXED, MEDIAN, KNN = range(3)
-"""How a bandwidth is chosen."""
+from pymc_kameleon.core.rkhs import FIXED, GAUSSIAN, KNN, LINEAR, MATERN, MEDIAN, Kernel
 
 TABLE_SIZE = 2048
 

@@ -249,6 +249,8 @@ class Cache(FunctionCache):
         super().__init__(function)
         self._identity = identity
         self._cache_file._source_stamp = identity
+        # Read before the rest, whose classes an older version of the package may have elsewhere.
+        self._cache_file._version = f"{self._cache_file._version} {identity}"
 
     def _index_key(self, signature, codegen):
         return signature, codegen.magic_tuple(), self._identity

@@ -12,6 +12,9 @@ from pymc_kameleon.core.jit import fast_jit, jit
 GAUSSIAN, MATERN, LINEAR = range(3)
 """Families of kernels."""
 
+FIXED, MEDIAN, KNN = range(3)
+"""How a bandwidth is chosen."""
+
 
 class Kernel(NamedTuple):
     """A kernel as compiled code takes it.

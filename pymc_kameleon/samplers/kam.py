@@ -4,19 +4,20 @@ Source: Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adapti
 Metropolis-Hastings", ICML 2014, here [KAM].
 
 Symbols: x the position (d,), u = C⁻¹x the same in whitened coordinates, z = {z₁ … z_m} a subsample
-of the chain's past in whitened coordinates, S(u) the kernel covariance of z seen from u, γ the
-scale of exploration, ν = ρν₀ the scale of what was learned, R(u) = γ²I + ν²S(u) = LLᵀ the
-covariance of the proposal, ξ ~ N(0, I), α the acceptance probability, t the transition, n the
-number of tuning transitions.
+of the chain's past in whitened coordinates (core/subsample.py), S(u) the kernel covariance of z
+seen from u, γ the scale of exploration, ν = ρν₀ the scale of what was learned,
+R(u) = γ²I + ν²S(u) = LLᵀ the covariance of the proposal, ξ ~ N(0, I), α the acceptance probability,
+t the transition, n the number of tuning transitions.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
-from pymc_kameleon.core.history import History, choose, distinct_rows, recent, record
-from pymc_kameleon.core.jit import jit, python_or_jit
+from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.history import History
+from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     cholesky,
     copy,
@@ -26,25 +27,33 @@ from pymc_kameleon.core.linalg import (
     solve_lower,
     squared_norm,
 )
-from pymc_kameleon.core.metropolis import log_uniform
-from pymc_kameleon.core.moments import Moments, learn_moments, scale_step
-from pymc_kameleon.core.rkhs import (
-    Kernel,
-    kernel_covariance,
-    median_distance,
-    neighbour_distance,
-)
+from pymc_kameleon.core.metropolis import accept_capped, log_uniform, normal_step
+from pymc_kameleon.core.rkhs import kernel_covariance
 from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
     OPTIMAL_SCALE,
     ScaleTuning,
+    best_scale,
+    gain,
     set_scale,
     settle_scale,
     tune_scale,
 )
-from pymc_kameleon.core.schedules import UNSET, Decay, decayed
+from pymc_kameleon.core.schedules import UNSET
+from pymc_kameleon.core.shape import ShapeTuning
+from pymc_kameleon.core.subsample import (
+    N_CENTRES,
+    Subsample,
+    SubsampleTuning,
+    draw,
+    follow,
+    follow_gamma,
+    least_points,
+    settling,
+)
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.kernels import KNN, MEDIAN, Gaussian, Linear, Matern, bandwidth_rule
+from pymc_kameleon.kernels import Gaussian, Linear, Matern, bandwidth_rule
+from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.step import (
     KameleonStep,
     checked_bool,
@@ -66,117 +75,60 @@ LEAST_RHO, LARGEST_RHO = 1e-3, 10.0
 NU = "ν (which has no effect if the bandwidth is too small, and too much if γ is too wide)"
 """How a warning calls it."""
 
-N_PAIRS = 2000
-"""Pairs of points from which a median distance is estimated, to some 2 %."""
-N_CENTRES = 50
-"""Points of z at which tr S is averaged."""
-
 
 # ---- state and parameters -----------------------------------------------------------------------
 
 
+class Local(NamedTuple):
+    """What is derived from the position; unused as long as there is no z."""
+
+    u: floats("d")
+    covariance: floats("d", "d")  # S(u)
+    factor: floats("d", "d")  # L, of R(u) …
+    scales: floats(2)  # … for these γ and ν; NaN if there is none yet
+
+
 class State(NamedTuple):
-    """What the next transition needs.
+    """What the next transition needs."""
 
-    Attributes
-    ----------
-    x, u : (d,) float64
-        Position, and the same in whitened coordinates.
-    logp : (1,) float64
-    covariance : (d, d) float64
-        S(u).
-    factor : (d, d) float64
-        L, the factor of R(u) = γ²I + ν²S(u) …
-    factor_scales : (2,) float64
-        … for these γ and ν; NaN if there is none yet.
-    """
-
-    x: np.ndarray
-    u: np.ndarray
-    logp: np.ndarray
-    covariance: np.ndarray
-    factor: np.ndarray
-    factor_scales: np.ndarray
+    x: floats("d")
+    logp: floats(1)
+    local: Local
 
 
 class Parameters(NamedTuple):
-    """What tuning decides.
+    """What tuning decides: C, γ, z and its kernel; log ρ, and ν₀."""
 
-    Attributes
-    ----------
-    whitening : (d, d) float64
-        C.
-    z : (d, n_subsample) float64
-        The subsample in its first `m` columns, in random order.
-    m : (1,) int64
-        0 until the chain has a past to learn from: then R = γ²I, a random walk.
-    kernel : Kernel
-        Its bandwidth is NaN until there is a z, unless it was given.
-    log_gamma, log_rho : (1,) float64
-    nu0 : (1,) float64
-    """
+    subsample: Subsample
+    log_rho: floats(1)
+    nu0: floats(1)
 
-    whitening: np.ndarray
-    z: np.ndarray
-    m: np.ndarray
-    kernel: Kernel
-    log_gamma: np.ndarray
-    log_rho: np.ndarray
-    nu0: np.ndarray
+
+class NuTuning(NamedTuple):
+    """What tuning remembers of ν."""
+
+    scale: ScaleTuning  # of ρ
+    log_bounds: floats(2)  # of ν as given by the user; NaN by default
 
 
 class Tuning(NamedTuple):
-    """What tuning remembers.
+    """What tuning remembers: the transition t of n, and how z and ν are learned."""
 
-    Attributes
-    ----------
-    t : (1,) int64
-    n : int
-    n_walk, n_learning : int
-        Before `n_walk` the chain is an adaptive random walk; until `n_learning` z is redrawn; in
-        the rest only ρ is tuned.
-    first : (1,) int64
-        Transition in which z was drawn for the first time.
-    gamma_scale, rho_scale : ScaleTuning
-    moments : Moments
-    history : History
-    gamma : Decay
-        As given by the user, or UNSET.
-    log_nu_bounds : (2,) float64
-        The same; NaN by default.
-    redraw_decay : float
-    bandwidth_rule : int
-    bandwidth_share : float
-    whiten : bool
-    """
-
-    t: np.ndarray
+    t: integers(1)
     n: int
-    n_walk: int
-    n_learning: int
-    first: np.ndarray
-    gamma_scale: ScaleTuning
-    rho_scale: ScaleTuning
-    moments: Moments
-    history: History
-    gamma: Decay
-    log_nu_bounds: np.ndarray
+    past: SubsampleTuning
+    nu: NuTuning
     redraw_decay: float
-    bandwidth_rule: int
-    bandwidth_share: float
-    whiten: bool
 
 
 class Work(NamedTuple):
-    """Scratch: the proposal, its S and factor, ξ, the step L ξ, and the kernel's work array."""
+    """Scratch: the walk's; u, S and its factor at the proposal; the kernel's work array."""
 
-    y: np.ndarray
-    u: np.ndarray
-    xi: np.ndarray
-    step: np.ndarray
-    covariance: np.ndarray
-    factor: np.ndarray
-    v: np.ndarray
+    walk: random_walk.Work
+    u: floats("d")
+    covariance: floats("d", "d")
+    factor: floats("d", "d")
+    v: floats("d + 1", "m")
 
 
 # ---- transition ---------------------------------------------------------------------------------
@@ -184,62 +136,60 @@ class Work(NamedTuple):
 
 @jit
 def transition(target, state, parameters, work, rng):
-    """Make a KAM move with the tuned scales."""
+    """Make a KAM move with the tuned scales; without a z, a step of a random walk."""
+    subsample = parameters.subsample
+    if subsample.m[0] == 0:
+        return random_walk.transition(target, state, subsample.shape, work.walk, rng)
     gamma, nu = scales(parameters)
-    return move(target, state, parameters, work, rng, gamma, nu)
+    return move(target, state, subsample, work, rng, gamma, nu)
 
 
 @jit
-def move(target, state, parameters, work, rng, gamma, nu):
+def move(target, state, subsample, work, rng, gamma, nu):
     """Propose y ~ N(x, C R(x) Cᵀ) and accept with π(y) q(x|y) / (π(x) q(y|x)).
 
     Most rejections are seen before S(y), the costly part, is computed: log q(x|y) has an upper
     bound, and with it the log ratio. Where that bound, `cap`, already rejects, α is not known, and
-    0 is reported; elsewhere α/min(1, exp(cap)), so that the mean of what is reported is that of α.
+    0 is reported.
     """
-    if state.factor_scales[0] != gamma or state.factor_scales[1] != nu:
-        if not factorise(state.covariance, gamma, nu, state.factor):
+    local, xi, step, y = state.local, work.walk.xi, work.walk.step, work.walk.y
+    if local.scales[0] != gamma or local.scales[1] != nu:
+        if not factorise(local.covariance, gamma, nu, local.factor):
             return 0.0, False
-        state.factor_scales[0] = gamma
-        state.factor_scales[1] = nu
-    d = state.x.size
-    for i in range(d):
-        work.xi[i] = rng.standard_normal()
-    multiply_lower(state.factor, work.xi, work.step)
-    for i in range(d):
-        work.u[i] = state.u[i] + work.step[i]
-    multiply_lower(parameters.whitening, work.u, work.y)
+        local.scales[0] = gamma
+        local.scales[1] = nu
+    normal_step(1.0, local.factor, xi, step, rng)
+    for i in range(step.size):
+        work.u[i] = local.u[i] + step[i]
+    multiply_lower(subsample.shape.factor, work.u, y)
 
-    logp_y = log_density(target, work.y)
-    log_forward = -0.5 * squared_norm(work.xi) - log_determinant(state.factor)
-    log_ratio = logp_y - state.logp[0] - log_forward
-    cap = log_ratio + log_reverse_bound(squared_norm(work.step), gamma, d)
+    logp_y = log_density(target, y)
+    log_forward = -0.5 * squared_norm(xi) - log_determinant(local.factor)
+    bound = log_reverse_bound(squared_norm(step), gamma, step.size)
+    cap = logp_y - state.logp[0] + (bound - log_forward)
     log_u = log_uniform(rng)
     if log_u >= cap:
         return 0.0, False
 
     kernel_covariance(
-        parameters.kernel, parameters.z, parameters.m[0], work.u, work.covariance, work.v
+        subsample.kernel, subsample.z, subsample.m[0], work.u, work.covariance, work.v
     )
     if not factorise(work.covariance, gamma, nu, work.factor):
         return 0.0, False
-    log_ratio += log_normal(work.step, work.factor)
-    if np.isnan(log_ratio):
-        return 0.0, False
-    accepted = log_u < log_ratio
+    log_hastings = log_normal(step, work.factor) - log_forward
+    accept_prob, accepted = accept_capped(target, state, y, logp_y, log_hastings, log_u, cap)
     if accepted:
-        copy(work.y, state.x)
-        copy(work.u, state.u)
-        state.logp[0] = logp_y
-        copy_matrix(work.covariance, state.covariance)
-        copy_matrix(work.factor, state.factor)
-    return np.exp(min(0.0, min(0.0, log_ratio) - min(0.0, cap))), accepted
+        copy(work.u, local.u)
+        copy_matrix(work.covariance, local.covariance)
+        copy_matrix(work.factor, local.factor)
+    return accept_prob, accepted
 
 
 @jit
 def scales(parameters):
     """Return γ and ν."""
-    return np.exp(parameters.log_gamma[0]), parameters.nu0[0] * np.exp(parameters.log_rho[0])
+    gamma = np.exp(parameters.subsample.shape.log_scale[0])
+    return gamma, parameters.nu0[0] * np.exp(parameters.log_rho[0])
 
 
 @jit
@@ -273,12 +223,18 @@ def log_reverse_bound(distance2, gamma, d):
 
 @jit
 def derived(state, parameters, work):
-    """Compute u and S(u); the factor follows when it is needed."""
-    solve_lower(parameters.whitening, state.x, state.u)
-    kernel_covariance(
-        parameters.kernel, parameters.z, parameters.m[0], state.u, state.covariance, work.v
-    )
-    state.factor_scales[0] = np.nan
+    """Compute u and S(u), if there is a z; the factor follows when it is needed."""
+    subsample, local = parameters.subsample, state.local
+    if subsample.m[0] > 0:
+        see_from(subsample, state.x, local.u, local.covariance, work.v)
+        local.scales[0] = np.nan
+
+
+@jit
+def see_from(subsample, x, u, covariance, v):
+    """Write u = C⁻¹x and S(u)."""
+    solve_lower(subsample.shape.factor, x, u)
+    kernel_covariance(subsample.kernel, subsample.z, subsample.m[0], u, covariance, v)
 
 
 # ---- adaptation ---------------------------------------------------------------------------------
@@ -290,137 +246,57 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
     Returns whether C, z and the bandwidth stayed as they were.
     """
-    t = tuning.t[0]
-    if parameters.m[0] == 0:
-        coordinates_changed = tune_walk(state, parameters, tuning, work, accept_prob)
-    else:
-        step = GOOD_GUESS + t - tuning.first[0]
-        tune_scale(parameters.log_rho, tuning.rho_scale, accept_prob, step)
-        settle_scale(parameters.log_rho, tuning.rho_scale, t, settling(tuning), tuning.n)
-        learn_moments(tuning.moments, state.x, t, work.step)
-        coordinates_changed = False
-    if t < tuning.n_learning or t >= tuning.n:
-        record(tuning.history, state.x)
-        if redraw_is_due(parameters, tuning, rng):
-            s = learn(parameters, tuning, work, rng)
-            if s > 0.0:
-                guess_scales(parameters, tuning, work, s)
-                coordinates_changed = True
-    follow_gamma(parameters, tuning)
+    subsample, scale = parameters.subsample, tuning.nu.scale
+    t, log_rho, is_new = tuning.t[0], parameters.log_rho, False
+    if subsample.m[0] > 0:
+        tune_scale(log_rho, scale, 0, accept_prob, gain(GOOD_GUESS + t - tuning.past.first[0]))
+        settle_scale(log_rho, scale, 0, t, settling(tuning), tuning.n)
+    follow(state.x, subsample, tuning, accept_prob, work.walk.v)
+    if redraw_is_due(subsample, tuning, rng):
+        s = draw(subsample, tuning, work.u, rng)
+        is_new = s > 0.0
+        if is_new:
+            guess_nu(parameters, tuning.nu, work, s)
+    follow_gamma(subsample, tuning)
     tuning.t[0] = t + 1
-    return not coordinates_changed
+    return not is_new
 
 
 @jit
-def tune_walk(state, parameters, tuning, work, accept_prob):
-    """Adapt the random walk y = x + γCξ that KAM is while there is no z: GAM's adaptation.
-
-    Returns whether C may have changed.
-    """
-    t = tuning.t[0]
-    step = scale_step(tuning.moments, t) if tuning.whiten else t
-    tune_scale(parameters.log_gamma, tuning.gamma_scale, accept_prob, step)
-    seeded = learn_moments(tuning.moments, state.x, t, work.step)
-    if tuning.whiten:
-        if seeded:
-            best = np.log(OPTIMAL_SCALE / np.sqrt(state.x.size))
-            set_scale(parameters.log_gamma, tuning.gamma_scale, best)
-        copy_matrix(tuning.moments.factor, parameters.whitening)
-    settle_scale(parameters.log_gamma, tuning.gamma_scale, t, settling(tuning), tuning.n)
-    return tuning.whiten
-
-
-@jit
-def settling(tuning):
-    """First transition whose scale counts: half of the last phase."""
-    return (tuning.n_learning + tuning.n) // 2
-
-
-@jit
-def redraw_is_due(parameters, tuning, rng):
+def redraw_is_due(subsample, tuning, rng):
     """Whether to draw z: at first, at last, and with probability p_t in between.
 
     p_t = (1+t)^-a at the t-th transition since the first z, so that p_t → 0 and Σ p_t = ∞ [KAM,
     section 4.2].
     """
-    t = tuning.t[0]
-    if t < tuning.n_walk:
+    t, past = tuning.t[0], tuning.past
+    if t < past.n_walk or past.n_learning <= t < tuning.n:
         return False
-    if t == tuning.n_learning - 1 or parameters.m[0] == 0:
+    if t == past.n_learning - 1 or subsample.m[0] == 0:
         return True
-    return rng.random() < (1.0 + t - tuning.first[0]) ** -tuning.redraw_decay
+    return rng.random() < (1.0 + t - past.first[0]) ** -tuning.redraw_decay
 
 
 @jit
-def follow_gamma(parameters, tuning):
-    """Set γ to the user's, once there is a z."""
-    if parameters.m[0] > 0 and tuning.gamma.start > 0.0:
-        parameters.log_gamma[0] = np.log(decayed(tuning.gamma, tuning.t[0] - tuning.first[0]))
-
-
-@jit(allocates=True)
-def learn(parameters, tuning, work, rng):
-    """Draw z from the newest half of the past, and with it C and the bandwidth.
-
-    Returns s, the scale of one whitened coordinate: the median distance between points of z over
-    √(2d). It is 0, and nothing was done, without 2d+2 distinct points to learn from.
-    """
-    points = tuning.history.points
-    d = points.shape[1]
-    start, stop = recent(tuning.history)
-    rows = np.empty(stop - start, np.int64)
-    n = distinct_rows(points, start, stop, rows)
-    if n < 2 * d + 2:
-        return 0.0
-    if parameters.m[0] == 0:
-        tuning.first[0] = tuning.t[0]
-    m = min(n, parameters.z.shape[1])
-    choose(rows, n, m, rng)
-
-    if tuning.whiten:
-        copy_matrix(tuning.moments.factor, parameters.whitening)
-    for i in range(m):
-        solve_lower(parameters.whitening, points[rows[i]], work.u)
-        copy(work.u, parameters.z[:, i])
-    parameters.m[0] = m
-
-    distance = median_distance(parameters.z, m, N_PAIRS)
-    if tuning.bandwidth_rule == MEDIAN:
-        parameters.kernel.bandwidth[0] = tuning.bandwidth_share * distance
-    elif tuning.bandwidth_rule == KNN:
-        nearest = neighbour_distance(parameters.z, m, n_neighbours(m, d), N_CENTRES)
-        parameters.kernel.bandwidth[0] = nearest / np.sqrt(2.0)
-    return distance / np.sqrt(2.0 * d)
-
-
-@python_or_jit
-def n_neighbours(m, d):
-    """Return the number of the neighbour whose distance sets the bandwidth: a quarter of z."""
-    return min(m - 1, max(2 * d + 2, m // 4))
-
-
-@jit
-def guess_scales(parameters, tuning, work, s):
-    """Set γ, and ν₀ such that ν₀²S has the mean trace (2.38 s)² of the best random walk."""
-    d = work.u.size
-    parameters.log_gamma[0] = np.log(EXPLORATION * OPTIMAL_SCALE * s / np.sqrt(d))
-    trace = mean_trace(parameters, work)  # 0 if the bandwidth is much too small
+def guess_nu(parameters, tuning, work, s):
+    """Set ν₀ such that ν₀²S has the mean trace (2.38 s)² of the best random walk."""
+    trace = mean_trace(parameters.subsample, work)  # 0 if the bandwidth is much too small
     parameters.nu0[0] = OPTIMAL_SCALE * s / np.sqrt(trace) if trace > 0.0 else 1.0
-    if not np.isnan(tuning.log_nu_bounds[0]):
+    if not np.isnan(tuning.log_bounds[0]):
         for i in range(2):
-            tuning.rho_scale.bounds[i] = tuning.log_nu_bounds[i] - np.log(parameters.nu0[0])
-        set_scale(parameters.log_rho, tuning.rho_scale, parameters.log_rho[0])
+            tuning.scale.bounds[0, i] = tuning.log_bounds[i] - np.log(parameters.nu0[0])
+        set_scale(parameters.log_rho, tuning.scale, 0, parameters.log_rho[0])
 
 
 @jit
-def mean_trace(parameters, work):
+def mean_trace(subsample, work):
     """Mean of tr S at points of z."""
-    m = parameters.m[0]
+    m = subsample.m[0]
     n = min(m, N_CENTRES)
     total = 0.0
     for i in range(n):
-        copy(parameters.z[:, i], work.u)
-        kernel_covariance(parameters.kernel, parameters.z, m, work.u, work.covariance, work.v)
+        copy(subsample.z[:, i], work.u)
+        kernel_covariance(subsample.kernel, subsample.z, m, work.u, work.covariance, work.v)
         trace = 0.0
         for k in range(work.u.size):
             trace += work.covariance[k, k]
@@ -430,10 +306,11 @@ def mean_trace(parameters, work):
 
 @jit
 def report(state, parameters, stats):
-    """Report ν and the bandwidth."""
+    """Report ν, or the walk's γ; and the bandwidth."""
+    subsample = parameters.subsample
+    stats[0] = subsample.kernel.bandwidth[0]
     gamma, nu = scales(parameters)
-    stats[SCALING] = gamma if parameters.m[0] == 0 else nu
-    stats[N_STATS] = parameters.kernel.bandwidth[0]
+    return gamma if subsample.m[0] == 0 else nu
 
 
 # ---- the class ----------------------------------------------------------------------------------
@@ -451,9 +328,6 @@ class KAM(KameleonStep):
 
     Parameters
     ----------
-    vars : list of variables, optional
-        What to sample: continuous free variables of the model. All of them by default; discrete
-        ones are left to PyMC's own steps.
     kernel : optional
         k: ``pk.kernels.Gaussian()`` (default), ``pk.kernels.Matern()`` or ``pk.kernels.Linear()``.
     n_subsample : int, optional
@@ -521,65 +395,79 @@ class KAM(KameleonStep):
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
-        d = scales.size
-        settings = self.settings
-        m = settings["n_subsample"] or min(max(25 * d, 50), 1000)
-        log_gamma, gamma_scale = ScaleTuning.start(
-            self.target_accept, np.log(OPTIMAL_SCALE / np.sqrt(d))
+        sizes = sizes_for(self, scales.size)
+        subsample, past = allocate_subsample(
+            self, scales, n_tune, sizes["m"], EXPLORATION, BANDWIDTH_SHARE, self.target_accept
         )
-        log_rho, rho_scale = ScaleTuning.start(
-            self.target_accept, 0.0, np.log([LEAST_RHO, LARGEST_RHO])
+        nu = start_nu(self)
+        redraw_decay = self.settings["redraw_decay"]
+        return (
+            allocate_state(State, sizes),
+            allocate(Parameters, sizes, subsample=subsample, nu0=1.0),
+            allocate(Tuning, sizes, n=n_tune, past=past, nu=nu, redraw_decay=redraw_decay),
+            allocate(Work, sizes),
         )
-        state = State(
-            x=np.zeros(d),
-            u=np.zeros(d),
-            logp=np.zeros(1),
-            covariance=np.zeros((d, d)),
-            factor=np.zeros((d, d)),
-            factor_scales=np.full(2, np.nan),
-        )
-        parameters = Parameters(
-            whitening=np.diag(scales) if settings["whiten"] else np.eye(d),
-            z=np.zeros((d, m)),
-            m=np.zeros(1, np.int64),
-            kernel=settings["kernel"].compiled(),
-            log_gamma=log_gamma,
-            log_rho=log_rho,
-            nu0=np.ones(1),
-        )
-        tuning = Tuning(
-            t=np.zeros(1, np.int64),
-            n=n_tune,
-            n_walk=n_tune * (7 if settings["whiten"] else 1) // 10,
-            n_learning=n_tune - n_tune * 3 // 20,
-            first=np.zeros(1, np.int64),
-            gamma_scale=gamma_scale,
-            rho_scale=rho_scale,
-            moments=Moments.start(scales, n_tune),
-            history=History.empty(max(2000, 8 * m), d),
-            gamma=settings["gamma"] or UNSET,
-            log_nu_bounds=settings["log_nu_bounds"],
-            redraw_decay=settings["redraw_decay"],
-            bandwidth_rule=bandwidth_rule(settings["kernel"]),
-            bandwidth_share=BANDWIDTH_SHARE,
-            whiten=settings["whiten"],
-        )
-        work = Work(
-            y=np.zeros(d),
-            u=np.zeros(d),
-            xi=np.zeros(d),
-            step=np.zeros(d),
-            covariance=np.zeros((d, d)),
-            factor=np.zeros((d, d)),
-            v=np.zeros((d + 1, m)),
-        )
-        return state, parameters, tuning, work
 
     def _tuned_scales(self):
-        return tuned_scales(self)
+        return tuned_scales(self.parameters, self.tuning.past.shape, self.tuning.nu)
 
     def _problems(self):
-        return too_few_points(self)
+        return too_few_points(self, self.parameters.subsample)
+
+
+# ---- what relatives share -----------------------------------------------------------------------
+
+
+def sizes_for(step, d):
+    """Return the sizes of KAM's arrays."""
+    m = step.settings["n_subsample"] or min(max(25 * d, 50), 1000)
+    return {"d": d, "d + 1": d + 1, "m": m}
+
+
+def allocate_state(cls, sizes):
+    """Return a fresh state of KAM or a relative, without a factor."""
+    return allocate(cls, sizes, local=allocate(Local, sizes, scales=np.nan))
+
+
+def start_nu(step):
+    """Begin to tune ν."""
+    _, scale = ScaleTuning.start(step.target_accept, 0.0, np.log([LEAST_RHO, LARGEST_RHO]))
+    return NuTuning(scale, step.settings["log_nu_bounds"].copy())
+
+
+def tuned_scales(parameters, shape_tuning, nu_tuning):
+    """Return the scale that KAM or a relative tunes, as a step does."""
+    if parameters.subsample.m[0] == 0:
+        return tuned_walk(parameters.subsample, shape_tuning)
+    log_nu0 = np.log(parameters.nu0[0])
+    return [(NU, log_nu0 + parameters.log_rho[0], log_nu0 + nu_tuning.scale.bounds[0])]
+
+
+def allocate_subsample(step, scales, n_tune, m, exploration, bandwidth_share, target_accept):
+    """Return a fresh Subsample and SubsampleTuning of a step with KAM's options."""
+    settings, sizes = step.settings, {"d": scales.size, "m": m}
+    whiten = settings["whiten"]
+    shape, shape_tuning = ShapeTuning.start(
+        scales if whiten else np.ones(scales.size),
+        n_tune,
+        target_accept,
+        best_scale(scales.size),
+    )
+    tuning = allocate(
+        SubsampleTuning,
+        sizes,
+        n_walk=n_tune * (7 if whiten else 1) // 10,
+        n_learning=n_tune - n_tune * 3 // 20,
+        shape=shape_tuning,
+        history=History.empty(max(2000, 8 * m), scales.size),
+        gamma=settings["gamma"] or UNSET,
+        exploration=exploration,
+        bandwidth_rule=bandwidth_rule(settings["kernel"]),
+        bandwidth_share=bandwidth_share,
+        whiten=whiten,
+    )
+    kernel = settings["kernel"].compiled()
+    return allocate(Subsample, sizes, shape=shape, kernel=kernel), tuning
 
 
 def checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds):
@@ -608,21 +496,17 @@ def checked_redraw_decay(redraw_decay):
     return redraw_decay
 
 
-def tuned_scales(step):
-    """Return the scale that KAM or a relative tunes, as a step does."""
-    parameters, tuning = step.parameters, step.tuning
-    if parameters.m[0] == 0:
-        return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
-    log_nu0 = np.log(parameters.nu0[0])
-    return [(NU, log_nu0 + parameters.log_rho[0], log_nu0 + tuning.rho_scale.bounds)]
+def tuned_walk(subsample, shape_tuning):
+    """Return the scale that a step tunes as long as it is a random walk."""
+    return [("The walk's γ", subsample.shape.log_scale[0], shape_tuning.scale.bounds[0])]
 
 
-def too_few_points(step):
+def too_few_points(step, subsample):
     """Return a list with the warning that there never was a z, or an empty one."""
-    if step.parameters.m[0] > 0 or step.tuning.n < step._needed_tuning():
+    if subsample.m[0] > 0 or step.tuning.n < step._needed_tuning():
         return []
-    needed = 2 * step._d + 2
     return [
-        f"while tuning the chain had fewer than {needed} distinct points to learn from, so it is "
-        "a plain random walk. Tune longer, or start nearer to where the posterior is."
+        f"while tuning the chain had fewer than {least_points(step._d)} distinct points to learn "
+        "from, so it is a plain random walk. Tune longer, or start nearer to where the posterior "
+        "is."
     ]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm
-from pymc_kameleon.core.history import History, record
+from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import fast_jit, jit
 from pymc_kameleon.core.linalg import (
     copy,
@@ -23,30 +23,39 @@ from pymc_kameleon.core.linalg import (
     squared_norm,
     sum_of,
 )
-from pymc_kameleon.core.metropolis import log_uniform
-from pymc_kameleon.core.moments import Moments, learn_moments
-from pymc_kameleon.core.rkhs import Kernel, centred_gram, gradient_weights, squared_distances
+from pymc_kameleon.core.metropolis import accept_capped, log_uniform
+from pymc_kameleon.core.rkhs import centred_gram, gradient_weights, squared_distances
 from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
     OPTIMAL_SCALE,
     ScaleTuning,
+    average_scale,
     default_target_accept,
+    gain,
+    set_scale,
+    settle,
 )
-from pymc_kameleon.core.schedules import UNSET, Decay
+from pymc_kameleon.core.subsample import (
+    N_CENTRES,
+    Subsample,
+    SubsampleTuning,
+    draw,
+    follow,
+    follow_gamma,
+    settling,
+)
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.kernels import bandwidth_rule
+from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.samplers.kam import (
     LARGEST_RHO,
-    N_CENTRES,
+    NuTuning,
+    allocate_subsample,
     checked_settings,
-    follow_gamma,
-    learn,
     log_reverse_bound,
-    settling,
     too_few_points,
-    tune_walk,
+    tuned_walk,
 )
-from pymc_kameleon.step import KameleonStep, checked_choice, checked_integer
+from pymc_kameleon.step import KameleonStep, checked_integer
 
 EXPLORATION = 0.6
 """γ as a share of the random walk's best scale: a direction moves one coordinate, γ all others."""
@@ -70,101 +79,51 @@ NEGLIGIBLE, ROUNDING = 1e-8, 1e-13
 # ---- state and parameters -----------------------------------------------------------------------
 
 
+class Local(NamedTuple):
+    """What is derived from the position; unused as long as there is no z."""
+
+    u: floats("d")
+    weights: floats("m")  # 2c(|u − z_i|), the weights of z as seen from u
+
+
 class State(NamedTuple):
-    """What the next transition needs.
+    """What the next transition needs."""
 
-    Attributes
-    ----------
-    x, u : (d,) float64
-        Position, and the same in whitened coordinates.
-    logp : (1,) float64
-    weights : (m,) float64
-        2c(|u − z_i|), the weights of z as seen from u.
-    """
-
-    x: np.ndarray
-    u: np.ndarray
-    logp: np.ndarray
-    weights: np.ndarray
+    x: floats("d")
+    logp: floats(1)
+    local: Local
 
 
 class Parameters(NamedTuple):
-    """What tuning decides.
+    """What tuning decides: C, γ, z and its kernel, and the directions j."""
 
-    Attributes
-    ----------
-    whitening : (d, d) float64
-        C.
-    z : (d, n_subsample) float64
-        The subsample in its first `m` columns, in random order.
-    m : (1,) int64
-        0 until the chain has a past to learn from: then y ~ N(x, γ²CCᵀ), a random walk.
-    kernel : Kernel
-    log_gamma : (1,) float64
-    directions : (n_components, n_subsample) float64
-        α_j in the first m columns.
-    probabilities : (n_components,) float64
-        ω_j; 0 for directions that do not exist.
-    log_rho, log_nu0 : (n_components,) float64
-    mixture : bool
-        Whether the proposal density is that of the mixture over j.
-    """
-
-    whitening: np.ndarray
-    z: np.ndarray
-    m: np.ndarray
-    kernel: Kernel
-    log_gamma: np.ndarray
-    directions: np.ndarray
-    probabilities: np.ndarray
-    log_rho: np.ndarray
-    log_nu0: np.ndarray
-    mixture: bool
+    subsample: Subsample
+    directions: floats("k", "m")  # α_j in the first columns
+    probabilities: floats("k")  # ω_j; 0 for directions that do not exist
+    log_rho: floats("k")
+    log_nu0: floats("k")
 
 
 class Tuning(NamedTuple):
-    """What tuning remembers: as in KAM, and for each direction.
+    """What tuning remembers: the transition t of n, and how z and each ν_j are learned."""
 
-    Attributes
-    ----------
-    refresh : (1,) int64
-        Transition in which z is drawn next.
-    target_accept : float
-    counts : (n_components,) int64
-        Times that each direction was tried.
-    averages : (n_components, 2) float64
-        Sum and number of the log ρ_j that are averaged.
-    """
-
-    t: np.ndarray
+    t: integers(1)
     n: int
-    n_walk: int
-    n_learning: int
-    first: np.ndarray
-    refresh: np.ndarray
-    gamma_scale: ScaleTuning
-    moments: Moments
-    history: History
-    gamma: Decay
-    bandwidth_rule: int
-    bandwidth_share: float
-    whiten: bool
-    target_accept: float
-    log_nu_bounds: np.ndarray
-    counts: np.ndarray
-    averages: np.ndarray
+    past: SubsampleTuning
+    nu: NuTuning
+    refresh: integers(1)  # transition in which z is drawn next
+    counts: integers("k")  # times that each direction was tried
 
 
 class Work(NamedTuple):
-    """Scratch: the proposal, its weights, the step, directions at both ends, and the last j."""
+    """Scratch: the walk's; u and its weights at the proposal; w_j at both ends, and the last j."""
 
-    y: np.ndarray
-    u: np.ndarray
-    step: np.ndarray
-    weights: np.ndarray
-    here: np.ndarray
-    there: np.ndarray
-    chosen: np.ndarray
+    walk: random_walk.Work
+    u: floats("d")
+    weights: floats("m")
+    here: floats("d")
+    there: floats("d")
+    chosen: integers(1)
 
 
 # ---- transition ---------------------------------------------------------------------------------
@@ -172,43 +131,49 @@ class Work(NamedTuple):
 
 @jit
 def transition(target, state, parameters, work, rng):
-    """Draw j ~ ω, propose u + γξ + ν_j w_j(u) ε, and accept with π(y) q(x|y) / (π(x) q(y|x)).
+    """Draw j ~ ω, propose u + γξ + ν_j w_j(u) ε, and accept with π(y) q_j(x|y) / (π(x) q_j(y|x)).
 
-    q is q_j, the density given j, or that of the mixture over all j. Either leaves π invariant: j
-    is drawn independently of x, and each q_j alone satisfies detailed balance. Hopeless
-    proposals are rejected early, as in KAM.
+    That leaves π invariant: j is drawn independently of x, and given j detailed balance holds.
+    Hopeless proposals are rejected early, as in KAM. Without a z, it is a step of a random walk.
     """
-    d = state.x.size
-    gamma = np.exp(parameters.log_gamma[0])
+    subsample = parameters.subsample
+    if subsample.m[0] == 0:
+        return random_walk.transition(target, state, subsample.shape, work.walk, rng)
+    local, step, y = state.local, work.walk.step, work.walk.y
+    gamma = np.exp(subsample.shape.log_scale[0])
     j = draw_direction(parameters, rng)
     work.chosen[0] = j
-    look(parameters, state.weights, state.u, j, work.here)
-    length = np.exp(log_nu(parameters, j)) * rng.standard_normal()
-    for i in range(d):
-        work.step[i] = gamma * rng.standard_normal() + length * work.here[i]
-        work.u[i] = state.u[i] + work.step[i]
-    multiply_lower(parameters.whitening, work.u, work.y)
+    propose(parameters, local, j, gamma, work, rng)
 
-    logp_y = log_density(target, work.y)
-    log_forward = log_proposal(parameters, state.weights, state.u, work.step, j, gamma, work.here)
-    log_ratio = logp_y - state.logp[0] - log_forward
-    cap = log_ratio + log_reverse_bound(squared_norm(work.step), gamma, d)
+    logp_y = log_density(target, y)
+    nu = np.exp(log_nu(parameters, j))
+    log_forward = log_normal(step, work.here, gamma, nu)
+    bound = log_reverse_bound(squared_norm(step), gamma, step.size)
+    cap = logp_y - state.logp[0] + (bound - log_forward)
     log_u = log_uniform(rng)
     if log_u >= cap:
         return 0.0, False
 
-    weigh(parameters, work.u, work.weights)
-    look(parameters, work.weights, work.u, j, work.there)
-    log_ratio += log_proposal(parameters, work.weights, work.u, work.step, j, gamma, work.there)
-    if np.isnan(log_ratio):
-        return 0.0, False
-    accepted = log_u < log_ratio
+    weigh(subsample, work.u, work.weights)
+    look(subsample, parameters.directions[j], work.weights, work.u, work.there)
+    log_hastings = log_normal(step, work.there, gamma, nu) - log_forward
+    accept_prob, accepted = accept_capped(target, state, y, logp_y, log_hastings, log_u, cap)
     if accepted:
-        copy(work.y, state.x)
-        copy(work.u, state.u)
-        copy(work.weights, state.weights)
-        state.logp[0] = logp_y
-    return np.exp(min(0.0, min(0.0, log_ratio) - min(0.0, cap))), accepted
+        copy(work.u, local.u)
+        copy(work.weights, local.weights)
+    return accept_prob, accepted
+
+
+@jit
+def propose(parameters, local, j, gamma, work, rng):
+    """Write w_j(u), the step γξ + ν_j w_j(u) ε, and where it leads."""
+    subsample, step = parameters.subsample, work.walk.step
+    look(subsample, parameters.directions[j], local.weights, local.u, work.here)
+    length = np.exp(log_nu(parameters, j)) * rng.standard_normal()
+    for i in range(step.size):
+        step[i] = gamma * rng.standard_normal() + length * work.here[i]
+        work.u[i] = local.u[i] + step[i]
+    multiply_lower(subsample.shape.factor, work.u, work.walk.y)
 
 
 @jit
@@ -241,43 +206,29 @@ def log_nu(parameters, j):
 
 
 @jit
-def weigh(parameters, u, weights):
+def weigh(subsample, u, weights):
     """Write the weights of z as seen from u."""
-    squared_distances(parameters.z, parameters.m[0], u, weights)
-    gradient_weights(parameters.kernel, weights, parameters.m[0])
+    squared_distances(subsample.z, subsample.m[0], u, weights)
+    gradient_weights(subsample.kernel, weights, subsample.m[0])
 
 
 @fast_jit
-def look(parameters, weights, u, j, direction):
+def look(subsample, alpha, weights, u, direction):
     """Write w_j(u) = Σ_i 2c_i (z_i − u) α_ji; α_j sums to 0, so H changes nothing."""
-    z, alpha = parameters.z, parameters.directions[j]
+    z = subsample.z
     for k in range(u.size):
         s = 0.0
-        for i in range(parameters.m[0]):
+        for i in range(subsample.m[0]):
             s += weights[i] * alpha[i] * (z[k, i] - u[k])
         direction[k] = s
 
 
 @jit
-def log_proposal(parameters, weights, u, step, j, gamma, direction):
-    """Log q of `step` from u, without the factor (2π)^(-d/2).
-
-    `direction` is w_j(u); for the mixture it is overwritten.
-    """
-    if not parameters.mixture or no_directions(parameters):
-        return log_normal(step, direction, gamma, np.exp(log_nu(parameters, j)))
-    total = -np.inf
-    for i in range(parameters.probabilities.size):
-        if parameters.probabilities[i] > 0.0:
-            look(parameters, weights, u, i, direction)
-            log_q = log_normal(step, direction, gamma, np.exp(log_nu(parameters, i)))
-            total = np.logaddexp(total, np.log(parameters.probabilities[i]) + log_q)
-    return total
-
-
-@jit
 def log_normal(step, direction, gamma, nu):
-    """Log density of N(0, γ²I + ν²wwᵀ) at `step`, likewise: a rank-one determinant and inverse."""
+    """Log density of N(0, γ²I + ν²wwᵀ) at `step`, without the factor (2π)^(-d/2).
+
+    Of a rank-one change, determinant and inverse are known.
+    """
     d = step.size
     ratio = nu / gamma
     excess = ratio * ratio * squared_norm(direction)
@@ -291,9 +242,11 @@ def log_normal(step, direction, gamma, nu):
 
 @jit
 def derived(state, parameters, work):
-    """Compute u and the weights of z from x."""
-    solve_lower(parameters.whitening, state.x, state.u)
-    weigh(parameters, state.u, state.weights)
+    """Compute u, and the weights of z, if there is one."""
+    subsample, local = parameters.subsample, state.local
+    if subsample.m[0] > 0:
+        solve_lower(subsample.shape.factor, state.x, local.u)
+        weigh(subsample, local.u, local.weights)
 
 
 # ---- adaptation ---------------------------------------------------------------------------------
@@ -305,119 +258,114 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
     Returns whether C, z and the bandwidth stayed as they were.
     """
-    t = tuning.t[0]
-    if parameters.m[0] == 0:
-        coordinates_changed = tune_walk(state, parameters, tuning, work, accept_prob)
-    else:
+    subsample, is_new = parameters.subsample, False
+    if subsample.m[0] > 0:
         tune_direction(parameters, tuning, work.chosen[0], accept_prob)
-        learn_moments(tuning.moments, state.x, t, work.step)
-        coordinates_changed = False
-    if t < tuning.n_learning or t >= tuning.n:
-        record(tuning.history, state.x)
-        if refresh_is_due(parameters, tuning):
-            s = learn(parameters, tuning, work, rng)
-            if s > 0.0:
-                learn_directions(parameters, tuning, work, s)
-                coordinates_changed = True
-    follow_gamma(parameters, tuning)
-    tuning.t[0] = t + 1
-    return not coordinates_changed
+    follow(state.x, subsample, tuning, accept_prob, work.walk.v)
+    if refresh_is_due(subsample, tuning):
+        s = draw(subsample, tuning, work.u, rng)
+        is_new = s > 0.0
+        if is_new:
+            find_directions(parameters)
+            guess_nu(parameters, tuning.nu, work, s)
+    follow_gamma(subsample, tuning)
+    tuning.t[0] += 1
+    return not is_new
 
 
 @jit
 def tune_direction(parameters, tuning, j, accept_prob):
-    """Robbins-Monro on log ρ_j, by its own count; it settles at its mean over the end.
+    """Tune log ρ_j, by its own count; it settles at its mean over the end.
 
     What would bring ν_j below its bound is taken from γ instead.
     """
-    log_rho, sums, t = parameters.log_rho, tuning.averages, tuning.t[0]
-    gain = (1.0 + GOOD_GUESS + tuning.counts[j]) ** -0.6
-    wanted = log_rho[j] + gain * (accept_prob - tuning.target_accept)
-    log_rho[j] = within(tuning, parameters, j, wanted)
-    parameters.log_gamma[0] += min(0.0, wanted - log_rho[j])
+    log_rho, scale, t = parameters.log_rho, tuning.nu.scale, tuning.t[0]
+    eta = gain(GOOD_GUESS + tuning.counts[j])
+    wanted = log_rho[j] + eta * (accept_prob - scale.target_accept)
+    set_scale(log_rho, scale, j, wanted)
+    parameters.subsample.shape.log_scale[0] += min(0.0, wanted - log_rho[j])
     tuning.counts[j] += 1
     if settling(tuning) <= t < tuning.n:
-        sums[j, 0] += log_rho[j]
-        sums[j, 1] += 1.0
+        average_scale(log_rho, scale, j)
     if t == tuning.n - 1:
         for i in range(log_rho.size):
-            if sums[i, 1] > 0.0:
-                log_rho[i] = sums[i, 0] / sums[i, 1]
+            settle(log_rho, scale, i)
 
 
 @jit
-def within(tuning, parameters, j, log_rho):
-    """Move log ρ_j within the bounds of ν_j."""
-    low, high = log_nu_bounds(tuning, parameters, j)
-    return min(max(log_rho, low - parameters.log_nu0[j]), high - parameters.log_nu0[j])
-
-
-@jit
-def log_nu_bounds(tuning, parameters, j):
-    """Return the bounds of log ν_j: the user's, or about its first guess."""
-    if np.isnan(tuning.log_nu_bounds[0]):
-        log_nu0 = parameters.log_nu0[j]
-        return log_nu0 + np.log(LEAST_RHO), log_nu0 + np.log(LARGEST_RHO)
-    return tuning.log_nu_bounds[0], tuning.log_nu_bounds[1]
-
-
-@jit
-def refresh_is_due(parameters, tuning):
+def refresh_is_due(subsample, tuning):
     """Whether to draw z: at first, at last, and at times that are spaced geometrically."""
-    t = tuning.t[0]
-    if t < tuning.n_walk:
+    t, past, has_z = tuning.t[0], tuning.past, subsample.m[0] > 0
+    if t < past.n_walk or past.n_learning <= t < tuning.n:
         return False
-    if parameters.m[0] > 0 and t != tuning.n_learning - 1 and t < tuning.refresh[0]:
+    if has_z and t != past.n_learning - 1 and t < tuning.refresh[0]:
         return False
-    since_first = t - tuning.first[0] if parameters.m[0] > 0 else 0
+    since_first = t - past.first[0] if has_z else 0
     tuning.refresh[0] = t + max(FIRST_REFRESH, int((SPACING - 1.0) * since_first))
     return True
 
 
 @jit(allocates=True)
-def learn_directions(parameters, tuning, work, s):
-    """Find the leading directions of z, set γ, and for each the ν₀_j of a walk in one dimension.
+def find_directions(parameters):
+    """Find the leading directions of z, and ω."""
+    subsample, probabilities = parameters.subsample, parameters.probabilities
+    m = subsample.m[0]
+    gram = centred_gram(subsample.kernel, subsample.z, m)
+    leading_eigenvectors(gram, parameters.directions, probabilities)
+    floor = max(NEGLIGIBLE * probabilities[0], ROUNDING * m)
+    for j in range(probabilities.size):
+        if j >= m or not probabilities[j] > floor:
+            give_up(parameters, j)
 
-    ν₀_j² times the mean of |w_j|² over points of z is (2.38 s)². ρ_j stays, by rank.
-    """
-    m, d = parameters.m[0], work.u.size
-    parameters.log_gamma[0] = np.log(EXPLORATION * OPTIMAL_SCALE * s / np.sqrt(d))
-    gram = centred_gram(parameters.kernel, parameters.z, m)
-    leading_eigenvectors(gram, parameters.directions, parameters.probabilities)
-    floor = max(NEGLIGIBLE * parameters.probabilities[0], ROUNDING * m)
-    for j in range(parameters.probabilities.size):
-        if j >= m or not parameters.probabilities[j] > floor:
-            parameters.probabilities[j] = 0.0
-            parameters.directions[j, :] = 0.0
-    n = min(m, N_CENTRES)
-    lengths2 = np.zeros(parameters.probabilities.size)
-    for i in range(n):
-        copy(parameters.z[:, i], work.u)
-        weigh(parameters, work.u, work.weights)
-        for j in range(lengths2.size):
-            look(parameters, work.weights, work.u, j, work.here)
-            lengths2[j] += squared_norm(work.here) / n
-    for j in range(lengths2.size):
-        if lengths2[j] > TINY:
-            parameters.log_nu0[j] = np.log(OPTIMAL_SCALE * s) - 0.5 * np.log(lengths2[j])
-            parameters.log_rho[j] = within(tuning, parameters, j, parameters.log_rho[j])
-        else:
-            parameters.probabilities[j] = 0.0
-            parameters.directions[j, :] = 0.0
-    total = sum_of(parameters.probabilities)
-    if total > 0.0:
-        for j in range(lengths2.size):
-            parameters.probabilities[j] /= total
+
+@jit
+def give_up(parameters, j):
+    """Never choose direction j."""
+    parameters.probabilities[j] = 0.0
+    parameters.directions[j, :] = 0.0
 
 
 @jit(allocates=True)
+def guess_nu(parameters, tuning, work, s):
+    """Set for each direction the ν₀_j of a walk in one dimension; ρ_j stays, by rank.
+
+    ν₀_j² times the mean of |w_j|² over points of z is (2.38 s)².
+    """
+    subsample, probabilities = parameters.subsample, parameters.probabilities
+    m, log_nu0 = subsample.m[0], parameters.log_nu0
+    n = min(m, N_CENTRES)
+    lengths2 = np.zeros(probabilities.size)
+    for i in range(n):
+        copy(subsample.z[:, i], work.u)
+        weigh(subsample, work.u, work.weights)
+        for j in range(lengths2.size):
+            look(subsample, parameters.directions[j], work.weights, work.u, work.here)
+            lengths2[j] += squared_norm(work.here) / n
+    for j in range(lengths2.size):
+        if lengths2[j] > TINY:
+            log_nu0[j] = np.log(OPTIMAL_SCALE * s) - 0.5 * np.log(lengths2[j])
+            if not np.isnan(tuning.log_bounds[0]):
+                for i in range(2):
+                    tuning.scale.bounds[j, i] = tuning.log_bounds[i] - log_nu0[j]
+            set_scale(parameters.log_rho, tuning.scale, j, parameters.log_rho[j])
+        else:
+            give_up(parameters, j)
+    total = sum_of(probabilities)
+    if total > 0.0:
+        for j in range(probabilities.size):
+            probabilities[j] /= total
+
+
+@jit
 def report(state, parameters, stats):
-    """Report the mean scale, Σ ω_j ν_j, and the bandwidth."""
-    scale = np.exp(parameters.log_gamma[0])
-    if not no_directions(parameters):
-        scale = np.sum(parameters.probabilities * np.exp(parameters.log_nu0 + parameters.log_rho))
-    stats[SCALING] = scale
-    stats[N_STATS] = parameters.kernel.bandwidth[0]
+    """Report the mean scale, Σ ω_j ν_j, or the walk's γ; and the bandwidth."""
+    stats[0] = parameters.subsample.kernel.bandwidth[0]
+    if no_directions(parameters):
+        return np.exp(parameters.subsample.shape.log_scale[0])
+    scale = 0.0
+    for j in range(parameters.probabilities.size):
+        scale += parameters.probabilities[j] * np.exp(log_nu(parameters, j))
+    return scale
 
 
 # ---- the class ----------------------------------------------------------------------------------
@@ -435,15 +383,8 @@ class PCAKAM(KameleonStep):
 
     Parameters
     ----------
-    vars : list of variables, optional
-        What to sample: continuous free variables of the model. All of them by default; discrete
-        ones are left to PyMC's own steps.
     n_components : int, optional
         Number of directions, 10 by default.
-    acceptance : {"direction", "mixture"}, optional
-        Whether the proposal density is that given the direction drawn (default), or that of the
-        mixture over all of them, as in the paper. Both leave the posterior exactly invariant; the
-        mixture costs `n_components` times as much.
     kernel : optional
         k: ``pk.kernels.Gaussian()`` (default), ``pk.kernels.Matern()`` or ``pk.kernels.Linear()``.
     n_subsample : int, optional
@@ -467,6 +408,10 @@ class PCAKAM(KameleonStep):
     given. The default of ``target_accept`` is .44, as in one dimension, which is what ν_j moves.
     The walk before has that of :class:`GAM`.
 
+    Deviation: the proposal density in the acceptance ratio is that given the direction drawn. That
+    of the mixture over all directions, as in the paper, leaves the posterior invariant as well, and
+    costs `n_components` times as much: ``examples/papers/kam_mixture.py``.
+
     References
     ----------
     Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
@@ -483,7 +428,6 @@ class PCAKAM(KameleonStep):
         vars=None,
         *,
         n_components=10,
-        acceptance="direction",
         kernel=None,
         n_subsample=None,
         gamma=None,
@@ -493,74 +437,38 @@ class PCAKAM(KameleonStep):
     ):
         self.settings = checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds)
         n_components = checked_integer("n_components", n_components, at_least=1)
-        checked_choice("acceptance", acceptance, ("direction", "mixture"))
-        self.settings |= {"n_components": n_components, "acceptance": acceptance}
+        self.settings["n_components"] = n_components
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
-        d = scales.size
-        settings = self.settings
+        d, settings = scales.size, self.settings
         m = settings["n_subsample"] or min(max(25 * d, 50), 200)
-        n_components = settings["n_components"]
-        log_gamma, gamma_scale = ScaleTuning.start(
-            default_target_accept(d), np.log(OPTIMAL_SCALE / np.sqrt(d))
+        sizes = {"d": d, "m": m, "k": settings["n_components"]}
+        subsample, past = allocate_subsample(
+            self, scales, n_tune, m, EXPLORATION, BANDWIDTH_SHARE, default_target_accept(d)
         )
-        state = State(x=np.zeros(d), u=np.zeros(d), logp=np.zeros(1), weights=np.zeros(m))
-        parameters = Parameters(
-            whitening=np.diag(scales) if settings["whiten"] else np.eye(d),
-            z=np.zeros((d, m)),
-            m=np.zeros(1, np.int64),
-            kernel=settings["kernel"].compiled(),
-            log_gamma=log_gamma,
-            directions=np.zeros((n_components, m)),
-            probabilities=np.zeros(n_components),
-            log_rho=np.zeros(n_components),
-            log_nu0=np.zeros(n_components),
-            mixture=settings["acceptance"] == "mixture",
+        bounds = np.log([LEAST_RHO, LARGEST_RHO])
+        _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
+        nu = NuTuning(scale, settings["log_nu_bounds"].copy())
+        return (
+            allocate(State, sizes),
+            allocate(Parameters, sizes, subsample=subsample),
+            allocate(Tuning, sizes, n=n_tune, past=past, nu=nu),
+            allocate(Work, sizes),
         )
-        tuning = Tuning(
-            t=np.zeros(1, np.int64),
-            n=n_tune,
-            n_walk=n_tune * (7 if settings["whiten"] else 1) // 10,
-            n_learning=n_tune - n_tune * 3 // 20,
-            first=np.zeros(1, np.int64),
-            refresh=np.zeros(1, np.int64),
-            gamma_scale=gamma_scale,
-            moments=Moments.start(scales, n_tune),
-            history=History.empty(max(2000, 8 * m), d),
-            gamma=settings["gamma"] or UNSET,
-            bandwidth_rule=bandwidth_rule(settings["kernel"]),
-            bandwidth_share=BANDWIDTH_SHARE,
-            whiten=settings["whiten"],
-            target_accept=self.target_accept,
-            log_nu_bounds=settings["log_nu_bounds"],
-            counts=np.zeros(n_components, np.int64),
-            averages=np.zeros((n_components, 2)),
-        )
-        work = Work(
-            y=np.zeros(d),
-            u=np.zeros(d),
-            step=np.zeros(d),
-            weights=np.zeros(m),
-            here=np.zeros(d),
-            there=np.zeros(d),
-            chosen=np.zeros(1, np.int64),
-        )
-        return state, parameters, tuning, work
 
     def _tuned_scales(self):
         parameters, tuning = self.parameters, self.tuning
-        if parameters.m[0] == 0:
-            return [("The walk's γ", parameters.log_gamma[0], tuning.gamma_scale.bounds)]
-        if np.isnan(tuning.log_nu_bounds[0]) or no_directions(parameters):
+        if parameters.subsample.m[0] == 0:
+            return tuned_walk(parameters.subsample, tuning.past.shape)
+        if np.isnan(tuning.nu.log_bounds[0]) or no_directions(parameters):
             return []
-        bounds = log_nu_bounds(tuning, parameters, 0)
-        return [("ν of the leading direction", log_nu(parameters, 0), bounds)]
+        return [("ν of the leading direction", log_nu(parameters, 0), tuning.nu.log_bounds)]
 
     def _problems(self):
-        if self.parameters.m[0] > 0 and no_directions(self.parameters):
+        if self.parameters.subsample.m[0] > 0 and no_directions(self.parameters):
             return [
                 "the kernel finds no principal directions among the points of the past, so the "
                 "sampler is a plain random walk. Its bandwidth is far too small, or far too wide."
             ]
-        return too_few_points(self)
+        return too_few_points(self, self.parameters.subsample)

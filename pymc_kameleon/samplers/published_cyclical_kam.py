@@ -12,101 +12,60 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.chain import N_STATS, SCALING, Algorithm, nothing_derived
+from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.chain import Algorithm, nothing_derived
 from pymc_kameleon.core.history import choose
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy, multiply_lower
-from pymc_kameleon.core.metropolis import accept as move_or_stay
-from pymc_kameleon.core.rkhs import Kernel
-from pymc_kameleon.core.scaling import OPTIMAL_SCALE
+from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.schedules import Decay, decayed
+from pymc_kameleon.core.shape import Shape
+from pymc_kameleon.core.subsample import Subsample
 from pymc_kameleon.kernels import FIXED, Matern, bandwidth_rule
-from pymc_kameleon.samplers import kam
-from pymc_kameleon.step import checked_number, checked_schedule
-
-GAMMA = Decay(20.0, 10.0, 0.5)
-"""γ_t, which the paper does not give; of those tried, the one that changes modes most often."""
-
-LEARNING_RATE = Decay(1.0, 1.0, 0.75)
-"""η_t = (1+t)^-ε with the paper's ε."""
+from pymc_kameleon.samplers import kam, random_walk
+from pymc_kameleon.samplers.kam import checked_redraw_decay, checked_settings
+from pymc_kameleon.step import KameleonStep, checked_integer, checked_number, checked_schedule
 
 # ---- state and parameters -----------------------------------------------------------------------
 
 
 class State(NamedTuple):
-    """What the next transition needs: as in KAM, and the cycle.
+    """What the next transition needs: as in KAM, and the cycle."""
 
-    Attributes
-    ----------
-    position : (1,) int64
-        Transitions of Sampling since the last Exploration.
-    nu : (2,) float64
-        ν_t of the last transition, and ν_exp.
-    """
-
-    x: np.ndarray
-    u: np.ndarray
-    logp: np.ndarray
-    covariance: np.ndarray
-    factor: np.ndarray
-    factor_scales: np.ndarray
-    position: np.ndarray
-    nu: np.ndarray
+    x: floats("d")
+    logp: floats(1)
+    local: kam.Local
+    position: integers(1)  # transitions of Sampling since the last Exploration
+    nu: floats(2)  # ν_t of the last transition, and ν_exp
 
 
 class Parameters(NamedTuple):
-    """What the user decides, and z, which each Exploration draws from its own past.
+    """What the user decides, and z, which each Exploration draws from its own past."""
 
-    Attributes
-    ----------
-    whitening : (d, d) float64
-        I: KAM's moves without whitening.
-    z, m : as in KAM
-    kernel : Kernel
-    initial_nu : float
-        ν at the start of each cycle.
-    gamma, learning_rate : Decay
-        γ_t and η_t.
-    redraw_decay : float
-        a of p_t = (1+t)^-a.
-    target_accept, beta : float
-    cycle_length, n_exploration : int
-        L and ⌊βL⌋.
-    """
-
-    whitening: np.ndarray
-    z: np.ndarray
-    m: np.ndarray
-    kernel: Kernel
-    initial_nu: float
-    gamma: Decay
-    learning_rate: Decay
-    redraw_decay: float
+    subsample: Subsample  # without whitening
+    initial_nu: float  # at the start of each cycle
+    gamma: Decay  # γ_t
+    learning_rate: Decay  # η_t
+    redraw_decay: float  # a of p_t = (1+t)^-a
     target_accept: float
     beta: float
-    cycle_length: int
-    n_exploration: int
+    cycle_length: int  # L
+    n_exploration: int  # ⌊βL⌋
 
 
 class Tuning(NamedTuple):
     """What the driver asks for: the number of tuning transitions, which are cycles like others."""
 
-    t: np.ndarray
+    t: integers(1)
     n: int
 
 
 class Work(NamedTuple):
     """Scratch: that of KAM; the past of an Exploration, and rows of it."""
 
-    y: np.ndarray
-    u: np.ndarray
-    xi: np.ndarray
-    step: np.ndarray
-    covariance: np.ndarray
-    factor: np.ndarray
-    v: np.ndarray
-    past: np.ndarray
-    rows: np.ndarray
+    kam: kam.Work
+    past: floats("n", "d")
+    rows: integers("n")
 
 
 # ---- transition ---------------------------------------------------------------------------------
@@ -122,43 +81,38 @@ def transition(target, state, parameters, work, rng):
     nu0 = 2.0 * state.nu[1] / (np.cos(np.pi * parameters.beta) + 1.0)
     state.nu[0] = 0.5 * nu0 * (np.cos(phase) + 1.0)
     state.position[0] = (position + 1) % (parameters.cycle_length - n_exploration)
-    for i in range(state.x.size):
-        work.xi[i] = rng.standard_normal()
-    multiply_lower(state.factor, work.xi, work.step)
-    for i in range(state.x.size):
-        work.y[i] = state.x[i] + state.nu[0] * work.step[i]
-    return move_or_stay(target, state, work.y, rng)
+    return random_walk.walk(target, state, state.nu[0], state.local.factor, work.kam.walk, rng)
 
 
 @jit
 def explore(target, state, parameters, work, rng):
     """Make KAM moves with a past, γ_t and ν_t that begin anew; then write the factor of Σ."""
-    log_nu = np.log(parameters.initial_nu)
-    parameters.m[0] = 0
+    log_nu, subsample, local = np.log(parameters.initial_nu), parameters.subsample, state.local
+    subsample.m[0] = 0
     for t in range(parameters.n_exploration):
         copy(state.x, work.past[t])
         if t == 0 or rng.random() < (1.0 + t) ** -parameters.redraw_decay:
-            draw_subsample(parameters, work, t + 1, rng)
-            kam.derived(state, parameters, work)
+            draw_subsample(subsample, work, t + 1, rng)
+            kam.derived(state, parameters, work.kam)
         gamma, nu = decayed(parameters.gamma, t), np.exp(log_nu)
-        accept_prob, _ = kam.move(target, state, parameters, work, rng, gamma, nu)
+        accept_prob, _ = kam.move(target, state, subsample, work.kam, rng, gamma, nu)
         eta = decayed(parameters.learning_rate, t)
         log_nu += eta * (accept_prob - parameters.target_accept)
     state.nu[1] = np.exp(log_nu)
-    kam.factorise(state.covariance, gamma / state.nu[1], 1.0, state.factor)
-    state.factor_scales[0] = np.nan
+    kam.factorise(local.covariance, gamma / state.nu[1], 1.0, local.factor)
+    local.scales[0] = np.nan
 
 
 @jit
-def draw_subsample(parameters, work, n, rng):
+def draw_subsample(subsample, work, n, rng):
     """Draw z from the first n states of the past."""
-    m = min(n, parameters.z.shape[1])
+    m = min(n, subsample.z.shape[1])
     for i in range(n):
         work.rows[i] = i
     choose(work.rows, n, m, rng)
     for i in range(m):
-        copy(work.past[work.rows[i]], parameters.z[:, i])
-    parameters.m[0] = m
+        copy(work.past[work.rows[i]], subsample.z[:, i])
+    subsample.m[0] = m
 
 
 # ---- adaptation ---------------------------------------------------------------------------------
@@ -173,71 +127,128 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 @jit
 def report(state, parameters, stats):
     """Report ν_t, the bandwidth, and ν_exp."""
-    stats[SCALING] = state.nu[0]
-    stats[N_STATS] = parameters.kernel.bandwidth[0]
-    stats[N_STATS + 1] = state.nu[1]
+    stats[0] = parameters.subsample.kernel.bandwidth[0]
+    stats[1] = state.nu[1]
+    return state.nu[0]
 
 
-PUBLISHED = Algorithm(transition, adapt, nothing_derived, report)
-"""Nothing is derived: Sampling needs x alone, and Exploration begins anew."""
+# ---- the class ----------------------------------------------------------------------------------
 
 
-def checked_settings(kernel, n_subsample, nu, gamma, learning_rate, redraw_decay):
-    """Return the options of this variant; raise a ValueError if one is impossible."""
-    kernel = Matern(4, 2.0) if kernel is None else kernel
-    if bandwidth_rule(kernel) != FIXED:
-        raise ValueError(
-            f"variant='published' needs a kernel with a number as bandwidth: {kernel}."
+class PublishedCyclicalKAM(KameleonStep):
+    r"""Cyclical kernel adaptive Metropolis as in its paper, which is biased.
+
+    What ``pk.CyclicalKAM(variant="published")`` makes, to be compared with; see
+    docs/cyclical_kam.md. The Exploration of each cycle is made within the draw that follows, and
+    not recorded, and adaptation never stops.
+
+    Parameters
+    ----------
+    kernel : optional
+        k, with a bandwidth that is a number; the paper's ``pk.kernels.Matern(4, 2.0)`` by default.
+    n_subsample : int, optional
+        m, the number of points of z; 50 by default.
+    cycle_length : int, optional
+        L, the paper's T/M, in transitions; 1000 by default.
+    beta : float, optional
+        β, the share of a cycle that explores; .4 by default.
+    nu : float, optional
+        ν at the start of each cycle, :math:`2 \cdot 2.38/\sqrt d` by default.
+    gamma : float or pk.Decay, optional
+        γ_t over the Exploration of each cycle. The paper does not give it; with
+        ``pk.Decay(20, 10, 0.5)``, the default, chains change modes most often.
+    learning_rate : float or pk.Decay, optional
+        η_t of log ν over each Exploration, ``pk.Decay(1, 1, 0.75)`` by default, which is
+        :math:`(1+t)^{-\varepsilon}` with the paper's ε = .75.
+    redraw_decay : float, optional
+        a of the probability :math:`(1+t)^{-a}` that z is redrawn; .2 by default.
+    {common parameters}
+
+    Notes
+    -----
+    The statistic ``scaling`` is ν_t at the end of the draw, ``nu_exploration`` is ν_exp.
+    Nothing is derived from the position: Sampling needs x alone, and Exploration begins anew.
+
+    References
+    ----------
+    Li, Zeng & Guo. Cyclical kernel adaptive Metropolis.
+    """
+
+    name = "published_cyclical_kam"
+    own_stats = ("bandwidth", "nu_exploration")
+    algorithm = Algorithm(transition, adapt, nothing_derived, report)
+
+    def __init__(
+        self,
+        vars=None,
+        *,
+        kernel=None,
+        n_subsample=50,
+        cycle_length=1000,
+        beta=0.4,
+        nu=None,
+        gamma=None,
+        learning_rate=None,
+        redraw_decay=0.2,
+        **common,
+    ):
+        kernel = Matern(4, 2.0) if kernel is None else kernel
+        gamma = Decay(20.0, 10.0, 0.5) if gamma is None else gamma
+        learning_rate = Decay(1.0, 1.0, 0.75) if learning_rate is None else learning_rate
+        self.settings = checked_settings(kernel, n_subsample, gamma, False, None) | {
+            "nu": None if nu is None else checked_number("nu", nu, 0, np.inf),
+            "learning_rate": checked_schedule("learning_rate", learning_rate),
+            "redraw_decay": checked_redraw_decay(redraw_decay),
+            **checked_cycle(cycle_length, beta),
+        }
+        if bandwidth_rule(kernel) != FIXED:
+            raise ValueError(
+                f"variant='published' needs a kernel with a number as bandwidth: {kernel}."
+            )
+        super().__init__(vars, **common)
+
+    def _allocate(self, scales, n_tune):
+        d, settings = scales.size, self.settings
+        n = settings["n_exploration"]
+        sizes = {"d": d, "d + 1": d + 1, "m": settings["n_subsample"], "n": n}
+        nu = settings["nu"] or 2 * best_scale(d)
+        shape = allocate(Shape, sizes, factor=np.eye(d))
+        kernel = settings["kernel"].compiled()
+        parameters = allocate(
+            Parameters,
+            sizes,
+            subsample=allocate(Subsample, sizes, shape=shape, kernel=kernel),
+            initial_nu=nu,
+            target_accept=self.target_accept,
+            n_exploration=n,
+            **{k: settings[k] for k in ("gamma", "learning_rate", "redraw_decay")},
+            **{k: settings[k] for k in ("beta", "cycle_length")},
         )
-    redraw_decay = 0.2 if redraw_decay is None else redraw_decay
-    learning_rate = LEARNING_RATE if learning_rate is None else learning_rate
-    return {
-        "kernel": kernel,
-        "n_subsample": n_subsample or 50,
-        "nu": None if nu is None else checked_number("nu", nu, 0, np.inf),
-        "gamma": checked_schedule("gamma", GAMMA if gamma is None else gamma),
-        "learning_rate": checked_schedule("learning_rate", learning_rate),
-        "redraw_decay": kam.checked_redraw_decay(redraw_decay),
-    }
+        local = allocate(kam.Local, sizes, scales=np.nan)
+        state = allocate(State, sizes, local=local, nu=nu)
+        return state, parameters, allocate(Tuning, sizes, n=n_tune), allocate(Work, sizes)
+
+    def _needed_tuning(self):
+        return 0
+
+    def _problems(self):
+        length = self.settings["cycle_length"]
+        if self.watch.draws * self.steps_per_draw >= length - self.settings["n_exploration"]:
+            return []
+        return [
+            f"the draws are not even one cycle of {length} transitions, so there was a single "
+            "Exploration. Draw more, or lower cycle_length."
+        ]
 
 
-def allocate(d, settings, target_accept, n_tune):
-    """Return fresh (state, parameters, tuning, work)."""
-    m, n_exploration = settings["n_subsample"], settings["n_exploration"]
-    nu = settings["nu"] or 2 * OPTIMAL_SCALE / np.sqrt(d)
-    state = State(
-        x=np.zeros(d),
-        u=np.zeros(d),
-        logp=np.zeros(1),
-        covariance=np.zeros((d, d)),
-        factor=np.zeros((d, d)),
-        factor_scales=np.full(2, np.nan),
-        position=np.zeros(1, np.int64),
-        nu=np.full(2, nu),
-    )
-    parameters = Parameters(
-        whitening=np.eye(d),
-        z=np.zeros((d, m)),
-        m=np.zeros(1, np.int64),
-        kernel=settings["kernel"].compiled(),
-        initial_nu=nu,
-        gamma=settings["gamma"],
-        learning_rate=settings["learning_rate"],
-        redraw_decay=settings["redraw_decay"],
-        target_accept=target_accept,
-        beta=settings["beta"],
-        cycle_length=settings["cycle_length"],
-        n_exploration=n_exploration,
-    )
-    work = Work(
-        y=np.zeros(d),
-        u=np.zeros(d),
-        xi=np.zeros(d),
-        step=np.zeros(d),
-        covariance=np.zeros((d, d)),
-        factor=np.zeros((d, d)),
-        v=np.zeros((d + 1, m)),
-        past=np.zeros((n_exploration, d)),
-        rows=np.zeros(n_exploration, np.int64),
-    )
-    return state, parameters, Tuning(np.zeros(1, np.int64), n_tune), work
+def checked_cycle(cycle_length, beta):
+    """Return L, β and ⌊βL⌋; raise a ValueError if they are impossible."""
+    cycle_length = checked_integer("cycle_length", cycle_length, at_least=2)
+    beta = checked_number("beta", beta, 0, 1)
+    n_exploration = int(beta * cycle_length + 1e-9)  # .29 · 100 is 29
+    if not 0 < n_exploration < cycle_length:
+        raise ValueError(
+            "beta * cycle_length must be at least 1, and less than cycle_length, not "
+            f"{beta * cycle_length}."
+        )
+    return {"cycle_length": cycle_length, "beta": beta, "n_exploration": n_exploration}

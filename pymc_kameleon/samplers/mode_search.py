@@ -1,0 +1,404 @@
+"""The search for modes by which CyclicalKAM tunes: kicks and annealing, then learning the clusters.
+
+Nothing here is part of the transition that is left after tuning, and most of it does not leave the
+posterior invariant.
+
+Symbols, besides those of KAM and of samplers/mode_moves.py: T the temperature at which the chain
+searches, home the place where a kick starts.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import allocate, floats
+from pymc_kameleon.core.clusters import MAX_MODES, nearest_cluster
+from pymc_kameleon.core.history import History, record
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.metropolis import accept, normal_step
+from pymc_kameleon.core.moments import update_mean_and_factor
+from pymc_kameleon.core.scaling import (
+    GOOD_GUESS,
+    best_scale,
+    gain,
+    tune_scale,
+)
+from pymc_kameleon.core.shape import ShapeTuning, learn_shape
+from pymc_kameleon.core.subsample import least_points, n_neighbours
+from pymc_kameleon.core.target import log_density
+from pymc_kameleon.kernels import KNN, MEDIAN, bandwidth_rule
+from pymc_kameleon.modes import (
+    blended_factors,
+    choose_evenly,
+    find_modes,
+    have_finite_width,
+    median_distance_within,
+    nearest_modes,
+    neighbour_distance,
+    shrunk_covariance,
+)
+from pymc_kameleon.samplers import kam
+from pymc_kameleon.samplers.mode_moves import difference, jump, wander
+
+WALKED, SEARCHED, LEARNED = 0.2, 0.55, 0.85
+"""Ends of the phases of tuning, as shares of it; see `search_and_learn`."""
+
+MOST_SEARCHES = 50
+"""More tuning than these need makes each search longer."""
+COOLING = 0.6
+"""Share of a search in which it cools down."""
+
+NEAREST, FAR, FARTHEST, FAR_SHARE = 2.0, 32.0, 1024.0, 0.25
+"""Kicks of the search, in standard deviations of the first mode: most from NEAREST to FAR."""
+
+TINY = 1e-200
+"""A kick that leads home."""
+
+SEARCH_GAIN = 0.3
+"""Step of the search's scale: it has to follow the temperature, and modes of other scales."""
+
+JUMP_SHARE, DIFFERENCE_SHARE = 0.2, 0.2
+"""Of the moves by which tuning learns the clusters; the rest are walks."""
+
+
+class Search(NamedTuple):
+    """What tuning remembers of the phases before the last one.
+
+    Attributes
+    ----------
+    walk_end, search_end, learning_end : int
+        Transitions at which the phases end.
+    length : int
+        Transitions of one search for a mode.
+    n_cooling : int
+        … of which so many anneal.
+    shape : ShapeTuning
+        Of the walk in the first mode; its scale is that of all walks.
+    history : History
+        Rows of x, logp, and the number of the search.
+    negligible : float
+        Log-densities that are so much lower are of no mode that matters.
+    visits : (MAX_MODES,) float64
+        Transitions in each cluster.
+    home : (d,) float64
+        Where the last search ended that found a place that matters.
+    home_logp : (1,) float64
+        Log-density there.
+    log_walk : (1,) float64
+        Log scale of the walk that found the first mode.
+    kick, log_kick : (1,) float64
+        Length of the kick that is due, or 0; its log, or that of the last one.
+    row : (d + 2,) float64
+        Scratch.
+    """
+
+    walk_end: int
+    search_end: int
+    learning_end: int
+    length: int
+    n_cooling: int
+    shape: ShapeTuning
+    history: History
+    negligible: float
+    visits: floats(MAX_MODES)
+    home: floats("d")
+    home_logp: floats(1)
+    log_walk: floats(1)
+    kick: floats(1)
+    log_kick: floats(1)
+    row: floats("d + 2")
+
+
+def start_search(step, scales, n_tune, m):
+    """Return the first Shape of a step that searches for modes, and a fresh Search.
+
+    Phases end with draws, between which Python can learn.
+    """
+    d, of_draw = scales.size, step.steps_per_draw
+
+    def whole_draws(n):
+        return int(n) // of_draw * of_draw
+
+    walk_end = whole_draws(WALKED * n_tune)
+    n_searching = int((SEARCHED - WALKED) * n_tune)
+    length = max(least_search(d), n_searching // MOST_SEARCHES)
+    length = whole_draws(length + of_draw - 1)
+    target_accept = step.default_target_accept(d)
+    shape, tuning = ShapeTuning.start(scales, walk_end, target_accept, best_scale(d))
+    search = allocate(
+        Search,
+        {"d": d, "d + 2": d + 2},
+        walk_end=walk_end,
+        search_end=walk_end + n_searching // length * length,
+        learning_end=whole_draws(LEARNED * n_tune),
+        length=length,
+        n_cooling=int(COOLING * length),
+        shape=tuning,
+        history=History.empty(max(2000, 8 * m), d + 2),
+        negligible=10.0 + 3.0 * d,
+        home_logp=-np.inf,
+    )
+    return shape, search
+
+
+def least_search(d):
+    """Return the transitions of the shortest search that finds a mode, and settles there."""
+    return 60 + 36 * d
+
+
+def least_tuning(d):
+    """Return the transitions of tuning that five searches need."""
+    return int(5 * least_search(d) / (SEARCHED - WALKED))
+
+
+# ---- moves --------------------------------------------------------------------------------------
+
+
+@jit
+def searches(search, t):
+    """Whether transition t is one of the search."""
+    return search.walk_end <= t < search.search_end
+
+
+@jit
+def learns(parameters, search, t):
+    """Whether the clusters are learned by transition t."""
+    return parameters.clusters.n[0] > 0 and search.search_end <= t < search.learning_end
+
+
+@jit
+def search_move(target, state, parameters, search, work, t, rng):
+    """Kick, or make a step of a walk at the temperature of the search."""
+    shape, walk = parameters.kam.subsample.shape, work.kam.walk
+    if search.kick[0] > 0.0:
+        normal_step(search.kick[0], shape.factor, walk.xi, walk.step, rng)
+        return annealed_move(target, state, parameters, search.home, work, np.inf, rng)
+    temperature = temperature_at(search, t)
+    scale = np.sqrt(temperature) * np.exp(shape.log_scale[0])
+    normal_step(scale, shape.factor, walk.xi, walk.step, rng)
+    return annealed_move(target, state, parameters, state.x, work, temperature, rng)
+
+
+@jit
+def temperature_at(search, t):
+    """T, which falls from that of the kick to 1, and stays there."""
+    place = (t - search.walk_end) % search.length
+    cooled = place / search.n_cooling * max(search.log_kick[0], np.log(FAR))
+    return np.exp(2.0 * max(0.0, search.log_kick[0] - cooled))
+
+
+@jit
+def annealed_move(target, state, parameters, origin, work, temperature, rng):
+    """Accept or reject the step from `origin` with min(1, (π(y)/π(x))^{1/T})."""
+    walk = work.kam.walk
+    for i in range(state.x.size):
+        walk.y[i] = origin[i] + walk.step[i]
+    logp_y = log_density(target, walk.y)
+    surplus = (logp_y - state.logp[0]) * (1.0 / temperature - 1.0)
+    accept_prob, accepted = accept(target, state, walk.y, logp_y, surplus, rng)
+    if accepted:
+        kam.derived(state, parameters.kam, work.kam)
+    return accept_prob, accepted
+
+
+@jit
+def learning_move(target, state, parameters, work, rng):
+    """Make a difference, a jump, or a step of a walk with the covariance of the cluster at x."""
+    clusters, r = parameters.clusters, rng.random()
+    work.tunes[0] = False
+    if r < DIFFERENCE_SHARE:
+        return difference(target, state, parameters, work, rng)
+    if clusters.n[0] > 1 and r > 1.0 - JUMP_SHARE:
+        return jump(target, state, parameters, work, rng)
+    work.tunes[0] = True
+    nearest = nearest_cluster(clusters, state.x, work.log_r, work.kam.walk.v)
+    scale = np.exp(parameters.kam.subsample.shape.log_scale[0])
+    return wander(target, state, parameters, scale, clusters.factors[nearest], work, rng)
+
+
+# ---- adaptation ---------------------------------------------------------------------------------
+
+
+@jit
+def search_and_learn(state, parameters, search, work, accept_prob, t, rng):
+    """Learn from transition t of the phases before the last one.
+
+    Up to walk_end an adaptive random walk learns the shape of the mode where the chain begins. Up
+    to search_end, kicks and annealing look for others. Then Python finds the modes
+    (`learn_modes`), and up to learning_end walks, differences and jumps learn their means and
+    covariances. Without modes the walk goes on.
+    """
+    shape = parameters.kam.subsample.shape
+    search.kick[0] = 0.0
+    if searches(search, t):
+        follow_search(state, shape, search, accept_prob, t)
+    elif learns(parameters, search, t):
+        learn_clusters(state, parameters, search, work, accept_prob, t)
+    else:
+        learn_shape(shape, search.shape, state.x, accept_prob, t, work.kam.walk.v)
+        if t == search.walk_end - 1:
+            search.log_walk[0] = shape.log_scale[0]
+            settle_home(state, search)
+    if search.walk_end // 2 <= t < search.walk_end or search.search_end <= t < search.learning_end:
+        archive(state, search, t)
+    if searches(search, t + 1) and (t + 1 - search.walk_end) % search.length == 0:
+        draw_kick(search, rng)
+
+
+@jit
+def follow_search(state, shape, search, accept_prob, t):
+    """Tune the walk, and archive where it is once it has cooled down."""
+    place, scale = (t - search.walk_end) % search.length, search.shape.scale
+    if place > 0:
+        tune_scale(shape.log_scale, scale, 0, accept_prob, SEARCH_GAIN)
+    if place > (search.n_cooling + search.length) // 2:
+        archive(state, search, t)
+    if place == search.length - 1:
+        shape.log_scale[0] = search.log_walk[0]
+        settle_home(state, search)
+
+
+@jit
+def draw_kick(search, rng):
+    """Draw the kick of the next transition."""
+    low, high = np.log(NEAREST), np.log(FAR)
+    if rng.random() < FAR_SHARE:
+        low, high = high, np.log(FARTHEST)
+    search.log_kick[0] = low + (high - low) * rng.random()
+    search.kick[0] = np.exp(search.log_kick[0])
+
+
+@jit
+def settle_home(state, search):
+    """Make x the home, or let the next kick lead there if the density of x is negligible."""
+    if state.logp[0] > search.home_logp[0] - search.negligible:
+        copy(state.x, search.home)
+        search.home_logp[0] = state.logp[0]
+    else:
+        search.kick[0] = TINY
+
+
+@jit
+def archive(state, search, t):
+    """Record x, its logp, and the number of the search."""
+    d = state.x.size
+    copy(state.x, search.row)
+    search.row[d] = state.logp[0]
+    search.row[d + 1] = max(0, (t - search.walk_end) // search.length + 1)
+    record(search.history, search.row)
+
+
+@jit
+def learn_clusters(state, parameters, search, work, accept_prob, t):
+    """Learn mean and covariance of the cluster where the chain is, and tune the walk."""
+    clusters, v = parameters.clusters, work.kam.walk.v
+    if work.tunes[0]:
+        log_scale = parameters.kam.subsample.shape.log_scale
+        eta = gain(GOOD_GUESS + t - search.search_end)
+        tune_scale(log_scale, search.shape.scale, 0, accept_prob, eta)
+    i = nearest_cluster(clusters, state.x, work.log_r, v)
+    search.visits[i] += 1.0
+    eta = 1.0 / max(16.0 * state.x.size, search.visits[i] / 1.5)
+    update_mean_and_factor(clusters.means[i], clusters.factors[i], state.x, eta, v)
+
+
+# ---- the modes, learned in Python ---------------------------------------------------------------
+
+
+def pauses(step):
+    """Return the draws of tuning before which modes are found, and z is drawn."""
+    search, n = step.tuning.search, step.tuning.n
+    ends = (search.search_end, search.learning_end)
+    return [end // step.steps_per_draw for end in ends] if ends[0] < ends[1] < n else ()
+
+
+def learn_modes(step):
+    """Find the modes, and draw z from them; later, again. Too few points leave a walk.
+
+    Nothing is caught while the modes are found: that evaluates the user's log-density.
+    """
+    parameters, search = step.parameters, step.tuning.search
+    others = step._logp.point[step._d :].copy()
+
+    def evaluate(x):
+        return step._logp(np.concatenate([x, others]))
+
+    points, logps, runs = archived(search, evaluate if others.size else None)
+    if len(points) >= least_points(step._d) and not learned(step, points, logps, runs, evaluate):
+        parameters.clusters.n[0] = parameters.kam.subsample.m[0] = 0
+    search.history.counts[:] = 0, 1, 0
+
+
+def archived(search, evaluate=None):
+    """Return distinct points of the archive that are not negligible, their logp and runs.
+
+    With `evaluate`, logp is computed anew, as other steps have moved other variables since.
+    """
+    rows, d = search.history.points[: search.history.counts[0]], search.home.size
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    rows = rows[np.any(np.diff(rows, axis=0, prepend=np.nan) != 0, axis=1)]
+    if evaluate:
+        rows[:, d] = [evaluate(row[:d]) for row in rows]
+    logps = rows[:, d]
+    rows = rows[logps > logps.max(initial=-np.inf) - search.negligible]
+    return rows[:, :d], rows[:, d], rows[:, d + 1]
+
+
+def learned(step, points, logps, runs, evaluate):
+    """Learn the clusters, unless they are known, and z; return whether that is possible."""
+    parameters, modes = step.parameters, None
+    whitening = parameters.kam.subsample.shape.factor
+    if not have_finite_width(points, whitening):
+        return False
+    if parameters.clusters.n[0] == 0:
+        modes = find_modes(points, logps, runs, evaluate, whitening)[:MAX_MODES]
+        if not modes:
+            return False
+    try:
+        if modes:
+            guess_clusters(parameters, step.tuning.search, [points[rows] for rows in modes])
+        learn_kernel(step, points)
+    except np.linalg.LinAlgError:  # rounding leaves a covariance that is not positive definite
+        return False
+    return True
+
+
+def guess_clusters(parameters, search, modes):
+    """Make a first guess of the clusters' moments from the points of each."""
+    clusters, n = parameters.clusters, len(modes)
+    sizes = np.array([len(points) for points in modes])
+    clusters.n[0] = n
+    clusters.log_weights[:n] = np.log(sizes / sizes.sum())
+    clusters.means[:n] = [points.mean(axis=0) for points in modes]
+    clusters.factors[:n] = blended_factors(modes)
+    search.visits[:n] = sizes * search.history.counts[1]
+    parameters.kam.subsample.shape.log_scale[0] = search.shape.log_best
+
+
+def learn_kernel(step, points):
+    """Learn C from the clusters, Σ from all points; draw z evenly from the clusters."""
+    parameters, search = step.parameters, step.tuning.search
+    clusters, subsample = parameters.clusters, parameters.kam.subsample
+    n, whitening = clusters.n[0], subsample.shape.factor
+    weights = search.visits[:n] / search.visits[:n].sum()
+    factors = clusters.factors[:n]
+    within = np.average(factors @ factors.transpose(0, 2, 1), axis=0, weights=weights)
+    clusters.log_weights[:n] = np.log(weights)
+    whitening[:] = np.linalg.cholesky(within)
+    total = within if n == 1 else shrunk_covariance(points)
+    parameters.global_factor[:] = np.linalg.cholesky(total)
+
+    labels = nearest_modes(points, clusters.log_weights[:n], clusters.means[:n], factors)
+    chosen = choose_evenly(labels, subsample.z.shape[1], step.rng)
+    m = subsample.m[0] = len(chosen)
+    z = np.linalg.solve(whitening, points[chosen].T)
+    subsample.z[:, :m] = z
+    median = median_distance_within(np.linalg.solve(whitening, points.T).T, labels)
+    rule = bandwidth_rule(step.settings["kernel"])
+    if rule == MEDIAN:
+        subsample.kernel.bandwidth[0] = kam.BANDWIDTH_SHARE * median
+    elif rule == KNN:
+        neighbours = n_neighbours(m, step._d)
+        subsample.kernel.bandwidth[0] = neighbour_distance(z.T, neighbours) / np.sqrt(2)
+    step.tuning.s[0] = median / np.sqrt(2 * step._d)

@@ -49,14 +49,10 @@ from pymc_kameleon.modes import (
     neighbour_distance,
     shrunk_covariance,
 )
+from pymc_kameleon.options import checked_choice, checked_integer, checked_number
 from pymc_kameleon.samplers import kam, published_cyclical_kam
 from pymc_kameleon.samplers.kam import checked_settings
-from pymc_kameleon.step import (
-    KameleonStep,
-    checked_choice,
-    checked_integer,
-    checked_number,
-)
+from pymc_kameleon.step import KameleonStep
 
 CYCLE_LENGTH, BETA = 10, 0.3
 """L and β."""
@@ -437,7 +433,7 @@ def propose_difference(state, parameters, work, rng):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Tune in four phases; before the last two, Python finds the modes and draws z (`_pause`).
+    """Tune in four phases; before the last two, Python finds the modes and draws z (`learn`).
 
     Up to n_walk an adaptive random walk learns the shape of the mode where the chain begins. Up to
     n_search, kicks and annealing look for others. Up to n_learning walks, differences and jumps
@@ -792,8 +788,13 @@ class CyclicalKAM(KameleonStep):
         ends = (n.n_search, n.n_learning) if n.n_search < n.n_learning < n.n else ()
         return [end // self.steps_per_draw for end in ends]
 
-    def _pause(self):
+    @classmethod
+    def learn(cls, chains):
         """Find the modes, and draw z from them; later, again. Too few points leave a walk."""
+        for chain in chains:
+            chain._learn_alone()
+
+    def _learn_alone(self):
         parameters, tuning = self.parameters, self.tuning
         others = self._logp.point[self._d :].copy()
 
@@ -891,7 +892,7 @@ class CyclicalKAM(KameleonStep):
         if not self.published:
             return self._no_modes()
         length = self.settings["cycle_length"]
-        if self.watch.draws * self.steps_per_draw >= length - self.parameters.n_exploration:
+        if self.monitor.draws * self.steps_per_draw >= length - self.parameters.n_exploration:
             return []
         return [
             f"the draws are not even one cycle of {length} transitions, so there was a single "

@@ -45,14 +45,14 @@ from pymc_kameleon.core.scaling import (
 from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.kernels import KNN, MEDIAN, Gaussian, Linear, Matern, bandwidth_rule
-from pymc_kameleon.step import (
-    KameleonStep,
+from pymc_kameleon.options import (
     checked_bool,
     checked_integer,
     checked_number,
     checked_scale_bounds,
     checked_schedule,
 )
+from pymc_kameleon.step import KameleonStep
 
 EXPLORATION = 0.25
 """γ as a share of the random walk's best scale: small against what is learned, but not zero."""

@@ -35,6 +35,7 @@ from pymc_kameleon.core.scaling import (
 from pymc_kameleon.core.schedules import UNSET, Decay
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.kernels import bandwidth_rule
+from pymc_kameleon.options import checked_choice, checked_integer
 from pymc_kameleon.samplers.kam import (
     LARGEST_RHO,
     N_CENTRES,
@@ -46,7 +47,7 @@ from pymc_kameleon.samplers.kam import (
     too_few_points,
     tune_walk,
 )
-from pymc_kameleon.step import KameleonStep, checked_choice, checked_integer
+from pymc_kameleon.step import KameleonStep
 
 EXPLORATION = 0.6
 """γ as a share of the random walk's best scale: a direction moves one coordinate, γ all others."""

@@ -21,8 +21,8 @@ from pymc_kameleon.core.rkhs import Kernel
 from pymc_kameleon.core.scaling import OPTIMAL_SCALE
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.kernels import FIXED, Matern, bandwidth_rule
+from pymc_kameleon.options import checked_number, checked_schedule
 from pymc_kameleon.samplers import kam
-from pymc_kameleon.step import checked_number, checked_schedule
 
 GAMMA = Decay(20.0, 10.0, 0.5)
 """γ_t, which the paper does not give; of those tried, the one that changes modes most often."""

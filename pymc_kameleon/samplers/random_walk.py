@@ -44,13 +44,13 @@ from pymc_kameleon.core.scaling import (
     tune_scale,
 )
 from pymc_kameleon.core.schedules import UNSET
-from pymc_kameleon.step import (
-    KameleonStep,
+from pymc_kameleon.options import (
     checked_choice,
     checked_scale_bounds,
     checked_scaling,
     checked_schedule,
 )
+from pymc_kameleon.step import KameleonStep
 
 
 class State(NamedTuple):

@@ -13,12 +13,11 @@ import numpy as np
 import pymc as pm
 from threadpoolctl import threadpool_limits
 
-from pymc_kameleon import storage
 from pymc_kameleon.core.chain import AT_STEP, DRAWS_MADE, N_PROGRESS
+from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
 from pymc_kameleon.host import (
     CompoundStep,
     Progress,
-    SamplingError,
     get_default_varnames,
     get_random_generator,
     log_warnings,
@@ -28,8 +27,18 @@ from pymc_kameleon.host import (
     run_convergence_checks,
 )
 from pymc_kameleon.initvals import finite_point, jittered
-from pymc_kameleon.step import KameleonStep, checked_bool, checked_integer, compiled_run
-from pymc_kameleon.storage import Draws
+from pymc_kameleon.monitor import closing_warning
+from pymc_kameleon.options import checked_bool, checked_integer
+from pymc_kameleon.results import Draws, data_tree, joined
+from pymc_kameleon.resume import (
+    LEARNED,
+    STATE,
+    check_same_density,
+    check_same_outputs,
+    steps_and_names,
+    unpack,
+)
+from pymc_kameleon.step import KameleonStep
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -157,13 +166,13 @@ def sample(
                     **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED},
                 )
                 steps = None if step is None else _checked_steps(step, model)
-                steps, names = storage.steps_and_names(resume, steps, model)
+                steps, names = steps_and_names(resume, steps, model)
                 _checked_steps(steps, model)
                 all_chains = _resumed_chains(model, steps, draws, resume)
 
             outputs, n = steps[0].outputs(names), len(all_chains)
             if resume is not None:
-                storage.check_same_outputs(resume, outputs, model)
+                check_same_outputs(resume, outputs, model)
             kept = Draws(n, draws, outputs, steps)
             warmup = Draws(n, 0 if discard_tuned_samples else all_chains[0].n_tune, outputs, steps)
             run = compiled_run(steps)
@@ -176,8 +185,8 @@ def sample(
                 whole = all(chain.done == chain.total for chain in all_chains)
                 good_chains = all_chains if whole else _longest(all_chains)
                 _say_what_was_done(good_chains, seconds)
-                new = storage.data_tree(model, good_chains, kept, warmup, seconds, idata_kwargs)
-                tree = new if resume is None else storage.joined(resume, new)
+                new = data_tree(model, good_chains, kept, warmup, seconds, idata_kwargs)
+                tree = new if resume is None else joined(resume, new)
 
             for name, compute in COMPUTED.items():
                 if idata_kwargs.get(name):
@@ -274,13 +283,6 @@ def _count(n, what):
 # ---- chains -------------------------------------------------------------------------------------
 
 
-class CannotStart(Exception):
-    """A step cannot start at a raveled point. Why, is told by the main thread, as it compiles."""
-
-    def __init__(self, step, q):
-        self.step, self.q = step, q
-
-
 class Chain:
     """One chain: its own copies of the steps, and the point that they move.
 
@@ -296,9 +298,9 @@ class Chain:
 
     def __init__(self, row, number, steps, point):
         self.row, self.number, self.steps, self.point = row, number, steps, point
-        watch = steps[0].watch
-        self.tune, self.total = watch.tune, watch.tune + watch.draws
-        self.begun, self._first_kept = watch.done, max(watch.done, self.tune)
+        monitor = steps[0].monitor
+        self.tune, self.total = monitor.tune, monitor.tune + monitor.draws
+        self.begun, self._first_kept = monitor.done, max(monitor.done, self.tune)
         self.last_stats, self.seconds = None, 0.0
         self._progress = np.zeros(N_PROGRESS, np.int64)
 
@@ -311,7 +313,7 @@ class Chain:
     @property
     def done(self):
         """Draws made, of tuning too."""
-        return self.steps[0].watch.done
+        return self.steps[0].monitor.done
 
     @property
     def made(self):
@@ -343,21 +345,11 @@ class Chain:
 
     def _make(self, n):
         """Make n draws, between which nothing happens in Python, and keep them."""
-        self._progress[:] = 0
         self._start, tuning = self.done, self.done < self.tune
         draws, start = (self._warmup, self.done) if tuning else (self._kept, self.made)
         rows = np.empty((n, self._outputs.n if draws.draws else 0))
-        stats = [step.empty_stats(n) for step in self.steps]
-        blocks, self._in_python = (), True
-        for step, own in zip(self.steps, stats, strict=True):
-            self._progress[AT_STEP] = len(blocks)
-            blocks += (step.block(step.begin(self.point[step.places]), own),)
-        self._in_python = False
-        if not self._run(blocks, self.point, self._outputs.into(rows), self._progress):
-            step = self.steps[self._progress[AT_STEP]]
-            raise CannotStart(step, self.point[step.places])
-        for step, own in zip(self.steps, stats, strict=True):
-            step.conclude(self.point[step.places], own)
+        outputs = self._outputs.into(rows)
+        stats = make_draws(self._run, self.steps, self.point, n, outputs, self._progress)
         named = [step.named(own) for step, own in zip(self.steps, stats, strict=True)]
         if draws.draws:
             draws.write(self.row, start, self._outputs.named(rows), named)
@@ -369,10 +361,11 @@ class Chain:
         draw = f"draw {i} of tuning" if i < self.tune else f"draw {i - self.tune}"
         at_step = self._progress[AT_STEP]
         if at_step < len(self.steps):
-            point = self.steps[at_step].last_evaluated(self._in_python)
+            step = self.steps[at_step]
+            point = step.layout.unraveled(step._logp.asked)
         else:
-            step = self.steps[0]
-            point = step.unraveled(self.point[step.places])
+            layout = self.steps[0].layout
+            point = layout.unraveled(self.point[layout.places])
         return f"In chain {self.number}, {draw}, at {point}"
 
 
@@ -386,24 +379,24 @@ def _new_chains(model, steps, chains, tune, draws, random_seed, initvals):
     points = _starts(model, steps, [rng.integers(2**30) for rng in rngs], initvals)
     chains = []
     for row, (rng, point) in enumerate(zip(rngs, points, strict=True)):
-        own = _copies(model, steps)
+        own = _copies(steps)
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         for step, step_rng in zip(own, step_rngs, strict=True):
             step.setup_chain(step_rng, tune, draws)
-        chains.append(Chain(row, row, own, _raveled(model, point)))
+        chains.append(Chain(row, row, own, steps[0].layout.raveled(point)))
     return chains
 
 
 def _starts(model, steps, seeds, initvals):
     """Return a point on the unconstrained scale for each chain."""
     if initvals is None:
-        copies = _copies(model, steps)
+        copies = _copies(steps)
 
         def logp(point):
             """Be -inf outside the region of any step."""
-            q = _raveled(model, point)
+            q = steps[0].layout.raveled(point)
             try:
-                return min(step.log_density(q[step.places]) for step in copies)
+                return min(step.log_density(q[step.layout.places]) for step in copies)
             except Exception as error:
                 error.add_note(f"In chain {len(points)}, looking for a start, at {point}")
                 raise
@@ -417,7 +410,7 @@ def _starts(model, steps, seeds, initvals):
     )
     points = [function(seed) for function, seed in zip(functions, seeds, strict=True)]
     for step in steps:
-        for name, shape in step.shapes().items():
+        for name, shape in step.layout.shapes.items():
             for point in points:
                 if np.shape(point[name]) != shape:
                     raise ValueError(
@@ -428,47 +421,25 @@ def _starts(model, steps, seeds, initvals):
 
 def _resumed_chains(model, steps, draws, result):
     """Set up chains to go on where those of an earlier result stopped."""
-    learned, states = (result[name].to_dataset() for name in (storage.LEARNED, storage.STATE))
+    learned, states = (result[name].to_dataset() for name in (LEARNED, STATE))
     if "chain" not in states.dims:
         raise ValueError("resume has no dimension chain. Select one as dt.isel(chain=[0]).")
     chains = []
     for row, number in enumerate(states["chain"].values.tolist()):
-        own = _copies(model, steps)
-        storage.unpack(own, learned.isel(chain=row), states.isel(chain=row))
-        point = np.zeros(own[0].places.size)
+        own = _copies(steps)
+        unpack(own, learned.isel(chain=row), states.isel(chain=row))
+        point = np.zeros(own[0].layout.places.size)
         for step in own:
-            step.watch.draws = step.watch.done - step.watch.tune + draws
-            point[step.places[: step.state.x.size]] = step.state.x
-        _check_same_density(own[-1], point)
+            step.monitor.draws = step.monitor.done - step.monitor.tune + draws
+            point[step.layout.places[: step.state.x.size]] = step.state.x
+        check_same_density(own[-1], point)
         chains.append(Chain(row, number, own, point))
     return chains
 
 
-def _check_same_density(step, point):
-    """Raise a ValueError if the log-density is not what it was, and not noisy."""
-    now, again = (step.log_density(point[step.places]) for _ in range(2))
-    before = step.state.logp[0]
-    if now == again and not np.isclose(now, before, rtol=1e-6, atol=1e-6):
-        raise ValueError(
-            "resume needs the same model and data: the log-density of the last draw was "
-            f"{before:.8g}, and is {now:.8g} now."
-        )
-
-
-def _copies(model, steps):
+def _copies(steps):
     """Return copies of the steps, for one chain."""
-    places, start = {}, 0
-    for var in model.value_vars:
-        size = steps[0].size_of(var)
-        places[var] = np.arange(start, start + size)
-        start += size
-    return [
-        step.for_chain(np.concatenate([places[var] for var in step.value_vars])) for step in steps
-    ]
-
-
-def _raveled(model, point):
-    return np.concatenate([np.ravel(point[var.name]) for var in model.value_vars]).astype(float)
+    return [step.for_chain() for step in steps]
 
 
 # ---- threads ------------------------------------------------------------------------------------
@@ -527,9 +498,7 @@ def _run(chains, cores, progress, stop):
         try:
             future.result()
         except CannotStart as error:
-            explained = SamplingError(error.step.explain_start(error.q))
-            explained.__notes__ = error.__notes__
-            raise explained from None
+            raise error.explained() from None
     return time.time() - start
 
 
@@ -543,7 +512,7 @@ def _longest(chains):
     chosen = [chain for chain in chains if chain.made >= length]
     for chain in chosen:
         for step in chain.steps:
-            step.watch.draws = step.watch.done - step.watch.tune
+            step.monitor.draws = step.monitor.done - step.monitor.tune
     _log.warning(
         "Sampling was interrupted. The result has %s draws of %s; pk.sample(resume=...) goes on.",
         f"{length:_d}",
@@ -557,7 +526,7 @@ def _say_what_was_done(chains, seconds):
     speakers = defaultdict(list)
     for chain in chains:
         for step in chain.steps:
-            warning = step.warning()
+            warning = closing_warning(step)
             if warning is not None:
                 speakers[warning.message].append(chain.number)
     for message, numbers in speakers.items():

@@ -13,7 +13,6 @@ from pymc.backends.arviz import (
     find_constants,
     find_observations,
 )
-from pymc.blocking import DictToArrayBijection, RaveledVars
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per_chain
@@ -36,15 +35,17 @@ from pymc.util import (
     get_value_vars_from_user_vars,
     is_transformed_name,
 )
+from rich.progress import ProgressColumn
+from rich.table import Column
+from rich.text import Text
 
 __all__ = [
     "ArrayStepShared",
     "CompoundStep",
-    "DictToArrayBijection",
+    "DrawStats",
     "FlatRV",
     "HalfFlatRV",
     "Progress",
-    "RaveledVars",
     "SamplerWarning",
     "SamplingError",
     "StepMethodState",
@@ -60,6 +61,8 @@ __all__ = [
     "make_initial_point_fn",
     "make_initial_point_fns_per_chain",
     "natural_name",
+    "progress_columns",
+    "progress_update",
     "quiet_logging",
     "run_convergence_checks",
 ]
@@ -94,6 +97,48 @@ _log.addHandler(ToPyMC())
 
 
 # ---- progress bar -------------------------------------------------------------------------------
+
+
+class DrawStats(dict):
+    """Statistics of a draw, all of which PyMC records.
+
+    Attributes
+    ----------
+    mean_accept : float
+    stuck : bool
+        For the progress bar, which is in another process where chains are.
+    """
+
+
+class Number(ProgressColumn):
+    """A column of the progress bar: a field of the same name."""
+
+    def __init__(self, title):
+        super().__init__(Column(Text(title), ratio=1))  # brackets are no markup
+        self._field = title
+
+    def render(self, task):
+        """Show two digits."""
+        return Text(f"{task.fields[self._field]:0.2g}")
+
+
+def progress_columns(titles, n_chains):
+    """Return what PyMC asks of a step for its bar: columns, and what is in them at first."""
+    return [Number(title) for title in titles], {title: [0.0] * n_chains for title in titles}
+
+
+def progress_update(titles):
+    """Return the function that puts the statistics of a draw, DrawStats, into the columns."""
+    accept, scale = titles
+
+    def update_stats(stats):
+        return {
+            accept: stats.mean_accept,
+            scale: float(stats["scaling"]),
+            "failing": stats.stuck,
+        }
+
+    return update_stats
 
 
 class Progress(MCMCProgressBarManager):

@@ -233,7 +233,7 @@ class ModelLogp(ModelFunctions):
     point : (n,) float64
         Where the transitions evaluate it.
     asked : (n,) float64
-        Where Python evaluated it last.
+        Where it was evaluated last, or is `point`, if by compiled code.
     count : (1,) int64
         Number of evaluations, here and in compiled code.
     gradient : (d,) or (0,) float64

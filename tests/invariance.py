@@ -15,8 +15,8 @@ from scipy import stats
 
 from pymc_kameleon import driver
 from pymc_kameleon.core.chain import MOVED, N_PROGRESS
-from pymc_kameleon.step import NO_OUTPUTS, compiled_run
-from pymc_kameleon.storage import Draws
+from pymc_kameleon.draws import NO_OUTPUTS, block, compiled_run
+from pymc_kameleon.results import Draws
 
 
 class Target(NamedTuple):
@@ -178,11 +178,11 @@ def moved(step, x):
 
 def moved_fast(step, x):
     """Do what `moved` does, without the step's overhead for each draw."""
-    block, result = step.block(MOVED, step.empty_stats(1)), x.copy()
+    own, result = block(step, MOVED, step.empty_stats(1)), x.copy()
     progress = np.zeros(N_PROGRESS, np.int64)
     for row in result:
         step.state.x[:] = row
-        assert step._run((block,), row, NO_OUTPUTS, progress)
+        assert step._run((own,), row, NO_OUTPUTS, progress)
     return result
 
 
@@ -192,7 +192,7 @@ def moved_by_driver(steps, x, tune=200, draws=3, seed=1):
     So what is kept is what pk.sample keeps; all draws of a row are made by one compiled call.
     """
     model = steps[0].model
-    own = driver._copies(model, steps)
+    own = driver._copies(steps)
     for k, step in enumerate(own):
         step.setup_chain(np.random.default_rng([seed, k]), tune, draws * len(x))
     outputs = own[0].outputs([var.name for var in model.value_vars])

@@ -79,9 +79,15 @@ def test_core_knows_numpy_and_numba_only():
             assert module.startswith("pymc_kameleon.core.") or top(module) in allowed, name
 
 
-@pytest.mark.parametrize("name", ["pymc_kameleon.step", "pymc_kameleon.logp"])
-def test_the_step_knows_no_sampler(name):
-    assert not any(module.startswith("pymc_kameleon.samplers") for module in IMPORTS[name])
+LAYERS = ["core", "host", "layout", "logp", "options", "monitor", "draws", "step", "samplers"]
+"""Each part knows those before it, and itself."""
+
+
+def test_imports_run_one_way():
+    for i, part in enumerate(LAYERS):
+        later = tuple(f"pymc_kameleon.{name}" for name in (*LAYERS[i + 1 :], "driver"))
+        for name, found in imported_by(f"pymc_kameleon.{part}"):
+            assert not [module for module in found if module.startswith(later)], name
 
 
 def test_nothing_inside_imports_the_package_itself():

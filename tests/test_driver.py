@@ -31,9 +31,12 @@ from pytensor.raise_op import Assert
 from test_contract import ROWS, impossible, refusal, run
 
 import pymc_kameleon as pk
-from pymc_kameleon import driver, host, storage
+from pymc_kameleon import driver, host
 from pymc_kameleon.core.schedules import Decay
-from pymc_kameleon.step import NO_OUTPUTS, KameleonStep, Watch
+from pymc_kameleon.draws import make_draws
+from pymc_kameleon.monitor import ChainMonitor
+from pymc_kameleon.resume import check_same_step, describe
+from pymc_kameleon.step import KameleonStep
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 DRAWN = ("posterior", "sample_stats")
@@ -244,7 +247,7 @@ def test_attributes(gam):
 def test_the_step_passed_in_is_left_alone(walk):
     before = walk.sampling_state
     sample(walk)
-    assert walk.sampling_state.watch == before.watch
+    assert walk.sampling_state.monitor == before.monitor
     np.testing.assert_equal(walk.sampling_state.state, before.state)
     np.testing.assert_equal(walk.sampling_state.parameters, before.parameters)
 
@@ -573,11 +576,11 @@ def test_another_step_is_refused(gam, model):
 
 def test_a_configuration_with_nan_is_the_same(walk, monkeypatch):
     monkeypatch.setitem(walk.configuration, "rate", np.nan)
-    description = json.loads(json.dumps(storage.describe(walk)))
-    storage.check_same_step(walk, description)
+    description = json.loads(json.dumps(describe(walk)))
+    check_same_step(walk, description)
     monkeypatch.setitem(walk.configuration, "rate", 0.5)
     with pytest.raises(ValueError, match=r"rate was nan, and is 0\.5 now"):
-        storage.check_same_step(walk, description)
+        check_same_step(walk, description)
 
 
 def test_settings_of_a_class_are_not_shared_by_accident():
@@ -999,10 +1002,8 @@ def no_switching():
 @pytest.mark.parametrize("compiled", [True, False])
 def test_compiled_draws_let_other_threads_run(compiled, walk, no_switching):
     """Another thread runs meanwhile; not while Python itself computes."""
-    step = driver._copies(walk.model, [walk])[0]
+    step = walk.for_chain()
     step.setup_chain(np.random.default_rng(1), 0, 10)
-    point, progress = np.zeros(1), np.zeros(driver.N_PROGRESS, np.int64)
-    block = step.block(step.begin(point), step.empty_stats(10_000))
     signal, ran = threading.Lock(), []
     signal.acquire()
     other = threading.Thread(target=lambda: (signal.acquire(), ran.append(True)))
@@ -1010,7 +1011,7 @@ def test_compiled_draws_let_other_threads_run(compiled, walk, no_switching):
     signal.release()
     for _ in range(1000 if compiled else 20):  # until the system has woken the other one
         if compiled:
-            step._run((block,), point, NO_OUTPUTS, progress)
+            make_draws(step._run, [step], np.zeros(1), 10_000)
         else:
             sum(range(100_000))
         if ran:
@@ -1193,17 +1194,17 @@ def test_a_warning_appears_once_with_the_numbers_of_its_chains(gam, caplog):
     cuts=st.sets(st.integers(1, 79)),
 )
 @example(tune=0, shares=[0.0] * 5 + [0.5], cuts={3})
-def test_a_watch_counts_the_same_in_any_portions(tune, shares, cuts):
-    at_once, one_by_one = Watch(tune, 100), Watch(tune, 100)
+def test_a_monitor_counts_the_same_in_any_portions(tune, shares, cuts):
+    at_once, one_by_one = ChainMonitor(tune, 100), ChainMonitor(tune, 100)
     for share in shares:
-        one_by_one.follow(np.array([share]))
+        one_by_one.follow(np.zeros(1), np.array([share]))
     edges = sorted({0, len(shares), *(c for c in {*cuts, tune} if c < len(shares))})
     for start, end in pairwise(edges):
-        at_once.follow(np.array(shares[start:end]))
+        at_once.follow(np.zeros(end - start), np.array(shares[start:end]))
     assert at_once == one_by_one
     run = longest = 0
     for share in shares[tune:]:
         run = 0 if share > 0 else run + 1
         longest = max(longest, run)
     accepted = any(share > 0 for share in shares[tune:])
-    assert at_once == Watch(tune, 100, len(shares), False, accepted, run, longest)
+    assert at_once == ChainMonitor(tune, 100, len(shares), False, accepted, run, longest)

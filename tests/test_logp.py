@@ -105,7 +105,7 @@ def test_an_op_that_numba_has_learned_is_compiled():
 
 def test_steps_and_chains_share_one_copy_of_the_data(model):
     step, other = pk.RWM(model=model), pk.GAM(model=model)
-    chain = step.for_chain(step.places)
+    chain = step.for_chain()
     chain.setup_chain(1, 0, 1)
     assert step._logp.target.data is other._logp.target.data is chain._logp.target.data
     before = step._logp.target.data

@@ -9,7 +9,7 @@ from numba.core.errors import NumbaError
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.step import compiled_run
+from pymc_kameleon.draws import compiled_run
 
 # ---- a gradient that nobody fills -----------------------------------------------------------
 

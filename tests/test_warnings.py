@@ -123,7 +123,7 @@ def test_single_transitions_of_a_sound_chain_are_no_long_run():
     """Of 100 draws of one transition, 11 rejections in a row are ordinary."""
     step = pk.RWM(model=normal(2), steps_per_draw=1)
     assert last_warning(step, tune=300, draws=100) == ""
-    assert step.watch.longest > 10
+    assert step.monitor.longest > 10
 
 
 @pytest.mark.parametrize("side", ["lower", "upper"])
@@ -155,7 +155,7 @@ def test_no_principal_directions(acceptance, bandwidth):
     step = pk.PCAKAM(model=normal(3), kernel=kernel, acceptance=acceptance, n_subsample=50)
     message = last_warning(step)
     assert "no principal directions" in message
-    assert step.watch.longest < 20
+    assert step.monitor.longest < 20
     assert np.isfinite(step.parameters.log_gamma[0])
 
 

@@ -20,8 +20,8 @@ from pymc_kameleon.core.chain import CURRENT, N_PROGRESS
 from pymc_kameleon.core.jit import entry_jit, specialise
 from pymc_kameleon.core.rkhs import kernel_covariance
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.draws import NO_OUTPUTS, block
 from pymc_kameleon.samplers.pca_kam import look, weigh
-from pymc_kameleon.step import NO_OUTPUTS
 
 REPEATS = 15
 N = 20_000
@@ -133,9 +133,9 @@ def tuned(step, tune=300):
 
 def draw_seconds(step, n, tune):
     """Return a function that times n transitions inside one compiled call."""
-    block = step.block(CURRENT, step.empty_stats(1))._replace(n_transitions=n, tune=tune)
+    own = block(step, CURRENT, step.empty_stats(1))._replace(n_transitions=n, tune=tune)
     point, progress = step.state.x.copy(), np.zeros(N_PROGRESS, np.int64)
-    return lambda: seconds(step._run, (block,), point, NO_OUTPUTS, progress)
+    return lambda: seconds(step._run, (own,), point, NO_OUTPUTS, progress)
 
 
 def bare(sampler, model, tune):

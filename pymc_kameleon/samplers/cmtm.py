@@ -28,17 +28,15 @@ from pymc_kameleon.core.scaling import (
     tune_scale,
 )
 from pymc_kameleon.core.target import log_density_along
-from pymc_kameleon.step import (
-    STUCK_SHARE,
-    STUCK_TRANSITIONS,
-    KameleonStep,
+from pymc_kameleon.monitor import STUCK_SHARE, STUCK_TRANSITIONS, some
+from pymc_kameleon.options import (
     checked_bool,
     checked_choice,
     checked_integer,
     checked_number,
     checked_scale_bounds,
-    some,
 )
+from pymc_kameleon.step import KameleonStep
 
 CMH_TARGET_ACCEPT = 0.44
 """Best acceptance rate in one dimension [Roberts & Rosenthal 2001]."""
@@ -602,9 +600,9 @@ class Componentwise(KameleonStep):
 
     def _explain_idle(self):
         """Name the coordinates that do not move; the base class sees only if none does."""
-        n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * self.watch.draws * self.steps_per_draw))
+        n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * self.monitor.draws * self.steps_per_draw))
         idle = [name for name, i in zip(self._coordinates(), self.state.idle, strict=True) if i > n]
-        if not idle or not self.watch.accepted:
+        if not idle or not self.monitor.accepted:
             return ""
         return (
             f"{some(idle)} did not move in the last {n} sweeps. Look there for a narrow part of "

@@ -26,6 +26,7 @@ from pymc_kameleon.core.scaling import (
     tune_scale,
 )
 from pymc_kameleon.core.subsample import Subsample, guess_gamma, least_points
+from pymc_kameleon.options import checked_choice
 from pymc_kameleon.samplers import kam, mode_search
 from pymc_kameleon.samplers.kam import checked_settings
 from pymc_kameleon.samplers.mode_moves import Work, difference, jump, wander
@@ -38,7 +39,7 @@ from pymc_kameleon.samplers.mode_search import (
     searches,
 )
 from pymc_kameleon.samplers.published_cyclical_kam import PublishedCyclicalKAM, checked_cycle
-from pymc_kameleon.step import KameleonStep, checked_choice
+from pymc_kameleon.step import KameleonStep
 
 WIDEST = 20.0
 """γ_hi over s, the scale of a whitened coordinate."""
@@ -311,8 +312,11 @@ class CyclicalKAM(KameleonStep):
         """Return the draws of tuning before which modes are found, and z is drawn."""
         return mode_search.pauses(self)
 
-    def _pause(self):
-        mode_search.learn_modes(self)
+    @classmethod
+    def learn(cls, chains):
+        """Find the modes, and draw z from them; later, again. Each chain learns alone."""
+        for chain in chains:
+            mode_search.learn_modes(chain)
 
     def _needed_tuning(self):
         return mode_search.least_tuning(self._d)

@@ -23,6 +23,8 @@ from pymc_kameleon.core.jit import fast_jit, jit
 from pymc_kameleon.core.linalg import add_multiple, copy, multiply_lower_transposed, squared_norm
 from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
+from pymc_kameleon.monitor import some
+from pymc_kameleon.options import checked_choice, checked_integer, checked_schedule
 from pymc_kameleon.samplers import mala
 from pymc_kameleon.samplers.mala import (
     MALA_TARGET_ACCEPT,
@@ -31,13 +33,7 @@ from pymc_kameleon.samplers.mala import (
     accept_or_not,
     best_langevin_scale,
 )
-from pymc_kameleon.step import (
-    KameleonStep,
-    checked_choice,
-    checked_integer,
-    checked_schedule,
-    some,
-)
+from pymc_kameleon.step import KameleonStep
 
 
 class Work(NamedTuple):

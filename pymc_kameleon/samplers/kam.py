@@ -53,15 +53,15 @@ from pymc_kameleon.core.subsample import (
 )
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.kernels import Gaussian, Linear, Matern, bandwidth_rule
-from pymc_kameleon.samplers import random_walk
-from pymc_kameleon.step import (
-    KameleonStep,
+from pymc_kameleon.options import (
     checked_bool,
     checked_integer,
     checked_number,
     checked_scale_bounds,
     checked_schedule,
 )
+from pymc_kameleon.samplers import random_walk
+from pymc_kameleon.step import KameleonStep
 
 EXPLORATION = 0.25
 """γ as a share of the random walk's best scale: small against what is learned, but not zero."""

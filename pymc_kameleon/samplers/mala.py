@@ -20,8 +20,9 @@ from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import ScaleTuning
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.options import checked_scaling
 from pymc_kameleon.samplers.random_walk import RWMTuning, rwm_adapt
-from pymc_kameleon.step import KameleonStep, checked_scaling
+from pymc_kameleon.step import KameleonStep
 
 MALA_TARGET_ACCEPT = 0.574
 """The best acceptance rate of one Langevin step in many dimensions [RR]."""

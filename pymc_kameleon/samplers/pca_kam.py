@@ -45,6 +45,7 @@ from pymc_kameleon.core.subsample import (
     settling,
 )
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.options import checked_integer
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.samplers.kam import (
     LARGEST_RHO,
@@ -55,7 +56,7 @@ from pymc_kameleon.samplers.kam import (
     too_few_points,
     tuned_walk,
 )
-from pymc_kameleon.step import KameleonStep, checked_integer
+from pymc_kameleon.step import KameleonStep
 
 EXPLORATION = 0.6
 """γ as a share of the random walk's best scale: a direction moves one coordinate, γ all others."""

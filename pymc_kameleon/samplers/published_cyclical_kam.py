@@ -22,9 +22,10 @@ from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
 from pymc_kameleon.core.subsample import Subsample
 from pymc_kameleon.kernels import FIXED, Matern, bandwidth_rule
+from pymc_kameleon.options import checked_integer, checked_number, checked_schedule
 from pymc_kameleon.samplers import kam, random_walk
 from pymc_kameleon.samplers.kam import checked_redraw_decay, checked_settings
-from pymc_kameleon.step import KameleonStep, checked_integer, checked_number, checked_schedule
+from pymc_kameleon.step import KameleonStep
 
 # ---- state and parameters -----------------------------------------------------------------------
 
@@ -233,7 +234,7 @@ class PublishedCyclicalKAM(KameleonStep):
 
     def _problems(self):
         length = self.settings["cycle_length"]
-        if self.watch.draws * self.steps_per_draw >= length - self.settings["n_exploration"]:
+        if self.monitor.draws * self.steps_per_draw >= length - self.settings["n_exploration"]:
             return []
         return [
             f"the draws are not even one cycle of {length} transitions, so there was a single "

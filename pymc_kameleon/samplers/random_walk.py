@@ -50,13 +50,13 @@ from pymc_kameleon.core.shape import (
     tune_scale_of,
 )
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.step import (
-    KameleonStep,
+from pymc_kameleon.options import (
     checked_choice,
     checked_scale_bounds,
     checked_scaling,
     checked_schedule,
 )
+from pymc_kameleon.step import KameleonStep
 
 
 class State(NamedTuple):

@@ -811,7 +811,7 @@ def test_points_that_teach_nothing_leave_a_walk(points, fragile):
     history = step.tuning.history
     history.points[:6, :2], history.points[:6, 2:] = points, 0.0
     history.counts[0] = 6
-    step._pause()
+    step.learn([step])
     assert step.parameters.m[0] == step.parameters.clusters.n[0] == 0
     assert not step.parameters.learning[0]
 

@@ -1,0 +1,187 @@
+"""Making draws with steps: both drivers, pm.sample's and pk.sample's, come here.
+
+Between the draws of a call nothing happens in Python. What can be done only there is done before
+them: scouting before the first draw of a chain, and learning where that is due.
+"""
+
+import numpy as np
+
+from pymc_kameleon.core.chain import (
+    ACCEPT_PROB,
+    ACCEPT_SHARE,
+    AT_STEP,
+    CURRENT,
+    MOVED,
+    N_LOGP,
+    N_PROGRESS,
+    STALE,
+    Block,
+    compile_draws,
+)
+from pymc_kameleon.core.errors import explained
+from pymc_kameleon.core.jit import specialise
+from pymc_kameleon.core.target import Outputs
+from pymc_kameleon.host import SamplingError
+from pymc_kameleon.monitor import explain_start, say_if_slow
+
+NO_OUTPUTS = Outputs(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
+
+
+class CannotStart(Exception):
+    """A step cannot start at `q` (n,), in its own order. Why, is told later, as that compiles."""
+
+    def __init__(self, step, q):
+        self.step, self.q = step, q
+
+    def explained(self):
+        """Return the error that the user sees."""
+        error = SamplingError(explain_start(self.step, self.q))
+        error.__notes__ = getattr(self, "__notes__", [])
+        return error
+
+
+def compiled_run(steps):
+    """Return the compiled function that makes draws with the steps in turn."""
+    for step in steps:
+        _check_gradient(step)
+    blocks = tuple(block(step, CURRENT, step.empty_stats(1)) for step in steps)
+    point, progress = np.zeros(blocks[0].places.size), np.zeros(N_PROGRESS, np.int64)
+    what = f"transitions of {' and '.join(type(step).__name__ for step in steps)}"
+    slow = say_if_slow(f"Compiling the {what}, once per machine and version")
+    with slow, explained(f"The {what}"):
+        run = compile_draws(tuple(step.algorithm for step in steps))
+        return specialise(run, blocks, point, NO_OUTPUTS, progress)
+
+
+def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
+    """Make n draws of a chain, with each of its steps in turn.
+
+    Parameters
+    ----------
+    run : callable
+        From `compiled_run`.
+    steps : list of KameleonStep
+    point : (n_values,) float64
+        The chain's point, in the model's order. It moves along.
+    n : int
+    outputs : Outputs, optional
+        What to compute of each draw, and where to put it.
+    progress : (N_PROGRESS,) int64, optional
+        What an exception leaves behind: draws made, and the step at work.
+
+    Returns
+    -------
+    list of (n, ...) float64
+        Statistics of each step.
+
+    Raises
+    ------
+    CannotStart
+        If the log-density of a step is not finite where it is.
+    """
+    progress = np.zeros(N_PROGRESS, np.int64) if progress is None else progress
+    progress[:] = 0
+    counts = [step._logp.count[0] for step in steps]
+    stats, blocks = [step.empty_stats(n) for step in steps], ()
+    for step, own in zip(steps, stats, strict=True):
+        progress[AT_STEP] = len(blocks)
+        status = begin(step, point[step.layout.places])
+        blocks += (block(step, status, own),)
+    if not run(blocks, point, outputs, progress):
+        step = steps[progress[AT_STEP]]
+        raise CannotStart(step, point[step.layout.places])
+    for step, own, count in zip(steps, stats, counts, strict=True):
+        _conclude(step, point[step.layout.places], own, count)
+    return stats
+
+
+def begin(step, q):
+    """Get a step ready for draws from `q` (n,), in its own order; return what still holds there.
+
+    CURRENT, STALE or MOVED, as far as its own coordinates and the data tell. That other variables
+    moved, compiled code sees itself.
+    """
+    logp, d = step._logp, step.layout.d
+    status = what_changed(step, q)
+    first, learning = step.point is None, step.tune and step.monitor.done in step.pauses()
+    if first or learning:
+        logp.point[:] = q
+    else:  # compiled code compares, to see which of the others moved
+        logp.point[d:] = step.point[d:]
+    if first:
+        step.monitor.common_start = np.array_equal(q[:d], step._common_start)
+        if step.tune:
+            step._scout(q)
+    if status == MOVED:
+        step.state.x[:] = q[:d]
+    if learning:
+        step.learn([step])
+        return MOVED
+    return status
+
+
+def what_changed(step, q):
+    """Return what holds of a step's state at `q` (n,), if no other variable moved."""
+    step._logp.follow_data()
+    new_data, step.data = step.data != step._logp.digest, step._logp.digest
+    d = step.layout.d
+    if step.point is None or not np.array_equal(q[:d], step.point[:d]):
+        return MOVED
+    if new_data:
+        return MOVED if step.derivatives else STALE  # the state holds the gradient too
+    return CURRENT
+
+
+def block(step, status, stats):
+    """Return a step's part of draws, whose statistics are written into `stats`."""
+    step._logp.asked = step._logp.point  # from here on, compiled code asks
+    return Block(
+        step._logp.target,
+        step.state,
+        step.parameters,
+        step.tuning,
+        step._work,
+        step.rng,
+        step.layout.places,
+        step.steps_per_draw,
+        step.tune or (step.keep_adapting and step.tuning.n > 0),
+        status,
+        stats,
+    )
+
+
+def _conclude(step, q, stats, count):
+    """Take notice of draws that ended at `q` (n,), before which there were `count` evaluations."""
+    stats[0, N_LOGP] += step._logp.count[0] - count - stats[:, N_LOGP].sum()
+    step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
+    d = step.layout.d
+    step.point = np.concatenate([q[:d], step._logp.point[d:]])
+
+
+def _check_gradient(step):
+    """Raise a TypeError if the sampler would take the gradient from where it is not."""
+    name, d = type(step).__name__, step.layout.d
+    held = getattr(step.state, "gradient", None)
+    if held is not None and not step.derivatives:
+        raise TypeError(
+            f"The State of {name} has a gradient, but {name}.derivatives is 0, so that none is "
+            "computed. Set derivatives = 1."
+        )
+    if step.derivatives and (held is None or held.shape != (d,)):
+        raise TypeError(
+            f"{name}.derivatives is {step.derivatives}, so that its State must have a field "
+            f"`gradient` of shape (d,), here ({d},): there the gradient at x is written when a "
+            "chain starts, or other variables move. That at a proposal is in target.gradient."
+        )
+    if "gradient" in _field_names(step._work):
+        raise TypeError(
+            f"The Work of {name} has a field `gradient`, which nobody fills. The gradient at a "
+            "proposal is in target.gradient, that at x in state.gradient. Read it there, or "
+            "give a copy for `adapt` another name."
+        )
+
+
+def _field_names(values):
+    """Return the names of all fields of a named tuple, and of those that it holds."""
+    inner = [_field_names(value) for value in values if hasattr(value, "_fields")]
+    return set(values._fields).union(*inner)

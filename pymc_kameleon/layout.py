@@ -1,0 +1,148 @@
+"""Names, shapes and places: value variables <-> raveled point <-> coordinates."""
+
+import numpy as np
+
+from pymc_kameleon.host import get_value_vars_from_user_vars
+
+
+class Layout:
+    """Which number is which, for a step that moves some variables of a model.
+
+    A chain's point has all value variables, raveled in the model's order. The step has an order of
+    its own: first the variables that it moves, whose numbers are its coordinates, then the others.
+
+    Parameters
+    ----------
+    model : pm.Model
+    own : list of value variables
+        Those that the step moves.
+    initial_point : dict
+        Gives the shapes of all value variables.
+
+    Attributes
+    ----------
+    shapes : dict
+        Of the step's own variables, by name.
+    d : int
+        Number of coordinates.
+    covers_all : bool
+        Whether the step moves all variables of the model.
+    places : (n,) int64
+        Where the numbers, in the step's order, are in the chain's point.
+    """
+
+    def __init__(self, model, own, initial_point):
+        others = [var for var in model.value_vars if var not in own]
+        self.covers_all = not others
+        self._names = [var.name for var in model.value_vars]
+        places, end = {}, 0
+        for name in self._names:
+            start, end = end, end + initial_point[name].size
+            places[name] = np.arange(start, end)
+        self._parts, end = [], 0
+        for var in (*own, *others):
+            value = initial_point[var.name]
+            start, end = end, end + value.size
+            self._parts.append((var.name, slice(start, end), value.shape, np.dtype(var.dtype)))
+        self.places = np.concatenate([places[name] for name, *_ in self._parts])
+        self._own = self._parts[: len(own)]
+        self.d = self._own[-1][1].stop
+        self.shapes = {name: shape for name, _, shape, _ in self._own}
+        self._low_precision = [
+            (part, dtype) for _, part, _, dtype in self._own if dtype != "float64"
+        ]
+
+    def raveled(self, point):
+        """Return the chain's point (n,), raveled in the model's order, from values by name."""
+        return np.concatenate([np.ravel(point[name]) for name in self._names], dtype=np.float64)
+
+    def unraveled(self, q):
+        """Return values by name of numbers in the step's order: coordinates (d,), or all (n,)."""
+        parts = self._own if q.size == self.d else self._parts
+        return {name: q[part].reshape(shape).astype(dtype) for name, part, shape, dtype in parts}
+
+    def round(self, q):
+        """Give coordinates the precision of their variables, as PyMC hands them on."""
+        for part, dtype in self._low_precision:
+            q[part] = q[part].astype(dtype)
+
+    def coordinates(self):
+        """Return the names of the coordinates, x[0] and so on."""
+        return [
+            name + (str(list(index)) if shape else "")
+            for name, shape in self.shapes.items()
+            for index in np.ndindex(shape)
+        ]
+
+    def region_array(self, region):
+        """Return least and largest value of each coordinate, (2, d).
+
+        Parameters
+        ----------
+        region : dict
+            Name of a variable -> (low, high), each a number or of its shape.
+
+        Raises
+        ------
+        ValueError
+            For other names, impossible shapes, or unless low < high everywhere.
+        """
+        if not isinstance(region, dict):
+            raise ValueError(f"region must be a dict of names and (low, high), not {region!r}.")
+        strangers = [name for name in region if name not in self.shapes]
+        if strangers:
+            raise ValueError(
+                f"region names {strangers}; the variables sampled here are {list(self.shapes)}. A "
+                "transformed variable is bounded on the scale that it is sampled on."
+            )
+        bounds = np.empty((2, self.d))
+        for name, part, shape, _ in self._own:
+            try:
+                low, high = region.get(name, (-np.inf, np.inf))
+                for side, value in zip(bounds, (low, high), strict=True):
+                    side[part] = np.broadcast_to(np.asarray(value, float), shape).ravel()
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"region[{name!r}] must be a pair (low, high), each a number or of shape "
+                    f"{shape}, not {region[name]!r}."
+                ) from None
+        if not np.all(bounds[0] < bounds[1]):
+            raise ValueError(f"region must have low < high everywhere, not {region}.")
+        return bounds
+
+
+def own_variables(sampler, vars, model):
+    """Return the value variables that a step moves.
+
+    Parameters
+    ----------
+    sampler : str
+        Its name, for messages.
+    vars : list of variables, or None
+        As the user gave them; None for all continuous ones.
+    model : pm.Model
+
+    Raises
+    ------
+    ValueError
+        If there are none, or some are discrete, named twice, or not of the model.
+    """
+    if vars is None:
+        own = list(model.continuous_value_vars)
+        if not own:
+            names = [var.name for var in model.value_vars]
+            raise ValueError(
+                f"{sampler} samples continuous variables, and the model has none; its free "
+                f"variables {names} are discrete. Leave them to PyMC's own steps."
+            )
+        return own
+    own = get_value_vars_from_user_vars(vars, model)
+    if len(set(own)) < len(own):
+        raise ValueError(f"A variable is named twice: {[var.name for var in own]}.")
+    discrete = [var.name for var in own if var not in model.continuous_value_vars]
+    if discrete:
+        raise ValueError(
+            f"{sampler} samples continuous variables, but {discrete} are discrete. "
+            "Leave them out: pm.sample assigns a step of its own to what is left."
+        )
+    return own

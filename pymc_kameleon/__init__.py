@@ -4,6 +4,7 @@ from pymc_kameleon import kernels
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.driver import sample
 from pymc_kameleon.initvals import initvals
+from pymc_kameleon.samplers.barker import Barker
 from pymc_kameleon.samplers.cmtm import CMH, CMTM
 from pymc_kameleon.samplers.cyclical_kam import CyclicalKAM
 from pymc_kameleon.samplers.gad import GadMALA, GadRWM
@@ -12,25 +13,12 @@ from pymc_kameleon.samplers.mala import MALA
 from pymc_kameleon.samplers.pca_kam import PCAKAM
 from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
 
-__all__ = [
-    "AM",
-    "CMH",
-    "CMTM",
-    "GAM",
-    "KAM",
-    "MALA",
-    "PCAKAM",
-    "RAM",
-    "RBAM",
-    "RWM",
-    "SAMPLERS",
-    "CyclicalKAM",
-    "Decay",
-    "GadMALA",
-    "GadRWM",
-    "initvals",
-    "kernels",
-    "sample",
-]
+SAMPLERS = (
+    *(RWM, AM, RBAM, GAM, RAM),
+    *(KAM, PCAKAM, CyclicalKAM),
+    *(CMH, CMTM),
+    *(MALA, GadRWM, GadMALA, Barker),
+)
 
-SAMPLERS = (RWM, AM, RBAM, GAM, RAM, KAM, PCAKAM, CyclicalKAM, CMH, CMTM, MALA, GadRWM, GadMALA)
+__all__ = ["SAMPLERS", "Decay", "initvals", "kernels", "sample"]
+__all__ += [sampler.__name__ for sampler in SAMPLERS]

@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
+
+import tables
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,7 +40,6 @@ def test_a_wheel_installs_and_runs_outside_the_checkout(tmp_path):
     wheel = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     python(*wheel, "--wheel-dir", tmp_path, ROOT, cwd=tmp_path)
     (built,) = tmp_path.glob("*.whl")
-    assert "pymc_kameleon/py.typed" in zipfile.ZipFile(built).namelist()
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", "site"]
     python(*install, built, cwd=tmp_path)
     assert python("-c", OUTSIDE, tmp_path, cwd=tmp_path).strip() == "(2, 20, 2)"
@@ -70,3 +70,16 @@ def test_until_enough(tmp_path):
     assert "tuned, and drew 100: " in printed
     assert "200 draws: " in printed
     assert (tmp_path / "until_enough.nc").exists()
+
+
+def test_the_table_of_samplers_is_that_of_the_classes():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert tables.with_table(readme) == readme, "run python docs/tables.py"
+    assert tables.with_table(readme.replace("pk.GAM`", "pk.MAG`")) == readme
+    assert "evaluations per draw" in readme
+
+
+def test_every_statistic_of_a_sampler_is_documented(monkeypatch):
+    assert tables.undocumented_statistics() == []
+    monkeypatch.setattr(tables.pk.GAM, "own_stats", ("unheard_of",))
+    assert tables.undocumented_statistics() == ["unheard_of"]

@@ -1,0 +1,64 @@
+"""Write the table of samplers in README.md, which follows from their classes.
+
+    python docs/tables.py
+
+It stands between two comments, ``<!-- samplers -->`` and ``<!-- end -->``. A test checks that it is
+as this file would write it, and that docs/statistics.md names every statistic.
+"""
+
+import inspect
+import re
+from pathlib import Path
+
+import pymc as pm
+
+import pymc_kameleon as pk
+
+ROOT = Path(__file__).parents[1]
+
+D = 10
+"""Parameters for which evaluations per draw are told, at most."""
+
+
+def page_of(sampler):
+    """Return the name of the page in docs/ whose title names a sampler."""
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        title = page.read_text(encoding="utf-8").partition("\n")[0]
+        if re.search(rf"\b{sampler.__name__}\b", title):
+            return page.name
+    raise LookupError(f"No page in docs/ has {sampler.__name__} in its title.")
+
+
+def sampler_table():
+    """Return what each sampler is, and what a draw of it costs."""
+    with pm.Model() as model:
+        pm.Normal("x", shape=D)
+    lines = ["| sampler | | gradient | evaluations per draw |", "|---|---|---|---|"]
+    for sampler in pk.SAMPLERS:
+        step = sampler(model=model)
+        summary = inspect.getdoc(sampler).partition("\n\n")[0].replace("\n", " ").rstrip(".")
+        cost = step.steps_per_draw * step._largest_n_logp()
+        needs = "yes" if sampler.derivatives else "no"
+        name = f"[`pk.{sampler.__name__}`](docs/{page_of(sampler)})"
+        lines.append(f"| {name} | {summary} | {needs} | {cost} |")
+    return lines
+
+
+def with_table(text):
+    """Return the text of README.md with the table as it should be."""
+    begin, end = "<!-- samplers -->\n", "<!-- end -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + begin + "\n".join(sampler_table()) + "\n" + end + after
+
+
+def undocumented_statistics():
+    """Return the samplers' own statistics that docs/statistics.md does not name."""
+    page = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+    own = {name for sampler in pk.SAMPLERS for name in sampler.own_stats}
+    return sorted(name for name in own if f"`{name}`" not in page)
+
+
+if __name__ == "__main__":
+    README = ROOT / "README.md"
+    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")

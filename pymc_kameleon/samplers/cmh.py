@@ -24,9 +24,6 @@ from pymc_kameleon.core.scaling import (
 from pymc_kameleon.samplers.componentwise import (
     Componentwise,
     State,
-    broadcast_scales,
-    checked_scales,
-    empty_history,
     single_try,
     sweep_by,
     write_shares,
@@ -61,10 +58,8 @@ class Work(NamedTuple):
 def move(target, state, parameters, k, work, rng):
     """Make a Metropolis step in coordinate k."""
     scale = np.exp(parameters.log_scales[k])
-    accept_prob, accepted = single_try(target, state, k, scale, rng)
-    state.tally[k, 1] += accepted
-    work.accept_prob[k] = accept_prob
-    return accept_prob, 1.0 if accepted else 0.0
+    work.accept_prob[k], accepted = single_try(target, state, k, scale, rng)
+    return 0, work.accept_prob[k], accepted
 
 
 @jit
@@ -90,7 +85,7 @@ def report(state, parameters, stats):
     d = log_scales.size
     for k in range(d):
         stats[k] = np.exp(log_scales[k])
-    write_shares(state.tally, 1, 1, stats[d:])
+    write_shares(state.tally[:, :, 1], 1, state.tally[0, 0, 0], stats[d:])
     return np.exp(sum_of(log_scales) / d)
 
 
@@ -142,27 +137,23 @@ class CMH(Componentwise):
         log_bounds = checked_scale_bounds(scale_bounds)
         if scales is not None and log_bounds is not None:
             raise ValueError("Give scales, which are fixed, or scale_bounds; not both.")
-        self.settings = {"scales": checked_scales(scales), "log_bounds": log_bounds}
-        super().__init__(vars, order=order, **common)
+        self.settings = {"log_bounds": log_bounds}
+        super().__init__(vars, scales=scales, order=order, **common)
 
     def _coordinate_stats(self):
         return {"scales": (), "accepted": ()}
 
     def _allocate(self, scales, n_tune):
-        d = scales.size
-        fixed, log_bounds = self.settings["scales"], self.settings["log_bounds"]
-        if fixed is None:
+        sizes, log_bounds = {"d": scales.size, "choices": 1}, self.settings["log_bounds"]
+        if self.settings["scales"] is None:
             start = np.log(best_scale(1) * scales)
         else:
-            start = np.log(broadcast_scales(fixed, (d,)))
+            start = np.log(self._given_scales(scales.shape))
             log_bounds = start[:, None]
         log_scales, scale = ScaleTuning.start(self.target_accept, start, log_bounds)
-        return (
-            allocate(State, {"d": d, "counts": 2}),
-            Parameters(log_scales, self.settings["random_order"]),
-            allocate(Tuning, {}, n=n_tune, scale=scale, history=empty_history(d)),
-            allocate(Work, {"d": d}),
-        )
+        parameters = Parameters(log_scales, self.settings["random_order"])
+        tuning = allocate(Tuning, sizes, n=n_tune, scale=scale, history=self._empty_history())
+        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _largest_n_logp(self):
         return self._d

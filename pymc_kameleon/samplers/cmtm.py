@@ -24,18 +24,12 @@ from pymc_kameleon.core.target import log_density_along
 from pymc_kameleon.samplers.componentwise import (
     Componentwise,
     State,
-    broadcast_scales,
-    checked_scales,
-    empty_history,
     move_along,
     single_try,
     sweep_by,
     write_shares,
 )
 from pymc_kameleon.step import checked_bool, checked_integer, checked_number, checked_scale_bounds
-
-FIRST_ENDS = np.array([0.5, 8.0])
-"""First σ_1 and σ_m, in scales of the coordinate around the start."""
 
 HOPELESS = 0.05
 """Acceptance below which a single try with σ_m shows that it is too wide."""
@@ -70,8 +64,7 @@ class Tuning(NamedTuple):
     selected: integers("d", "m")  # since the last adaptation point: how often each try was
     widest: floats("d")  # … in how many sweeps, in the mean, σ_m alone would have been accepted
     squares: floats("d", "m")  # since the ladder changed: squared moves expected of each try alone
-    moved: floats("d")  # … the squared moves that were made
-    costs: integers("d", 2)  # … how many moves, and their evaluations
+    totals: floats("d", 3)  # … squared moves that were made, steps, and their evaluations
     history: History
 
 
@@ -100,21 +93,20 @@ def move(target, state, parameters, k, work, rng):
 
 @jit
 def single_tries(target, state, parameters, k, rng):
-    """Make some single-try steps in coordinate k; return the mean α and the share accepted."""
+    """Make some single-try steps in coordinate k; return s, mean α and the share accepted."""
     n, s = parameters.n_single[k], parameters.single[k]
     scale = parameters.ladders[k, s]
-    sum_accept_prob, n_accepted = 0.0, 0
+    sum_accept_prob, n_accepted = 0.0, 0.0
     for _ in range(n):
         accept_prob, accepted = single_try(target, state, k, scale, rng)
         sum_accept_prob += accept_prob
         n_accepted += accepted
-    count(state, k, s, n_accepted / n)
-    return sum_accept_prob / n, n_accepted / n
+    return s, sum_accept_prob / n, n_accepted / n
 
 
 @jit
 def multiple_try(target, state, parameters, k, work, rng):
-    """Try m values of coordinate k, and move it to one of them or not; return α and 1.0 or 0.0."""
+    """Try m values of coordinate k, and move it to one of them or not; return s, α, 1.0 or 0.0."""
     n_before = target.count[0]
     x, ladder, tries, logp = state.x[k], parameters.ladders[k], work.tries[k], work.logp[k]
     work.before[k, 0], work.before[k, 1] = x, state.logp[0]
@@ -124,23 +116,10 @@ def multiple_try(target, state, parameters, k, work, rng):
         work.weights[j] = log_weight(logp[j], tries[j] - x, parameters.alpha)
     s, log_total = select(work.weights, rng)
     work.choice[k] = s
-    accept_prob, accepted = 0.0, False
-    if s >= 0:
-        accept_prob, accepted = judge(
-            target, state, k, s, tries[s], log_total, ladder, parameters.alpha, rng
-        )
-        count(state, k, s, accepted)
+    accept_prob, accepted = judge(target, state, parameters, k, s, tries[s], log_total, rng)
     move_along(target, state, k, tries[s], logp[s], accepted)
     work.n_logp[k] = target.count[0] - n_before
-    return accept_prob, 1.0 if accepted else 0.0
-
-
-@jit
-def count(state, k, s, accepted):
-    """Count that try s was selected, and the share of its moves that were accepted."""
-    m = state.tally.shape[1] // 2
-    state.tally[k, 1 + s] += 1.0
-    state.tally[k, 1 + m + s] += accepted
+    return s, accept_prob, 1.0 if accepted else 0.0
 
 
 @jit
@@ -175,16 +154,18 @@ def select(weights, rng):
 
 
 @jit
-def judge(target, state, k, s, y, log_total, ladder, alpha, rng):
-    """Accept the selected try with α = min(1, Σ_j w_j(z_j|x) / Σ_j w_j(x*_j|z_s)).
+def judge(target, state, parameters, k, s, y, log_total, rng):
+    """Accept the selected try y with α = min(1, Σ_j w_j(z_j|x) / Σ_j w_j(x*_j|z_s)).
 
     The references x*_j are drawn about z_s, but x*_s is x. Their sum only grows, so most rejections
     are certain before it is complete; the rest is not evaluated. Then α is not known, and 0 is
     reported. Otherwise it is α/cap, with cap the largest that α could be before the last
     reference, so that the mean of what is reported is that of α.
     """
-    x, u = state.x[k], 1.0 - rng.random()
-    ratio, cap = np.exp(log_weight(state.logp[0], x - y, alpha) - log_total), 1.0
+    if s < 0:
+        return 0.0, False
+    ladder, alpha, u = parameters.ladders[k], parameters.alpha, 1.0 - rng.random()
+    ratio, cap = np.exp(log_weight(state.logp[0], state.x[k] - y, alpha) - log_total), 1.0
     for j in range(ladder.size):
         if j == s:
             continue
@@ -213,13 +194,13 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
         observe(state, tuning, work, k)
     record(tuning.history, state.x)
     tuning.t[0] += 1
-    t = tuning.t[0]
+    t, every = tuning.t[0], tuning.adapt_every
     if t <= tuning.n_shifting:
         if t % (SHIFT_EVERY * m) == 0:
             for k in range(d):
                 shift_ladder(parameters, tuning, k)
             count_anew(tuning)
-    elif tuning.adapt_every > 0 and (t - tuning.n_shifting) % tuning.adapt_every == 0:
+    elif every > 0 and (t - tuning.n_shifting) % every == 0:
         tuning.n_points[0] += 1
         r = tuning.n_points[0]
         if rng.random() < max(0.99 ** (r - 1.0), r**-0.5):
@@ -246,9 +227,9 @@ def observe(state, tuning, work, k):
             tuning.squares[k, j] += alpha * distance * distance
     tuning.widest[k] += alpha
     distance = state.x[k] - x
-    tuning.moved[k] += distance * distance
-    tuning.costs[k, 0] += 1
-    tuning.costs[k, 1] += work.n_logp[k]
+    tuning.totals[k, 0] += distance * distance
+    tuning.totals[k, 1] += 1.0
+    tuning.totals[k, 2] += work.n_logp[k]
     if work.choice[k] >= 0:
         tuning.selected[k, work.choice[k]] += 1
 
@@ -261,14 +242,6 @@ def count_anew(tuning):
 
 
 @jit
-def observe_anew(tuning, k):
-    """Forget how far coordinate k was moved by another ladder."""
-    tuning.squares[k] = 0.0
-    tuning.moved[k] = 0.0
-    tuning.costs[k] = 0
-
-
-@jit
 def shift_ladder(parameters, tuning, k):
     """Double all scales if σ_m is selected too often, halve them if σ_1 is."""
     ladder, bounds = parameters.ladders[k], tuning.bounds[k]
@@ -277,7 +250,7 @@ def shift_ladder(parameters, tuning, k):
     fits = bounds[0] <= factor * ladder[0] and factor * ladder[-1] <= bounds[1]
     if fits and (first > 0 or last > 0):
         ladder *= factor
-        observe_anew(tuning, k)
+        tuning.squares[k] = tuning.totals[k] = 0.0
 
 
 @jit
@@ -298,7 +271,7 @@ def adapt_ladder(parameters, tuning, k):
     for j in range(m):
         ladder[j] = low * (high / low) ** (j / (m - 1.0))
     ladder[-1] = high
-    observe_anew(tuning, k)
+    tuning.squares[k] = tuning.totals[k] = 0.0
 
 
 @jit
@@ -330,11 +303,12 @@ def decide(parameters, tuning, k):
     As many as cover 1.5 times its mean squared distance, since many small moves do not add up like
     one long one; all with the scale that covers most.
     """
-    squares, n_steps, n_logp = tuning.squares[k], tuning.costs[k, 0], tuning.costs[k, 1]
+    squares = tuning.squares[k]
+    moved, n_steps, n_logp = tuning.totals[k]
     s = argmax(squares)
     if n_steps < LEAST_OBSERVED or squares[s] == 0.0:
         return
-    n_single = max(1, int(np.ceil(1.5 * tuning.moved[k] / squares[s])))
+    n_single = max(1, int(np.ceil(1.5 * moved / squares[s])))
     if n_single * n_steps < n_logp:
         parameters.n_single[k] = n_single
         parameters.single[k] = s
@@ -356,8 +330,9 @@ def report(state, parameters, stats):
             sum_of_logs += np.log(parameters.ladders[k, j])
         stats[k] = parameters.ladders[k, 0]
         stats[d + k] = parameters.ladders[k, -1]
-    write_shares(state.tally, 1, m, stats[2 * d :])
-    write_shares(state.tally, 1 + m, m, stats[2 * d + d * m :])
+    n_sweeps = sum_of(state.tally[0, :, 0])  # the last choice is that of none
+    write_shares(state.tally[:, :, 0], m, n_sweeps, stats[2 * d :])
+    write_shares(state.tally[:, :, 1], m, n_sweeps, stats[2 * d + d * m :])
     return np.exp(sum_of_logs / (d * m))
 
 
@@ -401,14 +376,6 @@ class CMTM(Componentwise):
 
     Notes
     -----
-    ================  =================================
-    Argument          Symbol of [CMTM]
-    ================  =================================
-    ``n_tries``       m
-    ``alpha``         α
-    ``scales``        :math:`\sigma_j^{(k)}`
-    ================  =================================
-
     At the r-th adaptation point, with probability :math:`\max(.99^{r-1}, r^{-1/2})`, σ_m of each
     coordinate is doubled if it was selected in more than 2/m of the moves since the last one,
     halved if in less than 1/2m; σ_1 is halved and doubled likewise. They stay at least a factor of
@@ -467,16 +434,15 @@ class CMTM(Componentwise):
         if isinstance(alpha, bool) or alpha != 0:
             alpha = checked_number("alpha", alpha, 0, np.inf)
         if adapt_every is not None:
-            checked_integer("adapt_every", adapt_every, at_least=1)
+            adapt_every = checked_integer("adapt_every", adapt_every, at_least=1)
         self.settings = {
             "n_tries": checked_integer("n_tries", n_tries, at_least=3),
             "alpha": float(alpha),
-            "adapt_every": int(adapt_every or 0),
-            "scales": checked_scales(scales),
+            "adapt_every": adapt_every or 0,
             "fewer_tries": checked_bool("fewer_tries", fewer_tries),
             "bounds": None if log_bounds is None else np.exp(log_bounds),
         }
-        super().__init__(vars, order=order, **common)
+        super().__init__(vars, scales=scales, order=order, **common)
         if self.keep_adapting and not np.isfinite(self.configuration["region"]).all():
             raise ValueError(
                 "keep_adapting needs a region that bounds all variables sampled here: "
@@ -488,29 +454,39 @@ class CMTM(Componentwise):
         return {"smallest_scale": (), "largest_scale": (), "selected": (m,), "accepted": (m,)}
 
     def _allocate(self, scales, n_tune):
-        options = self.settings
-        d, m = scales.size, options["n_tries"]
-        sizes = {"d": d, "m": m, "counts": 1 + 2 * m}
-        ladders, bounds = first_ladders(scales, options["scales"], options["bounds"], m)
-        shifts = options["scales"] is None and options["adapt_every"] > 0
-        parameters = allocate(
-            Parameters,
-            sizes,
-            ladders=ladders,
-            alpha=options["alpha"],
-            random_order=options["random_order"],
-        )
+        m, every = self.settings["n_tries"], self.settings["adapt_every"]
+        sizes = {"d": scales.size, "m": m, "choices": m + 1}
+        ladders, bounds = self._first_ladders(scales)
         tuning = allocate(
             Tuning,
             sizes,
             n=n_tune,
-            n_shifting=n_tune // 2 if shifts else 0,
-            adapt_every=options["adapt_every"],
-            fewer_tries=options["fewer_tries"],
+            n_shifting=n_tune // 2 if every > 0 and self.settings["scales"] is None else 0,
+            adapt_every=every,
+            fewer_tries=self.settings["fewer_tries"],
             bounds=bounds,
-            history=empty_history(d),
+            history=self._empty_history(),
         )
+        options = {name: self.settings[name] for name in ("alpha", "random_order")}
+        parameters = allocate(Parameters, sizes, ladders=ladders, **options)
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _first_ladders(self, scales):
+        """Return ladders (d, m) and their bounds; raise a ValueError if they do not fit."""
+        given, bounds, m = (self.settings[name] for name in ("scales", "bounds", "n_tries"))
+        least, largest = (0.0, np.inf) if bounds is None else bounds
+        if given is None:
+            low, high = np.clip(np.outer([0.5, 8.0], scales), least, largest)
+            low = np.minimum(low, max(least, largest / 2))
+            high = np.maximum(high, np.minimum(2 * low, largest))
+            ladders = np.geomspace(low, high, m, axis=1)
+        else:
+            ladders = self._given_scales((scales.size, m))
+            if not (np.diff(ladders) > 0).all():
+                raise ValueError(f"scales must increase from try to try, not {given.tolist()}.")
+            if ladders.min() < least or ladders.max() > largest:
+                raise ValueError(f"scales must lie within scale_bounds, not {given.tolist()}.")
+        return ladders, ladders[:, [0, -1]] * np.exp(LOG_RANGE) if bounds is None else bounds
 
     def _largest_n_logp(self):
         return (2 * self.settings["n_tries"] - 1) * self._d
@@ -540,24 +516,3 @@ class CMTM(Componentwise):
             for side, there, cure in ends
             if there.any()
         ]
-
-
-def first_ladders(scales, given, bounds, m):
-    """Return ladders (d, m) and their bounds (d, 2); raise a ValueError if they do not fit.
-
-    `scales` (d,) are those of the coordinates; `given` and `bounds` the user's, or None.
-    """
-    d = scales.size
-    least, largest = (0.0, np.inf) if bounds is None else bounds
-    if given is None:
-        low, high = np.clip(np.outer(FIRST_ENDS, scales), least, largest)
-        low = np.minimum(low, max(least, largest / 2))
-        high = np.maximum(high, np.minimum(2 * low, largest))
-        ladders = np.geomspace(low, high, m, axis=1)
-    else:
-        ladders = broadcast_scales(given, (d, m))
-        if not (np.diff(ladders) > 0).all():
-            raise ValueError(f"scales must increase from try to try, not {given.tolist()}.")
-        if ladders.min() < least or ladders.max() > largest:
-            raise ValueError(f"scales must lie within scale_bounds, not {given.tolist()}.")
-    return ladders, ladders[:, [0, -1]] * np.exp(LOG_RANGE) if bounds is None else bounds

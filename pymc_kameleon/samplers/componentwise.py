@@ -27,7 +27,7 @@ class State(NamedTuple):
     x: floats("d")
     logp: floats(1)
     idle: integers("d")  # sweeps since x_k last moved, in this draw or earlier ones
-    tally: floats("d", "counts")  # sweeps in this draw, and what the sampler counts in them
+    tally: floats("d", "choices", 2)  # sweeps in this draw that chose it, and moves accepted then
 
 
 # ---- a sweep ------------------------------------------------------------------------------------
@@ -36,8 +36,8 @@ class State(NamedTuple):
 def sweep_by(move):
     """Build the transition that moves one coordinate after the other.
 
-    `move` maps (target, state, parameters, k, work, rng) to (accept_prob, share accepted), writes
-    what it counts into ``state.tally[k, 1:]``, and leaves the target where the chain is. The
+    `move` maps (target, state, parameters, k, work, rng) to (choice, accept_prob, share accepted),
+    where it chooses among tries or has nothing but 0, and leaves the target where the chain is. The
     parameters have a field `random_order`, and the work has `order` (d,).
     """
 
@@ -49,8 +49,9 @@ def sweep_by(move):
         sum_accept_prob, sum_accepted = 0.0, 0.0
         for i in range(d):
             k = work.order[i]
-            accept_prob, accepted = move(target, state, parameters, k, work, rng)
-            state.tally[k, 0] += 1.0
+            choice, accept_prob, accepted = move(target, state, parameters, k, work, rng)
+            state.tally[k, choice, 0] += 1.0
+            state.tally[k, choice, 1] += accepted
             state.idle[k] = 0 if accepted > 0.0 else state.idle[k] + 1
             sum_accept_prob += accept_prob
             sum_accepted += accepted
@@ -72,12 +73,12 @@ def arrange(order, at_random, rng):
 
 @jit
 def single_try(target, state, k, scale, rng):
-    """Make a Metropolis step x_k + σξ; return α, and whether it was accepted."""
+    """Make a Metropolis step x_k + σξ; return α, and 1.0 if it was accepted, else 0.0."""
     y = state.x[k] + scale * rng.standard_normal()
     logp_y = log_density_along(target, k, y)
     accept_prob, accepted = metropolis(logp_y - state.logp[0], log_uniform(rng), NO_CAP)
     move_along(target, state, k, y, logp_y, accepted)
-    return accept_prob, accepted
+    return accept_prob, 1.0 if accepted else 0.0
 
 
 @jit
@@ -90,28 +91,41 @@ def move_along(target, state, k, y, logp_y, accepted):
 
 
 @jit
-def write_shares(tally, first, m, stats):
-    """Write m counts of each coordinate, from column `first` on, as shares of the sweeps."""
-    for k in range(tally.shape[0]):
+def write_shares(counts, m, n_sweeps, stats):
+    """Write the counts (d, ≥ m) of the first m choices as shares of the sweeps."""
+    for k in range(counts.shape[0]):
         for j in range(m):
-            stats[k * m + j] = tally[k, first + j] / tally[k, 0]
+            stats[k * m + j] = counts[k, j] / n_sweeps
 
 
 # ---- the class ----------------------------------------------------------------------------------
 
 
 class Componentwise(KameleonStep):
-    """What CMH and CMTM share: order, statistics and warnings per coordinate."""
+    """What CMH and CMTM share: options, statistics and warnings per coordinate."""
 
     default_steps_per_draw = staticmethod(lambda d: 1)
     sweeps_per_draw: ClassVar[float]
     """Sweeps per independent draw of a normal, times the least eigenvalue of its precision matrix
     scaled to a diagonal of 1; measured for correlations from .5 to .95."""
 
-    def __init__(self, vars=None, *, order, **common):
+    def __init__(self, vars=None, *, scales, order, **common):
         checked_choice("order", order, ("systematic", "random"))
-        self.settings |= {"random_order": order == "random"}
+        self.settings |= {"scales": checked_scales(scales), "random_order": order == "random"}
         super().__init__(vars, **common)
+
+    def _given_scales(self, shape):
+        """Return the user's scales in this shape; raise a ValueError if that is impossible."""
+        given = self.settings["scales"]
+        try:
+            return np.broadcast_to(given, shape).copy()
+        except ValueError:
+            raise ValueError(
+                f"scales must have shape {shape} or {shape[1:]}, not {given.shape}."
+            ) from None
+
+    def _empty_history(self):
+        return History.empty(max(400, 40 * self._d), self._d)
 
     def _coordinate_stats(self):
         """Return names of the sampler's statistics, and their shape for each coordinate."""
@@ -169,11 +183,6 @@ class Componentwise(KameleonStep):
         )
 
 
-def empty_history(d):
-    """Allocate a record of the past that shows correlations of d coordinates."""
-    return History.empty(max(400, 40 * d), d)
-
-
 def checked_scales(scales):
     """Return the user's scales as an array, or None; raise a ValueError unless all are positive."""
     if scales is None:
@@ -185,13 +194,3 @@ def checked_scales(scales):
     if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array > 0)).all():
         raise ValueError(f"scales must be positive numbers, not {scales!r}.")
     return array.astype(float)
-
-
-def broadcast_scales(given, shape):
-    """Return the user's scales in this shape; raise a ValueError if that is impossible."""
-    try:
-        return np.broadcast_to(given, shape).copy()
-    except ValueError:
-        raise ValueError(
-            f"scales must have shape {shape} or {shape[1:]}, not {given.shape}."
-        ) from None

@@ -80,7 +80,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @jit
 def report(state, parameters, stats):
-    """Report the scales and the shares of accepted moves; return the geometric mean of all."""
+    """Report the scales and the shares of accepted moves; return the scales' geometric mean."""
     log_scales = parameters.log_scales
     d = log_scales.size
     for k in range(d):

@@ -27,7 +27,7 @@ class State(NamedTuple):
     x: floats("d")
     logp: floats(1)
     idle: integers("d")  # sweeps since x_k last moved, in this draw or earlier ones
-    tally: floats("d", "choices", 2)  # sweeps in this draw that chose it, and moves accepted then
+    tally: floats("d", "choices", 2)  # in this draw: how often each try was chosen, and accepted
 
 
 # ---- a sweep ------------------------------------------------------------------------------------
@@ -37,8 +37,9 @@ def sweep_by(move):
     """Build the transition that moves one coordinate after the other.
 
     `move` maps (target, state, parameters, k, work, rng) to (choice, accept_prob, share accepted),
-    where it chooses among tries or has nothing but 0, and leaves the target where the chain is. The
-    parameters have a field `random_order`, and the work has `order` (d,).
+    and leaves the target where the chain is. The choice is a row of ``state.tally[k]``: the try
+    that was selected; -1, thus the last row, may stand for none. The parameters have a field
+    `random_order`, and the work has `order` (d,).
     """
 
     @jit
@@ -92,7 +93,7 @@ def move_along(target, state, k, y, logp_y, accepted):
 
 @jit
 def write_shares(counts, m, n_sweeps, stats):
-    """Write the counts (d, ≥ m) of the first m choices as shares of the sweeps."""
+    """Write how often something happened to the first m choices (d, m) as shares of the sweeps."""
     for k in range(counts.shape[0]):
         for j in range(m):
             stats[k * m + j] = counts[k, j] / n_sweeps

@@ -739,11 +739,6 @@ def test_without_adaptation_the_first_ladders_stay(model):
     np.testing.assert_array_equal(step.parameters.ladders, first)
 
 
-def test_scales_outside_the_bounds_are_refused(model):
-    with pytest.raises(ValueError, match="scales must lie within scale_bounds"):
-        pk.CMTM(model=model, n_tries=3, scales=[0.1, 1, 10], scale_bounds=(0.5, 20))
-
-
 @pytest.mark.parametrize(("bounds", "warns"), [((1e-3, 0.1), True), ((1e-3, 1e3), False)])
 def test_a_ladder_that_ends_at_a_bound_is_named(bounds, warns):
     message = last_warning(pk.CMTM(model=pair_model(), scale_bounds=bounds), 600, 100)

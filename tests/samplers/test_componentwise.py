@@ -153,6 +153,7 @@ IMPOSSIBLE = [
         for value in ([1, 2, 3], np.ones((2, 5)), np.ones((3, 3)), np.ones((5, 3)))
     ),
     (pk.CMTM, {"scales": [1, 2, 4, 3, 5]}, "scales must increase"),
+    (pk.CMTM, {"scales": [1, 2, 3, 4, 5], "scale_bounds": (2, 9)}, "scales must lie within"),
     (pk.CMTM, {"scales": [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]}, "must increase"),
     *((pk.CMTM, {"n_tries": value}, "n_tries must be an integer from 3") for value in (2, 0, 5.0)),
     *((pk.CMTM, {"alpha": value}, "alpha must be") for value in (-1, np.nan, np.inf, "a", None)),

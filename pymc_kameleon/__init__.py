@@ -5,7 +5,8 @@ from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.driver import sample
 from pymc_kameleon.initvals import initvals
 from pymc_kameleon.samplers.barker import Barker
-from pymc_kameleon.samplers.cmtm import CMH, CMTM
+from pymc_kameleon.samplers.cmh import CMH
+from pymc_kameleon.samplers.cmtm import CMTM
 from pymc_kameleon.samplers.cyclical_kam import CyclicalKAM
 from pymc_kameleon.samplers.gad import GadMALA, GadRWM
 from pymc_kameleon.samplers.kam import KAM

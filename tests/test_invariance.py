@@ -24,7 +24,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import log_uniform, move_or_stay
 from pymc_kameleon.core.target import log_density_along
-from pymc_kameleon.samplers import cmtm, gad, kam, mala
+from pymc_kameleon.samplers import cmtm, componentwise, gad, kam, mala
 
 SMALL = {cls: {"n_subsample": 60} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
 ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in pk.SAMPLERS} | {
@@ -128,23 +128,17 @@ def local_transition(target, state, parameters, work, rng):
 
 
 @jit
-def greedy_transition(target, state, parameters, work, rng):
+def greedy_move(target, state, parameters, k, work, rng):
     """CMTM that accepts the selected try by its own density, without references."""
-    cmtm.begin_sweep(target, state, False, work, rng)
-    for k in range(state.x.size):
-        for j in range(work.tries.shape[1]):
-            z = state.x[k] + parameters.scales[k, j] * rng.standard_normal()
-            work.tries[k, j], work.logp[k, j] = z, log_density_along(target, k, z)
-            distance = z - state.x[k]
-            weight = cmtm.log_weight(work.logp[k, j], distance, parameters.alpha)
-            work.weights[j] = weight
-        s, _ = cmtm.select(work.weights, rng)
-        if s >= 0:
-            accepted = log_uniform(rng) < work.logp[k, s] - state.logp[0]
-            y, logp_y = work.tries[k, s], work.logp[k, s]
-            cmtm.move_or_stay(target.point, state.x, state.logp, k, y, logp_y, accepted)
-        target.point[k] = state.x[k]
-    return 1.0, 1.0
+    for j in range(work.tries.shape[1]):
+        z = state.x[k] + parameters.ladders[k, j] * rng.standard_normal()
+        work.tries[k, j], work.logp[k, j] = z, log_density_along(target, k, z)
+        distance = z - state.x[k]
+        work.weights[j] = cmtm.log_weight(work.logp[k, j], distance, parameters.alpha)
+    s, _ = cmtm.select(work.weights, rng)
+    accepted = s >= 0 and log_uniform(rng) < work.logp[k, s] - state.logp[0]
+    componentwise.move_along(target, state, k, work.tries[k, s], work.logp[k, s], accepted)
+    return s, 1.0, 1.0
 
 
 @jit
@@ -164,7 +158,9 @@ class LocalKAM(pk.KAM):
 
 class GreedyCMTM(pk.CMTM):
     name = "greedy"
-    algorithm = pk.CMTM.algorithm._replace(transition=greedy_transition, adapt=do_not_adapt)
+    algorithm = pk.CMTM.algorithm._replace(
+        transition=componentwise.sweep_by(greedy_move), adapt=do_not_adapt
+    )
 
 
 @jit

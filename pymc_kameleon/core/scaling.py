@@ -49,12 +49,14 @@ class ScaleTuning(NamedTuple):
     def start(cls, target_accept, log_scales, bounds=None):
         """Begin to tune scales, by default within a factor of 1e6 of where each starts.
 
-        `bounds` are logs of the user's. Returns the log scales, moved within them, and this.
+        `bounds` are logs of the user's, for all scales or (k, 2), or equal ones (k, 1) for scales
+        that stay. Returns the log scales, moved within them, and this.
         """
         log_scales = np.atleast_1d(np.asarray(log_scales, float))
-        own = log_scales[:, None] + LOG_RANGE
-        bounds = own if bounds is None else np.tile(np.asarray(bounds, float), (len(own), 1))
-        return np.clip(log_scales, *bounds.T), cls(target_accept, bounds, np.zeros(own.shape))
+        within = log_scales[:, None] + LOG_RANGE
+        if bounds is not None:
+            within[:] = bounds
+        return np.clip(log_scales, *within.T), cls(target_accept, within, np.zeros(within.shape))
 
 
 @jit

@@ -1,0 +1,346 @@
+"""What CMH and CMTM share: sweeps, options, statistics and warnings per coordinate."""
+
+import copy
+from functools import cache
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+import reference
+from componentwise import (
+    ILL_SCALES,
+    START,
+    STARTS,
+    LogDensity,
+    cmh_chain,
+    cmtm_chain,
+    correlated_normal,
+    holes,
+    ill_scaled_normal,
+    last_warning,
+    mixture,
+    normal,
+    pair_model,
+    run,
+    two_modes,
+)
+
+import pymc_kameleon as pk
+
+# ---- a sweep --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("random_order", [False, True])
+def test_the_order_of_the_coordinates(random_order):
+    chain, rng = cmtm_chain(normal, [0.5, 1, 2], 2.9, random_order), np.random.default_rng(0)
+    orders = []
+    for _ in range(600):
+        chain.sweep(rng)
+        orders.append(tuple(chain.work.order))
+    counts = np.unique(orders, axis=0, return_counts=True)[1]
+    assert len(counts) == (6 if random_order else 1)
+    assert orders[0] == (0, 1, 2) or random_order
+    assert counts.min() > 70
+
+
+def by_two_uniforms(log_ratio, rng):
+    """Decide as CMTM does: the first one selects, unless there is nothing to select."""
+    if log_ratio == -np.inf:
+        return False
+    rng.random()
+    return np.log(1 - rng.random()) < log_ratio
+
+
+@pytest.mark.parametrize(
+    ("chain", "accepts"),
+    [(cmtm_chain, by_two_uniforms), (cmh_chain, reference.by_exponential)],
+    ids=["cmtm", "cmh"],
+)
+@pytest.mark.parametrize("random_order", [False, True])
+@pytest.mark.parametrize("logp", [two_modes, mixture, holes, normal], ids=lambda f: f.__name__)
+def test_cmh_is_componentwise_metropolis_and_so_is_cmtm_with_one_try(
+    logp, random_order, chain, accepts
+):
+    """Whatever the power of the distance, which is the same both ways."""
+    d, log_density = len(STARTS[logp]), LogDensity(logp)
+    scales = np.linspace(1, 3, d)
+    column = scales[:, None] if chain is cmtm_chain else scales
+    chain = chain(logp, column, random_order=random_order)
+    x, log_p = np.array(STARTS[logp]), log_density(np.array(STARTS[logp]))
+    log_density.count = n_accepted = 0
+    rng, other = np.random.default_rng(2), np.random.default_rng(2)
+    for _ in range(250):
+        accept_prob, share = chain.sweep(rng)
+        moves = []
+        for k in reference.order_of_sweep(d, random_order, other):
+            move = reference.metropolis(log_density, x, log_p, k, scales[k], other, accepts)
+            x, log_p = move.x, move.log_p
+            moves.append(move)
+        np.testing.assert_allclose(chain.state.x, x, rtol=1e-12, atol=1e-14)
+        assert accept_prob == pytest.approx(np.mean([move.alpha for move in moves]), rel=1e-12)
+        assert share == np.mean([move.accepted for move in moves])
+        n_accepted += share
+    assert 25 < n_accepted < 225
+    assert chain.accepted.sum() == pytest.approx(d * n_accepted)
+    assert chain.target.count[0] == log_density.count
+
+
+def test_one_try_of_cmtm_and_cmh_accept_the_same_proposal_alike():
+    one, cmh = cmtm_chain(two_modes, [2.0]), cmh_chain(two_modes, [2.0])
+    for seed in range(300):
+        accept_probs = [chain.sweep(np.random.default_rng(seed))[0] for chain in (one, cmh)]
+        assert accept_probs[0] == pytest.approx(accept_probs[1], rel=1e-12)
+        cmh.move_to(one.state.x, one.state.logp[0])
+
+
+# ---- tuning of whole chains -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model():
+    return correlated_normal()
+
+
+@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
+def test_scales_are_constant_after_tuning(model, sampler):
+    options = {"adapt_every": 5} if sampler is pk.CMTM else {}
+    step = sampler(model=model, **options)
+    step.setup_chain(np.random.default_rng(0), 300, 200)
+    point, kept = {"x": START}, []
+    for i in range(500):
+        if i == 300:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        kept.append(copy.deepcopy(step.parameters[0]))
+    assert all(np.array_equal(scales, kept[299]) for scales in kept[300:])
+    assert len(np.unique(kept[:300], axis=0)) > (5 if sampler is pk.CMTM else 290)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
+def test_a_far_start_of_an_ill_scaled_model_is_left_behind(sampler, seed):
+    """From 1 off the mean, thus 10 000 standard deviations, in tuning of default length."""
+    positions, found = run(
+        sampler(model=ill_scaled_normal()), 2000, tune=1000, seed=seed, x=np.ones(2)
+    )
+    z = positions[1000:] / ILL_SCALES
+    assert (np.abs(z) < 5).all()
+    np.testing.assert_allclose(z.std(axis=0), 1, atol=0.35)
+    assert found["accept_share"][1000:].mean() > 0.3
+
+
+# ---- options --------------------------------------------------------------------------------
+
+IMPOSSIBLE = [
+    *(
+        (pk.CMH, {"scales": value}, "scales must be positive numbers")
+        for value in (0, -1, np.nan, np.inf, [1, 1, 0], "a", ["a", 1, 1], [None, 1, 1], {})
+    ),
+    (pk.CMH, {"scales": [1, 2]}, r"scales must have shape \(3,\)"),
+    (pk.CMH, {"scales": np.ones((2, 3))}, r"scales must have shape \(3,\)"),
+    (pk.CMH, {"scales": 1.0, "scale_bounds": (0.1, 2)}, "not both"),
+    *(
+        (sampler, {"order": "x"}, "order must be one of 'systematic'")
+        for sampler in (pk.CMH, pk.CMTM)
+    ),
+    *(
+        (pk.CMTM, {"scales": value}, "scales must be positive numbers")
+        for value in (-1, [0, 1, 2, 3, 4], [1, 2, 3, 4, np.inf], "a", [[1, 2, 3, 4, np.nan]] * 3)
+    ),
+    *(
+        (pk.CMTM, {"scales": value}, r"scales must have shape \(3, 5\) or \(5,\)")
+        for value in ([1, 2, 3], np.ones((2, 5)), np.ones((3, 3)), np.ones((5, 3)))
+    ),
+    (pk.CMTM, {"scales": [1, 2, 4, 3, 5]}, "scales must increase"),
+    (pk.CMTM, {"scales": [1, 2, 3, 4, 5], "scale_bounds": (2, 9)}, "scales must lie within"),
+    (pk.CMTM, {"scales": [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]}, "must increase"),
+    *((pk.CMTM, {"n_tries": value}, "n_tries must be an integer from 3") for value in (2, 0, 5.0)),
+    *((pk.CMTM, {"alpha": value}, "alpha must be") for value in (-1, np.nan, np.inf, "a", None)),
+    *(
+        (pk.CMTM, {"adapt_every": value}, "adapt_every must be an integer from 1")
+        for value in (0, -1, 2.5, "a", True)
+    ),
+    *((pk.CMTM, {"fewer_tries": value}, "fewer_tries must be") for value in (1, "a", np.nan)),
+    (pk.CMTM, {"keep_adapting": True}, "keep_adapting needs scale_bounds"),
+    (pk.CMTM, {"keep_adapting": "no"}, "keep_adapting must be True or False"),
+    (
+        pk.CMTM,
+        {"keep_adapting": True, "scale_bounds": (0.1, 9), "fewer_tries": True},
+        "fewer_tries are decided on when tuning ends",
+    ),
+    (pk.CMTM, {"keep_adapting": True, "scale_bounds": (0.1, 9)}, "region that bounds all"),
+    (
+        pk.CMTM,
+        {"keep_adapting": True, "scale_bounds": (0.1, 9), "region": {"x": ([-1, -1, -np.inf], 1)}},
+        "region that bounds all",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sampler", "options", "message"), IMPOSSIBLE, ids=str)
+def test_impossible_options(model, sampler, options, message):
+    with pytest.raises(ValueError, match=message):
+        sampler(model=model, **options)
+
+
+# ---- statistics -----------------------------------------------------------------------------
+
+
+@cache
+def two_variables():
+    with pm.Model() as model:
+        pm.Normal("a", 0, 1, shape=(2, 2))
+        pm.Normal("b", 0, 1)
+    return model
+
+
+SHAPES = {
+    pk.CMH: {"scales": (), "accepted": ()},
+    pk.CMTM: {"smallest_scale": (), "largest_scale": (), "selected": (5,), "accepted": (5,)},
+}
+
+
+@pytest.mark.parametrize("sampler", SHAPES)
+def test_statistics_of_steps_with_other_numbers_of_coordinates(sampler):
+    """Names end with the variables, so that PyMC has no arrays of different shapes to stack."""
+    with two_variables() as model:
+        steps = [sampler([model["a"]]), sampler([model["b"]])]
+        dt = pm.sample(
+            draws=20, tune=20, chains=2, cores=1, step=steps, progressbar=False, random_seed=1
+        )
+    found = dt["sample_stats"]
+    for name, shape in SHAPES[sampler].items():
+        for var, d in [("a", 4), ("b", 1)]:
+            values = found[f"{sampler.name}_{name}_{var}"].values
+            assert values.shape == (2, 20, d, *shape)
+            assert np.isfinite(values).all()
+            if "scale" not in name:
+                assert ((values == 0) | (values == 1)).all()
+                assert 0.1 * d < values.sum(axis=tuple(range(2, values.ndim))).mean() <= d
+    assert found["accept_share"].shape == (2, 20, 2)
+
+
+@pytest.mark.parametrize("sampler", SHAPES)
+def test_statistics_of_a_step_of_all_variables(sampler):
+    model = two_variables()
+    with model:
+        dt = pm.sample(
+            draws=20, tune=20, chains=2, cores=1, step=sampler(), progressbar=False, random_seed=1
+        )
+    for name, shape in SHAPES[sampler].items():
+        assert dt["sample_stats"][f"{sampler.name}_{name}"].shape == (2, 20, 5, *shape)
+    own = {name for name in dt["sample_stats"] if name.startswith(f"{sampler.name}_")}
+    assert own == {f"{sampler.name}_{name}" for name in SHAPES[sampler]}
+
+
+# ---- warnings -------------------------------------------------------------------------------
+
+
+@cache
+def correlated_model(rho):
+    """Of two variables; a[1] and b correlate."""
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1, shape=2)
+        pm.Normal("b", rho * a[1], np.sqrt(1 - rho**2))
+    return model
+
+
+@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
+@pytest.mark.parametrize(("rho", "warns"), [(0.99, True), (-0.99, True), (0.7, False)])
+def test_strong_correlation(sampler, rho, warns):
+    step = sampler(model=correlated_model(rho))
+    message = last_warning(step)
+    assert ("coordinates correlate too much" in message) == warns
+    if not warns:
+        assert message == ""
+        return
+    assert "most of all a[1] and b (by " in message
+    assert float(message.split("(by ")[1].split()[0]) == pytest.approx(rho, abs=0.05)
+    n_sweeps = float(message.split("about ")[1].split()[0])
+    # A chain that is slow to see its target underestimates how slow it is.
+    assert 0.2 < n_sweeps * (1 - abs(rho)) / step.sweeps_per_draw < 3
+    assert "a[0]" not in message
+    assert "did not move" not in message
+
+
+@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
+def test_no_warning_of_independent_coordinates(sampler):
+    """Not even where chance correlates them most: few points of many coordinates."""
+    with pm.Model() as model:
+        pm.Normal("x", 0, np.geomspace(1e-3, 1e3, 25))
+    step = sampler(model=model)
+    assert last_warning(step, tune=500, draws=100) == ""
+
+
+FIXED = {
+    pk.CMH: lambda scale: {"scales": [1.0, scale]},
+    pk.CMTM: lambda scale: {
+        "scales": np.outer([1.0, scale], [1.0, 2.0, 4.0]),
+        "n_tries": 3,
+        "adapt_every": None,
+    },
+}
+
+
+@pytest.mark.parametrize(("tune", "draws", "n"), [(0, 500, 100), (200, 5000, 500)])
+@pytest.mark.parametrize("sampler", FIXED)
+def test_a_coordinate_that_does_not_move_is_named(sampler, tune, draws, n):
+    step = sampler(model=pair_model(), **FIXED[sampler](1e9))
+    message = last_warning(step, tune, draws)
+    assert f": x[1] did not move in the last {n} sweeps." in message
+    assert message.count("x[0]") == 0
+    assert "correlate" not in message
+
+
+@pytest.mark.parametrize("sampler", FIXED)
+def test_coordinates_that_move_are_not(sampler):
+    assert last_warning(sampler(model=pair_model(), **FIXED[sampler](1.0)), 0, 500) == ""
+
+
+@pytest.mark.parametrize("sampler", FIXED)
+def test_if_none_moves_that_is_said_instead(sampler):
+    options = FIXED[sampler](1e9)
+    options["scales"] = np.add(options["scales"], 1e9)
+    message = last_warning(sampler(model=pair_model(), **options), 0, 500)
+    assert "no proposal was accepted" in message
+    assert "did not move" not in message
+
+
+def test_at_most_three_coordinates_are_named():
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1, shape=6)
+    step = pk.CMH(model=model, scales=[1.0, *[1e9] * 5])
+    assert "x[1], x[2], x[3] and 2 others did not move" in last_warning(step, 0, 500)
+
+
+def test_pinned_coordinates_do_not_correlate():
+    with pm.Model() as model:
+        pm.Normal("x", shape=3)
+    message = last_warning(pk.CMH(model=model, scales=[1, 1e9, 1e9]), 1000, 300)
+    assert "x[1], x[2] did not move" in message
+    assert "correlate" not in message
+
+
+@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
+def test_tails_heavier_than_alpha(sampler):
+    """The widest try would always be selected, and never accepted."""
+    with pm.Model() as model:
+        pm.Cauchy("x", 0, 1, shape=2)
+    step = sampler(model=model)
+    positions, found = run(step, 3000, tune=1000, seed=3, x=[0.5, 0.5])
+    assert (np.abs(positions[1000:]) < 1).mean() == pytest.approx(0.5, abs=0.1)
+    assert found["accept_share"][1000:].mean() > 0.1
+
+
+@pytest.mark.parametrize("rho", [0.8, pytest.param(0.95, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
+def test_sweeps_per_independent_draw(sampler, rho):
+    """What the warning says is what ArviZ finds."""
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        pm.Potential("p", -(x[0] ** 2 - 2 * rho * x[0] * x[1] + x[1] ** 2) / (2 * (1 - rho**2)))
+    step = sampler(model=model)
+    positions, _ = run(step, 31_000, tune=1000, seed=2, x=[0.5, 0.5])
+    ess = az.ess(az.convert_to_datatree({"x": positions[None, 1000:]}))["x"].values.min()
+    assert step.sweeps_per_draw / (1 - rho) == pytest.approx(30_000 / ess, rel=0.35)

@@ -1,6 +1,7 @@
 """Modes of a log-density, from the past of a chain that has seen them.
 
-Works between transitions, in Python; points are the rows of (n, d) arrays.
+Works between transitions, in Python; points are the rows of (n, d) arrays. What CyclicalKAM learns
+from the modes comes first, how they are found and described follows.
 """
 
 from itertools import combinations
@@ -9,7 +10,11 @@ import numpy as np
 from scipy.cluster.hierarchy import DisjointSet, fcluster, linkage
 from scipy.spatial.distance import cdist, pdist
 
+from pymc_kameleon.core.clusters import MAX_MODES
 from pymc_kameleon.core.moments import shrink
+from pymc_kameleon.core.rkhs import KNN, MEDIAN
+from pymc_kameleon.core.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
+from pymc_kameleon.kernels import bandwidth_rule
 
 VALLEY = 3.0
 """Depth from which on a valley separates two modes: a local sampler crosses lesser ones."""
@@ -29,6 +34,100 @@ BLEND = 20
 
 LEAST = 3
 """Points of a mode; fewer are stragglers between the others."""
+
+
+def learn_modes(step):
+    """Find the modes, and draw z from them; later, again. Too few points leave a walk.
+
+    Nothing is caught while the modes are found: that evaluates the user's log-density.
+    """
+    parameters, search = step.parameters, step.tuning.search
+    others = step._logp.point[step._d :].copy()
+
+    def evaluate(x):
+        return step._logp(np.concatenate([x, others]))
+
+    points, logps, runs = archived(search, evaluate if others.size else None)
+    if len(points) >= least_points(step._d) and not learned(step, points, logps, runs, evaluate):
+        parameters.clusters.n[0] = parameters.kam.subsample.m[0] = 0
+    search.history.counts[:] = 0, 1, 0
+
+
+def archived(search, evaluate=None):
+    """Return distinct points of the archive that are not negligible, their logp and runs.
+
+    With `evaluate`, logp is computed anew, as other steps have moved other variables since.
+    """
+    rows, d = search.history.points[: search.history.counts[0]], search.home.size
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    rows = rows[np.any(np.diff(rows, axis=0, prepend=np.nan) != 0, axis=1)]
+    if evaluate:
+        rows[:, d] = [evaluate(row[:d]) for row in rows]
+    logps = rows[:, d]
+    rows = rows[logps > logps.max(initial=-np.inf) - search.negligible]
+    return rows[:, :d], rows[:, d], rows[:, d + 1]
+
+
+def learned(step, points, logps, runs, evaluate):
+    """Learn the clusters, unless they are known, and z; return whether that is possible."""
+    parameters, modes = step.parameters, None
+    whitening = parameters.kam.subsample.shape.factor
+    if not have_finite_width(points, whitening):
+        return False
+    if parameters.clusters.n[0] == 0:
+        modes = find_modes(points, logps, runs, evaluate, whitening)[:MAX_MODES]
+        if not modes:
+            return False
+    try:
+        if modes:
+            guess_clusters(parameters, step.tuning.search, [points[rows] for rows in modes])
+        learn_kernel(step, points)
+    except np.linalg.LinAlgError:  # rounding leaves a covariance that is not positive definite
+        return False
+    return True
+
+
+def guess_clusters(parameters, search, modes):
+    """Make a first guess of the clusters' moments from the points of each."""
+    clusters, n = parameters.clusters, len(modes)
+    sizes = np.array([len(points) for points in modes])
+    clusters.n[0] = n
+    clusters.log_weights[:n] = np.log(sizes / sizes.sum())
+    clusters.means[:n] = [points.mean(axis=0) for points in modes]
+    clusters.factors[:n] = blended_factors(modes)
+    search.visits[:n] = sizes * search.history.counts[1]
+    parameters.kam.subsample.shape.log_scale[0] = search.shape.log_best
+
+
+def learn_kernel(step, points):
+    """Learn C from the clusters, Σ from all points; draw z evenly from the clusters."""
+    parameters, search = step.parameters, step.tuning.search
+    clusters, subsample = parameters.clusters, parameters.kam.subsample
+    n, whitening = clusters.n[0], subsample.shape.factor
+    weights = search.visits[:n] / search.visits[:n].sum()
+    factors = clusters.factors[:n]
+    within = np.average(factors @ factors.transpose(0, 2, 1), axis=0, weights=weights)
+    clusters.log_weights[:n] = np.log(weights)
+    whitening[:] = np.linalg.cholesky(within)
+    total = within if n == 1 else shrunk_covariance(points)
+    parameters.global_factor[:] = np.linalg.cholesky(total)
+
+    labels = nearest_modes(points, clusters.log_weights[:n], clusters.means[:n], factors)
+    chosen = choose_evenly(labels, subsample.z.shape[1], step.rng)
+    m = subsample.m[0] = len(chosen)
+    z = np.linalg.solve(whitening, points[chosen].T)
+    subsample.z[:, :m] = z
+    median = median_distance_within(np.linalg.solve(whitening, points.T).T, labels)
+    rule = bandwidth_rule(step.settings["kernel"])
+    if rule == MEDIAN:
+        subsample.kernel.bandwidth[0] = BANDWIDTH_SHARE * median
+    elif rule == KNN:
+        neighbours = n_neighbours(m, step._d)
+        subsample.kernel.bandwidth[0] = neighbour_distance(z.T, neighbours) / np.sqrt(2)
+    step.tuning.s[0] = median / np.sqrt(2 * step._d)
+
+
+# ---- finding them -------------------------------------------------------------------------------
 
 
 def find_modes(points, logps, runs, evaluate, whitening):

@@ -6,6 +6,7 @@ from numbers import Integral, Real
 import numpy as np
 
 from pymc_kameleon.core.schedules import Decay
+from pymc_kameleon.kernels import Gaussian, Linear, Matern
 
 VARS = """
 vars : list of variables, optional
@@ -141,3 +142,68 @@ def checked_scaling(scaling, bounds):
             raise ValueError("Give scaling, which is fixed, or scale_bounds; not both.")
         log_bounds = np.log(np.full(2, checked_number("scaling", scaling, 0, np.inf)))
     return {"scale_bounds": log_bounds, "fixed": scaling is not None}
+
+
+# ---- options of several samplers ----------------------------------------------------------------
+
+
+def checked_kernel_options(kernel, n_subsample, gamma, whiten, scale_bounds):
+    """Return the options that KAM and its relatives share; raise a ValueError for a bad one."""
+    if kernel is None:
+        kernel = Gaussian()
+    if not isinstance(kernel, Gaussian | Matern | Linear):
+        raise ValueError(f"kernel must be one of pk.kernels, as Gaussian(), not {kernel!r}.")
+    if n_subsample is not None:
+        n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
+    log_bounds = checked_scale_bounds(scale_bounds)
+    return {
+        "kernel": kernel,
+        "n_subsample": n_subsample,
+        "gamma": None if gamma is None else checked_schedule("gamma", gamma),
+        "whiten": checked_bool("whiten", whiten),
+        "log_nu_bounds": np.full(2, np.nan) if log_bounds is None else log_bounds,
+    }
+
+
+def checked_redraw_decay(redraw_decay):
+    """Return a as a float; raise a ValueError unless p_t → 0 and Σ p_t = ∞."""
+    redraw_decay = checked_number("redraw_decay", redraw_decay, 0, np.inf)
+    if redraw_decay > 1:
+        raise ValueError(f"redraw_decay must be at most 1, not {redraw_decay!r}.")
+    return redraw_decay
+
+
+def checked_rate(rate):
+    """Return a learning rate as a Decay, or None; raise a ValueError unless it is below 1."""
+    if rate is None:
+        return None
+    schedule = checked_schedule("learning_rate", rate)
+    if schedule.start > 1 or schedule == (1, schedule.delay, 0):
+        raise ValueError(f"learning_rate must be below 1, or start from 1, not {rate!r}.")
+    return schedule
+
+
+def checked_cycle(cycle_length, beta):
+    """Return L, β and ⌊βL⌋; raise a ValueError if they are impossible."""
+    cycle_length = checked_integer("cycle_length", cycle_length, at_least=2)
+    beta = checked_number("beta", beta, 0, 1)
+    n_exploration = int(beta * cycle_length + 1e-9)  # .29 · 100 is 29
+    if not 0 < n_exploration < cycle_length:
+        raise ValueError(
+            "beta * cycle_length must be at least 1, and less than cycle_length, not "
+            f"{beta * cycle_length}."
+        )
+    return {"cycle_length": cycle_length, "beta": beta, "n_exploration": n_exploration}
+
+
+def checked_scales(scales):
+    """Return the user's scales as an array, or None; raise a ValueError unless all are positive."""
+    if scales is None:
+        return None
+    try:
+        array = np.array(scales)
+    except ValueError:  # rows of different lengths
+        array = np.array("")
+    if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array > 0)).all():
+        raise ValueError(f"scales must be positive numbers, not {scales!r}.")
+    return array.astype(float)

@@ -12,18 +12,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import floats, integers
+from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.history import History, choose, distinct_rows, recent, record
 from pymc_kameleon.core.jit import jit, python_or_jit
 from pymc_kameleon.core.linalg import copy, copy_matrix, solve_lower
 from pymc_kameleon.core.moments import learn_moments
 from pymc_kameleon.core.rkhs import KNN, MEDIAN, Kernel, median_distance, neighbour_distance
-from pymc_kameleon.core.scaling import OPTIMAL_SCALE, gain, settle_scale, tune_scale
+from pymc_kameleon.core.scaling import OPTIMAL_SCALE, best_scale, gain, settle_scale, tune_scale
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape, ShapeTuning, learn_shape
 
 N_PAIRS = 2000
 """Pairs of points from which a median distance is estimated, to some 2 %."""
+BANDWIDTH_SHARE = 0.5
+"""σ as a share of the median distance, with which KAM does best (docs/kam.md)."""
+
 N_CENTRES = 50
 """Points of z at which what is seen from there is averaged."""
 
@@ -54,6 +57,28 @@ class SubsampleTuning(NamedTuple):
     bandwidth_rule: int
     bandwidth_share: float  # of the median distance
     whiten: bool
+
+    @classmethod
+    def start(cls, scales, n_tune, m, target_accept, kernel, whiten, **options):
+        """Return the first Subsample, without a z, and this.
+
+        `m` is the number of its points, `target_accept` that of the walk, `kernel` a Kernel,
+        `options` are the fields from `gamma` to `bandwidth_share`.
+        """
+        d = scales.size
+        first = scales if whiten else np.ones(d)
+        shape, shape_tuning = ShapeTuning.start(first, n_tune, target_accept, best_scale(d))
+        subsample = allocate(Subsample, {"d": d, "m": m}, shape=shape, kernel=kernel)
+        return subsample, allocate(
+            cls,
+            {},
+            n_walk=n_tune * (7 if whiten else 1) // 10,
+            n_learning=n_tune - n_tune * 3 // 20,
+            shape=shape_tuning,
+            history=History.empty(max(2000, 8 * m), d),
+            whiten=whiten,
+            **options,
+        )
 
 
 # ---- what is learned after each transition ------------------------------------------------------

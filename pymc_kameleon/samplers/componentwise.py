@@ -16,7 +16,7 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import NO_CAP, log_uniform, metropolis
 from pymc_kameleon.core.target import log_density_along
 from pymc_kameleon.monitor import STUCK_SHARE, STUCK_TRANSITIONS, some
-from pymc_kameleon.options import checked_choice
+from pymc_kameleon.options import checked_choice, checked_scales
 from pymc_kameleon.step import KameleonStep
 
 SLOW = 20
@@ -184,16 +184,3 @@ class Componentwise(KameleonStep):
             f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about {sweeps:.0f} sweeps per "
             "independent draw. Use pk.GAM, or reparametrise."
         )
-
-
-def checked_scales(scales):
-    """Return the user's scales as an array, or None; raise a ValueError unless all are positive."""
-    if scales is None:
-        return None
-    try:
-        array = np.array(scales)
-    except ValueError:  # rows of different lengths
-        array = np.array("")
-    if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array > 0)).all():
-        raise ValueError(f"scales must be positive numbers, not {scales!r}.")
-    return array.astype(float)

@@ -26,9 +26,9 @@ from pymc_kameleon.core.scaling import (
     tune_scale,
 )
 from pymc_kameleon.core.subsample import Subsample, guess_gamma, least_points
-from pymc_kameleon.options import checked_choice
+from pymc_kameleon.modes import learn_modes
+from pymc_kameleon.options import checked_choice, checked_cycle, checked_kernel_options
 from pymc_kameleon.samplers import kam, mode_search
-from pymc_kameleon.samplers.kam import checked_settings
 from pymc_kameleon.samplers.mode_moves import Work, difference, jump, wander
 from pymc_kameleon.samplers.mode_search import (
     Search,
@@ -38,7 +38,7 @@ from pymc_kameleon.samplers.mode_search import (
     search_move,
     searches,
 )
-from pymc_kameleon.samplers.published_cyclical_kam import PublishedCyclicalKAM, checked_cycle
+from pymc_kameleon.samplers.published_cyclical_kam import PublishedCyclicalKAM
 from pymc_kameleon.step import KameleonStep
 
 WIDEST = 20.0
@@ -288,7 +288,7 @@ class CyclicalKAM(KameleonStep):
         scale_bounds=None,
         **common,
     ):
-        self.settings = checked_settings(kernel, n_subsample, None, True, scale_bounds)
+        self.settings = checked_kernel_options(kernel, n_subsample, None, True, scale_bounds)
         self.settings |= checked_cycle(cycle_length, beta)
         super().__init__(vars, **common)
 
@@ -310,13 +310,15 @@ class CyclicalKAM(KameleonStep):
 
     def pauses(self):
         """Return the draws of tuning before which modes are found, and z is drawn."""
-        return mode_search.pauses(self)
+        search, n = self.tuning.search, self.tuning.n
+        ends = (search.search_end, search.learning_end)
+        return [end // self.steps_per_draw for end in ends] if ends[0] < ends[1] < n else ()
 
     @classmethod
     def learn(cls, chains):
         """Find the modes, and draw z from them; later, again. Each chain learns alone."""
         for chain in chains:
-            mode_search.learn_modes(chain)
+            learn_modes(chain)
 
     def _needed_tuning(self):
         return mode_search.least_tuning(self._d)

@@ -16,7 +16,6 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
-from pymc_kameleon.core.history import History
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     cholesky,
@@ -33,15 +32,14 @@ from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
     OPTIMAL_SCALE,
     ScaleTuning,
-    best_scale,
     gain,
     set_scale,
     settle_scale,
     tune_scale,
 )
 from pymc_kameleon.core.schedules import UNSET
-from pymc_kameleon.core.shape import ShapeTuning
 from pymc_kameleon.core.subsample import (
+    BANDWIDTH_SHARE,
     N_CENTRES,
     Subsample,
     SubsampleTuning,
@@ -52,22 +50,16 @@ from pymc_kameleon.core.subsample import (
     settling,
 )
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.kernels import Gaussian, Linear, Matern, bandwidth_rule
+from pymc_kameleon.kernels import bandwidth_rule
 from pymc_kameleon.options import (
-    checked_bool,
-    checked_integer,
-    checked_number,
-    checked_scale_bounds,
-    checked_schedule,
+    checked_kernel_options,
+    checked_redraw_decay,
 )
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.step import KameleonStep
 
 EXPLORATION = 0.25
 """γ as a share of the random walk's best scale: small against what is learned, but not zero."""
-
-BANDWIDTH_SHARE = 0.5
-"""σ as a share of the median distance, with which KAM does best (docs/kam.md)."""
 
 LEAST_RHO, LARGEST_RHO = 1e-3, 10.0
 """Where S vanishes, as far from z, ν has no effect; it must not run away there."""
@@ -390,14 +382,14 @@ class KAM(KameleonStep):
         scale_bounds=None,
         **common,
     ):
-        self.settings = checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds)
+        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten, scale_bounds)
         self.settings["redraw_decay"] = checked_redraw_decay(redraw_decay)
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
         sizes = sizes_for(self, scales.size)
-        subsample, past = allocate_subsample(
-            self, scales, n_tune, sizes["m"], EXPLORATION, BANDWIDTH_SHARE, self.target_accept
+        subsample, past = start_subsample(
+            self, scales, n_tune, sizes["m"], self.target_accept, EXPLORATION, BANDWIDTH_SHARE
         )
         nu = start_nu(self)
         redraw_decay = self.settings["redraw_decay"]
@@ -443,57 +435,21 @@ def tuned_scales(parameters, shape_tuning, nu_tuning):
     return [(NU, log_nu0 + parameters.log_rho[0], log_nu0 + nu_tuning.scale.bounds[0])]
 
 
-def allocate_subsample(step, scales, n_tune, m, exploration, bandwidth_share, target_accept):
-    """Return a fresh Subsample and SubsampleTuning of a step with KAM's options."""
-    settings, sizes = step.settings, {"d": scales.size, "m": m}
-    whiten = settings["whiten"]
-    shape, shape_tuning = ShapeTuning.start(
-        scales if whiten else np.ones(scales.size),
+def start_subsample(step, scales, n_tune, m, target_accept, exploration, bandwidth_share):
+    """Return the first Subsample and SubsampleTuning of a step with KAM's options."""
+    settings, kernel = step.settings, step.settings["kernel"]
+    return SubsampleTuning.start(
+        scales,
         n_tune,
+        m,
         target_accept,
-        best_scale(scales.size),
-    )
-    tuning = allocate(
-        SubsampleTuning,
-        sizes,
-        n_walk=n_tune * (7 if whiten else 1) // 10,
-        n_learning=n_tune - n_tune * 3 // 20,
-        shape=shape_tuning,
-        history=History.empty(max(2000, 8 * m), scales.size),
+        kernel.compiled(),
+        settings["whiten"],
         gamma=settings["gamma"] or UNSET,
         exploration=exploration,
-        bandwidth_rule=bandwidth_rule(settings["kernel"]),
+        bandwidth_rule=bandwidth_rule(kernel),
         bandwidth_share=bandwidth_share,
-        whiten=whiten,
     )
-    kernel = settings["kernel"].compiled()
-    return allocate(Subsample, sizes, shape=shape, kernel=kernel), tuning
-
-
-def checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds):
-    """Return the options of KAM and its relatives; raise a ValueError if one is impossible."""
-    if kernel is None:
-        kernel = Gaussian()
-    if not isinstance(kernel, Gaussian | Matern | Linear):
-        raise ValueError(f"kernel must be one of pk.kernels, as Gaussian(), not {kernel!r}.")
-    if n_subsample is not None:
-        n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
-    log_bounds = checked_scale_bounds(scale_bounds)
-    return {
-        "kernel": kernel,
-        "n_subsample": n_subsample,
-        "gamma": None if gamma is None else checked_schedule("gamma", gamma),
-        "whiten": checked_bool("whiten", whiten),
-        "log_nu_bounds": np.full(2, np.nan) if log_bounds is None else log_bounds,
-    }
-
-
-def checked_redraw_decay(redraw_decay):
-    """Return a as a float; raise a ValueError unless p_t → 0 and Σ p_t = ∞."""
-    redraw_decay = checked_number("redraw_decay", redraw_decay, 0, np.inf)
-    if redraw_decay > 1:
-        raise ValueError(f"redraw_decay must be at most 1, not {redraw_decay!r}.")
-    return redraw_decay
 
 
 def tuned_walk(subsample, shape_tuning):

@@ -45,14 +45,13 @@ from pymc_kameleon.core.subsample import (
     settling,
 )
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.options import checked_integer
+from pymc_kameleon.options import checked_integer, checked_kernel_options
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.samplers.kam import (
     LARGEST_RHO,
     NuTuning,
-    allocate_subsample,
-    checked_settings,
     log_reverse_bound,
+    start_subsample,
     too_few_points,
     tuned_walk,
 )
@@ -436,7 +435,7 @@ class PCAKAM(KameleonStep):
         scale_bounds=None,
         **common,
     ):
-        self.settings = checked_settings(kernel, n_subsample, gamma, whiten, scale_bounds)
+        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten, scale_bounds)
         n_components = checked_integer("n_components", n_components, at_least=1)
         self.settings["n_components"] = n_components
         super().__init__(vars, **common)
@@ -445,8 +444,8 @@ class PCAKAM(KameleonStep):
         d, settings = scales.size, self.settings
         m = settings["n_subsample"] or min(max(25 * d, 50), 200)
         sizes = {"d": d, "m": m, "k": settings["n_components"]}
-        subsample, past = allocate_subsample(
-            self, scales, n_tune, m, EXPLORATION, BANDWIDTH_SHARE, default_target_accept(d)
+        subsample, past = start_subsample(
+            self, scales, n_tune, m, default_target_accept(d), EXPLORATION, BANDWIDTH_SHARE
         )
         bounds = np.log([LEAST_RHO, LARGEST_RHO])
         _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)

@@ -22,9 +22,14 @@ from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
 from pymc_kameleon.core.subsample import Subsample
 from pymc_kameleon.kernels import FIXED, Matern, bandwidth_rule
-from pymc_kameleon.options import checked_integer, checked_number, checked_schedule
+from pymc_kameleon.options import (
+    checked_cycle,
+    checked_kernel_options,
+    checked_number,
+    checked_schedule,
+)
 from pymc_kameleon.samplers import kam, random_walk
-from pymc_kameleon.samplers.kam import checked_redraw_decay, checked_settings
+from pymc_kameleon.samplers.kam import checked_redraw_decay
 from pymc_kameleon.step import KameleonStep
 
 # ---- state and parameters -----------------------------------------------------------------------
@@ -196,7 +201,7 @@ class PublishedCyclicalKAM(KameleonStep):
         kernel = Matern(4, 2.0) if kernel is None else kernel
         gamma = Decay(20.0, 10.0, 0.5) if gamma is None else gamma
         learning_rate = Decay(1.0, 1.0, 0.75) if learning_rate is None else learning_rate
-        self.settings = checked_settings(kernel, n_subsample, gamma, False, None) | {
+        self.settings = checked_kernel_options(kernel, n_subsample, gamma, False, None) | {
             "nu": None if nu is None else checked_number("nu", nu, 0, np.inf),
             "learning_rate": checked_schedule("learning_rate", learning_rate),
             "redraw_decay": checked_redraw_decay(redraw_decay),
@@ -240,16 +245,3 @@ class PublishedCyclicalKAM(KameleonStep):
             f"the draws are not even one cycle of {length} transitions, so there was a single "
             "Exploration. Draw more, or lower cycle_length."
         ]
-
-
-def checked_cycle(cycle_length, beta):
-    """Return L, β and ⌊βL⌋; raise a ValueError if they are impossible."""
-    cycle_length = checked_integer("cycle_length", cycle_length, at_least=2)
-    beta = checked_number("beta", beta, 0, 1)
-    n_exploration = int(beta * cycle_length + 1e-9)  # .29 · 100 is 29
-    if not 0 < n_exploration < cycle_length:
-        raise ValueError(
-            "beta * cycle_length must be at least 1, and less than cycle_length, not "
-            f"{beta * cycle_length}."
-        )
-    return {"cycle_length": cycle_length, "beta": beta, "n_exploration": n_exploration}

@@ -54,7 +54,6 @@ from pymc_kameleon.options import (
     checked_choice,
     checked_scale_bounds,
     checked_scaling,
-    checked_schedule,
 )
 from pymc_kameleon.step import KameleonStep
 
@@ -150,9 +149,6 @@ class RWM(OneScale):
 
     Parameters
     ----------
-    vars : list of variables, optional
-        What to sample: continuous free variables of the model. All of them by default; discrete
-        ones are left to PyMC's own steps.
     scaling : float, optional
         ν, to be kept fixed. By default it is tuned.
     scale_bounds : (float, float), optional
@@ -238,16 +234,6 @@ def allocate_walk(step, scales, n_tune):
     return allocate(State, sizes), shape, tuning, allocate(Work, sizes)
 
 
-def checked_rate(rate):
-    """Return a learning rate as a Decay, or None; raise a ValueError unless it is below 1."""
-    if rate is None:
-        return None
-    schedule = checked_schedule("learning_rate", rate)
-    if schedule.start > 1 or schedule == (1, schedule.delay, 0):
-        raise ValueError(f"learning_rate must be below 1, or start from 1, not {rate!r}.")
-    return schedule
-
-
 # ---- AM: λ = 2.38²/d ----------------------------------------------------------------------------
 
 
@@ -294,9 +280,6 @@ class AM(KameleonStep):
 
     Parameters
     ----------
-    vars : list of variables, optional
-        What to sample: continuous free variables of the model. All of them by default; discrete
-        ones are left to PyMC's own steps.
     update : {"rank_one", "cholesky"}, optional
         How the factor L of Σ learns. "rank_one" (default) follows Σ exactly. "cholesky" is [GAD]'s
         recursion on L, which does so to first order in η only; it is there for comparison.
@@ -359,9 +342,6 @@ class RBAM(KameleonStep):
 
     Parameters
     ----------
-    vars : list of variables, optional
-        What to sample: continuous free variables of the model. All of them by default; discrete
-        ones are left to PyMC's own steps.
     learning_rate : float or pk.Decay, optional
         η at transition t; as for :class:`AM`.
     {common parameters}
@@ -409,9 +389,6 @@ class GAM(KameleonStep):
 
     Parameters
     ----------
-    vars : list of variables, optional
-        What to sample: continuous free variables of the model. All of them by default; discrete
-        ones are left to PyMC's own steps.
     learning_rate : float or pk.Decay, optional
         η at transition t; as for :class:`AM`.
     scale_bounds : (float, float), optional
@@ -516,9 +493,6 @@ class RAM(KameleonStep):
 
     Parameters
     ----------
-    vars : list of variables, optional
-        What to sample: continuous free variables of the model. All of them by default; discrete
-        ones are left to PyMC's own steps.
     scale_bounds : (float, float), optional
         Least and largest :math:`|L|^{1/d}`, which is the statistic ``scaling`` in the last
         quarter of tuning and after it; by default within a factor of 1e6 of its start.

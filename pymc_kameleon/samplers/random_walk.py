@@ -52,6 +52,7 @@ from pymc_kameleon.core.shape import (
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.options import (
     checked_choice,
+    checked_rate,
     checked_scale_bounds,
     checked_scaling,
 )

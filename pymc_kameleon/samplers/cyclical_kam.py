@@ -796,10 +796,10 @@ class CyclicalKAM(KameleonStep):
 
     def _learn_alone(self):
         parameters, tuning = self.parameters, self.tuning
-        others = self._logp.point[self._d :].copy()
+        others = self.log_density.point[self._d :].copy()
 
         def evaluate(x):
-            return self._logp(np.concatenate([x, others]))
+            return self.log_density(np.concatenate([x, others]))
 
         points, logps, runs = self._archived(evaluate if others.size else None)
         if len(points) >= 2 * self._d + 2 and not self._learn(points, logps, runs, evaluate):

@@ -116,7 +116,7 @@ def _begin(step, q):
         step.state.x[:] = q[:d]
     if learning:
         step.learn([step])
-        return MOVED
+        return MOVED  # what the state derives from the parameters is out of date
     return status
 
 

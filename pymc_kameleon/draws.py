@@ -81,11 +81,11 @@ def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
     """
     progress = np.zeros(N_PROGRESS, np.int64) if progress is None else progress
     progress[:] = 0
-    counts = [step._logp.count[0] for step in steps]
+    counts = [step.log_density.count[0] for step in steps]
     stats, blocks = [step.empty_stats(n) for step in steps], ()
     for step, own in zip(steps, stats, strict=True):
         progress[AT_STEP] = len(blocks)
-        status = begin(step, point[step.layout.places])
+        status = _begin(step, point[step.layout.places])
         blocks += (block(step, status, own),)
     if not run(blocks, point, outputs, progress):
         step = steps[progress[AT_STEP]]
@@ -95,13 +95,13 @@ def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
     return stats
 
 
-def begin(step, q):
+def _begin(step, q):
     """Get a step ready for draws from `q` (n,), in its own order; return what still holds there.
 
     CURRENT, STALE or MOVED, as far as its own coordinates and the data tell. That other variables
     moved, compiled code sees itself.
     """
-    logp, d = step._logp, step.layout.d
+    logp, d = step.log_density, step.layout.d
     status = what_changed(step, q)
     first, learning = step.point is None, step.tune and step.monitor.done in step.pauses()
     if first or learning:
@@ -116,14 +116,14 @@ def begin(step, q):
         step.state.x[:] = q[:d]
     if learning:
         step.learn([step])
-        return MOVED
+        return MOVED  # what the state derives from the parameters is out of date
     return status
 
 
 def what_changed(step, q):
     """Return what holds of a step's state at `q` (n,), if no other variable moved."""
-    step._logp.follow_data()
-    new_data, step.data = step.data != step._logp.digest, step._logp.digest
+    step.log_density.follow_data()
+    new_data, step.data = step.data != step.log_density.digest, step.log_density.digest
     d = step.layout.d
     if step.point is None or not np.array_equal(q[:d], step.point[:d]):
         return MOVED
@@ -134,9 +134,9 @@ def what_changed(step, q):
 
 def block(step, status, stats):
     """Return a step's part of draws, whose statistics are written into `stats`."""
-    step._logp.asked = step._logp.point  # from here on, compiled code asks
+    step.log_density.asked = step.log_density.point  # from here on, compiled code asks
     return Block(
-        step._logp.target,
+        step.log_density.target,
         step.state,
         step.parameters,
         step.tuning,
@@ -152,10 +152,10 @@ def block(step, status, stats):
 
 def _conclude(step, q, stats, count):
     """Take notice of draws that ended at `q` (n,), before which there were `count` evaluations."""
-    stats[0, N_LOGP] += step._logp.count[0] - count - stats[:, N_LOGP].sum()
+    stats[0, N_LOGP] += step.log_density.count[0] - count - stats[:, N_LOGP].sum()
     step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
     d = step.layout.d
-    step.point = np.concatenate([q[:d], step._logp.point[d:]])
+    step.point = np.concatenate([q[:d], step.log_density.point[d:]])
 
 
 def _check_gradient(step):

@@ -262,8 +262,8 @@ def _check_unsettled(**settled):
 
 def _useful_cores(cores, steps, outputs, n_chains):
     """Return how many threads can work at a time, and tell the user about them."""
-    cores = min(cores, n_chains)
-    if cores > 1 and any(part.holds_gil for part in (outputs, *steps)):
+    cores, densities = min(cores, n_chains), [step.log_density for step in steps]
+    if cores > 1 and any(part.holds_gil for part in (outputs, *densities)):
         _log.warning(
             "The model calls Python, which only one thread can do at a time: the chains run one "
             "after another. pm.sample(step=..., cores=%s) runs them in processes.",
@@ -362,7 +362,7 @@ class Chain:
         at_step = self._progress[AT_STEP]
         if at_step < len(self.steps):
             step = self.steps[at_step]
-            point = step.layout.unraveled(step._logp.asked)
+            point = step.layout.unraveled(step.log_density.asked)
         else:
             layout = self.steps[0].layout
             point = layout.unraveled(self.point[layout.places])

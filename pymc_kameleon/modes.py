@@ -42,10 +42,10 @@ def learn_modes(step):
     Nothing is caught while the modes are found: that evaluates the user's log-density.
     """
     parameters, search = step.parameters, step.tuning.search
-    others = step._logp.point[step._d :].copy()
+    others = step.log_density.point[step._d :].copy()
 
     def evaluate(x):
-        return step._logp(np.concatenate([x, others]))
+        return step.log_density(np.concatenate([x, others]))
 
     points, logps, runs = archived(search, evaluate if others.size else None)
     if len(points) >= least_points(step._d) and not learned(step, points, logps, runs, evaluate):

@@ -146,7 +146,7 @@ def _explain_bound(label, log_scale, bounds):
 def explain_start(step, q):
     """Return why a step can make no draw from `q` (n,), which is in its own order."""
     name, point = type(step).__name__, step.layout.unraveled(q)
-    if np.isfinite(q).all() and not step._logp.inside(q):
+    if np.isfinite(q).all() and not step.log_density.inside(q):
         return (
             f"{name} cannot start: the current point is outside region.\n"
             f"Point: {point}\nGive initial values inside (pm.sample(initvals=...))."
@@ -155,7 +155,7 @@ def explain_start(step, q):
         warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
         terms = {key: float(logp) for key, logp in step.model.point_logps(point).items()}
     bad = {key: logp for key, logp in terms.items() if not np.isfinite(logp)}
-    blunt = ~np.isfinite(step._logp.gradient)
+    blunt = ~np.isfinite(step.log_density.gradient)
     if not bad and blunt.any():
         names = [key for key, b in zip(step.layout.coordinates(), blunt, strict=True) if b]
         return (
@@ -176,7 +176,7 @@ def say_what_a_draw_costs(step, q):
 
     def evaluate():
         start = time.perf_counter()
-        step._logp(q)
+        step.log_density(q)
         return time.perf_counter() - start
 
     try:

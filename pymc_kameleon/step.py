@@ -64,7 +64,7 @@ class KameleonStep(ArrayStepShared):
     """A sampler whose draw is many compiled transitions.
 
     A subclass sets `name` and `algorithm`, allocates its arrays in `_allocate`, and names
-    statistics of its own in `own_stats`. Everything that concerns PyMC is here.
+    statistics of its own in `own_stats`. What PyMC sees of it is here.
 
     Attributes
     ----------
@@ -149,18 +149,15 @@ class KameleonStep(ArrayStepShared):
         super().__init__(own, {}, blocked=blocked, rng=rng)
         self._declare_stats()
         self._compile_kwargs = {} if compile_kwargs is None else compile_kwargs
-        derivatives = self.derivatives
-        self._logp = ModelLogp(
-            self.model, own, self._initial_point, self._compile_kwargs, region, derivatives
+        self.log_density = ModelLogp(
+            self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
         )
-        start, point = (
-            self.layout.raveled(p)[self.layout.places] for p in (common_start, self._initial_point)
-        )
-        self._common_start = start[:d]
+        self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
         self._outputs = None
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
-        say_what_a_draw_costs(self, point)
+        start = self.layout.raveled(self._initial_point)
+        say_what_a_draw_costs(self, start[self.layout.places])
 
     def __repr__(self):
         """Show the sampler and its variables."""
@@ -189,8 +186,8 @@ class KameleonStep(ArrayStepShared):
     def learn(cls, chains):
         """Learn in Python, between two draws of tuning, what the next transitions need.
 
-        `chains` are the steps of all chains that learn together, each with its state, parameters,
-        tuning, generator and log-density; what is learned is written into their arrays.
+        `chains` are the steps of all chains that learn together, each with its `state`,
+        `parameters`, `tuning`, `rng` and `log_density`. What is learned is written into the arrays.
         """
 
     def _largest_n_logp(self):
@@ -224,8 +221,8 @@ class KameleonStep(ArrayStepShared):
         self.tune = tune > 0
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
-        self._logp.read_data()
-        self.data = self._logp.digest
+        self.log_density.read_data()
+        self.data = self.log_density.digest
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
 
     def _fill(self, scales, n_tune):
@@ -242,9 +239,9 @@ class KameleonStep(ArrayStepShared):
 
     def _scout(self, q):
         """Learn the scales of the coordinates before a chain's first draw, from `q` (n,)."""
-        if self.scale_free and np.isfinite(self._logp(q)):
+        if self.scale_free and np.isfinite(self.log_density(q)):
             scales = coordinate_scales(
-                lambda x: self._logp(np.concatenate([x, q[self._d :]])), q[: self._d]
+                lambda x: self.log_density(np.concatenate([x, q[self._d :]])), q[: self._d]
             )
             self._fill(scales, self.tuning.n)
 
@@ -268,17 +265,8 @@ class KameleonStep(ArrayStepShared):
         """Return a copy to be set up for one of several chains that run at the same time."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._logp = self._logp.copy()
+        twin.log_density = self.log_density.copy()
         return twin
-
-    def log_density(self, q):
-        """Log-density at `q` (n,), in the step's order; -inf outside the region."""
-        return self._logp(q)
-
-    @property
-    def holds_gil(self):
-        """Whether the log-density calls Python."""
-        return self._logp.holds_gil
 
     def outputs(self, names):
         """Return what computes these variables of the model from a chain's point.

@@ -960,7 +960,7 @@ BUGS = {
         ),
         (
             "new data go unnoticed",
-            "new_data, step.data = step.data != step._logp.digest, step._logp.digest",
+            "new_data, step.data = step.data != step.log_density.digest, step.log_density.digest",
             "new_data = False",
             "test_contract.py -k 'logp_follows_the_data and RWM and not Gad'",
         ),
@@ -1098,8 +1098,8 @@ BUGS = {
         ),
         (
             "a Python deterministic runs in several threads",
-            "for part in (outputs, *steps))",
-            "for part in steps)",
+            "for part in (outputs, *densities))",
+            "for part in densities)",
             "test_driver.py -k black_box_deterministic",
         ),
         (

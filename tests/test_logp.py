@@ -28,14 +28,14 @@ def model():
 
 
 def same_functions(step, other):
-    return step._logp.functions is other._logp.functions
+    return step.log_density.functions is other.log_density.functions
 
 
 def test_a_second_step_takes_the_compiled_functions_over(model):
     step = pk.RWM(model=model)
     assert same_functions(step, pk.RWM(model=model, steps_per_draw=3))
     assert step.outputs(["x"]).functions is pk.RWM(model=model).outputs(["x"]).functions
-    assert step.outputs(["x"]).functions is not step._logp.functions
+    assert step.outputs(["x"]).functions is not step.log_density.functions
     pm.set_data({"data": [5.0, 5.0]}, model=model)
     other = pk.RWM(model=model)
     assert same_functions(step, other)
@@ -91,13 +91,13 @@ def test_an_op_that_numba_has_learned_is_compiled():
 
     with pm.Model() as model:
         pm.Potential("p", Learner()(pm.Flat("x", shape=2)))
-    assert pk.RWM(model=model).holds_gil
+    assert pk.RWM(model=model).log_density.holds_gil
 
     @numba_funcify.register(Learner)
     def _(op, node, **kwargs):
         return numba_njit(lambda x: np.asarray(-0.5 * (x**2).sum()))
 
-    assert not pk.RWM(model=model).holds_gil
+    assert not pk.RWM(model=model).log_density.holds_gil
 
 
 # ---- data ---------------------------------------------------------------------------------------
@@ -107,11 +107,15 @@ def test_steps_and_chains_share_one_copy_of_the_data(model):
     step, other = pk.RWM(model=model), pk.GAM(model=model)
     chain = step.for_chain()
     chain.setup_chain(1, 0, 1)
-    assert step._logp.target.data is other._logp.target.data is chain._logp.target.data
-    before = step._logp.target.data
+    assert (
+        step.log_density.target.data
+        is other.log_density.target.data
+        is chain.log_density.target.data
+    )
+    before = step.log_density.target.data
     pm.set_data({"data": [5.0, 5.0]}, model=model)
     step.setup_chain(1, 0, 1)
-    np.testing.assert_array_equal(step._logp.target.data, [5.0, 5.0])
+    np.testing.assert_array_equal(step.log_density.target.data, [5.0, 5.0])
     np.testing.assert_array_equal(before, [1.0, 2.0])
 
 
@@ -121,10 +125,10 @@ def test_equal_numbers_of_another_shape_are_other_data():
         data = pm.Data("data", np.ones((2, 3)))
         pm.Potential("p", -x * data.shape[0])
     step = pk.RWM(model=model)
-    first, digest = step.log_density(np.ones(1)), step._logp.digest
+    first, digest = step.log_density(np.ones(1)), step.log_density.digest
     pm.set_data({"data": np.ones((3, 2))}, model=model)
-    step._logp.follow_data()
-    assert step._logp.digest != digest
+    step.log_density.follow_data()
+    assert step.log_density.digest != digest
     assert step.log_density(np.ones(1)) == pytest.approx(first - 1)
 
 
@@ -203,11 +207,11 @@ def step_of(logp):
 def test_python_is_recognised_wherever_it_is(logp, name, caplog):
     with caplog.at_level("INFO", logger="pymc_kameleon"):
         step = step_of(logp)
-    assert step.holds_gil
+    assert step.log_density.holds_gil
     assert f"No numba version of {name}: called through Python" in caplog.text
     assert np.isfinite(step.log_density(np.full(4, 0.3)))
 
 
 @pytest.mark.parametrize("logp", COMPILED.values(), ids=COMPILED)
 def test_machine_code_is_not_taken_for_python(logp):
-    assert not step_of(logp).holds_gil
+    assert not step_of(logp).log_density.holds_gil

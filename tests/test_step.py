@@ -44,7 +44,9 @@ class OuterWork(NamedTuple):
 class Copying(pk.MALA):
     def _allocate(self, scales, n_tune):
         *others, _ = super()._allocate(scales, n_tune)
-        return *others, OuterWork(np.zeros(scales.size), CopyingWork(self._logp.gradient.copy()))
+        return *others, OuterWork(
+            np.zeros(scales.size), CopyingWork(self.log_density.gradient.copy())
+        )
 
 
 class Fickle(pk.RWM):
@@ -76,6 +78,26 @@ def test_arrays_of_other_types_than_those_compiled_are_refused(mixed_model):
 def test_a_gradient_that_nobody_fills_is_refused(cls, message, mixed_model):
     with pytest.raises(TypeError, match=message):
         cls(model=mixed_model)
+
+
+# ---- documentation --------------------------------------------------------------------------
+
+
+class Terse(pk.RWM):
+    """A walk.
+
+    Parameters
+    ----------
+    {common parameters}
+    """
+
+
+def test_the_documentation_of_vars_may_be_left_out():
+    said = inspect.getdoc(Terse)
+    assert said.startswith(
+        "A walk.\n\nParameters\n----------\nvars : list of variables, optional\n"
+    )
+    assert said.index("own steps.\nsteps_per_draw : ") > 0
 
 
 # ---- what numba cannot compile --------------------------------------------------------------

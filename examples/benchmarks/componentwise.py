@@ -75,13 +75,13 @@ def costs(n=20_000):
     for label, (model, points) in models.items():
         for sampler, arguments in [(pk.CMH, {}), (pk.CMTM, {}), (pk.CMTM, {"fewer_tries": False})]:
             step = tuned(sampler(model=model, **arguments), tune=1000)
-            arguments_of_loop = (step._logp.target, points, n)
+            arguments_of_loop = (step.log_density.target, points, n)
             loop = specialise(bare_loop, *arguments_of_loop)
             draw = draw_seconds(step, n // 20, False)
             ratios = []
             for _ in range(16):
-                count = step._logp.count[0]
-                cost = draw() / (step._logp.count[0] - count)
+                count = step.log_density.count[0]
+                cost = draw() / (step.log_density.count[0] - count)
                 ratios.append(cost / (seconds(loop, *arguments_of_loop) / n))
             name = f"{sampler.__name__} {arguments or ''}, {label}"
             print(f"{name:<60}{'<= 1.5':>8}{median(ratios[1:]):10.2f}", flush=True)

@@ -77,7 +77,7 @@ def costs():
             arrays = step.parameters.factor.dense, points, np.zeros(d), np.zeros(d)
             transition, ratios = draw_seconds(step, N, False), []
             for n_normals in (0, d):
-                arguments = (step._logp.target, *arrays, step.rng, n_normals, N)
+                arguments = (step.log_density.target, *arrays, step.rng, n_normals, N)
                 loop = specialise(floor_loop, *arguments)
                 ratios.append(ratio_of(transition, partial(seconds, loop, *arguments)))
             row = f"{'<= 1.3':>8}{ratios[0]:10.2f}{ratios[1]:11.2f}"
@@ -143,12 +143,12 @@ def ours(step, d, seed):
     draw_seconds(step, n_tune - 1, True)()
     step.stop_tuning()
     elapsed = time.process_time() - began
-    count, transition = step._logp.count[0], draw_seconds(step, 1, False)
+    count, transition = step.log_density.count[0], draw_seconds(step, 1, False)
     x = np.empty((DRAWS, d))
     for row in x:
         transition()
         row[:] = step.state.x
-    n_gradients = step._logp.count[0] - count
+    n_gradients = step.log_density.count[0] - count
     began = time.process_time()
     draw_seconds(step, DRAWS, False)()
     elapsed += time.process_time() - began

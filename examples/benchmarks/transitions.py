@@ -146,7 +146,7 @@ def bare(sampler, model, tune):
         step.step(model.initial_point())
     else:
         tuned(step)
-    target = step._logp.target
+    target = step.log_density.target
     arguments = (target, np.zeros(target.point.size), step.rng, N)
     loop = specialise(bare_loop, *arguments)
     return ratio_of(draw_seconds(step, N, tune), lambda: seconds(loop, *arguments))
@@ -158,7 +158,7 @@ def kernel_ratio(sampler, model, n=1000):
     parameters, work = step.parameters, step._work
     z = np.ascontiguousarray(parameters.z[:, : parameters.m[0]])
     arguments = (
-        step._logp.target,
+        step.log_density.target,
         parameters.kernel,
         z,
         np.ascontiguousarray(z.T),
@@ -176,7 +176,7 @@ def pca_against_its_kernel(model, m=1000, n=1000):
     parameters, work = step.parameters, step._work
     assert parameters.m[0] == m
     points = np.ascontiguousarray(parameters.z.T)
-    arguments = (step._logp.target, parameters, points, work.weights, work.here, n)
+    arguments = (step.log_density.target, parameters, points, work.weights, work.here, n)
     loop = specialise(direction_loop, *arguments)
     return ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
 

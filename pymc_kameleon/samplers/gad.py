@@ -431,8 +431,8 @@ class GradientAdaptive(KameleonStep):
 
     def _scout(self, q):
         """Begin with scales from the gradient, which takes one evaluation."""
-        if np.isfinite(self._logp(q)):
-            self._fill(start_scales(self._logp.gradient), self.tuning.n)
+        if np.isfinite(self.log_density(q)):
+            self._fill(start_scales(self.log_density.gradient), self.tuning.n)
 
     def _allocate(self, scales, n_tune):
         d, adaptation = scales.size, self.settings["adaptation"]

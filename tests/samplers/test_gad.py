@@ -566,13 +566,13 @@ class Path:
     def __init__(self, target, factor):
         d = len(factor)
         self.step = build(pk.GadMALA, target, d)
-        self.target, self.factor = self.step._logp.target, self.step.parameters.factor
+        self.target, self.factor = self.step.log_density.target, self.step.parameters.factor
         self.factor.dense[:] = factor
         self.work = mala.Work.empty(d, self.factor)
 
     def slope(self, x):
         """Lᵀg."""
-        self.step._logp(x)
+        self.step.log_density(x)
         return np.tril(self.factor.dense).T @ self.target.gradient
 
     def __call__(self, x, momentum, scale, n):
@@ -584,7 +584,7 @@ class Path:
         return work.y.copy(), work.h + scale / 2 * work.uy
 
     def energy(self, x, momentum):
-        return momentum @ momentum / 2 - self.step._logp(x)
+        return momentum @ momentum / 2 - self.step.log_density(x)
 
 
 @pytest.fixture(scope="module")

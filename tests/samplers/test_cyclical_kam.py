@@ -132,16 +132,6 @@ def n_modes(step):
     return step.parameters.clusters.n[0]
 
 
-def assert_equal(one, other):
-    """Compare tuples of arrays, bit for bit."""
-    for name in other._fields:
-        a, b = getattr(one, name), getattr(other, name)
-        if isinstance(a, tuple):
-            assert_equal(a, b)
-        else:
-            np.testing.assert_array_equal(a, b, name)
-
-
 # ---- transition -----------------------------------------------------------------------------
 
 

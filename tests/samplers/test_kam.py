@@ -224,10 +224,12 @@ def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho
     assert len(np.unique(expected[:, 0])) > 20
 
 
-@pytest.mark.parametrize("whiten", [False, True])
-def test_without_tuning_it_is_a_random_walk(whiten):
+@pytest.mark.parametrize(
+    ("sampler", "arguments"), [(pk.KAM, {}), (pk.KAM, {"whiten": False}), (pk.PCAKAM, {})]
+)
+def test_without_tuning_it_is_a_random_walk(sampler, arguments):
     """Even with `gamma` given, which belongs to the z that it has not."""
-    step = pk.KAM(model=banana_model(), steps_per_draw=1, whiten=whiten, gamma=0.05)
+    step = sampler(model=banana_model(), steps_per_draw=1, gamma=0.05, **arguments)
     walk = pk.RWM(model=banana_model(), steps_per_draw=1)
     for one in (step, walk):
         one.setup_chain(np.random.default_rng(3), 0, 300)

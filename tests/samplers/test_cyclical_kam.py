@@ -351,9 +351,7 @@ def flawed(**changes):
 as_it_is = flawed()
 jump_flaw = flawed(jump=twin(mode_moves.jump, accept_derived=accept_without_ratio))
 hastings_flaw = flawed(
-    kam=with_move(
-        twin(kam.move, log_reverse_bound=no_bound, accept_capped=accept_without_hastings)
-    )
+    kam=with_move(twin(kam.move, log_reverse_bound=no_bound, accept_capped=accept_without_hastings))
 )
 gamma_flaw = flawed(kam=with_move(move_with_another_gamma))
 

@@ -367,7 +367,12 @@ def test_gamma_of_the_user(gamma, whiten):
     point, used = {"x": target.start}, []
     for _ in range(400):
         point, _ = step.step(point)
-        used.append((step.parameters.subsample.m[0] > 0, np.exp(step.parameters.subsample.shape.log_scale[0])))
+        used.append(
+            (
+                step.parameters.subsample.m[0] > 0,
+                np.exp(step.parameters.subsample.shape.log_scale[0]),
+            )
+        )
     step.stop_tuning()
     with_z = [value for has_z, value in used if has_z]
     assert len(with_z) >= 100
@@ -406,7 +411,9 @@ def test_gamma_on_a_schedule_of_the_user(gamma):
     found = [np.exp(p.subsample.shape.log_scale[0]) for p in kept[first:400]]
     expected = [reference.decayed(gamma, t) for t in range(120)]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert all(p.subsample.shape.log_scale[0] == kept[399].subsample.shape.log_scale[0] for p in kept[400:])
+    assert all(
+        p.subsample.shape.log_scale[0] == kept[399].subsample.shape.log_scale[0] for p in kept[400:]
+    )
 
 
 @pytest.mark.parametrize(
@@ -547,7 +554,9 @@ def test_adaptation_by_hand(whiten):
     for t in range(n_seed - 1, n):
         learned = t if t < n_walk else max(r for r in times if r <= t)
         expected = np.linalg.cholesky(sigmas[learned]) if whiten else np.eye(2)
-        np.testing.assert_allclose(np.tril(kept[t].subsample.shape.factor), expected, rtol=1e-7, atol=1e-10)
+        np.testing.assert_allclose(
+            np.tril(kept[t].subsample.shape.factor), expected, rtol=1e-7, atol=1e-10
+        )
 
     best, last, seedings = np.log(2.38 / np.sqrt(2)), 0, reference.seeding_times(2, n)
     assert seedings == [100, 200, 400]
@@ -558,7 +567,9 @@ def test_adaptation_by_hand(whiten):
             log_gamma += (1 + since) ** -0.6 * (accept[t] - 0.234)
             if whiten and t + 1 in seedings:
                 log_gamma, last = best, t + 1
-            assert kept[t].subsample.shape.log_scale[0] == pytest.approx(log_gamma, rel=1e-9, abs=1e-12)
+            assert kept[t].subsample.shape.log_scale[0] == pytest.approx(
+                log_gamma, rel=1e-9, abs=1e-12
+            )
         elif t > n_walk:
             log_rho += (1 + 10 + t - n_walk) ** -0.6 * (accept[t] - 0.234)
             settled += [log_rho] if t >= (n_learning + n) // 2 else []

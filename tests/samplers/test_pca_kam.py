@@ -305,9 +305,7 @@ def redraws(kept):
 def test_adaptation_by_hand():
     """A walk for 70 %, directions for 15 %, then ν alone; each ν_j by its own count."""
     n, n_walk, n_learning = 2000, 1400, 1700
-    positions, accept, kept, chosen = followed(
-        n, n, n_components=4, target_accept=0.7
-    )
+    positions, accept, kept, chosen = followed(n, n, n_components=4, target_accept=0.7)
     times = redraws(kept)
     # The second refresh after 100 transitions, the next where half of those since the first
     # have passed, but 100 at least; the last of all at the end of learning.
@@ -338,7 +336,9 @@ def test_adaptation_by_hand():
     sigmas = [sigma for _, sigma in reference.moments(positions, n)]
     for t in (800, n_walk - 1, *times):
         expected = np.linalg.cholesky(sigmas[t])
-        np.testing.assert_allclose(np.tril(kept[t].subsample.shape.factor), expected, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            np.tril(kept[t].subsample.shape.factor), expected, rtol=1e-6, atol=1e-9
+        )
 
 
 def test_each_direction_reaches_the_target_acceptance():
@@ -368,7 +368,9 @@ def test_gamma_of_the_user(gamma):
     _, _, kept, _ = followed(400, 500, gamma=gamma)
     found = [np.exp(p.subsample.shape.log_scale[0]) for p in kept[280:400]]
     np.testing.assert_allclose(found, [reference.decayed(gamma, t) for t in range(120)], rtol=1e-12)
-    assert all(p.subsample.shape.log_scale[0] == kept[399].subsample.shape.log_scale[0] for p in kept[400:])
+    assert all(
+        p.subsample.shape.log_scale[0] == kept[399].subsample.shape.log_scale[0] for p in kept[400:]
+    )
 
 
 def test_parameters_are_constant_after_tuning():

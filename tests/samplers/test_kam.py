@@ -358,6 +358,10 @@ def test_z_and_what_follows_from_it(kernel, whiten):
     assert step.parameters.nu0[0] ** 2 == pytest.approx(2.38**2 * s**2 / trace)
 
 
+def log_gamma_of(parameters):
+    return parameters.subsample.shape.log_scale[0]
+
+
 @pytest.mark.parametrize("gamma", [0.02, 0.7])
 @pytest.mark.parametrize("whiten", [False, True])
 def test_gamma_of_the_user(gamma, whiten):
@@ -370,7 +374,7 @@ def test_gamma_of_the_user(gamma, whiten):
         used.append(
             (
                 step.parameters.subsample.m[0] > 0,
-                np.exp(step.parameters.subsample.shape.log_scale[0]),
+                np.exp(log_gamma_of(step.parameters)),
             )
         )
     step.stop_tuning()
@@ -408,12 +412,10 @@ def test_gamma_on_a_schedule_of_the_user(gamma):
     _, _, kept = followed(400, 600, gamma=gamma)
     first = 280
     assert [bool(p.subsample.m[0]) for p in kept] == [False] * first + [True] * 320
-    found = [np.exp(p.subsample.shape.log_scale[0]) for p in kept[first:400]]
+    found = [np.exp(log_gamma_of(p)) for p in kept[first:400]]
     expected = [reference.decayed(gamma, t) for t in range(120)]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert all(
-        p.subsample.shape.log_scale[0] == kept[399].subsample.shape.log_scale[0] for p in kept[400:]
-    )
+    assert all(log_gamma_of(p) == log_gamma_of(kept[399]) for p in kept[400:])
 
 
 @pytest.mark.parametrize(
@@ -567,9 +569,7 @@ def test_adaptation_by_hand(whiten):
             log_gamma += (1 + since) ** -0.6 * (accept[t] - 0.234)
             if whiten and t + 1 in seedings:
                 log_gamma, last = best, t + 1
-            assert kept[t].subsample.shape.log_scale[0] == pytest.approx(
-                log_gamma, rel=1e-9, abs=1e-12
-            )
+            assert log_gamma_of(kept[t]) == pytest.approx(log_gamma, rel=1e-9, abs=1e-12)
         elif t > n_walk:
             log_rho += (1 + 10 + t - n_walk) ** -0.6 * (accept[t] - 0.234)
             settled += [log_rho] if t >= (n_learning + n) // 2 else []

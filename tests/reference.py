@@ -10,6 +10,19 @@ from scipy.stats import multivariate_normal
 import pymc_kameleon as pk
 from pymc_kameleon.samplers import cyclical_kam
 
+# ---- comparison ----------------------------------------------------------------------------
+
+
+def assert_equal(one, other):
+    """Compare tuples of arrays, bit for bit."""
+    for name in other._fields:
+        a, b = getattr(one, name), getattr(other, name)
+        if isinstance(a, tuple):
+            assert_equal(a, b)
+        else:
+            np.testing.assert_array_equal(a, b, name)
+
+
 # ---- schedules ------------------------------------------------------------------------------
 
 
@@ -155,17 +168,17 @@ class KernelWalk:
     """What KAM or a relative of it has learned, in plain matrices."""
 
     def __init__(self, step):
-        parameters = step.parameters
+        own = step.parameters
+        self.parameters = getattr(own, "kam", own)
+        subsample = self.parameters.subsample
         self.kernel = step.settings["kernel"]
-        self.whitening = np.tril(parameters.whitening)
-        self.z = parameters.z[:, : parameters.m[0]].T.copy()
-        self.bandwidth = parameters.kernel.bandwidth[0]
-        self.gamma = np.exp(parameters.log_gamma[0])
+        self.whitening = np.tril(subsample.shape.factor)
+        self.z = subsample.z[:, : subsample.m[0]].T.copy()
+        self.bandwidth = subsample.kernel.bandwidth[0]
+        self.gamma = np.exp(subsample.shape.log_scale[0])
 
     def kernel_covariance(self, u):
-        """S(u); zeros where there is no z."""
-        if len(self.z) == 0:
-            return np.zeros((u.size, u.size))
+        """S(u)."""
         return kernel_covariance(self.kernel, self.bandwidth, u, self.z)
 
     def whitened(self, x):
@@ -184,7 +197,7 @@ class KAM(KernelWalk):
 
     def __init__(self, step):
         super().__init__(step)
-        self.nu = step.parameters.nu0[0] * np.exp(step.parameters.log_rho[0])
+        self.nu = self.parameters.nu0[0] * np.exp(self.parameters.log_rho[0])
 
     def covariance(self, x, gamma):
         """C (γ²I + ν² M H Mᵀ) Cᵀ."""
@@ -209,15 +222,12 @@ class PCAKAM(KernelWalk):
     def __init__(self, step):
         super().__init__(step)
         parameters = step.parameters
-        self.mixture = step.settings["acceptance"] == "mixture"
         self.alpha = parameters.directions[:, : len(self.z)].copy()
         self.omega = parameters.probabilities.copy()
         self.nu = np.exp(parameters.log_nu0 + parameters.log_rho)
 
     def direction(self, x, j):
         """M H α_j, in whitened coordinates."""
-        if len(self.z) == 0:
-            return np.zeros(x.size)
         return directions(self.kernel, self.bandwidth, self.whitened(x), self.z) @ self.alpha[j]
 
     def covariance(self, x, j):
@@ -230,26 +240,15 @@ class PCAKAM(KernelWalk):
         """Log density of y given x and j."""
         return multivariate_normal.logpdf(y, x, self.covariance(x, j))
 
-    def log_mixture(self, y, x):
-        """Log density of y given x [KAM, proposition 3]."""
-        each = [np.log(w) + self.log_q(y, x, j) for j, w in enumerate(self.omega) if w > 0]
-        return np.logaddexp.reduce(each)
-
     def transition(self, log_density, x, rng):
-        """Draw j, propose along w_j, and accept by q_j or by the mixture."""
+        """Draw j, propose along w_j, and accept by q_j."""
         left = rng.random()
         j = min(np.searchsorted(np.cumsum(self.omega), left, side="right"), self.omega.size - 1)
-        if len(self.z) == 0:
-            j = 0
         along = self.nu[j] * rng.standard_normal() * self.direction(x, j)
         y = x + self.whitening @ (along + self.gamma * rng.standard_normal(x.size))
         log_u = -rng.standard_exponential()
         log_ratio = log_density(y) - log_density(x)
-        if len(self.z) > 0:
-            if self.mixture:
-                log_ratio += self.log_mixture(x, y) - self.log_mixture(y, x)
-            else:
-                log_ratio += self.log_q(x, y, j) - self.log_q(y, x, j)
+        log_ratio += self.log_q(x, y, j) - self.log_q(y, x, j)
         return (y if log_u < log_ratio else x), np.exp(min(0.0, log_ratio))
 
 

@@ -22,8 +22,8 @@ import pymc_kameleon as pk
 from pymc_kameleon import driver
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import multiply_lower
-from pymc_kameleon.core.metropolis import log_uniform, move_or_stay
-from pymc_kameleon.core.target import log_density_along
+from pymc_kameleon.core.metropolis import accept, log_uniform, normal_step
+from pymc_kameleon.core.target import log_density, log_density_along
 from pymc_kameleon.samplers import cmtm, componentwise, gad, kam, mala
 
 SMALL = {cls: {"n_subsample": 60} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
@@ -109,22 +109,21 @@ def drifting_transition(target, state, parameters, work, rng):
     scale = np.exp(parameters.log_scale[0])
     for i in range(state.x.size):
         work.y[i] = state.x[i] + scale * (rng.standard_normal() + 0.1)
-    return move_or_stay(target, state, work.y, rng)
+    return accept(target, state, work.y, log_density(target, work.y), 0.0, rng)
 
 
 @jit
 def local_transition(target, state, parameters, work, rng):
     """KAM that takes its local proposal for a symmetric one."""
+    local, walk = state.local, work.walk
     gamma, nu = kam.scales(parameters)
     kam.derived(state, parameters, work)
-    kam.factorise(state.covariance, gamma, nu, state.factor)
+    kam.factorise(local.covariance, gamma, nu, local.factor)
+    normal_step(1.0, local.factor, walk.xi, walk.step, rng)
     for i in range(state.x.size):
-        work.xi[i] = rng.standard_normal()
-    multiply_lower(state.factor, work.xi, work.step)
-    for i in range(state.x.size):
-        work.u[i] = state.u[i] + work.step[i]
-    multiply_lower(parameters.whitening, work.u, work.y)
-    return move_or_stay(target, state, work.y, rng)
+        work.u[i] = local.u[i] + walk.step[i]
+    multiply_lower(parameters.subsample.shape.factor, work.u, walk.y)
+    return accept(target, state, walk.y, log_density(target, walk.y), 0.0, rng)
 
 
 @jit

@@ -10,18 +10,17 @@ import pytest
 import reference
 from invariance import Mixture, invariance_p_value, moved_fast
 from models import Counting, black_box
+from reference import assert_equal
 from scipy.spatial.distance import pdist, squareform
 from test_contract import sample
 
 import pymc_kameleon as pk
 from pymc_kameleon import modes
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy as copy_vector
 from pymc_kameleon.core.linalg import multiply_lower
-from pymc_kameleon.core.metropolis import log_uniform
-from pymc_kameleon.core.rkhs import kernel_covariance
+from pymc_kameleon.core.metropolis import accept, accept_capped, normal_step
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers import cyclical_kam, kam
+from pymc_kameleon.samplers import cyclical_kam, kam, mode_moves, mode_search
 
 # ---- targets --------------------------------------------------------------------------------
 
@@ -115,31 +114,22 @@ def learn_from_draws(step, target, only=None, n=100):
     p.clusters.means[:k] = [x.mean(axis=0) for x in modes]
     covariances = [np.atleast_2d(np.cov(x, rowvar=False)) for x in modes]
     p.clusters.factors[:k] = np.linalg.cholesky(covariances)
-    p.whitening[:] = np.linalg.cholesky(np.mean(covariances, axis=0))
+    subsample = p.kam.subsample
+    subsample.shape.factor[:] = np.linalg.cholesky(np.mean(covariances, axis=0))
     points = np.concatenate(modes if only is None else [modes[i] for i in only])
     p.global_factor[:] = np.linalg.cholesky(np.atleast_2d(np.cov(points, rowvar=False)))
-    m = p.m[0] = min(p.z.shape[1], len(points))
-    z = np.linalg.solve(p.whitening, rng.permutation(points)[:m].T)
-    p.z[:, :m] = z
-    if np.isnan(p.kernel.bandwidth[0]):
-        p.kernel.bandwidth[0] = 1.0
-    p.log_gamma[0] = np.log(0.25 * 2.38 / np.sqrt(d))  # as s is about 1
+    m = subsample.m[0] = min(subsample.z.shape[1], len(points))
+    z = np.linalg.solve(subsample.shape.factor, rng.permutation(points)[:m].T)
+    subsample.z[:, :m] = z
+    if np.isnan(subsample.kernel.bandwidth[0]):
+        subsample.kernel.bandwidth[0] = 1.0
+    subsample.shape.log_scale[0] = np.log(0.25 * 2.38 / np.sqrt(d))  # as s is about 1
     trace = np.mean([np.trace(reference.KernelWalk(step).kernel_covariance(u)) for u in z.T])
-    p.nu0[0] = 2.38 / np.sqrt(trace)
+    p.kam.nu0[0] = 2.38 / np.sqrt(trace)
 
 
 def n_modes(step):
     return step.parameters.clusters.n[0]
-
-
-def assert_equal(one, other):
-    """Compare tuples of arrays, bit for bit."""
-    for name in other._fields:
-        a, b = getattr(one, name), getattr(other, name)
-        if isinstance(a, tuple):
-            assert_equal(a, b)
-        else:
-            np.testing.assert_array_equal(a, b, name)
 
 
 # ---- transition -----------------------------------------------------------------------------
@@ -201,10 +191,7 @@ def test_without_exploration_it_is_kam(target):
     step.parameters = step.parameters._replace(n_exploration=0)
     walk = pk.KAM(model=target.build(), steps_per_draw=1, n_subsample=50)
     walk.setup_chain(np.random.default_rng(3), 0, 300)
-    names = walk.parameters._fields
-    walk.parameters = walk.parameters._replace(
-        **{name: getattr(step.parameters, name) for name in names}
-    )
+    walk.parameters = step.parameters.kam
     step.rng = np.random.default_rng(3)
     start = target.means[0]
     (positions, stats, _), (expected, others, _) = (run(s, 300, start) for s in (step, walk))
@@ -291,7 +278,6 @@ def bimodal(weight):
 BOTH = bimodal(0.2)
 LINES = Mixture([0.3, 0.7], [[-2], [3]], [0.3, 1.5])
 MOVES = ["any", "kam", "jump", "difference", "global"]
-LOCAL = cyclical_kam.LOCAL
 assert MOVES[cyclical_kam.JUMP] == "jump"
 assert MOVES[cyclical_kam.WIDE] == "kam"
 FLAWS = ["none", "jump", "hastings", "gamma", "restart"]
@@ -305,71 +291,83 @@ def twin(function, **changes):
     return jit(changed)
 
 
-@jit
-def choose_the_same(position, parameters, rng):
-    """Explore always by the move that the kick names, which has no other use after tuning."""
-    move = int(parameters.kick[0])
-    if move == 0:
-        return choose_move(position, parameters, rng)
-    return move if position < parameters.n_exploration else LOCAL
+MOVE, FLAW = -1, -2
+"""Where the twin looks what to do: weights of clusters that do not exist."""
 
 
 @jit
-def jump_perhaps_wrong(state, parameters, work, rng):
-    """Forget the ratio, if the temperature says so."""
-    log_hastings = propose_jump(state, parameters, work, rng)
-    return 0.0 if parameters.temperature[0] == JUMP_FLAW else log_hastings
+def draw_the_same(parameters, rng):
+    """Explore always by the move that the twin is told."""
+    move = int(parameters.clusters.log_weights[MOVE])
+    return cyclical_kam.draw_move(parameters, rng) if move == 0 else move
 
 
 @jit
-def move_perhaps_wrong(target, state, parameters, work, rng, gamma, nu):
-    """Forget the Hastings term, or take the γ of another place for that of the way back."""
-    flaw = parameters.temperature[0]
-    if flaw != HASTINGS_FLAW and flaw != GAMMA_FLAW:
-        return kam_move(target, state, parameters, work, rng, gamma, nu)
-    kam_factorise(state.covariance, gamma, nu, state.factor)
-    state.factor_scales[0] = np.nan
-    for i in range(state.x.size):
-        work.xi[i] = rng.standard_normal()
-    multiply_lower(state.factor, work.xi, work.step)
-    for i in range(state.x.size):
-        work.u[i] = state.u[i] + work.step[i]
-    multiply_lower(parameters.whitening, work.u, work.y)
-    log_ratio = log_density(target, work.y) - state.logp[0]
-    if flaw == GAMMA_FLAW:
-        kernel_covariance(
-            parameters.kernel, parameters.z, parameters.m[0], work.u, work.covariance, work.v
-        )
-        kam_factorise(work.covariance, np.exp(parameters.log_gamma[0]), nu, work.factor)
-        log_ratio += kam_log_normal(work.step, work.factor)
-        log_ratio -= kam_log_normal(work.step, state.factor)
-    accepted = log_uniform(rng) < log_ratio
-    if accepted:
-        state.logp[0] += log_density(target, work.y) - state.logp[0]
-        copy_vector(work.y, state.x)
-        kam_derived(state, parameters, work)
-    return 0.0, accepted
+def accept_without_ratio(target, state, parameters, work, log_hastings, rng):
+    return mode_moves.accept_derived(target, state, parameters, work, 0.0, rng)
 
 
-choose_move, propose_jump = cyclical_kam.choose_move, cyclical_kam.propose_jump
-kam_move, kam_factorise, kam_derived = kam.move, kam.factorise, kam.derived
-kam_log_normal = kam.log_normal
-JUMP_FLAW, HASTINGS_FLAW, GAMMA_FLAW, RESTART_FLAW = 1, 2, 3, 4
-other_kam = ModuleType("other_kam")
-vars(other_kam).update(vars(kam) | {"move": move_perhaps_wrong})
-transition = twin(
-    cyclical_kam.transition,
-    choose_move=choose_the_same,
-    propose_jump=jump_perhaps_wrong,
-    kam=other_kam,
+@jit
+def no_bound(distance2, gamma, d):
+    """Let nothing be rejected early."""
+    return np.inf
+
+
+@jit
+def accept_without_hastings(target, state, y, logp_y, log_hastings, log_u, cap):
+    return accept_capped(target, state, y, logp_y, 0.0, log_u, cap)
+
+
+@jit
+def move_with_another_gamma(target, state, subsample, work, rng, gamma, nu):
+    """Take the γ at the end of the ladder for that of the way back."""
+    local, step, y = state.local, work.walk.step, work.walk.y
+    kam.factorise(local.covariance, gamma, nu, local.factor)
+    local.scales[0] = np.nan
+    normal_step(1.0, local.factor, work.walk.xi, step, rng)
+    for i in range(step.size):
+        work.u[i] = local.u[i] + step[i]
+    multiply_lower(subsample.shape.factor, work.u, y)
+    logp_y = log_density(target, y)
+    kam.see_from(subsample, y, work.u, work.covariance, work.v)
+    kam.factorise(work.covariance, np.exp(subsample.shape.log_scale[0]), nu, work.factor)
+    log_hastings = kam.log_normal(step, work.factor) - kam.log_normal(step, local.factor)
+    result = accept(target, state, y, logp_y, log_hastings, rng)
+    kam.see_from(subsample, state.x, local.u, local.covariance, work.v)
+    return result
+
+
+def with_move(move):
+    """Return the module of KAM with another move."""
+    module = ModuleType("other_kam")
+    vars(module).update(vars(kam) | {"move": move})
+    return module
+
+
+def flawed(**changes):
+    return twin(cyclical_kam.transition, draw_move=draw_the_same, **changes)
+
+
+as_it_is = flawed()
+jump_flaw = flawed(jump=twin(mode_moves.jump, accept_derived=accept_without_ratio))
+hastings_flaw = flawed(
+    kam=with_move(twin(kam.move, log_reverse_bound=no_bound, accept_capped=accept_without_hastings))
 )
+gamma_flaw = flawed(kam=with_move(move_with_another_gamma))
 
 
 @jit
 def transition_perhaps_wrong(target, state, parameters, work, rng):
-    """Make a transition; begin the cycle again after an accepted move, if so told."""
-    accept_prob, accepted = transition(target, state, parameters, work, rng)
-    if accepted and parameters.temperature[0] == RESTART_FLAW:
+    """Make a transition with the flaw that the twin is told."""
+    flaw = int(parameters.clusters.log_weights[FLAW])
+    if flaw == 1:
+        return jump_flaw(target, state, parameters, work, rng)
+    if flaw == 2:
+        return hastings_flaw(target, state, parameters, work, rng)
+    if flaw == 3:
+        return gamma_flaw(target, state, parameters, work, rng)
+    accept_prob, accepted = as_it_is(target, state, parameters, work, rng)
+    if accepted and flaw == 4:
         state.position[0] = 0
     return accept_prob, accepted
 
@@ -384,7 +382,7 @@ class Twin(pk.CyclicalKAM):
 
     name = "twin"
     algorithm = pk.CyclicalKAM.algorithm._replace(
-        transition=transition_perhaps_wrong, adapt=adapt_nothing
+        transition=transition_perhaps_wrong, adapt=adapt_nothing, tuning_transition=None
     )
 
 
@@ -404,8 +402,8 @@ def p_value(
     if n_exploration is None:
         n_exploration = 3 * length // 10
     step.parameters = step.parameters._replace(cycle_length=length, n_exploration=n_exploration)
-    step.parameters.kick[0] = MOVES.index(move)
-    step.parameters.temperature[0] = FLAWS.index(flaw)
+    step.parameters.clusters.log_weights[MOVE] = MOVES.index(move)
+    step.parameters.clusters.log_weights[FLAW] = FLAWS.index(flaw)
     return invariance_p_value(lambda x: moved_fast(step, x), target, n)
 
 
@@ -482,15 +480,17 @@ def test_the_phases_of_tuning_end_where_draws_do(steps_per_draw):
     n_draws = 7000 // steps_per_draw
     step = started(PLANE, 7000, 2, steps_per_draw, cycle_length=10)
     n_tune = n_draws * steps_per_draw
-    ends = [step.tuning.n_search, step.tuning.n_learning]
+    search = step.tuning.search
+    ends = [search.search_end, search.learning_end]
     assert [pause * steps_per_draw for pause in step.pauses()] == ends
-    assert 0 <= cyclical_kam.LEARNED * n_tune - ends[1] < steps_per_draw
-    searched = ends[0] - int(cyclical_kam.WALKED * n_tune) // steps_per_draw * steps_per_draw
-    assert searched % step.tuning.search_length == 0
-    assert step.tuning.search_length % steps_per_draw == 0
+    assert 0 <= mode_search.LEARNED * n_tune - ends[1] < steps_per_draw
+    searched = ends[0] - int(mode_search.WALKED * n_tune) // steps_per_draw * steps_per_draw
+    assert searched % search.length == 0
+    assert search.length % steps_per_draw == 0
 
     def look(step):
-        return step.tuning.t[0], step.parameters.m[0], step.parameters.z.copy()
+        subsample = step.parameters.kam.subsample
+        return step.tuning.t[0], subsample.m[0], subsample.z.copy()
 
     _, _, seen = run(step, n_draws, PLANE.means[0], look)
     assert [t for t, _, _ in seen] == [(i + 1) * steps_per_draw for i in range(n_draws)]
@@ -506,7 +506,7 @@ def test_tuning_in_one_draw_is_a_walk():
     step = started(PLANE, 7000, 2, 7000)
     assert list(step.pauses()) == []
     run(step, 1, PLANE.means[0])
-    assert n_modes(step) == step.parameters.m[0] == 0
+    assert n_modes(step) == step.parameters.kam.subsample.m[0] == 0
 
 
 @pytest.mark.parametrize("steps_per_draw", [1, 10])
@@ -515,13 +515,13 @@ def test_the_state_follows_what_is_learned(steps_per_draw):
     step = started(PLANE, 6000, 3, steps_per_draw)
 
     def look(step):
-        state = step.state
+        state, local = step.state, step.state.local
         assert state.logp[0] == pytest.approx(PLANE.log_density(state.x), rel=1e-9)
-        if step.parameters.m[0] > 0:
+        if step.parameters.kam.subsample.m[0] > 0:
             learned = reference.KernelWalk(step)
-            np.testing.assert_allclose(learned.whitening @ state.u, state.x, rtol=1e-9)
-            s = learned.kernel_covariance(state.u)
-            np.testing.assert_allclose(state.covariance, s, rtol=1e-7, atol=1e-12)
+            np.testing.assert_allclose(learned.whitening @ local.u, state.x, rtol=1e-9)
+            s = learned.kernel_covariance(local.u)
+            np.testing.assert_allclose(local.covariance, s, rtol=1e-7, atol=1e-12)
 
     n = 6000 // steps_per_draw
     before = n * 84 // 100
@@ -529,7 +529,7 @@ def test_the_state_follows_what_is_learned(steps_per_draw):
     for i in range(n):
         positions, _, _ = run(step, 1, point, look if i > before else lambda step: None)
         point = positions[-1]
-    assert step.parameters.m[0] > 0
+    assert step.parameters.kam.subsample.m[0] > 0
 
 
 @pytest.mark.parametrize(
@@ -569,13 +569,9 @@ def test_one_mode_stays_one(target, seed):
     """So that there are no jumps, and the walks of exploration have its own covariance."""
     step = tune(target, 20_000, seed=seed)
     assert n_modes(step) == 1
-    parameters = step.parameters
-    np.testing.assert_allclose(
-        np.tril(parameters.global_factor), np.tril(parameters.whitening), rtol=1e-9
-    )
-    np.testing.assert_allclose(
-        np.tril(parameters.whitening), target.factors[0], atol=0.35 * target.factors.max()
-    )
+    whitening = np.tril(step.parameters.kam.subsample.shape.factor)
+    np.testing.assert_allclose(np.tril(step.parameters.global_factor), whitening, rtol=1e-9)
+    np.testing.assert_allclose(whitening, target.factors[0], atol=0.35 * target.factors.max())
 
 
 def test_a_banana_is_one_mode():
@@ -589,7 +585,7 @@ def test_a_banana_is_one_mode():
 def test_what_is_learned():
     """C from the covariances within clusters, Σ from all points, z evenly, and what follows."""
     step = tune(pair(2), 10_000, n_subsample=200)
-    learned, parameters = reference.CyclicalKAM(step), step.parameters
+    learned = reference.CyclicalKAM(step)
     assert n_modes(step) == 2
     weights = learned.weights
     assert weights.sum() == pytest.approx(1)
@@ -607,7 +603,7 @@ def test_what_is_learned():
     s = 2 * learned.bandwidth / np.sqrt(2 * 2)
     assert learned.gamma == pytest.approx(0.25 * 2.38 / np.sqrt(2) * s)
     trace = np.mean([np.trace(learned.kernel_covariance(u)) for u in learned.z[:50]])
-    assert parameters.nu0[0] ** 2 == pytest.approx((2.38 * s) ** 2 / trace)
+    assert step.parameters.kam.nu0[0] ** 2 == pytest.approx((2.38 * s) ** 2 / trace)
     assert learned.ladder(0) == pytest.approx(20 * s)
     assert learned.ladder(29) == pytest.approx(learned.gamma)
 
@@ -625,7 +621,7 @@ def test_nu_is_tuned_by_the_local_moves_alone():
     step = started(pair(2), n, 4)
 
     def look(step):
-        return step.parameters.log_rho[0], int(step.state.position[0])
+        return step.parameters.kam.log_rho[0], int(step.state.position[0])
 
     _, stats, seen = run(step, n, np.full(2, 0.1), look)
     log_rho, expected, settled = 0.0, [], []
@@ -654,12 +650,12 @@ def test_clusters_are_learned_by_hand():
             factors @ factors.transpose(0, 2, 1),
             (
                 p.clusters.log_weights[:k].copy(),
-                step.tuning.visits[:k].copy(),
+                step.tuning.search.visits[:k].copy(),
             ),
         )
 
     positions, _, seen = run(step, n, np.full(2, 0.1), look)
-    first, last = step.tuning.n_search, step.tuning.n_learning
+    first, last = step.tuning.search.search_end, step.tuning.search.learning_end
     means, covariances, (log_weights, visits) = seen[first]
     assert len(means) == 2
     visited = set()
@@ -712,7 +708,7 @@ def test_n_logp_counts_what_the_search_for_modes_evaluates():
     assert stats["n_logp"].sum() == len(seen)
     pauses = np.flatnonzero(stats["n_logp"][1:] > 11) + 1
     assert n_modes(step) == 2
-    assert list(pauses) == [step.tuning.n_search // 10] or len(pauses) == 1
+    assert list(pauses) == [step.tuning.search.search_end // 10] or len(pauses) == 1
 
 
 def test_the_search_stays_within_the_region():
@@ -777,7 +773,7 @@ def test_what_the_likelihood_raises_while_modes_are_found_reaches_the_user(
         raises.append(kind("the solver broke down"))
         return modes.find_modes(*arguments)
 
-    monkeypatch.setattr(cyclical_kam, "find_modes", find_modes)
+    monkeypatch.setattr(mode_search, "find_modes", find_modes)
     with pytest.raises(kind, match="the solver broke down") as error:
         sample(step, step.model, driver, tune=200)
     if driver is pk.sample:
@@ -808,12 +804,11 @@ def fragile():
 def test_points_that_teach_nothing_leave_a_walk(points, fragile):
     step, _ = fragile
     step.setup_chain(np.random.default_rng(1), 200, 1)
-    history = step.tuning.history
+    history = step.tuning.search.history
     history.points[:6, :2], history.points[:6, 2:] = points, 0.0
     history.counts[0] = 6
     step.learn([step])
-    assert step.parameters.m[0] == step.parameters.clusters.n[0] == 0
-    assert not step.parameters.learning[0]
+    assert step.parameters.kam.subsample.m[0] == step.parameters.clusters.n[0] == 0
 
 
 @pytest.mark.parametrize("n_tune", [1, 5, 30, 200, 900])

@@ -9,6 +9,7 @@ import pymc as pm
 import pytest
 import reference
 from models import normal_model
+from reference import assert_equal
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import multivariate_normal, norm
 
@@ -170,10 +171,12 @@ def test_reported_acceptance_is_unbiased(name, arguments):
         assert z_score(uncorrected - alphas) < -5
 
 
-@pytest.mark.parametrize("tune", [0, 1500])
-def test_reported_acceptance_is_a_probability(tune):
-    """To the last bit, also where q(x|y) reaches its bound, as it does without z."""
-    step = tuned("normal", tune)
+@pytest.mark.parametrize("nu0", [None, 1e-200])
+def test_reported_acceptance_is_a_probability(nu0):
+    """To the last bit, also where q(x|y) reaches its bound, as it does without ν."""
+    step = tuned("normal")
+    if nu0:
+        step.parameters.nu0[0] = nu0
     _, stats = run(step, 3000, TARGETS["normal"].start)
     assert (stats["accept_prob"] >= 0).all()
     assert (stats["accept_prob"] <= 1).all()
@@ -190,9 +193,9 @@ def test_without_nu_it_is_a_random_walk(whiten):
 
     walk = (pk.GAM if whiten else pk.RWM)(model=banana_model(), steps_per_draw=1)
     walk.setup_chain(np.random.default_rng(3), 0, 500)
-    walk.parameters.log_scale[:] = step.parameters.log_gamma
+    walk.parameters.log_scale[:] = step.parameters.subsample.shape.log_scale
     if whiten:
-        walk.parameters.factor[:] = step.parameters.whitening
+        walk.parameters.factor[:] = step.parameters.subsample.shape.factor
     expected, _ = run(walk, 500, start)
     np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
     assert len(np.unique(expected[:, 0])) > 100
@@ -203,7 +206,7 @@ def test_without_nu_it_is_a_random_walk(whiten):
 def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho):
     """S is 4 m times the covariance of z from anywhere, so that all of it moves alike."""
     step = tuned("banana", whiten=whiten, kernel=pk.kernels.Linear())
-    step.parameters.log_gamma[0] = np.log(1e-7)
+    step.parameters.subsample.shape.log_scale[0] = np.log(1e-7)
     step.parameters.log_rho[0] = np.log(rho)
     step.rng = np.random.default_rng(3)
     start = TARGETS["banana"].start
@@ -221,10 +224,12 @@ def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho
     assert len(np.unique(expected[:, 0])) > 20
 
 
-@pytest.mark.parametrize("whiten", [False, True])
-def test_without_tuning_it_is_a_random_walk(whiten):
+@pytest.mark.parametrize(
+    ("sampler", "arguments"), [(pk.KAM, {}), (pk.KAM, {"whiten": False}), (pk.PCAKAM, {})]
+)
+def test_without_tuning_it_is_a_random_walk(sampler, arguments):
     """Even with `gamma` given, which belongs to the z that it has not."""
-    step = pk.KAM(model=banana_model(), steps_per_draw=1, whiten=whiten, gamma=0.05)
+    step = sampler(model=banana_model(), steps_per_draw=1, gamma=0.05, **arguments)
     walk = pk.RWM(model=banana_model(), steps_per_draw=1)
     for one in (step, walk):
         one.setup_chain(np.random.default_rng(3), 0, 300)
@@ -233,6 +238,31 @@ def test_without_tuning_it_is_a_random_walk(whiten):
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
     np.testing.assert_array_equal(stats["scaling"], walk_stats["scaling"])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "arguments", "n_walk", "walk", "n_tune"),
+    [
+        (pk.KAM, {}, 420, pk.GAM, 600),
+        (pk.PCAKAM, {}, 420, pk.GAM, 600),
+        (pk.CyclicalKAM, {}, 120, pk.GAM, 120),
+        (pk.KAM, {"whiten": False}, 60, pk.RWM, 600),
+    ],
+)
+def test_until_there_is_a_z_it_is_an_adaptive_walk(sampler, arguments, n_walk, walk, n_tune):
+    """On the same random numbers, with the same report; and no longer."""
+    step = sampler(model=banana_model(), steps_per_draw=1, **arguments)
+    walk = walk(model=banana_model(), steps_per_draw=1)
+    step.setup_chain(np.random.default_rng(3), 600, 1)
+    walk.setup_chain(np.random.default_rng(3), n_tune, 1)
+    found, expected = (run(one, n_walk + 10, TARGETS["banana"].start) for one in (step, walk))
+    for a, b in zip(
+        (found[0], found[1]["accept_prob"]), (expected[0], expected[1]["accept_prob"]), strict=True
+    ):
+        np.testing.assert_allclose(a[:n_walk], b[:n_walk], rtol=1e-8, atol=1e-10)
+        assert not np.allclose(a[n_walk:], b[n_walk:])
+    scales = [one["scaling"][: n_walk - 1] for _, one in (found, expected)]
+    np.testing.assert_allclose(*scales, rtol=1e-8)
 
 
 # ---- the density of the proposal ------------------------------------------------------------
@@ -328,6 +358,10 @@ def test_z_and_what_follows_from_it(kernel, whiten):
     assert step.parameters.nu0[0] ** 2 == pytest.approx(2.38**2 * s**2 / trace)
 
 
+def log_gamma_of(parameters):
+    return parameters.subsample.shape.log_scale[0]
+
+
 @pytest.mark.parametrize("gamma", [0.02, 0.7])
 @pytest.mark.parametrize("whiten", [False, True])
 def test_gamma_of_the_user(gamma, whiten):
@@ -337,7 +371,12 @@ def test_gamma_of_the_user(gamma, whiten):
     point, used = {"x": target.start}, []
     for _ in range(400):
         point, _ = step.step(point)
-        used.append((step.parameters.m[0] > 0, np.exp(step.parameters.log_gamma[0])))
+        used.append(
+            (
+                step.parameters.subsample.m[0] > 0,
+                np.exp(log_gamma_of(step.parameters)),
+            )
+        )
     step.stop_tuning()
     with_z = [value for has_z, value in used if has_z]
     assert len(with_z) >= 100
@@ -363,7 +402,8 @@ def followed(n_tune, n, seed=5, **arguments):
 
 def redraws(kept):
     """Transitions after which there is a new z."""
-    return [t for t in range(1, len(kept)) if not np.array_equal(kept[t].z, kept[t - 1].z)]
+    z = [p.subsample.z for p in kept]
+    return [t for t in range(1, len(z)) if not np.array_equal(z[t], z[t - 1])]
 
 
 @pytest.mark.parametrize("gamma", [pk.Decay(2.0), pk.Decay(0.5, 30.0, 1.5)])
@@ -371,11 +411,11 @@ def test_gamma_on_a_schedule_of_the_user(gamma):
     """Counted from the first z."""
     _, _, kept = followed(400, 600, gamma=gamma)
     first = 280
-    assert [bool(p.m[0]) for p in kept] == [False] * first + [True] * 320
-    found = [np.exp(p.log_gamma[0]) for p in kept[first:400]]
+    assert [bool(p.subsample.m[0]) for p in kept] == [False] * first + [True] * 320
+    found = [np.exp(log_gamma_of(p)) for p in kept[first:400]]
     expected = [reference.decayed(gamma, t) for t in range(120)]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert all(p.log_gamma[0] == kept[399].log_gamma[0] for p in kept[400:])
+    assert all(log_gamma_of(p) == log_gamma_of(kept[399]) for p in kept[400:])
 
 
 @pytest.mark.parametrize(
@@ -385,7 +425,7 @@ def test_gamma_on_a_schedule_of_the_user(gamma):
 def test_scale_bounds(bounds, holds_the_guess):
     """From the first z on, in its first guess and wherever z is redrawn."""
     _, _, kept = followed(400, 400, scale_bounds=bounds)
-    nu = np.array([p.nu0[0] * np.exp(p.log_rho[0]) for p in kept if p.m[0] > 0])
+    nu = np.array([p.nu0[0] * np.exp(p.log_rho[0]) for p in kept if p.subsample.m[0] > 0])
     assert len(nu) == 120
     assert (nu >= bounds[0] * (1 - 1e-9)).all()
     assert (nu <= bounds[1] * (1 + 1e-9)).all()
@@ -433,10 +473,10 @@ def test_keep_adapting():
         assert kept[t].log_rho[0] == pytest.approx(log_rho, rel=1e-9, abs=1e-10)
 
     _, sigma = reference.moments(positions[: times[-1] + 1], n_tune)[-1]
-    expected = np.linalg.cholesky(sigma)
-    np.testing.assert_allclose(np.tril(kept[-1].whitening), expected, rtol=1e-6, atol=1e-9)
+    expected, last = np.linalg.cholesky(sigma), kept[-1].subsample
+    np.testing.assert_allclose(np.tril(last.shape.factor), expected, rtol=1e-6, atol=1e-9)
     # z comes from the newest half of all states, so from after tuning.
-    z = kept[-1].z[:, : kept[-1].m[0]].T @ np.tril(kept[-1].whitening).T
+    z = last.z[:, : last.m[0]].T @ np.tril(last.shape.factor).T
     distances = np.abs(positions[:, None] - z).max(axis=2)
     assert distances.min(axis=0).max() < 1e-10
     assert distances.argmin(axis=0).min() > times[-1] // 4
@@ -459,7 +499,7 @@ def test_without_tuning_there_is_nothing_to_keep_adapting():
 
 @pytest.mark.parametrize("whiten", [False, True])
 def test_the_state_follows_each_redraw(whiten):
-    """After each transition of tuning, u, S(u) and the factor are those of x."""
+    """After each transition of tuning; once there is a z, u, S(u) and the factor are those of x."""
     n = 600
     target = TARGETS["banana"]
     step = pk.KAM(model=target.build(), steps_per_draw=1, n_subsample=30, whiten=whiten)
@@ -467,16 +507,19 @@ def test_the_state_follows_each_redraw(whiten):
     point, n_redraws, n_factors, before = {"x": target.start}, 0, 0, None
     for _ in range(n):
         point, _ = step.step(point)
-        learned, state = reference.KAM(step), step.state
+        state, local = step.state, step.state.local
         np.testing.assert_array_equal(state.x, point["x"])
         assert state.logp[0] == pytest.approx(target.log_density(state.x), rel=1e-9)
-        np.testing.assert_allclose(learned.whitening @ state.u, state.x, rtol=1e-10, atol=1e-12)
-        s = learned.kernel_covariance(state.u)
-        np.testing.assert_allclose(state.covariance, s, rtol=1e-8, atol=1e-12)
-        gamma, nu = state.factor_scales
+        if step.parameters.subsample.m[0] == 0:
+            continue
+        learned = reference.KAM(step)
+        np.testing.assert_allclose(learned.whitening @ local.u, state.x, rtol=1e-10, atol=1e-12)
+        s = learned.kernel_covariance(local.u)
+        np.testing.assert_allclose(local.covariance, s, rtol=1e-8, atol=1e-12)
+        gamma, nu = local.scales
         if np.isfinite(gamma):
             r = gamma**2 * np.eye(2) + nu**2 * s
-            np.testing.assert_allclose(np.tril(state.factor), np.linalg.cholesky(r), rtol=1e-7)
+            np.testing.assert_allclose(np.tril(local.factor), np.linalg.cholesky(r), rtol=1e-7)
             n_factors += 1
         n_redraws += before is not None and not np.array_equal(before, learned.z)
         before = learned.z
@@ -502,7 +545,7 @@ def test_adaptation_by_hand(whiten):
         accept.append(stats["accept_prob"])
         kept.append(copy.deepcopy(step.parameters))
 
-    assert [bool(p.m[0]) for p in kept] == [False] * n_walk + [True] * (n - n_walk)
+    assert [bool(p.subsample.m[0]) for p in kept] == [False] * n_walk + [True] * (n - n_walk)
     times = redraws(kept)
     assert times[0] == n_walk
     assert times[-1] == n_learning - 1
@@ -513,7 +556,9 @@ def test_adaptation_by_hand(whiten):
     for t in range(n_seed - 1, n):
         learned = t if t < n_walk else max(r for r in times if r <= t)
         expected = np.linalg.cholesky(sigmas[learned]) if whiten else np.eye(2)
-        np.testing.assert_allclose(np.tril(kept[t].whitening), expected, rtol=1e-7, atol=1e-10)
+        np.testing.assert_allclose(
+            np.tril(kept[t].subsample.shape.factor), expected, rtol=1e-7, atol=1e-10
+        )
 
     best, last, seedings = np.log(2.38 / np.sqrt(2)), 0, reference.seeding_times(2, n)
     assert seedings == [100, 200, 400]
@@ -524,22 +569,12 @@ def test_adaptation_by_hand(whiten):
             log_gamma += (1 + since) ** -0.6 * (accept[t] - 0.234)
             if whiten and t + 1 in seedings:
                 log_gamma, last = best, t + 1
-            assert kept[t].log_gamma[0] == pytest.approx(log_gamma, rel=1e-9, abs=1e-12)
+            assert log_gamma_of(kept[t]) == pytest.approx(log_gamma, rel=1e-9, abs=1e-12)
         elif t > n_walk:
             log_rho += (1 + 10 + t - n_walk) ** -0.6 * (accept[t] - 0.234)
             settled += [log_rho] if t >= (n_learning + n) // 2 else []
             final = np.mean(settled) if t == n - 1 else log_rho
             assert kept[t].log_rho[0] == pytest.approx(final, rel=1e-9, abs=1e-12)
-
-
-def assert_equal(one, other):
-    """Compare tuples of arrays, bit for bit."""
-    for name in other._fields:
-        a, b = getattr(one, name), getattr(other, name)
-        if name == "kernel":
-            assert_equal(a, b)
-        else:
-            np.testing.assert_array_equal(a, b, name)
 
 
 @pytest.mark.parametrize(

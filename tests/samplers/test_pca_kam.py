@@ -9,6 +9,7 @@ import pytest
 import reference
 from invariance import TARGETS, invariance_p_value, moved_fast
 from invariance import tuned as tuned_on_target
+from reference import assert_equal
 from scipy import stats
 from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
@@ -16,8 +17,6 @@ from scipy.stats import multivariate_normal, norm
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers import pca_kam
-
-FORMS = ["direction", "mixture"]
 
 # ---- the compiled sampler -------------------------------------------------------------------
 
@@ -90,11 +89,10 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("acceptance", FORMS)
 @pytest.mark.parametrize(("log_density", "arguments"), VARIANTS)
-def test_transitions_by_hand(log_density, arguments, acceptance):
+def test_transitions_by_hand(log_density, arguments):
     """From a start of its own, so that what the state derives from the position is new."""
-    step, start = tuned(log_density, acceptance=acceptance, **arguments), STARTS[log_density]
+    step, start = tuned(log_density, **arguments), STARTS[log_density]
     expected_chain = reference.PCAKAM(step)
     assert len(expected_chain.z) >= 20
     step.rng = np.random.default_rng(7)
@@ -115,11 +113,10 @@ def test_transitions_by_hand(log_density, arguments, acceptance):
     assert ((reported == 0) | (reported >= alphas * (1 - 1e-7))).all()
 
 
-@pytest.mark.parametrize("acceptance", FORMS)
-def test_reported_acceptance_is_unbiased(acceptance):
+def test_reported_acceptance_is_unbiased():
     """Without its correction for the rejections that are seen early, it is not."""
     n = 2000
-    step, start = tuned(banana, acceptance=acceptance, n_components=3), STARTS[banana]
+    step, start = tuned(banana, n_components=3), STARTS[banana]
     expected_chain = reference.PCAKAM(step)
     step.rng = np.random.default_rng(8)
     positions, found, _ = run(step, n, start)
@@ -134,36 +131,17 @@ def test_reported_acceptance_is_unbiased(acceptance):
     assert z_score(np.where(reported == 0, 0, alphas) - alphas) < -5
 
 
-@pytest.mark.parametrize("acceptance", FORMS)
-def test_without_directions_it_is_a_random_walk(acceptance):
-    """As before there is a z, and in chains that do not tune: y ~ N(x, γ²I)."""
-    step = start_chain(banana, 0, 300, acceptance=acceptance)
-    expected_chain = reference.PCAKAM(step)
-    assert len(expected_chain.z) == 0
-    assert expected_chain.gamma == pytest.approx(2.38 / np.sqrt(2))
-    step.rng = np.random.default_rng(3)
-    positions, found, _ = run(step, 300, STARTS[banana])
-    expected, alphas = expected_chain.follow(
-        banana, positions, STARTS[banana], np.random.default_rng(3)
-    )
-    np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
-    reported = found["accept_prob"]
-    assert ((reported == 0) | ((reported >= alphas * (1 - 1e-8)) & (reported <= 1))).all()
-    assert len(np.unique(positions[:, 0])) > 50
-
-
-@pytest.mark.parametrize("acceptance", FORMS)
-def test_where_nu_is_zero_it_is_a_random_walk(acceptance):
+def test_where_nu_is_zero_it_is_a_random_walk():
     """The proposal densities then cancel."""
-    step = tuned(banana, acceptance=acceptance)
+    step = tuned(banana)
     step.parameters.log_rho[:] = -500
-    step.parameters.log_gamma[0] = 0.0
+    step.parameters.subsample.shape.log_scale[0] = 0.0
     step.rng = np.random.default_rng(3)
     positions, _, _ = run(step, 300, STARTS[banana])
     rng, x = np.random.default_rng(3), STARTS[banana]
     for new in positions:
         rng.random(), rng.standard_normal()
-        y = x + np.tril(step.parameters.whitening) @ rng.standard_normal(2)
+        y = x + np.tril(step.parameters.subsample.shape.factor) @ rng.standard_normal(2)
         log_ratio = banana(y) - banana(x)
         x = y if -rng.standard_exponential() < log_ratio else x
         np.testing.assert_allclose(new, x, rtol=1e-9)
@@ -186,29 +164,22 @@ def test_log_normal_is_scipys(d):
         assert found == pytest.approx(expected, rel=1e-7, abs=1e-8)
 
 
-@pytest.mark.parametrize("acceptance", FORMS)
 @pytest.mark.parametrize(("log_density", "arguments"), [VARIANTS[i] for i in (0, 1, 5, 7)])
-def test_log_proposal_is_scipys(log_density, arguments, acceptance):
-    """Of each direction, or of all with their weights, and log |C| apart."""
-    step = tuned(log_density, acceptance=acceptance, **arguments)
-    expected_chain, parameters = reference.PCAKAM(step), step.parameters
+def test_log_proposal_is_scipys(log_density, arguments):
+    """Of each direction, with log |C| apart."""
+    step = tuned(log_density, **arguments)
+    expected_chain, subsample = reference.PCAKAM(step), step.parameters.subsample
     rng, d = np.random.default_rng(0), STARTS[log_density].size
     log_det = np.linalg.slogdet(expected_chain.whitening)[1]
+    weights, w = np.empty(step.state.local.weights.size), np.empty(d)
     for j in range(5):
         u = expected_chain.z[rng.integers(len(expected_chain.z))] + 0.3 * rng.standard_normal(d)
         move = 0.5 * rng.standard_normal(d)
-        weights = np.empty(step.state.weights.size)
-        pca_kam.weigh(parameters, u, weights)
-        w = np.empty(d)
-        pca_kam.look(parameters, weights, u, j, w)
-        found = pca_kam.log_proposal(parameters, weights, u, move, j, expected_chain.gamma, w)
+        pca_kam.weigh(subsample, u, weights)
+        pca_kam.look(subsample, step.parameters.directions[j], weights, u, w)
+        found = pca_kam.log_normal(move, w, expected_chain.gamma, expected_chain.nu[j])
         x, y = expected_chain.whitening @ u, expected_chain.whitening @ (u + move)
-        log_q = (
-            expected_chain.log_mixture(y, x)
-            if acceptance == "mixture"
-            else expected_chain.log_q(y, x, j)
-        )
-        expected = log_q + log_det + d / 2 * np.log(2 * np.pi)
+        expected = expected_chain.log_q(y, x, j) + log_det + d / 2 * np.log(2 * np.pi)
         assert found == pytest.approx(expected, rel=1e-7, abs=1e-7)
 
 
@@ -235,7 +206,7 @@ def test_proposals_have_the_density_of_proposition_3(log_density):
     moves = np.empty((n, d))
     for i in range(n):
         step.step({"x": x})
-        moves[i] = step._work.step
+        moves[i] = step._work.walk.step
     moves = moves @ expected_chain.whitening.T
 
     def p_values(omega):
@@ -327,21 +298,19 @@ def followed(n_tune, n, seed=5, **arguments):
 
 def redraws(kept):
     """Transitions after which there is a new z."""
-    return [t for t in range(1, len(kept)) if not np.array_equal(kept[t].z, kept[t - 1].z)]
+    z = [p.subsample.z for p in kept]
+    return [t for t in range(1, len(z)) if not np.array_equal(z[t], z[t - 1])]
 
 
-@pytest.mark.parametrize("acceptance", FORMS)
-def test_adaptation_by_hand(acceptance):
+def test_adaptation_by_hand():
     """A walk for 70 %, directions for 15 %, then ν alone; each ν_j by its own count."""
     n, n_walk, n_learning = 2000, 1400, 1700
-    positions, accept, kept, chosen = followed(
-        n, n, acceptance=acceptance, n_components=4, target_accept=0.7
-    )
+    positions, accept, kept, chosen = followed(n, n, n_components=4, target_accept=0.7)
     times = redraws(kept)
     # The second refresh after 100 transitions, the next where half of those since the first
     # have passed, but 100 at least; the last of all at the end of learning.
     assert times == [n_walk, n_walk + 100, n_walk + 200, n_learning - 1]
-    assert [bool(p.m[0]) for p in kept] == [False] * n_walk + [True] * (n - n_walk)
+    assert [bool(p.subsample.m[0]) for p in kept] == [False] * n_walk + [True] * (n - n_walk)
 
     log_rho, counts, settled = np.zeros(4), np.zeros(4), [[] for _ in range(4)]
     given_way, n_given = 0.0, 0
@@ -351,8 +320,9 @@ def test_adaptation_by_hand(acceptance):
         log_rho[j] = max(wanted, np.log(0.1))
         given_way = 0.0 if t in times else given_way + min(0, wanted - log_rho[j])
         n_given += wanted < log_rho[j]
-        start = kept[max(time for time in times if time <= t)].log_gamma
-        assert kept[t].log_gamma == pytest.approx(start + given_way, rel=1e-9)
+        start = kept[max(time for time in times if time <= t)].subsample.shape.log_scale
+        log_gamma = kept[t].subsample.shape.log_scale
+        assert log_gamma == pytest.approx(start + given_way, rel=1e-9)
         counts[j] += 1
         if t >= (n_learning + n) // 2:
             settled[j].append(log_rho[j])
@@ -366,7 +336,9 @@ def test_adaptation_by_hand(acceptance):
     sigmas = [sigma for _, sigma in reference.moments(positions, n)]
     for t in (800, n_walk - 1, *times):
         expected = np.linalg.cholesky(sigmas[t])
-        np.testing.assert_allclose(np.tril(kept[t].whitening), expected, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            np.tril(kept[t].subsample.shape.factor), expected, rtol=1e-6, atol=1e-9
+        )
 
 
 def test_each_direction_reaches_the_target_acceptance():
@@ -381,7 +353,7 @@ def test_scale_bounds():
     """Of each ν_j, from its first guess on."""
     low, high = 0.1, 0.15
     _, _, kept, _ = followed(1000, 1000, scale_bounds=(low, high))
-    nu = np.exp([p.log_nu0 + p.log_rho for p in kept if p.m[0] > 0])
+    nu = np.exp([p.log_nu0 + p.log_rho for p in kept if p.subsample.m[0] > 0])
     assert nu.shape == (300, 10)
     assert (nu >= low * (1 - 1e-9)).all()
     assert (nu <= high * (1 + 1e-9)).all()
@@ -394,24 +366,14 @@ def test_scale_bounds():
 def test_gamma_of_the_user(gamma):
     """From the first z on, from which a schedule is counted."""
     _, _, kept, _ = followed(400, 500, gamma=gamma)
-    found = [np.exp(p.log_gamma[0]) for p in kept[280:400]]
-    np.testing.assert_allclose(found, [reference.decayed(gamma, t) for t in range(120)], rtol=1e-12)
-    assert all(p.log_gamma[0] == kept[399].log_gamma[0] for p in kept[400:])
+    found = np.exp([p.subsample.shape.log_scale[0] for p in kept[280:]])
+    expected = [reference.decayed(gamma, t) for t in range(120)]
+    np.testing.assert_allclose(found[:120], expected, rtol=1e-12)
+    assert (found[120:] == found[119]).all()
 
 
-def assert_equal(one, other):
-    """Compare tuples of arrays, bit for bit."""
-    for name in other._fields:
-        a, b = getattr(one, name), getattr(other, name)
-        if name == "kernel":
-            assert_equal(a, b)
-        else:
-            np.testing.assert_array_equal(a, b, name)
-
-
-@pytest.mark.parametrize("acceptance", FORMS)
-def test_parameters_are_constant_after_tuning(acceptance):
-    positions, _, kept, _ = followed(600, 1000, acceptance=acceptance)
+def test_parameters_are_constant_after_tuning():
+    positions, _, kept, _ = followed(600, 1000)
     assert len(np.unique(positions[600:, 0])) > 50
     for parameters in kept[600:]:
         assert_equal(parameters, kept[599])
@@ -439,24 +401,16 @@ def test_keep_adapting():
         np.testing.assert_allclose(kept[t].log_rho, log_rho, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("option", "values"),
-    [
-        ("n_components", [0, -1, 2.5, 10.0, True, "a", None, np.nan]),
-        ("acceptance", ["both", "", None, True, "Mixture"]),
-    ],
-)
-def test_impossible_options(option, values):
-    for value in values:
-        with pytest.raises(ValueError, match=option):
-            pk.PCAKAM(model=model_of(line), **{option: value})
+@pytest.mark.parametrize("bad", [0, -1, 2.5, 10.0, True, "a", None, np.nan])
+def test_impossible_n_components(bad):
+    with pytest.raises(ValueError, match="n_components"):
+        pk.PCAKAM(model=model_of(line), n_components=bad)
 
 
-@pytest.mark.parametrize("acceptance", FORMS)
 @pytest.mark.parametrize("bandwidth", [1e7, 1e10])
-def test_a_bandwidth_that_is_far_too_wide_does_no_harm(bandwidth, acceptance):
+def test_a_bandwidth_that_is_far_too_wide_does_no_harm(bandwidth):
     """K is then constant up to rounding, so there is at least a random walk."""
-    step = tuned(banana, acceptance=acceptance, kernel=pk.kernels.Gaussian(bandwidth))
+    step = tuned(banana, kernel=pk.kernels.Gaussian(bandwidth))
     positions, found, _ = run(step, 1000, STARTS[banana])
     assert np.isfinite(found["scaling"]).all()
     assert ((found["accept_prob"] >= 0) & (found["accept_prob"] <= 1)).all()
@@ -470,12 +424,11 @@ class Twin:
     """The frozen transition on many points at once, with a right or wrong acceptance."""
 
     def __init__(self, step, rule):
-        p, m = step.parameters, step.parameters.m[0]
-        self.whitening = np.tril(p.whitening)
-        self.z, self.alpha = p.z[:, :m].T, p.directions[:, :m]
-        self.omega = p.probabilities / p.probabilities.sum()
-        self.bandwidth, self.gamma = p.kernel.bandwidth[0], np.exp(p.log_gamma[0])
-        self.nu, self.rule = np.exp(p.log_nu0 + p.log_rho), rule
+        slow = reference.PCAKAM(step)
+        self.whitening, self.z, self.alpha = slow.whitening, slow.z, slow.alpha
+        self.omega = slow.omega / slow.omega.sum()
+        self.bandwidth, self.gamma, self.nu = slow.bandwidth, slow.gamma, slow.nu
+        self.rule = rule
 
     def steps(self, u):
         """ν_j w_j(u) for all j, (n, j, d), for the Gaussian kernel."""
@@ -523,24 +476,23 @@ def curved(x):
     return -0.5 * (x[0] ** 2 / 4 + (x[1] - 0.5 * (x[0] ** 2 - 4)) ** 2)
 
 
-ON_BENT = {"n_subsample": 60, "n_components": 5, "kernel": pk.kernels.Gaussian(0.7)}
+ON_CURVED = {"n_subsample": 60, "n_components": 5, "kernel": pk.kernels.Gaussian(0.7)}
 """And with a small γ and long ν_j, so that a wrong acceptance is seen."""
 
 
 @cache
-def tuned_on_bent(acceptance):
+def tuned_on_curved():
     model = TARGETS["banana"].build()
-    step = pk.PCAKAM(model=model, acceptance=acceptance, steps_per_draw=10, **ON_BENT)
+    step = pk.PCAKAM(model=model, steps_per_draw=10, **ON_CURVED)
     tuned_on_target(step, TARGETS["banana"])
-    step.parameters.log_gamma[0] = np.log(0.2)
+    step.parameters.subsample.shape.log_scale[0] = np.log(0.2)
     step.parameters.log_rho[:] = 0
     return step
 
 
-@pytest.mark.parametrize("acceptance", FORMS)
-def test_exact_draws_stay_exact(acceptance):
-    step = tuned_on_bent(acceptance)
-    assert step.parameters.m[0] == 60
+def test_exact_draws_stay_exact():
+    step = tuned_on_curved()
+    assert step.parameters.subsample.m[0] == 60
     p_value = invariance_p_value(lambda x: moved_fast(step, x), TARGETS["banana"], n=10_000)
     assert p_value > 1e-3
 
@@ -557,7 +509,7 @@ def test_exact_draws_stay_exact(acceptance):
 )
 def test_the_rules_that_are_exact_and_those_that_are_not(rule, is_exact):
     """In plain numpy, with the same frozen parameters."""
-    twin = Twin(tuned_on_bent("direction"), rule)
+    twin = Twin(tuned_on_curved(), rule)
 
     def transform(x):
         return twin(curved, x, 20, np.random.default_rng(9))

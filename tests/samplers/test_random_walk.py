@@ -378,7 +378,7 @@ def test_keep_adapting_is_the_same_recursion_without_an_end(model):
     step = pk.AM(model=model, steps_per_draw=1, keep_adapting=True)
     positions, _ = run(step, 700, tune=400, seed=6)
     mean, sigma = reference.moments(positions, 400)[-1]
-    np.testing.assert_allclose(step.tuning.moments.mean, mean, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(step.tuning.shape.moments.mean, mean, rtol=1e-7, atol=1e-10)
     factor = np.tril(step.parameters.factor)
     np.testing.assert_allclose(factor, np.linalg.cholesky(sigma), rtol=1e-6, atol=1e-9)
 

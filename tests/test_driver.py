@@ -1098,8 +1098,15 @@ def backends(monkeypatch):
 
 
 @pytest.mark.parametrize("option", ["split", "combined", "split+stats", "combined+stats"])
-def test_the_progress_bar_follows_all_draws(option, two_steps, pair, backends):
+def test_the_progress_bar_follows_all_draws(option, two_steps, pair, backends, monkeypatch):
     combined, stats = "combined" in option, "stats" in option
+    advance = driver.Chain.advance
+
+    def slowly(chain):
+        advance(chain)
+        time.sleep(1e-3)  # a chain that is done at once is seen at its end only
+
+    monkeypatch.setattr(driver.Chain, "advance", slowly)
     half = sample(two_steps, progressbar=option, draws=100, chains=3, cores=2)
     resume(half, pair, 70, progressbar=option)
     for backend, total in zip(backends, (150, 70), strict=True):

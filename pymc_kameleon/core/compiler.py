@@ -248,7 +248,8 @@ class Cache(FunctionCache):
     def __init__(self, function, identity):
         super().__init__(function)
         self._identity = identity
-        self._cache_file._source_stamp = identity
+        # The version is compared before the rest is read, whose types may be gone.
+        self._cache_file._version = self._cache_file._source_stamp = identity
 
     def _index_key(self, signature, codegen):
         return signature, codegen.magic_tuple(), self._identity

@@ -19,10 +19,9 @@ from pymc_kameleon.core.scaling import ScaleTuning, set_scale, tune_scale
 from pymc_kameleon.samplers import mala
 from pymc_kameleon.samplers.last_phase import (
     GOOD_START,
-    LastPhase,
     fast_gain,
     last_phase,
-    leapfrog_steps,
+    learning_transition,
     tune_last,
 )
 from pymc_kameleon.samplers.one_scale import report_scale
@@ -39,37 +38,40 @@ class FisherTuning(NamedTuple):
 
     t: integers(1)
     n: int
+    end: int  # from here on L is frozen
     scale: ScaleTuning
-    scale_start: integers(1)  # the transition that step 0 of s would have been
+    scale_start: integers(1)  # the transition that step 0 of s was, or would have been
+    last_scale: ScaleTuning  # from `end` on
     pair: floats("2d")  # the last proposal, and the gradient there
     pairs: History  # of those that were plausible
     next_refresh: integers(1)  # number of transitions after which L is learned
     information: floats("d")  # variance of each coordinate times that of its gradient, at last
-    last: LastPhase
 
 
 def start(scales, n_tune, targets, n_leapfrog, is_dense):
     """Return L to begin with, and its tuning; `targets` are α* before the last phase and in it."""
-    d, everything = scales.size, (-np.inf, np.inf)
+    d = scales.size
     capacity = min(n_tune, MOST_PAIRS + (4 * d if is_dense else 0))
+    _, scale = ScaleTuning.start(targets[0], 0.0, (-np.inf, np.inf))
+    end, last_scale = last_phase(n_tune, targets[1], n_leapfrog)
     tuning = allocate(
         FisherTuning,
         {"d": d, "2d": 2 * d},
         n=n_tune,
-        scale=ScaleTuning.start(targets[0], 0.0, everything)[1],
+        end=end,
+        scale=scale,
+        last_scale=last_scale,
         pairs=History.empty(capacity, 2 * d),
         next_refresh=max(1, min(n_tune // 10, max(20, d // 4))),
         information=np.nan,
-        last=last_phase(n_tune, targets[1], n_leapfrog),
     )
     return diagonal_factor(scales, is_dense), tuning
 
 
 @jit
 def tuning_transition(target, state, parameters, tuning, work, rng):
-    """Make MALA's transition, of a single step until L is frozen; keep the proposal."""
-    n_leapfrog = leapfrog_steps(parameters, tuning)
-    outcome = mala.leapfrog_transition(target, state, parameters, n_leapfrog, work, rng)
+    """Make MALA's transition, and keep y and g′."""
+    outcome = learning_transition(target, state, parameters, tuning, work, rng)
     copy(work.y, tuning.pair[: work.y.size])
     copy(target.gradient, tuning.pair[work.y.size :])
     return outcome
@@ -77,12 +79,16 @@ def tuning_transition(target, state, parameters, tuning, work, rng):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Tune s, and learn L at growing intervals; return whether L stayed as it was."""
+    """Tune s, and learn L at growing intervals from all plausible proposals, even rejected ones.
+
+    Returns whether L stayed as it was.
+    """
     t, refreshes = tuning.t[0], False
-    if t < tuning.last.start:
+    if t < tuning.end:
         eta = fast_gain(t - tuning.scale_start[0])
         tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
-        if is_plausible(state, work):
+        plausible = work.logp_y[0] > state.logp[0] - 10.0 - state.x.size
+        if plausible and work.log_hastings[0] > -np.inf:
             record(tuning.pairs, tuning.pair)
         refreshes = t + 1 == tuning.next_refresh[0]
         if refreshes:
@@ -94,17 +100,11 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
 
 @jit
-def is_plausible(state, work):
-    """Whether y was accepted or is not much worse than x, and all was finite on the way."""
-    return work.logp_y[0] > state.logp[0] - 10.0 - state.x.size and work.log_hastings[0] > -np.inf
-
-
-@jit
 def refresh(parameters, tuning):
     """Learn L, begin with s anew, and forget the older half of the pairs."""
-    done, n_pairs, end = tuning.t[0] + 1, tuning.pairs.counts[0], tuning.last.start
+    done, n_pairs = tuning.t[0] + 1, tuning.pairs.counts[0]
     if n_pairs < FEWEST_PAIRS:
-        tuning.next_refresh[0] = min(done + 11, end)
+        tuning.next_refresh[0] = min(done + 11, tuning.end)
         return
     pairs, is_early = tuning.pairs.points[:n_pairs], done < tuning.n // 2
     learn_factor(pairs, is_early, parameters.factor, tuning.information)
@@ -113,7 +113,7 @@ def refresh(parameters, tuning):
     tuning.scale_start[0] = done - GOOD_START
     forget_older_half(tuning.pairs)
     following = done + max(20, done // 2)
-    tuning.next_refresh[0] = following if following <= end - 20 else end
+    tuning.next_refresh[0] = following if following <= tuning.end - 20 else tuning.end
 
 
 FISHER = Algorithm(mala.transition, adapt, mala.derived, report_scale, tuning_transition)

@@ -27,10 +27,11 @@ from pymc_kameleon.core.linalg import (
     squared_norm,
 )
 from pymc_kameleon.core.metropolis import accept, normal_step
+from pymc_kameleon.core.scaling import ScaleTuning
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
 from pymc_kameleon.samplers import fisher_rule, mala
-from pymc_kameleon.samplers.last_phase import LastPhase, last_phase, leapfrog_steps, tune_last
+from pymc_kameleon.samplers.last_phase import last_phase, learning_transition, tune_last
 from pymc_kameleon.samplers.mala import MALA_TARGET_ACCEPT, Parameters, State, Work
 from pymc_kameleon.samplers.one_scale import report_scale
 from pymc_kameleon.step import (
@@ -62,6 +63,7 @@ class PublishedTuning(NamedTuple):
 
     t: integers(1)
     n: int
+    end: int  # n: L is learned all the time
     objective: Objective
     rate: Decay  # η
     squares: floats("d", "d")  # G: running means of the squared gradient
@@ -73,8 +75,9 @@ class WhitenedTuning(NamedTuple):
 
     t: integers(1)
     n: int
+    end: int  # from here on L is frozen
     objective: Objective
-    last: LastPhase
+    last_scale: ScaleTuning  # from `end` on
 
 
 # ---- transitions: while tuning, they find the gradient of min(0, log r) --------------------------
@@ -105,16 +108,17 @@ def walk_with_slope(target, state, parameters, tuning, work, rng):
 
 
 @jit
-def langevin_with_slope(target, state, parameters, n_leapfrog, objective, work, rng):
+def langevin_with_slope(target, state, parameters, tuning, work, rng):
     """Make MALA's transition; a = ½(g − g′) and b = h − ½u′ where r < 1 [TD, appendix B]."""
+    objective = tuning.objective
     copy(state.gradient, objective.left[0])
-    outcome = mala.leapfrog_transition(target, state, parameters, n_leapfrog, work, rng)
-    slope = 0.5 if outcome[0] < 1.0 else 0.0
+    accept_prob, accepted = learning_transition(target, state, parameters, tuning, work, rng)
+    slope = 0.5 if accept_prob < 1.0 else 0.0
     for i in range(state.x.size):
         objective.left[0, i] = slope * (objective.left[0, i] - target.gradient[i])
         objective.right[0, i] = work.h[i] - 0.5 * work.uy[i]
-    judge(objective, target, work, outcome[1])
-    return outcome
+    judge(objective, target, work, accepted)
+    return accept_prob, accepted
 
 
 @jit
@@ -126,19 +130,6 @@ def judge(objective, target, work, accepted):
 
 
 @jit
-def whitened_transition(target, state, parameters, tuning, work, rng):
-    """Make MALA's transition, of a single step until L is frozen."""
-    n_leapfrog = leapfrog_steps(parameters, tuning)
-    return langevin_with_slope(target, state, parameters, n_leapfrog, tuning.objective, work, rng)
-
-
-@jit
-def published_transition(target, state, parameters, tuning, work, rng):
-    """Make MALA's transition of a single step, with s = 1."""
-    return langevin_with_slope(target, state, parameters, 1, tuning.objective, work, rng)
-
-
-@jit
 def exact_transition(target, state, parameters, tuning, work, rng):
     """Add what comes of a gradient at y that is not held constant [TD, section 2.3]."""
     objective, factor = tuning.objective, parameters.factor
@@ -146,7 +137,7 @@ def exact_transition(target, state, parameters, tuning, work, rng):
     for i in range(state.x.size):
         left[1, i] = 0.0
         left[2, i] = 0.5 * state.gradient[i]
-    outcome = published_transition(target, state, parameters, tuning, work, rng)
+    outcome = langevin_with_slope(target, state, parameters, tuning, work, rng)
     if outcome[0] < 1.0 and objective.is_finite[0]:
         multiply_lower(factor, work.step, left[1])
         multiply_by_hessian(target, work.y, left[1])
@@ -204,7 +195,7 @@ def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
     Returns whether L stayed as it was.
     """
     t, objective = tuning.t[0], tuning.objective
-    is_last = t >= tuning.last.start
+    is_last = t >= tuning.end
     if is_last:
         tune_last(parameters, tuning, accept_prob)
     else:
@@ -257,9 +248,9 @@ WALK_WHITENED = Algorithm(
 )
 WALK_PUBLISHED = WALK_WHITENED._replace(adapt=published_adapt)
 WHITENED = Algorithm(
-    mala.transition, whitened_adapt, mala.derived, report_scale, whitened_transition
+    mala.transition, whitened_adapt, mala.derived, report_scale, langevin_with_slope
 )
-PUBLISHED = WHITENED._replace(adapt=published_adapt, tuning_transition=published_transition)
+PUBLISHED = WHITENED._replace(adapt=published_adapt)
 EXACT = PUBLISHED._replace(tuning_transition=exact_transition)
 ALGORITHMS = {"fisher": fisher_rule.FISHER, "whitened": WHITENED, "published": PUBLISHED}
 
@@ -306,18 +297,22 @@ class GradientAdaptive(KameleonStep):
 
     def _start(self, scales, n_tune):
         """Return L to begin with, and its tuning by one of the paper's rules."""
-        d, (first, target_accept) = scales.size, self._targets(scales.size)
+        d, (first_target, target_accept) = scales.size, self._targets(scales.size)
         sizes = {"d": d, "terms": 3 if self.derivatives > 1 else 1}
-        objective = allocate(Objective, sizes, target_accept=first, beta=1.0)
-        common = {"n": n_tune, "objective": objective}
+        objective = allocate(Objective, sizes, target_accept=first_target, beta=1.0)
         if self.settings["adaptation"] == "published":
-            common |= {
-                "rate": self.settings["learning_rate"],
-                "retreats": self.algorithm is not WALK_PUBLISHED,
-            }
-            return np.diag(np.full(d, 0.1 / np.sqrt(d))), allocate(PublishedTuning, sizes, **common)
-        last = last_phase(n_tune, target_accept, self._n_leapfrog(d))
-        return np.diag(scales), allocate(WhitenedTuning, sizes, **common, last=last)
+            tuning = allocate(
+                PublishedTuning,
+                sizes,
+                n=n_tune,
+                end=n_tune,
+                objective=objective,
+                rate=self.settings["learning_rate"],
+                retreats=self.algorithm is not WALK_PUBLISHED,
+            )
+            return np.diag(np.full(d, 0.1 / np.sqrt(d))), tuning
+        end, scale = last_phase(n_tune, target_accept, self._n_leapfrog(d))
+        return np.diag(scales), WhitenedTuning(np.zeros(1, int), n_tune, end, objective, scale)
 
     def _targets(self, d):
         """Return α* while L is learned, from single steps, and in the end."""

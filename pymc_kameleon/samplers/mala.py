@@ -58,7 +58,7 @@ class Work(NamedTuple):
     y: floats("d")
     uy: floats("d")  # u′ = Lᵀg′
     logp_y: floats(1)
-    log_hastings: floats(1)  # -inf or NaN if the way led out of the support, or overflowed
+    log_hastings: floats(1)  # of no meaning if logp_y is -inf
 
 
 @jit
@@ -81,11 +81,10 @@ def leapfrog_transition(target, state, parameters, n_leapfrog, work, rng):
     for i in range(d):
         work.h[i] = work.xi[i] + 0.5 * scale * state.u[i]
         work.y[i] = state.x[i]
-    logp_y, log_hastings = leapfrog(target, parameters.factor, scale, n_steps, work), -np.inf
-    if logp_y > -np.inf:
-        for i in range(d):
-            work.step[i] = work.h[i] + 0.5 * scale * work.uy[i]
-        log_hastings = 0.5 * (squared_norm(work.xi) - squared_norm(work.step))
+    logp_y = leapfrog(target, parameters.factor, scale, n_steps, work)
+    for i in range(d):
+        work.step[i] = work.h[i] + 0.5 * scale * work.uy[i]
+    log_hastings = 0.5 * (squared_norm(work.xi) - squared_norm(work.step))
     work.logp_y[0], work.log_hastings[0] = logp_y, log_hastings
     accept_prob, accepted = accept(target, state, work.y, logp_y, log_hastings, rng)
     if accepted:

@@ -127,7 +127,7 @@ import json
 import sys
 import numpy as np
 import pymc as pm
-from pymc_kameleon.core import jit, metropolis
+from pymc_kameleon.core import jit, metropolis, target as targets
 from pymc_kameleon.core.chain import Algorithm, compile_draws
 from pymc_kameleon.samplers.random_walk import RWM
 
@@ -135,7 +135,8 @@ from pymc_kameleon.samplers.random_walk import RWM
 def transition(target, state, parameters, work, rng):
     for i in range(state.x.size):
         work.y[i] = state.x[i] + STEP * rng.standard_normal()
-    return metropolis.move_or_stay(target, state, work.y, rng)
+    logp_y = targets.log_density(target, work.y)
+    return metropolis.accept(target, state, work.y, logp_y, 0.0, rng)
 
 class Theirs(RWM):
     name = "theirs"

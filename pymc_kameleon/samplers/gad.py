@@ -11,6 +11,7 @@ tuning transitions; −tril(abᵀ) is the gradient of log r.
 """
 
 import math
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -300,19 +301,15 @@ class GradientAdaptive(KameleonStep):
         d, (first_target, target_accept) = scales.size, self._targets(scales.size)
         sizes = {"d": d, "terms": 3 if self.derivatives > 1 else 1}
         objective = allocate(Objective, sizes, target_accept=first_target, beta=1.0)
+        common = {"n": n_tune, "objective": objective}
         if self.settings["adaptation"] == "published":
-            tuning = allocate(
-                PublishedTuning,
-                sizes,
-                n=n_tune,
-                end=n_tune,
-                objective=objective,
-                rate=self.settings["learning_rate"],
-                retreats=self.algorithm is not WALK_PUBLISHED,
-            )
-            return np.diag(np.full(d, 0.1 / np.sqrt(d))), tuning
-        end, scale = last_phase(n_tune, target_accept, self._n_leapfrog(d))
-        return np.diag(scales), WhitenedTuning(np.zeros(1, int), n_tune, end, objective, scale)
+            rate, retreats = self.settings["learning_rate"], self.algorithm is not WALK_PUBLISHED
+            own = {"end": n_tune, "rate": rate, "retreats": retreats}
+            factor = np.diag(np.full(d, 0.1 / np.sqrt(d)))
+            return factor, allocate(PublishedTuning, sizes, **common, **own)
+        end, last_scale = last_phase(n_tune, target_accept, self._n_leapfrog(d))
+        own = {"end": end, "last_scale": last_scale}
+        return np.diag(scales), allocate(WhitenedTuning, sizes, **common, **own)
 
     def _targets(self, d):
         """Return α* while L is learned, from single steps, and in the end."""
@@ -432,6 +429,8 @@ class GadMALA(GradientAdaptive):
         checked_choice("adaptation", adaptation, ("fisher", "whitened", "published"))
         checked_choice("gradient", gradient, ("fast", "exact"))
         checked_choice("factor", factor, (None, "dense", "diagonal"))
+        if n_leapfrog is not None:
+            n_leapfrog = checked_integer("n_leapfrog", n_leapfrog, at_least=1)
         published, exact = adaptation == "published", gradient == "exact"
         if exact and (not published or common.get("keep_adapting")):
             raise ValueError(
@@ -439,19 +438,14 @@ class GadMALA(GradientAdaptive):
             )
         if factor is not None and adaptation != "fisher":
             raise ValueError(f'factor={factor!r} needs adaptation="fisher", not {adaptation!r}.')
-        if n_leapfrog is not None:
-            n_leapfrog = checked_integer("n_leapfrog", n_leapfrog, at_least=1)
         if published and n_leapfrog not in (None, 1):
             raise ValueError(f'n_leapfrog={n_leapfrog} is impossible with adaptation="published".')
-        if published:
-            n_leapfrog = 1
-        self.algorithm = ALGORITHMS[adaptation]
-        if exact:
-            self.algorithm, self.derivatives = EXACT, 2
+        self.algorithm = EXACT if exact else ALGORITHMS[adaptation]
+        self.derivatives = 2 if exact else 1
         self.settings = {
             "adaptation": adaptation,
             "gradient": gradient,
-            "n_leapfrog": n_leapfrog,
+            "n_leapfrog": 1 if published else n_leapfrog,
             "factor": factor,
             "learning_rate": checked_rate(learning_rate, adaptation, PUBLISHED_RATE),
         }
@@ -489,10 +483,7 @@ class GadMALA(GradientAdaptive):
                 "nothing was learned: hardly a proposal of tuning was plausible and had a finite "
                 "gradient. Start elsewhere, or tune longer."
             ]
-        blunt = self.tuning.information < SMOOTH
-        names = [
-            name for name, is_blunt in zip(self._coordinates(), blunt, strict=True) if is_blunt
-        ]
+        names = list(compress(self._coordinates(), self.tuning.information < SMOOTH))
         if not names:
             return []
         return [

@@ -35,7 +35,8 @@ def longest_scale(n_leapfrog):
 def learning_transition(target, state, parameters, tuning, work, rng):
     """Make MALA's transition, of a single step as long as L is learned."""
     n_leapfrog = 1 if tuning.t[0] < tuning.end else parameters.n_leapfrog
-    return mala.leapfrog_transition(target, state, parameters, n_leapfrog, work, rng)
+    now = mala.Parameters(parameters.log_scale, parameters.factor, n_leapfrog)
+    return mala.transition(target, state, now, work, rng)
 
 
 @jit

@@ -63,19 +63,13 @@ class Work(NamedTuple):
 
 @jit
 def transition(target, state, parameters, work, rng):
-    """Make k leapfrog steps."""
-    return leapfrog_transition(target, state, parameters, parameters.n_leapfrog, work, rng)
-
-
-@jit
-def leapfrog_transition(target, state, parameters, n_leapfrog, work, rng):
     """Make k leapfrog steps of length s with momentum ξ, in the coordinates L⁻¹x.
 
     A single one proposes y = x + L(sh), and k is then not random.
     """
     d = state.x.size
     scale = np.exp(parameters.log_scale[0])
-    n_steps = number_of_steps(n_leapfrog, rng)
+    n_steps = number_of_steps(parameters.n_leapfrog, rng)
     for i in range(d):
         work.xi[i] = rng.standard_normal()
     for i in range(d):

@@ -40,7 +40,14 @@ ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in pk.SAMPLERS} | {
 SAME = {
     "GAM": {"AM", "RBAM", "RAM"},
     "GadRWM": {"published walk"},
-    "many leapfrog steps": {"GadMALA", "one leapfrog step", "diagonal", "whitened", "published"},
+    "many leapfrog steps": {
+        "GadMALA",
+        "one leapfrog step",
+        "diagonal",
+        "whitened",
+        "published",
+        "exact",
+    },
 }
 """Rows of one transition, which only learn its parameters in another way: the others are slow."""
 
@@ -48,11 +55,10 @@ LEVEL = 1e-3
 
 
 def cases():
-    """All pairs; "exact" differs from others by what tuning asks for."""
+    """All pairs."""
     others = set().union(*SAME.values())
     for (row, (sampler, arguments)), (name, target) in product(ROWS.items(), TARGETS.items()):
-        slow = row in others or (row == "exact" and name != "bimodal")
-        marks = [pytest.mark.slow] if slow else []
+        marks = [pytest.mark.slow] if row in others else []
         yield pytest.param(sampler, arguments, target, id=f"{row}-{name}", marks=marks)
 
 

@@ -4,6 +4,7 @@ Symbols: as in mala.py, and t the transition, n the number of tuning transitions
 probability and α* its target.
 """
 
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.factor import diagonal_factor
-from pymc_kameleon.core.fisher import learn_factor
+from pymc_kameleon.core.fisher import SMOOTH, learn_factor
 from pymc_kameleon.core.history import History, forget_older_half, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -25,6 +26,7 @@ from pymc_kameleon.samplers.last_phase import (
     tune_last,
 )
 from pymc_kameleon.samplers.one_scale import report_scale
+from pymc_kameleon.step import some
 
 MOST_PAIRS = 1000
 """Pairs that are kept at most; for a dense L 4d more."""
@@ -114,6 +116,22 @@ def refresh(parameters, tuning):
     forget_older_half(tuning.pairs)
     following = done + max(20, done // 2)
     tuning.next_refresh[0] = following if following <= tuning.end - 20 else tuning.end
+
+
+def problems(tuning, names):
+    """Return what is wrong with what was learned, if anything; `names` are the coordinates'."""
+    if np.isnan(tuning.information).any():
+        return [
+            "nothing was learned: hardly a proposal of tuning was plausible and had a finite "
+            "gradient. Start elsewhere, or tune longer."
+        ]
+    blunt = list(compress(names, tuning.information < SMOOTH))
+    if not blunt:
+        return []
+    return [
+        f"the gradient says little of {some(blunt)}: a density that ends abruptly, or has a "
+        "constant slope? Transform it, or use pk.GAM."
+    ]
 
 
 FISHER = Algorithm(mala.transition, adapt, mala.derived, report_scale, tuning_transition)

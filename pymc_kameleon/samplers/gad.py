@@ -11,14 +11,12 @@ tuning transitions; −tril(abᵀ) is the gradient of log r.
 """
 
 import math
-from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, bools, floats, integers
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
-from pymc_kameleon.core.fisher import SMOOTH
 from pymc_kameleon.core.jit import fast_jit, jit
 from pymc_kameleon.core.linalg import (
     add_multiple,
@@ -35,13 +33,7 @@ from pymc_kameleon.samplers import fisher_rule, mala
 from pymc_kameleon.samplers.last_phase import last_phase, learning_transition, tune_last
 from pymc_kameleon.samplers.mala import MALA_TARGET_ACCEPT, Parameters, State, Work
 from pymc_kameleon.samplers.one_scale import report_scale
-from pymc_kameleon.step import (
-    KameleonStep,
-    checked_choice,
-    checked_integer,
-    checked_schedule,
-    some,
-)
+from pymc_kameleon.step import KameleonStep, checked_choice, checked_integer, checked_schedule
 
 
 class Objective(NamedTuple):
@@ -461,7 +453,7 @@ class GadMALA(GradientAdaptive):
         if self.settings["adaptation"] != "fisher":
             return super()._start(scales, n_tune)
         d, form = scales.size, self.settings["factor"]
-        is_dense = form == "dense" or (form is None and d <= DENSE_UP_TO)
+        is_dense = d <= DENSE_UP_TO if form is None else form == "dense"
         return fisher_rule.start(scales, n_tune, self._targets(d), self._n_leapfrog(d), is_dense)
 
     def _n_leapfrog(self, d):
@@ -476,20 +468,9 @@ class GadMALA(GradientAdaptive):
         return super()._needed_tuning()
 
     def _problems(self):
-        if self.settings["adaptation"] != "fisher" or self.tuning.n == 0:
-            return []
-        if np.isnan(self.tuning.information).any():
-            return [
-                "nothing was learned: hardly a proposal of tuning was plausible and had a finite "
-                "gradient. Start elsewhere, or tune longer."
-            ]
-        names = list(compress(self._coordinates(), self.tuning.information < SMOOTH))
-        if not names:
-            return []
-        return [
-            f"the gradient says little of {some(names)}: a density that ends abruptly, or has a "
-            "constant slope? Transform it, or use pk.GAM."
-        ]
+        if self.settings["adaptation"] == "fisher" and self.tuning.n > 0:
+            return fisher_rule.problems(self.tuning, self._coordinates())
+        return []
 
 
 def checked_rate(rate, adaptation, default):

@@ -21,7 +21,7 @@ import pymc_kameleon as pk
 from pymc_kameleon import draws
 from pymc_kameleon.core.chain import MOVED, compile_draws
 from pymc_kameleon.core.jit import cached_jit, jit
-from pymc_kameleon.samplers import gad
+from pymc_kameleon.samplers import mala
 from pymc_kameleon.samplers.published_cyclical_kam import PublishedCyclicalKAM
 
 ARGUMENTS = {
@@ -415,7 +415,7 @@ def test_workers_draw_what_one_process_draws(context):
 
 def test_compiled_functions_travel():
     """By name to where they can be imported; those of a notebook are compiled again."""
-    assert pickle.loads(pickle.dumps(gad.transition)) is gad.transition
+    assert pickle.loads(pickle.dumps(mala.transition)) is mala.transition
 
     def nameless():
         @jit

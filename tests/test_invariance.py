@@ -20,11 +20,12 @@ from invariance import (
 
 import pymc_kameleon as pk
 from pymc_kameleon import driver
+from pymc_kameleon.core import linalg
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import accept, log_uniform, normal_step
 from pymc_kameleon.core.target import log_density, log_density_along
-from pymc_kameleon.samplers import cmtm, componentwise, gad, kam, mala
+from pymc_kameleon.samplers import cmtm, componentwise, fisher_rule, gad, kam, mala
 
 SMALL = {cls: {"n_subsample": 60} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
 ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in pk.SAMPLERS} | {
@@ -32,7 +33,6 @@ ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in pk.SAMPLERS} | {
     "random order": (pk.CMTM, {"fewer_tries": False, "n_tries": 3, "order": "random"}),
     "one leapfrog step": (pk.GadMALA, {"n_leapfrog": 1}),
     "many leapfrog steps": (pk.GadMALA, {"n_leapfrog": 7}),
-    "low rank": (pk.GadMALA, {"factor": "low_rank"}),
     "diagonal": (pk.GadMALA, {"factor": "diagonal"}),
     "whitened": (pk.GadMALA, {"adaptation": "whitened"}),
     "published": (pk.GadMALA, {"adaptation": "published"}),
@@ -42,7 +42,14 @@ ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in pk.SAMPLERS} | {
 SAME = {
     "GAM": {"AM", "RBAM", "RAM"},
     "GadRWM": {"published walk"},
-    "many leapfrog steps": {"GadMALA", "one leapfrog step", "diagonal", "whitened", "published"},
+    "many leapfrog steps": {
+        "GadMALA",
+        "one leapfrog step",
+        "diagonal",
+        "whitened",
+        "published",
+        "exact",
+    },
 }
 """Rows of one transition, which only learn its parameters in another way: the others are slow."""
 
@@ -50,11 +57,10 @@ LEVEL = 1e-3
 
 
 def cases():
-    """All pairs; "exact" differs from others by what tuning asks for."""
+    """All pairs."""
     others = set().union(*SAME.values())
     for (row, (sampler, arguments)), (name, target) in product(ROWS.items(), TARGETS.items()):
-        slow = row in others or (row == "exact" and name != "bimodal")
-        marks = [pytest.mark.slow] if slow else []
+        marks = [pytest.mark.slow] if row in others else []
         yield pytest.param(sampler, arguments, target, id=f"{row}-{name}", marks=marks)
 
 
@@ -77,7 +83,7 @@ def test_exact_draws_stay_exact_as_pymc_steps():
 def test_slow_rows_have_the_transition_of_others():
     for algorithms in [
         [cls.algorithm for cls in (pk.GAM, pk.AM, pk.RBAM, pk.RAM)],
-        [gad.FISHER, gad.WHITENED, gad.PUBLISHED],
+        [fisher_rule.FISHER, gad.WHITENED, gad.PUBLISHED, gad.EXACT],
         [gad.WALK_WHITENED, gad.WALK_PUBLISHED],
     ]:
         assert len({algorithm.transition for algorithm in algorithms}) == 1, algorithms
@@ -90,7 +96,7 @@ def hundred_dimensions():
     return model
 
 
-@pytest.mark.parametrize("arguments", [{}, {"factor": "low_rank"}, {"adaptation": "whitened"}])
+@pytest.mark.parametrize("arguments", [{}, {"factor": "diagonal"}, {"adaptation": "whitened"}])
 def test_exact_draws_stay_exact_in_a_hundred_dimensions(arguments):
     target = Target(hundred_dimensions, lambda rng, n: rng.standard_t(5, (n, 100)))
     step = pk.GadMALA(model=target.build(), steps_per_draw=3, **arguments)
@@ -165,24 +171,25 @@ class GreedyCMTM(pk.CMTM):
 @jit
 def unfinished_transition(target, state, parameters, work, rng):
     """GadMALA that forgets the last half step of the momentum."""
-    move, logp = work.move, state.logp[0]
     scale, kinetic, kinetic_y = np.exp(parameters.log_scale[0]), 0.0, 0.0
     for i in range(state.x.size):
         xi = rng.standard_normal()
         kinetic += xi * xi
-        move.h[i] = xi + 0.5 * scale * state.u[i]
-        move.y[i] = state.x[i]
-    move.logp_y[0] = mala.leapfrog(target, parameters.factor, scale, 2, move)
+        work.h[i] = xi + 0.5 * scale * state.u[i]
+        work.y[i] = state.x[i]
+    logp_y = mala.leapfrog(target, parameters.factor, scale, 2, work)
     for i in range(state.x.size):
-        kinetic_y += move.h[i] * move.h[i]
-    log_ratio = move.logp_y[0] - logp + 0.5 * (kinetic - kinetic_y)
-    return mala.accept_or_not(target, state, move, log_ratio, rng)
+        kinetic_y += work.h[i] * work.h[i]
+    accept_prob, accepted = accept(target, state, work.y, logp_y, 0.5 * (kinetic - kinetic_y), rng)
+    if accepted:
+        linalg.copy(work.uy, state.u)
+    return accept_prob, accepted
 
 
 class UnfinishedGadMALA(pk.GadMALA):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.algorithm = gad.FISHER._replace(transition=unfinished_transition)
+        self.algorithm = fisher_rule.FISHER._replace(transition=unfinished_transition)
         self._load()
 
 

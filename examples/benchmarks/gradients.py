@@ -74,7 +74,7 @@ def costs():
         ]:
             step = tuned(pk.GadMALA(model=model, n_leapfrog=1), tune=1000)
             points = np.random.default_rng(0).standard_normal((100, d))
-            arrays = step.parameters.factor.dense, points, np.zeros(d), np.zeros(d)
+            arrays = step.parameters.factor, points, np.zeros(d), np.zeros(d)
             transition, ratios = draw_seconds(step, N, False), []
             for n_normals in (0, d):
                 arguments = (step.log_density.target, *arrays, step.rng, n_normals, N)

@@ -37,7 +37,7 @@ def adapt(step, d, seed, n):
     for _ in range(n // step.steps_per_draw):
         point, _ = step.step(point)
     step.stop_tuning()
-    return np.tril(step.parameters.factor.dense), step.tuning.beta[0]
+    return np.tril(step.parameters.factor), step.tuning.objective.beta[0]
 
 
 def walk(target_accept):

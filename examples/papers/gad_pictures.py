@@ -30,9 +30,7 @@ TRUTH = np.arange(1, 101) / 100
 
 def learned_diagonal(step):
     """Return the diagonal of L, with the scale of the proposal for AM, (d,)."""
-    factor = step.parameters.factor
-    factor = factor if isinstance(factor, np.ndarray) else factor.dense
-    return np.diag(factor) * np.exp(step.parameters.log_scale[0])
+    return np.diag(step.parameters.factor) * np.exp(step.parameters.log_scale[0])
 
 
 def run():

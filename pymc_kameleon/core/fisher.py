@@ -10,15 +10,9 @@ the standardised positions (x − mean)/s and gradients (g − mean)s; Cx and Cg
 
 import numpy as np
 
+from pymc_kameleon.core.factor import is_diagonal
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import (
-    add_multiple,
-    cholesky,
-    copy,
-    dot,
-    geometric_mean,
-    second_moments,
-)
+from pymc_kameleon.core.linalg import cholesky, copy, geometric_mean, second_moments
 
 SMOOTH = 0.1
 """Least vx·vg for which the gradient is believed: it is at least 1 for a smooth density [Cramér-
@@ -26,9 +20,6 @@ Rao], and tends to 0 where a density ends abruptly."""
 
 SMOOTH_EARLY = 1e-8
 """The same while the pairs may cover a small part of the density only: s is at most 100 √vx."""
-
-POWER_STEPS = 10
-"""Of the subspace iteration that finds the directions of a low-rank factor."""
 
 
 @jit(allocates=True)
@@ -41,8 +32,8 @@ def learn_factor(pairs, is_early, factor, information):
         Positions, and gradients beside them.
     is_early : bool
         Whether they may cover only a part of the target, on the way to it.
-    factor : Factor
-        Output; without correlations if they are not finite.
+    factor : (d, d) or (d, 1) float64
+        Output: L, or its diagonal; without correlations if they are not finite.
     information : (d,) float64
         Output: vx·vg.
     """
@@ -50,35 +41,22 @@ def learn_factor(pairs, is_early, factor, information):
     a, b, scales = np.empty((k, d)), np.empty((k, d)), np.empty(d)
     least = SMOOTH_EARLY if is_early else SMOOTH
     standardise(pairs, least, a, b, scales, information)
-    is_dense = factor.scales.size == 0
-    if not is_dense:
-        copy(scales, factor.scales)
-        find_directions(a, b, factor.basis)
-        a, b = project(a, factor.basis), project(b, factor.basis)
-    core = factor.dense if is_dense else factor.core
-    m = core.shape[0]
-    if m == 0:
+    if is_diagonal(factor):
+        copy(scales, factor[:, 0])
         return
-    cx, cg = np.empty((m, m)), np.empty((m, m))
+    cx, cg = np.empty((d, d)), np.empty((d, d))
     ridge = 0.05 / (0.05 + k * k)
-    moments(a, ridge, cx)
-    moments(b, ridge, cg)
-    for c in range(d):  # where the gradient says nothing, let Cg be 1 as Cx is
-        lack = max(0.0, 1.0 - information[c] / least)
-        if is_dense:
-            cg[c, c] += lack
-        elif lack > 0.0:
-            for i in range(m):
-                for j in range(i + 1):
-                    cg[i, j] += lack * factor.basis[i, c] * factor.basis[j, c]
-    if not (geometric_mean(cx, cg) and cholesky(cx, core)):
-        for i in range(m):
-            for j in range(i + 1):
-                core[i, j] = 1.0 if i == j else 0.0
-    if is_dense:
+    regularised_moments(a, ridge, cx)
+    regularised_moments(b, ridge, cg)
+    for i in range(d):  # where the gradient says nothing, let Cg be 1 as Cx is
+        cg[i, i] += max(0.0, 1.0 - information[i] / least)
+    if not (geometric_mean(cx, cg) and cholesky(cx, factor)):
         for i in range(d):
             for j in range(i + 1):
-                core[i, j] *= scales[i]
+                factor[i, j] = 1.0 if i == j else 0.0
+    for i in range(d):
+        for j in range(i + 1):
+            factor[i, j] *= scales[i]
 
 
 @jit
@@ -104,7 +82,7 @@ def standardise(pairs, least, a, b, scales, information):
 
 
 @jit
-def moments(rows, ridge, out):
+def regularised_moments(rows, ridge, out):
     """Write the rows' second moments, mixed with the multiple of I that has their trace."""
     second_moments(rows, out)
     d = out.shape[0]
@@ -115,49 +93,3 @@ def moments(rows, ridge, out):
         for j in range(i + 1):
             out[i, j] *= 1.0 - ridge
         out[i, i] += ridge * trace / d + 1e-12
-
-
-@jit
-def find_directions(a, b, basis):
-    """Choose an orthonormal basis (m, d): half of it where A varies most, half where B does."""
-    half = basis.shape[0] // 2
-    for i in range(basis.shape[0]):
-        for j in range(basis.shape[1]):  # any start that is orthogonal to no direction
-            basis[i, j] = np.sin(1.0 + (i + 1.0) * (j + 1.0))
-    for step in range(2 * POWER_STEPS):
-        rows, start = (a, 0) if step < POWER_STEPS else (b, half)
-        power_step(rows, basis[start : start + half])
-        orthonormalise(basis, start, start + half)
-
-
-@jit(allocates=True)
-def power_step(rows, basis):
-    """Multiply each direction by the second moments of the rows (k, d)."""
-    for i in range(basis.shape[0]):
-        product = np.zeros(basis.shape[1])
-        for r in range(rows.shape[0]):
-            add_multiple(dot(rows[r], basis[i]), rows[r], product)
-        copy(product, basis[i])
-
-
-@jit
-def orthonormalise(basis, start, stop):
-    """Make rows orthonormal to all above them; those that depend on these become zero."""
-    for i in range(start, stop):
-        before = np.sqrt(dot(basis[i], basis[i]))
-        for _ in range(2):  # once is not enough for what depends almost
-            for j in range(i):
-                add_multiple(-dot(basis[i], basis[j]), basis[j], basis[i])
-        length = np.sqrt(dot(basis[i], basis[i]))
-        for j in range(basis.shape[1]):
-            basis[i, j] = basis[i, j] / length if length > 1e-10 * before else 0.0
-
-
-@jit(allocates=True)
-def project(rows, basis):
-    """Return the coordinates of the rows (k, d) in the basis (m, d)."""
-    out = np.empty((rows.shape[0], basis.shape[0]))
-    for r in range(rows.shape[0]):
-        for i in range(basis.shape[0]):
-            out[r, i] = dot(rows[r], basis[i])
-    return out

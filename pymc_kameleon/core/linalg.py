@@ -187,15 +187,6 @@ def multiply_lower_transposed(factor, v, out):
 
 
 @fast_jit
-def dot(v, w):
-    """Inner product of two vectors."""
-    s = 0.0
-    for i in range(v.size):
-        s += v[i] * w[i]
-    return s
-
-
-@fast_jit
 def add_multiple(c, v, out):
     """Add c v to `out`."""
     for i in range(v.size):

@@ -34,14 +34,7 @@ from pymc_kameleon.core.moments import (
     update_from_both,
     update_mean_and_factor,
 )
-from pymc_kameleon.core.scaling import (
-    ScaleTuning,
-    best_scale,
-    gain,
-    set_scale,
-    settle_scale,
-    tune_scale,
-)
+from pymc_kameleon.core.scaling import ScaleTuning, best_scale, set_scale, settle_scale
 from pymc_kameleon.core.schedules import UNSET
 from pymc_kameleon.core.shape import (
     ShapeTuning,
@@ -54,8 +47,8 @@ from pymc_kameleon.options import (
     checked_choice,
     checked_rate,
     checked_scale_bounds,
-    checked_scaling,
 )
+from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale, tuned_scale
 from pymc_kameleon.step import KameleonStep
 
 
@@ -66,12 +59,6 @@ class State(NamedTuple):
     logp: floats(1)
 
 
-@jit
-def report_scale(state, parameters, stats):
-    """Report the scale ν, or √λ."""
-    return np.exp(parameters.log_scale[0])
-
-
 # ---- RWM: y = x + νξ ----------------------------------------------------------------------------
 
 
@@ -79,14 +66,6 @@ class RWMParameters(NamedTuple):
     """What tuning decides: log ν."""
 
     log_scale: floats(1)
-
-
-class RWMTuning(NamedTuple):
-    """What tuning remembers: the transition t of n, and the scale's averages."""
-
-    t: integers(1)
-    n: int
-    scale: ScaleTuning
 
 
 class RWMWork(NamedTuple):
@@ -102,42 +81,6 @@ def rwm_transition(target, state, parameters, work, rng):
     for i in range(state.x.size):
         work.y[i] = state.x[i] + scale * rng.standard_normal()
     return accept(target, state, work.y, log_density(target, work.y), 0.0, rng)
-
-
-@jit
-def rwm_adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Tune log ν to the target acceptance [AT, section 4.2.2]."""
-    t = tuning.t[0]
-    tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, gain(t))
-    settle_scale(parameters.log_scale, tuning.scale, 0, t, tuning.n // 2, tuning.n)
-    tuning.t[0] = t + 1
-
-
-class OneScale(KameleonStep):
-    """What samplers share that tune one scale, by `rwm_adapt`."""
-
-    scale_free = False
-
-    def __init__(self, vars=None, *, scaling=None, scale_bounds=None, **common):
-        self.settings = checked_scaling(scaling, scale_bounds)
-        super().__init__(vars, **common)
-
-    def _start(self, scale, n_tune):
-        """Return the log of the first scale, and its tuning."""
-        bounds = self.settings["scale_bounds"]
-        log_scale, tuning = ScaleTuning.start(self.target_accept, np.log(scale), bounds)
-        return log_scale, allocate(RWMTuning, {}, n=n_tune, scale=tuning)
-
-    def _needed_tuning(self):
-        return 0 if self.settings["fixed"] else super()._needed_tuning()
-
-    def _tuned_scales(self):
-        return [] if self.settings["fixed"] else tuned_scale(self.parameters, self.tuning)
-
-
-def tuned_scale(parameters, tuning):
-    """Return the one scale that is tuned, as a step does."""
-    return [("The scale", parameters.log_scale[0], tuning.scale.bounds[0])]
 
 
 class RWM(OneScale):
@@ -163,7 +106,7 @@ class RWM(OneScale):
     """
 
     name = "rwm"
-    algorithm = Algorithm(rwm_transition, rwm_adapt, nothing_derived, report_scale)
+    algorithm = Algorithm(rwm_transition, tune_one_scale, nothing_derived, report_scale)
 
     def _allocate(self, scales, n_tune):
         sizes = {"d": scales.size}

@@ -250,6 +250,21 @@ def test_what_nothing_is_known_of_is_not_cached(caplog):
     assert not isinstance(odd._cache, compiler.Cache)
 
 
+class Gone:
+    """What an older version has cached."""
+
+
+def test_what_is_cached_of_a_class_that_is_gone_is_passed_over(monkeypatch):
+    def entry():
+        pass
+
+    old, new = (compiler.Cache(entry, identity)._cache_file for identity in ("old", "new"))
+    old._save_index({Gone: "code"})
+    assert old._load_index() == {Gone: "code"}
+    monkeypatch.delattr(f"{__name__}.Gone")
+    assert new._load_index() == {}
+
+
 @pytest.mark.slow
 def test_without_a_known_numba_everything_works_and_is_said():
     script = """

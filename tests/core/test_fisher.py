@@ -5,7 +5,12 @@ import pytest
 import reference
 from scipy import linalg
 
-from pymc_kameleon.core.factor import Factor, multiply, multiply_transposed
+from pymc_kameleon.core.factor import (
+    diagonal_factor,
+    is_diagonal,
+    multiply,
+    multiply_transposed,
+)
 from pymc_kameleon.core.fisher import learn_factor
 
 
@@ -31,20 +36,17 @@ def rough_pairs(d, k, seed=1):
     return x + 0.3 * np.sin(x), g - 0.5 * np.tanh(x)
 
 
-def learned(x, g, rank=None, is_early=False):
-    """Return the compiled Factor, and vx·vg."""
+def learned(x, g, is_dense=True, is_early=False):
+    """Return L, or its diagonal, and vx·vg."""
     d = x.shape[1]
-    factor, information = Factor.diagonal(np.full(d, np.nan), rank), np.full(d, np.nan)
+    factor, information = diagonal_factor(np.full(d, np.nan), is_dense), np.full(d, np.nan)
     learn_factor(np.concatenate([x, g], axis=1), is_early, factor, information)
     return factor, information
 
 
 def dense(factor):
     """L as a matrix."""
-    if factor.scales.size == 0:
-        return np.tril(factor.dense)
-    inside = factor.basis.T @ (factor.core - np.eye(len(factor.core))) @ factor.basis
-    return factor.scales[:, None] * (np.eye(factor.scales.size) + inside)
+    return np.diag(factor[:, 0]) if is_diagonal(factor) else np.tril(factor)
 
 
 def relative(found, expected):
@@ -190,82 +192,24 @@ def test_what_is_not_finite_falls_back_to_the_scales():
     assert np.isfinite(dense(factor)[0]).all()
 
 
-# ---- of low rank ----------------------------------------------------------------------------
+# ---- diagonal -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rank", [None, 0, 2, 6])
-def test_products(rank):
-    x, g = rough_pairs(8, 100)
-    factor, _ = learned(x, g, rank)
-    v, out, scratch = np.arange(8.0) - 3, np.empty(8), np.empty((2, rank or 0))
-    multiply(factor, v, out, scratch)
+@pytest.mark.parametrize("is_dense", [True, False])
+def test_products(is_dense):
+    factor, _ = learned(*rough_pairs(8, 100), is_dense)
+    assert is_diagonal(factor) != is_dense
+    v, out = np.arange(8.0) - 3, np.empty(8)
+    multiply(factor, v, out)
     np.testing.assert_allclose(out, dense(factor) @ v, rtol=1e-12)
-    multiply_transposed(factor, v, out, scratch)
+    multiply_transposed(factor, v, out)
     np.testing.assert_allclose(out, dense(factor).T @ v, rtol=1e-12)
 
 
-def spiked(d=100, n=6):
-    """A covariance with directions that are wide or narrow; none is an axis."""
-    axes = rotation(d)[:n]
-    sizes = np.array([1e3, 1e-3] * (n // 2))
-    return np.eye(d) + axes.T * (sizes - 1) @ axes
-
-
-@pytest.mark.parametrize("rank", [0, 2, 6, 20])
 @pytest.mark.parametrize("k", [4, 100])
-def test_shape_of_low_rank(rank, k):
+def test_diagonal(k):
+    """It is that of the scales alone, whatever the correlations."""
     x, g = rough_pairs(8, k)
-    factor, information = learned(x, g, rank)
-    assert factor.dense.size == 0
-    np.testing.assert_allclose(factor.scales, reference.fisher_covariance(x, g)[1], rtol=1e-9)
+    factor, information = learned(x, g, is_dense=False)
+    np.testing.assert_allclose(factor[:, 0], reference.fisher_covariance(x, g)[1], rtol=1e-9)
     np.testing.assert_allclose(information, x.var(axis=0) * g.var(axis=0), rtol=1e-10)
-    products = factor.basis @ factor.basis.T
-    is_used = np.diag(products).round(6)
-    assert set(is_used) <= {0.0, 1.0}
-    np.testing.assert_allclose(products, np.diag(is_used), rtol=0, atol=1e-9)
-    assert np.isfinite(factor.core).all()
-    assert (np.diag(factor.core) > 0).all()
-    assert (np.triu(factor.core, 1) == 0).all()
-
-
-@pytest.mark.parametrize(("k", "largest"), [(120, 50), (1000, 20)])
-def test_low_rank_finds_wide_and_narrow_directions(k, largest):
-    """Which a diagonal cannot follow."""
-    covariance = spiked()
-    x, g = normal_pairs(covariance, k)
-
-    def condition(rank):
-        factor = dense(learned(x, g, rank)[0])
-        return np.linalg.cond(np.linalg.solve(factor, np.linalg.solve(factor, covariance).T))
-
-    assert condition(0) > 1e3
-    assert condition(12) < largest
-    assert condition(2) > 1e2  # one wide direction and a narrow one, of three
-
-
-@pytest.mark.parametrize("k", [30, 300])
-def test_low_rank_with_all_directions_is_dense(k):
-    x, g = rough_pairs(5, k)
-    expected = dense(learned(x, g)[0])
-    found = dense(learned(x, g, 10)[0])
-    assert relative(found, expected @ expected.T) < 50 * weight(k) + 1e-8
-
-
-@pytest.mark.parametrize("is_early", [False, True])
-def test_low_rank_with_weak_gradients(is_early):
-    """As the dense one, where it has all directions."""
-    x, g = rough_pairs(5, 300)
-    g[:, 0], g[:, 1] = 5.0, 1e-5 * g[:, 1]
-    expected = dense(learned(x, g, is_early=is_early)[0])
-    found = dense(learned(x, g, 10, is_early)[0])
-    assert relative(found, expected @ expected.T) < 1e-3
-
-
-@pytest.mark.parametrize("rank", [0, 4])
-def test_units_do_not_matter_to_low_rank(rank):
-    x, g = rough_pairs(5, 60)
-    units = 2.0 ** np.array([-20, 3, 0, 7, 20])
-    expected, found = learned(x, g, rank)[0], learned(units * x, g / units, rank)[0]
-    np.testing.assert_array_equal(found.scales, units * expected.scales)
-    np.testing.assert_array_equal(found.basis, expected.basis)
-    np.testing.assert_array_equal(found.core, expected.core)

@@ -1,0 +1,137 @@
+"""GadMALA's default rule, which learns L from positions and gradients (not in [TD]).
+
+Symbols: as in mala.py, and t the transition, n the number of tuning transitions, α the acceptance
+probability and α* its target.
+"""
+
+from itertools import compress
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.factor import diagonal_factor
+from pymc_kameleon.core.fisher import SMOOTH, learn_factor
+from pymc_kameleon.core.history import History, forget_older_half, record
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.scaling import ScaleTuning, set_scale, tune_scale
+from pymc_kameleon.monitor import some
+from pymc_kameleon.samplers import mala
+from pymc_kameleon.samplers.last_phase import (
+    GOOD_START,
+    fast_gain,
+    last_phase,
+    learning_transition,
+    tune_last,
+)
+from pymc_kameleon.samplers.one_scale import report_scale
+
+MOST_PAIRS = 1000
+"""Pairs that are kept at most; for a dense L 4d more."""
+
+FEWEST_PAIRS = 4
+"""From which L is learned."""
+
+
+class FisherTuning(NamedTuple):
+    """What tuning remembers."""
+
+    t: integers(1)
+    n: int
+    end: int  # from here on L is frozen
+    scale: ScaleTuning
+    scale_start: integers(1)  # the transition that step 0 of s was, or would have been
+    last_scale: ScaleTuning  # from `end` on
+    pair: floats("2d")  # the last proposal, and the gradient there
+    pairs: History  # of those that were plausible
+    next_refresh: integers(1)  # number of transitions after which L is learned
+    information: floats("d")  # variance of each coordinate times that of its gradient, at last
+
+
+def start(scales, n_tune, targets, n_leapfrog, is_dense):
+    """Return L to begin with, and its tuning; `targets` are α* before the last phase and in it."""
+    d = scales.size
+    capacity = min(n_tune, MOST_PAIRS + (4 * d if is_dense else 0))
+    _, scale = ScaleTuning.start(targets[0], 0.0, (-np.inf, np.inf))
+    end, last_scale = last_phase(n_tune, targets[1], n_leapfrog)
+    tuning = allocate(
+        FisherTuning,
+        {"d": d, "2d": 2 * d},
+        n=n_tune,
+        end=end,
+        scale=scale,
+        last_scale=last_scale,
+        pairs=History.empty(capacity, 2 * d),
+        next_refresh=max(1, min(n_tune // 10, max(20, d // 4))),
+        information=np.nan,
+    )
+    return diagonal_factor(scales, is_dense), tuning
+
+
+@jit
+def tuning_transition(target, state, parameters, tuning, work, rng):
+    """Make MALA's transition, and keep y and g′."""
+    outcome = learning_transition(target, state, parameters, tuning, work, rng)
+    copy(work.y, tuning.pair[: work.y.size])
+    copy(target.gradient, tuning.pair[work.y.size :])
+    return outcome
+
+
+@jit
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Tune s, and learn L at growing intervals from all plausible proposals, even rejected ones.
+
+    Returns whether L stayed as it was.
+    """
+    t, refreshes = tuning.t[0], False
+    if t < tuning.end:
+        eta = fast_gain(t - tuning.scale_start[0])
+        tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
+        plausible = work.logp_y[0] > state.logp[0] - 10.0 - state.x.size
+        if plausible and work.log_hastings[0] > -np.inf:
+            record(tuning.pairs, tuning.pair)
+        refreshes = t + 1 == tuning.next_refresh[0]
+        if refreshes:
+            refresh(parameters, tuning)
+    else:
+        tune_last(parameters, tuning, accept_prob)
+    tuning.t[0] = t + 1
+    return not refreshes
+
+
+@jit
+def refresh(parameters, tuning):
+    """Learn L, begin with s anew, and forget the older half of the pairs."""
+    done, n_pairs = tuning.t[0] + 1, tuning.pairs.counts[0]
+    if n_pairs < FEWEST_PAIRS:
+        tuning.next_refresh[0] = min(done + 11, tuning.end)
+        return
+    pairs, is_early = tuning.pairs.points[:n_pairs], done < tuning.n // 2
+    learn_factor(pairs, is_early, parameters.factor, tuning.information)
+    log_best = np.log(mala.best_langevin_scale(tuning.information.size))
+    set_scale(parameters.log_scale, tuning.scale, 0, log_best)
+    tuning.scale_start[0] = done - GOOD_START
+    forget_older_half(tuning.pairs)
+    following = done + max(20, done // 2)
+    tuning.next_refresh[0] = following if following <= tuning.end - 20 else tuning.end
+
+
+def problems(tuning, names):
+    """Return what is wrong with what was learned, if anything; `names` are the coordinates'."""
+    if np.isnan(tuning.information).any():
+        return [
+            "nothing was learned: hardly a proposal of tuning was plausible and had a finite "
+            "gradient. Start elsewhere, or tune longer."
+        ]
+    blunt = list(compress(names, tuning.information < SMOOTH))
+    if not blunt:
+        return []
+    return [
+        f"the gradient says little of {some(blunt)}: a density that ends abruptly, or has a "
+        "constant slope? Transform it, or use pk.GAM."
+    ]
+
+
+FISHER = Algorithm(mala.transition, adapt, mala.derived, report_scale, tuning_transition)

@@ -50,14 +50,14 @@ if not IS_KNOWN:
 class Part(JITCodeLibrary):
     """The code of a function that only compiled code calls."""
 
-    outlined = False
-    """Whether it stays a function of its own, so that LLVM has less to do."""
+    inlining = None
+    """LLVM's attribute that says whether calls are inlined; without one, it decides."""
 
     def finalize(self):
         """Be ready to be linked; nothing else."""
         for function in self._final_module.functions:
-            if self.outlined and not function.is_declaration:
-                function.add_function_attribute("noinline")
+            if self.inlining and not function.is_declaration:
+                function.add_function_attribute(self.inlining)
         self._finalized = True
 
     def _optimize_functions(self, ll_module):
@@ -134,7 +134,7 @@ class PartCompiler(CompilerBase):
         state = self.state
         state.flags.no_compile = state.flags.no_cpython_wrapper = True
         state.library = Part(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.outlined = getattr(state.func_id.func, OUTLINED, False)
+        state.library.inlining = getattr(state.func_id.func, INLINING, None)
         passes = DefaultPassBuilder.define_nopython_pipeline(state)
         passes.add_pass_after(_MakeCallable, NativeLowering)
         passes.finalize()
@@ -152,8 +152,8 @@ class WholeCompiler(CompilerBase):
         return [DefaultPassBuilder.define_nopython_pipeline(state)]
 
 
-OUTLINED = "outlined"
-"""Attribute of a function whose calls are not to be inlined."""
+INLINING = "inlining"
+"""Attribute of a function that says "noinline" or "alwaysinline"."""
 
 
 class PartDispatcher(CPUDispatcher):

@@ -61,7 +61,7 @@ class Work(NamedTuple):
     log_hastings: floats(1)  # of no meaning if logp_y is -inf
 
 
-@jit
+@jit(inlined=True)
 def transition(target, state, parameters, work, rng):
     """Make k leapfrog steps of length s with momentum ξ, in the coordinates L⁻¹x.
 

@@ -100,9 +100,9 @@ def direction_loop(target, parameters, points, weights, direction, n):
     total = 0.0
     for i in range(n):
         x = points[i % points.shape[0]]
-        weigh(parameters, x, weights)
+        weigh(parameters.subsample, x, weights)
         for j in range(2):
-            look(parameters, weights, x, j, direction)
+            look(parameters.subsample, parameters.directions[j], weights, x, direction)
             total += direction[0]
         total += log_density(target, x)
     return total
@@ -155,11 +155,18 @@ def bare(sampler, model, tune):
 def kernel_ratio(sampler, model, n=1000):
     """Cost of a transition over that of one S and one evaluation."""
     step = tuned(sampler(model=model, n_subsample=1000), tune=3000)
-    parameters, work = step.parameters, step._work
-    z = np.ascontiguousarray(parameters.z[:, : parameters.m[0]])
+    # CyclicalKAM has those of KAM as a field.
+    parameters, work = (getattr(own, "kam", own) for own in (step.parameters, step._work))
+    subsample = parameters.subsample
+    z = np.ascontiguousarray(subsample.z[:, : subsample.m[0]])
     arguments = (
+<<<<<<< HEAD
         step.log_density.target,
         parameters.kernel,
+=======
+        step._logp.target,
+        subsample.kernel,
+>>>>>>> kamtests
         z,
         np.ascontiguousarray(z.T),
         work.covariance,
@@ -174,9 +181,15 @@ def pca_against_its_kernel(model, m=1000, n=1000):
     """Cost of a PCAKAM transition over that of its weights, two directions and one evaluation."""
     step = tuned(pk.PCAKAM(model=model, n_subsample=m), tune=3000)
     parameters, work = step.parameters, step._work
+<<<<<<< HEAD
     assert parameters.m[0] == m
     points = np.ascontiguousarray(parameters.z.T)
     arguments = (step.log_density.target, parameters, points, work.weights, work.here, n)
+=======
+    assert parameters.subsample.m[0] == m
+    points = np.ascontiguousarray(parameters.subsample.z.T)
+    arguments = (step._logp.target, parameters, points, work.weights, work.here, n)
+>>>>>>> kamtests
     loop = specialise(direction_loop, *arguments)
     return ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
 

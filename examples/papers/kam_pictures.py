@@ -66,8 +66,13 @@ class Proposal:
     def tuned(cls, target):
         """Tune a chain on a target."""
         p = tune(pk.KAM(model=target.model(), **SETTINGS), target).parameters
-        nu = p.nu0[0] * np.exp(p.log_rho[0])
-        return cls(p.z[:, : p.m[0]].T, p.kernel.bandwidth[0], np.exp(p.log_gamma[0]), nu)
+        return cls.learned(p.subsample, p.nu0[0] * np.exp(p.log_rho[0]))
+
+    @classmethod
+    def learned(cls, subsample, nu=np.nan):
+        """Take over what a step has learned."""
+        z, gamma = subsample.z[:, : subsample.m[0]].T, np.exp(subsample.shape.log_scale[0])
+        return cls(z, subsample.kernel.bandwidth[0], gamma, nu)
 
     def kernel(self, x, z):
         """Return k between all points x (n, d) and z (m, d), as (n, m)."""
@@ -219,8 +224,7 @@ def draw_directions(directory):
     for axis, target, n in zip(axes, (BANANA, FLOWER), (7, 12), strict=True):
         step = pk.PCAKAM(model=target.model(), whiten=False, gamma=0.2, n_subsample=300)
         p = tune(step, target).parameters
-        m = p.m[0]
-        proposal = Proposal(p.z[:, :m].T, p.kernel.bandwidth[0], np.exp(p.log_gamma[0]), np.nan)
+        m, proposal = p.subsample.m[0], Proposal.learned(p.subsample)
         show_target(axis, target, proposal.z)
         for x in ridge(target, n):
             for j in range(N_DIRECTIONS):

@@ -1,7 +1,9 @@
 """PCAKAM against the slow version from the paper, on the same random numbers."""
 
 import copy
+import importlib
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -181,6 +183,31 @@ def test_log_proposal_is_scipys(log_density, arguments):
         x, y = expected_chain.whitening @ u, expected_chain.whitening @ (u + move)
         expected = expected_chain.log_q(y, x, j) + log_det + d / 2 * np.log(2 * np.pi)
         assert found == pytest.approx(expected, rel=1e-7, abs=1e-7)
+
+
+class Mixture(reference.PCAKAM):
+    """PCAKAM with the proposal density of proposition 3, that of all directions."""
+
+    def log_q(self, y, x, j):
+        own = [(w, super(Mixture, self).log_q(y, x, i)) for i, w in enumerate(self.omega) if w > 0]
+        return np.logaddexp.reduce([np.log(w) + log_q for w, log_q in own])
+
+
+def test_the_mixture_of_the_examples_by_hand(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / "papers")
+    kind = importlib.import_module("kam_mixture").MixturePCAKAM
+    step, start = kind(model=model_of(banana), steps_per_draw=1), STARTS[banana]
+    step.setup_chain(np.random.default_rng(1), 1000, 1)
+    run(step, 1000, start)
+    step.stop_tuning()
+    expected_chain = Mixture(step)
+    step.rng = np.random.default_rng(7)
+    positions, found, _ = run(step, 300, start)
+    expected, alphas = expected_chain.follow(banana, positions, start, np.random.default_rng(7))
+    np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
+    assert 20 < found["accept_share"].sum() < 280
+    reported = found["accept_prob"]
+    assert ((reported == 0) | (reported >= alphas * (1 - 1e-7))).all()
 
 
 def uneven(step):

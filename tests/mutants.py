@@ -224,8 +224,8 @@ BUGS = {
     "core/compiler.py": [
         (
             "what is cached of a class that is gone breaks its successor",
-            "self._cache_file._version = self._cache_file._source_stamp = identity",
-            "self._cache_file._source_stamp = identity",
+            "except (AttributeError, ImportError):",
+            "except ImportError:",
             "core/test_compiler.py -k class_that_is_gone",
         ),
         (

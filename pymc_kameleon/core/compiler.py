@@ -18,7 +18,7 @@ from pathlib import Path
 import numba
 from numba import _dynfunc, njit, types
 from numba.core import cgutils
-from numba.core.caching import FunctionCache, NullCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
@@ -238,6 +238,16 @@ def entry_point(dispatcher, signature):
     return dispatcher.overloads[signature].entry_point
 
 
+class CacheFile(IndexDataCacheFile):
+    """What is on disk; an index that names types which are gone, or elsewhere, counts as none."""
+
+    def _load_index(self):
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError):
+            return {}
+
+
 class Cache(FunctionCache):
     """Numba's cache on disk, for entry points that `identity` tells from others of the same name.
 
@@ -248,8 +258,7 @@ class Cache(FunctionCache):
     def __init__(self, function, identity):
         super().__init__(function)
         self._identity = identity
-        # The version is compared before the rest is read, whose types may be gone.
-        self._cache_file._version = self._cache_file._source_stamp = identity
+        self._cache_file = CacheFile(self._cache_path, self._impl.filename_base, identity)
 
     def _index_key(self, signature, codegen):
         return signature, codegen.magic_tuple(), self._identity

@@ -160,13 +160,8 @@ def kernel_ratio(sampler, model, n=1000):
     subsample = parameters.subsample
     z = np.ascontiguousarray(subsample.z[:, : subsample.m[0]])
     arguments = (
-<<<<<<< HEAD
         step.log_density.target,
-        parameters.kernel,
-=======
-        step._logp.target,
         subsample.kernel,
->>>>>>> kamtests
         z,
         np.ascontiguousarray(z.T),
         work.covariance,
@@ -181,15 +176,9 @@ def pca_against_its_kernel(model, m=1000, n=1000):
     """Cost of a PCAKAM transition over that of its weights, two directions and one evaluation."""
     step = tuned(pk.PCAKAM(model=model, n_subsample=m), tune=3000)
     parameters, work = step.parameters, step._work
-<<<<<<< HEAD
-    assert parameters.m[0] == m
-    points = np.ascontiguousarray(parameters.z.T)
-    arguments = (step.log_density.target, parameters, points, work.weights, work.here, n)
-=======
     assert parameters.subsample.m[0] == m
     points = np.ascontiguousarray(parameters.subsample.z.T)
-    arguments = (step._logp.target, parameters, points, work.weights, work.here, n)
->>>>>>> kamtests
+    arguments = (step.log_density.target, parameters, points, work.weights, work.here, n)
     loop = specialise(direction_loop, *arguments)
     return ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
 

@@ -263,6 +263,7 @@ def test_what_is_cached_of_a_class_that_is_gone_is_passed_over(monkeypatch):
     assert old._load_index() == {Gone: "code"}
     monkeypatch.delattr(f"{__name__}.Gone")
     assert new._load_index() == {}
+    assert old._load_index() == {}  # the code is the same, as it does not name the class
 
 
 @pytest.mark.slow

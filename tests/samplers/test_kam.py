@@ -243,17 +243,17 @@ def test_without_tuning_it_is_a_random_walk(sampler, arguments):
 @pytest.mark.parametrize(
     ("sampler", "arguments", "n_walk", "walk", "n_tune"),
     [
-        (pk.KAM, {}, 420, pk.GAM, 600),
-        (pk.PCAKAM, {}, 420, pk.GAM, 600),
-        (pk.CyclicalKAM, {}, 120, pk.GAM, 120),
-        (pk.KAM, {"whiten": False}, 60, pk.RWM, 600),
+        (pk.KAM, {}, 1400, pk.GAM, 2000),
+        (pk.PCAKAM, {}, 1400, pk.GAM, 2000),
+        (pk.CyclicalKAM, {}, 400, pk.GAM, 400),
+        (pk.KAM, {"whiten": False}, 200, pk.RWM, 2000),
     ],
 )
 def test_until_there_is_a_z_it_is_an_adaptive_walk(sampler, arguments, n_walk, walk, n_tune):
     """On the same random numbers, with the same report; and no longer."""
     step = sampler(model=banana_model(), steps_per_draw=1, **arguments)
     walk = walk(model=banana_model(), steps_per_draw=1)
-    step.setup_chain(np.random.default_rng(3), 600, 1)
+    step.setup_chain(np.random.default_rng(3), 2000, 1)
     walk.setup_chain(np.random.default_rng(3), n_tune, 1)
     found, expected = (run(one, n_walk + 10, TARGETS["banana"].start) for one in (step, walk))
     for a, b in zip(

@@ -63,9 +63,12 @@ ValueError
 def signature_with_common_options(cls, base):
     """Return the signature of a sampler's class, with the options of `base`, which all have."""
     own, common = (inspect.signature(c.__init__).parameters for c in (cls, base))
-    merged = {name: p for name, p in own.items() if p.kind is not p.VAR_KEYWORD} | common
     unused = {"self"} if cls.tunes_acceptance else {"self", "target_accept"}
-    return inspect.Signature([p for name, p in merged.items() if name not in unused])
+    return inspect.Signature(
+        p
+        for name, p in (own | common).items()
+        if name not in unused and p.kind is not p.VAR_KEYWORD
+    )
 
 
 def docstring_with_common_options(cls):

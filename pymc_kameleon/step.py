@@ -1,5 +1,6 @@
 """The PyMC step that every sampler derives from."""
 
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import field
@@ -116,8 +117,12 @@ class KameleonStep(ArrayStepShared):
         initial_point=None,
         compile_kwargs=None,
         blocked=True,
+        **unknown,
     ):
         name = type(self).__name__
+        if unknown:
+            known = ", ".join(list(inspect.signature(type(self)).parameters)[1:])
+            raise TypeError(f"{name} has no option {', '.join(unknown)}; it has {known}.")
         if not blocked:
             raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
         if target_accept is not None and not self.tunes_acceptance:

@@ -382,21 +382,12 @@ class CMTM(Componentwise):
     Notes
     -----
     At the r-th adaptation point, with probability :math:`\max(.99^{r-1}, r^{-1/2})`, σ_m of each
-    coordinate is doubled if it was selected in more than 2/m of the moves since the last one,
-    halved if in less than 1/2m; σ_1 is halved and doubled likewise. They stay at least a factor of
-    2 apart; the others are equidistant on the log scale. Before, in the first half of tuning and
-    unless ``scales`` are given, the ladders are shifted to where the chain is: every 2m sweeps
-    doubled if σ_m was selected in more than 2/m of them, halved if σ_1 was.
+    coordinate is doubled if it was selected too often, halved if too rarely, and σ_1 likewise.
+    Before, in the first half of tuning and unless ``scales`` are given, the ladders are shifted to
+    where the chain is. The tries of tuning also tell how far single ones of each scale would have
+    moved, by which ``fewer_tries`` is decided at its end.
 
-    With ``fewer_tries`` the tries of tuning also tell how far single ones of each scale would have
-    moved. In the end a coordinate whose mean squared distance, 1.5 times over, is covered by n
-    single tries of one scale, at fewer evaluations than one move of m tries makes, is moved by
-    these. After tuning all is constant, and the chain leaves the posterior exactly invariant.
-
-    Statistics, per coordinate and with the sampler's name: ``cmtm_smallest_scale`` and
-    ``cmtm_largest_scale`` (d,); ``cmtm_selected`` and ``cmtm_accepted`` (d, m), shares of the
-    draw's sweeps in which try j was selected, and accepted. If other steps sample other continuous
-    variables, the names end with those of this step's variables.
+    Statistics are per coordinate, and have the sampler's name: docs/statistics.md.
 
     Deviations from the paper: first scales from the log-density around the start, shifts, single
     tries, references that cannot matter any more are not evaluated, and adaptation ends. See

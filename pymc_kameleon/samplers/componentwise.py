@@ -15,12 +15,9 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import NO_CAP, log_uniform, metropolis
 from pymc_kameleon.core.target import log_density_along
-from pymc_kameleon.monitor import STUCK_SHARE, STUCK_TRANSITIONS, some
+from pymc_kameleon.monitor import explain_correlation, explain_idle, some
 from pymc_kameleon.options import checked_choice, checked_scales
 from pymc_kameleon.step import KameleonStep
-
-SLOW = 20
-"""Sweeps per independent draw from which the user is told that the coordinates correlate."""
 
 
 class State(NamedTuple):
@@ -150,37 +147,9 @@ class Componentwise(KameleonStep):
         return some([name for name, at in zip(self._coordinates(), where, strict=True) if at])
 
     def _problems(self):
-        return [self._explain_idle(), self._explain_correlation()]
-
-    def _explain_idle(self):
-        """Name the coordinates that do not move; the base class sees only if none does."""
-        n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * self.monitor.draws * self.steps_per_draw))
-        idle = self.state.idle > n
-        if not idle.any() or not self.monitor.accepted:
-            return ""
-        return (
-            f"{self._some(idle)} did not move in the last {n} sweeps. Look there for a narrow part "
-            "of the posterior; tune longer, give scales, or reparametrise."
-        )
-
-    def _explain_correlation(self):
-        """Warn if the past shows correlations that moves along the axes cannot follow."""
         start, stop = recent(self.tuning.history)
-        points = self.tuning.history.points[start:stop]
-        d = self._d
-        if d == 1 or len(points) < max(100, 10 * d) or not (np.ptp(points, axis=0) > 0).all():
-            return ""
-        correlation = np.corrcoef(points.T)
-        precision = np.linalg.pinv(correlation, hermitian=True)
-        precision /= np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
-        values, vectors = np.linalg.eigh(precision)
-        sweeps = self.sweeps_per_draw / max(values[0], 1e-9)
-        if sweeps < SLOW:
-            return ""
-        i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
-        names = self._coordinates()
-        return (
-            f"coordinates correlate too much to be moved one by one, most of all {names[i]} and "
-            f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about {sweeps:.0f} sweeps per "
-            "independent draw. Use pk.GAM, or reparametrise."
-        )
+        points, names = self.tuning.history.points[start:stop], self._coordinates()
+        return [
+            explain_idle(self, self.state.idle),
+            explain_correlation(points, names, self.sweeps_per_draw),
+        ]

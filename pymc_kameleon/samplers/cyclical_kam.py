@@ -232,30 +232,17 @@ class CyclicalKAM(KameleonStep):
     -----
     A cycle, with everything fixed after tuning:
 
-    * Of the first βL transitions half are jumps, if there are two modes or more: with i the mode of
-      x, drawn by its responsibility r(i|x) under a mixture of normals, and j another one,
-      :math:`y = \mu_j + L_j L_i^{-1}(x - \mu_i)` is accepted with
-      :math:`\pi(y) r(j|y) |L_j| / (\pi(x) r(i|x) |L_i|)`. Of the others 60 % add a difference of
-      two points of z to x, in all coordinates or in one, whitened or not; 20 % are walks with the
-      covariance Σ of all modes; the rest are KAM moves with a γ that falls from 20 s to its own.
+    * Of the first βL transitions half are jumps between modes, if there are two or more. Of the
+      others 60 % add a difference of two points of z to x, in all coordinates or in one; 20 % are
+      walks with the covariance of all modes; the rest are KAM moves with a wide γ.
     * The rest of the cycle are KAM moves, whitened with the covariance within modes.
 
-    Each move leaves the posterior invariant, and which is made does not depend on x. Cycles count
-    transitions; they go on from draw to draw.
+    Each move leaves the posterior invariant, and which is made does not depend on x.
 
     Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
-    a kick of 2 to 32 standard deviations, every fourth time up to 1024, and an annealed walk back
-    to the posterior; 30 % walks, differences and jumps that learn the modes found; 15 % tune ν. A
-    chain knows only the modes that it found itself.
-
-    ======================  ==========================================================
-    Argument                Symbol of [cKAM]
-    ======================  ==========================================================
-    ``n_subsample``         m
-    ``cycle_length``        T/M
-    ``beta``                β
-    statistic ``scaling``   ν
-    ======================  ==========================================================
+    a kick and an annealed walk back to the posterior; 30 % walks, differences and jumps that learn
+    the modes found; 15 % tune ν, which is the statistic ``scaling``. A chain knows only the modes
+    that it found itself. See docs/cyclical_kam.md.
 
     References
     ----------

@@ -341,20 +341,11 @@ class KAM(KameleonStep):
 
     Notes
     -----
-    ======================  ==========================================================
-    Argument                Symbol of [KAM]
-    ======================  ==========================================================
-    ``n_subsample``         n
-    ``gamma``               γ
-    statistic ``scaling``   ν
-    statistic ``bandwidth`` σ of :math:`k(u, z) = \exp(-|u-z|^2/2\sigma^2)`
-    ======================  ==========================================================
+    The statistic ``scaling`` is ν; ``bandwidth`` is σ, that of the kernel. [KAM] writes n for m.
 
-    Tuning has three phases. For 70 % of it the chain is an adaptive Metropolis walk (:class:`GAM`)
-    that learns C; without whitening, for 10 %. Then, up to 85 %, z is drawn from distinct states of
-    the newest half of the past, and redrawn with probability :math:`p_t`. In the last 15 % z is
-    fixed and only ν is tuned. After tuning all parameters are constant, and the chain leaves the
-    posterior exactly invariant. Memory is bounded: max(2000, 8 m) states of the past.
+    For 70 % of tuning the chain is an adaptive Metropolis walk (:class:`GAM`) that learns C;
+    without whitening, for 10 %. Up to 85 % z is drawn from distinct states of the newest half of
+    the past; in the rest only ν is tuned. Memory is bounded: max(2000, 8 m) states of the past.
 
     Deviations from the paper: whitening, the walk at the start, bandwidth half the median distance
     (with the usual 1/√2 of it the effective sample size on normal targets of 10 and 20 dimensions

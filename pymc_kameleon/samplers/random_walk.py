@@ -220,7 +220,7 @@ class AM(KameleonStep):
 
     .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
 
-    The classical baseline. Prefer :class:`GAM`, which also tunes λ.
+    The classical baseline. Prefer :class:`GAM`, which also tunes λ. See docs/random_walk.md.
 
     Parameters
     ----------
@@ -235,18 +235,9 @@ class AM(KameleonStep):
 
     Notes
     -----
-    With x the state after the move, and v = x − μ for the old μ,
-
-    .. math::
-        \mu \leftarrow \mu + \eta v, \qquad \Sigma \leftarrow \Sigma + \eta(vv^\top - \Sigma)
-
-    [AT, algorithm 2], or with ``update="cholesky"`` and w = L⁻¹v
-
-    .. math:: L \leftarrow L + \eta L\,[ww^\top - I]_{lower}
-
-    with half the diagonal in [·]. In the first half of tuning, as long as Σ is seeded afresh, λ is
-    tuned as in :class:`GAM`, to ``target_accept``; with a learning rate of your own only until Σ is
-    seeded. See docs/random_walk.md.
+    Σ learns from the state after the move [AT, algorithm 2]. In the first half of tuning, as long
+    as it is seeded afresh, λ is tuned as in :class:`GAM`, to ``target_accept``; with a learning
+    rate of your own only until Σ is seeded.
 
     References
     ----------
@@ -292,14 +283,8 @@ class RBAM(KameleonStep):
 
     Notes
     -----
-    With x the state before the move, y the proposal, α its acceptance probability and the old μ,
-
-    .. math::
-        \mu &\leftarrow \mu + \eta[\alpha(y-\mu) + (1-\alpha)(x-\mu)] \\
-        \Sigma &\leftarrow \Sigma + \eta[\alpha(y-\mu)(y-\mu)^\top
-            + (1-\alpha)(x-\mu)(x-\mu)^\top - \Sigma]
-
-    [AT, algorithm 3], the expectation of :class:`AM`'s update over acceptance.
+    Σ learns from x before the move and the proposal y, weighted by its acceptance probability
+    [AT, algorithm 3]: the expectation of :class:`AM`'s update over acceptance.
     """
 
     name = "rbam"
@@ -342,14 +327,10 @@ class GAM(KameleonStep):
     Notes
     -----
     The statistic ``scaling`` is √λ. L starts from the scales of the coordinates, found by some ten
-    evaluations each around the start; a first phase tunes λ alone. μ and Σ are seeded from the
-    newest half of the past, at doubling times up to half of tuning, and λ then restarts from
-    2.38²/d. In between and afterwards they follow [AT], algorithm 4,
-    :math:`\mu \leftarrow \mu + \eta v`, :math:`\Sigma \leftarrow \Sigma + \eta(vv^\top - \Sigma)`
-    with :math:`v = x - \mu` for the state after the move, on the factor L in O(d²).
-
-    Deviations: [AT] leaves :math:`\eta` open, and has no seeding, without which the way from a far
-    start stays in Σ. See docs/random_walk.md.
+    evaluations each around the start. Σ is seeded from the newest half of the past, at doubling
+    times up to half of tuning, in between and afterwards it follows [AT], algorithm 4, in O(d²).
+    Deviations: [AT] leaves η open, and has no seeding, without which the way from a far start
+    stays in Σ. See docs/random_walk.md.
     """
 
     name = "gam"

@@ -9,6 +9,7 @@ from threading import Timer
 
 import numpy as np
 
+from pymc_kameleon.core.subsample import least_points
 from pymc_kameleon.host import SamplerWarning, WarningType
 
 _log = logging.getLogger("pymc_kameleon")
@@ -137,6 +138,17 @@ def _explain_bound(label, log_scale, bounds):
     return (
         f"{label} ended at its {side} bound, {np.exp(log_scale):.3g}, so the target acceptance was "
         "not reached. Start nearer to where the posterior is, rescale, or widen scale_bounds."
+    )
+
+
+def explain_few_points(step, subsample):
+    """Warn if a sampler with a Subsample never had the points for it."""
+    if subsample.m[0] > 0 or step.tuning.n < step._needed_tuning():
+        return ""
+    return (
+        f"while tuning the chain had fewer than {least_points(step.layout.d)} distinct points to "
+        "learn from, so it is a plain random walk. Tune longer, or start nearer to where the "
+        "posterior is."
     )
 
 

@@ -876,6 +876,32 @@ BUGS = {
             "samplers/test_published_cyclical_kam.py -k cycles_by_hand",
         ),
     ],
+    "samplers/barker.py": [
+        (
+            "the gradient does not decide on the sign",
+            "softplus(-w * state.u[i]) else -w",
+            "softplus(w) else -w",
+            "samplers/test_barker.py -k by_hand",
+        ),
+        (
+            "the way back is taken for the way there",
+            "- softplus(work.w[i] * work.u[i])",
+            "- softplus(-work.w[i] * work.u[i])",
+            "samplers/test_barker.py -k by_hand",
+        ),
+        (
+            "Lᵀg is not handed over",
+            "    if accepted:\n        copy(work.u, state.u)\n",
+            "",
+            "samplers/test_barker.py -k by_hand",
+        ),
+        (
+            "a start with an infinite gradient",
+            "    if not squared_norm(state.gradient) < np.inf:\n        state.logp[0] = -np.inf\n",
+            "",
+            "samplers/test_barker.py -k finite",
+        ),
+    ],
     "samplers/cmh.py": [
         (
             "CMH tunes the scale of another coordinate",

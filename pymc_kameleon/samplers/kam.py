@@ -46,11 +46,11 @@ from pymc_kameleon.core.subsample import (
     draw,
     follow,
     follow_gamma,
-    least_points,
     settling,
 )
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.kernels import bandwidth_rule
+from pymc_kameleon.monitor import explain_few_points
 from pymc_kameleon.options import (
     checked_kernel_options,
     checked_redraw_decay,
@@ -379,8 +379,9 @@ class KAM(KameleonStep):
 
     def _allocate(self, scales, n_tune):
         sizes = sizes_for(self, scales.size)
+        shares = {"exploration": EXPLORATION, "bandwidth_share": BANDWIDTH_SHARE}
         subsample, past = start_subsample(
-            self, scales, n_tune, sizes["m"], self.target_accept, EXPLORATION, BANDWIDTH_SHARE
+            self, scales, n_tune, sizes["m"], self.target_accept, **shares
         )
         nu = start_nu(self)
         redraw_decay = self.settings["redraw_decay"]
@@ -395,7 +396,7 @@ class KAM(KameleonStep):
         return tuned_scales(self.parameters, self.tuning.past.shape, self.tuning.nu)
 
     def _problems(self):
-        return too_few_points(self, self.parameters.subsample)
+        return [explain_few_points(self, self.parameters.subsample)]
 
 
 # ---- what relatives share -----------------------------------------------------------------------
@@ -426,34 +427,14 @@ def tuned_scales(parameters, shape_tuning, nu_tuning):
     return [(NU, log_nu0 + parameters.log_rho[0], log_nu0 + nu_tuning.scale.bounds[0])]
 
 
-def start_subsample(step, scales, n_tune, m, target_accept, exploration, bandwidth_share):
+def start_subsample(step, scales, n_tune, m, target_accept, **shares):
     """Return the first Subsample and SubsampleTuning of a step with KAM's options."""
-    settings, kernel = step.settings, step.settings["kernel"]
-    return SubsampleTuning.start(
-        scales,
-        n_tune,
-        m,
-        target_accept,
-        kernel.compiled(),
-        settings["whiten"],
-        gamma=settings["gamma"] or UNSET,
-        exploration=exploration,
-        bandwidth_rule=bandwidth_rule(kernel),
-        bandwidth_share=bandwidth_share,
-    )
+    kernel, gamma = step.settings["kernel"], step.settings["gamma"] or UNSET
+    options = {"whiten": step.settings["whiten"], "gamma": gamma, **shares}
+    options["bandwidth_rule"] = bandwidth_rule(kernel)
+    return SubsampleTuning.start(scales, n_tune, m, target_accept, kernel.compiled(), **options)
 
 
 def tuned_walk(subsample, shape_tuning):
     """Return the scale that a step tunes as long as it is a random walk."""
     return [("The walk's γ", subsample.shape.log_scale[0], shape_tuning.scale.bounds[0])]
-
-
-def too_few_points(step, subsample):
-    """Return a list with the warning that there never was a z, or an empty one."""
-    if subsample.m[0] > 0 or step.tuning.n < step._needed_tuning():
-        return []
-    return [
-        f"while tuning the chain had fewer than {least_points(step._d)} distinct points to learn "
-        "from, so it is a plain random walk. Tune longer, or start nearer to where the posterior "
-        "is."
-    ]

@@ -45,6 +45,7 @@ from pymc_kameleon.core.subsample import (
     settling,
 )
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.monitor import explain_few_points
 from pymc_kameleon.options import checked_integer, checked_kernel_options
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.samplers.kam import (
@@ -52,7 +53,6 @@ from pymc_kameleon.samplers.kam import (
     NuTuning,
     log_reverse_bound,
     start_subsample,
-    too_few_points,
     tuned_walk,
 )
 from pymc_kameleon.step import KameleonStep
@@ -444,8 +444,9 @@ class PCAKAM(KameleonStep):
         d, settings = scales.size, self.settings
         m = settings["n_subsample"] or min(max(25 * d, 50), 200)
         sizes = {"d": d, "m": m, "k": settings["n_components"]}
+        shares = {"exploration": EXPLORATION, "bandwidth_share": BANDWIDTH_SHARE}
         subsample, past = start_subsample(
-            self, scales, n_tune, m, default_target_accept(d), EXPLORATION, BANDWIDTH_SHARE
+            self, scales, n_tune, m, default_target_accept(d), **shares
         )
         bounds = np.log([LEAST_RHO, LARGEST_RHO])
         _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
@@ -471,4 +472,4 @@ class PCAKAM(KameleonStep):
                 "the kernel finds no principal directions among the points of the past, so the "
                 "sampler is a plain random walk. Its bandwidth is far too small, or far too wide."
             ]
-        return too_few_points(self, self.parameters.subsample)
+        return [explain_few_points(self, self.parameters.subsample)]

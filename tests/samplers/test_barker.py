@@ -3,10 +3,12 @@
 import copy
 
 import numpy as np
+import pymc as pm
 import pytest
 import reference
 from invariance import TARGETS, invariance_p_value, moved_fast, tuned
 from models import normal_model
+from pymc.exceptions import SamplingError
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import jit
@@ -88,3 +90,12 @@ def test_a_broken_twin_fails():
     target = TARGETS["normal"]
     step = tuned(OneSidedBarker(model=target.build(), steps_per_draw=50), target)
     assert invariance_p_value(lambda x: moved_fast(step, x), target) < 1e-3
+
+
+def test_does_not_start_where_the_gradient_is_not_finite():
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        pm.Potential("p", -(x[0] ** 2 + abs(x[1]) ** 0.5))
+    step = pk.Barker(model=model)
+    with pytest.raises(SamplingError, match=r"gradient.*not finite.*x\[1\]"):
+        step.step({"x": np.zeros(2)})

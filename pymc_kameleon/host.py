@@ -8,23 +8,14 @@ import logging
 import time
 from contextlib import contextmanager, nullcontext, suppress
 
-from pymc.backends.arviz import (
-    coords_and_dims_for_inferencedata,
-    find_constants,
-    find_observations,
-)
+from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per_chain
 from pymc.progress_bar import MCMCProgressBarManager
 from pymc.progress_bar.rich_progress import RichProgressBackend
 from pymc.sampling.mcmc import _quiet_logging as quiet_logging
-from pymc.stats.convergence import (
-    SamplerWarning,
-    WarningType,
-    log_warnings,
-    run_convergence_checks,
-)
+from pymc.stats.convergence import SamplerWarning, WarningType, log_warnings, run_convergence_checks
 from pymc.step_methods.arraystep import ArrayStepShared
 from pymc.step_methods.compound import CompoundStep, StepMethodState
 from pymc.step_methods.state import dataclass_state

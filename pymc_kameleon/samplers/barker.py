@@ -14,12 +14,7 @@ import numpy as np
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import (
-    copy,
-    multiply_lower,
-    multiply_lower_transposed,
-    squared_norm,
-)
+from pymc_kameleon.core.linalg import copy, multiply_lower, multiply_lower_transposed, squared_norm
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import settle_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape

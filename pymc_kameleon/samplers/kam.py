@@ -51,10 +51,7 @@ from pymc_kameleon.core.subsample import (
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.kernels import bandwidth_rule
 from pymc_kameleon.monitor import explain_few_points
-from pymc_kameleon.options import (
-    checked_kernel_options,
-    checked_redraw_decay,
-)
+from pymc_kameleon.options import checked_kernel_options, checked_redraw_decay
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.step import KameleonStep
 

@@ -14,11 +14,7 @@ import numpy as np
 from pymc_kameleon.core.arrays import bools, floats
 from pymc_kameleon.core.clusters import MAX_MODES, draw_index, responsibilities
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import (
-    log_determinant,
-    multiply_lower,
-    solve_lower,
-)
+from pymc_kameleon.core.linalg import log_determinant, multiply_lower, solve_lower
 from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers import kam

@@ -18,12 +18,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.moments import update_mean_and_factor
-from pymc_kameleon.core.scaling import (
-    GOOD_GUESS,
-    best_scale,
-    gain,
-    tune_scale,
-)
+from pymc_kameleon.core.scaling import GOOD_GUESS, best_scale, gain, tune_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers import kam
@@ -51,51 +46,23 @@ JUMP_SHARE, DIFFERENCE_SHARE = 0.2, 0.2
 
 
 class Search(NamedTuple):
-    """What tuning remembers of the phases before the last one.
+    """What tuning remembers of the phases before the last one."""
 
-    Attributes
-    ----------
-    walk_end, search_end, learning_end : int
-        Transitions at which the phases end.
-    length : int
-        Transitions of one search for a mode.
-    n_cooling : int
-        … of which so many anneal.
-    shape : ShapeTuning
-        Of the walk in the first mode; its scale is that of all walks.
-    history : History
-        Rows of x, logp, and the number of the search.
-    negligible : float
-        Log-densities that are so much lower are of no mode that matters.
-    visits : (MAX_MODES,) float64
-        Transitions in each cluster.
-    home : (d,) float64
-        Where the last search ended that found a place that matters.
-    home_logp : (1,) float64
-        Log-density there.
-    log_walk : (1,) float64
-        Log scale of the walk that found the first mode.
-    kick, log_kick : (1,) float64
-        Length of the kick that is due, or 0; its log, or that of the last one.
-    row : (d + 2,) float64
-        Scratch.
-    """
-
-    walk_end: int
+    walk_end: int  # the phases end at these transitions
     search_end: int
     learning_end: int
-    length: int
-    n_cooling: int
-    shape: ShapeTuning
-    history: History
-    negligible: float
-    visits: floats(MAX_MODES)
-    home: floats("d")
-    home_logp: floats(1)
-    log_walk: floats(1)
-    kick: floats(1)
-    log_kick: floats(1)
-    row: floats("d + 2")
+    length: int  # transitions of one search for a mode
+    n_cooling: int  # … of which so many anneal
+    shape: ShapeTuning  # of the walk in the first mode; its scale is that of all walks
+    history: History  # rows of x, logp, and the number of the search
+    negligible: float  # log-densities that are so much lower are of no mode that matters
+    visits: floats(MAX_MODES)  # transitions in each cluster
+    home: floats("d")  # where the last search ended that found a place that matters
+    home_logp: floats(1)  # log-density there
+    log_walk: floats(1)  # log scale of the walk that found the first mode
+    kick: floats(1)  # length of the kick that is due, or 0
+    log_kick: floats(1)  # its logarithm, or that of the last one
+    row: floats("d + 2")  # scratch
 
 
 def start_search(step, scales, n_tune, m):

@@ -36,18 +36,9 @@ from pymc_kameleon.core.moments import (
 )
 from pymc_kameleon.core.scaling import ScaleTuning, best_scale, set_scale, settle_scale
 from pymc_kameleon.core.schedules import UNSET
-from pymc_kameleon.core.shape import (
-    ShapeTuning,
-    learn_shape,
-    set_to_best,
-    tune_scale_of,
-)
+from pymc_kameleon.core.shape import ShapeTuning, learn_shape, set_to_best, tune_scale_of
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.options import (
-    checked_choice,
-    checked_rate,
-    checked_scale_bounds,
-)
+from pymc_kameleon.options import checked_choice, checked_rate, checked_scale_bounds
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale, tuned_scale
 from pymc_kameleon.step import KameleonStep
 

@@ -5,12 +5,7 @@ import pytest
 import reference
 from scipy import linalg
 
-from pymc_kameleon.core.factor import (
-    diagonal_factor,
-    is_diagonal,
-    multiply,
-    multiply_transposed,
-)
+from pymc_kameleon.core.factor import diagonal_factor, is_diagonal, multiply, multiply_transposed
 from pymc_kameleon.core.fisher import learn_factor
 
 

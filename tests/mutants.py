@@ -1356,7 +1356,7 @@ def package(mutant=None):
     """Copy the package and its tests, perhaps with a mutant, and remove the copy in the end."""
     with TemporaryDirectory() as directory:
         root, unused = Path(directory), shutil.ignore_patterns("__pycache__")
-        for name in ("pymc_kameleon", "tests", "examples"):
+        for name in ("pymc_kameleon", "tests", "examples", "docs"):
             shutil.copytree(ROOT / name, root / name, ignore=unused)
         shutil.copy(ROOT / "pyproject.toml", root)
         if mutant is not None:

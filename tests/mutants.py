@@ -895,12 +895,6 @@ BUGS = {
             "",
             "samplers/test_barker.py -k by_hand",
         ),
-        (
-            "a start with an infinite gradient",
-            "    if not squared_norm(state.gradient) < np.inf:\n        state.logp[0] = -np.inf\n",
-            "",
-            "samplers/test_barker.py -k finite",
-        ),
     ],
     "samplers/cmh.py": [
         (

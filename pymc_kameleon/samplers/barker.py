@@ -14,7 +14,7 @@ import numpy as np
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy, multiply_lower, multiply_lower_transposed, squared_norm
+from pymc_kameleon.core.linalg import copy, multiply_lower, multiply_lower_transposed
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import settle_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape
@@ -24,15 +24,6 @@ from pymc_kameleon.step import KameleonStep
 
 BARKER_TARGET_ACCEPT = 0.57
 """About the best acceptance rate in many dimensions [LZ, section 6.1]."""
-
-
-class State(NamedTuple):
-    """What the next transition needs."""
-
-    x: floats("d")
-    logp: floats(1)
-    gradient: floats("d")
-    u: floats("d")
 
 
 class Tuning(NamedTuple):
@@ -89,14 +80,6 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     learn_shape(parameters, tuning.shape, state.x, accept_prob, t, work.v)
     settle_scale(parameters.log_scale, tuning.shape.scale, 0, t, n - n // 2, n)
     tuning.t[0] = t + 1
-
-
-@jit
-def derived(state, parameters, work):
-    """Compute u; g has to be finite."""
-    if not squared_norm(state.gradient) < np.inf:
-        state.logp[0] = -np.inf
-    multiply_lower_transposed(parameters.factor, state.gradient, state.u)
 
 
 class Barker(KameleonStep):

@@ -19,7 +19,8 @@ from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import settle_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.random_walk import report_scale, tuned_scale
+from pymc_kameleon.samplers.mala import State, derived
+from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
 from pymc_kameleon.step import KameleonStep
 
 BARKER_TARGET_ACCEPT = 0.57

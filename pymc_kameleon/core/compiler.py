@@ -14,6 +14,7 @@ import logging
 import sys
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 import numba
 from numba import _dynfunc, njit, types
@@ -76,11 +77,15 @@ class Whole(JITCodeLibrary):
     def _optimize_final_module(self):
         prefix = RuntimeLinker.PREFIX  # of functions that call themselves, by an outer pointer
         by_name = {v.name.removeprefix(prefix) for v in self._final_module.global_variables}
+        own = uuid4().hex
         for function in self._final_module.functions:
             is_ours = function.linkage.name == "linkonce_odr" and not function.is_declaration
             if is_ours and function.name not in by_name:
-                # The linker must not take another whole's version, which may round differently.
+                # The linker must not take another whole's version, which may round differently;
+                # nor may others take this one, of which LLVM may change the arguments. They find
+                # it by its name, which an object from disk may share, even though it is internal.
                 function.linkage = "internal"
+                function.name = f"{function.name}.{own}"
         super()._optimize_final_module()
 
     def _finalize_specific(self):

@@ -1,5 +1,6 @@
 """What we use of numba's internals: if a test here fails, core/compiler.py has to follow numba."""
 
+import os
 import subprocess
 import sys
 from enum import Enum
@@ -248,6 +249,28 @@ def test_what_nothing_is_known_of_is_not_cached(caplog):
     assert "compiled again by each process" in caplog.text
     assert "Odd" in caplog.text
     assert not isinstance(odd._cache, compiler.Cache)
+
+
+AFTERWARDS = """
+import numpy as np, pymc as pm, pymc_kameleon as pk, pytensor
+with pm.Model() as model:
+    pm.Dirichlet("p", np.ones((2, 3)))
+    x = np.array([[0.3, -0.2], [0.5, 1.0]])
+    p, slow = model.unobserved_value_vars[-1], pytensor.compile.Mode("py", "fast_compile")
+    expected = pytensor.function(model.value_vars, p, mode=slow)(x)
+    pk.GAM()
+    *_, found = model.compile_fn(model.unobserved_value_vars, point_fn=True)({"p_simplex__": x})
+np.testing.assert_allclose(found, expected)
+"""
+
+
+def test_what_pytensor_compiles_after_a_step_is_not_linked_with_it(tmp_path):
+    """With a cache of its own: what is in the usual one does not meet the step's functions."""
+    environment = os.environ | {"PYTENSOR_FLAGS": f"base_compiledir={tmp_path}"}
+    done = subprocess.run(
+        [sys.executable, "-c", AFTERWARDS], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 class Gone:

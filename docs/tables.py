@@ -3,7 +3,7 @@
     python docs/tables.py
 
 It stands between two comments, ``<!-- samplers -->`` and ``<!-- end -->``. A test checks that it is
-as this file would write it, and that docs/statistics.md names every statistic.
+as this file would write it, and that the pages name every sampler and statistic.
 """
 
 import inspect
@@ -22,11 +22,14 @@ D = 10
 
 def page_of(sampler):
     """Return the name of the page in docs/ whose title names a sampler."""
+    name, pages = sampler.__name__, []
     for page in sorted((ROOT / "docs").glob("*.md")):
         title = page.read_text(encoding="utf-8").partition("\n")[0]
-        if re.search(rf"\b{sampler.__name__}\b", title):
-            return page.name
-    raise LookupError(f"No page in docs/ has {sampler.__name__} in its title.")
+        if re.search(rf"\b{name}\b", title):
+            pages.append(page.name)
+    if len(pages) != 1:
+        raise LookupError(f"One page in docs/ must have {name} in its title, not {pages}.")
+    return pages[0]
 
 
 def sampler_table():
@@ -52,11 +55,19 @@ def with_table(text):
     return before + begin + "\n".join(sampler_table()) + "\n" + end + after
 
 
-def undocumented_statistics():
-    """Return the samplers' own statistics that docs/statistics.md does not name."""
-    page = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+def undocumented():
+    """Return what docs/statistics.md and docs/sampling.md have to name, and do not.
+
+    That is each sampler, for its scale and for what it learns, and its own statistics.
+    """
+    pages = [ROOT / "docs" / name for name in ("statistics.md", "sampling.md")]
+    statistics, sampling = (page.read_text(encoding="utf-8") for page in pages)
+    samplers = {sampler.__name__ for sampler in pk.SAMPLERS}
     own = {name for sampler in pk.SAMPLERS for name in sampler.own_stats}
-    return sorted(name for name in own if f"`{name}`" not in page)
+    missing = {name for name in own if f"`{name}`" not in statistics}
+    for page in (statistics, sampling):
+        missing |= {name for name in samplers if not re.search(rf"\b{name}\b", page)}
+    return sorted(missing)
 
 
 if __name__ == "__main__":

@@ -206,7 +206,7 @@ def explain_start(step, q):
     if np.isfinite(q).all() and not step.log_density.inside(q):
         return (
             f"{name} cannot start: the current point is outside region.\n"
-            f"Point: {point}\nGive initial values inside (pm.sample(initvals=...))."
+            f"Point: {point}\nGive initial values inside (initvals=...)."
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
@@ -218,12 +218,12 @@ def explain_start(step, q):
         return (
             f"{name} cannot start: the gradient of the log-density is not finite at the current "
             f"point, with respect to {some(names)}.\nPoint: {point}\n"
-            "Give other initial values (pm.sample(initvals=...)), or use pk.GAM."
+            "Give other initial values (initvals=...), or use pk.GAM."
         )
     return (
         f"{name} cannot start: the log-density is not finite at the current point.\n"
         f"Terms that are not finite: {bad or terms}\nPoint: {point}\n"
-        "Give initial values inside the support (pm.sample(initvals=...)), or check these "
+        "Give initial values inside the support (initvals=...), or check these "
         "variables' parameters and data."
     )
 

@@ -100,6 +100,8 @@ class KameleonStep(ArrayStepShared):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        if isinstance(cls.own_stats, str):
+            raise TypeError(f"{cls.__name__}.own_stats must be a tuple of names, as ('name',).")
         cls.__signature__ = signature_with_common_options(cls, KameleonStep)
         cls.__doc__ = cls.__doc__ and docstring_with_common_options(cls)
         cls.stats_dtypes_shapes = _stats_dtypes_shapes(dict.fromkeys(cls.own_stats, ()))
@@ -120,17 +122,20 @@ class KameleonStep(ArrayStepShared):
         **unknown,
     ):
         name = type(self).__name__
+        if target_accept is not None and not self.tunes_acceptance:
+            unknown["target_accept"] = target_accept
         if unknown:
             known = ", ".join(list(inspect.signature(type(self)).parameters)[1:])
             raise TypeError(f"{name} has no option {', '.join(unknown)}; it has {known}.")
         if not blocked:
             raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
-        if target_accept is not None and not self.tunes_acceptance:
-            raise TypeError(f"{name} has no target_accept.")
         self.model = pm.modelcontext(model)
         own = own_variables(name, vars, self.model)
         common_start = self.model.initial_point()
         point = common_start if initial_point is None else initial_point
+        missing = [var.name for var in self.model.value_vars if var.name not in point]
+        if missing:
+            raise ValueError(f"initial_point lacks {missing}; it has {list(point)}.")
         self._initial_point = {key: np.asarray(value) for key, value in point.items()}
         self.layout = Layout(self.model, own, self._initial_point)
         self._d = d = self.layout.d
@@ -232,6 +237,11 @@ class KameleonStep(ArrayStepShared):
 
     def _fill(self, scales, n_tune):
         arrays = self._allocate(scales, n_tune)
+        if len(arrays) != 4 or not hasattr(arrays[2], "n"):
+            raise TypeError(
+                f"_allocate of {type(self).__name__} must return (state, parameters, tuning, "
+                "work), of which tuning has a field n, the number of tuning transitions."
+            )
         types = leaf_types(arrays)
         self._types = getattr(self, "_types", types)
         for leaf, expected in self._types.items():
@@ -312,7 +322,7 @@ class KameleonStep(ArrayStepShared):
     def empty_stats(self, draws):
         """Return room for the statistics of draws, one row for each."""
         own = sum(math.prod(shape) for shape in self._stat_shapes.values())
-        return np.empty((draws, N_STATS + own))
+        return np.full((draws, N_STATS + own), np.nan)
 
     def named(self, stats):
         """Return the statistics of draws by name, each of shape (draws, ...)."""

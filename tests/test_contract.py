@@ -70,10 +70,6 @@ NOT_PROMISED = {
     "GadMALA": {"test_keep_adapting"},  # s is as great as it may be
 }
 
-COMPONENTWISE = (pk.CMH, pk.CMTM)
-SINGLE = (*COMPONENTWISE, pk.MALA, pk.GadMALA)
-"""Those that make one transition, or one sweep, per draw by default."""
-
 COMMON = [
     "steps_per_draw",
     "target_accept",
@@ -234,15 +230,15 @@ def test_signature_and_documentation(sampler):
 def test_takes_all_continuous_variables_by_default(sampler, mixed_model):
     step = sampler(model=mixed_model)
     assert step.var_names == ("a", "b_log__")
-    n = 1 if sampler.cls in SINGLE else 10
+    n = sampler.cls.default_steps_per_draw(3)
     assert step.steps_per_draw == n
     assert repr(step) == f"{sampler.cls.__name__}([a, b_log__], steps_per_draw={n})"
 
 
 def test_default_steps_per_draw():
     """The dimension, or one sweep over it, or one transition."""
-    for cls in ARGUMENTS:
-        assert cls.default_steps_per_draw(12) == (1 if cls in SINGLE else 12), cls
+    for cls, defaults in {pk.RWM: (10, 12), pk.CMH: (1, 1), pk.GadMALA: (1, 1)}.items():
+        assert tuple(map(cls.default_steps_per_draw, (3, 12))) == defaults
     assert pk.RWM(model=normal(12)).steps_per_draw == 12
 
 
@@ -272,6 +268,11 @@ def test_refuses_impossible_options(mixed_model):
         for value in values:
             said = refusal(pk.RWM, model=mixed_model, **{option: value})
             assert option in said, (option, value)
+
+
+def test_refuses_an_initial_point_that_lacks_a_variable(mixed_model):
+    said = refusal(pk.RWM, model=mixed_model, initial_point={"a": np.zeros(2)})
+    assert "initial_point lacks ['b_log__', 'k']" in said
 
 
 def test_refuses_impossible_regions(mixed_model):

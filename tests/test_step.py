@@ -66,18 +66,29 @@ def test_arrays_of_other_types_than_those_compiled_are_refused(mixed_model):
         step.setup_chain(1, 7, 1)
 
 
+class Unfinished(pk.RWM):
+    def _allocate(self, scales, n_tune):
+        return super()._allocate(scales, n_tune)[:3]
+
+
 @pytest.mark.parametrize(
     ("cls", "message"),
     [
+        (Unfinished, r"_allocate of Unfinished must return \(state, parameters, tuning, work\)"),
         (Forgetful, r"Forgetful\.derivatives is 0.*Set derivatives = 1"),
         (Homeless, r"Homeless\.derivatives is 1.*must have a field `gradient`.*\(3,\)"),
         (Narrow, r"Narrow\.derivatives is 1.*must have a field `gradient`.*\(3,\)"),
         (Copying, r"Work of Copying has a field `gradient`.*target\.gradient"),
     ],
 )
-def test_a_gradient_that_nobody_fills_is_refused(cls, message, mixed_model):
+def test_a_sampler_that_is_not_whole_is_refused(cls, message, mixed_model):
     with pytest.raises(TypeError, match=message):
         cls(model=mixed_model)
+
+
+def test_a_single_name_is_no_tuple_of_statistics():
+    with pytest.raises(TypeError, match=r"Careless\.own_stats must be a tuple of names"):
+        type("Careless", (pk.RWM,), {"own_stats": ("foo")})
 
 
 # ---- documentation --------------------------------------------------------------------------
@@ -148,6 +159,10 @@ def adds_words(target, state, parameters, work, rng):
     return 1.0 + "a", False  # here
 
 
+def plain(target, state, parameters, work, rng):
+    return 0.0, False
+
+
 @pytest.fixture(scope="module")
 def step(mixed_model):
     return pk.RWM(model=mixed_model)
@@ -166,6 +181,7 @@ LEAN = "compiled with jit can neither allocate an array nor return one"
         (misses_a_field, "misses_a_field", "State has no field gradient"),
         (replaces_a_field, "", "State.logp cannot be replaced"),
         (adds_words, "adds_words", r"numba knows no add.*str"),
+        (plain, "", r"transition is a plain function\. Decorate it with jit"),
     ],
 )
 def test_what_cannot_be_compiled_is_explained(transition, function, cause, step, monkeypatch):

@@ -40,7 +40,8 @@ def allocate(cls, sizes, **values):
     Raises
     ------
     TypeError
-        For a value of no field, or a field that has neither shape nor value.
+        For a value of no field, a size that is not given, or a field that has neither shape nor
+        value.
     ValueError
         For a value of another shape.
     """
@@ -54,7 +55,12 @@ def allocate(cls, sizes, **values):
 def _leaf(cls, name, kind, sizes, values):
     if hasattr(kind, "__metadata__"):
         dtype, shape = kind.__metadata__
-        array = np.zeros([sizes[n] if isinstance(n, str) else n for n in shape], dtype)
+        lacking = [n for n in shape if isinstance(n, str) and n not in sizes]
+        if lacking:
+            raise TypeError(
+                f"{cls.__name__}.{name} has a size {lacking[0]!r}, which was not given."
+            )
+        array = np.zeros([sizes.get(n, n) for n in shape], dtype)
         array[...] = values.get(name, 0)
         return array
     if hasattr(kind, "_fields"):

@@ -14,6 +14,9 @@ CAUSES = {
         "a function compiled with jit can neither allocate an array nor return one. Write into an "
         "array of Work, or use jit(allocates=True)."
     ),
+    r"Untyped global name '(\w+)'[\s\S]*type of <class 'function'>": (
+        r"\1 is a plain function. Decorate it with jit, of pymc_kameleon.core.jit."
+    ),
     r"Unknown attribute '(\w+)' of type (\w+)\(": r"\2 has no field \1.",
     r"No definition for lowering (\w+)\(.*\)\.(\w+) = ": (
         r"\1.\2 cannot be replaced. Write into its array, as state.logp[0] = logp."

@@ -62,3 +62,8 @@ def test_values_are_copied_and_tuples_taken_as_they_are():
 def test_impossible_values(values, error, message):
     with pytest.raises(error, match=message):
         allocate(Outer, SIZES, **values)
+
+
+def test_a_size_that_is_not_given():
+    with pytest.raises(TypeError, match=r"Outer\.seen has a size 'm'"):
+        allocate(Outer, {"d": 3}, n=1, share=0.5)

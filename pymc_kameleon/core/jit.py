@@ -25,7 +25,7 @@ _log = logging.getLogger("pymc_kameleon")
 FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 
-def jit(function=None, *, fast=False, allocates=False, inlined=False):
+def jit(function=None, *, fast=False, allocates=False, inlined=None):
     """Compile a function that compiled code calls; division by zero gives inf, as in numpy.
 
     Parameters
@@ -38,16 +38,17 @@ def jit(function=None, *, fast=False, allocates=False, inlined=False):
         Whether the function makes arrays, or returns one. Others do not count references to their
         arguments, which the caller holds: around the log-density, that would cost some 50 ns at
         each level of calls, a third of a cheap log-density.
-    inlined : bool
-        Whether to inline all calls, as of a transition that tuning calls too: of a function with
-        several callers LLVM would make a call, which takes some 10 ns.
+    inlined : bool, optional
+        Whether to inline all calls, as of a transition that tuning calls too, or none, as of what
+        is long and called from several places, to compile sooner. By default LLVM decides. A call
+        takes some 10 ns.
     """
     if function is None:
         return lambda function: jit(function, fast=fast, allocates=allocates, inlined=inlined)
     if config.DISABLE_JIT:
         return function
-    if inlined:
-        setattr(function, compiler.INLINING, "alwaysinline")
+    if inlined is not None:
+        setattr(function, compiler.INLINING, "alwaysinline" if inlined else "noinline")
     return compiler.compile_part(function, **part_options(fast, allocates))
 
 

@@ -79,26 +79,17 @@ def tune_scale(log_scales, tuning, k, accept_prob, eta):
 
 
 @jit
-def average_scale(log_scales, tuning, k):
-    """Let log s_k count where it settles."""
-    tuning.average[k, 0] += log_scales[k]
-    tuning.average[k, 1] += 1.0
-
-
-@jit
-def settle(log_scales, tuning, k):
-    """Settle log s_k at its mean, which has less noise than the last one."""
-    if tuning.average[k, 1] > 0.0:
-        log_scales[k] = tuning.average[k, 0] / tuning.average[k, 1]
-
-
-@jit
 def settle_scale(log_scales, tuning, k, t, start, stop):
-    """Average log s_k over transitions start..stop, and settle there; to be called in each t."""
+    """Settle log s_k at its mean over transitions start..stop, which has less noise than the last.
+
+    To be called in each transition t; a `start` that never comes counts as the last one.
+    """
+    average = tuning.average[k]
     if t >= min(start, stop - 1):
-        average_scale(log_scales, tuning, k)
+        average[0] += log_scales[k]
+        average[1] += 1.0
     if t == stop - 1:
-        settle(log_scales, tuning, k)
+        log_scales[k] = average[0] / average[1]
 
 
 def coordinate_scales(logp, x, start=0.1, widest=1e6):

@@ -210,7 +210,7 @@ def log_reverse_bound(distance2, gamma, d):
     return -(d - 1) * np.log(gamma) - 0.5 * np.log(variance) - 0.5 * distance2 / variance
 
 
-@jit
+@jit(inlined=False)
 def derived(state, parameters, work):
     """Compute u and S(u), if there is a z; the factor follows when it is needed."""
     subsample, local = parameters.subsample, state.local

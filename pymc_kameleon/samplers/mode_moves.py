@@ -28,7 +28,7 @@ class Work(NamedTuple):
     tunes: bools(1)
 
 
-@jit
+@jit(inlined=False)
 def accept_derived(target, state, parameters, work, log_hastings, rng):
     """Accept or reject the proposal in `work`; derive anew what KAM needs where it is accepted."""
     y = work.kam.walk.y

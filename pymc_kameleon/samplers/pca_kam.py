@@ -29,11 +29,10 @@ from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
     OPTIMAL_SCALE,
     ScaleTuning,
-    average_scale,
     default_target_accept,
     gain,
     set_scale,
-    settle,
+    settle_scale,
 )
 from pymc_kameleon.core.subsample import (
     N_CENTRES,
@@ -285,11 +284,8 @@ def tune_direction(parameters, tuning, j, accept_prob):
     set_scale(log_rho, scale, j, wanted)
     parameters.subsample.shape.log_scale[0] += min(0.0, wanted - log_rho[j])
     tuning.counts[j] += 1
-    if settling(tuning) <= t < tuning.n:
-        average_scale(log_rho, scale, j)
-    if t == tuning.n - 1:
-        for i in range(log_rho.size):
-            settle(log_rho, scale, i)
+    for i in range(log_rho.size):
+        settle_scale(log_rho, scale, i, t, settling(tuning), tuning.n)
 
 
 @jit

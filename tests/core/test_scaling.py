@@ -5,12 +5,10 @@ import pytest
 
 from pymc_kameleon.core.scaling import (
     ScaleTuning,
-    average_scale,
     coordinate_scales,
     default_target_accept,
     gain,
     set_scale,
-    settle,
     settle_scale,
     tune_scale,
 )
@@ -35,18 +33,6 @@ def test_tune_and_settle(start, stop, k):
             assert log_scales[k] == pytest.approx(slow, rel=1e-12)
     assert log_scales[k] == pytest.approx(np.mean(path[start:]), rel=1e-12)
     assert log_scales[1 - k] == 0.3
-
-
-def test_scales_settle_where_they_counted():
-    """Each by its own count, and one that never counted stays where it is."""
-    log_scales, tuning = ScaleTuning.start(0.3, np.zeros(3))
-    for k, value in [(0, 1.0), (2, 5.0), (0, 2.0), (0, 6.0)]:
-        log_scales[k] = value
-        average_scale(log_scales, tuning, k)
-    log_scales[:] = 7.0
-    for k in range(3):
-        settle(log_scales, tuning, k)
-    np.testing.assert_array_equal(log_scales, [3.0, 7.0, 5.0])
 
 
 @pytest.mark.parametrize("stop", [1, 2])

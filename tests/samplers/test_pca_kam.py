@@ -352,7 +352,8 @@ def test_adaptation_by_hand():
         assert log_gamma == pytest.approx(start + given_way, rel=1e-9)
         counts[j] += 1
         if t >= (n_learning + n) // 2:
-            settled[j].append(log_rho[j])
+            for path, value in zip(settled, log_rho, strict=True):
+                path.append(value)
         if t < n - 1:
             np.testing.assert_allclose(kept[t].log_rho, log_rho, rtol=1e-9, atol=1e-12)
     assert (counts > 20).all()

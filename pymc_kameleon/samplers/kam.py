@@ -215,11 +215,15 @@ def derived(state, parameters, work):
     """Compute u and S(u), if there is a z; the factor follows when it is needed."""
     subsample, local = parameters.subsample, state.local
     if subsample.m[0] > 0:
-        solve_lower(subsample.shape.factor, state.x, local.u)
-        kernel_covariance(
-            subsample.kernel, subsample.z, subsample.m[0], local.u, local.covariance, work.v
-        )
+        see_from(subsample, state.x, local.u, local.covariance, work.v)
         local.scales[0] = np.nan
+
+
+@jit
+def see_from(subsample, x, u, covariance, v):
+    """Write u = C⁻¹x and S(u)."""
+    solve_lower(subsample.shape.factor, x, u)
+    kernel_covariance(subsample.kernel, subsample.z, subsample.m[0], u, covariance, v)
 
 
 # ---- adaptation ---------------------------------------------------------------------------------

@@ -226,8 +226,7 @@ def sample(
             raise
     if not blocking:
         return run.in_background()
-    run.drive()
-    return run.result()
+    return run.to_its_end()
 
 
 # ---- arguments ----------------------------------------------------------------------------------

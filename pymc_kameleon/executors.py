@@ -11,7 +11,6 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from contextlib import contextmanager
 from functools import cached_property
 from multiprocessing import parent_process
 
@@ -61,7 +60,7 @@ class Workers:
 
     def __init__(self, job, cores, executor=None):
         self._job, self._given, self.at_once, self.seconds = job, executor, None, ELSEWHERE
-        self._own = executor is None
+        self._own, self._abandoned = executor is None, False
         if self._own:
             self.at_once = cores
             self.seconds = IN_PROCESSES if self._in_processes else IN_THREADS
@@ -82,7 +81,7 @@ class Workers:
     def __exit__(self, *error):
         """Leave, once the tasks that are being done are done."""
         if self._own:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+            self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
         self._limits.restore_original_limits()
         release(self._job)
 
@@ -137,12 +136,11 @@ class Workers:
         self._executor = self._made()
 
     def abandon(self):
-        """Leave tasks that hang; workers of our own are killed."""
-        if not self._own:
-            return
-        for process in list(getattr(self._executor, "_processes", None) or {}).copy():
-            os.kill(process, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        """Leave tasks that hang; processes of our own are killed."""
+        self._abandoned = True
+        if self._own:
+            for process in (getattr(self._executor, "_processes", None) or {}).copy().values():
+                process.kill()
 
 
 def _begin_to_work():
@@ -156,27 +154,37 @@ def _end_with_parent():
     os._exit(1)
 
 
-@contextmanager
-def ctrl_c_sets(event):
-    """Let Ctrl-C set `event`, where it would raise KeyboardInterrupt in the midst of anything.
+class CtrlC:
+    """Calls `stop` on Ctrl-C, where KeyboardInterrupt would come in the midst of anything.
 
-    The second one raises it.
+    Attributes
+    ----------
+    may_raise : bool
+        Whether the second one raises KeyboardInterrupt.
     """
-    usual = signal.getsignal(signal.SIGINT)
-    if not callable(usual) or threading.current_thread() is not threading.main_thread():
-        yield event  # KeyboardInterrupt does not come
-        return
 
-    def set_event(*arguments):
+    def __init__(self, stop):
+        self._stop, self._pressed, self.may_raise = stop, False, False
+
+    def __enter__(self):
+        """Take over, in the main thread; elsewhere Ctrl-C does not come."""
+        self._usual = signal.getsignal(signal.SIGINT)
+        main = threading.current_thread() is threading.main_thread()
+        self._active = callable(self._usual) and main
+        if self._active:
+            signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(self, *error):
+        """Give back."""
+        if self._active:
+            signal.signal(signal.SIGINT, self._usual)
+
+    def _press(self, *arguments):
         try:
-            usual(*arguments)
+            self._usual(*arguments)
         except KeyboardInterrupt:
-            if event.is_set():
+            if self._pressed and self.may_raise:
                 raise
-            event.set()
-
-    signal.signal(signal.SIGINT, set_event)
-    try:
-        yield event
-    finally:
-        signal.signal(signal.SIGINT, usual)
+            self._pressed = True
+            self._stop()

@@ -18,7 +18,7 @@ from pymc_kameleon.host import (
     make_initial_point_fns_per_chain,
 )
 from pymc_kameleon.initvals import finite_point, jittered
-from pymc_kameleon.results import WARMUP, Columns, Memory
+from pymc_kameleon.results import Columns, Memory
 from pymc_kameleon.resume import (
     AHEAD,
     check_same_density,
@@ -129,12 +129,13 @@ def _resumed(model, steps, saved, path, lock, store, draws, default_draws):
     attributes = _attributes(steps, names, outputs, total, keeps_warmup)
     coords, dims = _coords_and_dims_then(saved, model)
     columns = Columns(outputs, steps, keeps_warmup, coords, dims)
+    room = max(total, *(state.monitor.done - state.monitor.tune for state in states))
     if path is not None:
-        record = Store(path, lock, steps, columns, saved.numbers).extend(total, attributes)
+        record = Store(path, lock, steps, columns, saved.numbers).extend(room, attributes)
     else:
         tune = states[0].monitor.tune
-        record = _room(store, job, columns, saved.numbers, tune, total, attributes, states)
-        _take_over(record, saved, total)
+        record = _room(store, job, columns, saved.numbers, tune, room, attributes, states)
+        _take_over(record, saved)
     drawn = saved.draws.get("posterior", saved.draws.get("warmup_sample_stats"))
     seconds = float(drawn.attrs.get("sampling_time", 0.0)) if drawn is not None else 0.0
     return Prepared(job, _chains(saved.numbers, states, steps), record, attributes, seconds)
@@ -154,17 +155,15 @@ def _room(store, job, columns, numbers, tune, draws, attributes, states):
     return record.create(tune, draws, attributes, states)
 
 
-def _take_over(record, saved, total):
+def _take_over(record, saved):
     """Keep the draws of an earlier run."""
     for group, variables in record.columns.groups.items():
-        for name in variables:
-            for part in (group, AHEAD + group):
-                if part in saved.draws and name in saved.draws[part]:
-                    values = saved.draws[part][name].values
-                    start = int(saved.draws[part]["draw"].values[0]) if part != group else 0
-                    stop = values.shape[1] if group in WARMUP else max(0, total - start)
-                    for row in range(len(values)):
-                        record.put(row, start, group, name, values[row, :stop])
+        for part in (group, AHEAD + group):
+            if part in saved.draws:
+                start = int(saved.draws[part]["draw"].values[0])
+                for name in variables:
+                    for row, values in enumerate(saved.draws[part][name].values):
+                        record.put(row, start, group, name, values)
 
 
 def _attributes(steps, names, outputs, draws, keeps_warmup):

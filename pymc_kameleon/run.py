@@ -14,7 +14,7 @@ import pymc as pm
 
 from pymc_kameleon.advance import Failed, advance, learn
 from pymc_kameleon.draws import CannotStart
-from pymc_kameleon.executors import ctrl_c_sets
+from pymc_kameleon.executors import CtrlC
 from pymc_kameleon.host import Draw, log_warnings, quiet_logging, run_convergence_checks
 from pymc_kameleon.monitor import say_what_was_done
 from pymc_kameleon.results import data_tree
@@ -29,6 +29,13 @@ MOST_NUMBERS = 200_000
 
 MOST_FAILURES = 3
 """How often an advance is submitted again whose worker has died."""
+
+WHY = {
+    "interrupted": "Sampling was interrupted",
+    "stopped": "Sampling was stopped",
+    "max_time": "The time was up",
+}
+"""Of an end before the last draw."""
 
 FIRST_LOOK, GROWTH, LARGEST_RHAT = 100, 1.2, 1.01
 """Draws of each chain at which `target_ess` is looked at first, and from look to look."""
@@ -191,7 +198,9 @@ class Run:
         if self._thread.is_alive():
             raise TimeoutError(f"Not finished after {timeout} seconds: {self!r} goes on.")
         if self._result is None:
-            self._result = self.result()
+            with quiet_logging(self._finish.quiet), CtrlC(lambda: None):
+                self._result = self._ended()
+            self._check(self._result)
         return self._result
 
     def inspect(self):
@@ -214,29 +223,51 @@ class Run:
 
     def in_background(self):
         """Begin, and return."""
-        self._thread = threading.Thread(target=self.drive, name="pk.sample", daemon=True)
+        self._thread = threading.Thread(target=self._drive, name="pk.sample", daemon=True)
         self._thread.start()
         return self
 
-    def drive(self):
+    def to_its_end(self):
+        """Run here, and return the result, a DataTree."""
+        tree = None
+        try:
+            with quiet_logging(self._finish.quiet), CtrlC(self._interrupted) as ctrl_c:
+                self._drive(ctrl_c)
+                tree = self._ended()
+            self._check(tree)
+            return tree
+        except KeyboardInterrupt:
+            if tree is None:
+                raise
+            if not self._finish.quiet:
+                _log.warning("Interrupted after sampling: convergence may not have been checked.")
+        return tree
+
+    def _interrupted(self):
+        if not self._stop.is_set():
+            _log.info("Stopping after the draws that are being made. Ctrl-C again leaves them.")
+        self._end("interrupted")
+
+    def _drive(self, ctrl_c=None):
         """Let the chains advance to their ends, or until something says that it is enough."""
+        ctrl_c = CtrlC(self._interrupted) if ctrl_c is None else ctrl_c
         self._begun = time.perf_counter()
-        quiet = quiet_logging(self._finish.quiet)
-        with quiet, ctrl_c_sets(self._stop), suppress(KeyboardInterrupt):
+        with quiet_logging(self._finish.quiet), suppress(KeyboardInterrupt):
             try:
                 with self._workers, self._progress:
                     try:
+                        ctrl_c.may_raise = True
                         while self._goes_on():
                             self._submit()
                             self._take_what_is_there()
                             self._look_at_limits()
-                    except KeyboardInterrupt:  # the second one, or of the callback
-                        self._end("interrupted")
+                    except KeyboardInterrupt:  # the second one
                         self._workers.abandon()
+                    finally:
+                        ctrl_c.may_raise = False
             except Exception as error:
                 self._error = self._error or error
             finally:
-                self._why = self._why or ("interrupted" if self._stop.is_set() else None)
                 self._seconds = time.perf_counter() - self._begun
 
     def _goes_on(self):
@@ -411,26 +442,15 @@ class Run:
 
     # ---- the result -----------------------------------------------------------------------------
 
-    def result(self):
+    def _ended(self):
         """Return the result of a run that has ended, a DataTree; raise what was raised."""
-        finish = self._finish
-        with quiet_logging(finish.quiet), ctrl_c_sets(threading.Event()) as pressed:
-            try:
-                chains, length = self._chains_and_length()
-                if self._error is not None:
-                    self._raise(chains, length)
-                tree = self._assembled(chains, length)
-            finally:
-                self._record.close()
         try:
-            with quiet_logging(finish.quiet):
-                if pressed.is_set():
-                    raise KeyboardInterrupt
-                return self._checked(tree)
-        except KeyboardInterrupt:
-            if not finish.quiet:
-                _log.warning("Interrupted after sampling: convergence may not have been checked.")
-        return tree
+            chains, length = self._chains_and_length()
+            if self._error is not None:
+                self._raise(chains, length)
+            return self._assembled(chains, length)
+        finally:
+            self._record.close()
 
     def _chains_and_length(self):
         if self._length is not None:
@@ -486,28 +506,27 @@ class Run:
         made = f"{length:_d} draws of {len(chains)} chain{'s' * (len(chains) != 1)}"
         what = made if length else "no draws after tuning yet"
         how = f"{self._finish.how_to_go_on} goes on."
-        if self._why in ("interrupted", "stopped"):
-            _log.warning("Sampling was interrupted. The result has %s; %s", what, how)
-        elif self._why == "max_time":
-            _log.warning("The time was up. The result has %s; %s", what, how)
+        left = [chain.number for chain in self._chains if chain not in chains]
+        if left:
+            how += f" Chains {left} are shorter, and left out."
+        if self._why in WHY:
+            _log.warning("%s. The result has %s; %s", WHY[self._why], what, how)
         elif self._why == "target_ess":
             _log.info("%s are enough.", made)
         elif self._limits.target_ess is not None:
             _log.warning("%s are not enough; %s", made, how)
-        if len(chains) < len(self._chains):
-            left = [chain.number for chain in self._chains if chain not in chains]
-            _log.warning("Without chains %s, which are shorter.", left)
         speakers = [(chain, self._job.steps_at(chain.state)) for chain in chains]
         say_what_was_done(speakers, length, self._seconds)
 
-    def _checked(self, tree):
+    def _check(self, tree):
+        """Compute what was asked for besides, and look at the convergence."""
         finish = self._finish
-        for compute, chosen in finish.computed.values():
-            names = None if chosen is True else chosen
-            tree = compute(tree, var_names=names, model=finish.model, progressbar=False)
-        if finish.checks_convergence and "posterior" in tree.children:
-            log_warnings(run_convergence_checks(tree, finish.model))
-        return tree
+        with quiet_logging(finish.quiet):
+            for compute, chosen in finish.computed.values():
+                names = None if chosen is True else chosen
+                compute(tree, var_names=names, model=finish.model, progressbar=False)
+            if finish.checks_convergence and "posterior" in tree.children:
+                log_warnings(run_convergence_checks(tree, finish.model))
 
 
 def is_enough(draws, target_ess):

@@ -72,6 +72,8 @@ def new_run(
     store,
 ):
     """Return a run that begins."""
+    if draws + tune == 0:
+        raise ValueError("draws and tune are 0: there is nothing to do.")
     names = names_to_keep(model, var_names, idata_kwargs)
     outputs = steps[0].outputs(names)
     coords, dims = coords_and_dims_for_inferencedata(model)

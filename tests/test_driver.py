@@ -1224,4 +1224,5 @@ def test_a_monitor_counts_the_same_in_any_portions(tune, shares, cuts):
         run = 0 if share > 0 else run + 1
         longest = max(longest, run)
     accepted = any(share > 0 for share in shares[tune:])
-    assert at_once == ChainMonitor(tune, 100, len(shares), False, accepted, run, longest)
+    seen = {"done": len(shares), "accepted": accepted, "run": run, "longest": longest}
+    assert at_once == ChainMonitor(tune, 100, **seen)

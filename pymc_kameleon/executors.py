@@ -60,7 +60,7 @@ class Workers:
 
     def __init__(self, job, cores, executor=None):
         self._job, self._given, self.at_once, self.seconds = job, executor, None, ELSEWHERE
-        self._own, self._abandoned = executor is None, False
+        self._own, self._abandoned, self._broken = executor is None, False, False
         if self._own:
             self.at_once = cores
             self.seconds = IN_PROCESSES if self._in_processes else IN_THREADS
@@ -71,9 +71,9 @@ class Workers:
 
     def __enter__(self):
         """Begin to work."""
+        self._executor = self._made()
         hold(self._job)
         self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours
-        self._executor = self._made()
         if self._in_processes:
             self._executor.submit(int)  # forks them, before the progress bar begins a thread
         return self
@@ -113,16 +113,20 @@ class Workers:
         """Return the future of a task, which gives None if it has to come again with the job."""
         luggage = self._luggage if with_job else None
         try:
+            if self._broken:
+                self._renew()
             return self._executor.submit(work, self._job.token, luggage, function, *arguments)
         except Exception as error:  # a broken one takes no tasks
             future = Future()
             future.set_exception(error)
             return future
 
-    def repair(self, error):
-        """Get another executor if this one is broken."""
-        if not isinstance(error, BrokenExecutor):
-            return
+    def notice(self, error):
+        """Take notice of what a task ended with that is not of its own: the next goes elsewhere."""
+        self._broken = self._broken or isinstance(error, BrokenExecutor)
+
+    def _renew(self):
+        self._broken = False
         if not self._own and isinstance(self._given, Executor):
             self.at_once = os.cpu_count() or 1
             self.seconds, self._own = IN_PROCESSES, True

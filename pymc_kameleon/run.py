@@ -139,7 +139,7 @@ class Chain:
         self.state, self.last_stats, self.failures = state, portion.last, 0
         self.seconds += portion.seconds
         self.evaluations += portion.n_logp
-        most = min(4 * n, max(1, MOST_NUMBERS // width))
+        most = min(10 * n, max(1, MOST_NUMBERS // width))
         self._n = int(np.clip(n * seconds / max(portion.seconds, 1e-9), 1, most))
 
 
@@ -326,7 +326,7 @@ class Run:
         try:
             outcome = future.result()
         except Exception as error:
-            self._workers.repair(error)
+            self._workers.notice(error)
             return error
         return self._workers.submit(*task, with_job=True) if outcome is None else outcome
 

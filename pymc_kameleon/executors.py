@@ -87,7 +87,12 @@ class Workers:
 
     def _made(self):
         if not self._own:
-            return self._given if isinstance(self._given, Executor) else self._given()
+            made = self._given if isinstance(self._given, Executor) else self._given()
+            if not isinstance(made, Executor):
+                raise ValueError(
+                    f"executor() must return a concurrent.futures.Executor, not {made!r}."
+                )
+            return made
         if self._in_processes:
             context = multiprocessing_context(self._job.steps[0]._compile_kwargs)
             return ProcessPoolExecutor(self.at_once, context, initializer=_begin_to_work)

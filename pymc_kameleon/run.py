@@ -15,7 +15,13 @@ import pymc as pm
 from pymc_kameleon.advance import Failed, advance, learn
 from pymc_kameleon.draws import CannotStart
 from pymc_kameleon.executors import CtrlC
-from pymc_kameleon.host import Draw, log_warnings, quiet_logging, run_convergence_checks
+from pymc_kameleon.host import (
+    Draw,
+    SamplingError,
+    log_warnings,
+    quiet_logging,
+    run_convergence_checks,
+)
 from pymc_kameleon.monitor import say_what_was_done
 from pymc_kameleon.results import data_tree
 
@@ -157,9 +163,10 @@ class Run:
         self._width = job.outputs.n + sum(step.empty_stats(1).size for step in job.steps)
         example = job.steps_at(chains[0].state)
         self._pauses = sorted({pause for step in example for pause in step.pauses()})
-        self._meetings = {
-            pause for step in example if step.learns_together for pause in step.pauses()
-        }
+        self._meetings = [
+            {pause for pause in step.pauses() if step.learns_together and pause < chains[0].tune}
+            for step in example
+        ]
         self._learning = None
         self._stop, self._changing = threading.Event(), threading.RLock()
         self._error, self._length, self._why = None, None, None
@@ -298,8 +305,10 @@ class Run:
             self._meet()
 
     def _has_to_meet(self, chain):
-        monitor = chain.state.monitor
-        return monitor.done in self._meetings and monitor.learned != monitor.done
+        return any(
+            chain.done in meetings and own.monitor.learned != chain.done
+            for meetings, own in zip(self._meetings, chain.state.steps, strict=True)
+        )
 
     def _meet(self):
         """Let the chains learn together, which all have come to where that is due."""
@@ -457,7 +466,7 @@ class Run:
             return [chain for chain in self._chains if chain.made >= self._length], self._length
         if all(chain.done >= chain.total for chain in self._chains):
             return self._chains, self._chains[0].total - self._chains[0].tune
-        return _longest(self._chains)
+        return _longest([chain for chain in self._chains if not chain.lost] or self._chains)
 
     def _raise(self, chains, length):
         error = self._error
@@ -475,6 +484,8 @@ class Run:
     def _assembled(self, chains, length, silent=False):
         """Return the DataTree, and say what is to be said."""
         if not any(chain.done > chain.begun for chain in self._chains):
+            if all(chain.lost for chain in self._chains):
+                raise SamplingError("There are no draws: the workers died of each chain.")
             raise KeyboardInterrupt("There are no draws.")
         whole = self._why is None and len(chains) == len(self._chains)
         if not whole:

@@ -120,6 +120,7 @@ class Store:
             shape=(len(self._numbers), size),
             chunks=(1, size),
             dtype=np.uint8,
+            dimension_names=("checkpoint", "byte"),
             fill_value=0,
             compressors=None,
         )
@@ -212,11 +213,14 @@ class Store:
         stored = stored.isel(chain=rows, draw=slice(start, stop))
         if not self._waiting:
             return stored
-        stored = stored.load()  # the disk is full: what is in memory is all there is
+        stored = stored.load()
         for (row, of, name), (first, parts) in self._waiting.items():
             if of == group and row in rows:
-                values = np.concatenate(parts)[: max(0, stop - first)]
-                stored[name][rows.index(row), first - start : first - start + len(values)] = values
+                values = np.concatenate(parts)
+                begin, end = max(first, start), min(first + len(values), stop)
+                if begin < end:
+                    own = values[begin - first : end - first]
+                    stored[name][rows.index(row), begin - start : end - start] = own
         return stored
 
     def finish(self, tree, longest):
@@ -224,7 +228,9 @@ class Store:
         for group in DRAWN:
             self._resize(group, longest)
         for name in tree.children:
-            if name not in self.columns.groups and not name.startswith("ahead_"):
+            if name in self.columns.groups:
+                self._root[name].attrs.update(tree[name].attrs)
+            elif not name.startswith("ahead_"):
                 tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
 
     def close(self):

@@ -169,7 +169,7 @@ class Run:
         ]
         self._learning = None
         self._stop, self._changing = threading.Event(), threading.RLock()
-        self._error, self._length, self._why = None, None, None
+        self._error, self._length, self._why, self._disk_failed = None, None, None, False
         self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
         self._thread, self._result = None, None
 
@@ -213,7 +213,7 @@ class Run:
     def inspect(self):
         """Return what there is by now, a DataTree; sampling goes on."""
         with self._changing:
-            self._record.flush()
+            self._flush()
             chains, length = _longest(self._chains)
             return self._tree(chains, length).copy(deep=True)
 
@@ -365,12 +365,20 @@ class Run:
             self._call_back(chain, tuning)
 
     def _disk_fails(self, error):
-        _log.error(
-            "The store cannot be written (%s). Sampling stops; the result has what is in memory, "
-            "too.",
-            error,
-        )
+        if not self._disk_failed:
+            _log.error(
+                "The store cannot be written (%s). Sampling stops; the result has what is in "
+                "memory, too.",
+                error,
+            )
+        self._disk_failed = True
         self._end("disk")
+
+    def _flush(self):
+        try:
+            self._record.flush()
+        except OSError as error:
+            self._disk_fails(error)
 
     def _call_back(self, chain, tuning):
         i, point = (
@@ -486,7 +494,8 @@ class Run:
         if not any(chain.done > chain.begun for chain in self._chains):
             if all(chain.lost for chain in self._chains):
                 raise SamplingError("There are no draws: the workers died of each chain.")
-            raise KeyboardInterrupt("There are no draws.")
+            if self._why == "interrupted":
+                raise KeyboardInterrupt("There are no draws.")
         whole = self._why is None and len(chains) == len(self._chains)
         if not whole:
             for chain in chains:
@@ -494,11 +503,13 @@ class Run:
                     step.monitor.draws = step.monitor.done - step.monitor.tune
         if not silent:
             self._say(chains, length)
-        with suppress(OSError if self._why == "disk" else ()):
-            self._record.flush()
+        self._flush()
         tree = self._tree(chains, length)
-        if self._why != "disk":
-            self._record.finish(tree, max(chain.made for chain in self._chains))
+        if not self._disk_failed:
+            try:
+                self._record.finish(tree, max(chain.made for chain in self._chains))
+            except OSError as error:
+                self._disk_fails(error)
         return tree
 
     def _tree(self, chains, length):

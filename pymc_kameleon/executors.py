@@ -11,6 +11,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
+from contextlib import contextmanager
 from functools import cached_property
 from multiprocessing import parent_process
 
@@ -188,6 +189,15 @@ class CtrlC:
         """Give back."""
         if self._active:
             signal.signal(signal.SIGINT, self._usual)
+
+    @contextmanager
+    def leaving(self):
+        """Let the second one leave what is done here."""
+        self.may_raise = True
+        try:
+            yield
+        finally:
+            self.may_raise = False
 
     def _press(self, *arguments):
         try:

@@ -257,21 +257,19 @@ class Run:
 
     def _drive(self, ctrl_c=None):
         """Let the chains advance to their ends, or until something says that it is enough."""
-        ctrl_c = CtrlC(self._interrupted) if ctrl_c is None else ctrl_c
+        self._ctrl_c = CtrlC(self._interrupted) if ctrl_c is None else ctrl_c
         self._begun = time.perf_counter()
         with quiet_logging(self._finish.quiet), suppress(KeyboardInterrupt):
             try:
                 with self._workers, self._progress:
                     try:
-                        ctrl_c.may_raise = True
                         while self._goes_on():
-                            self._submit()
+                            with self._ctrl_c.leaving():
+                                self._submit()
                             self._take_what_is_there()
                             self._look_at_limits()
                     except KeyboardInterrupt:  # the second one
                         self._workers.abandon()
-                    finally:
-                        ctrl_c.may_raise = False
             except Exception as error:
                 self._error = self._error or error
             finally:
@@ -320,7 +318,8 @@ class Run:
         futures = [chain.future for chain in self._chains if chain.future is not None]
         if self._learning is not None:
             futures.append(self._learning[2])
-        done, _ = wait(futures, REFRESH, FIRST_COMPLETED)
+        with self._ctrl_c.leaving():
+            done, _ = wait(futures, REFRESH, FIRST_COMPLETED)
         for chain in self._chains:
             if chain.future in done:
                 with self._changing:
@@ -387,7 +386,8 @@ class Run:
         )
         draw = Draw(chain.number, chain.done == chain.total, i, tuning, chain.last_stats, point)
         try:
-            self._limits.callback(self, draw)
+            with self._ctrl_c.leaving():
+                self._limits.callback(self, draw)
         except KeyboardInterrupt:
             self._end("interrupted")
         except Exception as error:

@@ -171,6 +171,8 @@ class Run:
         self._stop, self._changing = threading.Event(), threading.RLock()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
         self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
+        while self._look < min(chain.made for chain in chains):  # these are kept
+            self._look = next_look(self._look)
         self._thread, self._result = None, None
 
     # ---- what its user sees ---------------------------------------------------------------------
@@ -438,24 +440,26 @@ class Run:
 
     def _look_at_limits(self):
         limits = self._limits
-        if self._stop.is_set():
-            return
-        if limits.max_time is not None and time.perf_counter() - self._begun > limits.max_time:
+        up = limits.max_time is not None and time.perf_counter() - self._begun > limits.max_time
+        if up and not self._stop.is_set():
             self._end("max_time")
-        if limits.target_ess is not None:
+        if limits.target_ess is not None and self._error is None:
             self._look_at_ess()
 
     def _look_at_ess(self):
         """See at fixed draws whether these are enough, so that the result does not vary."""
         chains = [chain for chain in self._chains if not chain.lost]
-        made = min(chain.made for chain in chains)
-        while self._look <= made and self._length is None:
+        made = min((chain.made for chain in chains), default=0)
+        most = self._chains[0].total - self._chains[0].tune
+        while self._length is None and 0 < (look := min(self._look, most)) <= made:
             rows = [chain.row for chain in chains]
-            draws = self._record.dataset("posterior", rows, 0, self._look)[self._limits.parameters]
+            draws = self._record.dataset("posterior", rows, 0, look)[self._limits.parameters]
             if is_enough(draws, self._limits.target_ess):
-                self._length = self._look
+                self._length = look
                 self._end("target_ess")
-            self._look = int(np.ceil(GROWTH * self._look))
+            if look == most:
+                return
+            self._look = next_look(look)
 
     # ---- the result -----------------------------------------------------------------------------
 
@@ -480,7 +484,7 @@ class Run:
         error = self._error
         if isinstance(error, CannotStart):
             error = error.explained(self._job.steps)
-        elif any(chain.done > chain.begun for chain in self._chains):
+        elif any(c.done > c.begun for c in self._chains) and not hasattr(error, "result"):
             with suppress(Exception):
                 error.result = self._assembled(chains, length, silent=True)
                 error.add_note(
@@ -549,6 +553,11 @@ class Run:
                 compute(tree, var_names=names, model=finish.model, progressbar=False)
             if finish.checks_convergence and "posterior" in tree.children:
                 log_warnings(run_convergence_checks(tree, finish.model))
+
+
+def next_look(look):
+    """Return at which draw `target_ess` is looked at after this one."""
+    return int(np.ceil(GROWTH * look))
 
 
 def is_enough(draws, target_ess):

@@ -116,20 +116,10 @@ class Memory:
         """Keep values (n, ...) of one variable."""
         self._arrays[group][name][row, start : start + len(values)] = values
 
-    def save(self, row, state):
-        """Do nothing, as all that follow: they are for what is kept elsewhere."""
+    def _nothing(self, *arguments):
+        """Do nothing: that is for what is kept elsewhere."""
 
-    def flush(self):  # noqa: D102
-        pass
-
-    def flush_if_due(self):  # noqa: D102
-        pass
-
-    def finish(self, tree, longest):  # noqa: D102
-        pass
-
-    def close(self):  # noqa: D102
-        pass
+    save = flush = flush_if_due = finish = close = _nothing
 
     def dataset(self, group, rows, start, stop):
         """Return some draws of some chains, without a copy if these are all chains."""

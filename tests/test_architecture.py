@@ -88,8 +88,13 @@ LAYERS = [
     "draws",
     "step",
     "samplers",
+    "advance",
+    "executors",
     "resume",
     "results",
+    "store",
+    "run",
+    "plan",
     "driver",
 ]
 """Each part knows those before it, and itself."""

@@ -22,6 +22,9 @@ from pymc_kameleon.step import KameleonStep
 LEARNED, STATE, AHEAD = "learned", "sampling_state", "ahead_"
 """Names of groups; what begins with the last one has draws that only some chains have made."""
 
+PLAN = ("steps", "var_names", "data", "draws", "keeps_warmup", "draws_kept")
+"""Attributes that say what a run was asked for, and what a result has of it."""
+
 TUPLES = ("parameters", "state", "tuning")
 """Of a step, as arrays."""
 
@@ -68,6 +71,12 @@ def saved_tree(result):
             "'sampling_state'."
         )
     states = result[STATE].to_dataset().load()
+    lacking = [key for key in PLAN if key not in states.attrs]
+    if lacking:
+        raise ValueError(
+            f"resume has no {lacking} in 'sampling_state': it was changed, or is of another version "
+            "of pymc_kameleon."
+        )
     if "chain" not in states.dims:
         raise ValueError("resume has no dimension chain. Select one as dt.isel(chain=[0]).")
     numbers = states["chain"].values.tolist()

@@ -85,6 +85,7 @@ LAYERS = [
     "logp",
     "options",
     "monitor",
+    "learned",
     "draws",
     "step",
     "samplers",

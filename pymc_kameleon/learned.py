@@ -85,9 +85,9 @@ def _stacked(quantities):
         return np.stack(values)
     largest = np.max([shape for shape in shapes if shape is not None], axis=0)
     stacked = np.full((len(values), *largest), np.nan)
-    for row, value in zip(stacked, values, strict=True):
+    for k, value in enumerate(values):
         if value is not None:
-            row[tuple(map(slice, value.shape))] = value
+            stacked[k, *map(slice, value.shape)] = value
     return stacked
 
 
@@ -96,7 +96,8 @@ def _stacked(quantities):
 
 def learned_walk(step):
     """Return what a step learned whose proposal has the covariance s²LLᵀ: s and LLᵀ."""
-    scale = scale_of(step.parameters, "Scale s of the proposal, whose covariance is s² covariance.")
+    description = "Scale of the proposal: its steps have the covariance scale² · `covariance`."
+    scale = scale_of(step.parameters, description)
     return {"scale": scale, **covariance(step.parameters.factor, SHAPE)}
 
 

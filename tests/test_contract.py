@@ -337,9 +337,10 @@ def test_alone(sampler):
     least, largest = evaluations(step)
     assert least <= stats["n_logp"].min() <= stats["n_logp"].max() <= largest
     learned = dt["learned"].to_dataset()
+    assert learned
     assert all(variable.size and variable.attrs["description"] for variable in learned.values())
     if "coordinate" in learned.coords:
-        assert learned["coordinate"].values.tolist() == ["a", "s_log__"]
+        assert learned["coordinate"].values.tolist() == ["a[0]", "a[1]", "s_log__"]
     # Tuning changes the scale, and the end of tuning freezes it.
     assert len(np.unique(dt["warmup_sample_stats"]["scaling"].values[0])) > 1
     assert len(np.unique(stats["scaling"].values[0])) == 1

@@ -469,8 +469,9 @@ class GadMALA(GradientAdaptive):
 
     def _learned(self):
         p, most = self.parameters, "Largest number of leapfrog steps of a trajectory."
+        length = "Length s of a leapfrog step, in coordinates that the covariance whitens."
         return {
-            "step_size": scale_of(p, mala.STEP_SIZE),
+            "step_size": scale_of(p, length),
             "n_leapfrog": Quantity((), p.n_leapfrog, most),
             **covariance(p.factor, SHAPE),
         }

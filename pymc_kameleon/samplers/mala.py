@@ -160,8 +160,6 @@ def report(state, parameters, stats):
 OWN_STATS = {"step_size": float, "n_steps": int, "energy": float, "diverging": bool}
 """As PyMC and ArviZ know them from NUTS."""
 
-STEP_SIZE = "Length s of a leapfrog step, in coordinates that the covariance whitens."
-
 
 def own_stats_of(step):
     """Return types and shapes of these, after the sampler's name if other steps may be like NUTS.
@@ -223,7 +221,7 @@ class MALA(OneScale):
         return allocate(TrajectoryState, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _learned(self):
-        return {"step_size": scale_of(self.parameters, STEP_SIZE)}
+        return {"step_size": scale_of(self.parameters, "Length s of a step.")}
 
     def _needed_tuning(self):
         return min(100, super()._needed_tuning())

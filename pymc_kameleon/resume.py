@@ -72,8 +72,8 @@ def saved_tree(result):
     lacking = [key for key in PLAN if key not in states.attrs]
     if lacking:
         raise ValueError(
-            f"resume has no {lacking} in 'sampling_state': it was changed, or is of another version "
-            "of pymc_kameleon."
+            f"resume has no {lacking} in 'sampling_state': it was changed, or is of another "
+            "version of pymc_kameleon."
         )
     if "chain" not in states.dims:
         raise ValueError("resume has no dimension chain. Select one as dt.isel(chain=[0]).")

@@ -137,14 +137,17 @@ def checked_scale_bounds(bounds):
     return np.log([low, high])
 
 
-def checked_scaling(scaling, bounds):
-    """Return settings of a sampler with one scale: logs of its bounds, equal if it is fixed."""
+def checked_scaling(scaling, tune_scaling, bounds):
+    """Return settings of a sampler with one scale: its start, whether it is tuned, its bounds."""
     log_bounds = checked_scale_bounds(bounds)
     if scaling is not None:
+        scaling = checked_number("scaling", scaling, 0, np.inf)
+    if not checked_bool("tune_scaling", tune_scaling):
         if bounds is not None:
-            raise ValueError("Give scaling, which is fixed, or scale_bounds; not both.")
-        log_bounds = np.log(np.full(2, checked_number("scaling", scaling, 0, np.inf)))
-    return {"scale_bounds": log_bounds, "fixed": scaling is not None}
+            raise ValueError("Give tune_scaling=False, or scale_bounds; not both.")
+    elif None not in (scaling, bounds) and not bounds[0] <= scaling <= bounds[1]:
+        raise ValueError(f"scaling must lie within scale_bounds, {bounds!r}, not be {scaling!r}.")
+    return {"scaling": scaling, "tune_scaling": bool(tune_scaling), "scale_bounds": log_bounds}
 
 
 # ---- options of several samplers ----------------------------------------------------------------

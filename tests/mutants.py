@@ -555,6 +555,12 @@ BUGS = {
     ],
     "samplers/one_scale.py": [
         (
+            "a fixed scale is tuned",
+            "else np.full(2, start)",
+            "else None",
+            "samplers/test_random_walk.py -k rwm_with_a_fixed_scale",
+        ),
+        (
             "the scale of RWM settles at its mean over all of tuning",
             "settle_scale(parameters.log_scale, tuning.scale, 0, t, tuning.n // 2, tuning.n)",
             "settle_scale(parameters.log_scale, tuning.scale, 0, t, 0, tuning.n)",

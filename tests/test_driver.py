@@ -114,7 +114,7 @@ def walk(line):
 @pytest.fixture(scope="module")
 def still(line):
     """Its first draw is where the chain starts, but for a billionth."""
-    return pk.RWM(model=line, scaling=1e-10)
+    return pk.RWM(model=line, scaling=1e-10, tune_scaling=False)
 
 
 @pytest.fixture(scope="module")
@@ -344,11 +344,13 @@ def test_starts_are_dispersed(still):
 
 
 def test_starts_are_in_the_region(line, pair):
-    step = pk.RWM(model=line, scaling=1e-10, region={"x": (0.7, 5)})
+    step = pk.RWM(model=line, scaling=1e-10, tune_scaling=False, region={"x": (0.7, 5)})
     starts = sample(step, tune=0, chains=10, draws=1)["posterior"]["x"]
     assert (starts > 0.7).all()
-    second = pk.RWM([pair["y"]], model=pair, scaling=1e-10, region={"y": (0.7, 5)})
-    steps = [pk.RWM([pair["x"]], model=pair, scaling=1e-10), second]
+    second = pk.RWM(
+        [pair["y"]], model=pair, scaling=1e-10, tune_scaling=False, region={"y": (0.7, 5)}
+    )
+    steps = [pk.RWM([pair["x"]], model=pair, scaling=1e-10, tune_scaling=False), second]
     assert (sample(steps, tune=0, chains=10, draws=1)["posterior"]["y"] > 0.7).all()
     nowhere = pk.RWM(model=line, region={"x": (7, 8)})
     with pytest.raises(ValueError, match="not finite at any of 100 points"):
@@ -1152,7 +1154,7 @@ def two_walks(pair):
     """The second one never moves."""
     x, y = pair["x"], pair["y"]
     options = {"model": pair, "steps_per_draw": 5}
-    return [pk.RWM([x], **options), pk.RWM([y], scaling=1e10, **options)]
+    return [pk.RWM([x], **options), pk.RWM([y], scaling=1e10, tune_scaling=False, **options)]
 
 
 @pytest.mark.parametrize("cores", [1, 2])

@@ -81,7 +81,7 @@ def test_tuning_too_short(sampler):
 
 
 def test_a_fixed_scale_needs_no_tuning():
-    step = pk.RWM(model=normal(2), scaling=1.7)
+    step = pk.RWM(model=normal(2), scaling=1.7, tune_scaling=False)
     assert last_warning(step, tune=0) == ""
     assert last_warning(step, tune=200) == ""
 

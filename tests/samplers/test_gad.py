@@ -676,7 +676,7 @@ def slow_mala(target, x, n_tune, n, rng, target_accept, bounds=None):
     [
         *((d, n, {}, {}) for d in START for n in (0, 1, 2, 7, 60)),
         (5, 200, {"target_accept": 0.3}, {"target_accept": 0.3}),
-        (5, 60, {"scaling": 0.4}, {"bounds": (0.4, 0.4)}),
+        (5, 60, {"scaling": 0.4, "tune_scaling": False}, {"bounds": (0.4, 0.4)}),
         (5, 60, {"scale_bounds": (0.8, 0.9)}, {"bounds": (0.8, 0.9)}),
     ],
 )
@@ -1005,7 +1005,7 @@ def test_memory(d, factor, pairs):
         (pk.GadMALA, {"adaptation": "whitened", "factor": "dense"}, "factor.*fisher.*whitened"),
         *((pk.MALA, {"scaling": value}, "scaling") for value in (0, -1, np.nan, np.inf, True, "x")),
         *((pk.MALA, {"scale_bounds": value}, "scale_bounds") for value in (1, (2, 1), (0, 1))),
-        (pk.MALA, {"scaling": 1.0, "scale_bounds": (0.1, 1)}, "not both"),
+        (pk.MALA, {"tune_scaling": False, "scale_bounds": (0.1, 1)}, "not both"),
         *((s, {"target_accept": 1.5}, "target_accept") for s in (pk.MALA, pk.GadRWM, pk.GadMALA)),
     ],
     ids=str,

@@ -109,6 +109,8 @@ def _begin(step, q):
     else:  # compiled code compares, to see which of the others moved
         logp.point[d:] = step.point[d:]
     if first:
+        if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
+            step._jump(q)
         step.monitor.common_start = np.array_equal(q[:d], step._common_start)
         if step.tune:
             step._scout(q)

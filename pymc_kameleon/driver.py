@@ -438,8 +438,11 @@ def _resumed_chains(model, steps, draws, result):
 
 
 def _copies(steps):
-    """Return copies of the steps, for one chain."""
-    return [step.for_chain() for step in steps]
+    """Return copies of the steps, for one chain, whose start is given."""
+    copies = [step.for_chain() for step in steps]
+    for copy in copies:
+        copy.jitters = False
+    return copies
 
 
 # ---- threads ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.kernels import Gaussian, Linear, Matern
 
 VARS = """
-vars : list of variables, optional
+vars : list of variables or their names, or a single one, optional
     What to sample: continuous free variables of the model. All of them by default; discrete
     ones are left to PyMC's own steps."""
 """What the docstring of a sampler says of its first argument."""
@@ -35,6 +35,12 @@ region : dict, optional
     of the variable's shape. Proposals outside are rejected without an evaluation, so the
     posterior is restricted to this box. A transformed variable is named and bounded as it is
     sampled: ``{"sigma_log__": (-5, 5)}``.""",
+    "jitter": """
+jitter : bool, optional
+    Let a chain that tunes, and begins where the model's initial point is, jump before its first
+    draw, by a uniform number in (−1, 1) in each of the step's coordinates on the unconstrained
+    scale, as PyMC's NUTS does: True by default. Starts of your own, ``initvals=``, are kept, unless
+    they equal the initial point, which looks the same. ``pk.sample`` disperses starts itself.""",
     "model": """
 model : pm.Model, optional
     Taken from the context by default.""",

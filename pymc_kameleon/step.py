@@ -32,7 +32,8 @@ from pymc_kameleon.host import (
     progress_columns,
     progress_update,
 )
-from pymc_kameleon.layout import Layout, own_variables
+from pymc_kameleon.initvals import RETRIES
+from pymc_kameleon.layout import Layout, checked_point, own_variables
 from pymc_kameleon.logp import ModelLogp, ModelOutputs
 from pymc_kameleon.monitor import ChainMonitor, closing_warning, say_what_a_draw_costs
 from pymc_kameleon.options import (
@@ -114,6 +115,7 @@ class KameleonStep(ArrayStepShared):
         target_accept=None,
         keep_adapting=False,
         region=None,
+        jitter=True,
         model=None,
         rng=None,
         initial_point=None,
@@ -133,10 +135,7 @@ class KameleonStep(ArrayStepShared):
         own = own_variables(name, vars, self.model)
         common_start = self.model.initial_point()
         point = common_start if initial_point is None else initial_point
-        missing = [var.name for var in self.model.value_vars if var.name not in point]
-        if missing:
-            raise ValueError(f"initial_point lacks {missing}; it has {list(point)}.")
-        self._initial_point = {key: np.asarray(value) for key, value in point.items()}
+        self._initial_point = checked_point(point, self.model)
         self.layout = Layout(self.model, own, self._initial_point)
         self._d = d = self.layout.d
         if steps_per_draw is None:
@@ -146,6 +145,7 @@ class KameleonStep(ArrayStepShared):
         self.steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
+        self.jitters = checked_bool("jitter", jitter)
         region = self.layout.region_array({} if region is None else region)
         self.configuration = {
             "sampler": name,
@@ -259,6 +259,20 @@ class KameleonStep(ArrayStepShared):
                 lambda x: self.log_density(np.concatenate([x, q[self._d :]])), q[: self._d]
             )
             self._fill(scales, self.tuning.n)
+
+    def _jump(self, q):
+        """Move the step's own coordinates of `q` (n,) away, to where a chain can start.
+
+        As PyMC does for NUTS; if no such point is found, nothing moves.
+        """
+        d = self._d
+        start = q[:d].copy()
+        for _ in range(RETRIES):
+            q[:d] = start + self.rng.uniform(-1, 1, d)
+            self.layout.round(q)
+            if np.isfinite(self.log_density(q)) and np.isfinite(self.log_density.gradient).all():
+                return
+        q[:d] = start
 
     def step(self, point):
         """Make one draw."""

@@ -13,10 +13,10 @@ import numpy as np
 import pymc as pm
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.choice import bound_steps
 from pymc_kameleon.core.chain import AT_STEP, DRAWS_MADE, N_PROGRESS
 from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
 from pymc_kameleon.host import (
-    CompoundStep,
     Progress,
     get_default_varnames,
     get_random_generator,
@@ -38,7 +38,6 @@ from pymc_kameleon.resume import (
     steps_and_names,
     unpack,
 )
-from pymc_kameleon.step import KameleonStep
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -101,8 +100,10 @@ def sample(
         stuck for long after tuning is red. If the bar itself fails, sampling goes on without it.
     quiet : bool, optional
         Show no progress, and log nothing, warnings neither.
-    step : step of pymc_kameleon, or list of them
-        Together they move all variables of the model, in turn.
+    step : step of pymc_kameleon, or list of them, optional
+        Together they move all variables of the model, in turn. A class, ``pk.GAM``, a name,
+        ``"gam"``, and ``pk.GAM.options(steps_per_draw=5)`` do as well. By default ``pk.GadMALA`` if
+        there is a gradient, and at most 1000 coordinates, otherwise ``pk.GAM``.
     var_names : list of str, optional
         What to keep; all free variables and deterministics by default.
     initvals : dict, or list of dict, optional
@@ -209,16 +210,8 @@ def sample(
 
 def _checked_steps(step, model):
     """Return the steps as a list; raise a ValueError unless each variable is moved by one."""
-    if isinstance(step, CompoundStep):
-        step = step.methods
-    steps = list(step) if isinstance(step, list | tuple) else [step]
+    steps = bound_steps(step, model)
     for each in steps:
-        if not isinstance(each, KameleonStep):
-            what = "nothing" if each is None else repr(each)
-            raise ValueError(
-                f"pk.sample needs a step of pymc_kameleon, such as step=pk.GAM(), and got {what}. "
-                "Other steps run in pm.sample, alone or beside ours."
-            )
         if each.model is not model:
             raise ValueError(f"{each!r} was made for another model.")
     moved = [var for each in steps for var in each.vars]

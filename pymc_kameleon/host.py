@@ -26,7 +26,6 @@ from pymc.util import (
     get_default_varnames,
     get_random_generator,
     get_untransformed_name,
-    get_value_vars_from_user_vars,
     is_transformed_name,
 )
 from rich.progress import ProgressColumn
@@ -34,7 +33,10 @@ from rich.table import Column
 from rich.text import Text
 
 __all__ = [
+    "STEP_METHODS",
     "ArrayStepShared",
+    "BlockedStep",
+    "Competence",
     "CompoundStep",
     "DrawStats",
     "FlatRV",
@@ -50,7 +52,6 @@ __all__ = [
     "find_observations",
     "get_default_varnames",
     "get_random_generator",
-    "get_value_vars_from_user_vars",
     "log_warnings",
     "make_initial_point_fn",
     "make_initial_point_fns_per_chain",

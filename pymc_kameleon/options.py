@@ -1,6 +1,7 @@
 """The options that all samplers share: signature, documentation, checks."""
 
 import inspect
+from difflib import get_close_matches
 from numbers import Integral, Real
 
 import numpy as np
@@ -90,6 +91,16 @@ def docstring_with_common_options(cls):
         own = own.replace(heading, heading + VARS)
     text = "\n".join([*common, COMMON_RAISES])
     return own.replace("{common parameters}", text)
+
+
+def check_names(cls, options):
+    """Raise a TypeError if a sampler's class lacks one of these options, and name the nearest."""
+    known = list(inspect.signature(cls).parameters)
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known[1:])}."
+            raise TypeError(f"{cls.__name__} has no option {name!r}; {hint}")
 
 
 def checked_integer(name, value, at_least):

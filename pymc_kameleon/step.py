@@ -1,6 +1,5 @@
 """The PyMC step that every sampler derives from."""
 
-import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import field
@@ -24,6 +23,7 @@ from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
 from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
 from pymc_kameleon.host import (
     ArrayStepShared,
+    Competence,
     DrawStats,
     SamplerWarning,
     StepMethodState,
@@ -37,12 +37,14 @@ from pymc_kameleon.layout import Layout, checked_point, own_variables
 from pymc_kameleon.logp import ModelLogp, ModelOutputs
 from pymc_kameleon.monitor import ChainMonitor, closing_warning, say_what_a_draw_costs
 from pymc_kameleon.options import (
+    check_names,
     checked_bool,
     checked_integer,
     checked_number,
     docstring_with_common_options,
     signature_with_common_options,
 )
+from pymc_kameleon.unbound import UnboundStep
 
 DEFAULT_TUNE = 1000
 """Draws of tuning when the step is used without a driver, as in pm.sample."""
@@ -126,9 +128,7 @@ class KameleonStep(ArrayStepShared):
         name = type(self).__name__
         if target_accept is not None and not self.tunes_acceptance:
             unknown["target_accept"] = target_accept
-        if unknown:
-            known = ", ".join(list(inspect.signature(type(self)).parameters)[1:])
-            raise TypeError(f"{name} has no option {', '.join(unknown)}; it has {known}.")
+        check_names(type(self), unknown)
         if not blocked:
             raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
         self.model = pm.modelcontext(model)
@@ -173,6 +173,34 @@ class KameleonStep(ArrayStepShared):
         """Show the sampler and its variables."""
         names = ", ".join(self.var_names)
         return f"{type(self).__name__}([{names}], steps_per_draw={self.steps_per_draw})"
+
+    @classmethod
+    def options(cls, vars=None, **options):
+        """Return the sampler with these options, for any model.
+
+        Parameters
+        ----------
+        vars : list of variables or their names, or a single one, optional
+        **options
+            As for the sampler itself.
+
+        Returns
+        -------
+        UnboundStep
+            ``pk.sample`` and ``pm.sample`` take it as they take a step.
+
+        Raises
+        ------
+        TypeError
+            For an option that the sampler does not have.
+        """
+        return UnboundStep(cls, vars, options)
+
+    @classmethod
+    def competence(cls, var, has_grad):
+        """Tell PyMC whether this sampler suits a variable, if it is `registered`."""
+        suits = var.dtype.startswith("float") and (has_grad or not cls.derivatives)
+        return Competence.IDEAL if suits else Competence.INCOMPATIBLE
 
     # ---- what a sampler provides ----------------------------------------------------------------
 
@@ -376,6 +404,12 @@ class KameleonStep(ArrayStepShared):
 
     def _make_progressbar_update_functions(self):
         return (progress_update(self._progress_titles()),)
+
+
+def samplers(cls=KameleonStep):
+    """Return all samplers that are loaded, those of other packages too."""
+    children = [sampler for child in cls.__subclasses__() for sampler in samplers(child)]
+    return children if cls is KameleonStep or not hasattr(cls, "name") else [cls, *children]
 
 
 def _stats_dtypes_shapes(own_shapes):

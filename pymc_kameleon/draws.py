@@ -28,14 +28,18 @@ NO_OUTPUTS = Outputs(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
 
 
 class CannotStart(Exception):
-    """A step cannot start at `q` (n,), in its own order. Why, is told later, as that compiles."""
+    """The step number k cannot start at `q` (n,), in its own order.
 
-    def __init__(self, step, q):
-        self.step, self.q = step, q
+    Why, is told where the run was begun, as that compiles.
+    """
 
-    def explained(self):
+    def __init__(self, k, q):
+        super().__init__(k, q)
+
+    def explained(self, steps):
         """Return the error that the user sees."""
-        error = SamplingError(explain_start(self.step, self.q))
+        k, q = self.args
+        error = SamplingError(explain_start(steps[k], q))
         error.__notes__ = getattr(self, "__notes__", [])
         return error
 
@@ -88,8 +92,8 @@ def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
         status = _begin(step, point[step.layout.places])
         blocks += (block(step, status, own),)
     if not run(blocks, point, outputs, progress):
-        step = steps[progress[AT_STEP]]
-        raise CannotStart(step, point[step.layout.places])
+        k = int(progress[AT_STEP])
+        raise CannotStart(k, point[steps[k].layout.places])
     for step, own, count in zip(steps, stats, counts, strict=True):
         _conclude(step, point[step.layout.places], own, count)
     return stats
@@ -103,23 +107,43 @@ def _begin(step, q):
     """
     logp, d = step.log_density, step.layout.d
     status = what_changed(step, q)
-    first, learning = step.point is None, step.tune and step.monitor.done in step.pauses()
-    if first or learning:
-        logp.point[:] = q
-    else:  # compiled code compares, to see which of the others moved
-        logp.point[d:] = step.point[d:]
+    first = step.point is None
     if first:
         if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
             step._jump(q)
+        logp.point[:] = q
         step.monitor.common_start = np.array_equal(q[:d], step._common_start)
         if step.tune:
             step._scout(q)
+    else:  # compiled code compares, to see which of the others moved
+        logp.point[d:] = step.point[d:]
     if status == MOVED:
         step.state.x[:] = q[:d]
-    if learning:
+    if learning_is_due(step):
+        logp.point[:] = q
         step.learn([step])
+        step.monitor.learned = step.monitor.done
+    if step.monitor.learned == step.monitor.done:
         return MOVED  # what the state derives from the parameters is out of date
     return status
+
+
+def learning_is_due(step):
+    """Whether a step is to learn in Python before its next draw."""
+    monitor = step.monitor
+    return step.tune and monitor.learned != monitor.done and monitor.done in step.pauses()
+
+
+def learn_together(steps, points):
+    """Let the same step of all chains learn, where that is due; `points` (n,) are the chains'."""
+    if not (steps[0].learns_together and learning_is_due(steps[0])):
+        return
+    for step, point in zip(steps, points, strict=True):
+        step.log_density.follow_data()
+        step.log_density.point[:] = point[step.layout.places]
+    steps[0].learn(steps)
+    for step in steps:
+        step.monitor.learned = step.monitor.done
 
 
 def what_changed(step, q):

@@ -16,6 +16,7 @@ from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per
 from pymc.progress_bar import MCMCProgressBarManager
 from pymc.progress_bar.rich_progress import RichProgressBackend
 from pymc.sampling.mcmc import _quiet_logging as quiet_logging
+from pymc.sampling.parallel import Draw, _initialize_multiprocessing_context
 from pymc.stats.convergence import SamplerWarning, WarningType, log_warnings, run_convergence_checks
 from pymc.stats.convergence import logger as warnings_logger
 from pymc.step_methods import STEP_METHODS
@@ -38,6 +39,7 @@ __all__ = [
     "BlockedStep",
     "Competence",
     "CompoundStep",
+    "Draw",
     "DrawStats",
     "FlatRV",
     "HalfFlatRV",
@@ -55,6 +57,7 @@ __all__ = [
     "log_warnings",
     "make_initial_point_fn",
     "make_initial_point_fns_per_chain",
+    "multiprocessing_context",
     "natural_name",
     "progress_columns",
     "progress_update",
@@ -66,6 +69,11 @@ __all__ = [
 def natural_name(name):
     """Return the model's name of a variable that is sampled on another scale: s for s_log__."""
     return get_untransformed_name(name) if is_transformed_name(name) else name
+
+
+def multiprocessing_context(compile_kwargs):
+    """Return how processes are begun, as pm.sample decides."""
+    return _initialize_multiprocessing_context(None, mode=compile_kwargs.get("mode"), quiet=True)
 
 
 # ---- log ----------------------------------------------------------------------------------------
@@ -194,12 +202,12 @@ class Progress(MCMCProgressBarManager):
     If it raises, it is given up, and says so in the log: no draw is lost for it.
     """
 
-    def __init__(self, chains, progressbar):
+    def __init__(self, chains, progressbar, progressbar_theme=None):
         steps, begun = chains[0].steps, chains[0].begun
         tune = chains[0].n_tune
         draws = chains[0].total - begun - tune
         step = steps[0] if len(steps) == 1 else CompoundStep(steps)
-        super().__init__(step, len(chains), draws, tune, progressbar)
+        super().__init__(step, len(chains), draws, tune, progressbar, progressbar_theme)
         self._shown, self._begun = [0] * len(chains), time.perf_counter()
 
     def __enter__(self):

@@ -354,6 +354,12 @@ class ModelOutputs(ModelFunctions):
         """Return what compiled code needs to write the outputs of draws into `rows`."""
         return Outputs(self.functions[0].address, self._data, self._shapes, rows)
 
+    def at(self, point):
+        """Return the outputs at a chain's point (n,), by name."""
+        row = np.zeros(self.n)
+        self.functions[0].entry(point, self._data, self._shapes, row)
+        return {name: values[0] for name, values in self.named(row[None]).items()}
+
     def named(self, rows):
         """Return the outputs of draws by name, each of shape (draws, ...)."""
         named, start = {}, 0

@@ -3,6 +3,7 @@
 import logging
 import time
 import warnings
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Timer
@@ -31,6 +32,8 @@ class ChainMonitor:
         Draws of tuning and after it, as PyMC announced them.
     done : int
         Draws made.
+    learned : int
+        Draws made when the step learned in Python for the last time; -1 before that.
     common_start : bool
         Whether the chain began at the model's initial point.
     accepted : bool
@@ -44,6 +47,7 @@ class ChainMonitor:
     tune: int
     draws: int
     done: int = 0
+    learned: int = -1
     common_start: bool = False
     accepted: bool = False
     run: int = 0
@@ -194,6 +198,35 @@ def explain_correlation(points, names, sweeps_per_draw):
         f"coordinates correlate too much to be moved one by one, most of all {names[i]} and "
         f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about {sweeps:.0f} sweeps per "
         "independent draw. Use pk.GAM, or reparametrise."
+    )
+
+
+def say_what_was_done(speakers, length, seconds):
+    """Log what chains have to say at their end, and how long it took.
+
+    Parameters
+    ----------
+    speakers : list of (Chain, list of KameleonStep)
+    length : int
+        Draws after tuning in the result.
+    seconds : float
+    """
+    said = defaultdict(list)
+    for chain, steps in speakers:
+        for step in steps:
+            warning = closing_warning(step)
+            if warning is not None:
+                said[warning.message].append(chain.number)
+    for message, numbers in said.items():
+        which = f"Chain{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+        _log.warning("%s: %s", which, message)
+    n, first = len(speakers), speakers[0][0]
+    tune, draws = first.n_tune, length - max(0, first.begun - first.tune)
+    _log.info(
+        "Sampling %s for %s tune and %s draw iterations (%s + %s draws total) took %.0f seconds.",
+        f"{n:_d} chain{'s' * (n != 1)}",
+        *(f"{number:_d}" for number in (tune, draws, n * tune, n * draws)),
+        seconds,
     )
 
 

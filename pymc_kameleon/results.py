@@ -1,42 +1,46 @@
-"""The result of a run: a DataTree from draws."""
+"""What is kept of the draws of a run, in memory, and the result: a DataTree."""
 
 import json
+import platform
 from importlib.metadata import version
 
 import numpy as np
 import xarray as xr
 from arviz_base import dict_to_dataset
 
-from pymc_kameleon.host import coords_and_dims_for_inferencedata, find_constants, find_observations
-from pymc_kameleon.resume import LEARNED, STATE, pack
+from pymc_kameleon.host import find_constants, find_observations
+from pymc_kameleon.resume import AHEAD, LEARNED, STATE, pack
+
+DRAWN, WARMUP = ("posterior", "sample_stats"), ("warmup_posterior", "warmup_sample_stats")
+"""Groups of what is kept of draws, after tuning and while tuning."""
 
 RENAMED = {"model_logp": "lp"}
 """Statistics that PyMC renames."""
 
+VERSIONS = ("pymc", "pytensor", "numba", "numpy")
 
-class Draws:
-    """Room for what is kept of some draws of each chain.
+
+class Columns:
+    """What is kept of each draw, and how it is called.
 
     Parameters
     ----------
-    chains, draws : int
     outputs : ModelOutputs
     steps : list of KameleonStep
         A statistic that several of them have gets one more dimension, as in PyMC.
+    keeps_warmup : bool
+        Whether the outputs are kept while tuning, too; statistics always are.
+    coords, dims : dict
+        Of the outputs.
 
     Attributes
     ----------
-    posterior, stats : dict of arrays (chains, draws, ...)
-    data : str
-        Fingerprint of the data that the outputs depend on.
+    groups : dict
+        Group -> name -> (shape, dtype).
     """
 
-    def __init__(self, chains, draws, outputs, steps):
-        self.draws, self.data = draws, outputs.digest.hex()
-        self.posterior = {
-            name: np.empty((chains, draws, *shape), dtype)
-            for name, (shape, dtype) in outputs.variables.items()
-        }
+    def __init__(self, outputs, steps, keeps_warmup, coords, dims):
+        self._outputs, self._steps, self.coords, self.dims = outputs, steps, coords, dims
         kinds = [dict(step.stats_dtypes_shapes) for step in steps]
         for kind in kinds:
             del kind["warning"]
@@ -44,108 +48,152 @@ class Draws:
             name: [k for k, own in enumerate(kinds) if name in own]
             for name in dict.fromkeys(name for own in kinds for name in own)
         }
-        self.stats = {}
+        stats = {}
         for name, owners in self._owners.items():
             dtype, shape = kinds[owners[0]][name]
             several = (len(owners),) if len(owners) > 1 else ()
-            self.stats[name] = np.empty((chains, draws, *several, *shape), dtype)
+            stats[RENAMED.get(name, name)] = (*several, *shape), np.dtype(dtype)
+        self.groups = {"posterior": outputs.variables, "sample_stats": stats}
+        if keeps_warmup:
+            self.groups["warmup_posterior"] = outputs.variables
+        self.groups["warmup_sample_stats"] = stats
 
-    def write(self, chain, start, outputs, stats):
-        """Write outputs, and the statistics of each step, of draws from `start` on."""
-        for name, values in outputs.items():
-            self.posterior[name][chain, start : start + len(values)] = values
+    def named(self, portion, tuning):
+        """Yield group, name and values (n, ...) of draws that an advance has made."""
+        posterior, stats = WARMUP if tuning else DRAWN
+        if posterior in self.groups:
+            for name, values in self._outputs.named(portion.outputs).items():
+                yield posterior, name, values
+        pairs = zip(self._steps, portion.stats, strict=True)
+        named = [step.named(own) for step, own in pairs]
         for name, owners in self._owners.items():
-            for place, k in enumerate(owners):
-                rows = self.stats[name][chain, start : start + len(stats[k][name])]
-                (rows[:, place] if len(owners) > 1 else rows)[...] = stats[k][name]
+            parts = [named[k][name] for k in owners]
+            values = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+            yield stats, RENAMED.get(name, name), values
+
+    def like(self, group, numbers):
+        """Return a dataset of a group with one draw of each of the chains `numbers`."""
+        posterior = not group.endswith("stats")
+        return dict_to_dataset(
+            {
+                name: np.zeros((len(numbers), 1, *shape), dtype)
+                for name, (shape, dtype) in self.groups[group].items()
+            },
+            coords=(self.coords if posterior else {}) | {"chain": numbers},
+            dims=self.dims if posterior else {},
+            check_conventions=False,
+        )
 
 
-def data_tree(model, chains, draws, warmup, seconds, idata_kwargs):
+class Memory:
+    """The draws of all chains, in arrays.
+
+    Parameters
+    ----------
+    columns : Columns
+    numbers : list of int
+        Of the chains.
+    tune, draws : int
+        The most draws of each chain.
+    """
+
+    def __init__(self, columns, numbers, tune, draws):
+        self.columns, self._numbers = columns, numbers
+        self._arrays = {
+            group: {
+                name: np.zeros((len(numbers), tune if group in WARMUP else draws, *shape), dtype)
+                for name, (shape, dtype) in variables.items()
+            }
+            for group, variables in columns.groups.items()
+        }
+
+    def write(self, row, start, portion, tuning):
+        """Keep draws of a chain, the first of which is its draw `start` of its group."""
+        for group, name, values in self.columns.named(portion, tuning):
+            self.put(row, start, group, name, values)
+
+    def put(self, row, start, group, name, values):
+        """Keep values (n, ...) of one variable."""
+        self._arrays[group][name][row, start : start + len(values)] = values
+
+    def _nothing(self, *arguments):
+        """Do nothing: that is for what is kept elsewhere."""
+
+    save = flush = flush_if_due = finish = close = _nothing
+
+    def dataset(self, group, rows, start, stop):
+        """Return some draws of some chains, without a copy if these are all chains."""
+        like = self.columns.like(group, [self._numbers[row] for row in rows])
+        whole = rows == list(range(len(self._numbers)))
+        arrays = {
+            name: (like[name].dims, (array if whole else array[rows])[:, start:stop])
+            for name, array in self._arrays[group].items()
+        }
+        return xr.Dataset(arrays, like.drop_vars("draw").coords).assign_coords(
+            draw=np.arange(start, stop)
+        )
+
+
+def data_tree(model, job, chains, length, record, plan, seconds):
     """Return the result of a run.
 
     Parameters
     ----------
     model : pm.Model
+    job : Job
     chains : list of Chain
-        Those that are kept, to the length of the shortest.
-    draws, warmup : Draws
+        Those that are kept.
+    length : int
+        How many draws after tuning.
+    record : Memory or Store
+    plan : dict
+        What the run was asked for, which `resume` goes by.
     seconds : float
-        What sampling took.
-    idata_kwargs : dict
-        ``coords`` and ``dims`` besides those of the model.
+        What sampling took, before it was resumed too.
     """
-    coords, dims = coords_and_dims_for_inferencedata(model)
-    coords, dims = coords | idata_kwargs.get("coords", {}), dims | idata_kwargs.get("dims", {})
-    attributes = {"sampling_time": seconds, "tuning_steps": chains[0].tune}
-    length = min(chain.made for chain in chains)
     rows, numbers = [chain.row for chain in chains], [chain.number for chain in chains]
-
-    def dataset(arrays, n, dims):
-        """Return n draws of the chains, without a copy if these are all chains."""
-        kept = {
-            RENAMED.get(name, name): (array if len(rows) == len(array) else array[rows])[:, :n]
-            for name, array in arrays.items()
-        }
-        # ArviZ gives each variable draw numbers of its own, and merges them: of one draw only.
-        like = dict_to_dataset(
-            {name: array[:, :1] for name, array in kept.items()},
-            coords=coords | {"chain": numbers},
-            dims=dims,
-            attrs=_attributes() | attributes,
-            check_conventions=False,
-        )
-        return xr.Dataset(
-            {name: (like[name].dims, array) for name, array in kept.items()},
-            like.drop_vars("draw").coords,
-            like.attrs,
-        ).assign_coords(draw=np.arange(n))
-
+    attributes = attributes_of(job.steps) | {
+        "sampling_time": seconds,
+        "tuning_steps": chains[0].tune,
+    }
+    tuned = min(min(chain.done, chain.tune) for chain in chains)
     groups = {}
-    if length > 0:
-        groups["posterior"] = dataset(draws.posterior, length, dims)
-        groups["sample_stats"] = dataset(draws.stats, length, {})
-    if warmup.draws > 0:
-        groups["warmup_posterior"] = dataset(warmup.posterior, warmup.draws, dims)
-        groups["warmup_sample_stats"] = dataset(warmup.stats, warmup.draws, {})
+    for group in record.columns.groups:
+        n = tuned if group in WARMUP else length
+        if n > 0:
+            groups[group] = record.dataset(group, rows, 0, n).assign_attrs(attributes)
+    coords, dims = record.columns.coords, record.columns.dims
     found = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
     for group, arrays in found.items():
         if arrays:
             groups[group] = dict_to_dataset(
-                arrays, coords=coords, dims=dims, sample_dims=[], attrs=_attributes()
+                arrays, coords=coords, dims=dims, sample_dims=[], attrs=attributes
             )
-    learned, states = pack([chain.steps for chain in chains])
-    states.attrs |= {"var_names": json.dumps(list(draws.posterior)), "data": draws.data}
-    groups[LEARNED] = learned.assign_coords(chain=numbers).assign_attrs(_attributes())
+    learned, states = pack(job.steps, [chain.state for chain in chains])
+    states = states.assign_attrs(plan | {"draws_kept": length, "tuning_kept": tuned})
+    groups[LEARNED] = learned.assign_coords(chain=numbers).assign_attrs(attributes)
     groups[STATE] = states.assign_coords(chain=numbers)
+    groups |= _ahead(record, chains, length, tuned)
     return xr.DataTree.from_dict(groups)
 
 
-def _attributes():
+def _ahead(record, chains, length, tuned):
+    """Return draws that some chains have made and others have not, which `resume` takes up."""
+    rows = [chain.row for chain in chains]
+    ends = {True: max(min(c.done, c.tune) for c in chains), False: max(c.made for c in chains)}
     return {
-        "inference_library": "pymc_kameleon",
-        "inference_library_version": version("pymc_kameleon"),
+        f"{AHEAD}{group}": record.dataset(group, rows, start, ends[group in WARMUP])
+        for group in record.columns.groups
+        if (start := tuned if group in WARMUP else length) < ends[group in WARMUP]
     }
 
 
-def joined(old, new):
-    """Return a result with the draws of an earlier one before its own."""
-    groups = {name: new[name].to_dataset() for name in new.children}
-    chain = groups[STATE]["chain"]
-    for name in ("warmup_posterior", "warmup_sample_stats"):
-        if name in old.children:
-            groups[name] = old[name].to_dataset().sel(chain=chain)
-    for name in ("posterior", "sample_stats"):
-        if name in old.children:
-            before = old[name].to_dataset().sel(chain=chain)
-            seconds = before.attrs["sampling_time"] + groups[name].attrs["sampling_time"]
-            after = xr.Dataset(  # with the dimensions and coordinates of then
-                {key: (before[key].dims, groups[name][key].values) for key in before},
-                {key: value for key, value in before.coords.items() if key != "draw"},
-                groups[name].attrs,
-            )
-            parts = [before.drop_vars("draw"), after]
-            both = xr.concat(parts, "draw", data_vars="minimal", join="exact")
-            groups[name] = both.assign_coords(draw=np.arange(both.sizes["draw"])).assign_attrs(
-                after.attrs | {"sampling_time": seconds}
-            )
-    return xr.DataTree.from_dict(groups)
+def attributes_of(steps):
+    """Return what the groups of a result say of how it was made."""
+    versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
+    return {
+        "inference_library": "pymc_kameleon",
+        "inference_library_version": version("pymc_kameleon"),
+        "samplers": json.dumps([repr(step) for step in steps]),
+        "versions": json.dumps(versions),
+    }

@@ -7,17 +7,26 @@ steps were made. Both are arrays, numbers and text, so they survive a file.
 
 import json
 from dataclasses import asdict, fields, is_dataclass
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.advance import ChainState
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.host import coords_and_dims_for_inferencedata
 from pymc_kameleon.kernels import Gaussian, Linear, Matern
 from pymc_kameleon.monitor import ChainMonitor
 from pymc_kameleon.step import KameleonStep
 
-LEARNED, STATE = "learned", "sampling_state"
+LEARNED, STATE, AHEAD = "learned", "sampling_state", "ahead_"
+"""Names of groups; what begins with the last one has draws that only some chains have made."""
+
+PLAN = ("steps", "var_names", "data", "draws", "keeps_warmup", "draws_kept")
+"""Attributes that say what a run was asked for, and what a result has of it."""
+
+TUPLES = ("parameters", "state", "tuning")
+"""Of a step, as arrays."""
 
 CHANGED = "pm.Data, or the length of a dimension, was changed since"
 
@@ -28,20 +37,60 @@ ELSEWHERE = {"model", "vars", "rng", "blocked"}
 """Arguments of a step that are no options of it."""
 
 
-def steps_and_names(result, steps, model):
-    """Return the steps of a result, those given or rebuilt, and the names that it keeps."""
+class Saved(NamedTuple):
+    """A run to go on with.
+
+    Attributes
+    ----------
+    plan : dict
+        What it was asked for.
+    numbers : list of int
+        Of its chains.
+    arrays : list of dict
+        What `unpack` makes the state of each chain from.
+    draws : dict of Dataset
+        What is kept of its draws, by group.
+    """
+
+    plan: dict
+    numbers: list
+    arrays: list
+    draws: dict
+
+
+def saved_tree(result):
+    """Return what a result of pk.sample holds of its run; raise a ValueError if it is of others."""
     if not isinstance(result, xr.DataTree):
         raise ValueError(
-            "resume must be a DataTree, which xarray.load_datatree reads from a file, not "
-            f"{result!r}."
+            "resume must be a DataTree, which xarray.load_datatree reads from a file, or the path "
+            f"of a store, not {result!r}."
         )
     if STATE not in result.children or LEARNED not in result.children:
         raise ValueError(
             "resume must be a result of pk.sample; this one has no groups 'learned' and "
             "'sampling_state'."
         )
-    states = result[STATE]
-    descriptions = json.loads(states.attrs["steps"])
+    states = result[STATE].to_dataset().load()
+    lacking = [key for key in PLAN if key not in states.attrs]
+    if lacking:
+        raise ValueError(
+            f"resume has no {lacking} in 'sampling_state': it was changed, or is of another version "
+            "of pymc_kameleon."
+        )
+    if "chain" not in states.dims:
+        raise ValueError("resume has no dimension chain. Select one as dt.isel(chain=[0]).")
+    numbers = states["chain"].values.tolist()
+    rows = range(len(numbers))
+    arrays = [{name: values.values[row] for name, values in states.items()} for row in rows]
+    draws = {
+        name: result[name].to_dataset() for name in result.children if name not in (LEARNED, STATE)
+    }
+    return Saved(states.attrs, numbers, arrays, draws)
+
+
+def steps_and_names(plan, steps, model):
+    """Return the steps of a run, those given or rebuilt, and the names that it keeps."""
+    descriptions = json.loads(plan["steps"])
     if steps is None:
         steps = [rebuilt_step(description, model) for description in descriptions]
     elif len(steps) != len(descriptions):
@@ -50,16 +99,16 @@ def steps_and_names(result, steps, model):
         )
     for step, description in zip(steps, descriptions, strict=True):
         check_same_step(step, description)
-    return steps, json.loads(states.attrs["var_names"])
+    return steps, json.loads(plan["var_names"])
 
 
-def check_same_outputs(result, outputs, model):
+def check_same_outputs(saved, outputs, model):
     """Raise a ValueError unless draws of a result and new ones have the same shape and meaning."""
-    if result[STATE].attrs["data"] != outputs.digest.hex():
+    if saved.plan["data"] != outputs.digest.hex():
         raise ValueError(f"resume needs the same data: {CHANGED}.")
-    if "posterior" not in result.children:
+    if "posterior" not in saved.draws:
         return
-    posterior = result["posterior"]
+    posterior = saved.draws["posterior"]
     for name, (shape, _) in outputs.variables.items():
         if name not in posterior or posterior[name].shape[2:] != shape:
             raise ValueError(f"resume needs the same model: {name} had not the shape {shape}.")
@@ -68,9 +117,45 @@ def check_same_outputs(result, outputs, model):
             raise ValueError(f"resume needs the same model: the coordinate {name} has changed.")
 
 
-def check_same_density(step, point):
+def check_untouched(saved, outputs, states):
+    """Raise a ValueError if draws were taken out of a result, or put in another order.
+
+    Its last draws are compared with what the states of its chains give.
+    """
+    kept = saved.plan["draws_kept"]
+    for group in ("posterior", "sample_stats"):
+        found = saved.draws.get(group)
+        n = 0 if found is None else found.sizes.get("draw", 0)
+        if n != kept:
+            raise ValueError(
+                f"resume needs the whole result: its group {group} has {n} draws, and the run had "
+                f"{kept}. Thin or cut it after resuming."
+            )
+        if found is not None and found["chain"].values.tolist() != saved.numbers:
+            raise ValueError(
+                f"resume needs the whole result: its group {group} has the chains "
+                f"{found['chain'].values.tolist()}, and 'sampling_state' {saved.numbers}."
+            )
+    last = saved.draws.get("posterior")
+    for row, state in enumerate(states):
+        if last is None or state.monitor.done - state.monitor.tune != kept:
+            continue
+        for name, value in outputs.at(state.point).items():
+            before = last[name].values[row, -1]
+            if not np.allclose(before, value, rtol=1e-5, atol=1e-8, equal_nan=True):
+                raise ValueError(
+                    f"resume needs the draws as they were made: the last one of {name} in chain "
+                    f"{saved.numbers[row]} is not where the chain stopped, which is at {value}. "
+                    "Were draws or chains put in another order?"
+                )
+
+
+def check_same_density(job, state):
     """Raise a ValueError if the log-density is not what it was, and not noisy."""
-    now, again = (step.log_density(point[step.layout.places]) for _ in range(2))
+    step = job.steps_at(state)[-1]
+    if step.point is None:
+        return
+    now, again = (step.log_density(state.point[step.layout.places]) for _ in range(2))
     before = step.state.logp[0]
     if now == again and not np.isclose(now, before, rtol=1e-6, atol=1e-6):
         raise ValueError(
@@ -176,48 +261,64 @@ def _decoded(value):
 # ---- chains -------------------------------------------------------------------------------------
 
 
-def pack(chains):
-    """Return the datasets ``learned`` and ``sampling_state`` of chains, each a list of steps."""
-    learned, states = {}, {}
-    for k in range(len(chains[0])):
-        steps = [chain[k] for chain in chains]
-        prefix = _prefix(k, len(chains[0]))
-        _stack(learned, prefix, [step.parameters for step in steps])
-        _stack(states, f"{prefix}state_", [step.state for step in steps])
-        _stack(states, f"{prefix}tuning_", [step.tuning for step in steps])
-        _stack_leaves(states, f"{prefix}point", [step.point for step in steps])
+def pack(steps, states):
+    """Return the datasets ``learned`` and ``sampling_state`` of the states of chains."""
+    learned = {}
+    for k in range(len(steps)):
+        _stack(learned, _prefix(k, len(steps)), [state.steps[k].parameters for state in states])
+    descriptions = json.dumps([describe(step) for step in steps])
+    arrays = stacked(steps, states)
+    return xr.Dataset(learned), xr.Dataset(arrays, attrs={"steps": descriptions})
+
+
+def stacked(steps, states):
+    """Return the states of chains as arrays: name -> (dimensions, values)."""
+    arrays = {}
+    _stack_leaves(arrays, "point", [state.point for state in states])
+    for k in range(len(steps)):
+        own, prefix = [state.steps[k] for state in states], _prefix(k, len(steps))
+        for name in TUPLES:
+            _stack(arrays, f"{prefix}{name}_", [getattr(state, name) for state in own])
         for field in fields(ChainMonitor):
-            values = [getattr(step.monitor, field.name) for step in steps]
-            _stack_leaves(states, f"{prefix}monitor_{field.name}", values)
-        _stack_leaves(states, f"{prefix}data", [step.data.hex() for step in steps])
-        _stack_leaves(states, f"{prefix}rng", [_generator_as_text(step.rng) for step in steps])
-    descriptions = json.dumps([describe(step) for step in chains[0]])
-    return xr.Dataset(learned), xr.Dataset(states, attrs={"steps": descriptions})
+            values = [getattr(state.monitor, field.name) for state in own]
+            _stack_leaves(arrays, f"{prefix}monitor_{field.name}", values)
+        points = [state.point for state in own]
+        begun = [point is not None for point in points]
+        nowhere = np.zeros(steps[k].layout.places.size)
+        _stack_leaves(arrays, f"{prefix}begun", begun)
+        points = [p if b else nowhere for p, b in zip(points, begun, strict=True)]
+        _stack_leaves(arrays, f"{prefix}own_point", points)
+        _stack_leaves(arrays, f"{prefix}tunes", [state.tune for state in own])
+        _stack_leaves(arrays, f"{prefix}data", [state.data.hex() for state in own])
+        _stack_leaves(arrays, f"{prefix}rng", [_generator_as_text(state.rng) for state in own])
+    return arrays
 
 
-def unpack(steps, learned, states):
-    """Set the steps of a chain up to go on where it stopped; the datasets are of that chain."""
+def unpack(steps, arrays):
+    """Return the state of a chain, from what `pack` made of that chain alone."""
+    copies = [step.for_chain() for step in steps]
     try:
-        for k, step in enumerate(steps):
-            _unpack_step(step, learned, states, _prefix(k, len(steps)))
+        for k, step in enumerate(copies):
+            _unpack_step(step, arrays, _prefix(k, len(copies)))
+        point = np.array(arrays["point"])
     except KeyError as missing:
         raise ValueError(
             f"resume has no {missing}: it was changed, or is of another version of pymc_kameleon."
         ) from None
+    return ChainState(point, [step.sampling_state for step in copies])
 
 
-def _unpack_step(step, learned, states, prefix):
-    monitor = {f.name: states[f"{prefix}monitor_{f.name}"].item() for f in fields(ChainMonitor)}
+def _unpack_step(step, arrays, prefix):
+    monitor = {f.name: arrays[f"{prefix}monitor_{f.name}"].item() for f in fields(ChainMonitor)}
     step.setup_chain(0, monitor["tune"], monitor["draws"])
-    step.parameters = _refill(step.parameters, prefix, learned)
-    step.state = _refill(step.state, f"{prefix}state_", states)
-    step.tuning = _refill(step.tuning, f"{prefix}tuning_", states)
-    step.point = states[f"{prefix}point"].values
-    if states[f"{prefix}data"].item() != step.data.hex():
+    for name in TUPLES:
+        setattr(step, name, _refill(getattr(step, name), f"{prefix}{name}_", arrays))
+    if arrays[f"{prefix}begun"].item():
+        step.point = np.array(arrays[f"{prefix}own_point"])
+    if arrays[f"{prefix}data"].item() != step.data.hex():
         raise ValueError(f"resume needs the same data: {CHANGED}.")
-    step.rng = _generator_from_text(str(states[f"{prefix}rng"].item()))
-    step.monitor = ChainMonitor(**monitor)
-    step.stop_tuning()
+    step.rng = _generator_from_text(str(arrays[f"{prefix}rng"].item()))
+    step.monitor, step.tune = ChainMonitor(**monitor), bool(arrays[f"{prefix}tunes"].item())
 
 
 def _prefix(k, n_steps):
@@ -252,14 +353,14 @@ def _refill(template, prefix, arrays):
         elif leaf.size == 0:
             leaves.append(leaf)
         else:
-            leaves.append(np.array(arrays[prefix + name].values, leaf.dtype, order="C"))
+            leaves.append(np.array(arrays[prefix + name], leaf.dtype, order="C"))
             if leaves[-1].shape != leaf.shape:
                 raise ValueError(f"{prefix + name} has another shape in this version.")
     return type(template)(*leaves)
 
 
-def _generator_as_text(rng):
-    return json.dumps(rng.bit_generator.state, default=_as_json)
+def _generator_as_text(state):
+    return json.dumps(state.bit_generator_state, default=_as_json)
 
 
 def _generator_from_text(text):

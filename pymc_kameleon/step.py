@@ -87,6 +87,8 @@ class KameleonStep(ArrayStepShared):
     derivatives : int
         How many derivatives of the log-density it uses; 2 for products with the Hessian. With 1 or
         2 its State has a field `gradient`.
+    learns_together : bool
+        Whether `learn` wants the steps of all chains of a run. Then all wait for each other there.
     """
 
     name: ClassVar[str]
@@ -95,6 +97,7 @@ class KameleonStep(ArrayStepShared):
     scale_free: ClassVar[bool] = True
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
+    learns_together: ClassVar[bool] = False
     settings: Mapping = MappingProxyType({})
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
@@ -312,17 +315,17 @@ class KameleonStep(ArrayStepShared):
         try:
             [stats] = make_draws(self._run, [self], q0, 1)
         except CannotStart as error:
-            raise error.explained() from None
+            raise error.explained([self]) from None
         self.layout.round(self.point)
         draw_stats = self.last_draw(stats)
         draw_stats["warning"] = closing_warning(self) if self.monitor.finished else None
         return self.state.x, [draw_stats]
 
     def for_chain(self):
-        """Return a copy to be set up for one of several chains that run at the same time."""
+        """Return a copy for one of several chains of `pk.sample`, which gives them their starts."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.log_density = self.log_density.copy()
+        twin.log_density, twin.jitters = self.log_density.copy(), False
         return twin
 
     def outputs(self, names):

@@ -91,8 +91,13 @@ LAYERS = [
     "step",
     "samplers",
     "choice",
+    "advance",
+    "executors",
     "resume",
     "results",
+    "store",
+    "run",
+    "plan",
     "driver",
 ]
 """Each part knows those before it, and itself."""

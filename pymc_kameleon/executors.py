@@ -1,0 +1,194 @@
+"""Where the tasks of a run are done: in this thread, in threads, in processes, or elsewhere."""
+
+import logging
+import os
+import signal
+import threading
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from functools import cached_property
+from multiprocessing import parent_process
+
+import cloudpickle
+from threadpoolctl import threadpool_limits
+
+from pymc_kameleon.advance import hold, release, work
+from pymc_kameleon.host import multiprocessing_context
+
+_log = logging.getLogger("pymc_kameleon")
+
+IN_THREADS, IN_PROCESSES, ELSEWHERE = 0.1, 0.5, 1.0
+"""Seconds that an advance should take: some fifty times what it costs to send it and back."""
+
+
+class InTurn(Executor):
+    """Does each task at once, in the thread that submits it."""
+
+    def submit(self, function, /, *arguments):
+        """Return a future that is done."""
+        future = Future()
+        try:
+            future.set_result(function(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class Workers:
+    """Who does the tasks of a run.
+
+    Parameters
+    ----------
+    job : Job
+    cores : int
+        How many tasks to do at a time, if no executor is given.
+    executor : concurrent.futures.Executor or callable, optional
+        A callable returns one, and is called again if that breaks.
+
+    Attributes
+    ----------
+    at_once : int or None
+        How many tasks to submit at a time; None for as many as there are.
+    seconds : float
+        That a task should take.
+    """
+
+    def __init__(self, job, cores, executor=None):
+        self._job, self._given, self.at_once, self.seconds = job, executor, None, ELSEWHERE
+        self._own, self._abandoned, self._broken = executor is None, False, False
+        if self._own:
+            self.at_once = cores
+            self.seconds = IN_PROCESSES if self._in_processes else IN_THREADS
+
+    @property
+    def _in_processes(self):
+        return self._own and self._job.holds_gil and self.at_once > 1
+
+    def __enter__(self):
+        """Begin to work."""
+        self._executor = self._made()
+        hold(self._job)
+        self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours
+        if self._in_processes:
+            self._executor.submit(int)  # forks them, before the progress bar begins a thread
+        return self
+
+    def __exit__(self, *error):
+        """Leave, once the tasks that are being done are done."""
+        if self._own:
+            self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
+        self._limits.restore_original_limits()
+        release(self._job)
+
+    def _made(self):
+        if not self._own:
+            return self._given if isinstance(self._given, Executor) else self._given()
+        if self._in_processes:
+            context = multiprocessing_context(self._job.steps[0]._compile_kwargs)
+            return ProcessPoolExecutor(self.at_once, context, initializer=_begin_to_work)
+        return InTurn() if self.at_once == 1 else ThreadPoolExecutor(self.at_once)
+
+    def described(self, chains):
+        """Return in words where so many chains, "4 chains", are sampled."""
+        if not self._own:
+            name = type(self._given).__name__ if isinstance(self._given, Executor) else "executors"
+            return f"Sampling by {name} ({chains})"
+        if self.at_once == 1:
+            return f"Sequential sampling ({chains} in turn)"
+        if self._in_processes:
+            why = "as the model calls Python, which only one thread can do at a time"
+            return f"Multiprocess sampling ({chains} in {self.at_once} processes, {why})"
+        return f"Threaded sampling ({chains} in {self.at_once} threads)"
+
+    @cached_property
+    def _luggage(self):
+        return cloudpickle.dumps(self._job)
+
+    def submit(self, function, *arguments, with_job=False):
+        """Return the future of a task, which gives None if it has to come again with the job."""
+        luggage = self._luggage if with_job else None
+        try:
+            if self._broken:
+                self._renew()
+            return self._executor.submit(work, self._job.token, luggage, function, *arguments)
+        except Exception as error:  # a broken one takes no tasks
+            future = Future()
+            future.set_exception(error)
+            return future
+
+    def notice(self, error):
+        """Take notice of what a task ended with that is not of its own: the next goes elsewhere."""
+        self._broken = self._broken or isinstance(error, BrokenExecutor)
+
+    def _renew(self):
+        self._broken = False
+        if not self._own and isinstance(self._given, Executor):
+            self.at_once = os.cpu_count() or 1
+            self.seconds, self._own = IN_PROCESSES, True
+            _log.warning(
+                "The executor is broken, and cannot be used again. The chains go on on this "
+                "machine. A callable that makes executors, as executor=lambda: "
+                "ProcessPoolExecutor(4), is called again instead."
+            )
+        elif self._own:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = self._made()
+
+    def abandon(self):
+        """Leave tasks that hang; processes of our own are killed."""
+        self._abandoned = True
+        if self._own:
+            for process in (getattr(self._executor, "_processes", None) or {}).copy().values():
+                process.kill()
+
+
+def _begin_to_work():
+    """Leave Ctrl-C to the process that began this one, and end when that has gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent():
+    parent_process().join()
+    os._exit(1)
+
+
+class CtrlC:
+    """Calls `stop` on Ctrl-C, where KeyboardInterrupt would come in the midst of anything.
+
+    Attributes
+    ----------
+    may_raise : bool
+        Whether the second one raises KeyboardInterrupt.
+    """
+
+    def __init__(self, stop):
+        self._stop, self._pressed, self.may_raise = stop, False, False
+
+    def __enter__(self):
+        """Take over, in the main thread; elsewhere Ctrl-C does not come."""
+        self._usual = signal.getsignal(signal.SIGINT)
+        main = threading.current_thread() is threading.main_thread()
+        self._active = callable(self._usual) and main
+        if self._active:
+            signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(self, *error):
+        """Give back."""
+        if self._active:
+            signal.signal(signal.SIGINT, self._usual)
+
+    def _press(self, *arguments):
+        try:
+            self._usual(*arguments)
+        except KeyboardInterrupt:
+            if self._pressed and self.may_raise:
+                raise
+            self._pressed = True
+            self._stop()

@@ -1,0 +1,293 @@
+"""What a run of `pk.sample` begins with: a job, states of chains, and room for draws.
+
+They are made from the user's arguments, or from a run to go on with.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pymc_kameleon.advance import ChainState, Job
+from pymc_kameleon.choice import bound_steps
+from pymc_kameleon.host import (
+    coords_and_dims_for_inferencedata,
+    get_default_varnames,
+    get_random_generator,
+    make_initial_point_fns_per_chain,
+)
+from pymc_kameleon.initvals import finite_point, jittered
+from pymc_kameleon.results import Columns, Memory
+from pymc_kameleon.resume import (
+    AHEAD,
+    check_same_density,
+    check_same_outputs,
+    check_untouched,
+    describe,
+    saved_tree,
+    steps_and_names,
+    unpack,
+)
+from pymc_kameleon.run import Chain
+from pymc_kameleon.store import Store, locked, saved_store
+
+
+@dataclass
+class Prepared:
+    """A run before its first draw.
+
+    Attributes
+    ----------
+    job : Job
+    chains : list of Chain
+    record : Memory or Store
+        Where draws go.
+    attributes : dict
+        What the run is asked for, as `resume` needs to know it.
+    seconds : float
+        What it took before.
+    """
+
+    job: Job
+    chains: list
+    record: object
+    attributes: dict
+    seconds: float = 0.0
+
+
+def new_run(
+    model,
+    steps,
+    *,
+    draws,
+    tune,
+    chains,
+    random_seed,
+    initvals,
+    var_names,
+    keeps_warmup,
+    idata_kwargs,
+    store,
+):
+    """Return a run that begins."""
+    if draws + tune == 0:
+        raise ValueError("draws and tune are 0: there is nothing to do.")
+    names = names_to_keep(model, var_names, idata_kwargs)
+    outputs = steps[0].outputs(names)
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    columns = Columns(
+        outputs,
+        steps,
+        keeps_warmup,
+        coords | idata_kwargs.get("coords", {}),
+        dims | idata_kwargs.get("dims", {}),
+    )
+    states = _first_states(model, steps, chains, tune, draws, random_seed, initvals)
+    job = Job(steps, outputs, keeps_warmup)
+    attributes = _attributes(steps, names, outputs, draws, keeps_warmup)
+    numbers = list(range(chains))
+    record = _room(store, job, columns, numbers, tune, draws, attributes, states)
+    return Prepared(job, _chains(numbers, states, steps), record, attributes)
+
+
+def resumed_run(model, step, *, resume, store, draws, default_draws):
+    """Return a run that goes on; `step` is a function of the model, or None."""
+    path = Path(resume) if isinstance(resume, str | Path) else None
+    if path is not None and store is not None and Path(store) != path:
+        raise ValueError(
+            f"A run that is resumed from a store goes on in it, {path}: leave out store=."
+        )
+    lock = None if path is None else locked(path)
+    try:
+        saved = saved_tree(resume) if path is None else saved_store(path)
+        return _resumed(model, step, saved, path, lock, store, draws, default_draws)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+
+
+def _resumed(model, steps, saved, path, lock, store, draws, default_draws):
+    steps, names = steps_and_names(saved.plan, steps, model)
+    check_whole(steps, model)
+    outputs = steps[0].outputs(names)
+    check_same_outputs(saved, outputs, model)
+    states = [unpack(steps, arrays) for arrays in saved.arrays]
+    keeps_warmup = bool(saved.plan["keeps_warmup"])
+    job = Job(steps, outputs, keeps_warmup)
+    for state in states:
+        check_same_density(job, state)
+    if path is None:
+        check_untouched(saved, outputs, states)
+    before = _draws_before(saved, states, path)
+    total = before + (_left(saved, before, default_draws) if draws is None else draws)
+    if total == before:
+        raise ValueError("All draws of this run are made. Say how many more: draws=.")
+    for state in states:
+        for step in state.steps:
+            step.monitor.draws = total
+    attributes = _attributes(steps, names, outputs, total, keeps_warmup)
+    coords, dims = _coords_and_dims_then(saved, model)
+    columns = Columns(outputs, steps, keeps_warmup, coords, dims)
+    room = max(total, *(state.monitor.done - state.monitor.tune for state in states))
+    if path is not None:
+        record = Store(path, lock, steps, columns, saved.numbers).extend(room, attributes)
+    else:
+        tune = states[0].monitor.tune
+        record = _room(store, job, columns, saved.numbers, tune, room, attributes, states)
+        _take_over(record, saved)
+    drawn = saved.draws.get("posterior", saved.draws.get("warmup_sample_stats"))
+    seconds = float(drawn.attrs.get("sampling_time", 0.0)) if drawn is not None else 0.0
+    return Prepared(job, _chains(saved.numbers, states, steps), record, attributes, seconds)
+
+
+def _room(store, job, columns, numbers, tune, draws, attributes, states):
+    """Return where draws go."""
+    if store is None:
+        return Memory(columns, numbers, tune, draws)
+    path = Path(store)
+    if path.exists():
+        raise ValueError(
+            f"{path} exists. pk.sample(resume={str(path)!r}) goes on with it; otherwise take "
+            "another path, or delete it."
+        )
+    record = Store(path, locked(path), job.steps, columns, numbers)
+    return record.create(tune, draws, attributes, states)
+
+
+def _take_over(record, saved):
+    """Keep the draws of an earlier run."""
+    for group, variables in record.columns.groups.items():
+        for part in (group, AHEAD + group):
+            if part in saved.draws:
+                start = int(saved.draws[part]["draw"].values[0])
+                for name in variables:
+                    for row, values in enumerate(saved.draws[part][name].values):
+                        record.put(row, start, group, name, values)
+
+
+def _attributes(steps, names, outputs, draws, keeps_warmup):
+    return {
+        "steps": json.dumps([describe(step) for step in steps]),
+        "var_names": json.dumps(names),
+        "data": outputs.digest.hex(),
+        "draws": draws,
+        "keeps_warmup": int(keeps_warmup),
+    }
+
+
+def _chains(numbers, states, steps):
+    pairs = zip(numbers, states, strict=True)
+    return [Chain(row, number, state, steps) for row, (number, state) in enumerate(pairs)]
+
+
+def _draws_before(saved, states, path):
+    """Return the draws after tuning that a run has, to which more are added."""
+    if path is None:
+        return int(saved.plan["draws_kept"])
+    return max(max(0, state.monitor.done - state.monitor.tune) for state in states)
+
+
+def _left(saved, before, default_draws):
+    """Return how many draws a run was stopped before, or how many to add to a whole one."""
+    left = int(saved.plan["draws"]) - before
+    return left if left > 0 else default_draws
+
+
+def _coords_and_dims_then(saved, model):
+    """Return coordinates and dimensions of the draws so far, or the model's."""
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    for group in ("posterior", "warmup_posterior"):
+        if group in saved.draws:
+            found = saved.draws[group]
+            kept = {k: v.values for k, v in found.coords.items() if k not in ("chain", "draw")}
+            own = {name: list(found[name].dims[2:]) for name in found.data_vars}
+            return coords | kept, dims | own
+    return coords, dims
+
+
+# ---- a first run --------------------------------------------------------------------------------
+
+
+def check_whole(steps, model):
+    """Raise a ValueError unless each variable of the model is moved by one of the steps."""
+    for each in steps:
+        if each.model is not model:
+            raise ValueError(f"{each!r} was made for another model.")
+    moved = [var for each in steps for var in each.vars]
+    left = [var.name for var in model.value_vars if var not in moved]
+    if left:
+        raise ValueError(
+            f"No step moves {left}. pk.sample needs steps of pymc_kameleon for all variables, "
+            "which have to be continuous; pm.sample(step=...) leaves others to PyMC's own steps."
+        )
+    twice = sorted({var.name for var in moved if moved.count(var) > 1})
+    if twice:
+        raise ValueError(f"{twice} are moved by two steps. Leave each variable to one.")
+
+
+def checked_steps(step, model):
+    """Return the steps as a list; raise a ValueError unless each variable is moved by one."""
+    steps = bound_steps(step, model)
+    check_whole(steps, model)
+    return steps
+
+
+def names_to_keep(model, var_names, idata_kwargs):
+    """Return the names of what is kept of each draw, in PyMC's order."""
+    every = [var.name for var in model.unobserved_value_vars]
+    if var_names is None:
+        return get_default_varnames(every, idata_kwargs.get("include_transformed", False))
+    unknown = [name for name in var_names if name not in every]
+    if unknown or len(var_names) == 0:
+        raise ValueError(f"var_names must be some of {every}, not {unknown}.")
+    return [name for name in every if name in var_names]
+
+
+def _first_states(model, steps, chains, tune, draws, random_seed, initvals):
+    """Return the states of chains before their first draw, as pm.sample begins with them."""
+    rngs = get_random_generator(random_seed).spawn(chains)
+    points = _starts(model, steps, [rng.integers(2**30) for rng in rngs], initvals)
+    states = []
+    for rng, point in zip(rngs, points, strict=True):
+        own = [step.for_chain() for step in steps]
+        step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
+        for step, step_rng in zip(own, step_rngs, strict=True):
+            step.setup_chain(step_rng, tune, draws)
+        states.append(
+            ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
+        )
+    return states
+
+
+def _starts(model, steps, seeds, initvals):
+    """Return a point on the unconstrained scale for each chain."""
+    if initvals is None:
+        copies = [step.for_chain() for step in steps]
+
+        def logp(point):
+            """Be -inf outside the region of any step."""
+            q = steps[0].layout.raveled(point)
+            try:
+                return min(step.log_density(q[step.layout.places]) for step in copies)
+            except Exception as error:
+                error.add_note(f"In chain {len(points)}, looking for a start, at {point}")
+                raise
+
+        draw, points = jittered(model), []
+        for seed in seeds:
+            points.append(finite_point(draw, logp, np.random.default_rng(seed), "jitter"))
+        return points
+    functions = make_initial_point_fns_per_chain(
+        model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
+    )
+    points = [function(seed) for function, seed in zip(functions, seeds, strict=True)]
+    for step in steps:
+        for name, shape in step.layout.shapes.items():
+            for point in points:
+                if np.shape(point[name]) != shape:
+                    raise ValueError(
+                        f"The start of {name} has shape {np.shape(point[name])}, not {shape}."
+                    )
+    return points

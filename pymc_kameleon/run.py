@@ -1,0 +1,552 @@
+"""A run of `pk.sample`: chains that advance wherever there is a worker, until enough is drawn."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+
+from pymc_kameleon.advance import Failed, advance, learn
+from pymc_kameleon.draws import CannotStart
+from pymc_kameleon.executors import CtrlC
+from pymc_kameleon.host import Draw, log_warnings, quiet_logging, run_convergence_checks
+from pymc_kameleon.monitor import say_what_was_done
+from pymc_kameleon.results import data_tree
+
+_log = logging.getLogger("pymc_kameleon")
+
+REFRESH = 0.1
+"""Seconds between two looks at the chains."""
+
+MOST_NUMBERS = 200_000
+"""What an advance may make: numbers that are kept of its draws."""
+
+MOST_FAILURES = 3
+"""How often an advance is submitted again whose worker has died."""
+
+WHY = {
+    "interrupted": "Sampling was interrupted",
+    "stopped": "Sampling was stopped",
+    "max_time": "The time was up",
+}
+"""Of an end before the last draw."""
+
+FIRST_LOOK, GROWTH, LARGEST_RHAT = 100, 1.2, 1.01
+"""Draws of each chain at which `target_ess` is looked at first, and from look to look."""
+
+
+@dataclass
+class Limits:
+    """When a run is to end, or to be told of.
+
+    Attributes
+    ----------
+    callback : callable or None
+    max_time : float or None
+        Seconds.
+    target_ess : float or None
+    parameters : list of str
+        Whose ESS is meant.
+    """
+
+    callback: Callable | None
+    max_time: float | None
+    target_ess: float | None
+    parameters: list
+
+
+@dataclass
+class Finish:
+    """What is to be done at the end.
+
+    Attributes
+    ----------
+    model : pm.Model
+    computed : dict
+        Groups to compute: name -> (function, names of variables or True).
+    checks_convergence, keeps_warnings, quiet : bool
+    store : str, path or None
+        From where the run can go on.
+    """
+
+    model: pm.Model
+    computed: dict
+    checks_convergence: bool
+    keeps_warnings: bool
+    quiet: bool
+    store: object
+
+    @property
+    def how_to_go_on(self):
+        """Say how."""
+        there = isinstance(self.store, str | Path)
+        return f"pk.sample(resume={str(self.store)!r})" if there else "pk.sample(resume=...)"
+
+
+class Chain:
+    """One chain of a run: its last state, and the advance that is on its way.
+
+    Parameters
+    ----------
+    row, number : int
+        In the arrays of draws, and in the result.
+    state : ChainState
+    steps : list of KameleonStep
+        Of the job, for their names.
+    """
+
+    def __init__(self, row, number, state, steps):
+        self.row, self.number, self.state, self.steps = row, number, state, steps
+        self.tune, self.begun = state.monitor.tune, state.monitor.done
+        self.total = self.tune + state.monitor.draws
+        self.last_stats, self.seconds, self.evaluations = None, 0.0, 0
+        self.future, self.failures, self.lost, self._n = None, 0, False, 1
+
+    @property
+    def done(self):
+        """Draws made, of tuning and before the run was resumed too."""
+        return self.state.monitor.done
+
+    @property
+    def made(self):
+        """Draws made after tuning."""
+        return max(0, self.done - self.tune)
+
+    @property
+    def n_tune(self):
+        """Draws of tuning in this run."""
+        return max(0, self.tune - self.begun)
+
+    @property
+    def waits(self):
+        """Whether it could go on if there were a worker."""
+        return self.future is None and not self.lost and self.done < self.total
+
+    def next_portion(self, pauses):
+        """Return how many draws to make now, of which Python has to see nothing in between."""
+        stops = (*pauses, self.tune, self.total)
+        return min(self._n, min(stop for stop in stops if stop > self.done) - self.done)
+
+    def take(self, state, portion, seconds, width):
+        """Take what has come back; the next advance should take so many seconds."""
+        n = state.monitor.done - self.done
+        self.state, self.last_stats, self.failures = state, portion.last, 0
+        self.seconds += portion.seconds
+        self.evaluations += portion.n_logp
+        most = min(10 * n, max(1, MOST_NUMBERS // width))
+        self._n = int(np.clip(n * seconds / max(portion.seconds, 1e-9), 1, most))
+
+
+class Run:
+    """Sampling that goes on, in the background or not.
+
+    ``pk.sample(blocking=False)`` returns one.
+    """
+
+    def __init__(self, prepared, workers, progress, limits, finish):
+        self._prepared, self._workers, self._progress = prepared, workers, progress
+        self._limits, self._finish = limits, finish
+        self._record, self._job, self._chains = prepared.record, prepared.job, prepared.chains
+        job, chains = self._job, self._chains
+        self._width = job.outputs.n + sum(step.empty_stats(1).size for step in job.steps)
+        example = job.steps_at(chains[0].state)
+        self._pauses = sorted({pause for step in example for pause in step.pauses()})
+        self._meetings = {
+            pause for step in example if step.learns_together for pause in step.pauses()
+        }
+        self._learning = None
+        self._stop, self._changing = threading.Event(), threading.RLock()
+        self._error, self._length, self._why = None, None, None
+        self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
+        self._thread, self._result = None, None
+
+    # ---- what its user sees ---------------------------------------------------------------------
+
+    def __repr__(self):
+        """Say how far it is."""
+        done, total = (sum(getattr(c, name) for c in self._chains) for name in ("done", "total"))
+        state = "finished" if self.is_finished else "running"
+        return f"<Run of {len(self._chains)} chains, {state}: {done} of {total} draws>"
+
+    @property
+    def is_finished(self):
+        """Whether nothing is drawn any more."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def wait(self, timeout=None):
+        """Wait for the end, and return the result, a DataTree.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most.
+
+        Raises
+        ------
+        TimeoutError
+            If it has not ended by then; it goes on.
+        Exception
+            What a likelihood raised.
+        """
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(f"Not finished after {timeout} seconds: {self!r} goes on.")
+        if self._result is None:
+            with quiet_logging(self._finish.quiet), CtrlC(lambda: None):
+                self._result = self._ended()
+            self._check(self._result)
+        return self._result
+
+    def inspect(self):
+        """Return what there is by now, a DataTree; sampling goes on."""
+        with self._changing:
+            self._record.flush()
+            chains, length = _longest(self._chains)
+            return self._tree(chains, length).copy(deep=True)
+
+    def stop(self):
+        """Stop after the draws that are being made, and return the result, a DataTree.
+
+        ``pk.sample(resume=...)`` goes on.
+        """
+        self._end("stopped")
+        elsewhere = self._thread not in (None, threading.current_thread())
+        return self.wait() if elsewhere else None
+
+    # ---- how it runs ----------------------------------------------------------------------------
+
+    def in_background(self):
+        """Begin, and return."""
+        self._thread = threading.Thread(target=self._drive, name="pk.sample", daemon=True)
+        self._thread.start()
+        return self
+
+    def to_its_end(self):
+        """Run here, and return the result, a DataTree."""
+        tree = None
+        try:
+            with quiet_logging(self._finish.quiet), CtrlC(self._interrupted) as ctrl_c:
+                self._drive(ctrl_c)
+                tree = self._ended()
+            self._check(tree)
+            return tree
+        except KeyboardInterrupt:
+            if tree is None:
+                raise
+            if not self._finish.quiet:
+                _log.warning("Interrupted after sampling: convergence may not have been checked.")
+        return tree
+
+    def _interrupted(self):
+        if not self._stop.is_set():
+            _log.info("Stopping after the draws that are being made. Ctrl-C again leaves them.")
+        self._end("interrupted")
+
+    def _drive(self, ctrl_c=None):
+        """Let the chains advance to their ends, or until something says that it is enough."""
+        ctrl_c = CtrlC(self._interrupted) if ctrl_c is None else ctrl_c
+        self._begun = time.perf_counter()
+        with quiet_logging(self._finish.quiet), suppress(KeyboardInterrupt):
+            try:
+                with self._workers, self._progress:
+                    try:
+                        ctrl_c.may_raise = True
+                        while self._goes_on():
+                            self._submit()
+                            self._take_what_is_there()
+                            self._look_at_limits()
+                    except KeyboardInterrupt:  # the second one
+                        self._workers.abandon()
+                    finally:
+                        ctrl_c.may_raise = False
+            except Exception as error:
+                self._error = self._error or error
+            finally:
+                self._seconds = time.perf_counter() - self._begun
+
+    def _goes_on(self):
+        if any(chain.future is not None for chain in self._chains) or self._learning is not None:
+            return True
+        return not self._stop.is_set() and any(chain.waits for chain in self._chains)
+
+    def _end(self, why):
+        self._why = self._why or why
+        self._stop.set()
+
+    def _submit(self):
+        """Submit what can be done: the chains that are behind go first."""
+        if self._stop.is_set() or self._learning is not None:
+            return
+        ready = [chain for chain in self._chains if chain.waits and not self._has_to_meet(chain)]
+        busy = sum(chain.future is not None for chain in self._chains)
+        suspects = [chain for chain in ready if chain.failures]
+        if suspects:  # alone, as one that kills its worker may kill others with it
+            free = 1 - busy
+        else:
+            free = (self._workers.at_once or len(self._chains)) - busy
+        for chain in sorted(suspects or ready, key=lambda chain: chain.done)[: max(0, free)]:
+            n = chain.next_portion(self._pauses)
+            chain.task = (advance, chain.state, n)
+            chain.future = self._workers.submit(*chain.task)
+        if busy == 0 and not ready and any(chain.waits for chain in self._chains):
+            self._meet()
+
+    def _has_to_meet(self, chain):
+        monitor = chain.state.monitor
+        return monitor.done in self._meetings and monitor.learned != monitor.done
+
+    def _meet(self):
+        """Let the chains learn together, which all have come to where that is due."""
+        chains = [chain for chain in self._chains if not chain.lost]
+        task = (learn, [chain.state for chain in chains])
+        self._learning = chains, task, self._workers.submit(*task)
+
+    def _take_what_is_there(self):
+        futures = [chain.future for chain in self._chains if chain.future is not None]
+        if self._learning is not None:
+            futures.append(self._learning[2])
+        done, _ = wait(futures, REFRESH, FIRST_COMPLETED)
+        for chain in self._chains:
+            if chain.future in done:
+                with self._changing:
+                    self._take(chain)
+        if self._learning is not None and self._learning[2] in done:
+            self._take_learned()
+        for chain in self._chains:
+            self._progress.show(chain)
+
+    def _outcome(self, future, task):
+        """Return what a task gave, a new future of it, or an exception of its worker."""
+        try:
+            outcome = future.result()
+        except Exception as error:
+            self._workers.notice(error)
+            return error
+        return self._workers.submit(*task, with_job=True) if outcome is None else outcome
+
+    def _take(self, chain):
+        outcome = self._outcome(chain.future, chain.task)
+        chain.future = None
+        if isinstance(outcome, Failed):
+            self._fail(outcome.error, f"In chain {chain.number}, ")
+        elif isinstance(outcome, Exception):
+            self._worker_died(chain, outcome)
+        elif not isinstance(outcome, tuple):
+            chain.future = outcome
+        else:
+            self._keep(chain, *outcome)
+
+    def _keep(self, chain, state, portion):
+        tuning = chain.done < chain.tune
+        start = chain.done if tuning else chain.made
+        chain.take(state, portion, self._workers.seconds, self._width)
+        try:
+            self._record.write(chain.row, start, portion, tuning)
+            self._record.save(chain.row, state)
+            self._record.flush_if_due()
+        except OSError as error:
+            self._disk_fails(error)
+        if self._limits.callback is not None:
+            self._call_back(chain, tuning)
+
+    def _disk_fails(self, error):
+        _log.error(
+            "The store cannot be written (%s). Sampling stops; the result has what is in memory, "
+            "too.",
+            error,
+        )
+        self._end("disk")
+
+    def _call_back(self, chain, tuning):
+        i, point = (
+            chain.done - 1,
+            chain.steps[0].layout.unraveled(chain.state.point[chain.steps[0].layout.places]),
+        )
+        draw = Draw(chain.number, chain.done == chain.total, i, tuning, chain.last_stats, point)
+        try:
+            self._limits.callback(self, draw)
+        except KeyboardInterrupt:
+            self._end("interrupted")
+        except Exception as error:
+            self._fail(error, "In the callback, ")
+
+    def _worker_died(self, chain, error):
+        chain.failures += 1
+        if chain.failures <= MOST_FAILURES:
+            _log.warning(
+                "A worker of chain %s died (%r). Its last draws are made again.",
+                chain.number,
+                error,
+            )
+            return
+        chain.lost = True
+        _log.error(
+            "Chain %s is given up at draw %s, as %s workers died of it in a row (%r). Look for "
+            "parameter values at which the likelihood takes too much memory, or crashes.",
+            chain.number,
+            chain.done,
+            chain.failures,
+            error,
+        )
+
+    def _take_learned(self):
+        chains, task, future = self._learning
+        self._learning = None
+        outcome = self._outcome(future, task)
+        if isinstance(outcome, Failed):
+            self._fail(outcome.error, "While the chains learn together, ")
+        elif isinstance(outcome, Exception):
+            for chain in chains:
+                self._worker_died(chain, outcome)
+        elif not isinstance(outcome, list):
+            self._learning = chains, task, outcome
+        else:
+            for chain, state in zip(chains, outcome, strict=True):
+                chain.state, chain.failures = state, 0
+
+    def _fail(self, error, where):
+        notes = getattr(error, "__notes__", [])
+        if notes:
+            notes[0] = where + notes[0]
+        self._error = self._error or error
+        self._stop.set()
+
+    # ---- when it is enough ----------------------------------------------------------------------
+
+    def _look_at_limits(self):
+        limits = self._limits
+        if self._stop.is_set():
+            return
+        if limits.max_time is not None and time.perf_counter() - self._begun > limits.max_time:
+            self._end("max_time")
+        if limits.target_ess is not None:
+            self._look_at_ess()
+
+    def _look_at_ess(self):
+        """See at fixed draws whether these are enough, so that the result does not vary."""
+        chains = [chain for chain in self._chains if not chain.lost]
+        made = min(chain.made for chain in chains)
+        while self._look <= made and self._length is None:
+            rows = [chain.row for chain in chains]
+            draws = self._record.dataset("posterior", rows, 0, self._look)[self._limits.parameters]
+            if is_enough(draws, self._limits.target_ess):
+                self._length = self._look
+                self._end("target_ess")
+            self._look = int(np.ceil(GROWTH * self._look))
+
+    # ---- the result -----------------------------------------------------------------------------
+
+    def _ended(self):
+        """Return the result of a run that has ended, a DataTree; raise what was raised."""
+        try:
+            chains, length = self._chains_and_length()
+            if self._error is not None:
+                self._raise(chains, length)
+            return self._assembled(chains, length)
+        finally:
+            self._record.close()
+
+    def _chains_and_length(self):
+        if self._length is not None:
+            return [chain for chain in self._chains if chain.made >= self._length], self._length
+        if all(chain.done >= chain.total for chain in self._chains):
+            return self._chains, self._chains[0].total - self._chains[0].tune
+        return _longest(self._chains)
+
+    def _raise(self, chains, length):
+        error = self._error
+        if isinstance(error, CannotStart):
+            error = error.explained(self._job.steps)
+        elif any(chain.done > chain.begun for chain in self._chains):
+            with suppress(Exception):
+                error.result = self._assembled(chains, length, silent=True)
+                error.add_note(
+                    "The draws until then are in the attribute `result` of this exception; "
+                    f"{self._finish.how_to_go_on} goes on from there."
+                )
+        raise error from error.__cause__
+
+    def _assembled(self, chains, length, silent=False):
+        """Return the DataTree, and say what is to be said."""
+        if not any(chain.done > chain.begun for chain in self._chains):
+            raise KeyboardInterrupt("There are no draws.")
+        whole = self._why is None and len(chains) == len(self._chains)
+        if not whole:
+            for chain in chains:
+                for step in chain.state.steps:
+                    step.monitor.draws = step.monitor.done - step.monitor.tune
+        if not silent:
+            self._say(chains, length)
+        with suppress(OSError if self._why == "disk" else ()):
+            self._record.flush()
+        tree = self._tree(chains, length)
+        if self._why != "disk":
+            self._record.finish(tree, max(chain.made for chain in self._chains))
+        return tree
+
+    def _tree(self, chains, length):
+        finish = self._finish
+        return data_tree(
+            finish.model,
+            self._job,
+            chains,
+            length,
+            self._record,
+            self._prepared.attributes,
+            self._seconds + self._prepared.seconds,
+        )
+
+    def _say(self, chains, length):
+        made = f"{length:_d} draws of {len(chains)} chain{'s' * (len(chains) != 1)}"
+        what = made if length else "no draws after tuning yet"
+        how = f"{self._finish.how_to_go_on} goes on."
+        left = [chain.number for chain in self._chains if chain not in chains]
+        if left:
+            how += f" Chains {left} are shorter, and left out."
+        if self._why in WHY:
+            _log.warning("%s. The result has %s; %s", WHY[self._why], what, how)
+        elif self._why == "target_ess":
+            _log.info("%s are enough.", made)
+        elif self._limits.target_ess is not None:
+            _log.warning("%s are not enough; %s", made, how)
+        speakers = [(chain, self._job.steps_at(chain.state)) for chain in chains]
+        say_what_was_done(speakers, length, self._seconds)
+
+    def _check(self, tree):
+        """Compute what was asked for besides, and look at the convergence."""
+        finish = self._finish
+        with quiet_logging(finish.quiet):
+            for compute, chosen in finish.computed.values():
+                names = None if chosen is True else chosen
+                compute(tree, var_names=names, model=finish.model, progressbar=False)
+            if finish.checks_convergence and "posterior" in tree.children:
+                log_warnings(run_convergence_checks(tree, finish.model))
+
+
+def is_enough(draws, target_ess):
+    """Whether bulk and tail ESS of all parameters are reached, and R-hat is near 1."""
+
+    def values(function, **options):
+        found = function(draws, **options)
+        return np.concatenate([np.ravel(found[name]) for name in draws])
+
+    ess = [values(pm.stats.ess, method=method).min() for method in ("bulk", "tail")]
+    rhat = values(pm.stats.rhat).max() if draws.sizes["chain"] > 1 else 1.0
+    return bool(min(ess) >= target_ess and rhat <= LARGEST_RHAT)
+
+
+def _longest(chains):
+    """Return the chains that give the most draws, as PyMC does, and how many draws these are.
+
+    If there are none after tuning, these are all chains.
+    """
+    lengths = sorted((chain.made for chain in chains), reverse=True)
+    draws = [length * (i + 1) for i, length in enumerate(lengths)]
+    length = lengths[int(np.argmax(draws))]
+    return [chain for chain in chains if chain.made >= length], length

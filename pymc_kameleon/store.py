@@ -1,0 +1,232 @@
+"""The draws of a run in a Zarr store, appended while it runs.
+
+The store has the groups of a result, as PyMC's own Zarr traces have, and one more array,
+``checkpoints``, with the state of each chain. A chain's draws are written before its state, and a
+state at one blow. So whenever the process dies, each state has all its draws.
+"""
+
+import io
+import time
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from filelock import FileLock, Timeout
+
+from pymc_kameleon.results import DRAWN, WARMUP
+from pymc_kameleon.resume import Saved, stacked
+
+MOST_NUMBERS = 2**16
+"""In a chunk of a file, which is written again when draws are appended."""
+
+EVERY, SHARE, MOST_BYTES = 2.0, 0.05, 2**25
+"""Draws are written after so many seconds, unless that took more than this share of the time; or
+if there are so many bytes of them."""
+
+SPARE = 4096
+"""Bytes that a checkpoint may grow by: numbers in the text of a generator."""
+
+
+def zarr_module():
+    """Return zarr, which is an optional requirement."""
+    try:
+        import zarr
+    except ImportError:
+        raise ImportError(
+            "A store needs zarr, which is not installed: pip install 'pymc-kameleon[save]'."
+        ) from None
+    return zarr
+
+
+def locked(path):
+    """Return the lock of a store; raise a ValueError if another run writes to it."""
+    lock = FileLock(f"{path}.lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(
+            f"Another run writes to {path}: wait for its end, or take another store."
+        ) from None
+    return lock
+
+
+def saved_store(path):
+    """Return what a store holds of its run; raise a ValueError if it is none."""
+    zarr = zarr_module()
+    try:
+        root = zarr.open_group(path, mode="r")
+        checkpoints = root["checkpoints"]
+    except (FileNotFoundError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} is no store that pk.sample has written: {error}") from None
+    draws = {
+        group: xr.open_zarr(path, group=group, chunks=None, consolidated=False)
+        for group in (*DRAWN, *WARMUP)
+        if group in root
+    }
+    numbers = checkpoints.attrs["chains"]
+    arrays = [_from_bytes(checkpoints[row]) for row in range(len(numbers))]
+    return Saved(dict(root.attrs), numbers, arrays, draws)
+
+
+def _as_bytes(steps, state):
+    """Return the state of a chain as the content of a file."""
+    content = io.BytesIO()
+    np.savez(content, **{name: values[0] for name, (_, values) in stacked(steps, [state]).items()})
+    return content.getbuffer()
+
+
+def _from_bytes(content):
+    with np.load(io.BytesIO(content.tobytes())) as arrays:
+        return dict(arrays)
+
+
+class Store:
+    """The draws of all chains, in a Zarr store; those that are not written yet, in memory.
+
+    Parameters
+    ----------
+    path : path
+    lock : FileLock
+        That this run holds.
+    steps : list of KameleonStep
+    columns : Columns
+    numbers : list of int
+        Of the chains.
+    """
+
+    def __init__(self, path, lock, steps, columns, numbers):
+        self.path, self._lock, self._steps = Path(path), lock, steps
+        self.columns, self._numbers = columns, numbers
+        self._waiting, self._states, self._bytes = {}, {}, 0
+        self._written, self._took = time.perf_counter(), 0.0
+
+    # ---- a new one, and one to go on with -------------------------------------------------------
+
+    def create(self, tune, draws, plan, states):
+        """Make the files, with the states of the chains and what the run was asked for."""
+        root = zarr_module().open_group(self.path, mode="w", attributes=plan)
+        for group in self.columns.groups:
+            like = self.columns.like(group, self._numbers)
+            like.drop_vars([*like.data_vars, "draw"]).to_zarr(
+                self.path, group=group, mode="a", consolidated=False
+            )
+            length = tune if group in WARMUP else draws
+            for name, variable in {"draw": like["draw"], **like.data_vars}.items():
+                self._create_array(root[group], name, variable, length)
+            root[group]["draw"][:] = np.arange(length)
+        size = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE
+        root.create_array(
+            "checkpoints",
+            shape=(len(self._numbers), size),
+            chunks=(1, size),
+            dtype=np.uint8,
+            fill_value=0,
+            compressors=None,
+        )
+        root["checkpoints"].attrs["chains"] = self._numbers
+        self._root = root
+        for row, state in enumerate(states):
+            self._checkpoint(row, state)
+        return self
+
+    def _create_array(self, group, name, variable, length):
+        shape = tuple(length if d == "draw" else n for d, n in variable.sizes.items())
+        numbers = int(np.prod([n for d, n in variable.sizes.items() if d not in ("chain", "draw")]))
+        most = max(1, min(length, MOST_NUMBERS // max(1, numbers)))
+        chunks = {"chain": 1, "draw": most}
+        kind = variable.dtype.kind
+        group.create_array(
+            name,
+            shape=shape,
+            chunks=tuple(max(1, chunks.get(d, n)) for d, n in variable.sizes.items()),
+            dtype=variable.dtype,
+            dimension_names=variable.dims,
+            fill_value=np.nan if kind == "f" else 0,
+            compressors=None,
+        )
+
+    def extend(self, draws, plan):
+        """Make room for so many draws in all after tuning."""
+        self._root = zarr_module().open_group(self.path, mode="a")
+        self._root.attrs.update(plan)
+        for group in DRAWN:
+            self._resize(group, draws)
+        return self
+
+    def _resize(self, group, draws):
+        arrays = self._root[group]
+        for name in ("draw", *self.columns.groups[group]):
+            sizes = dict(
+                zip(arrays[name].metadata.dimension_names, arrays[name].shape, strict=True)
+            )
+            arrays[name].resize(tuple((sizes | {"draw": draws}).values()))
+        arrays["draw"][:] = np.arange(draws)
+
+    def put(self, row, start, group, name, values):
+        """Write values (n, ...) of one variable."""
+        self._root[group][name][row, start : start + len(values)] = values
+
+    # ---- draws and states -----------------------------------------------------------------------
+
+    def write(self, row, start, portion, tuning):
+        """Keep draws of a chain, the first of which is its draw `start` of its group."""
+        for group, name, values in self.columns.named(portion, tuning):
+            parts = self._waiting.setdefault((row, group, name), (start, []))[1]
+            parts.append(values)
+            self._bytes += values.nbytes
+
+    def save(self, row, state):
+        """Keep the state of a chain after the draws that were written last."""
+        self._states[row] = state
+
+    def flush_if_due(self):
+        """Write what is in memory, if there is much, or if it is there for long."""
+        waited = time.perf_counter() - self._written
+        if self._states and (waited > max(EVERY, self._took / SHARE) or self._bytes > MOST_BYTES):
+            self.flush()
+
+    def flush(self):
+        """Write what is in memory."""
+        start = time.perf_counter()
+        for key in sorted(self._waiting):
+            row, group, name = key
+            first, parts = self._waiting[key]
+            values = np.concatenate(parts)
+            self._root[group][name][row, first : first + len(values)] = values
+        for row in sorted(self._states):
+            self._checkpoint(row, self._states[row])
+        self._waiting, self._states, self._bytes = {}, {}, 0
+        self._written = time.perf_counter()
+        self._took = self._written - start
+
+    def _checkpoint(self, row, state):
+        blob = _as_bytes(self._steps, state)
+        array = self._root["checkpoints"]
+        whole = np.zeros(array.shape[1], np.uint8)
+        whole[: len(blob)] = np.frombuffer(blob, np.uint8)
+        array[row] = whole
+
+    def dataset(self, group, rows, start, stop):
+        """Return some draws of some chains, which are read when they are needed."""
+        stored = xr.open_zarr(self.path, group=group, chunks=None, consolidated=False)
+        stored = stored.isel(chain=rows, draw=slice(start, stop))
+        if not self._waiting:
+            return stored
+        stored = stored.load()  # the disk is full: what is in memory is all there is
+        for (row, of, name), (first, parts) in self._waiting.items():
+            if of == group and row in rows:
+                values = np.concatenate(parts)[: max(0, stop - first)]
+                stored[name][rows.index(row), first - start : first - start + len(values)] = values
+        return stored
+
+    def finish(self, tree, longest):
+        """Write the other groups of the result, and give back the room of draws not made."""
+        for group in DRAWN:
+            self._resize(group, longest)
+        for name in tree.children:
+            if name not in self.columns.groups and not name.startswith("ahead_"):
+                tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
+
+    def close(self):
+        """Let others write."""
+        self._lock.release()

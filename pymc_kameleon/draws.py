@@ -109,6 +109,8 @@ def _begin(step, q):
     status = what_changed(step, q)
     first = step.point is None
     if first:
+        if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
+            step._jump(q)
         logp.point[:] = q
         step.monitor.common_start = np.array_equal(q[:d], step._common_start)
         if step.tune:

@@ -7,6 +7,7 @@ PyMC may move or change these parts in any minor version. The rest of the packag
 import logging
 import time
 from contextlib import contextmanager, nullcontext, suppress
+from weakref import ref
 
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
@@ -17,14 +18,15 @@ from pymc.progress_bar.rich_progress import RichProgressBackend
 from pymc.sampling.mcmc import _quiet_logging as quiet_logging
 from pymc.sampling.parallel import Draw, _initialize_multiprocessing_context
 from pymc.stats.convergence import SamplerWarning, WarningType, log_warnings, run_convergence_checks
+from pymc.stats.convergence import logger as warnings_logger
+from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.arraystep import ArrayStepShared
-from pymc.step_methods.compound import CompoundStep, StepMethodState
+from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import (
     get_default_varnames,
     get_random_generator,
     get_untransformed_name,
-    get_value_vars_from_user_vars,
     is_transformed_name,
 )
 from rich.progress import ProgressColumn
@@ -32,7 +34,10 @@ from rich.table import Column
 from rich.text import Text
 
 __all__ = [
+    "STEP_METHODS",
     "ArrayStepShared",
+    "BlockedStep",
+    "Competence",
     "CompoundStep",
     "Draw",
     "DrawStats",
@@ -49,7 +54,6 @@ __all__ = [
     "find_observations",
     "get_default_varnames",
     "get_random_generator",
-    "get_value_vars_from_user_vars",
     "log_warnings",
     "make_initial_point_fn",
     "make_initial_point_fns_per_chain",
@@ -95,6 +99,54 @@ _log.getEffectiveLevel = _effective_level
 _log.addHandler(ToPyMC())
 
 
+class Problems(str):
+    """What a chain warns of, for the logger that PyMC hands it to.
+
+    Attributes
+    ----------
+    heading : str
+        Which step says it.
+    problems : list of str
+    """
+
+    @classmethod
+    def of(cls, heading, problems):
+        """Put them together."""
+        self = cls(" ".join([heading, *problems]))
+        self.heading, self.problems = heading, problems
+        return self
+
+
+class OncePerRun(logging.Filter):
+    """Drops what another chain of the same run of ``pm.sample`` has warned of already.
+
+    PyMC logs the warnings of all chains in the parent process. A run is there as long as its bar,
+    which alone holds what a step made to update it.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._bar, self._said = lambda: None, set()
+
+    def begin(self, bar):
+        """Begin a run, as long as the function `bar` is there."""
+        warnings_logger.addFilter(self)
+        self._bar, self._said = ref(bar), set()
+
+    def filter(self, record):
+        """Keep the problems that are new."""
+        if not isinstance(record.msg, Problems) or self._bar() is None:
+            return True
+        heading, problems = record.msg.heading, record.msg.problems
+        new = [problem for problem in problems if (heading, problem) not in self._said]
+        self._said.update((heading, problem) for problem in new)
+        record.msg = Problems.of(heading, new)
+        return bool(new)
+
+
+_once_per_run = OncePerRun()
+
+
 # ---- progress bar -------------------------------------------------------------------------------
 
 
@@ -127,7 +179,10 @@ def progress_columns(titles, n_chains):
 
 
 def progress_update(titles):
-    """Return the function that puts the statistics of a draw, DrawStats, into the columns."""
+    """Return the function that puts the statistics of a draw, DrawStats, into the columns.
+
+    PyMC asks for it when a run begins, and holds it until the run ends.
+    """
     accept, scale = titles
 
     def update_stats(stats):
@@ -137,6 +192,7 @@ def progress_update(titles):
             "failing": stats.stuck,
         }
 
+    _once_per_run.begin(update_stats)
     return update_stats
 
 

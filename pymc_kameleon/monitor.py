@@ -11,7 +11,7 @@ from threading import Timer
 import numpy as np
 
 from pymc_kameleon.core.subsample import least_points
-from pymc_kameleon.host import SamplerWarning, WarningType
+from pymc_kameleon.host import Problems, SamplerWarning, WarningType
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -102,7 +102,7 @@ def closing_warning(step):
     if not problems:
         return None
     heading = f"{type(step).__name__}([{', '.join(step.var_names)}]):"
-    return SamplerWarning(WarningType.BAD_PARAMS, " ".join([heading, *problems]), "warn")
+    return SamplerWarning(WarningType.BAD_PARAMS, Problems.of(heading, problems), "warn")
 
 
 def _chain_problems(step):

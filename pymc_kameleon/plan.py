@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from pymc_kameleon.advance import ChainState, Job
+from pymc_kameleon.choice import bound_steps
 from pymc_kameleon.host import (
-    CompoundStep,
     coords_and_dims_for_inferencedata,
     get_default_varnames,
     get_random_generator,
@@ -30,7 +30,6 @@ from pymc_kameleon.resume import (
     unpack,
 )
 from pymc_kameleon.run import Chain
-from pymc_kameleon.step import KameleonStep
 from pymc_kameleon.store import Store, locked, saved_store
 
 
@@ -230,16 +229,7 @@ def check_whole(steps, model):
 
 def checked_steps(step, model):
     """Return the steps as a list; raise a ValueError unless each variable is moved by one."""
-    if isinstance(step, CompoundStep):
-        step = step.methods
-    steps = list(step) if isinstance(step, list | tuple) else [step]
-    for each in steps:
-        if not isinstance(each, KameleonStep):
-            what = "nothing" if each is None else repr(each)
-            raise ValueError(
-                f"pk.sample needs a step of pymc_kameleon, such as step=pk.GAM(), and got {what}. "
-                "Other steps run in pm.sample, alone or beside ours."
-            )
+    steps = bound_steps(step, model)
     check_whole(steps, model)
     return steps
 

@@ -1,6 +1,5 @@
 """The PyMC step that every sampler derives from."""
 
-import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import field
@@ -24,6 +23,7 @@ from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
 from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
 from pymc_kameleon.host import (
     ArrayStepShared,
+    Competence,
     DrawStats,
     SamplerWarning,
     StepMethodState,
@@ -32,16 +32,19 @@ from pymc_kameleon.host import (
     progress_columns,
     progress_update,
 )
-from pymc_kameleon.layout import Layout, own_variables
+from pymc_kameleon.initvals import RETRIES
+from pymc_kameleon.layout import Layout, checked_point, own_variables
 from pymc_kameleon.logp import ModelLogp, ModelOutputs
 from pymc_kameleon.monitor import ChainMonitor, closing_warning, say_what_a_draw_costs
 from pymc_kameleon.options import (
+    check_names,
     checked_bool,
     checked_integer,
     checked_number,
     docstring_with_common_options,
     signature_with_common_options,
 )
+from pymc_kameleon.unbound import UnboundStep
 
 DEFAULT_TUNE = 1000
 """Draws of tuning when the step is used without a driver, as in pm.sample."""
@@ -118,6 +121,7 @@ class KameleonStep(ArrayStepShared):
         target_accept=None,
         keep_adapting=False,
         region=None,
+        jitter=True,
         model=None,
         rng=None,
         initial_point=None,
@@ -128,19 +132,14 @@ class KameleonStep(ArrayStepShared):
         name = type(self).__name__
         if target_accept is not None and not self.tunes_acceptance:
             unknown["target_accept"] = target_accept
-        if unknown:
-            known = ", ".join(list(inspect.signature(type(self)).parameters)[1:])
-            raise TypeError(f"{name} has no option {', '.join(unknown)}; it has {known}.")
+        check_names(type(self), unknown)
         if not blocked:
             raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
         self.model = pm.modelcontext(model)
         own = own_variables(name, vars, self.model)
         common_start = self.model.initial_point()
         point = common_start if initial_point is None else initial_point
-        missing = [var.name for var in self.model.value_vars if var.name not in point]
-        if missing:
-            raise ValueError(f"initial_point lacks {missing}; it has {list(point)}.")
-        self._initial_point = {key: np.asarray(value) for key, value in point.items()}
+        self._initial_point = checked_point(point, self.model)
         self.layout = Layout(self.model, own, self._initial_point)
         self._d = d = self.layout.d
         if steps_per_draw is None:
@@ -150,6 +149,7 @@ class KameleonStep(ArrayStepShared):
         self.steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
+        self.jitters = checked_bool("jitter", jitter)
         region = self.layout.region_array({} if region is None else region)
         self.configuration = {
             "sampler": name,
@@ -177,6 +177,34 @@ class KameleonStep(ArrayStepShared):
         """Show the sampler and its variables."""
         names = ", ".join(self.var_names)
         return f"{type(self).__name__}([{names}], steps_per_draw={self.steps_per_draw})"
+
+    @classmethod
+    def options(cls, vars=None, **options):
+        """Return the sampler with these options, for any model.
+
+        Parameters
+        ----------
+        vars : list of variables or their names, or a single one, optional
+        **options
+            As for the sampler itself.
+
+        Returns
+        -------
+        UnboundStep
+            ``pk.sample`` and ``pm.sample`` take it as they take a step.
+
+        Raises
+        ------
+        TypeError
+            For an option that the sampler does not have.
+        """
+        return UnboundStep(cls, vars, options)
+
+    @classmethod
+    def competence(cls, var, has_grad):
+        """Tell PyMC whether this sampler suits a variable, if it is `registered`."""
+        suits = var.dtype.startswith("float") and (has_grad or not cls.derivatives)
+        return Competence.IDEAL if suits else Competence.INCOMPATIBLE
 
     # ---- what a sampler provides ----------------------------------------------------------------
 
@@ -272,6 +300,20 @@ class KameleonStep(ArrayStepShared):
             )
             self._fill(scales, self.tuning.n)
 
+    def _jump(self, q):
+        """Move the step's own coordinates of `q` (n,) away, to where a chain can start.
+
+        As PyMC does for NUTS; if no such point is found, nothing moves.
+        """
+        d = self._d
+        start = q[:d].copy()
+        for _ in range(RETRIES):
+            q[:d] = start + self.rng.uniform(-1, 1, d)
+            self.layout.round(q)
+            if np.isfinite(self.log_density(q)) and np.isfinite(self.log_density.gradient).all():
+                return
+        q[:d] = start
+
     def step(self, point):
         """Make one draw."""
         x, stats = self.astep(self.layout.raveled(point))
@@ -289,10 +331,10 @@ class KameleonStep(ArrayStepShared):
         return self.state.x, [draw_stats]
 
     def for_chain(self):
-        """Return a copy to be set up for one of several chains that run at the same time."""
+        """Return a copy for one of several chains of `pk.sample`, which gives them their starts."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.log_density = self.log_density.copy()
+        twin.log_density, twin.jitters = self.log_density.copy(), False
         return twin
 
     def outputs(self, names):
@@ -374,6 +416,12 @@ class KameleonStep(ArrayStepShared):
 
     def _make_progressbar_update_functions(self):
         return (progress_update(self._progress_titles()),)
+
+
+def samplers(cls=KameleonStep):
+    """Return all samplers that are loaded, those of other packages too."""
+    children = [sampler for child in cls.__subclasses__() for sampler in samplers(child)]
+    return children if cls is KameleonStep or not hasattr(cls, "name") else [cls, *children]
 
 
 def _numbers(names):

@@ -555,6 +555,12 @@ BUGS = {
     ],
     "samplers/one_scale.py": [
         (
+            "a fixed scale is tuned",
+            "else np.full(2, start)",
+            "else None",
+            "samplers/test_random_walk.py -k rwm_with_a_fixed_scale",
+        ),
+        (
             "the scale of RWM settles at its mean over all of tuning",
             "settle_scale(parameters.log_scale, tuning.scale, 0, t, tuning.n // 2, tuning.n)",
             "settle_scale(parameters.log_scale, tuning.scale, 0, t, 0, tuning.n)",
@@ -1004,6 +1010,47 @@ BUGS = {
             "samplers/test_componentwise.py -k statistics_of_steps_with_other_numbers",
         ),
     ],
+    "unbound.py": [
+        (
+            "an unbound step of pk.sample is used up",
+            "        return self.sampler(chosen, **",
+            "        self.sampler = self.sampler(chosen, **",
+            "test_unbound.py -k leaves_it_as_it_is",
+        ),
+    ],
+    "choice.py": [
+        (
+            "a step without variables takes those of others",
+            "if var not in moved]",
+            "if True]",
+            "test_unbound.py -k however_they_are_given",
+        ),
+        (
+            "a sampler stays in PyMC's list after an error",
+            """    try:
+        yield
+    finally:
+        STEP""",
+            """    if True:
+        yield
+        STEP""",
+            "test_unbound.py -k chosen_by_pm_sample",
+        ),
+    ],
+    "host.py": [
+        (
+            "what one run said is not said by the next",
+            "self._bar, self._said = ref(bar), set()",
+            "self._bar = ref(bar)",
+            "test_warnings.py -k once_per_run",
+        ),
+        (
+            "each chain of a run warns",
+            "if (heading, problem) not in self._said]",
+            "if True]",
+            "test_warnings.py -k once_per_run",
+        ),
+    ],
     "monitor.py": [
         (
             "runs of rejections end where calls do",
@@ -1070,6 +1117,18 @@ BUGS = {
             "test_contract.py -k 'test_keep_adapting and RWM and not Gad'",
         ),
         (
+            "a chain jumps from the user's start",
+            "step.jitters and np.array_equal(q[:d], step._common_start)",
+            "step.jitters",
+            "test_initvals.py -k test_a_chain_stays",
+        ),
+        (
+            "a chain jumps although it does not tune",
+            "if step.tune and step.jitters and",
+            "if step.jitters and",
+            "test_initvals.py -k test_a_chain_stays",
+        ),
+        (
             "evaluations from Python are not counted",
             "stats[0, N_LOGP] += ",
             "0 * ",
@@ -1077,6 +1136,25 @@ BUGS = {
         ),
     ],
     "step.py": [
+        (
+            "a chain jumps to where its gradient is not finite",
+            " and np.isfinite(self.log_density.gradient).all():",
+            ":",
+            "test_initvals.py -k gradient_is_finite",
+        ),
+        (
+            "chains of pk.sample jump from the user's start",
+            "self.log_density.copy(), False",
+            "self.log_density.copy(), True",
+            "test_initvals.py -k leave_starts_alone",
+        ),
+        (
+            "a chain stays at the last place where it cannot start",
+            """                return
+        q[:d] = start""",
+            """                return""",
+            "test_initvals.py -k finds_no_place",
+        ),
         (
             "a chain without tuning tunes",
             "self.tune = tune > 0",

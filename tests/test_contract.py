@@ -75,6 +75,7 @@ COMMON = [
     "target_accept",
     "keep_adapting",
     "region",
+    "jitter",
     "model",
     "rng",
     "initial_point",
@@ -250,12 +251,30 @@ def test_refuses_impossible_variables(mixed_model):
         pk.RWM([mixed_model["a"], mixed_model["a"]], model=mixed_model)
     with pm.Model():
         stranger = pm.Normal("stranger")
-    with pytest.raises(ValueError, match="stranger"):
-        pk.RWM([stranger], model=mixed_model)
+    for unknown in stranger, "stranger", mixed_model["y"]:
+        with pytest.raises(ValueError, match=r"cannot sample '\w+'.*are \['a', 'b', 'k'\]"):
+            pk.RWM([unknown], model=mixed_model)
+    with pytest.raises(ValueError, match=r"'b_log_'\. Did you mean 'b_log__'"):
+        pk.RWM("b_log_", model=mixed_model)
     with pm.Model() as model:
         pm.Poisson("k", 3)
     with pytest.raises(ValueError, match=r"the model has none.*\['k'\]"):
         pk.RWM(model=model)
+
+
+def test_variables_go_by_their_names(mixed_model):
+    a, b = mixed_model["a"], mixed_model["b"]
+    for vars in ["a", "b_log__"], ("a", "b"), [a, "b"], [mixed_model.rvs_to_values[a], b]:
+        assert pk.RWM(vars, model=mixed_model).var_names == ("a", "b_log__")
+    for vars in "b", b, mixed_model.rvs_to_values[b]:
+        assert pk.RWM(vars, model=mixed_model).var_names == ("b_log__",)
+
+
+def test_an_unknown_option_names_the_nearest(mixed_model):
+    with pytest.raises(TypeError, match=r"^KAM has no option 'gama'; did you mean 'gamma'\?$"):
+        pk.KAM(model=mixed_model, gama=1.0)
+    with pytest.raises(TypeError, match="GAM has no option 'xyz'; it has learning_rate, scale_b"):
+        pk.GAM(model=mixed_model, xyz=1)
 
 
 def test_refuses_impossible_options(mixed_model):
@@ -264,15 +283,23 @@ def test_refuses_impossible_options(mixed_model):
         "steps_per_draw": [0, 2.5, 10.0, "a", True],
         "target_accept": [0, 1.0, np.nan, "a"],
         "keep_adapting": [1],
+        "jitter": [0],
     }.items():
         for value in values:
             said = refusal(pk.RWM, model=mixed_model, **{option: value})
             assert option in said, (option, value)
 
 
-def test_refuses_an_initial_point_that_lacks_a_variable(mixed_model):
-    said = refusal(pk.RWM, model=mixed_model, initial_point={"a": np.zeros(2)})
-    assert "initial_point lacks ['b_log__', 'k']" in said
+def test_refuses_impossible_initial_points(mixed_model):
+    start = mixed_model.initial_point()
+    for point, message in [
+        (3, "initial_point must be a dict of names and values, not 3."),
+        ({"a": np.zeros(2)}, "initial_point lacks ['b_log__', 'k']"),
+        (start | {"a": ["x", "y"]}, "initial_point['a'] is no number: ['x', 'y']"),
+        (start | {"a": 1.0}, "initial_point['a'] must have shape (2,), not ()."),
+        (start | {"a": np.zeros(3)}, "initial_point['a'] must have shape (2,), not (3,)."),
+    ]:
+        assert message in refusal(pk.RWM, model=mixed_model, initial_point=point)
 
 
 def test_refuses_impossible_regions(mixed_model):

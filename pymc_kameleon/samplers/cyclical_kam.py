@@ -264,6 +264,14 @@ class CyclicalKAM(KameleonStep):
             return PublishedCyclicalKAM(*args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
 
+    @classmethod
+    def options(cls, vars=None, *, variant="exact", **options):
+        """Return the sampler with these options, for any model."""
+        checked_choice("variant", variant, ("exact", "published"))
+        if variant == "published":
+            return PublishedCyclicalKAM.options(vars, **options)
+        return super().options(vars, **options)
+
     def __init__(
         self,
         vars=None,

@@ -184,10 +184,11 @@ class MALA(OneScale):
     Parameters
     ----------
     scaling : float, optional
-        s, to be kept fixed. By default it is tuned.
+        s at first, which is then tuned; by default :math:`1.65\, d^{-1/6}`.
+    tune_scaling : bool, optional
+        False keeps s fixed.
     scale_bounds : (float, float), optional
-        Least and largest s; by default within a factor of 1e6 of :math:`1.65\, d^{-1/6}`, where it
-        starts.
+        Least and largest s; by default within a factor of 1e6 of where it starts.
     steps_per_draw : int, optional
         Transitions per draw, 1 by default. Each evaluates the log-density and its gradient once.
     target_accept : float, optional

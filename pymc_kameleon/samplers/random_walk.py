@@ -86,9 +86,11 @@ class RWM(OneScale):
     Parameters
     ----------
     scaling : float, optional
-        ν, to be kept fixed. By default it is tuned.
+        ν at first, which is then tuned; by default 2.38/√d.
+    tune_scaling : bool, optional
+        False keeps ν fixed.
     scale_bounds : (float, float), optional
-        Least and largest ν; by default within a factor of 1e6 of 2.38/√d, where it starts.
+        Least and largest ν; by default within a factor of 1e6 of where it starts.
     {common parameters}
 
     Notes

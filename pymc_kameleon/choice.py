@@ -17,7 +17,7 @@ MOST_COORDINATES = 1000
 """Up to which GadMALA, which then learns a dense factor, is the default."""
 
 
-def bound_steps(step, model):
+def bound_steps(step, model, compile_kwargs=None):
     """Return the steps that a user means, bound to a model.
 
     Parameters
@@ -26,6 +26,8 @@ def bound_steps(step, model):
         None chooses. In a list one unbound step may leave its variables open, and takes what is
         left.
     model : pm.Model
+    compile_kwargs : dict, optional
+        For steps that are made here.
 
     Returns
     -------
@@ -38,8 +40,10 @@ def bound_steps(step, model):
         is nothing to choose as some variables are discrete.
     """
     if step is None:
-        return [_default(model)]
+        step = _default(model)
     given = [_unbound(each) for each in _listed(step)]
+    if compile_kwargs is not None:
+        given = [_compiled_with(each, compile_kwargs) for each in given]
     undecided = [each for each in given if isinstance(each, UnboundStep) and each.chosen is None]
     if len(undecided) > 1:
         raise ValueError(
@@ -60,6 +64,12 @@ def bound_steps(step, model):
     elif undecided:
         steps = [undecided[0].bound_to(model)]
     return steps
+
+
+def _compiled_with(step, compile_kwargs):
+    if not isinstance(step, UnboundStep):
+        raise ValueError(f"compile_kwargs comes too late for {step!r}: pass it when you make that.")
+    return step.sampler.options(step.chosen, **{"compile_kwargs": compile_kwargs} | step.options)
 
 
 def _listed(step):
@@ -106,7 +116,7 @@ def _default(model):
         sampler, why = GadMALA, "as the log-density has a gradient"
     other = "pk.KAM" if sampler is GAM else "pk.GAM"
     _log.info("Sampling with %s, %s; step=%s chooses another.", sampler.__name__, why, other)
-    return sampler(model=model)
+    return sampler
 
 
 @contextmanager

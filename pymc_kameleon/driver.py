@@ -175,7 +175,7 @@ def sample(
         if resume is None:
             prepared = new_run(
                 model,
-                checked_steps(step, model),
+                checked_steps(step, model, compile_kwargs),
                 draws=most if draws is None else draws,
                 tune=checked_integer("tune", TUNE if tune is None else tune, at_least=0),
                 chains=checked_integer("chains", CHAINS if chains is None else chains, at_least=1),
@@ -197,7 +197,7 @@ def sample(
             )
             prepared = resumed_run(
                 model,
-                None if step is None else checked_steps(step, model),
+                None if step is None else checked_steps(step, model, compile_kwargs),
                 resume=resume,
                 store=store,
                 draws=draws,

@@ -241,10 +241,8 @@ def explain_start(step, q):
             f"{name} cannot start: the current point is outside region.\n"
             f"Point: {point}\nGive initial values inside (initvals=...)."
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
-        terms = {key: float(logp) for key, logp in step.model.point_logps(point).items()}
-    bad = {key: logp for key, logp in terms.items() if not np.isfinite(logp)}
+    bad = terms_that_are_not_finite(step.model, point)
+    step.log_density(q)
     blunt = ~np.isfinite(step.log_density.gradient)
     if not bad and blunt.any():
         names = [key for key, b in zip(step.layout.coordinates(), blunt, strict=True) if b]
@@ -255,10 +253,18 @@ def explain_start(step, q):
         )
     return (
         f"{name} cannot start: the log-density is not finite at the current point.\n"
-        f"Terms that are not finite: {bad or terms}\nPoint: {point}\n"
+        f"Terms that are not finite: {bad or 'their sum'}\nPoint: {point}\n"
         "Give initial values inside the support (initvals=...), or check these "
         "variables' parameters and data."
     )
+
+
+def terms_that_are_not_finite(model, point):
+    """Return name -> log-density of the variables whose own is not finite at a point."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
+        terms = {name: float(logp) for name, logp in model.point_logps(point).items()}
+    return {name: logp for name, logp in terms.items() if not np.isfinite(logp)}
 
 
 def say_what_a_draw_costs(step, q):

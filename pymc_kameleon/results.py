@@ -177,6 +177,18 @@ def data_tree(model, job, chains, length, record, plan, seconds):
     return xr.DataTree.from_dict(groups)
 
 
+def with_warnings(tree, warnings):
+    """Add the statistic ``warning``, as PyMC keeps it: of the last draw, by chain and step."""
+    stats = tree["sample_stats"].to_dataset()
+    values = np.full((stats.sizes["chain"], stats.sizes["draw"], len(warnings[0])), None)
+    values[:, -1] = warnings
+    dims = ("chain", "draw", "warning_dim_0")
+    if len(warnings[0]) == 1:
+        values, dims = values[..., 0], dims[:2]
+    tree["sample_stats"] = xr.DataTree(stats.assign(warning=(dims, values)))
+    return tree
+
+
 def _ahead(record, chains, length, tuned):
     """Return draws that some chains have made and others have not, which `resume` takes up."""
     rows = [chain.row for chain in chains]

@@ -16,8 +16,8 @@ from pymc_kameleon.advance import Failed, advance, learn
 from pymc_kameleon.draws import CannotStart
 from pymc_kameleon.executors import CtrlC
 from pymc_kameleon.host import Draw, log_warnings, quiet_logging, run_convergence_checks
-from pymc_kameleon.monitor import counted, say_what_was_done, told
-from pymc_kameleon.results import data_tree
+from pymc_kameleon.monitor import closing_warning, counted, say_what_was_done, told
+from pymc_kameleon.results import data_tree, with_warnings
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -492,6 +492,9 @@ class Run:
         with suppress(OSError if self._why == "disk" else ()):
             self._record.flush()
         tree = self._tree(chains, length)
+        if self._finish.keeps_warnings and length:
+            speakers = [self._job.steps_at(chain.state) for chain in chains]
+            tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in speakers])
         if self._why != "disk":
             self._record.finish(tree, max(chain.made for chain in self._chains))
         return tree

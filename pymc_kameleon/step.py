@@ -78,8 +78,9 @@ class KameleonStep(ArrayStepShared):
         In lower case, for the progress bar.
     algorithm : Algorithm
         The compiled functions that define the sampler.
-    own_stats : tuple of str
-        Statistics besides those of every sampler, each a number; see `_own_stats`.
+    own_stats : tuple of str, or mapping
+        Statistics besides those of every sampler, each a float; or a mapping from their names to
+        float, int or bool. See `_own_stats`.
     settings : mapping
         The sampler's own options, which a saved state must share; its `__init__` sets them.
     scale_free : bool
@@ -95,7 +96,7 @@ class KameleonStep(ArrayStepShared):
 
     name: ClassVar[str]
     algorithm: ClassVar[Algorithm]
-    own_stats: ClassVar[tuple[str, ...]] = ()
+    own_stats: ClassVar[tuple[str, ...] | Mapping[str, type]] = ()
     scale_free: ClassVar[bool] = True
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
@@ -112,7 +113,7 @@ class KameleonStep(ArrayStepShared):
             raise TypeError(f"{cls.__name__}.own_stats must be a tuple of names, as ('name',).")
         cls.__signature__ = signature_with_common_options(cls, KameleonStep)
         cls.__doc__ = cls.__doc__ and docstring_with_common_options(cls)
-        cls.stats_dtypes_shapes = _stats_dtypes_shapes(dict.fromkeys(cls.own_stats, ()))
+        cls.stats_dtypes_shapes = _stats_dtypes_shapes(_numbers(cls.own_stats))
 
     def __init__(
         self,
@@ -193,8 +194,12 @@ class KameleonStep(ArrayStepShared):
         raise NotImplementedError
 
     def _own_stats(self):
-        """Return names and shapes of the sampler's own statistics; () is a number."""
-        return dict.fromkeys(self.own_stats, ())
+        """Return type and shape of each of the sampler's own statistics; () is a number."""
+        return _numbers(self.own_stats)
+
+    def _moves_all_continuous(self):
+        """Return whether no other step of a run moves continuous variables."""
+        return len(self.vars) == len(self.model.continuous_value_vars)
 
     def pauses(self):
         """Return the draws of tuning before which learning in Python, `learn`, is due."""
@@ -226,6 +231,10 @@ class KameleonStep(ArrayStepShared):
     def _problems(self):
         """Return what else is wrong with the parameters at the end of a chain, and the cure."""
         return []
+
+    def _learned(self):
+        """Return what tuning decided, for people: a Quantity of learned.py for each name."""
+        return {}
 
     def _coordinates(self):
         """Return the names of the coordinates, x[0] and so on."""
@@ -318,9 +327,9 @@ class KameleonStep(ArrayStepShared):
     # ---- statistics -----------------------------------------------------------------------------
 
     def _declare_stats(self):
-        self._stat_shapes = self._own_stats()
-        shapes = self._stat_shapes | ({"model_logp": ()} if self.layout.covers_all else {})
-        self.stats_dtypes_shapes = _stats_dtypes_shapes(shapes)
+        self._own_kinds = self._own_stats()
+        logp = {"model_logp": (float, ())} if self.layout.covers_all else {}
+        self.stats_dtypes_shapes = _stats_dtypes_shapes(self._own_kinds | logp)
         # PyMC's own stats_dtypes leave the shape out; its trace then has no room for arrays.
         dtypes = {
             k: np.dtype((v[0], tuple(v[1] or ()))) for k, v in self.stats_dtypes_shapes.items()
@@ -329,7 +338,7 @@ class KameleonStep(ArrayStepShared):
 
     def empty_stats(self, draws):
         """Return room for the statistics of draws, one row for each."""
-        own = sum(math.prod(shape) for shape in self._stat_shapes.values())
+        own = sum(math.prod(shape) for _, shape in self._own_kinds.values())
         return np.full((draws, N_STATS + own), np.nan)
 
     def named(self, stats):
@@ -341,9 +350,9 @@ class KameleonStep(ArrayStepShared):
             "scaling": stats[:, SCALING],
         }
         start = N_STATS
-        for name, shape in self._stat_shapes.items():
+        for name, (dtype, shape) in self._own_kinds.items():
             stop = start + math.prod(shape)
-            named[name] = stats[:, start:stop].reshape(len(stats), *shape)
+            named[name] = stats[:, start:stop].reshape(len(stats), *shape).astype(dtype, copy=False)
             start = stop
         if "model_logp" in self.stats_dtypes_shapes:
             named["model_logp"] = stats[:, LOGP]
@@ -374,7 +383,13 @@ class KameleonStep(ArrayStepShared):
         return (progress_update(self._progress_titles()),)
 
 
-def _stats_dtypes_shapes(own_shapes):
+def _numbers(names):
+    """Return type and shape of statistics that are numbers, floats unless their types are given."""
+    types = names if isinstance(names, Mapping) else dict.fromkeys(names, float)
+    return {name: (dtype, ()) for name, dtype in types.items()}
+
+
+def _stats_dtypes_shapes(own):
     """Return types and shapes of the statistics of every sampler, and of its own."""
     return {
         "accept_prob": (np.float64, []),
@@ -382,5 +397,5 @@ def _stats_dtypes_shapes(own_shapes):
         "n_logp": (np.int64, []),
         "scaling": (np.float64, []),
         "warning": (SamplerWarning, None),
-        **{name: (np.float64, list(shape)) for name, shape in own_shapes.items()},
+        **{name: (dtype, list(shape)) for name, (dtype, shape) in own.items()},
     }

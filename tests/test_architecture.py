@@ -86,6 +86,7 @@ LAYERS = [
     "options",
     "monitor",
     "progress",
+    "learned",
     "draws",
     "step",
     "samplers",

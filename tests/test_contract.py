@@ -336,6 +336,11 @@ def test_alone(sampler):
     assert stats["n_logp"].dtype.kind == "i"
     least, largest = evaluations(step)
     assert least <= stats["n_logp"].min() <= stats["n_logp"].max() <= largest
+    learned = dt["learned"].to_dataset()
+    assert learned
+    assert all(variable.size and variable.attrs["description"] for variable in learned.values())
+    if "coordinate" in learned.coords:
+        assert learned["coordinate"].values.tolist() == ["a[0]", "a[1]", "s_log__"]
     # Tuning changes the scale, and the end of tuning freezes it.
     assert len(np.unique(dt["warmup_sample_stats"]["scaling"].values[0])) > 1
     assert len(np.unique(stats["scaling"].values[0])) == 1
@@ -352,7 +357,8 @@ def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     for name in ["accept_prob", "accept_share", "n_logp"]:
         assert stats[name].shape == (2, 30, len(own)), name
     assert stats["scaling"].shape == (2, 30, len(own) + 1)
-    owners = Counter(name for step in own for name in step.own_stats)
+    numbers = [{k for k, v in step.stats_dtypes_shapes.items() if v[1] == []} for step in own]
+    owners = Counter(name for names in numbers for name in names - STATS)
     for name, count in owners.items():
         assert stats[name].shape == ((2, 30, count) if count > 1 else (2, 30)), name
     assert {"accepted", "accept", "acceptance_rate", "tree_depth"} <= set(stats)

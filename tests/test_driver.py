@@ -642,18 +642,21 @@ def leaves(parameters, prefix=""):
 
 
 @pytest.mark.parametrize("cls", [pk.GAM, pk.KAM])
-def test_learned_is_what_a_step_driven_by_hand_learns(cls, line):
+def test_what_is_learned_is_what_a_step_driven_by_hand_learns(cls, line):
     step = cls(model=line, **ROWS[cls.__name__][1])
     starts = [{"x": np.array(0.3)}, {"x": np.array(-1.0)}]
-    learned = sample(step, tune=100, initvals=starts)["learned"]
+    result = sample(step, tune=100, initvals=starts)
+    learned, states = result["learned"], result["sampling_state"]
     assert learned["chain"].values.tolist() == [0, 1]
     for i, rng in enumerate(get_random_generator(7).spawn(2)):
         rng.integers(2**30)  # was for the start
         run_by_hand(step, starts[i], 30, 100, seed=rng)
-        expected = dict(leaves(step.parameters))
-        assert set(learned.data_vars) == {name for name, value in expected.items() if value.size}
-        for name, values in learned.data_vars.items():
-            np.testing.assert_array_equal(values[i], expected[name], name)
+        for name, value in leaves(step.parameters, "parameters_"):
+            if value.size:
+                np.testing.assert_array_equal(states[name][i], value, name)
+        assert set(learned.data_vars) == set(step._learned())
+        for name, quantity in step._learned().items():
+            np.testing.assert_array_equal(learned[name][i], quantity.values, name)
 
 
 @pytest.mark.parametrize("name", ["GAM", "KAM", "CyclicalKAM"])

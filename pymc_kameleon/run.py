@@ -16,7 +16,7 @@ from pymc_kameleon.advance import Failed, advance, learn
 from pymc_kameleon.draws import CannotStart
 from pymc_kameleon.executors import CtrlC
 from pymc_kameleon.host import Draw, log_warnings, quiet_logging, run_convergence_checks
-from pymc_kameleon.monitor import closing_warning, say_what_was_done
+from pymc_kameleon.monitor import closing_warning, counted, say_what_was_done, told
 from pymc_kameleon.results import data_tree, with_warnings
 
 _log = logging.getLogger("pymc_kameleon")
@@ -106,6 +106,7 @@ class Chain:
         self.tune, self.begun = state.monitor.tune, state.monitor.done
         self.total = self.tune + state.monitor.draws
         self.last_stats, self.seconds, self.evaluations = None, 0.0, 0
+        self.told = set()
         self.future, self.failures, self.lost, self._n = None, 0, False, 1
 
     @property
@@ -160,6 +161,11 @@ class Run:
         self._meetings = {
             pause for step in example if step.learns_together for pause in step.pauses()
         }
+        for chain in chains:
+            if chain.begun > 0:
+                steps = job.steps_at(chain.state)
+                chain.told = told(steps)
+                job.leave(steps, chain.state.point)
         self._learning = None
         self._stop, self._changing = threading.Event(), threading.RLock()
         self._error, self._length, self._why = None, None, None
@@ -506,7 +512,7 @@ class Run:
         )
 
     def _say(self, chains, length):
-        made = f"{length:_d} draws of {len(chains)} chain{'s' * (len(chains) != 1)}"
+        made = f"{length:_d} draws of {counted(len(chains), 'chain')}"
         what = made if length else "no draws after tuning yet"
         how = f"{self._finish.how_to_go_on} goes on."
         left = [chain.number for chain in self._chains if chain not in chains]

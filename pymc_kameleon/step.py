@@ -35,7 +35,12 @@ from pymc_kameleon.host import (
 from pymc_kameleon.initvals import RETRIES
 from pymc_kameleon.layout import Layout, checked_point, own_variables
 from pymc_kameleon.logp import ModelLogp, ModelOutputs
-from pymc_kameleon.monitor import ChainMonitor, closing_warning, say_what_a_draw_costs
+from pymc_kameleon.monitor import (
+    ChainMonitor,
+    closing_warning,
+    say_what_a_draw_costs,
+    seconds_per_logp,
+)
 from pymc_kameleon.options import (
     check_names,
     checked_bool,
@@ -171,7 +176,7 @@ class KameleonStep(ArrayStepShared):
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
         start = self.layout.raveled(self._initial_point)
-        say_what_a_draw_costs(self, start[self.layout.places])
+        self.seconds_per_logp = seconds_per_logp(self.log_density, start[self.layout.places])
 
     def __repr__(self):
         """Show the sampler and its variables."""
@@ -412,6 +417,8 @@ class KameleonStep(ArrayStepShared):
         return [f"{type(self).__name__} {what}{where}" for what in ("accept", "scale")]
 
     def _progressbar_config(self, n_chains=1):
+        """Return what PyMC asks for once per run, before the first draw, with or without a bar."""
+        say_what_a_draw_costs(self)
         return progress_columns(self._progress_titles(), n_chains)
 
     def _make_progressbar_update_functions(self):

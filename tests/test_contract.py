@@ -793,13 +793,28 @@ def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_mode
 
 @rows("GAM", "CMTM", "GadMALA")
 def test_an_expensive_logp_is_mentioned_once(sampler, caplog):
+    """In either driver; building a step says nothing."""
+
     def slow(x):
         time.sleep(2e-3)
         return -0.5 * x @ x
 
+    def said(what):
+        return [r.getMessage() for r in caplog.records if what in r.getMessage()]
+
+    draw, run = "One logp evaluation takes 2.", "1 chain × 2 draws × "
+    options = {"chains": 1, "cores": 1, "progressbar": False, "compute_convergence_checks": False}
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         step = sampler(model=box(slow)[1])
-        run(step, {"x": np.zeros(2)}, draws=2)
-    said = [r.getMessage() for r in caplog.records if "One logp evaluation takes" in r.message]
-    assert len(said) == 1
-    assert ("With steps_per_draw=1" in said[0]) == (step.steps_per_draw > 1)
+        assert not said(draw)
+        pm.sample(2, tune=0, step=step, model=step.model, **options)
+        assert [len(said(draw)), len(said(run))] == [1, 0]
+        advice = step.steps_per_draw > 1
+        assert ("With steps_per_draw=1" in said(draw)[0]) == advice
+        caplog.clear()
+        pk.sample(1, tune=1, step=step, model=step.model, **options)
+    assert [len(said(draw)), len(said(run))] == [0, 1]
+    largest = step._largest_n_logp()
+    evaluations = f"= {'at most ' * (largest > 1)}{2 * step.steps_per_draw * largest} evaluations"
+    assert evaluations in said(run)[0]
+    assert (f"; steps_per_draw=1 makes {2 * largest}." in said(run)[0]) == advice

@@ -21,7 +21,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from models import box, normal
 from pymc.exceptions import SamplingError
-from pymc.progress_bar import MCMCProgressBarManager
 from pymc.step_methods import CompoundStep
 from pymc.util import get_random_generator
 from pytensor.compile.mode import get_mode
@@ -31,7 +30,7 @@ from test_contract import ROWS, impossible, refusal
 from test_contract import run as run_by_hand
 
 import pymc_kameleon as pk
-from pymc_kameleon import driver, executors, host, results, run
+from pymc_kameleon import driver, executors, progress, results, run
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.draws import make_draws
 from pymc_kameleon.monitor import ChainMonitor
@@ -800,10 +799,12 @@ def test_a_resumption_interrupted_before_its_first_draw(walk, line, interrupt):
     assert "no draws" in str(error.value)
 
 
-def test_ctrl_c_at_any_line_loses_no_draw(walk, backends, monkeypatch):
+def test_ctrl_c_at_any_line_loses_no_draw(walk, monkeypatch):
     """It comes when all draws are made: in the progress bar, in assembling, while leaving."""
+    monkeypatch.setattr(progress, "Terminal", lambda *arguments: progress.Nothing())
+    monkeypatch.setattr(run, "REFRESH", 1e-4)
     begun, tried, look = [], set(), Run._look_at_limits
-    files = [module.__file__ for module in (driver, run, host, results, executors)]
+    files = [module.__file__ for module in (driver, run, progress, results, executors)]
 
     def look_when_all_are_made(self):
         look(self)
@@ -1057,7 +1058,7 @@ def test_compiled_draws_let_other_threads_run(compiled, walk, no_switching):
         ({"discard_tuned_samples": 1}, "discard_tuned_samples must be True or False, not 1"),
         ({"idata_kwargs": {"prior": {}}}, r"idata_kwargs takes coords, .*, not \['prior'\]"),
         ({"var_names": ["a", "b"]}, r"var_names must be some of .*not \['b'\]"),
-        ({"progressbar": "long"}, "Invalid value for `progressbar`"),
+        ({"progressbar": "long"}, "progressbar must be one of False, True, 'split'"),
     ],
 )
 def test_impossible_options(options, message, gam):
@@ -1082,116 +1083,6 @@ def test_impossible_steps(gam, line, walk, pair, two_steps, mixed_model):
         sample(pk.RWM(model=mixed_model))
     with pytest.raises(TypeError, match="context"):
         sample(walk, model=None)
-
-
-# ---- progress bar ---------------------------------------------------------------------------
-
-
-class Backend:
-    """A progress bar that keeps what it is told."""
-
-    def __init__(self, total, progress_columns, progress_stats):
-        self.total, self.fields, self.updates = total, set(progress_stats), []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args):
-        pass
-
-    def update(self, **update):
-        self.updates.append(update)
-
-
-@pytest.fixture
-def backends(monkeypatch):
-    made = []
-
-    def create(self, **kwargs):
-        made.append(Backend(**kwargs))
-        return made[-1]
-
-    monkeypatch.setattr(MCMCProgressBarManager, "_create_backend", create)
-    monkeypatch.setattr(run, "REFRESH", 1e-4)
-    return made
-
-
-@pytest.mark.parametrize("option", ["split", "combined", "split+stats", "combined+stats"])
-def test_the_progress_bar_follows_all_draws(option, two_steps, pair, backends, monkeypatch):
-    combined, stats = "combined" in option, "stats" in option
-    # A chain that is done at once is seen at its end only.
-    monkeypatch.setattr(Chain, "next_portion", lambda self, pauses: 10)
-    half = sample(two_steps, progressbar=option, draws=100, chains=3, cores=2)
-    resume(half, pair, 70, progressbar=option)
-    for backend, total in zip(backends, (150, 70), strict=True):
-        assert backend.total == total * (3 if combined else 1)
-        advances, last = {}, {}
-        for update in backend.updates:
-            bar = update["task_id"]
-            advances.setdefault(bar, []).append(update["advance"])
-            last.setdefault(bar, []).append(update["is_last"])
-            shown = set(update["stats"])
-            assert shown == (backend.fields - {"marker_pos"} if stats else {"draw"})
-            assert 0 < update["stats"]["draw"] <= (300 if combined else 100)
-        assert set(advances) == ({0} if combined else {0, 1, 2})
-        assert {sum(steps) for steps in advances.values()} == {backend.total}
-        assert all(ends == [False] * (len(ends) - 1) + [True] for ends in last.values())
-    assert len(backends[0].updates) > 3  # not only at the end
-
-
-@pytest.mark.parametrize("option", [True, "combined", "split", "split+stats", "combined+stats"])
-def test_the_progress_bar_is_shown(option, two_steps, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    sample(two_steps, progressbar=option)
-    shown = capsys.readouterr().out
-    assert "Progress" in shown
-    assert ("MALA accept" in shown) == (option is True or "stats" in option)
-
-
-@pytest.mark.parametrize("method", ["__enter__", "update", "__exit__"])
-def test_a_progress_bar_that_fails_costs_no_draw(method, walk, backends, monkeypatch, caplog):
-    def fail(*args, **kwargs):
-        raise OSError("the terminal is gone")
-
-    monkeypatch.setattr(Backend, method, fail)
-    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
-        result = sample(walk, progressbar=True, cores=2)
-    (message,) = messages(caplog, logging.WARNING)
-    assert "progress bar fails (OSError('the terminal is gone'))" in message
-    assert_same(result, sample(walk))
-
-
-@pytest.fixture(scope="module")
-def two_walks(pair):
-    """The second one never moves."""
-    x, y = pair["x"], pair["y"]
-    options = {"model": pair, "steps_per_draw": 5}
-    return [pk.RWM([x], **options), pk.RWM([y], scaling=1e10, tune_scaling=False, **options)]
-
-
-@pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("draw", [pm.sample, pk.sample])
-def test_the_progress_bar_shows_mean_acceptance_and_who_is_stuck(
-    draw, cores, two_walks, pair, backends
-):
-    """Of each step, in tuning and after it."""
-    options = QUIET | {"progressbar": True, "discard_tuned_samples": False, "random_seed": 1}
-    result = draw(100, tune=60, chains=2, cores=cores, step=two_walks, model=pair, **options)
-    (backend,) = backends
-    titles = ["RWM accept x", "RWM accept y"]
-    assert backend.fields == {*titles, "RWM scale x", "RWM scale y", "draw", "marker_pos"}
-    for chain in range(2):
-        updates = [update for update in backend.updates if update["task_id"] == chain]
-        kinds = [("sample_stats", updates[-1])]
-        if draw is pm.sample:  # which shows every draw, and the last one twice if cores=1
-            kinds.append(("warmup_sample_stats", updates[59]))
-            # Red from the 20th draw after tuning on: 100 transitions.
-            assert [u["failing"] for u in updates[:160]] == [False] * 79 + [True] * 81
-        assert updates[-1]["failing"]
-        for group, update in kinds:
-            means = result[group]["accept_prob"].values[chain].mean(0)
-            shown = [update["stats"][title] for title in titles]
-            np.testing.assert_allclose(shown, means, rtol=1e-12)
 
 
 # ---- warnings -------------------------------------------------------------------------------

@@ -23,6 +23,9 @@ EVERY, SHARE, MOST_BYTES = 2.0, 0.05, 2**25
 """Draws are written after so many seconds, unless that took more than this share of the time; or
 if there are so many bytes of them."""
 
+LOCK_TIMEOUT = 3.0
+"""Seconds to wait for a store: workers of a process that was killed hold it until they end, too."""
+
 SPARE = 4096
 """Bytes that a checkpoint may grow by: numbers in the text of a generator."""
 
@@ -40,9 +43,9 @@ def zarr_module():
 
 def locked(path):
     """Return the lock of a store; raise a ValueError if another run writes to it."""
-    lock = FileLock(f"{path}.lock", blocking=False)
+    lock = FileLock(f"{path}.lock")
     try:
-        lock.acquire()
+        lock.acquire(timeout=LOCK_TIMEOUT)
     except Timeout:
         raise ValueError(
             f"Another run writes to {path}: wait for its end, or take another store."

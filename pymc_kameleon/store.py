@@ -123,6 +123,7 @@ class Store:
             shape=(len(self._numbers), size),
             chunks=(1, size),
             dtype=np.uint8,
+            dimension_names=("state", "byte"),  # xarray reads no array without
             fill_value=0,
             compressors=None,
         )

@@ -1358,6 +1358,14 @@ BUGS = {
             "test_driver.py -k black_box_deterministic",
         ),
     ],
+    "store.py": [
+        (
+            "an array of a store has no dimensions, as xarray needs them",
+            'dimension_names=("state", "byte"),',
+            "",
+            "test_save.py -k xarray_reads_a_store",
+        ),
+    ],
     "results.py": [
         (
             "the last step overwrites the others' statistics",

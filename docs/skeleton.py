@@ -13,6 +13,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import ScaleTuning, gain, settle_scale, tune_scale
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.learned import scale_of
 from pymc_kameleon.step import KameleonStep
 
 
@@ -86,3 +87,6 @@ class CubeWalk(KameleonStep):
         log_scale, tuning = ScaleTuning.start(self.target_accept, np.log(4 / scales.size**0.5))
         tuning = allocate(Tuning, sizes, n=n_tune, scale=tuning)
         return allocate(State, sizes), Parameters(log_scale), tuning, allocate(Work, sizes)
+
+    def _learned(self):
+        return {"scale": scale_of(self.parameters, "Half the width ν of the cube.")}

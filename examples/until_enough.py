@@ -1,25 +1,23 @@
-"""Draw until the effective sample size is enough: ``pk.sample(resume=...)``, through a file.
+"""Draw until the effective sample size is enough, or the time is up; go on if it was not.
 
 A logistic growth curve with ten parameters of three batches, which correlate, and a cheap
-likelihood. The first run tunes and saves its result. Then, as another program or on another day,
-the chains go on from the file with what they have learned, until the least bulk ESS is reached.
+likelihood. Draws go to a Zarr store while the chains run, so that what a process has drawn until it
+ends, or is killed, is not lost. Started again, as another program or on another day, the chains go
+on from the store.
 
-    python until_enough.py [--draws N] [--tune N] [--ess N] [--file FILE]
+    python until_enough.py [--ess N] [--seconds N] [--tune N] [--store PATH]
 """
 
 import argparse
-import logging
 from pathlib import Path
 
 import arviz as az
 import numpy as np
 import pymc as pm
-import xarray as xr
 
 import pymc_kameleon as pk
 
 BATCHES = ["A", "B", "C"]
-MOST_RUNS = 20
 TIMES = np.linspace(0, 10, 25)
 
 
@@ -40,35 +38,25 @@ def build_model():
     return model
 
 
-def least_ess(dt):
-    """Return the least bulk ESS of all parameters."""
-    return float(min(values.min() for values in az.ess(dt).values()))
-
-
 def main(arguments=None):
-    """Tune and save; load and go on."""
+    """Begin, or go on with a store that exists."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--draws", type=int, default=2000, help="draws of each chain at a time")
+    parser.add_argument("--ess", type=int, default=5000, help="bulk and tail ESS of each parameter")
+    parser.add_argument("--seconds", type=float, default=600, help="time for all, tuning included")
     parser.add_argument("--tune", type=int, default=3000, help="draws of tuning")
-    parser.add_argument("--ess", type=int, default=5000, help="least bulk ESS")
-    parser.add_argument("--file", type=Path, default="until_enough.nc", help="file of the result")
+    parser.add_argument("--store", type=Path, default="until_enough.zarr", help="where draws go")
     options = parser.parse_args(arguments)
-    logging.getLogger("pymc_kameleon").setLevel(logging.WARNING)
 
+    limits = {"target_ess": options.ess, "max_time": options.seconds}
     with build_model():
-        dt = pk.sample(options.draws, tune=options.tune, step=pk.GAM(), random_seed=1)
-    dt.to_netcdf(options.file)
-    print(f"tuned, and drew {dt.posterior.sizes['draw']}: ESS {least_ess(dt):.0f}; saved")
-
-    with build_model():
-        dt = xr.load_datatree(options.file)
-        for _ in range(MOST_RUNS):
-            if least_ess(dt) >= options.ess:
-                break
-            dt = pk.sample(options.draws, resume=dt)
-            print(f"{dt.posterior.sizes['draw']} draws: ESS {least_ess(dt):.0f}")
+        if options.store.exists():
+            dt = pk.sample(resume=options.store, **limits)
         else:
-            print(f"Not enough after {MOST_RUNS} runs: look at R-hat, and tune longer.")
+            step = pk.GAM()
+            dt = pk.sample(
+                tune=options.tune, step=step, random_seed=1, store=options.store, **limits
+            )
+    print(f"{dt.posterior.sizes['draw']} draws of each chain")
     print(az.summary(dt, var_names=["size", "fastest growth", "noise"]))
 
 

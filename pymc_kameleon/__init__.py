@@ -1,6 +1,9 @@
 """Adaptive Metropolis samplers for PyMC: ``pm.sample(step=pk.KAM())``."""
 
+from importlib.metadata import version
+
 from pymc_kameleon import kernels
+from pymc_kameleon.choice import registered
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.driver import sample
 from pymc_kameleon.initvals import initvals
@@ -14,6 +17,8 @@ from pymc_kameleon.samplers.mala import MALA
 from pymc_kameleon.samplers.pca_kam import PCAKAM
 from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
 
+__version__ = version("pymc_kameleon")
+
 SAMPLERS = (
     *(RWM, AM, RBAM, GAM, RAM),
     *(KAM, PCAKAM, CyclicalKAM),
@@ -21,5 +26,5 @@ SAMPLERS = (
     *(MALA, GadRWM, GadMALA, Barker),
 )
 
-__all__ = ["SAMPLERS", "Decay", "initvals", "kernels", "sample"]
+__all__ = ["SAMPLERS", "Decay", "initvals", "kernels", "registered", "sample"]
 __all__ += [sampler.__name__ for sampler in SAMPLERS]

@@ -22,7 +22,7 @@ from pymc_kameleon.core.errors import explained
 from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.target import Outputs
 from pymc_kameleon.host import SamplingError
-from pymc_kameleon.monitor import explain_start, say_if_slow
+from pymc_kameleon.monitor import explain_start, say_if_compiling
 
 NO_OUTPUTS = Outputs(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
 
@@ -51,8 +51,7 @@ def compiled_run(steps):
     blocks = tuple(block(step, CURRENT, step.empty_stats(1)) for step in steps)
     point, progress = np.zeros(blocks[0].places.size), np.zeros(N_PROGRESS, np.int64)
     what = f"transitions of {' and '.join(type(step).__name__ for step in steps)}"
-    slow = say_if_slow(f"Compiling the {what}, once per machine and version")
-    with slow, explained(f"The {what}"):
+    with say_if_compiling(f"the {what}"), explained(f"The {what}"):
         run = compile_draws(tuple(step.algorithm for step in steps))
         return specialise(run, blocks, point, NO_OUTPUTS, progress)
 
@@ -109,6 +108,8 @@ def _begin(step, q):
     status = what_changed(step, q)
     first = step.point is None
     if first:
+        if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
+            step._jump(q)
         logp.point[:] = q
         step.monitor.common_start = np.array_equal(q[:d], step._common_start)
         if step.tune:

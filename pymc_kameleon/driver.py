@@ -9,9 +9,11 @@ import numpy as np
 import pymc as pm
 
 from pymc_kameleon.executors import Workers
-from pymc_kameleon.host import Progress, natural_name, quiet_logging
+from pymc_kameleon.host import natural_name, quiet_logging
+from pymc_kameleon.monitor import counted, say_what_a_run_costs
 from pymc_kameleon.options import checked_bool, checked_integer, checked_number
 from pymc_kameleon.plan import checked_steps, new_run, resumed_run
+from pymc_kameleon.progress import Progress
 from pymc_kameleon.run import Finish, Limits, Run
 
 _log = logging.getLogger("pymc_kameleon")
@@ -80,9 +82,11 @@ def sample(
     progressbar : bool or str, optional
         As in ``pm.sample``: True, False, "combined", "split", "combined+stats" or "split+stats".
         The acceptance shown is a mean: of tuning, and then of the draws after it. A chain that was
-        stuck for long after tuning is red. If the bar itself fails, sampling goes on without it.
+        stuck for long after tuning is red. Above are the time in all, the time left, and, if an
+        evaluation of the log-density takes more than a millisecond, how many are made and to go.
+        If the bar itself fails, sampling goes on without it.
     progressbar_theme : rich.theme.Theme or str, optional
-        As in ``pm.sample``.
+        Colours, as in ``pm.sample``; in a marimo notebook a style sheet.
     quiet : bool, optional
         Show no progress, and log nothing, warnings neither.
     step : step of pymc_kameleon, or list of them, optional
@@ -177,7 +181,7 @@ def sample(
         if resume is None:
             prepared = new_run(
                 model,
-                checked_steps(step, model),
+                checked_steps(step, model, compile_kwargs),
                 draws=most if draws is None else draws,
                 tune=checked_integer("tune", TUNE if tune is None else tune, at_least=0),
                 chains=checked_integer("chains", CHAINS if chains is None else chains, at_least=1),
@@ -199,7 +203,7 @@ def sample(
             )
             prepared = resumed_run(
                 model,
-                None if step is None else checked_steps(step, model),
+                None if step is None else checked_steps(step, model, compile_kwargs),
                 resume=resume,
                 store=store,
                 draws=draws,
@@ -209,6 +213,10 @@ def sample(
             job, all_chains = prepared.job, prepared.chains
             workers = Workers(job, min(cores, len(all_chains)), executor)
             _say_what_begins(workers, job, len(all_chains))
+            if target_ess is None:  # otherwise draws are the most, and say little
+                first = all_chains[0]
+                n, point = first.total - first.begun, first.state.point
+                say_what_a_run_costs(job.steps, len(all_chains), n, workers.at_once, point)
             run = Run(
                 prepared,
                 workers,
@@ -283,6 +291,6 @@ def _parameters(model, outputs, target_ess):
 
 def _say_what_begins(workers, job, n_chains):
     """Tell the user where the chains run, and which step moves what."""
-    _log.info(workers.described(f"{n_chains:_d} chain{'s' * (n_chains != 1)}"))
+    _log.info(workers.described(counted(n_chains, "chain")))
     for step in job.steps:
         _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))

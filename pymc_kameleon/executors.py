@@ -81,6 +81,8 @@ class Workers:
 
     def __exit__(self, *error):
         """Leave, once the tasks that are being done are done."""
+        if self._in_processes:
+            self.abandon()  # shutdown waits for ever if a process dies just now
         if self._own:
             self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
         self._limits.restore_original_limits()

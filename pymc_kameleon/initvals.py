@@ -5,6 +5,7 @@ import pymc as pm
 
 from pymc_kameleon.host import FlatRV, HalfFlatRV, make_initial_point_fn
 from pymc_kameleon.logp import black_box_ops_silent
+from pymc_kameleon.monitor import terms_that_are_not_finite
 
 RETRIES = 100
 """Points tried for each chain, until the log-density is finite."""
@@ -13,8 +14,9 @@ RETRIES = 100
 def initvals(chains, random_seed=None, how="jitter", model=None):
     """Draw dispersed starting points, one for each chain.
 
-    With a step of your own, ``pm.sample`` starts all chains at the same point. Then R-hat cannot
-    see a mode, or a slow direction, that no chain leaves that point for.
+    With a step of your own, ``pm.sample`` starts all chains at the same point. Steps of this
+    package jump away from it while they tune; other steps do not, and then R-hat cannot see a
+    mode, or a slow direction, that no chain leaves that point for.
 
     Parameters
     ----------
@@ -49,7 +51,7 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
     with black_box_ops_silent():
         draw = jittered(model) if how == "jitter" else _from_prior(model)
         logp = model.compile_logp()
-        points = [finite_point(draw, logp, rng, how) for _ in range(chains)]
+        points = [finite_point(draw, logp, rng, how, model) for _ in range(chains)]
         natural = model.compile_fn(
             model.replace_rvs_by_values(model.free_RVs), inputs=model.value_vars, point_fn=True
         )
@@ -85,14 +87,17 @@ def _from_prior(model):
     return draw
 
 
-def finite_point(draw, logp, rng, how):
+def finite_point(draw, logp, rng, how, model):
     """Draw a point on the unconstrained scale at which the log-density is finite."""
     for _ in range(RETRIES):
         point = draw(int(rng.integers(2**30)))
         if np.isfinite(logp(point)):
             return point
     bad = [name for name, value in point.items() if not np.all(np.isfinite(value))]
-    reason = f"{bad} cannot be transformed (an ordered variable?)" if bad else f"such as {point}"
+    if bad:
+        reason = f"{bad} cannot be transformed (an ordered variable?)"
+    else:
+        reason = f"the terms {terms_that_are_not_finite(model, point)} are not, at {point}"
     other = "jitter" if how == "prior" else "prior"
     raise ValueError(
         f'The log-density is not finite at any of {RETRIES} points with how="{how}": {reason}. '

@@ -1,8 +1,9 @@
 """Names, shapes and places: value variables <-> raveled point <-> coordinates."""
 
-import numpy as np
+from collections.abc import Mapping
+from difflib import get_close_matches
 
-from pymc_kameleon.host import get_value_vars_from_user_vars
+import numpy as np
 
 
 class Layout:
@@ -118,14 +119,14 @@ def own_variables(sampler, vars, model):
     ----------
     sampler : str
         Its name, for messages.
-    vars : list of variables, or None
+    vars : list of variables or names, a single one, or None
         As the user gave them; None for all continuous ones.
     model : pm.Model
 
     Raises
     ------
     ValueError
-        If there are none, or some are discrete, named twice, or not of the model.
+        If there are none, or some are unknown, discrete, or named twice.
     """
     if vars is None:
         own = list(model.continuous_value_vars)
@@ -136,7 +137,10 @@ def own_variables(sampler, vars, model):
                 f"variables {names} are discrete. Leave them to PyMC's own steps."
             )
         return own
-    own = get_value_vars_from_user_vars(vars, model)
+    own = [
+        _value_variable(sampler, var, model)
+        for var in (vars if isinstance(vars, list | tuple) else [vars])
+    ]
     if len(set(own)) < len(own):
         raise ValueError(f"A variable is named twice: {[var.name for var in own]}.")
     discrete = [var.name for var in own if var not in model.continuous_value_vars]
@@ -146,3 +150,49 @@ def own_variables(sampler, vars, model):
             "Leave them out: pm.sample assigns a step of its own to what is left."
         )
     return own
+
+
+def _value_variable(sampler, var, model):
+    """Return the value variable that is meant by a variable or its name, s or s_log__."""
+    known = {var.name: var for var in model.value_vars}
+    known |= {rv.name: model.rvs_to_values[rv] for rv in model.free_RVs}
+    value = known.get(var) if isinstance(var, str) else model.rvs_to_values.get(var, var)
+    if value in model.value_vars:
+        return value
+    name = getattr(var, "name", None) or var
+    near = get_close_matches(str(name), known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(
+        f"{sampler} cannot sample {name!r}.{hint} The model's free variables are "
+        f"{[rv.name for rv in model.free_RVs]}."
+    )
+
+
+def checked_point(point, model):
+    """Return an initial point as arrays by name.
+
+    Raises
+    ------
+    ValueError
+        Unless it is a dict of numbers of the right shape for all value variables.
+    """
+    if not isinstance(point, Mapping):
+        raise ValueError(f"initial_point must be a dict of names and values, not {point!r}.")
+    missing = [var.name for var in model.value_vars if var.name not in point]
+    if missing:
+        raise ValueError(f"initial_point lacks {missing}; it has {list(point)}.")
+    arrays = {}
+    for var in model.value_vars:
+        value = point[var.name]
+        try:
+            arrays[var.name] = array = np.asarray(value, dtype=var.dtype)
+        except (TypeError, ValueError):
+            raise ValueError(f"initial_point[{var.name!r}] is no number: {value!r}.") from None
+        shape = var.type.shape
+        if array.ndim != len(shape) or any(
+            length not in (None, own) for length, own in zip(shape, array.shape, strict=True)
+        ):
+            raise ValueError(
+                f"initial_point[{var.name!r}] must have shape {shape}, not {array.shape}."
+            )
+    return arrays

@@ -386,6 +386,15 @@ def _gradient(scalar, own):
     return pt.concatenate([part.ravel() for part in parts])
 
 
+def has_gradient(model):
+    """Whether PyTensor has the gradient of a model's log-density."""
+    try:
+        _gradient(model.logp(), model.continuous_value_vars)
+    except ValueError:
+        return False
+    return True
+
+
 def _shared_variables(results, what):
     shared = [var for var in graph_inputs(results) if isinstance(var, SharedVariable)]
     for var in shared:

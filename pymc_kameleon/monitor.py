@@ -1,6 +1,7 @@
 """What a chain has seen, and what it says: warnings, explanations, costs."""
 
 import logging
+import re
 import time
 import warnings
 from collections import defaultdict
@@ -10,13 +11,16 @@ from threading import Timer
 
 import numpy as np
 
-from pymc_kameleon.core.subsample import least_points
-from pymc_kameleon.host import SamplerWarning, WarningType
+from pymc_kameleon.core.subsample import Subsample, least_points
+from pymc_kameleon.host import Problems, SamplerWarning, WarningType
 
 _log = logging.getLogger("pymc_kameleon")
 
 SLOW_LOGP = 1e-3
 """Seconds for one logp evaluation from which the user is told what a draw costs."""
+
+LONG_RUN = 30
+"""Seconds from which the user is told how long a run will take."""
 
 STUCK_SHARE, STUCK_TRANSITIONS = 0.1, 100
 """A run of rejections is reported if it is longer than this share of the draws, and this number."""
@@ -95,14 +99,75 @@ class ChainMonitor:
 
 def closing_warning(step):
     """Return what the chain of a step has to say at its end, a SamplerWarning or None."""
+    problems = closing_problems(step)
+    if not problems:
+        return None
+    said = Problems.of(_heading(step), problems)
+    return SamplerWarning(WarningType.BAD_PARAMS, said, "warn")
+
+
+def closing_problems(step):
+    """Return what is wrong with the chain of a step, as it is now: a list of str."""
     problems = [*_chain_problems(step), *step._problems()]
     if step.tuning.n > 0:
         problems += [_explain_bound(*scale) for scale in step._tuned_scales()]
-    problems = [problem for problem in problems if problem]
-    if not problems:
-        return None
-    heading = f"{type(step).__name__}([{', '.join(step.var_names)}]):"
-    return SamplerWarning(WarningType.BAD_PARAMS, " ".join([heading, *problems]), "warn")
+    return [problem for problem in problems if problem]
+
+
+def told(steps):
+    """Return what a chain that begins or goes on has told in an earlier run, after its tuning."""
+    monitor = steps[0].monitor
+    if monitor.done == 0 or monitor.done < monitor.tune:
+        return set()
+    return {(i, problem) for i, step in enumerate(steps) for problem in closing_problems(step)}
+
+
+def _heading(step):
+    return f"{type(step).__name__}([{', '.join(step.var_names)}]):"
+
+
+def say_what_was_done(speakers, length, seconds):
+    """Log what chains have to say at their end, each thing once, and how long it took.
+
+    Parameters
+    ----------
+    speakers : list of (Chain, list of KameleonStep)
+        What a chain has `told`, as of the function of that name, is not repeated.
+    length : int
+        Draws after tuning in the result.
+    seconds : float
+    """
+    said = defaultdict(list)
+    for chain, steps in speakers:
+        for i, step in enumerate(steps):
+            for problem in closing_problems(step):
+                if (i, problem) not in chain.told:
+                    said[i, _without_numbers(problem)].append((chain, problem))
+    for (i, _), problems in said.items():
+        first, problem = problems[0]
+        same = all(other == problem for _, other in problems)
+        _log.warning(
+            "Chain%s %s: %s %s%s",
+            "s" * (len(problems) > 1),
+            ", ".join(str(chain.number) for chain, _ in problems),
+            _heading(speakers[0][1][i]),
+            problem,
+            "" if same else f" (The numbers are those of chain {first.number}.)",
+        )
+    n, first = len(speakers), speakers[0][0]
+    tune, draws = first.n_tune, length - max(0, first.begun - first.tune)
+    _log.info(
+        "Sampling %s for %s tune and %s draw iterations (%s + %s draws total) took %s.",
+        counted(n, "chain"),
+        *(f"{number:_d}" for number in (tune, draws, n * tune, n * draws)),
+        in_words(seconds),
+    )
+
+
+def _without_numbers(text):
+    """Return a text with # for its numbers, but for those in brackets, which name coordinates."""
+    number = r"\[[^]]*\]|(?<![\w.])\d[\d.]*(e[+-]?\d+)?(?!\w)"
+    return re.sub(number, lambda found: found[0] if found[0][0] == "[" else "#", text)
 
 
 def _chain_problems(step):
@@ -118,7 +183,7 @@ def _chain_problems(step):
             f"only {step.tuning.n} transitions of tuning; at least {needed} are needed to "
             "learn anything. Raise tune, or steps_per_draw."
         )
-    if monitor.draws > 0 and not monitor.accepted:
+    if monitor.done > monitor.tune and not monitor.accepted:
         problems.append(
             "no proposal was accepted after tuning, so all draws are equal, although ArviZ "
             "reports them as independent. Tune longer, start elsewhere, or rescale."
@@ -201,35 +266,6 @@ def explain_correlation(points, names, sweeps_per_draw):
     )
 
 
-def say_what_was_done(speakers, length, seconds):
-    """Log what chains have to say at their end, and how long it took.
-
-    Parameters
-    ----------
-    speakers : list of (Chain, list of KameleonStep)
-    length : int
-        Draws after tuning in the result.
-    seconds : float
-    """
-    said = defaultdict(list)
-    for chain, steps in speakers:
-        for step in steps:
-            warning = closing_warning(step)
-            if warning is not None:
-                said[warning.message].append(chain.number)
-    for message, numbers in said.items():
-        which = f"Chain{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
-        _log.warning("%s: %s", which, message)
-    n, first = len(speakers), speakers[0][0]
-    tune, draws = first.n_tune, length - max(0, first.begun - first.tune)
-    _log.info(
-        "Sampling %s for %s tune and %s draw iterations (%s + %s draws total) took %.0f seconds.",
-        f"{n:_d} chain{'s' * (n != 1)}",
-        *(f"{number:_d}" for number in (tune, draws, n * tune, n * draws)),
-        seconds,
-    )
-
-
 # ---- at its start, and before -------------------------------------------------------------------
 
 
@@ -241,10 +277,8 @@ def explain_start(step, q):
             f"{name} cannot start: the current point is outside region.\n"
             f"Point: {point}\nGive initial values inside (initvals=...)."
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
-        terms = {key: float(logp) for key, logp in step.model.point_logps(point).items()}
-    bad = {key: logp for key, logp in terms.items() if not np.isfinite(logp)}
+    bad = terms_that_are_not_finite(step.model, point)
+    step.log_density(q)
     blunt = ~np.isfinite(step.log_density.gradient)
     if not bad and blunt.any():
         names = [key for key, b in zip(step.layout.coordinates(), blunt, strict=True) if b]
@@ -255,18 +289,29 @@ def explain_start(step, q):
         )
     return (
         f"{name} cannot start: the log-density is not finite at the current point.\n"
-        f"Terms that are not finite: {bad or terms}\nPoint: {point}\n"
+        f"Terms that are not finite: {bad or 'their sum'}\nPoint: {point}\n"
         "Give initial values inside the support (initvals=...), or check these "
         "variables' parameters and data."
     )
 
 
-def say_what_a_draw_costs(step, q):
-    """Tell the user if the likelihood is expensive, as it is at `q` (n,) in the step's order."""
+def terms_that_are_not_finite(model, point):
+    """Return name -> log-density of the variables whose own is not finite at a point."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
+        terms = {name: float(logp) for name, logp in model.point_logps(point).items()}
+    return {name: logp for name, logp in terms.items() if not np.isfinite(logp)}
+
+
+def seconds_per_logp(log_density, q):
+    """Return how long an evaluation at `q` (n,) takes, NaN if it raises.
+
+    What takes more than a second is evaluated once, anything else three times.
+    """
 
     def evaluate():
         start = time.perf_counter()
-        step.log_density(q)
+        log_density(q)
         return time.perf_counter() - start
 
     try:
@@ -274,29 +319,156 @@ def say_what_a_draw_costs(step, q):
         if seconds < 1:  # a first call may have to warm up
             seconds = min(seconds, evaluate(), evaluate())
     except Exception:  # a bad point is reported where a chain starts
-        return
+        return np.nan
+    return seconds
+
+
+def say_what_a_draw_costs(step):
+    """Tell the user of pm.sample, of which a step knows no more, if the likelihood is expensive."""
+    seconds, n = step.seconds_per_logp, step.steps_per_draw
     if seconds > SLOW_LOGP:
-        n = step.steps_per_draw
         advice = " With steps_per_draw=1 draws are cheaper, and more correlated." * (n > 1)
         _log.info(
-            "One logp evaluation takes %.3g ms, a draw of %s %.3g ms (steps_per_draw=%d).%s",
-            1e3 * seconds,
+            "One logp evaluation takes %s, a draw of %s %s (steps_per_draw=%d).%s",
+            in_words(seconds),
             type(step).__name__,
-            1e3 * seconds * n * step._largest_n_logp(),
+            in_words(seconds * n * step._largest_n_logp()),
             n,
             advice,
         )
 
 
+def say_what_a_run_costs(steps, chains, draws_in_all, cores, point):
+    """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
+
+    No chain is touched, and no evaluation counted.
+
+    Parameters
+    ----------
+    steps : list of KameleonStep
+    chains : int
+    draws_in_all : int
+        Of each chain in this run, of tuning too.
+    cores : int or None
+        How many chains run at a time; None if nobody knows.
+    point : (n_values,) float64
+        Where a chain begins, in the model's order.
+    """
+    draws, cores = chains * draws_in_all, min(cores or 1, chains)
+    parts, seconds, least, slow, exact = [], 0.0, 0, False, True
+    for step in steps:
+        n, largest = step.steps_per_draw, step._largest_n_logp()
+        logp = step.seconds_per_logp
+        own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
+        evaluations = draws * n * largest
+        seconds += evaluations * (logp + own) / cores
+        least += draws * largest
+        slow |= logp > SLOW_LOGP
+        exact &= largest == 1
+        arithmetic = f" and {in_words(own)} of arithmetic" if own > 0.1 * logp else ""
+        parts.append(
+            f"× {counted(n, 'transition')} of {type(step).__name__} = "
+            f"{'' if largest == 1 else 'at most '}{grouped(evaluations)} evaluations of "
+            f"{in_words(logp)}{arithmetic}"
+        )
+    if slow or seconds > LONG_RUN:
+        advice = any(step.steps_per_draw > 1 for step in steps)
+        _log.info(
+            "%s × %s draws %s: about %s%s on %s%s.",
+            counted(chains, "chain"),
+            grouped(draws_in_all),
+            ", and ".join(parts),
+            in_words(seconds),
+            "" if exact else " at most",
+            counted(cores, "core"),
+            f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
+        )
+
+
+SLOWEST, SLOWEST_LOGP = 0.01, 0.1
+"""Seconds that a transition takes at most by itself, and a logp evaluation beside which that is
+little: what takes more is not evaluated again for the sake of a message."""
+
+
+def _own_arithmetic(step, point, logp):
+    """Return seconds for each evaluation that a step needs beside it, tuned, from `point` on.
+
+    Measured on a copy that is thrown away, with a subsample of noise where there is one.
+    """
+    if not logp < SLOWEST_LOGP:
+        return 0.0
+    twin, rng = step.for_chain(), np.random.default_rng(0)
+    twin.setup_chain(rng, 0, 100)
+    _fill_subsamples(twin.parameters, rng)
+    q, n, seconds = point[twin.layout.places], 1, 0.0
+    try:
+        while seconds < 0.02 and n <= 1000:
+            twin.steps_per_draw = n
+            start = time.perf_counter()
+            x, [stats] = twin.astep(q)
+            seconds = time.perf_counter() - start
+            q[: x.size] = x
+            n *= 10
+    except Exception:  # where a chain starts, it is said why it cannot
+        return 0.0
+    return max(0.0, seconds / max(1, stats["n_logp"]) - logp)
+
+
+def _fill_subsamples(values, rng):
+    for value in values:
+        if isinstance(value, Subsample):
+            value.z[:] = rng.standard_normal(value.z.shape)
+            value.m[0] = value.z.shape[1]
+            value.kernel.bandwidth[0] = np.sqrt(len(value.z))
+        elif isinstance(value, tuple):
+            _fill_subsamples(value, rng)
+
+
 @contextmanager
-def say_if_slow(message, seconds=0.5):
-    """Log `message` if what happens inside takes more than a moment."""
-    timer = Timer(seconds, _log.info, [message])
+def say_if_compiling(what, seconds=0.5):
+    """Log that `what` is compiled, and how long it took, if that is more than a moment."""
+    start, said = time.perf_counter(), []
+
+    def say():
+        said.append(True)
+        _log.info("Compiling %s, once per machine and version …", what)
+
+    timer = Timer(seconds, say)
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
+        timer.join()
+    if said:
+        _log.info("… compiling %s done in %s.", what, in_words(time.perf_counter() - start))
+
+
+# ---- words --------------------------------------------------------------------------------------
+
+
+def in_words(seconds):
+    """Return a duration to two digits, or two units: 2.1 ms, 12 s, 3 min, 2 h 10 min."""
+    rounded, minutes = float(f"{seconds:.2g}"), max(60, round(seconds / 60))
+    if seconds >= 48 * 3600:
+        hours = round(seconds / 3600)
+        return f"{hours // 24} d {hours % 24} h"
+    if rounded >= 3600:
+        return f"{minutes // 60} h {minutes % 60} min"
+    for unit, size in {"min": 60, "s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}.items():
+        if rounded >= size:
+            return f"{float(f'{max(1, seconds / size):.2g}'):g} {unit}"
+    return "0 s"
+
+
+def grouped(n):
+    """Return an integer with a space before every three digits, if there are more than four."""
+    return f"{n:,}".replace(",", " ") if n >= 10_000 else str(n)
+
+
+def counted(n, what):
+    """Return how many there are of something: 1 chain, 4 chains."""
+    return f"{n:_d} {what}{'s' * (n != 1)}"
 
 
 def some(names):

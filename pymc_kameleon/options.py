@@ -1,6 +1,7 @@
 """The options that all samplers share: signature, documentation, checks."""
 
 import inspect
+from difflib import get_close_matches
 from numbers import Integral, Real
 
 import numpy as np
@@ -9,7 +10,7 @@ from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.kernels import Gaussian, Linear, Matern
 
 VARS = """
-vars : list of variables, optional
+vars : list of variables or their names, or a single one, optional
     What to sample: continuous free variables of the model. All of them by default; discrete
     ones are left to PyMC's own steps."""
 """What the docstring of a sampler says of its first argument."""
@@ -35,6 +36,12 @@ region : dict, optional
     of the variable's shape. Proposals outside are rejected without an evaluation, so the
     posterior is restricted to this box. A transformed variable is named and bounded as it is
     sampled: ``{"sigma_log__": (-5, 5)}``.""",
+    "jitter": """
+jitter : bool, optional
+    Let a chain that tunes, and begins where the model's initial point is, jump before its first
+    draw, by a uniform number in (−1, 1) in each of the step's coordinates on the unconstrained
+    scale, as PyMC's NUTS does: True by default. Starts of your own, ``initvals=``, are kept, unless
+    they equal the initial point, which looks the same. ``pk.sample`` disperses starts itself.""",
     "model": """
 model : pm.Model, optional
     Taken from the context by default.""",
@@ -84,6 +91,16 @@ def docstring_with_common_options(cls):
         own = own.replace(heading, heading + VARS)
     text = "\n".join([*common, COMMON_RAISES])
     return own.replace("{common parameters}", text)
+
+
+def check_names(cls, options):
+    """Raise a TypeError if a sampler's class lacks one of these options, and name the nearest."""
+    known = list(inspect.signature(cls).parameters)
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known[1:])}."
+            raise TypeError(f"{cls.__name__} has no option {name!r}; {hint}")
 
 
 def checked_integer(name, value, at_least):
@@ -137,14 +154,17 @@ def checked_scale_bounds(bounds):
     return np.log([low, high])
 
 
-def checked_scaling(scaling, bounds):
-    """Return settings of a sampler with one scale: logs of its bounds, equal if it is fixed."""
+def checked_scaling(scaling, tune_scaling, bounds):
+    """Return settings of a sampler with one scale: its start, whether it is tuned, its bounds."""
     log_bounds = checked_scale_bounds(bounds)
     if scaling is not None:
+        scaling = checked_number("scaling", scaling, 0, np.inf)
+    if not checked_bool("tune_scaling", tune_scaling):
         if bounds is not None:
-            raise ValueError("Give scaling, which is fixed, or scale_bounds; not both.")
-        log_bounds = np.log(np.full(2, checked_number("scaling", scaling, 0, np.inf)))
-    return {"scale_bounds": log_bounds, "fixed": scaling is not None}
+            raise ValueError("Give tune_scaling=False, or scale_bounds; not both.")
+    elif None not in (scaling, bounds) and not bounds[0] <= scaling <= bounds[1]:
+        raise ValueError(f"scaling must lie within scale_bounds, {bounds!r}, not be {scaling!r}.")
+    return {"scaling": scaling, "tune_scaling": bool(tune_scaling), "scale_bounds": log_bounds}
 
 
 # ---- options of several samplers ----------------------------------------------------------------

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from pymc_kameleon.advance import ChainState, Job
+from pymc_kameleon.choice import bound_steps
 from pymc_kameleon.host import (
-    CompoundStep,
     coords_and_dims_for_inferencedata,
     get_default_varnames,
     get_random_generator,
@@ -30,7 +30,6 @@ from pymc_kameleon.resume import (
     unpack,
 )
 from pymc_kameleon.run import Chain
-from pymc_kameleon.step import KameleonStep
 from pymc_kameleon.store import Store, locked, saved_store
 
 
@@ -228,18 +227,9 @@ def check_whole(steps, model):
         raise ValueError(f"{twice} are moved by two steps. Leave each variable to one.")
 
 
-def checked_steps(step, model):
+def checked_steps(step, model, compile_kwargs):
     """Return the steps as a list; raise a ValueError unless each variable is moved by one."""
-    if isinstance(step, CompoundStep):
-        step = step.methods
-    steps = list(step) if isinstance(step, list | tuple) else [step]
-    for each in steps:
-        if not isinstance(each, KameleonStep):
-            what = "nothing" if each is None else repr(each)
-            raise ValueError(
-                f"pk.sample needs a step of pymc_kameleon, such as step=pk.GAM(), and got {what}. "
-                "Other steps run in pm.sample, alone or beside ours."
-            )
+    steps = bound_steps(step, model, compile_kwargs)
     check_whole(steps, model)
     return steps
 
@@ -271,6 +261,16 @@ def _first_states(model, steps, chains, tune, draws, random_seed, initvals):
     return states
 
 
+def _check_names_of(initvals, model):
+    """Raise a ValueError if initial values are given for what the model does not have."""
+    known = [rv.name for rv in model.free_RVs] + [var.name for var in model.value_vars]
+    for values in [initvals] if isinstance(initvals, dict) else initvals:
+        strangers = [name for name in values or () if isinstance(name, str) and name not in known]
+        if strangers:
+            names = ", ".join(dict.fromkeys(known))
+            raise ValueError(f"initvals names {strangers}; the model has {names}.")
+
+
 def _starts(model, steps, seeds, initvals):
     """Return a point on the unconstrained scale for each chain."""
     if initvals is None:
@@ -287,8 +287,9 @@ def _starts(model, steps, seeds, initvals):
 
         draw, points = jittered(model), []
         for seed in seeds:
-            points.append(finite_point(draw, logp, np.random.default_rng(seed), "jitter"))
+            points.append(finite_point(draw, logp, np.random.default_rng(seed), "jitter", model))
         return points
+    _check_names_of(initvals, model)
     functions = make_initial_point_fns_per_chain(
         model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
     )

@@ -116,20 +116,10 @@ class Memory:
         """Keep values (n, ...) of one variable."""
         self._arrays[group][name][row, start : start + len(values)] = values
 
-    def save(self, row, state):
-        """Do nothing, as all that follow: they are for what is kept elsewhere."""
+    def _nothing(self, *arguments):
+        """Do nothing: that is for what is kept elsewhere."""
 
-    def flush(self):  # noqa: D102
-        pass
-
-    def flush_if_due(self):  # noqa: D102
-        pass
-
-    def finish(self, tree, longest):  # noqa: D102
-        pass
-
-    def close(self):  # noqa: D102
-        pass
+    save = flush = flush_if_due = finish = close = _nothing
 
     def dataset(self, group, rows, start, stop):
         """Return some draws of some chains, without a copy if these are all chains."""
@@ -185,6 +175,18 @@ def data_tree(model, job, chains, length, record, plan, seconds):
     groups[STATE] = states.assign_coords(chain=numbers)
     groups |= _ahead(record, chains, length, tuned)
     return xr.DataTree.from_dict(groups)
+
+
+def with_warnings(tree, warnings):
+    """Add the statistic ``warning``, as PyMC keeps it: of the last draw, by chain and step."""
+    stats = tree["sample_stats"].to_dataset()
+    values = np.full((stats.sizes["chain"], stats.sizes["draw"], len(warnings[0])), None)
+    values[:, -1] = warnings
+    dims = ("chain", "draw", "warning_dim_0")
+    if len(warnings[0]) == 1:
+        values, dims = values[..., 0], dims[:2]
+    tree["sample_stats"] = xr.DataTree(stats.assign(warning=(dims, values)))
+    return tree
 
 
 def _ahead(record, chains, length, tuned):

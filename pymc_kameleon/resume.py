@@ -1,8 +1,8 @@
 """Chains that can go on: what a result holds of them, and chains from it.
 
-The group ``learned`` holds the parameters that tuning decided, one row for each chain;
-``sampling_state`` holds the rest: positions, what tuning remembers, random generators, and how the
-steps were made. Both are arrays, numbers and text, so they survive a file.
+The group ``sampling_state`` holds all of it: positions, parameters, what tuning remembers, random
+generators, and how the steps were made, as arrays, numbers and text, which survive a file. The
+group ``learned`` tells people what tuning decided; nobody reads it back.
 """
 
 import json
@@ -16,11 +16,15 @@ from pymc_kameleon.advance import ChainState
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.host import coords_and_dims_for_inferencedata
 from pymc_kameleon.kernels import Gaussian, Linear, Matern
+from pymc_kameleon.learned import learned_dataset
 from pymc_kameleon.monitor import ChainMonitor
 from pymc_kameleon.step import KameleonStep
 
 LEARNED, STATE, AHEAD = "learned", "sampling_state", "ahead_"
 """Names of groups; what begins with the last one has draws that only some chains have made."""
+
+PLAN = ("steps", "var_names", "data", "draws", "keeps_warmup", "draws_kept")
+"""Attributes that say what a run was asked for, and what a result has of it."""
 
 TUPLES = ("parameters", "state", "tuning")
 """Of a step, as arrays."""
@@ -62,12 +66,15 @@ def saved_tree(result):
             "resume must be a DataTree, which xarray.load_datatree reads from a file, or the path "
             f"of a store, not {result!r}."
         )
-    if STATE not in result.children or LEARNED not in result.children:
-        raise ValueError(
-            "resume must be a result of pk.sample; this one has no groups 'learned' and "
-            "'sampling_state'."
-        )
+    if STATE not in result.children:
+        raise ValueError(f"resume must be a result of pk.sample; this one has no group {STATE!r}.")
     states = result[STATE].to_dataset().load()
+    lacking = [key for key in PLAN if key not in states.attrs]
+    if lacking:
+        raise ValueError(
+            f"resume has no {lacking} in 'sampling_state': it was changed, or is of another "
+            "version of pymc_kameleon."
+        )
     if "chain" not in states.dims:
         raise ValueError("resume has no dimension chain. Select one as dt.isel(chain=[0]).")
     numbers = states["chain"].values.tolist()
@@ -262,12 +269,17 @@ def _decoded(value):
 
 def pack(steps, states):
     """Return the datasets ``learned`` and ``sampling_state`` of the states of chains."""
-    learned = {}
-    for k in range(len(steps)):
-        _stack(learned, _prefix(k, len(steps)), [state.steps[k].parameters for state in states])
+    chains = [list(map(_informed, steps, state.steps)) for state in states]
     descriptions = json.dumps([describe(step) for step in steps])
     arrays = stacked(steps, states)
-    return xr.Dataset(learned), xr.Dataset(arrays, attrs={"steps": descriptions})
+    return learned_dataset(chains), xr.Dataset(arrays, attrs={"steps": descriptions})
+
+
+def _informed(step, state):
+    """Return a copy of a step that knows what a chain has learned."""
+    copy = step.for_chain()
+    copy.parameters, copy.state = state.parameters, state.state
+    return copy
 
 
 def stacked(steps, states):

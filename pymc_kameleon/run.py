@@ -22,8 +22,8 @@ from pymc_kameleon.host import (
     quiet_logging,
     run_convergence_checks,
 )
-from pymc_kameleon.monitor import say_what_was_done
-from pymc_kameleon.results import data_tree
+from pymc_kameleon.monitor import closing_warning, counted, say_what_was_done, told
+from pymc_kameleon.results import data_tree, with_warnings
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -112,6 +112,7 @@ class Chain:
         self.tune, self.begun = state.monitor.tune, state.monitor.done
         self.total = self.tune + state.monitor.draws
         self.last_stats, self.seconds, self.evaluations = None, 0.0, 0
+        self.told = set()
         self.future, self.failures, self.lost, self._n = None, 0, False, 1
 
     @property
@@ -167,6 +168,11 @@ class Run:
             {pause for pause in step.pauses() if step.learns_together and pause < chains[0].tune}
             for step in example
         ]
+        for chain in chains:
+            if chain.begun > 0:
+                steps = job.steps_at(chain.state)
+                chain.told = told(steps)
+                job.leave(steps, chain.state.point)
         self._learning = None
         self._stop, self._changing = threading.Event(), threading.RLock()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
@@ -509,6 +515,9 @@ class Run:
             self._say(chains, length)
         self._flush()
         tree = self._tree(chains, length)
+        if self._finish.keeps_warnings and length:
+            speakers = [self._job.steps_at(chain.state) for chain in chains]
+            tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in speakers])
         if not self._disk_failed:
             try:
                 self._record.finish(tree, max(chain.made for chain in self._chains))
@@ -529,7 +538,7 @@ class Run:
         )
 
     def _say(self, chains, length):
-        made = f"{length:_d} draws of {len(chains)} chain{'s' * (len(chains) != 1)}"
+        made = f"{length:_d} draws of {counted(len(chains), 'chain')}"
         what = made if length else "no draws after tuning yet"
         how = f"{self._finish.how_to_go_on} goes on."
         left = [chain.number for chain in self._chains if chain not in chains]

@@ -1,6 +1,5 @@
 """The PyMC step that every sampler derives from."""
 
-import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import field
@@ -24,6 +23,7 @@ from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
 from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
 from pymc_kameleon.host import (
     ArrayStepShared,
+    Competence,
     DrawStats,
     SamplerWarning,
     StepMethodState,
@@ -32,16 +32,24 @@ from pymc_kameleon.host import (
     progress_columns,
     progress_update,
 )
-from pymc_kameleon.layout import Layout, own_variables
+from pymc_kameleon.initvals import RETRIES
+from pymc_kameleon.layout import Layout, checked_point, own_variables
 from pymc_kameleon.logp import ModelLogp, ModelOutputs
-from pymc_kameleon.monitor import ChainMonitor, closing_warning, say_what_a_draw_costs
+from pymc_kameleon.monitor import (
+    ChainMonitor,
+    closing_warning,
+    say_what_a_draw_costs,
+    seconds_per_logp,
+)
 from pymc_kameleon.options import (
+    check_names,
     checked_bool,
     checked_integer,
     checked_number,
     docstring_with_common_options,
     signature_with_common_options,
 )
+from pymc_kameleon.unbound import UnboundStep
 
 DEFAULT_TUNE = 1000
 """Draws of tuning when the step is used without a driver, as in pm.sample."""
@@ -73,8 +81,9 @@ class KameleonStep(ArrayStepShared):
         In lower case, for the progress bar.
     algorithm : Algorithm
         The compiled functions that define the sampler.
-    own_stats : tuple of str
-        Statistics besides those of every sampler, each a number; see `_own_stats`.
+    own_stats : tuple of str, or mapping
+        Statistics besides those of every sampler, each a float; or a mapping from their names to
+        float, int or bool. See `_own_stats`.
     settings : mapping
         The sampler's own options, which a saved state must share; its `__init__` sets them.
     scale_free : bool
@@ -90,7 +99,7 @@ class KameleonStep(ArrayStepShared):
 
     name: ClassVar[str]
     algorithm: ClassVar[Algorithm]
-    own_stats: ClassVar[tuple[str, ...]] = ()
+    own_stats: ClassVar[tuple[str, ...] | Mapping[str, type]] = ()
     scale_free: ClassVar[bool] = True
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
@@ -107,7 +116,7 @@ class KameleonStep(ArrayStepShared):
             raise TypeError(f"{cls.__name__}.own_stats must be a tuple of names, as ('name',).")
         cls.__signature__ = signature_with_common_options(cls, KameleonStep)
         cls.__doc__ = cls.__doc__ and docstring_with_common_options(cls)
-        cls.stats_dtypes_shapes = _stats_dtypes_shapes(dict.fromkeys(cls.own_stats, ()))
+        cls.stats_dtypes_shapes = _stats_dtypes_shapes(_numbers(cls.own_stats))
 
     def __init__(
         self,
@@ -117,6 +126,7 @@ class KameleonStep(ArrayStepShared):
         target_accept=None,
         keep_adapting=False,
         region=None,
+        jitter=True,
         model=None,
         rng=None,
         initial_point=None,
@@ -127,19 +137,14 @@ class KameleonStep(ArrayStepShared):
         name = type(self).__name__
         if target_accept is not None and not self.tunes_acceptance:
             unknown["target_accept"] = target_accept
-        if unknown:
-            known = ", ".join(list(inspect.signature(type(self)).parameters)[1:])
-            raise TypeError(f"{name} has no option {', '.join(unknown)}; it has {known}.")
+        check_names(type(self), unknown)
         if not blocked:
             raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
         self.model = pm.modelcontext(model)
         own = own_variables(name, vars, self.model)
         common_start = self.model.initial_point()
         point = common_start if initial_point is None else initial_point
-        missing = [var.name for var in self.model.value_vars if var.name not in point]
-        if missing:
-            raise ValueError(f"initial_point lacks {missing}; it has {list(point)}.")
-        self._initial_point = {key: np.asarray(value) for key, value in point.items()}
+        self._initial_point = checked_point(point, self.model)
         self.layout = Layout(self.model, own, self._initial_point)
         self._d = d = self.layout.d
         if steps_per_draw is None:
@@ -149,6 +154,7 @@ class KameleonStep(ArrayStepShared):
         self.steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
+        self.jitters = checked_bool("jitter", jitter)
         region = self.layout.region_array({} if region is None else region)
         self.configuration = {
             "sampler": name,
@@ -170,12 +176,40 @@ class KameleonStep(ArrayStepShared):
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
         start = self.layout.raveled(self._initial_point)
-        say_what_a_draw_costs(self, start[self.layout.places])
+        self.seconds_per_logp = seconds_per_logp(self.log_density, start[self.layout.places])
 
     def __repr__(self):
         """Show the sampler and its variables."""
         names = ", ".join(self.var_names)
         return f"{type(self).__name__}([{names}], steps_per_draw={self.steps_per_draw})"
+
+    @classmethod
+    def options(cls, vars=None, **options):
+        """Return the sampler with these options, for any model.
+
+        Parameters
+        ----------
+        vars : list of variables or their names, or a single one, optional
+        **options
+            As for the sampler itself.
+
+        Returns
+        -------
+        UnboundStep
+            ``pk.sample`` and ``pm.sample`` take it as they take a step.
+
+        Raises
+        ------
+        TypeError
+            For an option that the sampler does not have.
+        """
+        return UnboundStep(cls, vars, options)
+
+    @classmethod
+    def competence(cls, var, has_grad):
+        """Tell PyMC whether this sampler suits a variable, if it is `registered`."""
+        suits = var.dtype.startswith("float") and (has_grad or not cls.derivatives)
+        return Competence.IDEAL if suits else Competence.INCOMPATIBLE
 
     # ---- what a sampler provides ----------------------------------------------------------------
 
@@ -188,8 +222,12 @@ class KameleonStep(ArrayStepShared):
         raise NotImplementedError
 
     def _own_stats(self):
-        """Return names and shapes of the sampler's own statistics; () is a number."""
-        return dict.fromkeys(self.own_stats, ())
+        """Return type and shape of each of the sampler's own statistics; () is a number."""
+        return _numbers(self.own_stats)
+
+    def _moves_all_continuous(self):
+        """Return whether no other step of a run moves continuous variables."""
+        return len(self.vars) == len(self.model.continuous_value_vars)
 
     def pauses(self):
         """Return the draws of tuning before which learning in Python, `learn`, is due."""
@@ -221,6 +259,10 @@ class KameleonStep(ArrayStepShared):
     def _problems(self):
         """Return what else is wrong with the parameters at the end of a chain, and the cure."""
         return []
+
+    def _learned(self):
+        """Return what tuning decided, for people: a Quantity of learned.py for each name."""
+        return {}
 
     def _coordinates(self):
         """Return the names of the coordinates, x[0] and so on."""
@@ -263,6 +305,20 @@ class KameleonStep(ArrayStepShared):
             )
             self._fill(scales, self.tuning.n)
 
+    def _jump(self, q):
+        """Move the step's own coordinates of `q` (n,) away, to where a chain can start.
+
+        As PyMC does for NUTS; if no such point is found, nothing moves.
+        """
+        d = self._d
+        start = q[:d].copy()
+        for _ in range(RETRIES):
+            q[:d] = start + self.rng.uniform(-1, 1, d)
+            self.layout.round(q)
+            if np.isfinite(self.log_density(q)) and np.isfinite(self.log_density.gradient).all():
+                return
+        q[:d] = start
+
     def step(self, point):
         """Make one draw."""
         x, stats = self.astep(self.layout.raveled(point))
@@ -280,10 +336,10 @@ class KameleonStep(ArrayStepShared):
         return self.state.x, [draw_stats]
 
     def for_chain(self):
-        """Return a copy to be set up for one of several chains that run at the same time."""
+        """Return a copy for one of several chains of `pk.sample`, which gives them their starts."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.log_density = self.log_density.copy()
+        twin.log_density, twin.jitters = self.log_density.copy(), False
         return twin
 
     def outputs(self, names):
@@ -313,9 +369,9 @@ class KameleonStep(ArrayStepShared):
     # ---- statistics -----------------------------------------------------------------------------
 
     def _declare_stats(self):
-        self._stat_shapes = self._own_stats()
-        shapes = self._stat_shapes | ({"model_logp": ()} if self.layout.covers_all else {})
-        self.stats_dtypes_shapes = _stats_dtypes_shapes(shapes)
+        self._own_kinds = self._own_stats()
+        logp = {"model_logp": (float, ())} if self.layout.covers_all else {}
+        self.stats_dtypes_shapes = _stats_dtypes_shapes(self._own_kinds | logp)
         # PyMC's own stats_dtypes leave the shape out; its trace then has no room for arrays.
         dtypes = {
             k: np.dtype((v[0], tuple(v[1] or ()))) for k, v in self.stats_dtypes_shapes.items()
@@ -324,7 +380,7 @@ class KameleonStep(ArrayStepShared):
 
     def empty_stats(self, draws):
         """Return room for the statistics of draws, one row for each."""
-        own = sum(math.prod(shape) for shape in self._stat_shapes.values())
+        own = sum(math.prod(shape) for _, shape in self._own_kinds.values())
         return np.full((draws, N_STATS + own), np.nan)
 
     def named(self, stats):
@@ -336,9 +392,9 @@ class KameleonStep(ArrayStepShared):
             "scaling": stats[:, SCALING],
         }
         start = N_STATS
-        for name, shape in self._stat_shapes.items():
+        for name, (dtype, shape) in self._own_kinds.items():
             stop = start + math.prod(shape)
-            named[name] = stats[:, start:stop].reshape(len(stats), *shape)
+            named[name] = stats[:, start:stop].reshape(len(stats), *shape).astype(dtype, copy=False)
             start = stop
         if "model_logp" in self.stats_dtypes_shapes:
             named["model_logp"] = stats[:, LOGP]
@@ -361,13 +417,27 @@ class KameleonStep(ArrayStepShared):
         return [f"{type(self).__name__} {what}{where}" for what in ("accept", "scale")]
 
     def _progressbar_config(self, n_chains=1):
+        """Return what PyMC asks for once per run, before the first draw, with or without a bar."""
+        say_what_a_draw_costs(self)
         return progress_columns(self._progress_titles(), n_chains)
 
     def _make_progressbar_update_functions(self):
         return (progress_update(self._progress_titles()),)
 
 
-def _stats_dtypes_shapes(own_shapes):
+def samplers(cls=KameleonStep):
+    """Return all samplers that are loaded, those of other packages too."""
+    children = [sampler for child in cls.__subclasses__() for sampler in samplers(child)]
+    return children if cls is KameleonStep or not hasattr(cls, "name") else [cls, *children]
+
+
+def _numbers(names):
+    """Return type and shape of statistics that are numbers, floats unless their types are given."""
+    types = names if isinstance(names, Mapping) else dict.fromkeys(names, float)
+    return {name: (dtype, ()) for name, dtype in types.items()}
+
+
+def _stats_dtypes_shapes(own):
     """Return types and shapes of the statistics of every sampler, and of its own."""
     return {
         "accept_prob": (np.float64, []),
@@ -375,5 +445,5 @@ def _stats_dtypes_shapes(own_shapes):
         "n_logp": (np.int64, []),
         "scaling": (np.float64, []),
         "warning": (SamplerWarning, None),
-        **{name: (np.float64, list(shape)) for name, shape in own_shapes.items()},
+        **{name: (dtype, list(shape)) for name, (dtype, shape) in own.items()},
     }

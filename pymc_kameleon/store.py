@@ -7,14 +7,16 @@ state at one blow. So whenever the process dies, each state has all its draws.
 
 import io
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
 from pymc_kameleon.results import DRAWN, WARMUP
-from pymc_kameleon.resume import Saved, stacked
+from pymc_kameleon.resume import AHEAD, STATE, Saved, stacked
 
 MOST_NUMBERS = 2**16
 """In a chunk of a file, which is written again when draws are appended."""
@@ -22,6 +24,9 @@ MOST_NUMBERS = 2**16
 EVERY, SHARE, MOST_BYTES = 2.0, 0.05, 2**25
 """Draws are written after so many seconds, unless that took more than this share of the time; or
 if there are so many bytes of them."""
+
+LOCK_TIMEOUT = 3.0
+"""Seconds to wait for a store: workers of a process that was killed hold it until they end, too."""
 
 SPARE = 4096
 """Bytes that a checkpoint may grow by: numbers in the text of a generator."""
@@ -40,9 +45,9 @@ def zarr_module():
 
 def locked(path):
     """Return the lock of a store; raise a ValueError if another run writes to it."""
-    lock = FileLock(f"{path}.lock", blocking=False)
+    lock = FileLock(f"{path}.lock")
     try:
-        lock.acquire()
+        lock.acquire(timeout=LOCK_TIMEOUT)
     except Timeout:
         raise ValueError(
             f"Another run writes to {path}: wait for its end, or take another store."
@@ -80,6 +85,21 @@ def _from_bytes(content):
         return dict(arrays)
 
 
+class Batch(NamedTuple):
+    """What is written at a time.
+
+    Attributes
+    ----------
+    values : dict
+        (row of the chain, group, name) -> first draw, list of arrays (n, ...).
+    states : dict
+        Row -> state of the chain after these draws.
+    """
+
+    values: dict
+    states: dict
+
+
 class Store:
     """The draws of all chains, in a Zarr store; those that are not written yet, in memory.
 
@@ -97,8 +117,9 @@ class Store:
     def __init__(self, path, lock, steps, columns, numbers):
         self.path, self._lock, self._steps = Path(path), lock, steps
         self.columns, self._numbers = columns, numbers
-        self._waiting, self._states, self._bytes = {}, {}, 0
-        self._written, self._took = time.perf_counter(), 0.0
+        self._batches, self._bytes, self._arrays = [Batch({}, {})], 0, {}
+        self._begun, self._took = time.perf_counter(), 0.0
+        self._writer, self._writing = ThreadPoolExecutor(1, "pk.sample store"), None
 
     # ---- a new one, and one to go on with -------------------------------------------------------
 
@@ -120,15 +141,23 @@ class Store:
             shape=(len(self._numbers), size),
             chunks=(1, size),
             dtype=np.uint8,
-            dimension_names=("checkpoint", "byte"),
+            dimension_names=("checkpoint", "byte"),  # xarray reads no array without
             fill_value=0,
             compressors=None,
         )
         root["checkpoints"].attrs["chains"] = self._numbers
-        self._root = root
+        self._open(root)
         for row, state in enumerate(states):
             self._checkpoint(row, state)
         return self
+
+    def _open(self, root):
+        """Keep the arrays at hand: zarr reads a file to find one."""
+        self._root, self._checkpoints = root, root["checkpoints"]
+        for group, variables in self.columns.groups.items():
+            for name, array in root[group].arrays():
+                if name in variables or name == "draw":
+                    self._arrays[group, name] = array
 
     def _create_array(self, group, name, variable, length):
         shape = tuple(length if d == "draw" else n for d, n in variable.sizes.items())
@@ -148,73 +177,86 @@ class Store:
 
     def extend(self, draws, plan):
         """Make room for so many draws in all after tuning."""
-        self._root = zarr_module().open_group(self.path, mode="a")
+        self._open(zarr_module().open_group(self.path, mode="a"))
         self._root.attrs.update(plan)
-        for group in DRAWN:
-            self._resize(group, draws)
+        self._resize(draws)
         return self
 
-    def _resize(self, group, draws):
-        arrays = self._root[group]
-        for name in ("draw", *self.columns.groups[group]):
-            sizes = dict(
-                zip(arrays[name].metadata.dimension_names, arrays[name].shape, strict=True)
-            )
-            arrays[name].resize(tuple((sizes | {"draw": draws}).values()))
-        arrays["draw"][:] = np.arange(draws)
+    def _resize(self, draws):
+        """Give the groups of draws after tuning this length."""
+        for (group, name), array in self._arrays.items():
+            sizes = dict(zip(array.metadata.dimension_names, array.shape, strict=True))
+            if group in DRAWN and sizes["draw"] != draws:
+                array.resize(tuple((sizes | {"draw": draws}).values()))
+                if name == "draw":
+                    array[:] = np.arange(draws)
 
     def put(self, row, start, group, name, values):
         """Write values (n, ...) of one variable."""
-        self._root[group][name][row, start : start + len(values)] = values
+        self._arrays[group, name][row, start : start + len(values)] = values
 
     # ---- draws and states -----------------------------------------------------------------------
 
     def write(self, row, start, portion, tuning):
         """Keep draws of a chain, the first of which is its draw `start` of its group."""
         for group, name, values in self.columns.named(portion, tuning):
-            parts = self._waiting.setdefault((row, group, name), (start, []))[1]
+            parts = self._batches[-1].values.setdefault((row, group, name), (start, []))[1]
             parts.append(values)
             self._bytes += values.nbytes
 
     def save(self, row, state):
         """Keep the state of a chain after the draws that were written last."""
-        self._states[row] = state
+        self._batches[-1].states[row] = state
 
     def flush_if_due(self):
-        """Write what is in memory, if there is much, or if it is there for long."""
-        waited = time.perf_counter() - self._written
-        if self._states and (waited > max(EVERY, self._took / SHARE) or self._bytes > MOST_BYTES):
-            self.flush()
+        """Have what is in memory written, if there is much, or if it is there for long."""
+        much = self._bytes > MOST_BYTES
+        if self._writing is not None and (much or self._writing.done()):
+            self._writing.result()
+            self._writing = None
+        waited = time.perf_counter() - self._begun
+        if much or (self._writing is None and waited > max(EVERY, self._took / SHARE)):
+            self._begin_a_batch()
+            self._writing = self._writer.submit(self._write)
 
     def flush(self):
         """Write what is in memory."""
+        if self._writing is not None:
+            wait([self._writing])
+        self._begin_a_batch()
+        self._write()
+
+    def _begin_a_batch(self):
+        self._batches.append(Batch({}, {}))
+        self._begun, self._bytes = time.perf_counter(), 0
+
+    def _write(self):
+        """Write all batches but the last one, which is being filled."""
         start = time.perf_counter()
-        for key in sorted(self._waiting):
-            row, group, name = key
-            first, parts = self._waiting[key]
-            values = np.concatenate(parts)
-            self._root[group][name][row, first : first + len(values)] = values
-        for row in sorted(self._states):
-            self._checkpoint(row, self._states[row])
-        self._waiting, self._states, self._bytes = {}, {}, 0
-        self._written = time.perf_counter()
-        self._took = self._written - start
+        while len(self._batches) > 1:
+            batch = self._batches[0]
+            for (row, group, name), (first, parts) in batch.values.items():
+                self.put(row, first, group, name, np.concatenate(parts))
+            for row, state in batch.states.items():
+                self._checkpoint(row, state)
+            self._batches.pop(0)
+        self._took = time.perf_counter() - start
 
     def _checkpoint(self, row, state):
         blob = _as_bytes(self._steps, state)
-        array = self._root["checkpoints"]
-        whole = np.zeros(array.shape[1], np.uint8)
+        whole = np.zeros(self._checkpoints.shape[1], np.uint8)
         whole[: len(blob)] = np.frombuffer(blob, np.uint8)
-        array[row] = whole
+        self._checkpoints[row] = whole
 
     def dataset(self, group, rows, start, stop):
         """Return some draws of some chains, which are read when they are needed."""
         stored = xr.open_zarr(self.path, group=group, chunks=None, consolidated=False)
         stored = stored.isel(chain=rows, draw=slice(start, stop))
-        if not self._waiting:
+        waiting = [item for batch in self._batches for item in batch.values.items()]
+        if not waiting:
             return stored
         stored = stored.load()
-        for (row, of, name), (first, parts) in self._waiting.items():
+        for (row, of, name), (first, parts) in waiting:
             if of == group and row in rows:
                 values = np.concatenate(parts)
                 begin, end = max(first, start), min(first + len(values), stop)
@@ -225,14 +267,14 @@ class Store:
 
     def finish(self, tree, longest):
         """Write the other groups of the result, and give back the room of draws not made."""
-        for group in DRAWN:
-            self._resize(group, longest)
+        self._resize(longest)
         for name in tree.children:
             if name in self.columns.groups:
                 self._root[name].attrs.update(tree[name].attrs)
-            elif not name.startswith("ahead_"):
+            elif name != STATE and not name.startswith(AHEAD):
                 tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
 
     def close(self):
         """Let others write."""
+        self._writer.shutdown()
         self._lock.release()

@@ -75,6 +75,7 @@ COMMON = [
     "target_accept",
     "keep_adapting",
     "region",
+    "jitter",
     "model",
     "rng",
     "initial_point",
@@ -250,12 +251,30 @@ def test_refuses_impossible_variables(mixed_model):
         pk.RWM([mixed_model["a"], mixed_model["a"]], model=mixed_model)
     with pm.Model():
         stranger = pm.Normal("stranger")
-    with pytest.raises(ValueError, match="stranger"):
-        pk.RWM([stranger], model=mixed_model)
+    for unknown in stranger, "stranger", mixed_model["y"]:
+        with pytest.raises(ValueError, match=r"cannot sample '\w+'.*are \['a', 'b', 'k'\]"):
+            pk.RWM([unknown], model=mixed_model)
+    with pytest.raises(ValueError, match=r"'b_log_'\. Did you mean 'b_log__'"):
+        pk.RWM("b_log_", model=mixed_model)
     with pm.Model() as model:
         pm.Poisson("k", 3)
     with pytest.raises(ValueError, match=r"the model has none.*\['k'\]"):
         pk.RWM(model=model)
+
+
+def test_variables_go_by_their_names(mixed_model):
+    a, b = mixed_model["a"], mixed_model["b"]
+    for vars in ["a", "b_log__"], ("a", "b"), [a, "b"], [mixed_model.rvs_to_values[a], b]:
+        assert pk.RWM(vars, model=mixed_model).var_names == ("a", "b_log__")
+    for vars in "b", b, mixed_model.rvs_to_values[b]:
+        assert pk.RWM(vars, model=mixed_model).var_names == ("b_log__",)
+
+
+def test_an_unknown_option_names_the_nearest(mixed_model):
+    with pytest.raises(TypeError, match=r"^KAM has no option 'gama'; did you mean 'gamma'\?$"):
+        pk.KAM(model=mixed_model, gama=1.0)
+    with pytest.raises(TypeError, match="GAM has no option 'xyz'; it has learning_rate, scale_b"):
+        pk.GAM(model=mixed_model, xyz=1)
 
 
 def test_refuses_impossible_options(mixed_model):
@@ -264,15 +283,23 @@ def test_refuses_impossible_options(mixed_model):
         "steps_per_draw": [0, 2.5, 10.0, "a", True],
         "target_accept": [0, 1.0, np.nan, "a"],
         "keep_adapting": [1],
+        "jitter": [0],
     }.items():
         for value in values:
             said = refusal(pk.RWM, model=mixed_model, **{option: value})
             assert option in said, (option, value)
 
 
-def test_refuses_an_initial_point_that_lacks_a_variable(mixed_model):
-    said = refusal(pk.RWM, model=mixed_model, initial_point={"a": np.zeros(2)})
-    assert "initial_point lacks ['b_log__', 'k']" in said
+def test_refuses_impossible_initial_points(mixed_model):
+    start = mixed_model.initial_point()
+    for point, message in [
+        (3, "initial_point must be a dict of names and values, not 3."),
+        ({"a": np.zeros(2)}, "initial_point lacks ['b_log__', 'k']"),
+        (start | {"a": ["x", "y"]}, "initial_point['a'] is no number: ['x', 'y']"),
+        (start | {"a": 1.0}, "initial_point['a'] must have shape (2,), not ()."),
+        (start | {"a": np.zeros(3)}, "initial_point['a'] must have shape (2,), not (3,)."),
+    ]:
+        assert message in refusal(pk.RWM, model=mixed_model, initial_point=point)
 
 
 def test_refuses_impossible_regions(mixed_model):
@@ -336,6 +363,11 @@ def test_alone(sampler):
     assert stats["n_logp"].dtype.kind == "i"
     least, largest = evaluations(step)
     assert least <= stats["n_logp"].min() <= stats["n_logp"].max() <= largest
+    learned = dt["learned"].to_dataset()
+    assert learned
+    assert all(variable.size and variable.attrs["description"] for variable in learned.values())
+    if "coordinate" in learned.coords:
+        assert learned["coordinate"].values.tolist() == ["a[0]", "a[1]", "s_log__"]
     # Tuning changes the scale, and the end of tuning freezes it.
     assert len(np.unique(dt["warmup_sample_stats"]["scaling"].values[0])) > 1
     assert len(np.unique(stats["scaling"].values[0])) == 1
@@ -352,7 +384,8 @@ def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     for name in ["accept_prob", "accept_share", "n_logp"]:
         assert stats[name].shape == (2, 30, len(own)), name
     assert stats["scaling"].shape == (2, 30, len(own) + 1)
-    owners = Counter(name for step in own for name in step.own_stats)
+    numbers = [{k for k, v in step.stats_dtypes_shapes.items() if v[1] == []} for step in own]
+    owners = Counter(name for names in numbers for name in names - STATS)
     for name, count in owners.items():
         assert stats[name].shape == ((2, 30, count) if count > 1 else (2, 30)), name
     assert {"accepted", "accept", "acceptance_rate", "tree_depth"} <= set(stats)
@@ -760,13 +793,28 @@ def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_mode
 
 @rows("GAM", "CMTM", "GadMALA")
 def test_an_expensive_logp_is_mentioned_once(sampler, caplog):
+    """In either driver; building a step says nothing."""
+
     def slow(x):
         time.sleep(2e-3)
         return -0.5 * x @ x
 
+    def said(what):
+        return [r.getMessage() for r in caplog.records if what in r.getMessage()]
+
+    draw, run = "One logp evaluation takes 2.", "1 chain × 2 draws × "
+    options = {"chains": 1, "cores": 1, "progressbar": False, "compute_convergence_checks": False}
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         step = sampler(model=box(slow)[1])
-        run(step, {"x": np.zeros(2)}, draws=2)
-    said = [r.getMessage() for r in caplog.records if "One logp evaluation takes" in r.message]
-    assert len(said) == 1
-    assert ("With steps_per_draw=1" in said[0]) == (step.steps_per_draw > 1)
+        assert not said(draw)
+        pm.sample(2, tune=0, step=step, model=step.model, **options)
+        assert [len(said(draw)), len(said(run))] == [1, 0]
+        advice = step.steps_per_draw > 1
+        assert ("With steps_per_draw=1" in said(draw)[0]) == advice
+        caplog.clear()
+        pk.sample(1, tune=1, step=step, model=step.model, **options)
+    assert [len(said(draw)), len(said(run))] == [0, 1]
+    largest = step._largest_n_logp()
+    evaluations = f"= {'at most ' * (largest > 1)}{2 * step.steps_per_draw * largest} evaluations"
+    assert evaluations in said(run)[0]
+    assert (f"; steps_per_draw=1 makes {2 * largest}." in said(run)[0]) == advice

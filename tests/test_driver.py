@@ -21,7 +21,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from models import box, normal
 from pymc.exceptions import SamplingError
-from pymc.progress_bar import MCMCProgressBarManager
 from pymc.step_methods import CompoundStep
 from pymc.util import get_random_generator
 from pytensor.compile.mode import get_mode
@@ -31,7 +30,7 @@ from test_contract import ROWS, impossible, refusal
 from test_contract import run as run_by_hand
 
 import pymc_kameleon as pk
-from pymc_kameleon import driver, executors, host, results, run
+from pymc_kameleon import driver, executors, progress, results, run
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.draws import make_draws
 from pymc_kameleon.monitor import ChainMonitor
@@ -115,7 +114,7 @@ def walk(line):
 @pytest.fixture(scope="module")
 def still(line):
     """Its first draw is where the chain starts, but for a billionth."""
-    return pk.RWM(model=line, scaling=1e-10)
+    return pk.RWM(model=line, scaling=1e-10, tune_scaling=False)
 
 
 @pytest.fixture(scope="module")
@@ -345,11 +344,13 @@ def test_starts_are_dispersed(still):
 
 
 def test_starts_are_in_the_region(line, pair):
-    step = pk.RWM(model=line, scaling=1e-10, region={"x": (0.7, 5)})
+    step = pk.RWM(model=line, scaling=1e-10, tune_scaling=False, region={"x": (0.7, 5)})
     starts = sample(step, tune=0, chains=10, draws=1)["posterior"]["x"]
     assert (starts > 0.7).all()
-    second = pk.RWM([pair["y"]], model=pair, scaling=1e-10, region={"y": (0.7, 5)})
-    steps = [pk.RWM([pair["x"]], model=pair, scaling=1e-10), second]
+    second = pk.RWM(
+        [pair["y"]], model=pair, scaling=1e-10, tune_scaling=False, region={"y": (0.7, 5)}
+    )
+    steps = [pk.RWM([pair["x"]], model=pair, scaling=1e-10, tune_scaling=False), second]
     assert (sample(steps, tune=0, chains=10, draws=1)["posterior"]["y"] > 0.7).all()
     nowhere = pk.RWM(model=line, region={"x": (7, 8)})
     with pytest.raises(ValueError, match="not finite at any of 100 points"):
@@ -643,18 +644,21 @@ def leaves(parameters, prefix=""):
 
 
 @pytest.mark.parametrize("cls", [pk.GAM, pk.KAM])
-def test_learned_is_what_a_step_driven_by_hand_learns(cls, line):
+def test_what_is_learned_is_what_a_step_driven_by_hand_learns(cls, line):
     step = cls(model=line, **ROWS[cls.__name__][1])
     starts = [{"x": np.array(0.3)}, {"x": np.array(-1.0)}]
-    learned = sample(step, tune=100, initvals=starts)["learned"]
+    result = sample(step, tune=100, initvals=starts)
+    learned, states = result["learned"], result["sampling_state"]
     assert learned["chain"].values.tolist() == [0, 1]
     for i, rng in enumerate(get_random_generator(7).spawn(2)):
         rng.integers(2**30)  # was for the start
         run_by_hand(step, starts[i], 30, 100, seed=rng)
-        expected = dict(leaves(step.parameters))
-        assert set(learned.data_vars) == {name for name, value in expected.items() if value.size}
-        for name, values in learned.data_vars.items():
-            np.testing.assert_array_equal(values[i], expected[name], name)
+        for name, value in leaves(step.parameters, "parameters_"):
+            if value.size:
+                np.testing.assert_array_equal(states[name][i], value, name)
+        assert set(learned.data_vars) == set(step._learned())
+        for name, quantity in step._learned().items():
+            np.testing.assert_array_equal(learned[name][i], quantity.values, name)
 
 
 @pytest.mark.parametrize("name", ["GAM", "KAM", "CyclicalKAM"])
@@ -795,10 +799,12 @@ def test_a_resumption_interrupted_before_its_first_draw(walk, line, interrupt):
     assert "no draws" in str(error.value)
 
 
-def test_ctrl_c_at_any_line_loses_no_draw(walk, backends, monkeypatch):
+def test_ctrl_c_at_any_line_loses_no_draw(walk, monkeypatch):
     """It comes when all draws are made: in the progress bar, in assembling, while leaving."""
+    monkeypatch.setattr(progress, "Terminal", lambda *arguments: progress.Nothing())
+    monkeypatch.setattr(run, "REFRESH", 1e-4)
     begun, tried, look = [], set(), Run._look_at_limits
-    files = [module.__file__ for module in (driver, run, host, results, executors)]
+    files = [module.__file__ for module in (driver, run, progress, results, executors)]
 
     def look_when_all_are_made(self):
         look(self)
@@ -1052,7 +1058,7 @@ def test_compiled_draws_let_other_threads_run(compiled, walk, no_switching):
         ({"discard_tuned_samples": 1}, "discard_tuned_samples must be True or False, not 1"),
         ({"idata_kwargs": {"prior": {}}}, r"idata_kwargs takes coords, .*, not \['prior'\]"),
         ({"var_names": ["a", "b"]}, r"var_names must be some of .*not \['b'\]"),
-        ({"progressbar": "long"}, "Invalid value for `progressbar`"),
+        ({"progressbar": "long"}, "progressbar must be one of False, True, 'split'"),
     ],
 )
 def test_impossible_options(options, message, gam):
@@ -1062,9 +1068,8 @@ def test_impossible_options(options, message, gam):
 
 def test_impossible_steps(gam, line, walk, pair, two_steps, mixed_model):
     for step, message in [
-        (None, "needs a step of pymc_kameleon, such as step=pk.GAM.., and got nothing"),
-        (pk.GAM, "and got <class .*GAM'>. Other steps run in pm.sample"),
-        ("GAM", "and got 'GAM'"),
+        (3, "needs a step of pymc_kameleon, such as step=pk.GAM.., and got 3"),
+        (pm.NUTS, "and got <class .*NUTS'>. Other steps run in pm.sample"),
         (walk, r"RWM\(\[x\], steps_per_draw=5\) was made for another model"),
         (two_steps[1], r"No step moves \['x'\]. pk.sample needs steps .* pm.sample\(step=...\)"),
         ([], r"No step moves \['x', 'y'\]"),
@@ -1078,116 +1083,6 @@ def test_impossible_steps(gam, line, walk, pair, two_steps, mixed_model):
         sample(pk.RWM(model=mixed_model))
     with pytest.raises(TypeError, match="context"):
         sample(walk, model=None)
-
-
-# ---- progress bar ---------------------------------------------------------------------------
-
-
-class Backend:
-    """A progress bar that keeps what it is told."""
-
-    def __init__(self, total, progress_columns, progress_stats):
-        self.total, self.fields, self.updates = total, set(progress_stats), []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args):
-        pass
-
-    def update(self, **update):
-        self.updates.append(update)
-
-
-@pytest.fixture
-def backends(monkeypatch):
-    made = []
-
-    def create(self, **kwargs):
-        made.append(Backend(**kwargs))
-        return made[-1]
-
-    monkeypatch.setattr(MCMCProgressBarManager, "_create_backend", create)
-    monkeypatch.setattr(run, "REFRESH", 1e-4)
-    return made
-
-
-@pytest.mark.parametrize("option", ["split", "combined", "split+stats", "combined+stats"])
-def test_the_progress_bar_follows_all_draws(option, two_steps, pair, backends, monkeypatch):
-    combined, stats = "combined" in option, "stats" in option
-    # A chain that is done at once is seen at its end only.
-    monkeypatch.setattr(Chain, "next_portion", lambda self, pauses: 10)
-    half = sample(two_steps, progressbar=option, draws=100, chains=3, cores=2)
-    resume(half, pair, 70, progressbar=option)
-    for backend, total in zip(backends, (150, 70), strict=True):
-        assert backend.total == total * (3 if combined else 1)
-        advances, last = {}, {}
-        for update in backend.updates:
-            bar = update["task_id"]
-            advances.setdefault(bar, []).append(update["advance"])
-            last.setdefault(bar, []).append(update["is_last"])
-            shown = set(update["stats"])
-            assert shown == (backend.fields - {"marker_pos"} if stats else {"draw"})
-            assert 0 < update["stats"]["draw"] <= (300 if combined else 100)
-        assert set(advances) == ({0} if combined else {0, 1, 2})
-        assert {sum(steps) for steps in advances.values()} == {backend.total}
-        assert all(ends == [False] * (len(ends) - 1) + [True] for ends in last.values())
-    assert len(backends[0].updates) > 3  # not only at the end
-
-
-@pytest.mark.parametrize("option", [True, "combined", "split", "split+stats", "combined+stats"])
-def test_the_progress_bar_is_shown(option, two_steps, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    sample(two_steps, progressbar=option)
-    shown = capsys.readouterr().out
-    assert "Progress" in shown
-    assert ("MALA accept" in shown) == (option is True or "stats" in option)
-
-
-@pytest.mark.parametrize("method", ["__enter__", "update", "__exit__"])
-def test_a_progress_bar_that_fails_costs_no_draw(method, walk, backends, monkeypatch, caplog):
-    def fail(*args, **kwargs):
-        raise OSError("the terminal is gone")
-
-    monkeypatch.setattr(Backend, method, fail)
-    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
-        result = sample(walk, progressbar=True, cores=2)
-    (message,) = messages(caplog, logging.WARNING)
-    assert "progress bar fails (OSError('the terminal is gone'))" in message
-    assert_same(result, sample(walk))
-
-
-@pytest.fixture(scope="module")
-def two_walks(pair):
-    """The second one never moves."""
-    x, y = pair["x"], pair["y"]
-    options = {"model": pair, "steps_per_draw": 5}
-    return [pk.RWM([x], **options), pk.RWM([y], scaling=1e10, **options)]
-
-
-@pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("draw", [pm.sample, pk.sample])
-def test_the_progress_bar_shows_mean_acceptance_and_who_is_stuck(
-    draw, cores, two_walks, pair, backends
-):
-    """Of each step, in tuning and after it."""
-    options = QUIET | {"progressbar": True, "discard_tuned_samples": False, "random_seed": 1}
-    result = draw(100, tune=60, chains=2, cores=cores, step=two_walks, model=pair, **options)
-    (backend,) = backends
-    titles = ["RWM accept x", "RWM accept y"]
-    assert backend.fields == {*titles, "RWM scale x", "RWM scale y", "draw", "marker_pos"}
-    for chain in range(2):
-        updates = [update for update in backend.updates if update["task_id"] == chain]
-        kinds = [("sample_stats", updates[-1])]
-        if draw is pm.sample:  # which shows every draw, and the last one twice if cores=1
-            kinds.append(("warmup_sample_stats", updates[59]))
-            # Red from the 20th draw after tuning on: 100 transitions.
-            assert [u["failing"] for u in updates[:160]] == [False] * 79 + [True] * 81
-        assert updates[-1]["failing"]
-        for group, update in kinds:
-            means = result[group]["accept_prob"].values[chain].mean(0)
-            shown = [update["stats"][title] for title in titles]
-            np.testing.assert_allclose(shown, means, rtol=1e-12)
 
 
 # ---- warnings -------------------------------------------------------------------------------

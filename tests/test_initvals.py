@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from models import box, normal
 
 import pymc_kameleon as pk
 
@@ -126,3 +127,94 @@ def test_flat_has_no_prior():
 def test_refuses_impossible_options(model, arguments):
     with pytest.raises(ValueError, match=r"(chains|how) must be"):
         pk.initvals(model=model, **arguments)
+
+
+# ---- where a chain jumps to before its first draw -------------------------------------------
+
+STILL = {"scaling": 1e-10, "tune_scaling": False, "steps_per_draw": 1}
+
+
+def first_draw(step, point, tune=10, seed=1):
+    step.setup_chain(np.random.default_rng(seed), tune, 10)
+    after, [stats] = step.step(point)
+    return after, stats
+
+
+@pytest.fixture(scope="module")
+def still(mixed_model):
+    """It moves b_log__, and stays where it starts but for a billionth."""
+    return pk.RWM("b", model=mixed_model, **STILL)
+
+
+def test_a_chain_at_the_initial_point_jumps(still, mixed_model):
+    """In the step's own coordinates, to where the log-density is then known."""
+    start = mixed_model.initial_point() | {"a": np.array([0.3, 0.4]), "k": np.array(1)}
+    ends = []
+    for seed in range(200):
+        point, stats = first_draw(still, start, seed=seed)
+        assert stats["n_logp"] == 3  # of the jump, of the start, of the proposal
+        assert point["a"] is start["a"]
+        ends.append(point["b_log__"] - start["b_log__"])
+    assert -1 < np.min(ends) < -0.97
+    assert 0.97 < np.max(ends) < 1
+    assert np.mean(ends) == pytest.approx(0, abs=4 / np.sqrt(3 * 200))
+    logp = mixed_model.compile_logp()(point)
+    assert still.state.logp[0] == pytest.approx(float(logp))
+
+
+@pytest.mark.parametrize(
+    ("options", "tune", "away"),
+    [({"jitter": False}, 10, 0.0), ({}, 0, 0.0), ({}, 10, 0.5)],
+    ids=["jitter=False", "tune=0", "initvals"],
+)
+def test_a_chain_stays(options, tune, away, mixed_model):
+    step = pk.RWM("b", model=mixed_model, **STILL, **options)
+    start = mixed_model.initial_point()
+    start["b_log__"] = start["b_log__"] + away
+    point, stats = first_draw(step, start, tune)
+    np.testing.assert_allclose(point["b_log__"], start["b_log__"], atol=1e-8)
+    assert stats["n_logp"] == 2
+
+
+def test_jumps_until_the_log_density_is_finite_within_the_region():
+    op, model = box(lambda x: 0.0 if x[0] > 0.8 else np.nan)
+    step = pk.RWM(model=model, region={"x": (-2, (2, 0))}, **STILL)
+    op.count = 0
+    for seed in range(10):
+        point, stats = first_draw(step, {"x": np.zeros(2)}, seed=seed)
+        assert point["x"][0] > 0.8
+        assert point["x"][1] < 0
+        assert op.count == stats["n_logp"]
+        op.count = 0
+
+
+def test_a_chain_that_finds_no_place_to_jump_to_starts_where_it_is():
+    _, model = box(lambda x: 0.0 if abs(x).max() < 1e-6 else -np.inf)
+    step = pk.RWM(model=model, **STILL)
+    point, stats = first_draw(step, {"x": np.zeros(2)})
+    assert abs(point["x"]).max() < 1e-8
+    assert stats["n_logp"] == 102
+    assert step.monitor.common_start
+
+
+def test_a_jump_goes_where_the_gradient_is_finite():
+    """The slope of √ is not, where its argument is 0."""
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0)
+        pm.Potential("root", -pm.math.sqrt(pm.math.maximum(x, 0)) - x**2)
+    step = pk.MALA(model=model)
+    for seed in range(5):
+        point, _ = first_draw(step, {"x": np.array(0.0)}, seed=seed)
+        assert np.isfinite(step.state.gradient).all()
+        assert point["x"] != 0
+
+
+def test_steps_jump_in_pm_sample_and_leave_starts_alone_in_pk_sample():
+    options = {"chains": 3, "cores": 1, "tune": 5, "draws": 3, "random_seed": 1}
+    options |= {"progressbar": False, "compute_convergence_checks": False}
+    options |= {"step": pk.RWM(model=normal(2), **STILL), "model": normal(2)}
+    found = pm.sample(**options)["posterior"]["x"].values
+    assert len(np.unique(found.round(6))) == 6
+    assert (abs(found) < 1).all()
+    kept = pk.sample(initvals={"x": np.zeros(2)}, **options)["posterior"]["x"].values
+    assert (abs(kept) < 1e-8).all()

@@ -105,9 +105,7 @@ class Terse(pk.RWM):
 
 def test_the_documentation_of_vars_may_be_left_out():
     said = inspect.getdoc(Terse)
-    assert said.startswith(
-        "A walk.\n\nParameters\n----------\nvars : list of variables, optional\n"
-    )
+    assert said.startswith("A walk.\n\nParameters\n----------\nvars : list of variables or ")
     assert said.index("own steps.\nsteps_per_draw : ") > 0
 
 

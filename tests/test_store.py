@@ -100,21 +100,21 @@ def test_paths_may_be_text(walk, tmp_path, monkeypatch):
 
 
 def test_draws_are_not_kept_in_memory(walk, path, monkeypatch):
-    """They are written when there are so many, or when they have waited."""
+    """They are written when there are so many."""
     seen, save = [], Store.flush_if_due
     monkeypatch.setattr(store, "MOST_BYTES", 20_000)
     monkeypatch.setattr(store, "EVERY", 1e9)
 
     def look(self):
         save(self)
-        seen.append((self._bytes, sum(v.nbytes for _, p in self._waiting.values() for v in p)))
+        waiting = [parts for batch in self._batches for _, parts in batch.values.values()]
+        seen.append(sum(values.nbytes for parts in waiting for values in parts))
 
     monkeypatch.setattr(Store, "flush_if_due", look)
     monkeypatch.setattr(run, "MOST_NUMBERS", 200)
     result = sample(walk, store=path, tune=0, draws=3000)
     assert result["posterior"].nbytes > 48_000
-    assert all(said == waiting <= 20_000 for said, waiting in seen)
-    assert max(said for said, _ in seen) > 5_000
+    assert 5_000 < max(seen) <= 3 * 20_000  # what is filled, and what is written meanwhile
 
 
 # ---- going on -------------------------------------------------------------------------------
@@ -133,7 +133,6 @@ def test_more_draws(walk, whole, path):
     assert_same(resume(path, walk.model, 20), expected, (*DRAWN, *WARMUP))
     in_a_tree = xr.open_datatree(path, engine="zarr", consolidated=False)
     assert_same(in_a_tree, expected, (*DRAWN, *WARMUP))
-    assert in_a_tree["sampling_state"].attrs["draws_kept"] == 50
 
 
 @pytest.mark.parametrize("when", [3, 50, 70])
@@ -233,7 +232,7 @@ def disk(monkeypatch):
     return full_after
 
 
-@pytest.mark.parametrize("writes", [0, 5, 47])
+@pytest.mark.parametrize("writes", [0, 5, 20])
 def test_a_full_disk_loses_nothing(writes, walk, whole, path, disk, monkeypatch, caplog):
     one_by_one(monkeypatch)
     monkeypatch.setattr(store, "MOST_BYTES", 2000)
@@ -305,7 +304,7 @@ def test_what_waits_is_part_of_the_draws(walk, path):
     lock = locked(path)
     held = Store(path, lock, [walk], _columns(walk), [0, 1]).extend(30, {})
     stored = held.dataset("posterior", [0, 1], 0, 30).load()
-    held._waiting[(1, "posterior", "x")] = (10, [np.arange(5.0), np.arange(5.0, 20.0)])
+    held._batches[-1].values[1, "posterior", "x"] = (10, [np.arange(5.0), np.arange(5.0, 20.0)])
     expected = stored["x"].values.copy()
     expected[1, 10:30] = np.arange(20.0)
     for start in (0, 4, 10, 13, 29):

@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from models import box, normal
-from pymc.stats.convergence import SamplerWarning
+from pymc.stats.convergence import SamplerWarning, log_warning_stats
 
 import pymc_kameleon as pk
 
@@ -48,7 +48,7 @@ def test_a_sound_run_is_silent(sampler, d):
 
 
 def test_start_at_the_initial_point(sampler):
-    message = last_warning(sampler(model=normal(2)), x=np.zeros(2))
+    message = last_warning(sampler(model=normal(2), jitter=False), x=np.zeros(2))
     assert "([x]): the chain started at the model's initial point" in message
     assert "pk.initvals" in message
     assert message.count(":") == 1  # nothing else
@@ -60,7 +60,7 @@ def test_start_of_some_variables(sampler):
     with pm.Model() as model:
         pm.HalfNormal("s")
         pm.Normal("x", 1)
-    step = sampler(vars=[model["s"]], model=model)
+    step = sampler(vars=[model["s"]], model=model, jitter=False)
     step.setup_chain(np.random.default_rng(0), 200, 1)
     point = model.initial_point() | {"x": np.array(7.0)}
     for _ in range(201):
@@ -81,7 +81,7 @@ def test_tuning_too_short(sampler):
 
 
 def test_a_fixed_scale_needs_no_tuning():
-    step = pk.RWM(model=normal(2), scaling=1.7)
+    step = pk.RWM(model=normal(2), scaling=1.7, tune_scaling=False)
     assert last_warning(step, tune=0) == ""
     assert last_warning(step, tune=200) == ""
 
@@ -166,34 +166,73 @@ def test_kam_with_a_bandwidth_that_is_far_too_small():
 
 
 def test_an_initial_point_of_the_step_is_not_where_chains_start():
-    step = pk.GAM(model=normal(2), initial_point={"x": np.ones(2)})
+    step = pk.GAM(model=normal(2), initial_point={"x": np.ones(2)}, jitter=False)
     assert "initial point" in last_warning(step, x=np.zeros(2))
     assert "initial point" not in last_warning(step, x=np.ones(2))
 
 
+def test_a_chain_that_jumps_does_not_start_at_the_initial_point():
+    step = pk.GAM(model=normal(2))
+    assert last_warning(step, x=np.zeros(2)) == ""
+    assert "initial point" in last_warning(step, x=np.zeros(2), tune=0)
+
+
+# ---- through pm.sample ----------------------------------------------------------------------
+
+START = "the chain started at the model's initial point"
+FEW = "only 0 transitions of tuning"
+
+
 @pytest.mark.parametrize("cores", [1, 2])
-def test_through_pm_sample(cores, caplog):
-    """Once per chain, in the log of the parent; without trouble beside NUTS, which warns too."""
-
-    def sample(cores, **kwargs):
-        pm.sample(
-            draws=30,
-            tune=50,
-            chains=2,
-            cores=cores,
-            step=[pk.GAM([x])],
-            random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
-            **kwargs,
-        )
-
+def test_once_per_run_and_cause(cores, caplog):
+    """In the log of the parent; without trouble beside NUTS, which warns too."""
     with pm.Model():
         x = pm.Normal("x", shape=2)
         pm.Normal("y", x.sum())
-        with caplog.at_level(logging.WARNING):
-            sample(cores)
-            assert caplog.text.count("GAM([x]): the chain started at") == 2
+        step = pk.GAM([x])
+
+        def said(**kwargs):
             caplog.clear()
-            sample(cores, initvals=pk.initvals(2, random_seed=1))
-    assert "GAM([x])" not in caplog.text
+            options = {"draws": 30, "chains": 3, "cores": cores, "random_seed": 1} | kwargs
+            options |= {"progressbar": False, "compute_convergence_checks": False}
+            with caplog.at_level(logging.WARNING):
+                pm.sample(step=[step], **options)
+            return [line for line in caplog.messages if "GAM([x])" in line]
+
+        starts = pk.initvals(3, random_seed=1)
+        assert said(tune=50) == []  # they jump
+        for _ in range(2):  # a second run warns again
+            (line,) = said(tune=0)
+            assert line.count("GAM([x]):") == line.count(START) == line.count(FEW) == 1
+        # What the first chain does not say is said by the second one, without the rest.
+        lines = said(tune=0, initvals=[starts[0], {}, {}])
+        if cores == 1:  # otherwise, which chain speaks first is open
+            assert [(START in line, FEW in line) for line in lines] == [
+                (False, True),
+                (True, False),
+            ]
+        assert "".join(lines).count(START) == "".join(lines).count(FEW) == 1
+        assert said(tune=50, initvals=starts) == []
+
+
+def test_other_messages_of_pymc_pass_the_filter_and_ours_outside_a_run(caplog):
+    """PyMC's population sampler has no bar of the steps: there, each chain warns."""
+    step = pk.GAM(model=normal(2))
+    said = closing(step, draws=1)
+    updates = step._make_progressbar_update_functions()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            log_warning_stats([{"warning": said}, {"warning": "theirs"}])
+        del updates
+        for _ in range(2):
+            log_warning_stats([{"warning": said}])
+    assert [line.partition(":")[0] for line in caplog.messages] == [
+        *("GAM([x])", "theirs", "theirs"),
+        *("GAM([x])", "GAM([x])"),
+    ]
+
+
+def closing(step, draws):
+    """Return the SamplerWarning of a chain without tuning."""
+    step.setup_chain(np.random.default_rng(1), 0, draws)
+    return step.step({"x": np.zeros(2)})[1][0]["warning"]

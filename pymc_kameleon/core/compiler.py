@@ -11,15 +11,26 @@ With a version of numba that this was not tried with, numba compiles everything 
 
 import gc
 import logging
+import os
 import sys
+from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
 import numba
-from numba import _dynfunc, njit, types
+from filelock import FileLock
+from numba import _dynfunc, config, njit, types
 from numba.core import cgutils
-from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    NullCache,
+    _CacheLocator,
+)
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
@@ -28,11 +39,15 @@ from numba.core.imputils import impl_ret_new_ref
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic
+from numba.misc.appdirs import AppDirs
 
 _log = logging.getLogger("pymc_kameleon")
 
 SOURCE = sha256(Path(__file__).read_bytes()).hexdigest()
 """What is on disk was compiled by this version of this file."""
+
+VERSIONS = (sys.version, numba.__version__, version("llvmlite"), version("numpy"), SOURCE)
+"""What compiled code depends on beside its own source."""
 
 KNOWN_VERSIONS = ("0.65", "0.66", "0.67", "0.68")
 
@@ -236,11 +251,59 @@ def entry_point(dispatcher, signature):
     collects = gc.isenabled()
     gc.disable()  # numba makes much garbage at once: a tenth of the time
     try:
-        dispatcher.compile(signature)
+        with _one_process_compiles(dispatcher._cache, signature):
+            dispatcher.compile(signature)
     finally:
         if collects:
             gc.enable()
     return dispatcher.overloads[signature].entry_point
+
+
+# ---- the cache on disk --------------------------------------------------------------------------
+
+
+class SharedPlace(_CacheLocator):
+    """Where numba keeps the code of entry points: one place for all environments of a user.
+
+    Numba's own places go by the path of the source. What is kept here is told apart by its content.
+    """
+
+    def get_cache_path(self):
+        """Return the directory: inside the one that the user gave to numba, or of the user."""
+        inside = config.CACHE_DIR or AppDirs("pymc_kameleon", appauthor=False).user_cache_dir
+        return os.path.join(inside, "pymc_kameleon" if config.CACHE_DIR else "compiled")
+
+    def get_source_stamp(self):
+        """Return nothing: the content is in the name."""
+
+    def get_disambiguator(self):
+        """Return nothing, either."""
+        return ""
+
+    @classmethod
+    def from_function(cls, function, file):
+        """Return the place, or None if it cannot be written to; then numba looks for another."""
+        place = cls()
+        try:
+            place.ensure_cache_path()
+        except OSError as error:
+            _say_once(
+                f"Compiled transitions cannot be kept in {place.get_cache_path()} ({error}), where "
+                "all environments would find them. NUMBA_CACHE_DIR names another directory."
+            )
+            return None
+        return place
+
+
+@cache
+def _say_once(message):
+    _log.info(message)
+
+
+class SharedImplementation(CompileResultCacheImpl):
+    """Numba's way to write and read compiled code, in the shared place if possible."""
+
+    _locator_classes = (SharedPlace, *CompileResultCacheImpl._locator_classes)
 
 
 class CacheFile(IndexDataCacheFile):
@@ -258,15 +321,53 @@ class Cache(FunctionCache):
 
     Numba itself looks only at the file of the entry point, so an edit in another file would go
     unnoticed, and it keys closures by a pickle that differs in each process, so it would never hit.
+    Each identity has a file, so that environments with other versions do not replace each other's.
     """
+
+    _impl_class = SharedImplementation
 
     def __init__(self, function, identity):
         super().__init__(function)
         self._identity = identity
-        self._cache_file = CacheFile(self._cache_path, self._impl.filename_base, identity)
+        name = f"{self._impl.filename_base}-{identity[:16]}"
+        self._cache_file = CacheFile(self._cache_path, name, identity)
+        self.lock = os.path.join(self._cache_path, f"{name}.lock")
 
     def _index_key(self, signature, codegen):
-        return signature, codegen.magic_tuple(), self._identity
+        return signature, _fields(signature), codegen.magic_tuple(), self._identity
+
+    def holds(self, signature):
+        """Return whether the code for these types is on disk."""
+        index = self._cache_file._load_index()
+        return self._index_key(signature, cpu_target.target_context.codegen()) in index
+
+
+def _fields(kinds):
+    """Return the names of the fields of named tuples, which another version may have reordered."""
+    tuples = [kind for kind in kinds if isinstance(kind, types.BaseTuple)]
+    return tuple((getattr(kind, "fields", ()), _fields(kind)) for kind in tuples)
+
+
+PATIENCE = 600
+"""Seconds after which a process no longer waits for another that compiles the same."""
+
+
+@contextmanager
+def _one_process_compiles(cache, signature):
+    """Let one process compile what others, which need the same, then load."""
+    lock = None
+    if isinstance(cache, Cache) and not cache.holds(signature):
+        lock = FileLock(cache.lock, timeout=PATIENCE)
+        try:
+            lock.acquire()
+        except (OSError, NotImplementedError) as error:  # no locks there, or the other one hangs
+            _log.info("This process compiles by itself, as it cannot wait for others: %s", error)
+            lock = None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def overloads_of(function):

@@ -8,10 +8,8 @@ process. Without numba (``NUMBA_DISABLE_JIT=1``) all of it is plain Python.
 import dis
 import hashlib
 import logging
-import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
-import numba
 import numpy as np
 from numba import config, typeof
 from numba.extending import register_jitable
@@ -109,12 +107,12 @@ def cached_jit(function, parts):
         _log.info("%s is compiled again by each process: %s", names[0], error)
         function.__qualname__ = names[0]
         return compiler.compile_whole(function, nogil=True)
-    # A file for each, as a new identity replaces the code in it.
-    closures = any("<locals>" in name for name in names)
-    digest = identity if closures else hashlib.sha256(repr(names).encode()).hexdigest()
-    function.__qualname__ = f"{names[0]}.{function.__name__}-{digest[:8]}"
+    function.__qualname__ = f"{names[0]}.{function.__name__}"
     dispatcher = compiler.compile_whole(function, nogil=True)
-    dispatcher._cache = compiler.Cache(function, identity)
+    try:
+        dispatcher._cache = compiler.Cache(function, identity)
+    except RuntimeError as error:  # no directory can be written to
+        _log.warning("%s is compiled again by each process: %s", names[0], error)
     return dispatcher
 
 
@@ -158,8 +156,7 @@ def fingerprint(function):
     TypeError
         If that is not possible.
     """
-    versions = (sys.version, numba.__version__, np.__version__, compiler.SOURCE)
-    digest = hashlib.sha256(repr(versions).encode())
+    digest = hashlib.sha256(repr(compiler.VERSIONS).encode())
     for text in _described(function, set()):
         digest.update(text)
     return digest.hexdigest()

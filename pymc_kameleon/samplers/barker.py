@@ -19,6 +19,7 @@ from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import settle_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.learned import learned_walk
 from pymc_kameleon.samplers.mala import State, derived
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
 from pymc_kameleon.step import KameleonStep
@@ -120,6 +121,7 @@ class Barker(KameleonStep):
     derivatives = 1
     default_target_accept = staticmethod(lambda d: BARKER_TARGET_ACCEPT)
     algorithm = Algorithm(transition, adapt, derived, report_scale)
+    _learned = learned_walk
 
     def _allocate(self, scales, n_tune):
         d = scales.size

@@ -21,6 +21,7 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
     tune_scale,
 )
+from pymc_kameleon.learned import COORDINATE, THEIRS, Quantity
 from pymc_kameleon.options import checked_scale_bounds
 from pymc_kameleon.samplers.componentwise import (
     Componentwise,
@@ -154,6 +155,10 @@ class CMH(Componentwise):
         parameters = Parameters(log_scales, self.settings["random_order"])
         tuning = allocate(Tuning, sizes, n=n_tune, scale=scale, history=self._empty_history())
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _learned(self):
+        scales, what = np.exp(self.parameters.log_scales), "Standard deviation σ of each walk."
+        return {"scale": Quantity((COORDINATE,), scales, what, THEIRS)}
 
     def _largest_n_logp(self):
         return self._d

@@ -21,6 +21,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import argmax, sum_of
 from pymc_kameleon.core.scaling import LOG_RANGE
 from pymc_kameleon.core.target import log_density_along
+from pymc_kameleon.learned import COORDINATE, THEIRS, Quantity
 from pymc_kameleon.options import (
     checked_bool,
     checked_integer,
@@ -483,6 +484,18 @@ class CMTM(Componentwise):
             if ladders.min() < least or ladders.max() > largest:
                 raise ValueError(f"scales must lie within scale_bounds, not {given.tolist()}.")
         return ladders, ladders[:, [0, -1]] * np.exp(LOG_RANGE) if bounds is None else bounds
+
+    def _learned(self):
+        ladders, n_single, single = self.parameters[:3]
+        chosen = np.where(n_single > 0, ladders[np.arange(self._d), single], np.nan)
+        what = "Number of single tries instead of a multiple one; 0 if there is a multiple one."
+        alone = "Standard deviation of the single tries; NaN if there is a multiple one."
+        each = "Standard deviation σ of each try."
+        return {
+            "scale": Quantity((COORDINATE, "trial"), ladders, each, THEIRS),
+            "n_single_tries": Quantity((COORDINATE,), n_single, what),
+            "single_scale": Quantity((COORDINATE,), chosen, alone, THEIRS),
+        }
 
     def _largest_n_logp(self):
         return (2 * self.settings["n_tries"] - 1) * self._d

@@ -136,9 +136,9 @@ class Componentwise(KameleonStep):
 
         Two steps must not share a name: PyMC would try to stack arrays of different shapes.
         """
-        covers_all = len(self.vars) == len(self.model.continuous_value_vars)
+        names = [] if self._moves_all_continuous() else self.var_names
         return {
-            "_".join([self.name, name, *([] if covers_all else self.var_names)]): (self._d, *shape)
+            "_".join([self.name, name, *names]): (float, (self._d, *shape))
             for name, shape in self._coordinate_stats().items()
         }
 

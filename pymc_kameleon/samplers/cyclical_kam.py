@@ -26,6 +26,7 @@ from pymc_kameleon.core.scaling import (
     tune_scale,
 )
 from pymc_kameleon.core.subsample import Subsample, guess_gamma, least_points
+from pymc_kameleon.learned import BIS, COORDINATE, PRODUCT, THEIRS, Quantity, covariance, product
 from pymc_kameleon.modes import learn_modes
 from pymc_kameleon.options import checked_choice, checked_cycle, checked_kernel_options
 from pymc_kameleon.samplers import kam, mode_search
@@ -263,6 +264,14 @@ class CyclicalKAM(KameleonStep):
             return PublishedCyclicalKAM(*args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
 
+    @classmethod
+    def options(cls, vars=None, *, variant="exact", **options):
+        """Return the sampler with these options, for any model."""
+        checked_choice("variant", variant, ("exact", "published"))
+        if variant == "published":
+            return PublishedCyclicalKAM.options(vars, **options)
+        return super().options(vars, **options)
+
     def __init__(
         self,
         vars=None,
@@ -306,6 +315,23 @@ class CyclicalKAM(KameleonStep):
         """Find the modes, and draw z from them; later, again. Each chain learns alone."""
         for chain in chains:
             learn_modes(chain)
+
+    def _learned(self):
+        clusters, n = self.parameters.clusters, self.parameters.clusters.n[0]
+        everywhere = covariance(self.parameters.global_factor, "Covariance of the whole past.")
+        quantities = kam.learned(self.parameters.kam) | {
+            "global_covariance": everywhere["covariance"],
+            "n_modes": Quantity((), n, "Number of modes that the chain knows."),
+        }
+        if n == 0:
+            return quantities
+        weights, spread = np.exp(clusters.log_weights[:n]), product(clusters.factors[:n])
+        each = ("mode", COORDINATE)
+        return quantities | {
+            "mode_weight": Quantity(("mode",), weights, "Weight of each mode; they sum to 1."),
+            "mode_mean": Quantity(each, clusters.means[:n], "Mean of each mode.", THEIRS),
+            "mode_covariance": Quantity((*each, BIS), spread, "Covariance of each mode.", PRODUCT),
+        }
 
     def _needed_tuning(self):
         return mode_search.least_tuning(self._d)

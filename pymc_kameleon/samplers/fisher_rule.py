@@ -26,7 +26,6 @@ from pymc_kameleon.samplers.last_phase import (
     learning_transition,
     tune_last,
 )
-from pymc_kameleon.samplers.one_scale import report_scale
 
 MOST_PAIRS = 1000
 """Pairs that are kept at most; for a dense L 4d more."""
@@ -134,4 +133,4 @@ def problems(tuning, names):
     ]
 
 
-FISHER = Algorithm(mala.transition, adapt, mala.derived, report_scale, tuning_transition)
+FISHER = Algorithm(mala.transition, adapt, mala.derived, mala.report, tuning_transition)

@@ -29,6 +29,7 @@ from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.scaling import ScaleTuning
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
+from pymc_kameleon.learned import SHAPE, Quantity, covariance, learned_walk, scale_of
 from pymc_kameleon.options import checked_choice, checked_integer, checked_schedule
 from pymc_kameleon.samplers import fisher_rule, mala
 from pymc_kameleon.samplers.last_phase import last_phase, learning_transition, tune_last
@@ -242,7 +243,7 @@ WALK_WHITENED = Algorithm(
 )
 WALK_PUBLISHED = WALK_WHITENED._replace(adapt=published_adapt)
 WHITENED = Algorithm(
-    mala.transition, whitened_adapt, mala.derived, report_scale, langevin_with_slope
+    mala.transition, whitened_adapt, mala.derived, mala.report, langevin_with_slope
 )
 PUBLISHED = WHITENED._replace(adapt=published_adapt)
 EXACT = PUBLISHED._replace(tuning_transition=exact_transition)
@@ -277,6 +278,7 @@ class GradientAdaptive(KameleonStep):
     """What GadRWM and GadMALA share: arrays, and the settings' adaptation and learning rate."""
 
     derivatives = 1
+    _state_type = State
 
     def _scout(self, q):
         """Begin with scales from the gradient, which takes one evaluation."""
@@ -287,7 +289,7 @@ class GradientAdaptive(KameleonStep):
         sizes = {"d": scales.size}
         factor, tuning = self._start(scales, n_tune)
         parameters = Parameters(np.zeros(1), factor, self._n_leapfrog(scales.size))
-        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+        return allocate(self._state_type, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _start(self, scales, n_tune):
         """Return L to begin with, and its tuning by one of the paper's rules."""
@@ -346,6 +348,7 @@ class GadRWM(GradientAdaptive):
     """
 
     name = "gad_rwm"
+    _learned = learned_walk
     default_target_accept = staticmethod(lambda d: WALK_ACCEPT)
 
     def __init__(self, vars=None, *, adaptation="whitened", learning_rate=None, **common):
@@ -398,7 +401,8 @@ class GadMALA(GradientAdaptive):
     Notes
     -----
     The statistic ``scaling`` is s, and ``n_logp`` counts evaluations of the log-density together
-    with its gradient. See docs/gad.md for the three adaptations, and the deviations.
+    with its gradient. ``energy`` and ``diverging`` mean what they do for NUTS. See docs/gad.md for
+    the three adaptations, and the deviations.
 
     References
     ----------
@@ -406,6 +410,9 @@ class GadMALA(GradientAdaptive):
     """
 
     name = "gad_mala"
+    own_stats = mala.OWN_STATS
+    _state_type = mala.TrajectoryState
+    _own_stats = mala.own_stats_of
     default_steps_per_draw = staticmethod(lambda d: 1)
 
     def __init__(
@@ -459,6 +466,15 @@ class GadMALA(GradientAdaptive):
 
     def _n_leapfrog(self, d):
         return self.settings["n_leapfrog"] or default_leapfrog(d)
+
+    def _learned(self):
+        p, most = self.parameters, "Largest number of leapfrog steps of a trajectory."
+        length = "Length s of a leapfrog step, in coordinates that the covariance whitens."
+        return {
+            "step_size": scale_of(p, length),
+            "n_leapfrog": Quantity((), p.n_leapfrog, most),
+            **covariance(p.factor, SHAPE),
+        }
 
     def _largest_n_logp(self):
         return self._n_leapfrog(self._d)

@@ -50,6 +50,7 @@ from pymc_kameleon.core.subsample import (
 )
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.kernels import bandwidth_rule
+from pymc_kameleon.learned import COORDINATE, THEIRS, Quantity, covariance
 from pymc_kameleon.monitor import explain_few_points
 from pymc_kameleon.options import checked_kernel_options, checked_redraw_decay
 from pymc_kameleon.samplers import random_walk
@@ -389,6 +390,9 @@ class KAM(KameleonStep):
             allocate(Work, sizes),
         )
 
+    def _learned(self):
+        return learned(self.parameters)
+
     def _tuned_scales(self):
         return tuned_scales(self.parameters, self.tuning.past.shape, self.tuning.nu)
 
@@ -422,6 +426,37 @@ def tuned_scales(parameters, shape_tuning, nu_tuning):
         return tuned_walk(parameters.subsample, shape_tuning)
     log_nu0 = np.log(parameters.nu0[0])
     return [(NU, log_nu0 + parameters.log_rho[0], log_nu0 + nu_tuning.scale.bounds[0])]
+
+
+def learned(parameters):
+    """Return what KAM or a relative learned, as a step does."""
+    subsample, (gamma, nu) = parameters.subsample, scales(parameters)
+    nu = nu if subsample.m[0] > 0 else np.nan
+    what = "Scale ν of what is learned from the points; NaN as long as there are none."
+    return learned_subsample(subsample, gamma) | {"nu": Quantity((), nu, what)}
+
+
+def learned_subsample(subsample, gamma):
+    """Return γ, the bandwidth, CCᵀ and z."""
+    bandwidth, whitened = subsample.kernel.bandwidth[0], "in coordinates that `covariance` whitens"
+    what = f"Scale γ of exploration, {whitened}; without points, the scale of a random walk."
+    spread = "Covariance that whitens the coordinates: of the chain's past, or within its modes."
+    return {
+        "gamma": Quantity((), gamma, what),
+        "bandwidth": Quantity((), bandwidth, f"Bandwidth σ of the kernel, {whitened}."),
+        **covariance(subsample.shape.factor, spread),
+        **learned_points(subsample),
+    }
+
+
+def learned_points(subsample):
+    """Return z on the scale of the variables, if there is one."""
+    m = subsample.m[0]
+    if m == 0:
+        return {}
+    points = (np.tril(subsample.shape.factor) @ subsample.z[:, :m]).T
+    what = "Points of the chain's past, by which it proposes."
+    return {"subsample": Quantity(("point", COORDINATE), points, what, THEIRS)}
 
 
 def start_subsample(step, scales, n_tune, m, target_accept, **shares):

@@ -20,10 +20,17 @@ from pymc_kameleon.core.jit import jit, python_or_jit
 from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale
+from pymc_kameleon.learned import scale_of
+from pymc_kameleon.samplers.one_scale import OneScale, tune_one_scale
 
 MALA_TARGET_ACCEPT = 0.574
 """The best acceptance rate of one Langevin step in many dimensions [RR]."""
+
+LARGEST_ENERGY_ERROR = 1000.0
+"""Beyond it a trajectory diverges, as in PyMC's NUTS."""
+
+N_STEPS, ENERGY, DIVERGING, N_TALLY = range(4)
+"""Places in a tally: evaluations, the last energy, and how many trajectories diverged."""
 
 
 @python_or_jit
@@ -39,6 +46,16 @@ class State(NamedTuple):
     logp: floats(1)
     gradient: floats("d")
     u: floats("d")
+
+
+class TrajectoryState(NamedTuple):
+    """The same, and what happened on the trajectories of a draw."""
+
+    x: floats("d")
+    logp: floats(1)
+    gradient: floats("d")
+    u: floats("d")
+    tally: floats(N_TALLY)
 
 
 class Parameters(NamedTuple):
@@ -67,7 +84,7 @@ def transition(target, state, parameters, work, rng):
 
     A single one proposes y = x + L(sh), and k is then not random.
     """
-    d = state.x.size
+    d, count = state.x.size, target.count[0]
     scale = np.exp(parameters.log_scale[0])
     n_steps = number_of_steps(parameters.n_leapfrog, rng)
     for i in range(d):
@@ -78,11 +95,17 @@ def transition(target, state, parameters, work, rng):
     logp_y = leapfrog(target, parameters.factor, scale, n_steps, work)
     for i in range(d):
         work.step[i] = work.h[i] + 0.5 * scale * work.uy[i]
-    log_hastings = 0.5 * (squared_norm(work.xi) - squared_norm(work.step))
+    kinetic, kinetic_y = 0.5 * squared_norm(work.xi), 0.5 * squared_norm(work.step)
+    energy, energy_y = kinetic - state.logp[0], kinetic_y - logp_y
+    log_hastings = kinetic - kinetic_y
     work.logp_y[0], work.log_hastings[0] = logp_y, log_hastings
     accept_prob, accepted = accept(target, state, work.y, logp_y, log_hastings, rng)
     if accepted:
         copy(work.uy, state.u)
+    state.tally[N_STEPS] += target.count[0] - count
+    state.tally[ENERGY] = energy_y if accepted else energy
+    if not energy_y - energy <= LARGEST_ENERGY_ERROR:  # nor if it is NaN
+        state.tally[DIVERGING] += 1.0
     return accept_prob, accepted
 
 
@@ -124,6 +147,29 @@ def derived(state, parameters, work):
     multiply_transposed(parameters.factor, state.gradient, state.u)
 
 
+@jit
+def report(state, parameters, stats):
+    """Report s, and what happened on the trajectories, in the order of `OWN_STATS`."""
+    scale = np.exp(parameters.log_scale[0])
+    stats[0] = scale
+    for i in range(N_TALLY):
+        stats[1 + i] = state.tally[i]
+    return scale
+
+
+OWN_STATS = {"step_size": float, "n_steps": int, "energy": float, "diverging": bool}
+"""As PyMC and ArviZ know them from NUTS."""
+
+
+def own_stats_of(step):
+    """Return types and shapes of these, after the sampler's name if other steps may be like NUTS.
+
+    PyMC would stack statistics of one name, and ArviZ's plots of energies and divergences fail.
+    """
+    prefix = "" if step._moves_all_continuous() else f"{step.name}_"
+    return {prefix + name: (dtype, ()) for name, dtype in OWN_STATS.items()}
+
+
 # ---- MALA: L = I --------------------------------------------------------------------------------
 
 
@@ -138,10 +184,11 @@ class MALA(OneScale):
     Parameters
     ----------
     scaling : float, optional
-        s, to be kept fixed. By default it is tuned.
+        s at first, which is then tuned; by default :math:`1.65\, d^{-1/6}`.
+    tune_scaling : bool, optional
+        False keeps s fixed.
     scale_bounds : (float, float), optional
-        Least and largest s; by default within a factor of 1e6 of :math:`1.65\, d^{-1/6}`, where it
-        starts.
+        Least and largest s; by default within a factor of 1e6 of where it starts.
     steps_per_draw : int, optional
         Transitions per draw, 1 by default. Each evaluates the log-density and its gradient once.
     target_accept : float, optional
@@ -163,14 +210,19 @@ class MALA(OneScale):
     derivatives = 1
     default_target_accept = staticmethod(lambda d: MALA_TARGET_ACCEPT)
     default_steps_per_draw = staticmethod(lambda d: 1)
-    algorithm = Algorithm(transition, tune_one_scale, derived, report_scale)
+    own_stats = OWN_STATS
+    algorithm = Algorithm(transition, tune_one_scale, derived, report)
+    _own_stats = own_stats_of
 
     def _allocate(self, scales, n_tune):
         sizes = {"d": scales.size}
         log_scale, tuning = self._start(best_langevin_scale(scales.size), n_tune)
         factor = diagonal_factor(np.ones(scales.size), is_dense=False)
         parameters = Parameters(log_scale, factor, n_leapfrog=1)
-        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+        return allocate(TrajectoryState, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _learned(self):
+        return {"step_size": scale_of(self.parameters, "Length s of a step.")}
 
     def _needed_tuning(self):
         return min(100, super()._needed_tuning())

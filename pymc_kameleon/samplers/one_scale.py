@@ -44,18 +44,20 @@ class OneScale(KameleonStep):
 
     scale_free = False
 
-    def __init__(self, vars=None, *, scaling=None, scale_bounds=None, **common):
-        self.settings = checked_scaling(scaling, scale_bounds)
+    def __init__(self, vars=None, *, scaling=None, tune_scaling=True, scale_bounds=None, **common):
+        self.settings = checked_scaling(scaling, tune_scaling, scale_bounds)
         super().__init__(vars, **common)
 
     def _start(self, scale, n_tune):
-        """Return the log of the first scale, and its tuning."""
-        bounds = self.settings["scale_bounds"]
-        log_scale, tuning = ScaleTuning.start(self.target_accept, np.log(scale), bounds)
+        """Return the log of the first scale, by default of this one, and its tuning."""
+        settings = self.settings
+        start = np.log(scale if settings["scaling"] is None else settings["scaling"])
+        bounds = settings["scale_bounds"] if settings["tune_scaling"] else np.full(2, start)
+        log_scale, tuning = ScaleTuning.start(self.target_accept, start, bounds)
         return log_scale, allocate(OneScaleTuning, {}, n=n_tune, scale=tuning)
 
     def _needed_tuning(self):
-        return 0 if self.settings["fixed"] else super()._needed_tuning()
+        return super()._needed_tuning() if self.settings["tune_scaling"] else 0
 
     def _tuned_scales(self):
-        return [] if self.settings["fixed"] else tuned_scale(self.parameters, self.tuning)
+        return tuned_scale(self.parameters, self.tuning) if self.settings["tune_scaling"] else []

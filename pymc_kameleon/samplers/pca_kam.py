@@ -44,12 +44,14 @@ from pymc_kameleon.core.subsample import (
     settling,
 )
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.learned import Quantity
 from pymc_kameleon.monitor import explain_few_points
 from pymc_kameleon.options import checked_integer, checked_kernel_options
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.samplers.kam import (
     LARGEST_RHO,
     NuTuning,
+    learned_subsample,
     log_reverse_bound,
     start_subsample,
     tuned_walk,
@@ -453,6 +455,22 @@ class PCAKAM(KameleonStep):
             allocate(Tuning, sizes, n=n_tune, past=past, nu=nu),
             allocate(Work, sizes),
         )
+
+    def _learned(self):
+        parameters, subsample = self.parameters, self.parameters.subsample
+        gamma, probabilities = np.exp(subsample.shape.log_scale[0]), parameters.probabilities
+        quantities = learned_subsample(subsample, gamma)
+        if no_directions(parameters):
+            return quantities
+        nu = np.exp(parameters.log_nu0 + parameters.log_rho)
+        directions = parameters.directions[:, : subsample.m[0]]
+        nus = "Scale ν of each direction; NaN for those that do not exist."
+        weights = "Principal directions, as weights of the points: eigenvectors of their kernel."
+        return quantities | {
+            "nu": Quantity(("direction",), np.where(probabilities > 0, nu, np.nan), nus),
+            "probability": Quantity(("direction",), probabilities, "Of choosing each direction."),
+            "direction_weight": Quantity(("direction", "point"), directions, weights),
+        }
 
     def _tuned_scales(self):
         parameters, tuning = self.parameters, self.tuning

@@ -22,6 +22,7 @@ from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
 from pymc_kameleon.core.subsample import Subsample
 from pymc_kameleon.kernels import FIXED, Matern, bandwidth_rule
+from pymc_kameleon.learned import Quantity
 from pymc_kameleon.options import (
     checked_cycle,
     checked_kernel_options,
@@ -233,6 +234,10 @@ class PublishedCyclicalKAM(KameleonStep):
         local = allocate(kam.Local, sizes, scales=np.nan)
         state = allocate(State, sizes, local=local, nu=nu)
         return state, parameters, allocate(Tuning, sizes, n=n_tune), allocate(Work, sizes)
+
+    def _learned(self):
+        nu = Quantity((), self.state.nu[1], "Scale ν at the end of the last Exploration.")
+        return {"nu": nu, **kam.learned_points(self.parameters.subsample)}
 
     def _needed_tuning(self):
         return 0

@@ -38,6 +38,7 @@ from pymc_kameleon.core.scaling import ScaleTuning, best_scale, set_scale, settl
 from pymc_kameleon.core.schedules import UNSET
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape, set_to_best, tune_scale_of
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.learned import learned_walk, scale_of
 from pymc_kameleon.options import checked_choice, checked_rate, checked_scale_bounds
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale, tuned_scale
 from pymc_kameleon.step import KameleonStep
@@ -85,9 +86,11 @@ class RWM(OneScale):
     Parameters
     ----------
     scaling : float, optional
-        ν, to be kept fixed. By default it is tuned.
+        ν at first, which is then tuned; by default 2.38/√d.
+    tune_scaling : bool, optional
+        False keeps ν fixed.
     scale_bounds : (float, float), optional
-        Least and largest ν; by default within a factor of 1e6 of 2.38/√d, where it starts.
+        Least and largest ν; by default within a factor of 1e6 of where it starts.
     {common parameters}
 
     Notes
@@ -104,6 +107,9 @@ class RWM(OneScale):
         log_scale, tuning = self._start(best_scale(scales.size), n_tune)
         parameters = RWMParameters(log_scale)
         return allocate(State, sizes), parameters, tuning, allocate(RWMWork, sizes)
+
+    def _learned(self):
+        return {"scale": scale_of(self.parameters, "Standard deviation ν of the proposal.")}
 
 
 # ---- walks with a covariance: y = x + √λ L ξ ----------------------------------------------------
@@ -240,6 +246,7 @@ class AM(KameleonStep):
     name = "am"
     algorithm = Algorithm(transition, am_adapt, nothing_derived, report_scale)
     _allocate = allocate_walk
+    _learned = learned_walk
 
     def __init__(self, vars=None, *, update="rank_one", learning_rate=None, **common):
         checked_choice("update", update, ("rank_one", "cholesky"))
@@ -281,6 +288,7 @@ class RBAM(KameleonStep):
     name = "rbam"
     algorithm = Algorithm(transition, rbam_adapt, nothing_derived, report_scale)
     _allocate = allocate_walk
+    _learned = learned_walk
 
     def __init__(self, vars=None, *, learning_rate=None, **common):
         self.settings = {"learning_rate": checked_rate(learning_rate)}
@@ -327,6 +335,7 @@ class GAM(KameleonStep):
     name = "gam"
     algorithm = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
     _allocate = allocate_walk
+    _learned = learned_walk
 
     def __init__(self, vars=None, *, learning_rate=None, scale_bounds=None, **common):
         self.settings = {
@@ -431,6 +440,7 @@ class RAM(KameleonStep):
 
     name = "ram"
     algorithm = Algorithm(transition, ram_adapt, nothing_derived, report_scale)
+    _learned = learned_walk
 
     def __init__(self, vars=None, *, scale_bounds=None, **common):
         self.settings = {"log_bounds": checked_scale_bounds(scale_bounds)}

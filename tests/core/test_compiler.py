@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 from enum import Enum
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numba import float64, int64, njit, types, vectorize
+from filelock import FileLock, Timeout
+from numba import config, float64, int64, njit, typeof, types, vectorize
 from numba.core.runtime import _nrt_python, rtsys
 from numba.extending import overload
 
@@ -273,20 +275,67 @@ def test_what_pytensor_compiles_after_a_step_is_not_linked_with_it(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+class Swapped(NamedTuple):
+    y: int
+    x: int
+
+
+Swapped.__qualname__ = "Pair"
+
+
+def test_fields_in_another_order_are_another_type_although_the_class_has_the_same_name():
+    one, other = (compiler._fields((typeof((pair(1, 2), 3)),)) for pair in (Pair, Swapped))
+    assert one != other
+
+
+def test_a_place_that_cannot_be_written_to_is_told_once_and_numba_finds_another(
+    tmp_path, monkeypatch, caplog
+):
+    def entry():
+        pass
+
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setattr(compiler.SharedPlace, "get_cache_path", lambda place: str(file / "inside"))
+    with caplog.at_level("INFO", logger="pymc_kameleon"):
+        caches = [compiler.Cache(entry, "identity") for _ in range(2)]
+    assert caplog.text.count(f"cannot be kept in {file}") == 1
+    assert all(cache.cache_path == str(Path(__file__).parent / "__pycache__") for cache in caches)
+
+
+def test_without_any_place_each_process_compiles(monkeypatch, caplog):
+    monkeypatch.setattr(compiler.SharedImplementation, "_locator_classes", ())
+    assert scaled(11, plus_one)(1) == 22
+    assert "compiled again by each process" in caplog.text
+
+
+@pytest.mark.parametrize("error", [PermissionError, Timeout("file"), NotImplementedError])
+def test_a_lock_that_cannot_be_taken_stops_nobody(error, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(FileLock, "acquire", fail)
+    dispatcher = scaled(13, plus_one)
+    assert compiler.entry_point(dispatcher, (int64,))(1) == 26
+    assert dispatcher._cache.holds((int64,))
+
+
 class Gone:
     """What an older version has cached."""
 
 
-def test_what_is_cached_of_a_class_that_is_gone_is_passed_over(monkeypatch):
+def test_what_is_cached_of_a_class_that_is_gone_is_passed_over(tmp_path, monkeypatch):
     def entry():
         pass
 
-    old, new = (compiler.Cache(entry, identity)._cache_file for identity in ("old", "new"))
-    old._save_index({Gone: "code"})
-    assert old._load_index() == {Gone: "code"}
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    file = compiler.Cache(entry, "identity")._cache_file
+    file._save_index({Gone: "code"})
+    assert file._load_index() == {Gone: "code"}
     monkeypatch.delattr(f"{__name__}.Gone")
-    assert new._load_index() == {}
-    assert old._load_index() == {}  # the code is the same, as it does not name the class
+    assert file._load_index() == {}  # the code is the same, as it does not name the class
 
 
 @pytest.mark.slow

@@ -46,10 +46,20 @@ print(json.dumps([pk.__file__, sum(stats.cache_hits.values()), sum(stats.cache_m
 """
 
 
-def test_the_next_process_loads_what_this_one_compiled_until_the_code_changes(tmp_path):
-    copy = tmp_path / "pymc_kameleon"
+def package_in(place):
+    """Copy the package, as into another environment; return the copy."""
+    copy = place / "pymc_kameleon"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    environment = {"PYTHONPATH": tmp_path, "PYTENSOR_FLAGS": "linker=py,cxx="}
+    return copy
+
+
+def test_the_next_process_loads_what_this_one_compiled_until_the_code_changes(tmp_path):
+    copy = package_in(tmp_path)
+    environment = {
+        "PYTHONPATH": tmp_path,
+        "PYTENSOR_FLAGS": "linker=py,cxx=",
+        "NUMBA_CACHE_DIR": tmp_path / "cache",
+    }
     imported = str(copy / "__init__.py")
     assert python(LOAD, **environment) == [imported, 0, 1]
     assert python(LOAD, **environment) == [imported, 1, 0]
@@ -62,6 +72,54 @@ def test_the_next_process_loads_what_this_one_compiled_until_the_code_changes(tm
     (copy / "core" / "metropolis.py").write_text(changed)
     assert python(LOAD, **environment) == [imported, 0, 1]
     assert python(LOAD, **environment) == [imported, 1, 0]
+    (copy / "core" / "metropolis.py").write_text(text)  # another version does not replace it
+    assert python(LOAD, **environment) == [imported, 1, 0]
+
+
+@pytest.mark.parametrize("place", ["NUMBA_CACHE_DIR", "HOME"])
+def test_a_second_environment_finds_what_the_first_one_compiled(place, tmp_path, monkeypatch):
+    if place == "HOME":
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for i, counts in enumerate([[0, 1], [1, 0]]):
+        imported = package_in(tmp_path / str(i)) / "__init__.py"
+        environment = {
+            "PYTHONPATH": imported.parents[1],
+            "PYTENSOR_FLAGS": f"linker=py,cxx=,base_compiledir={tmp_path / 'pytensor'}",
+            place: tmp_path / "cache",
+        }
+        assert python(LOAD, **environment) == [str(imported), *counts]
+
+
+TOGETHER = """
+import pymc_kameleon
+print("ready", flush=True)
+input()
+"""
+
+
+def test_of_processes_that_need_the_same_one_compiles(tmp_path):
+    """They begin when both are ready."""
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTENSOR_FLAGS": "linker=py,cxx=",
+        "PYTHONPATH": str(PACKAGE.parent),
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", TOGETHER + LOAD],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    counts = [json.loads(process.communicate()[0])[1:] for process in processes]
+    assert sorted(counts) == [[0, 1], [1, 0]]
 
 
 DRAW = """
@@ -83,11 +141,11 @@ print(json.dumps([*point["x"], *step.parameters.subsample.shape.factor.ravel()])
 
 def test_what_was_compiled_and_what_was_loaded_agree_to_the_last_bit(tmp_path):
     """The model's log-density too, which PyTensor compiles."""
-    shutil.copytree(
-        PACKAGE, tmp_path / "pymc_kameleon", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    flags = f"base_compiledir={tmp_path / 'pytensor'}"
-    compiled, loaded = (python(DRAW, PYTHONPATH=tmp_path, PYTENSOR_FLAGS=flags) for _ in range(2))
+    environment = {
+        "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}",
+        "NUMBA_CACHE_DIR": tmp_path / "numba",
+    }
+    compiled, loaded = (python(DRAW, **environment) for _ in range(2))
     assert compiled == loaded
 
 

@@ -665,7 +665,7 @@ def test_keep_adapting_is_the_same_rule_without_an_end(model):
 
 
 def test_cmtm_has_no_target_accept(model):
-    with pytest.raises(TypeError, match="CMTM has no option target_accept; it has n_tries"):
+    with pytest.raises(TypeError, match="CMTM has no option 'target_accept'; it has n_tries"):
         pk.CMTM(model=model, target_accept=0.4)
 
 

@@ -3,6 +3,8 @@
 from functools import cache, partial
 from typing import NamedTuple
 
+import arviz as az
+import matplotlib as mpl
 import numba
 import numpy as np
 import pymc as pm
@@ -256,7 +258,8 @@ def dense(factor):
 
 
 def run(step, n, tune, x, seed=0):
-    """Make n draws, the first `tune` of them tuning."""
+    """Make n draws from x, the first `tune` of them tuning."""
+    step.jitters = False  # x may be 0
     step.setup_chain(np.random.default_rng(seed), tune, n - tune)
     point, rows = {"x": np.array(x, float)}, []
     for i in range(n):
@@ -318,6 +321,8 @@ def compare(name, target, x, n_tune, n=None, seed=0, tolerance=1e-9, options=(),
         np.testing.assert_allclose(trace.x[i], chain.x, tolerance, tolerance, err_msg=message)
         assert trace.stats["accept_share"][i] == moves[-1].accepted
         assert trace.stats["n_logp"][i] == target.count - counts[-1], message
+        if sampler is pk.GadMALA:
+            check_trajectory(trace.stats, i, moves[-1])
         chain.x = trace.x[i]
         target(chain.x)
         counts.append(target.count)
@@ -330,6 +335,14 @@ def compare(name, target, x, n_tune, n=None, seed=0, tolerance=1e-9, options=(),
     alphas = [move.alpha for move in moves]
     np.testing.assert_allclose(trace.stats["accept_prob"], alphas, tolerance, tolerance)
     return trace, chain, moves
+
+
+def check_trajectory(stats, i, move):
+    """Compare energies: the kinetic one of ξ, minus the log-density, and the change is −log r."""
+    energy = move.xi @ move.xi / 2 - move.log_p - (move.log_ratio if move.accepted else 0.0)
+    assert stats["energy"][i] == pytest.approx(energy, rel=1e-6, abs=1e-6)
+    assert stats["diverging"][i] == (move.log_ratio < -1000)
+    assert i == 0 or stats["n_steps"][i] == stats["n_logp"][i]
 
 
 START = {1: [0.3], 2: [2.0, -1.0], 5: [1.0, -2.0, 0.5, 3.0, -0.2]}
@@ -676,7 +689,7 @@ def slow_mala(target, x, n_tune, n, rng, target_accept, bounds=None):
     [
         *((d, n, {}, {}) for d in START for n in (0, 1, 2, 7, 60)),
         (5, 200, {"target_accept": 0.3}, {"target_accept": 0.3}),
-        (5, 60, {"scaling": 0.4}, {"bounds": (0.4, 0.4)}),
+        (5, 60, {"scaling": 0.4, "tune_scaling": False}, {"bounds": (0.4, 0.4)}),
         (5, 60, {"scale_bounds": (0.8, 0.9)}, {"bounds": (0.8, 0.9)}),
     ],
 )
@@ -930,12 +943,12 @@ def test_a_start_without_a_finite_gradient(sampler, tune):
         x = pm.Normal("x", shape=2)
         pm.Normal("y")
         pm.Potential("cone", -pt.sqrt((x**2).sum()))
-    step = sampler(model=model)
+    step = sampler(model=model, jitter=False)
     step.setup_chain(np.random.default_rng(1), tune, 10)
     with pytest.raises(SamplingError, match=r"gradient.*not finite.*x\[0\], x\[1\]\.") as error:
         step.step(model.initial_point())
     assert "y" not in str(error.value).partition("Point")[0].partition("respect to")[2]
-    walk = pk.GadRWM(model=model)
+    walk = pk.GadRWM(model=model, jitter=False)
     walk.setup_chain(np.random.default_rng(1), tune, 10)
     point, _ = walk.step(model.initial_point())
     assert (point["x"] != 0).all()
@@ -1005,7 +1018,7 @@ def test_memory(d, factor, pairs):
         (pk.GadMALA, {"adaptation": "whitened", "factor": "dense"}, "factor.*fisher.*whitened"),
         *((pk.MALA, {"scaling": value}, "scaling") for value in (0, -1, np.nan, np.inf, True, "x")),
         *((pk.MALA, {"scale_bounds": value}, "scale_bounds") for value in (1, (2, 1), (0, 1))),
-        (pk.MALA, {"scaling": 1.0, "scale_bounds": (0.1, 1)}, "not both"),
+        (pk.MALA, {"tune_scaling": False, "scale_bounds": (0.1, 1)}, "not both"),
         *((s, {"target_accept": 1.5}, "target_accept") for s in (pk.MALA, pk.GadRWM, pk.GadMALA)),
     ],
     ids=str,
@@ -1013,3 +1026,53 @@ def test_memory(d, factor, pairs):
 def test_impossible_options(sampler, options, message):
     with pytest.raises(ValueError, match=message):
         sampler(model=flat_model(2), **options)
+
+
+# ---- statistics that PyMC and ArviZ know from NUTS ------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def edge():
+    """A density that ends abruptly, so that some trajectories leave the support."""
+    with pm.Model() as model:
+        pm.HalfNormal("x", default_transform=None)
+        pm.Normal("y", shape=2)
+    return model
+
+
+@pytest.mark.parametrize("cls", [pk.GadMALA, pk.MALA])
+def test_arviz_and_pymc_understand_the_statistics(cls, edge, caplog):
+    mpl.use("Agg")
+    step = cls(model=edge, steps_per_draw=3)
+    dt = pk.sample(500, tune=500, chains=2, step=step, model=edge, random_seed=1, progressbar=False)
+    found = dt["sample_stats"].to_dataset()
+    kinds = {"step_size": "f", "n_steps": "i", "energy": "f", "diverging": "b"}
+    assert {name: found[name].dtype.kind for name in kinds} == kinds
+    np.testing.assert_array_equal(found["step_size"], found["scaling"])
+    np.testing.assert_array_equal(found["n_steps"][:, 1:], found["n_logp"][:, 1:])
+    kinetic = found["energy"] + found["lp"]
+    assert kinetic.min() >= 0
+    assert kinetic.mean() == pytest.approx(1.5, rel=0.2)
+    rejected = found["accept_share"] < 1  # of three transitions
+    assert found["diverging"].any()
+    assert not found["diverging"].where(~rejected, other=False).any()
+    assert f"There were {int(found['diverging'].sum())} divergences after tuning." in caplog.text
+    assert (az.bfmi(dt)["energy"] > 0.5).all()
+    az.plot_energy(dt)
+
+
+def test_beside_nuts_nothing_collides(edge):
+    """With equal names PyMC adds a dimension, which ArviZ's plots of energies do not take."""
+    options = {"draws": 20, "tune": 30, "chains": 2, "random_seed": 1, "progressbar": False}
+    options |= {"model": edge, "compute_convergence_checks": False}
+    one, two = (
+        pm.sample(step=[pk.GadMALA([edge["y"]], model=edge)], cores=cores, **options)
+        for cores in (1, 2)
+    )
+    found, again = one["sample_stats"].to_dataset(), two["sample_stats"].to_dataset()
+    names = {"step_size", "n_steps", "energy", "diverging"}
+    assert names | {f"gad_mala_{name}" for name in names} <= set(found)
+    for name, values in found.items():
+        assert values.dims == ("chain", "draw"), name
+        if not name.startswith(("perf_counter", "process_time")):
+            np.testing.assert_array_equal(values, again[name], name)

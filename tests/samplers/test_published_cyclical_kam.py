@@ -195,7 +195,7 @@ def test_impossible_options(options, message):
     ],
 )
 def test_options_of_the_other_variant(variant, option):
-    with pytest.raises(TypeError, match=f"has no option {next(iter(option))}; it has"):
+    with pytest.raises(TypeError, match=f"has no option {next(iter(option))!r}; it has"):
         pk.CyclicalKAM(model=LINE.build(), variant=variant, **option)
 
 

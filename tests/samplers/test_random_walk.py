@@ -122,9 +122,10 @@ def bounded(log_scale, d, bounds=None):
     return np.clip(log_scale, np.log(low), np.log(high))
 
 
-def slow_rwm(x, n, target, rng, bounds=None):
+def slow_rwm(x, n, target, rng, bounds=None, start=None):
     """Tune log ν with step sizes (1+t)^-.6 and settle it at its mean over the second half."""
-    log_nu, positions, path = bounded(np.log(2.38 / np.sqrt(x.size)), x.size, bounds), [], []
+    log_nu = bounded(np.log(start or 2.38 / np.sqrt(x.size)), x.size, bounds)
+    positions, path = [], []
     for t in range(n):
         _, _, x, alpha, _ = slow_transition(x, np.exp(log_nu) * np.eye(x.size), rng)
         log_nu = bounded(log_nu + (1 + t) ** -0.6 * (alpha - target), x.size, bounds)
@@ -231,8 +232,16 @@ def test_rwm_within_bounds(model):
     assert not np.allclose(positions, unbounded)
 
 
-def test_rwm_with_a_scale_of_the_user_is_never_tuned(model):
+def test_rwm_starts_to_tune_where_the_user_says(model):
     step = pk.RWM(model=model, steps_per_draw=1, scaling=0.3)
+    positions, stats = run(step, 100, tune=100, seed=5)
+    expected, scale = slow_rwm(START, 100, 0.234, np.random.default_rng(5), start=0.3)
+    np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
+    assert stats["scaling"][-1] == pytest.approx(scale, rel=1e-9)
+
+
+def test_rwm_with_a_fixed_scale_is_never_tuned(model):
+    step = pk.RWM(model=model, steps_per_draw=1, scaling=0.3, tune_scaling=False)
     positions, stats = run(step, 200, tune=100, seed=5)
     expected, _ = slow_rwm(START, 200, 0.234, np.random.default_rng(5), (0.3, 0.3))
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
@@ -409,6 +418,7 @@ def test_keep_adapting_is_the_same_recursion_without_an_end(model):
         ),
         (pk.AM, "learning_rate", [pk.Decay(0.1, 1, None), pk.Decay(0.1, 1, "")]),
         (pk.RWM, "scaling", [0, -1, np.inf, np.nan, True, "a"]),
+        (pk.RWM, "tune_scaling", [0, None]),
         *(
             (sampler, "scale_bounds", [1, (1,), (2, 1), (1, 1), (0, 1), (1, np.inf), ("a", 1)])
             for sampler in (pk.RWM, pk.GAM, pk.RAM)
@@ -422,8 +432,10 @@ def test_impossible_options(model, sampler, option, values):
 
 
 def test_a_fixed_scale_has_no_bounds(model):
-    with pytest.raises(ValueError, match="scale_bounds"):
-        pk.RWM(model=model, scaling=0.3, scale_bounds=(0.1, 1))
+    with pytest.raises(ValueError, match="tune_scaling=False, or scale_bounds"):
+        pk.RWM(model=model, tune_scaling=False, scale_bounds=(0.1, 1))
+    with pytest.raises(ValueError, match=r"scaling must lie within scale_bounds, \(0.1, 1\)"):
+        pk.RWM(model=model, scaling=3, scale_bounds=(0.1, 1))
 
 
 def acceptance(sampler, model, tune=500, **kwargs):

@@ -1,0 +1,148 @@
+"""Which steps make a run: as the user names them, or the ones that we choose."""
+
+import logging
+from contextlib import contextmanager
+from difflib import get_close_matches
+
+from pymc_kameleon.host import STEP_METHODS, CompoundStep
+from pymc_kameleon.logp import has_gradient
+from pymc_kameleon.samplers.gad import GadMALA
+from pymc_kameleon.samplers.random_walk import GAM
+from pymc_kameleon.step import KameleonStep, samplers
+from pymc_kameleon.unbound import UnboundStep
+
+_log = logging.getLogger("pymc_kameleon")
+
+MOST_COORDINATES = 1000
+"""Up to which GadMALA, which then learns a dense factor, is the default."""
+
+
+def bound_steps(step, model, compile_kwargs=None):
+    """Return the steps that a user means, bound to a model.
+
+    Parameters
+    ----------
+    step : step, class, name, unbound step, CompoundStep, list or tuple of these, or None
+        None chooses. In a list one unbound step may leave its variables open, and takes what is
+        left.
+    model : pm.Model
+    compile_kwargs : dict, optional
+        For steps that are made here.
+
+    Returns
+    -------
+    list of KameleonStep
+
+    Raises
+    ------
+    ValueError
+        For anything else, unknown names, several steps that would take all variables, or if there
+        is nothing to choose as some variables are discrete.
+    """
+    if step is None:
+        step = _default(model)
+    given = [_unbound(each) for each in _listed(step)]
+    if compile_kwargs is not None:
+        given = [_compiled_with(each, compile_kwargs) for each in given]
+    undecided = [each for each in given if isinstance(each, UnboundStep) and each.chosen is None]
+    if len(undecided) > 1:
+        raise ValueError(
+            f"{' and '.join(map(repr, undecided))} would each take all variables. Name those of "
+            f"all but one, as in {undecided[0].sampler.__name__}.options(vars=[...])."
+        )
+    steps = [
+        each.bound_to(model) if isinstance(each, UnboundStep) and each not in undecided else each
+        for each in given
+    ]
+    if undecided and len(steps) > 1:
+        i = steps.index(undecided[0])
+        moved = [var for each in steps if each is not steps[i] for var in each.vars]
+        left = [var for var in model.continuous_value_vars if var not in moved]
+        if not left:
+            raise ValueError(f"{steps[i]!r} has nothing to move: the other steps move all.")
+        steps[i] = steps[i].bound_to(model, left)
+    elif undecided:
+        steps = [undecided[0].bound_to(model)]
+    return steps
+
+
+def _compiled_with(step, compile_kwargs):
+    if not isinstance(step, UnboundStep):
+        raise ValueError(f"compile_kwargs comes too late for {step!r}: pass it when you make that.")
+    return step.sampler.options(step.chosen, **{"compile_kwargs": compile_kwargs} | step.options)
+
+
+def _listed(step):
+    if isinstance(step, CompoundStep):
+        step = step.methods
+    return list(step) if isinstance(step, list | tuple) else [step]
+
+
+def _unbound(step):
+    """Return a class or a name as an unbound step, and a step as it is."""
+    if isinstance(step, str):
+        known = {cls.__name__.lower(): cls for cls in samplers()}
+        if step.lower() not in known:
+            near = get_close_matches(step.lower(), known, n=1)
+            hint = f" Did you mean {known[near[0]].__name__!r}?" if near else ""
+            names = ", ".join(sorted(cls.__name__ for cls in known.values()))
+            raise ValueError(f"There is no sampler {step!r}.{hint} There are {names}.")
+        return known[step.lower()].options()
+    if isinstance(step, type) and issubclass(step, KameleonStep):
+        return step.options()
+    if not isinstance(step, KameleonStep | UnboundStep):
+        raise ValueError(
+            f"pk.sample needs a step of pymc_kameleon, such as step=pk.GAM(), and got {step!r}. "
+            "Other steps run in pm.sample, alone or beside ours."
+        )
+    return step
+
+
+def _default(model):
+    """Choose a sampler, and say which and why."""
+    others = [var.name for var in model.value_vars if var not in model.continuous_value_vars]
+    if others:
+        raise ValueError(
+            f"No step of pymc_kameleon moves {others}, which are discrete. "
+            "pm.sample(step=pk.GAM()) leaves them to PyMC's own steps."
+        )
+    start = model.initial_point()
+    d = sum(start[var.name].size for var in model.continuous_value_vars)
+    if not has_gradient(model):
+        sampler, why = GAM, "as the log-density has no gradient"
+    elif d > MOST_COORDINATES:
+        sampler, why = GAM, f"as there are {d} coordinates, more than {MOST_COORDINATES}"
+    else:
+        sampler, why = GadMALA, "as the log-density has a gradient"
+    other = "pk.KAM" if sampler is GAM else "pk.GAM"
+    _log.info("Sampling with %s, %s; step=%s chooses another.", sampler.__name__, why, other)
+    return sampler
+
+
+@contextmanager
+def registered(sampler):
+    """Let ``pm.sample`` choose a sampler by itself, before its own NUTS.
+
+    Inside, ``pm.sample(gam={"steps_per_draw": 3})`` gives all continuous variables that no step
+    moves to ``pk.GAM``, with these options. A sampler that needs a gradient takes the variables
+    that have one. Of several, the one that was entered last comes first.
+
+    Parameters
+    ----------
+    sampler : class of pymc_kameleon
+        Such as ``pk.GAM``; its options go by its name in lower case, ``pk.GAM.name``.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
+    if not (isinstance(sampler, type) and issubclass(sampler, KameleonStep)):
+        raise TypeError(
+            f"registered takes the class of a sampler, such as pk.GAM, not {sampler!r}."
+        )
+    STEP_METHODS.insert(0, sampler)
+    try:
+        yield
+    finally:
+        STEP_METHODS.remove(sampler)

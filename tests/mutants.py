@@ -1352,12 +1352,6 @@ BUGS = {
             "test_executors.py -k second_step",
         ),
         (
-            "chains that are to blame run beside others",
-            "free = 1 - busy",
-            "free = 4",
-            "test_executors.py -k given_up",
-        ),
-        (
             "draws of a chain that was given up cut the others",
             "[chain for chain in self._chains if not chain.lost] or self._chains)",
             "self._chains)",

@@ -497,13 +497,14 @@ def test_chains_that_learn_together_resume(herd, monkeypatch):
         assert_same(again, whole, ALL)
 
 
-def test_a_second_step_may_learn_together():
-    """And at other pauses than the first."""
+def test_a_second_step_may_learn_together(calls):
+    """Though the first one has no pauses."""
     with pm.Model() as model:
         x, y = pm.Normal("x"), pm.Normal("y")
     steps = [pk.RWM([x], model=model), faults.Herd([y], model=model)]
     one, two = (sample(steps, model=model, chains=2, tune=40, cores=n) for n in (1, 2))
     assert_same(one, two, ALL)
+    assert calls == [(2, [n] * 2) for n in (0, 10, 25)] * 2
 
 
 def test_learning_is_a_task_as_any(herd, line_walk):

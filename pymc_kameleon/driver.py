@@ -172,6 +172,8 @@ def sample(
         checked_integer("cores", cores, at_least=1)
         if target_ess is not None:
             checked_number("target_ess", target_ess, 0, np.inf)
+        if not (callback is None or callable(callback)):
+            raise ValueError(f"callback must be a function of a run and a draw, not {callback!r}.")
         _check_executor(executor)
         seconds = _seconds(max_time)
         most = DRAWS if target_ess is None else MOST_DRAWS

@@ -11,6 +11,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import count
 from multiprocessing import parent_process
@@ -91,7 +92,12 @@ class Workers:
 
     def _made(self):
         if not self._own:
-            return self._given if isinstance(self._given, Executor) else self._given()
+            made = self._given if isinstance(self._given, Executor) else self._given()
+            if not isinstance(made, Executor):
+                raise ValueError(
+                    f"executor() must return a concurrent.futures.Executor, not {made!r}."
+                )
+            return made
         if self._in_processes:
             context = multiprocessing_context(self._job.steps[0]._compile_kwargs)
             return ProcessPoolExecutor(self.at_once, context, initializer=_begin_to_work)
@@ -188,6 +194,15 @@ class CtrlC:
         """Give back."""
         if self._active:
             signal.signal(signal.SIGINT, self._usual)
+
+    @contextmanager
+    def leaving(self):
+        """Let the second one leave what is done here."""
+        self.may_raise = True
+        try:
+            yield
+        finally:
+            self.may_raise = False
 
     def _press(self, *arguments):
         try:

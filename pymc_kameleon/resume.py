@@ -125,14 +125,22 @@ def check_untouched(saved, outputs, states):
 
     Its last draws are compared with what the states of its chains give.
     """
-    kept = saved.plan["draws_kept"]
-    for group in ("posterior", "sample_stats"):
+    kept, tuned = saved.plan["draws_kept"], saved.plan["tuning_kept"]
+    lengths = {"posterior": kept, "sample_stats": kept, "warmup_sample_stats": tuned}
+    if saved.plan["keeps_warmup"]:
+        lengths["warmup_posterior"] = tuned
+    for group, had in lengths.items():
         found = saved.draws.get(group)
         n = 0 if found is None else found.sizes.get("draw", 0)
-        if n != kept:
+        if n != had:
             raise ValueError(
                 f"resume needs the whole result: its group {group} has {n} draws, and the run had "
-                f"{kept}. Thin or cut it after resuming."
+                f"{had}. Thin or cut it after resuming."
+            )
+        if n > 0 and not np.array_equal(found["draw"].values, np.arange(n)):
+            raise ValueError(
+                "resume needs the draws as they were made: those of its group "
+                f"{group} are in another order."
             )
         if found is not None and found["chain"].values.tolist() != saved.numbers:
             raise ValueError(

@@ -15,7 +15,13 @@ import pymc as pm
 from pymc_kameleon.advance import Failed, advance, learn
 from pymc_kameleon.draws import CannotStart
 from pymc_kameleon.executors import CtrlC
-from pymc_kameleon.host import Draw, log_warnings, quiet_logging, run_convergence_checks
+from pymc_kameleon.host import (
+    Draw,
+    SamplingError,
+    log_warnings,
+    quiet_logging,
+    run_convergence_checks,
+)
 from pymc_kameleon.monitor import closing_warning, counted, say_what_was_done, told
 from pymc_kameleon.results import data_tree, with_warnings
 
@@ -158,9 +164,10 @@ class Run:
         self._width = job.outputs.n + sum(step.empty_stats(1).size for step in job.steps)
         example = job.steps_at(chains[0].state)
         self._pauses = sorted({pause for step in example for pause in step.pauses()})
-        self._meetings = {
-            pause for step in example if step.learns_together for pause in step.pauses()
-        }
+        self._meetings = [
+            {pause for pause in step.pauses() if step.learns_together and pause < chains[0].tune}
+            for step in example
+        ]
         for chain in chains:
             if chain.begun > 0:
                 steps = job.steps_at(chain.state)
@@ -168,8 +175,10 @@ class Run:
                 job.leave(steps, chain.state.point)
         self._learning = None
         self._stop, self._changing = threading.Event(), threading.RLock()
-        self._error, self._length, self._why = None, None, None
+        self._error, self._length, self._why, self._disk_failed = None, None, None, False
         self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
+        while self._look < min(chain.made for chain in chains):  # these are kept
+            self._look = next_look(self._look)
         self._thread, self._result = None, None
 
     # ---- what its user sees ---------------------------------------------------------------------
@@ -212,7 +221,7 @@ class Run:
     def inspect(self):
         """Return what there is by now, a DataTree; sampling goes on."""
         with self._changing:
-            self._record.flush()
+            self._flush()
             chains, length = _longest(self._chains)
             return self._tree(chains, length).copy(deep=True)
 
@@ -256,21 +265,19 @@ class Run:
 
     def _drive(self, ctrl_c=None):
         """Let the chains advance to their ends, or until something says that it is enough."""
-        ctrl_c = CtrlC(self._interrupted) if ctrl_c is None else ctrl_c
+        self._ctrl_c = CtrlC(self._interrupted) if ctrl_c is None else ctrl_c
         self._begun = time.perf_counter()
         with quiet_logging(self._finish.quiet), suppress(KeyboardInterrupt):
             try:
                 with self._workers, self._progress:
                     try:
-                        ctrl_c.may_raise = True
                         while self._goes_on():
-                            self._submit()
+                            with self._ctrl_c.leaving():
+                                self._submit()
                             self._take_what_is_there()
                             self._look_at_limits()
                     except KeyboardInterrupt:  # the second one
                         self._workers.abandon()
-                    finally:
-                        ctrl_c.may_raise = False
             except Exception as error:
                 self._error = self._error or error
             finally:
@@ -304,8 +311,10 @@ class Run:
             self._meet()
 
     def _has_to_meet(self, chain):
-        monitor = chain.state.monitor
-        return monitor.done in self._meetings and monitor.learned != monitor.done
+        return any(
+            chain.done in meetings and own.monitor.learned != chain.done
+            for meetings, own in zip(self._meetings, chain.state.steps, strict=True)
+        )
 
     def _meet(self):
         """Let the chains learn together, which all have come to where that is due."""
@@ -317,7 +326,8 @@ class Run:
         futures = [chain.future for chain in self._chains if chain.future is not None]
         if self._learning is not None:
             futures.append(self._learning[2])
-        done, _ = wait(futures, REFRESH, FIRST_COMPLETED)
+        with self._ctrl_c.leaving():
+            done, _ = wait(futures, REFRESH, FIRST_COMPLETED)
         for chain in self._chains:
             if chain.future in done:
                 with self._changing:
@@ -362,12 +372,20 @@ class Run:
             self._call_back(chain, tuning)
 
     def _disk_fails(self, error):
-        _log.error(
-            "The store cannot be written (%s). Sampling stops; the result has what is in memory, "
-            "too.",
-            error,
-        )
+        if not self._disk_failed:
+            _log.error(
+                "The store cannot be written (%s). Sampling stops; the result has what is in "
+                "memory, too.",
+                error,
+            )
+        self._disk_failed = True
         self._end("disk")
+
+    def _flush(self):
+        try:
+            self._record.flush()
+        except OSError as error:
+            self._disk_fails(error)
 
     def _call_back(self, chain, tuning):
         i, point = (
@@ -376,7 +394,8 @@ class Run:
         )
         draw = Draw(chain.number, chain.done == chain.total, i, tuning, chain.last_stats, point)
         try:
-            self._limits.callback(self, draw)
+            with self._ctrl_c.leaving():
+                self._limits.callback(self, draw)
         except KeyboardInterrupt:
             self._end("interrupted")
         except Exception as error:
@@ -427,24 +446,26 @@ class Run:
 
     def _look_at_limits(self):
         limits = self._limits
-        if self._stop.is_set():
-            return
-        if limits.max_time is not None and time.perf_counter() - self._begun > limits.max_time:
+        up = limits.max_time is not None and time.perf_counter() - self._begun > limits.max_time
+        if up and not self._stop.is_set():
             self._end("max_time")
-        if limits.target_ess is not None:
+        if limits.target_ess is not None and self._error is None:
             self._look_at_ess()
 
     def _look_at_ess(self):
         """See at fixed draws whether these are enough, so that the result does not vary."""
         chains = [chain for chain in self._chains if not chain.lost]
-        made = min(chain.made for chain in chains)
-        while self._look <= made and self._length is None:
+        made = min((chain.made for chain in chains), default=0)
+        most = self._chains[0].total - self._chains[0].tune
+        while self._length is None and 0 < (look := min(self._look, most)) <= made:
             rows = [chain.row for chain in chains]
-            draws = self._record.dataset("posterior", rows, 0, self._look)[self._limits.parameters]
+            draws = self._record.dataset("posterior", rows, 0, look)[self._limits.parameters]
             if is_enough(draws, self._limits.target_ess):
-                self._length = self._look
+                self._length = look
                 self._end("target_ess")
-            self._look = int(np.ceil(GROWTH * self._look))
+            if look == most:
+                return
+            self._look = next_look(look)
 
     # ---- the result -----------------------------------------------------------------------------
 
@@ -463,13 +484,13 @@ class Run:
             return [chain for chain in self._chains if chain.made >= self._length], self._length
         if all(chain.done >= chain.total for chain in self._chains):
             return self._chains, self._chains[0].total - self._chains[0].tune
-        return _longest(self._chains)
+        return _longest([chain for chain in self._chains if not chain.lost] or self._chains)
 
     def _raise(self, chains, length):
         error = self._error
         if isinstance(error, CannotStart):
             error = error.explained(self._job.steps)
-        elif any(chain.done > chain.begun for chain in self._chains):
+        elif any(c.done > c.begun for c in self._chains) and not hasattr(error, "result"):
             with suppress(Exception):
                 error.result = self._assembled(chains, length, silent=True)
                 error.add_note(
@@ -481,7 +502,10 @@ class Run:
     def _assembled(self, chains, length, silent=False):
         """Return the DataTree, and say what is to be said."""
         if not any(chain.done > chain.begun for chain in self._chains):
-            raise KeyboardInterrupt("There are no draws.")
+            if all(chain.lost for chain in self._chains):
+                raise SamplingError("There are no draws: the workers died of each chain.")
+            if self._why == "interrupted":
+                raise KeyboardInterrupt("There are no draws.")
         whole = self._why is None and len(chains) == len(self._chains)
         if not whole:
             for chain in chains:
@@ -489,14 +513,16 @@ class Run:
                     step.monitor.draws = step.monitor.done - step.monitor.tune
         if not silent:
             self._say(chains, length)
-        with suppress(OSError if self._why == "disk" else ()):
-            self._record.flush()
+        self._flush()
         tree = self._tree(chains, length)
         if self._finish.keeps_warnings and length:
             speakers = [self._job.steps_at(chain.state) for chain in chains]
             tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in speakers])
-        if self._why != "disk":
-            self._record.finish(tree, max(chain.made for chain in self._chains))
+        if not self._disk_failed:
+            try:
+                self._record.finish(tree, max(chain.made for chain in self._chains))
+            except OSError as error:
+                self._disk_fails(error)
         return tree
 
     def _tree(self, chains, length):
@@ -536,6 +562,11 @@ class Run:
                 compute(tree, var_names=names, model=finish.model, progressbar=False)
             if finish.checks_convergence and "posterior" in tree.children:
                 log_warnings(run_convergence_checks(tree, finish.model))
+
+
+def next_look(look):
+    """Return at which draw `target_ess` is looked at after this one."""
+    return int(np.ceil(GROWTH * look))
 
 
 def is_enough(draws, target_ess):

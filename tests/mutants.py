@@ -55,6 +55,26 @@ class Mutant(NamedTuple):
 
 
 BUGS = {
+    "executors.py": [
+        (
+            "a broken executor is used again",
+            "self._broken = self._broken or isinstance(error, BrokenExecutor)",
+            "pass",
+            "test_executors.py -k dies_once",
+        ),
+        (
+            "workers outlive their parent",
+            "threading.Thread(target=_end_with_parent, daemon=True).start()",
+            "pass",
+            "test_executors.py -k parent_is_killed",
+        ),
+        (
+            "Ctrl-C kills workers",
+            "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+            "pass",
+            "test_executors.py -k leave_ctrl_c",
+        ),
+    ],
     "core/chain.py": [
         (
             "what other steps moved goes unnoticed",
@@ -1326,6 +1346,48 @@ BUGS = {
     ],
     "run.py": [
         (
+            "only the first step may ask for a meeting",
+            "in zip(self._meetings, chain.state.steps, strict=True)",
+            "in zip(self._meetings[:1], chain.state.steps[:1], strict=True)",
+            "test_executors.py -k second_step",
+        ),
+        (
+            "chains that are to blame run beside others",
+            "free = 1 - busy",
+            "free = 4",
+            "test_executors.py -k given_up",
+        ),
+        (
+            "draws of a chain that was given up cut the others",
+            "[chain for chain in self._chains if not chain.lost] or self._chains)",
+            "self._chains)",
+            "test_executors.py -k of_two_chains",
+        ),
+        (
+            "target_ess forgets what was drawn before",
+            "while self._look < min(chain.made for chain in chains):",
+            "while False:",
+            "test_run.py -k drawn_before_is_kept",
+        ),
+        (
+            "target_ess looks at the tail alone",
+            'for method in ("bulk", "tail")]',
+            'for method in ("tail",)]',
+            "test_run.py -k what_is_enough",
+        ),
+        (
+            "the last draws are not looked at",
+            "0 < (look := min(self._look, most)) <= made",
+            "0 < (look := self._look) <= made",
+            "test_run.py -k most_draws_may",
+        ),
+        (
+            "a disk that is full at the end loses the run",
+            "        except OSError as error:\n            self._disk_fails(error)\n\n    def _call_back",
+            "        except ZeroDivisionError as error:\n            self._disk_fails(error)\n\n    def _call_back",
+            "test_store.py -k full_at_the_end",
+        ),
+        (
             "an advance goes on beyond the end of tuning",
             "stops = (*pauses, self.tune, self.total)",
             "stops = (*pauses, self.total)",
@@ -1346,6 +1408,30 @@ BUGS = {
     ],
     "advance.py": [
         (
+            "a chain goes on from what another left",
+            "step.sampling_state = own",
+            "step.sampling_state = own if step.point is None else step.sampling_state",
+            "test_executors.py -k 'arrays_does_not_matter and GAM'",
+        ),
+        (
+            "a worker remembers all jobs",
+            "while len(_jobs) > MOST_JOBS:",
+            "while False:",
+            "test_executors.py -k arrives_once_at_each",
+        ),
+        (
+            "an exception that cannot be unpickled kills the run",
+            "pickle.loads(pickle.dumps(self.error))",
+            "pickle.dumps(self.error)",
+            "test_executors.py -k failures_travel",
+        ),
+        (
+            "learning goes by the first chain alone",
+            "learn_together([chain[k] for chain in chains], points)",
+            "learn_together([chains[0][k]], points)",
+            "test_executors.py -k learn_together",
+        ),
+        (
             "tuning does not stop",
             "step.stop_tuning()",
             "pass",
@@ -1359,6 +1445,18 @@ BUGS = {
         ),
     ],
     "store.py": [
+        (
+            "states are written before their draws",
+            "            for (row, group, name), (first, parts) in batch.values.items():\n                self.put(row, first, group, name, np.concatenate(parts))\n            for row, state in batch.states.items():\n                self._checkpoint(row, state)\n",
+            "            for row, state in batch.states.items():\n                self._checkpoint(row, state)\n            for (row, group, name), (first, parts) in batch.values.items():\n                self.put(row, first, group, name, np.concatenate(parts))\n",
+            "test_store.py -k 'full_disk_loses or kill_9'",
+        ),
+        (
+            "what waits is read from the beginning only",
+            "begin - first : end - first",
+            "0 : end - begin",
+            "test_store.py -k what_waits",
+        ),
         (
             "an array of a store has no dimensions, as xarray needs them",
             'dimension_names=("state", "byte"),',
@@ -1407,6 +1505,18 @@ BUGS = {
         ),
     ],
     "resume.py": [
+        (
+            "draws in another order are taken",
+            "if n > 0 and not np.array_equal(",
+            "if n > 9**9 and not np.array_equal(",
+            "test_store.py -k changed_is_refused",
+        ),
+        (
+            "thinned tuning is taken",
+            '"warmup_sample_stats": tuned}',
+            "}",
+            "test_store.py -k changed_is_refused",
+        ),
         (
             "the parameters are not restored",
             "for name in TUPLES:\n        setattr(",

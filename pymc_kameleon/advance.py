@@ -221,8 +221,10 @@ def release(job):
     _jobs.pop(job.token, None)
 
 
-def work(token, luggage, function, *arguments):
+def work(number, token, luggage, function, *arguments):
     """Do a task of a job: return ``function(job, *arguments)``, or Failed.
+
+    Its `number` is its own, as some executors answer equal tasks with what they remember.
 
     None is returned if the job has not arrived here: the task has to come again with its
     `luggage`, the pickled job. So that travels once to each worker, whatever the executor.

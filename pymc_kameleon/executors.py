@@ -13,6 +13,7 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import count
 from multiprocessing import parent_process
 
 import cloudpickle
@@ -62,6 +63,7 @@ class Workers:
     def __init__(self, job, cores, executor=None):
         self._job, self._given, self.at_once, self.seconds = job, executor, None, ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
+        self._numbers = count()
         if self._own:
             self.at_once = cores
             self.seconds = IN_PROCESSES if self._in_processes else IN_THREADS
@@ -123,7 +125,8 @@ class Workers:
         try:
             if self._broken:
                 self._renew()
-            return self._executor.submit(work, self._job.token, luggage, function, *arguments)
+            number, token = next(self._numbers), self._job.token
+            return self._executor.submit(work, number, token, luggage, function, *arguments)
         except Exception as error:  # a broken one takes no tasks
             future = Future()
             future.set_exception(error)

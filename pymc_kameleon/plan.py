@@ -121,9 +121,11 @@ def _resumed(model, steps, saved, path, lock, store, draws, default_draws):
     if path is None:
         check_untouched(saved, outputs, states)
     before = _draws_before(saved, states, path)
-    total = before + (_left(saved, before, default_draws) if draws is None else draws)
-    if total == before:
-        raise ValueError("All draws of this run are made. Say how many more: draws=.")
+    if draws is None:
+        draws = int(saved.plan["draws"]) - before
+        if draws <= 0:  # a script that is started again is to finish, and not to add
+            draws = default_draws if path is None else 0
+    total = before + draws
     for state in states:
         for step in state.steps:
             step.monitor.draws = total
@@ -187,12 +189,6 @@ def _draws_before(saved, states, path):
     if path is None:
         return int(saved.plan["draws_kept"])
     return max(max(0, state.monitor.done - state.monitor.tune) for state in states)
-
-
-def _left(saved, before, default_draws):
-    """Return how many draws a run was stopped before, or how many to add to a whole one."""
-    left = int(saved.plan["draws"]) - before
-    return left if left > 0 else default_draws
 
 
 def _coords_and_dims_then(saved, model):

@@ -67,8 +67,13 @@ def saved_tree(result):
             f"of a store, not {result!r}."
         )
     if STATE not in result.children:
-        raise ValueError(f"resume must be a result of pk.sample; this one has no group {STATE!r}.")
-    states = result[STATE].to_dataset().load()
+        raise ValueError(
+            f"resume must be a result of pk.sample; this one has no group {STATE!r}. Of a store, "
+            "pass the path."
+        )
+    result.load()
+    result.close()  # so that the new result may be written over the file
+    states = result[STATE].to_dataset()
     lacking = [key for key in PLAN if key not in states.attrs]
     if lacking:
         raise ValueError(

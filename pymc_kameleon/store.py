@@ -21,7 +21,7 @@ from pymc_kameleon.resume import AHEAD, STATE, Saved, stacked
 MOST_NUMBERS = 2**16
 """In a chunk of a file, which is written again when draws are appended."""
 
-EVERY, SHARE, MOST_BYTES = 2.0, 0.05, 2**25
+EVERY, SHARE, MOST_BYTES = 2.0, 0.05, 2**26
 """Draws are written after so many seconds, unless that took more than this share of the time; or
 if there are so many bytes of them."""
 
@@ -62,7 +62,10 @@ def saved_store(path):
         root = zarr.open_group(path, mode="r")
         checkpoints = root["checkpoints"]
     except (FileNotFoundError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is no store that pk.sample has written: {error}") from None
+        raise ValueError(
+            f"{path} is no store that pk.sample has written ({error}). A netCDF file is resumed by "
+            "pk.sample(resume=xarray.load_datatree(...))."
+        ) from None
     draws = {
         group: xr.open_zarr(path, group=group, chunks=None, consolidated=False)
         for group in (*DRAWN, *WARMUP)
@@ -117,6 +120,7 @@ class Store:
     def __init__(self, path, lock, steps, columns, numbers):
         self.path, self._lock, self._steps = Path(path), lock, steps
         self.columns, self._numbers = columns, numbers
+        # zarr reads a file to find an array, so they are kept at hand.
         self._batches, self._bytes, self._arrays = [Batch({}, {})], 0, {}
         self._begun, self._took = time.perf_counter(), 0.0
         self._writer, self._writing = ThreadPoolExecutor(1, "pk.sample store"), None
@@ -131,12 +135,12 @@ class Store:
             like.drop_vars([*like.data_vars, "draw"]).to_zarr(
                 self.path, group=group, mode="a", consolidated=False
             )
-            length = tune if group in WARMUP else draws
+            length, files = tune if group in WARMUP else draws, root[group]
             for name, variable in {"draw": like["draw"], **like.data_vars}.items():
-                self._create_array(root[group], name, variable, length)
-            root[group]["draw"][:] = np.arange(length)
+                self._arrays[group, name] = self._created(files, name, variable, length)
+            self._arrays[group, "draw"][:] = np.arange(length)
         size = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE
-        root.create_array(
+        self._checkpoints = root.create_array(
             "checkpoints",
             shape=(len(self._numbers), size),
             chunks=(1, size),
@@ -145,27 +149,19 @@ class Store:
             fill_value=0,
             compressors=None,
         )
-        root["checkpoints"].attrs["chains"] = self._numbers
-        self._open(root)
+        self._checkpoints.attrs["chains"] = self._numbers
+        self._root = root
         for row, state in enumerate(states):
             self._checkpoint(row, state)
         return self
 
-    def _open(self, root):
-        """Keep the arrays at hand: zarr reads a file to find one."""
-        self._root, self._checkpoints = root, root["checkpoints"]
-        for group, variables in self.columns.groups.items():
-            for name, array in root[group].arrays():
-                if name in variables or name == "draw":
-                    self._arrays[group, name] = array
-
-    def _create_array(self, group, name, variable, length):
+    def _created(self, group, name, variable, length):
         shape = tuple(length if d == "draw" else n for d, n in variable.sizes.items())
         numbers = int(np.prod([n for d, n in variable.sizes.items() if d not in ("chain", "draw")]))
         most = max(1, min(length, MOST_NUMBERS // max(1, numbers)))
         chunks = {"chain": 1, "draw": most}
         kind = variable.dtype.kind
-        group.create_array(
+        return group.create_array(
             name,
             shape=shape,
             chunks=tuple(max(1, chunks.get(d, n)) for d, n in variable.sizes.items()),
@@ -177,7 +173,11 @@ class Store:
 
     def extend(self, draws, plan):
         """Make room for so many draws in all after tuning."""
-        self._open(zarr_module().open_group(self.path, mode="a"))
+        self._root = zarr_module().open_group(self.path, mode="a")
+        self._checkpoints = self._root["checkpoints"]
+        for group, variables in self.columns.groups.items():
+            files = self._root[group]
+            self._arrays |= {(group, name): files[name] for name in ("draw", *variables)}
         self._root.attrs.update(plan)
         self._resize(draws)
         return self

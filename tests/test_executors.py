@@ -260,14 +260,15 @@ class Elsewhere(Executor):
         self.n, self.turn, self.patch = n, 0, monkeypatch
         self.memories, self.heavy, self.light = [OrderedDict() for _ in range(n)], 0, 0
 
-    def submit(self, function, token, luggage, *task):
+    def submit(self, function, number, token, luggage, *task):
         self.turn = (self.turn + 1) % self.n
         self.heavy, self.light = self.heavy + (luggage is not None), self.light + (luggage is None)
         future = Future()
         with self.patch.context() as patch:
             patch.setattr("pymc_kameleon.advance._jobs", self.memories[self.turn])
             task = pickle.loads(pickle.dumps(task))
-            future.set_result(pickle.loads(pickle.dumps(function(token, luggage, *task))))
+            outcome = function(number, token, luggage, *task)
+            future.set_result(pickle.loads(pickle.dumps(outcome)))
         return future
 
 
@@ -443,7 +444,7 @@ def test_failures_travel():
     assert Failed(error).error is error
     assert type(arrived.error) is RuntimeError
     assert arrived.error.__notes__ == ["draw 3"]
-    assert work("no such job", None, advance) is None
+    assert work(0, "no such job", None, advance) is None
 
 
 # ---- learning together ----------------------------------------------------------------------

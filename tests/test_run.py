@@ -431,6 +431,7 @@ def test_an_exception_is_explained_once(black_walk, by_one):
 # ---- a second Ctrl-C ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ctrl_c_pressed_twice_at_any_line(walk, by_one, monkeypatch):
     """While chains advance and draws are taken: none that is returned is cut off from its chain."""
     pressed, tried, options = [0], set(), {"tune": 3, "draws": 6}

@@ -88,6 +88,7 @@ def new_run(
     attributes = _attributes(steps, names, outputs, draws, keeps_warmup)
     numbers = list(range(chains))
     record = _room(store, job, columns, numbers, tune, draws, attributes, states)
+    _keep(record, states)
     return Prepared(job, _chains(numbers, states, steps), record, attributes)
 
 
@@ -139,6 +140,7 @@ def _resumed(model, steps, saved, path, lock, store, draws, default_draws):
         tune = states[0].monitor.tune
         record = _room(store, job, columns, saved.numbers, tune, room, attributes, states)
         _take_over(record, saved)
+        _keep(record, states)
     drawn = saved.draws.get("posterior", saved.draws.get("warmup_sample_stats"))
     seconds = float(drawn.attrs.get("sampling_time", 0.0)) if drawn is not None else 0.0
     return Prepared(job, _chains(saved.numbers, states, steps), record, attributes, seconds)
@@ -156,6 +158,13 @@ def _room(store, job, columns, numbers, tune, draws, attributes, states):
         )
     record = Store(path, locked(path), job.steps, columns, numbers)
     return record.create(tune, draws, attributes, states)
+
+
+def _keep(record, states):
+    """Keep the states that chains begin with."""
+    for row, state in enumerate(states):
+        record.save(row, state)
+    record.flush()
 
 
 def _take_over(record, saved):

@@ -72,7 +72,10 @@ def saved_store(path):
         if group in root
     }
     numbers = checkpoints.attrs["chains"]
-    arrays = [_from_bytes(checkpoints[row]) for row in range(len(numbers))]
+    contents = [checkpoints[row] for row in range(len(numbers))]
+    if not all(content.any() for content in contents):
+        raise ValueError(f"{path} was left before it was made: delete it, and begin again.")
+    arrays = [_from_bytes(content) for content in contents]
     return Saved(dict(root.attrs), numbers, arrays, draws)
 
 
@@ -128,7 +131,7 @@ class Store:
     # ---- a new one, and one to go on with -------------------------------------------------------
 
     def create(self, tune, draws, plan, states):
-        """Make the files, with the states of the chains and what the run was asked for."""
+        """Make the files, with room for the states and with what the run was asked for."""
         root = zarr_module().open_group(self.path, mode="w", attributes=plan)
         for group in self.columns.groups:
             like = self.columns.like(group, self._numbers)
@@ -151,8 +154,6 @@ class Store:
         )
         self._checkpoints.attrs["chains"] = self._numbers
         self._root = root
-        for row, state in enumerate(states):
-            self._checkpoint(row, state)
         return self
 
     def _created(self, group, name, variable, length):

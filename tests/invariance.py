@@ -13,10 +13,9 @@ import numpy as np
 import pymc as pm
 from scipy import stats
 
-from pymc_kameleon import driver
+from pymc_kameleon.advance import ChainState, Job, advance
 from pymc_kameleon.core.chain import MOVED, N_PROGRESS
-from pymc_kameleon.draws import NO_OUTPUTS, block, compiled_run
-from pymc_kameleon.results import Draws
+from pymc_kameleon.draws import NO_OUTPUTS, block, make_draws
 
 
 class Target(NamedTuple):
@@ -191,21 +190,22 @@ def moved_by_driver(steps, x, tune=200, draws=3, seed=1):
 
     So what is kept is what pk.sample keeps; all draws of a row are made by one compiled call.
     """
-    model = steps[0].model
-    own = driver._copies(steps)
+    outputs = steps[0].outputs([var.name for var in steps[0].model.value_vars])
+    job, own = Job(steps, outputs, keeps_warmup=False), [step.for_chain() for step in steps]
     for k, step in enumerate(own):
         step.setup_chain(np.random.default_rng([seed, k]), tune, draws * len(x))
-    outputs = own[0].outputs([var.name for var in model.value_vars])
-    kept, warmup = (Draws(1, n, outputs, own) for n in (draws * len(x), 0))
-    chain = driver.Chain(0, 0, own, x[0].copy())
-    chain.equip(compiled_run(own), outputs, kept, warmup)
-    while chain.done < tune:
-        chain.advance()
+    state = ChainState(x[0].copy(), [step.sampling_state for step in own])
+    while state.monitor.done < tune:
+        stops = [*(pause for step in own for pause in step.pauses()), tune]
+        n = min(stop for stop in stops if stop > state.monitor.done) - state.monitor.done
+        state, _ = advance(job, state, n)
+    own, rows = job.steps_at(state), np.empty((draws, outputs.n))
+    last = []
     for row in x:
-        chain.point[:] = row
-        chain._make(draws)
-    columns = [values[0].reshape(len(x) * draws, -1) for values in kept.posterior.values()]
-    return np.concatenate(columns, axis=1)[draws - 1 :: draws]
+        make_draws(job.run, own, row.copy(), draws, outputs.into(rows))
+        kept = outputs.named(rows).values()
+        last.append(np.concatenate([values[-1].ravel() for values in kept]))
+    return np.array(last)
 
 
 def invariance_p_value(transform, target, n=20_000, seed=2):

@@ -76,7 +76,7 @@ def dask_cluster():
 
 def two_workers(client):
     """Return arguments of pk.sample for two processes, its own ones and Dask's."""
-    return {"cores": 2}, {"executor": client.get_executor(pure=False)}
+    return {"cores": 2}, {"executor": client.get_executor()}
 
 
 def hares_and_lynxes(draws, **where):
@@ -136,7 +136,7 @@ def there_and_back(client, d=10, n=200):
     with ProcessPoolExecutor(2, SPAWN) as pool:
         for name, executor in {
             "in a process": pool,
-            "by Dask": client.get_executor(pure=False),
+            "by Dask": client.get_executor(),
         }.items():
             with Workers(run.job, 1, executor) as workers:
                 took = median(round_trips(workers, state, n))

@@ -77,8 +77,7 @@ def test_what_saving_needs_is_installed_with_it(tmp_path):
 def test_a_result_is_written_over_the_file_that_it_goes_on_from(saved, line, tmp_path):
     file = tmp_path / "run.nc"
     saved.to_netcdf(file)
-    with xr.open_datatree(file) as lazy:
-        longer = pk.sample(10, resume=lazy, model=line, **QUIET)
+    longer = pk.sample(10, resume=xr.open_datatree(file), model=line, **QUIET)
     longer.to_netcdf(file)
     longest = pk.sample(10, resume=xr.load_datatree(file), model=line, **QUIET)
     longest.to_netcdf(file)

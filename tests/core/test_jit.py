@@ -15,6 +15,8 @@ from pymc_kameleon.core import jit
 
 PACKAGE = Path(pymc_kameleon.__file__).parent
 
+SLOW = pytest.mark.slow
+
 
 def python(script, **environment):
     """Run a script in a fresh process and return what it prints, which is JSON."""
@@ -76,7 +78,7 @@ def test_the_next_process_loads_what_this_one_compiled_until_the_code_changes(tm
     assert python(LOAD, **environment) == [imported, 1, 0]
 
 
-@pytest.mark.parametrize("place", ["NUMBA_CACHE_DIR", "HOME"])
+@pytest.mark.parametrize("place", [pytest.param("NUMBA_CACHE_DIR", marks=SLOW), "HOME"])
 def test_a_second_environment_finds_what_the_first_one_compiled(place, tmp_path, monkeypatch):
     if place == "HOME":
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)

@@ -209,6 +209,7 @@ def sample(
                 store=store,
                 draws=draws,
                 default_draws=most,
+                until_enough=target_ess is not None,
             )
         try:
             job, all_chains = prepared.job, prepared.chains

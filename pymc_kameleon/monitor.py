@@ -393,9 +393,10 @@ little: what takes more is not evaluated again for the sake of a message."""
 def _own_arithmetic(step, point, logp):
     """Return seconds for each evaluation that a step needs beside it, tuned, from `point` on.
 
-    Measured on a copy that is thrown away, with a subsample of noise where there is one.
+    Measured on a copy that is thrown away, with a subsample of noise where there is one. A
+    log-density that calls Python may hang or crash, which is for workers to meet: there it is 0.
     """
-    if not logp < SLOWEST_LOGP:
+    if step.log_density.holds_gil or not logp < SLOWEST_LOGP:
         return 0.0
     twin, rng = step.for_chain(), np.random.default_rng(0)
     twin.setup_chain(rng, 0, 100)

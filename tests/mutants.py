@@ -1132,6 +1132,12 @@ BUGS = {
             "twin, rng = step, ",
             "test_messages.py -k arithmetic",
         ),
+        (
+            "a black box runs in the user's process for the sake of a message",
+            "if step.log_density.holds_gil or not",
+            "if not",
+            "test_messages.py -k python_is_not_called",
+        ),
     ],
     "progress.py": [
         (

@@ -113,6 +113,17 @@ def test_the_arithmetic_of_a_sampler_counts_too(said, monkeypatch):
     assert said() == []
 
 
+def test_python_is_not_called_for_a_message(said, monkeypatch):
+    """It might crash, and here that is the user's own process."""
+    op, model = box()
+    step = with_costs(pk.RWM(model=model, steps_per_draw=10), 0.01, monkeypatch)
+    op.count = 0
+    said()
+    say_what_a_run_costs([step], 4, 2000, 2, np.zeros(2))
+    assert "evaluations of 10 ms: about 6.7 min" in said()[0]
+    assert op.count == 0
+
+
 @pytest.mark.parametrize("seconds", [2, 1e-6])
 def test_an_evaluation_is_timed_at_most_three_times(seconds, monkeypatch):
     now, count = [0.0], [0]

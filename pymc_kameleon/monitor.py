@@ -350,18 +350,18 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point):
     draws_in_all : int
         Of each chain in this run, of tuning too.
     cores : int or None
-        How many chains run at a time; None if nobody knows.
+        How many chains run at a time; None if nobody knows, so that computing time is told.
     point : (n_values,) float64
         Where a chain begins, in the model's order.
     """
-    draws, cores = chains * draws_in_all, min(cores or 1, chains)
+    draws, at_once = chains * draws_in_all, min(cores or 1, chains)
     parts, seconds, least, slow, exact = [], 0.0, 0, False, True
     for step in steps:
         n, largest = step.steps_per_draw, step._largest_n_logp()
         logp = step.seconds_per_logp
         own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
         evaluations = draws * n * largest
-        seconds += evaluations * (logp + own) / cores
+        seconds += evaluations * (logp + own) / at_once
         least += draws * largest
         slow |= logp > SLOW_LOGP
         exact &= largest == 1
@@ -374,13 +374,13 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point):
     if slow or seconds > LONG_RUN:
         advice = any(step.steps_per_draw > 1 for step in steps)
         _log.info(
-            "%s × %s draws %s: about %s%s on %s%s.",
+            "%s × %s draws %s: about %s%s %s%s.",
             counted(chains, "chain"),
             grouped(draws_in_all),
             ", and ".join(parts),
             in_words(seconds),
             "" if exact else " at most",
-            counted(cores, "core"),
+            "of computing" if cores is None else f"on {counted(at_once, 'core')}",
             f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
         )
 

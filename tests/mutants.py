@@ -1138,6 +1138,12 @@ BUGS = {
             "if not",
             "test_messages.py -k python_is_not_called",
         ),
+        (
+            "an executor is taken for a single core",
+            '"of computing" if cores is None else',
+            "",
+            "test_messages.py -k an_expensive_run",
+        ),
     ],
     "progress.py": [
         (

@@ -76,6 +76,8 @@ def test_what_an_expensive_run_costs(said, monkeypatch):
     assert said() == [
         "1 chain × 20 draws × 1 transition of RWM = 20 evaluations of 100 ms: about 2 s on 1 core."
     ]
+    say_what_a_run_costs([step], 4, 20, None, np.zeros(2))
+    assert said()[0].endswith("= 80 evaluations of 100 ms: about 8 s of computing.")
     assert op.count == 0
 
 

@@ -126,15 +126,13 @@ def _heading(step):
     return f"{type(step).__name__}([{', '.join(step.var_names)}]):"
 
 
-def say_what_was_done(speakers, length, seconds):
+def say_what_was_done(speakers, seconds):
     """Log what chains have to say at their end, each thing once, and how long it took.
 
     Parameters
     ----------
     speakers : list of (Chain, list of KameleonStep)
         What a chain has `told`, as of the function of that name, is not repeated.
-    length : int
-        Draws after tuning in the result.
     seconds : float
     """
     said = defaultdict(list)
@@ -154,14 +152,19 @@ def say_what_was_done(speakers, length, seconds):
             problem,
             "" if same else f" (The numbers are those of chain {first.number}.)",
         )
-    n, first = len(speakers), speakers[0][0]
-    tune, draws = first.n_tune, length - max(0, first.begun - first.tune)
-    _log.info(
-        "Sampling %s for %s tune and %s draw iterations (%s + %s draws total) took %s.",
-        counted(n, "chain"),
-        *(f"{number:_d}" for number in (tune, draws, n * tune, n * draws)),
-        in_words(seconds),
-    )
+    made = [_made(chain) for chain, _ in speakers]
+    total = "{:_d} + {:_d} draws total".format(*map(sum, zip(*made, strict=True)))
+    if len(set(made)) == 1:
+        total = "for {:_d} tune and {:_d} draw iterations ({})".format(*made[0], total)
+    else:  # they ended when each was somewhere else
+        total = f"({total}, of tuning and after it)"
+    _log.info("Sampling %s %s took %s.", counted(len(made), "chain"), total, in_words(seconds))
+
+
+def _made(chain):
+    """Return the draws that a chain has made in this run: of tuning, and after it."""
+    tuned = min(chain.done, chain.tune) - min(chain.begun, chain.tune)
+    return tuned, chain.done - chain.begun - tuned
 
 
 def _without_numbers(text):

@@ -1144,6 +1144,12 @@ BUGS = {
             "",
             "test_messages.py -k an_expensive_run",
         ),
+        (
+            "tuning that was planned is taken for tuning that was made",
+            "tuned = min(chain.done, chain.tune) -",
+            "tuned = chain.tune -",
+            "test_messages.py -k what_this_run_made",
+        ),
     ],
     "progress.py": [
         (

@@ -212,14 +212,14 @@ def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
     monkeypatch.setattr(monitor, "closing_problems", lambda step: problems[step.kind])
     speakers = [
         (
-            SimpleNamespace(number=i, told=told, n_tune=1000, begun=0, tune=1000),
+            SimpleNamespace(number=i, told=told, begun=0, tune=1000, done=1500),
             [SimpleNamespace(kind=kind, var_names=["x"])],
         )
         for i, (kind, told) in enumerate(
             [("a", set()), ("b", set()), ("a", {(0, problems["a"][0])})]
         )
     ]
-    monitor.say_what_was_done(speakers, 500, 0.51)
+    monitor.say_what_was_done(speakers, 0.51)
     assert said() == [
         "Chains 0, 1: SimpleNamespace([x]): stuck for 44 draws. "
         "(The numbers are those of chain 0.)",
@@ -227,6 +227,22 @@ def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
         "Sampling 3 chains for 1_000 tune and 500 draw iterations (3_000 + 1_500 draws total) took "
         "510 ms.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("tune", "ends", "words"),
+    [
+        (1000, [(0, 254), (0, 254)], "2 chains for 254 tune and 0 draw iterations (508 + 0 "),
+        (1000, [(0, 254), (0, 1100)], "2 chains (1_254 + 100 draws total, of tuning and after it)"),
+        (100, [(400, 400), (100, 400)], "2 chains (0 + 300 draws total, of tuning and after it)"),
+        (100, [(40, 130)], "1 chain for 60 tune and 30 draw iterations (60 + 30 draws total)"),
+    ],
+)
+def test_what_was_done_is_what_this_run_made(tune, ends, words, said):
+    """However unevenly its chains begin and end."""
+    chains = [SimpleNamespace(tune=tune, begun=begun, done=done) for begun, done in ends]
+    monitor.say_what_was_done([(chain, []) for chain in chains], 1.0)
+    assert words in said()[0]
 
 
 def test_numbers_may_differ_but_names_do_not():

@@ -107,10 +107,15 @@ def closing_warning(step):
 
 
 def closing_problems(step):
-    """Return what is wrong with the chain of a step, as it is now: a list of str."""
-    problems = [*_chain_problems(step), *step._problems()]
-    if step.tuning.n > 0:
-        problems += [_explain_bound(*scale) for scale in step._tuned_scales()]
+    """Return what is wrong with the chain of a step, as it is now: a list of str.
+
+    What tuning came to is known when it is over.
+    """
+    problems = _start_problems(step)
+    if step.monitor.done >= step.monitor.tune:
+        problems += [*_chain_problems(step), *step._problems()]
+        if step.tuning.n > 0:
+            problems += [_explain_bound(*scale) for scale in step._tuned_scales()]
     return [problem for problem in problems if problem]
 
 
@@ -173,13 +178,17 @@ def _without_numbers(text):
     return re.sub(number, lambda found: found[0] if found[0][0] == "[" else "#", text)
 
 
+def _start_problems(step):
+    if not step.monitor.common_start:
+        return []
+    return [
+        "the chain started at the model's initial point, and so may all others; R-hat "
+        "cannot see what none of them visits. Pass initvals=pk.initvals(chains)."
+    ]
+
+
 def _chain_problems(step):
     monitor, problems = step.monitor, []
-    if monitor.common_start:
-        problems.append(
-            "the chain started at the model's initial point, and so may all others; R-hat "
-            "cannot see what none of them visits. Pass initvals=pk.initvals(chains)."
-        )
     needed = step._needed_tuning()
     if step.tuning.n < needed:
         problems.append(

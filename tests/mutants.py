@@ -1092,8 +1092,8 @@ BUGS = {
         ),
         (
             "no warning of a common start",
-            "if monitor.common_start:",
-            "if False:",
+            "if not step.monitor.common_start:",
+            "if True:",
             "test_warnings.py -k 'start_at_the_initial_point and RWM and not Gad'",
         ),
         (
@@ -1149,6 +1149,12 @@ BUGS = {
             "tuned = min(chain.done, chain.tune) -",
             "tuned = chain.tune -",
             "test_messages.py -k what_this_run_made",
+        ),
+        (
+            "a chain is judged by its tuning before that is over",
+            "if step.monitor.done >= step.monitor.tune:",
+            "if True:",
+            "test_messages.py -k until_it_is_over",
         ),
     ],
     "progress.py": [

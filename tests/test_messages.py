@@ -207,6 +207,21 @@ def test_all_chains_say_together_what_they_have_in_common(tune, said):
     assert not [message for message in said() if message.startswith("Chain")]
 
 
+def test_tuning_is_not_judged_until_it_is_over(said):
+    _, model = box()
+    step = pk.RWM(model=model, steps_per_draw=1)
+    options = {"chains": 1, "cores": 1, "initvals": {"x": np.ones(2)}, "model": model} | QUIET
+
+    def stop(run, draw):
+        run.stop()
+
+    stopped = pk.sample(30, tune=50, step=step, callback=stop, **options)
+    assert not [message for message in said() if message.startswith("Chain")]
+    pk.sample(resume=stopped, step=step, model=model, **QUIET)
+    (warning,) = [message for message in said() if message.startswith("Chain")]
+    assert "only 50 transitions of tuning" in warning
+
+
 def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
     problems = {"a": ["stuck for 44 draws.", "x[0] at 2.5e-05."], "b": ["stuck for 60 draws."]}
     monkeypatch.setattr(monitor, "closing_problems", lambda step: problems[step.kind])

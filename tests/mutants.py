@@ -1182,6 +1182,12 @@ BUGS = {
             "pass",
             "test_progress.py -k narrow",
         ),
+        (
+            "in a file the next message is glued to the bars",
+            "console.line()",
+            "pass",
+            "test_progress.py -k is_shown",
+        ),
     ],
     "layout.py": [
         (

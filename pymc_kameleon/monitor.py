@@ -350,7 +350,7 @@ def say_what_a_draw_costs(step):
         )
 
 
-def say_what_a_run_costs(steps, chains, draws_in_all, cores, point):
+def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
     """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
 
     No chain is touched, and no evaluation counted.
@@ -365,15 +365,19 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point):
         How many chains run at a time; None if nobody knows, so that computing time is told.
     point : (n_values,) float64
         Where a chain begins, in the model's order.
+    scouting : int
+        How many chains look for the coordinates' scales before their first draw.
     """
     draws, at_once = chains * draws_in_all, min(cores or 1, chains)
-    parts, seconds, least, slow, exact = [], 0.0, 0, False, True
+    parts, seconds, least, scouted, slow, exact = [], 0.0, 0, 0, False, True
     for step in steps:
         n, largest = step.steps_per_draw, step._largest_n_logp()
         logp = step.seconds_per_logp
         own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
         evaluations = draws * n * largest
-        seconds += evaluations * (logp + own) / at_once
+        scouts = scouting * SCOUTING * step.layout.d * step.scale_free
+        seconds += (evaluations * (logp + own) + scouts * logp) / at_once
+        scouted += scouts
         least += draws * largest
         slow |= logp > SLOW_LOGP
         exact &= largest == 1
@@ -386,16 +390,20 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point):
     if slow or seconds > LONG_RUN:
         advice = any(step.steps_per_draw > 1 for step in steps)
         _log.info(
-            "%s × %s draws %s: about %s%s %s%s.",
+            "%s × %s draws %s%s: about %s%s %s%s.",
             counted(chains, "chain"),
             grouped(draws_in_all),
             ", and ".join(parts),
+            f", and some {grouped(scouted)} to find scales" if scouted else "",
             in_words(seconds),
             "" if exact else " at most",
             "of computing" if cores is None else f"on {counted(at_once, 'core')}",
             f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
         )
 
+
+SCOUTING = 10
+"""Evaluations that finding the scale of a coordinate takes, about: those of a scale of 1."""
 
 SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 """Seconds that a transition takes at most by itself, and a logp evaluation beside which that is

@@ -1151,6 +1151,12 @@ BUGS = {
             "test_messages.py -k what_this_run_made",
         ),
         (
+            "the search for scales before the first draw is not told",
+            "scouted += scouts",
+            "pass",
+            "test_messages.py -k looking_for_scales",
+        ),
+        (
             "a chain is judged by its tuning before that is over",
             "if step.monitor.done >= step.monitor.tune:",
             "if True:",

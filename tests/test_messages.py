@@ -126,6 +126,23 @@ def test_python_is_not_called_for_a_message(said, monkeypatch):
     assert op.count == 0
 
 
+def test_looking_for_scales_counts_too(said, monkeypatch):
+    """As pk.sample does before the first draw, if the chain tunes; and not when it goes on."""
+    op, model = box()
+    step = with_costs(pk.GAM(model=model, steps_per_draw=1), 0.1, monkeypatch)
+    options = {"chains": 1, "cores": 1, "step": step, "model": model} | QUIET
+    said()
+    op.count = 0
+    first = pk.sample(1, tune=1, initvals={"x": np.zeros(2)}, **options)
+    assert "= 2 evaluations of 100 ms, and some 20 to find scales: about 2.2 s" in " ".join(said())
+    assert op.count == 2 + 20 + 3  # and three where it starts
+    pk.sample(1, resume=first, step=step, model=model, **QUIET)
+    assert "= 1 evaluation" in (found := " ".join(said()))
+    assert "scales" not in found
+    pk.sample(1, tune=0, **options)
+    assert "scales" not in " ".join(said())
+
+
 @pytest.mark.parametrize("seconds", [2, 1e-6])
 def test_an_evaluation_is_timed_at_most_three_times(seconds, monkeypatch):
     now, count = [0.0], [0]

@@ -559,7 +559,7 @@ class Run:
         elif self._limits.target_ess is not None:
             _log.warning("%s are not enough; %s", made, how)
         speakers = [(chain, self._job.steps_at(chain.state)) for chain in chains]
-        say_what_was_done(speakers, length, self._seconds)
+        say_what_was_done(speakers, self._seconds)
 
     def _check(self, tree):
         """Compute what was asked for besides, and look at the convergence."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Event, Timer
-from time import perf_counter, sleep
+from time import perf_counter
 
 import pymc as pm
 from distributed import Client, LocalCluster
@@ -49,20 +49,19 @@ def main():
     parser.add_argument("--kills", type=int, default=20, help="random moments of each kind")
     options = parser.parse_args()
     logging.disable(logging.ERROR if options.kill else logging.WARNING)
+    if options.kill:
+        draws, kills = options.draws or 50, options.kills
+        with build_model():
+            kill_workers("of pk.sample", draws, kills, our_workers)
+            kill_workers("of Dask", draws, kills, workers_of_dask)
+            kill_runs(draws, kills)
+        return
     with dask_cluster() as client:
-        if options.kill:
-            with build_model():
-                draws, places = options.draws or 50, two_workers(client)
-                kill_workers("of pk.sample", draws, options.kills, places[0], worker_of_ours)
-                of_dask = worker_of_dask(client), lambda: all_workers(client)
-                kill_workers("of Dask", draws, options.kills, places[1], *of_dask)
-                kill_runs(draws, options.kills)
-        else:
-            with build_model():
-                two_cores(client, options.draws or 500, options.repeats)
-            there_and_back(client)
-            store_seconds(options.long, options.repeats)
-            store_memory(options.long)
+        with build_model():
+            two_cores(client, options.draws or 500, options.repeats)
+        there_and_back(client)
+    store_seconds(options.long, options.repeats)
+    store_memory(options.long)
 
 
 @contextmanager
@@ -161,18 +160,32 @@ def round_trips(workers, state, n):
 # ---- kill -9 ------------------------------------------------------------------------------------
 
 
-def kill_workers(whose, draws, kills, where, worker, get_ready=lambda: None):
-    """Kill a random worker at random moments of a run, before which `get_ready()` is called."""
-    expected, rng, good = hares_and_lynxes(draws, **where), random.Random(1), 0
-    whole = seconds(hares_and_lynxes, draws, **where)
+def kill_workers(whose, draws, kills, workers):
+    """Kill a random worker at random moments of a run; each run has `workers` of its own."""
+    with workers() as (where, _):
+        expected, rng, good = hares_and_lynxes(draws, **where), random.Random(1), 0
+        whole = seconds(hares_and_lynxes, draws, **where)
     for _ in range(kills):
         hit = Event()
-        get_ready()
-        killed = hares_and_lynxes_without(worker, rng.uniform(0, whole), hit, draws, where)
         while not hit.is_set():  # there was no worker any more, or none yet
-            killed = hares_and_lynxes_without(worker, rng.uniform(0, whole), hit, draws, where)
+            with workers() as (where, worker):
+                delay = rng.uniform(0, whole)
+                killed = hares_and_lynxes_without(worker, delay, hit, draws, where)
         good += same(killed, expected)
     print(f"kill -9 of a worker {whose}: {good} of {kills} go on, draws equal", flush=True)
+
+
+@contextmanager
+def our_workers():
+    """Let pk.sample begin two processes."""
+    yield {"cores": 2}, worker_of_ours
+
+
+@contextmanager
+def workers_of_dask():
+    """Begin two processes of Dask, which gives one up that dies while it is started again."""
+    with dask_cluster() as client:
+        yield {"executor": client.get_executor()}, worker_of_dask(client)
 
 
 def hares_and_lynxes_without(worker, delay, hit, draws, where):
@@ -206,12 +219,6 @@ def worker_of_dask(client):
         return random.choice(ids) if ids else None
 
     return worker
-
-
-def all_workers(client):
-    """Wait until both workers work; Dask gives one up that dies while it is started again."""
-    client.wait_for_workers(2)
-    sleep(1)
 
 
 def kill_runs(draws, kills):

@@ -10,11 +10,12 @@ import pymc as pm
 
 from pymc_kameleon.executors import Workers
 from pymc_kameleon.host import natural_name, quiet_logging
+from pymc_kameleon.limits import Limits
 from pymc_kameleon.monitor import counted, say_what_a_run_costs
 from pymc_kameleon.options import checked_bool, checked_integer, checked_number
 from pymc_kameleon.plan import checked_steps, new_run, resumed_run
 from pymc_kameleon.progress import Progress
-from pymc_kameleon.run import Finish, Limits, Run
+from pymc_kameleon.run import Finish, Run
 
 _log = logging.getLogger("pymc_kameleon")
 

@@ -98,6 +98,7 @@ LAYERS = [
     "resume",
     "results",
     "store",
+    "limits",
     "run",
     "plan",
     "driver",

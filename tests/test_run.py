@@ -17,7 +17,7 @@ from models import box, normal
 from test_driver import DRAWN, assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon import host, results, run
+from pymc_kameleon import host, limits, results, run
 from pymc_kameleon.run import Chain, Run
 
 ALL = (*DRAWN, "warmup_sample_stats", "learned")
@@ -49,7 +49,7 @@ def by_one(monkeypatch):
 
 LOOKS = [100]
 while LOOKS[-1] < 5000:
-    LOOKS.append(int(np.ceil(run.GROWTH * LOOKS[-1])))
+    LOOKS.append(int(np.ceil(limits.GROWTH * LOOKS[-1])))
 
 
 def reached(draws):
@@ -100,24 +100,24 @@ def test_what_is_enough(bulk, tail, rhat, expected, monkeypatch, enough):
     """Every parameter, in bulk and tail."""
     draws = enough["posterior"].to_dataset().rename(x="a").assign(b=enough["posterior"]["x"])
     values = {"bulk": np.array(bulk), "tail": np.array(tail)}
-    monkeypatch.setattr(run.pm.stats, "ess", lambda draws, method: values[method])
-    monkeypatch.setattr(run.pm.stats, "rhat", lambda draws: np.array(rhat))
-    assert run.Enough(100).reached(draws) == expected
+    monkeypatch.setattr(limits.pm.stats, "ess", lambda draws, method: values[method])
+    monkeypatch.setattr(limits.pm.stats, "rhat", lambda draws: np.array(rhat))
+    assert limits.Enough(100).reached(draws) == expected
     one = draws.isel(chain=[0])
-    assert run.Enough(100).reached(one) == (min(*bulk, *tail) >= 100)
+    assert limits.Enough(100).reached(one) == (min(*bulk, *tail) >= 100)
 
 
 def test_what_lacked_most_is_looked_at_first(monkeypatch):
     """And alone, until it has enough."""
-    rng, sizes, ess = np.random.default_rng(1), [], run.pm.stats.ess
+    rng, sizes, ess = np.random.default_rng(1), [], limits.pm.stats.ess
 
     def noting(draws, method):
         sizes.append(draws.sizes["parameter"])
         return ess(draws, method=method)
 
-    monkeypatch.setattr(run.pm.stats, "ess", noting)
+    monkeypatch.setattr(limits.pm.stats, "ess", noting)
     good, bad = rng.standard_normal((4, 200, 3)), rng.standard_normal((4, 200)).cumsum(axis=1)
-    enough = run.Enough(300)
+    enough = limits.Enough(300)
     mixed = xr.Dataset({"a": (("chain", "draw", "i"), good), "b": (("chain", "draw"), bad)})
     assert not enough.reached(mixed)
     assert not enough.reached(mixed)

@@ -30,7 +30,7 @@ from pymc_kameleon.resume import (
     unpack,
 )
 from pymc_kameleon.run import Chain
-from pymc_kameleon.store import Store, locked, saved_store
+from pymc_kameleon.store import Store, locked, refuse_existing, saved_store
 
 
 @dataclass
@@ -94,8 +94,8 @@ def new_run(
 
 def resumed_run(model, step, *, resume, store, draws, default_draws):
     """Return a run that goes on; `step` is a function of the model, or None."""
-    path = Path(resume) if isinstance(resume, str | Path) else None
-    if path is not None and store is not None and Path(store) != path:
+    path = resume if isinstance(resume, Path) else None
+    if path is not None and store is not None and store != path:
         raise ValueError(
             f"A run that is resumed from a store goes on in it, {path}: leave out store=."
         )
@@ -150,13 +150,14 @@ def _room(store, job, columns, numbers, tune, draws, attributes, states):
     """Return where draws go."""
     if store is None:
         return Memory(columns, numbers, tune, draws)
-    path = Path(store)
-    if path.exists():
-        raise ValueError(
-            f"{path} exists. pk.sample(resume={str(path)!r}) goes on with it; otherwise take "
-            "another path, or delete it."
-        )
-    record = Store(path, locked(path), job.steps, columns, numbers)
+    refuse_existing(store)
+    lock = locked(store)
+    try:
+        refuse_existing(store)  # another run may have made it while this one waited for the lock
+    except ValueError:
+        lock.release()
+        raise
+    record = Store(store, lock, job.steps, columns, numbers)
     return record.create(tune, draws, attributes, states)
 
 

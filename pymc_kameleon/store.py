@@ -6,6 +6,7 @@ state at one blow. So whenever the process dies, each state has all its draws.
 """
 
 import io
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -43,9 +44,46 @@ def zarr_module():
     return zarr
 
 
+def as_path(argument, value):
+    """Return the path that an argument names; raise a ValueError if it is none."""
+    if not isinstance(value, str | os.PathLike) or value == "":
+        raise ValueError(f"{argument} must be a path, as 'run.zarr', not {value!r}.")
+    return Path(value).expanduser()
+
+
+def as_saved(resume):
+    """Return the path of a store that exists, or a result, also one that is read from a file."""
+    if not isinstance(resume, str | os.PathLike):
+        return resume
+    path = as_path("resume", resume)
+    if not path.exists():
+        raise ValueError(f"{path} does not exist, so there is no run to go on with.")
+    if path.is_dir():
+        return path
+    try:
+        return xr.load_datatree(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is no file that xarray reads ({error}).") from None
+
+
+def refuse_existing(path):
+    """Raise a ValueError if there is something where a store is to be made."""
+    if path.exists():
+        raise ValueError(
+            f"{path} exists. pk.sample(resume={str(path)!r}) goes on with it; otherwise take "
+            "another path, or delete it."
+        )
+
+
 def locked(path):
     """Return the lock of a store; raise a ValueError if another run writes to it."""
-    lock = FileLock(f"{path}.lock")
+    file = Path(f"{path}.lock")
+    try:  # a FileLock that may not be written waits, as if somebody held it
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    except OSError as error:
+        raise OSError(f"{path} cannot be written: {error}.") from None
+    lock = FileLock(file)
     try:
         lock.acquire(timeout=LOCK_TIMEOUT)
     except Timeout:
@@ -62,10 +100,7 @@ def saved_store(path):
         root = zarr.open_group(path, mode="r")
         checkpoints = root["checkpoints"]
     except (FileNotFoundError, KeyError, ValueError) as error:
-        raise ValueError(
-            f"{path} is no store that pk.sample has written ({error}). A netCDF file is resumed by "
-            "pk.sample(resume=xarray.load_datatree(...))."
-        ) from None
+        raise ValueError(f"{path} is no store that pk.sample has written ({error}).") from None
     draws = {
         group: xr.open_zarr(path, group=group, chunks=None, consolidated=False)
         for group in (*DRAWN, *WARMUP)

@@ -14,7 +14,7 @@ from models import normal
 from test_driver import DRAWN, QUIET, WARMUP, assert_same, messages, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon import run, store
+from pymc_kameleon import plan, run, store
 from pymc_kameleon.store import Store, locked
 
 zarr = pytest.importorskip("zarr", reason="the optional requirement [save]")
@@ -91,12 +91,21 @@ def test_a_store_of_a_run_without_tuning_or_draws(walk, path, tmp_path):
     assert_same(resume(tmp_path / "b.zarr", walk.model, 30), sample(walk), DRAWN)
 
 
-def test_paths_may_be_text(walk, tmp_path, monkeypatch):
+@pytest.mark.parametrize("where", ["run.zarr", "~/run.zarr"])
+def test_paths_may_be_text(where, walk, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = sample(walk, store="run.zarr", draws=10)
-    more = resume("run.zarr", walk.model, 20)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    result = sample(walk, store=where, draws=10)
+    more = resume(where, walk.model, 20)
     assert more["posterior"].sizes["draw"] == 30
     assert result["posterior"].sizes["draw"] == 10
+    assert (tmp_path / "run.zarr").is_dir()
+
+
+def test_resumes_the_path_of_a_file(walk, whole, tmp_path):
+    sample(walk, draws=10, discard_tuned_samples=False).to_netcdf(tmp_path / "run.nc")
+    assert_same(resume(tmp_path / "run.nc", walk.model, 20), whole, (*DRAWN, *WARMUP))
 
 
 def test_draws_are_not_kept_in_memory(walk, path, monkeypatch):
@@ -338,6 +347,32 @@ def test_a_store_that_exists_is_refused(walk, path):
     assert resume(path, walk.model, 5, store=path)["posterior"].sizes["draw"] == 10
 
 
+def test_a_store_that_is_made_meanwhile_is_refused(walk, path, monkeypatch):
+    """By a run that began at the same time, and held the lock."""
+
+    def make_it(own):
+        path.mkdir()
+        return locked(own)
+
+    monkeypatch.setattr(plan, "locked", make_it)
+    with pytest.raises(ValueError, match=r"run\.zarr exists"):
+        sample(walk, store=path)
+    assert not list(path.iterdir())
+    locked(path).release()  # nobody holds it any more
+
+
+@pytest.mark.parametrize("where", [3, ""])
+def test_what_is_no_path_is_refused(where, walk):
+    with pytest.raises(ValueError, match=r"store must be a path, as 'run\.zarr', not"):
+        sample(walk, store=where)
+
+
+def test_a_folder_that_cannot_be_written(walk, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"run\.zarr cannot be written: "):
+        sample(walk, store=tmp_path / "file" / "run.zarr")
+
+
 HOLDER = """
 import sys
 from pymc_kameleon.store import locked
@@ -371,15 +406,15 @@ def test_a_store_that_another_run_writes_is_refused(walk, path):
 
 
 def test_whatever_is_no_store_is_refused(walk, path, tmp_path):
-    with pytest.raises(ValueError, match=r"no store that pk\.sample has written"):
+    with pytest.raises(ValueError, match=r"run\.zarr does not exist"):
         resume(path, walk.model)
+    assert not list(tmp_path.iterdir())
     zarr.open_group(path, mode="w")
     with pytest.raises(ValueError, match=r"no store that pk\.sample has written"):
         resume(path, walk.model)
-    file = tmp_path / "result.nc"
-    sample(walk, draws=5).to_netcdf(file)
-    with pytest.raises(ValueError, match=r"no store that pk\.sample has written"):
-        resume(file, walk.model)
+    (tmp_path / "result.nc").write_text("nothing")
+    with pytest.raises(ValueError, match=r"result\.nc is no file that xarray reads"):
+        resume(tmp_path / "result.nc", walk.model)
     assert locked(path).is_locked  # nobody holds it any more
 
 

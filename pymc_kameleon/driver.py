@@ -237,7 +237,7 @@ def sample(
                 ),
             )
         except BaseException:
-            prepared.record.close()
+            prepared.record.discard()
             raise
     if not blocking:
         return run.in_background()

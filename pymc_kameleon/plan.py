@@ -88,7 +88,6 @@ def new_run(
     attributes = _attributes(steps, names, outputs, draws, keeps_warmup)
     numbers = list(range(chains))
     record = _room(store, job, columns, numbers, tune, draws, attributes, states)
-    _keep(record, states)
     return Prepared(job, _chains(numbers, states, steps), record, attributes)
 
 
@@ -138,18 +137,18 @@ def _resumed(model, steps, saved, path, lock, store, draws, default_draws):
         record = Store(path, lock, steps, columns, saved.numbers).extend(room, attributes)
     else:
         tune = states[0].monitor.tune
-        record = _room(store, job, columns, saved.numbers, tune, room, attributes, states)
-        _take_over(record, saved)
-        _keep(record, states)
+        record = _room(store, job, columns, saved.numbers, tune, room, attributes, states, saved)
     drawn = saved.draws.get("posterior", saved.draws.get("warmup_sample_stats"))
     seconds = float(drawn.attrs.get("sampling_time", 0.0)) if drawn is not None else 0.0
     return Prepared(job, _chains(saved.numbers, states, steps), record, attributes, seconds)
 
 
-def _room(store, job, columns, numbers, tune, draws, attributes, states):
-    """Return where draws go."""
+def _room(store, job, columns, numbers, tune, draws, attributes, states, saved=None):
+    """Return where draws go, with those of an earlier run, and with the first states."""
     if store is None:
-        return Memory(columns, numbers, tune, draws)
+        record = Memory(columns, numbers, tune, draws)
+        _fill(record, states, saved)
+        return record
     refuse_existing(store)
     lock = locked(store)
     try:
@@ -158,11 +157,19 @@ def _room(store, job, columns, numbers, tune, draws, attributes, states):
         lock.release()
         raise
     record = Store(store, lock, job.steps, columns, numbers)
-    return record.create(tune, draws, attributes, states)
+    try:
+        record.create(tune, draws, attributes, states)
+        _fill(record, states, saved)
+    except BaseException:
+        record.discard()
+        raise
+    return record
 
 
-def _keep(record, states):
-    """Keep the states that chains begin with."""
+def _fill(record, states, saved):
+    """Keep the draws of an earlier run, if there is one, and the states that chains begin with."""
+    if saved is not None:
+        _take_over(record, saved)
     for row, state in enumerate(states):
         record.save(row, state)
     record.flush()

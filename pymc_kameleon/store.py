@@ -7,6 +7,7 @@ state at one blow. So whenever the process dies, each state has all its draws.
 
 import io
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -161,13 +162,16 @@ class Store:
         # zarr reads a file to find an array, so they are kept at hand.
         self._batches, self._bytes, self._arrays = [Batch({}, {})], 0, {}
         self._begun, self._took = time.perf_counter(), 0.0
+        self._is_new = False
         self._writer, self._writing = ThreadPoolExecutor(1, "pk.sample store"), None
 
     # ---- a new one, and one to go on with -------------------------------------------------------
 
     def create(self, tune, draws, plan, states):
         """Make the files, with room for the states and with what the run was asked for."""
-        root = zarr_module().open_group(self.path, mode="w", attributes=plan)
+        zarr = zarr_module()
+        self._is_new = True
+        root = zarr.open_group(self.path, mode="w", attributes=plan)
         for group in self.columns.groups:
             like = self.columns.like(group, self._numbers)
             like.drop_vars([*like.data_vars, "draw"]).to_zarr(
@@ -313,4 +317,11 @@ class Store:
     def close(self):
         """Let others write."""
         self._writer.shutdown()
+        self._lock.release()
+
+    def discard(self):
+        """Let others write, and remove what `create` has made: the run has not begun."""
+        self._writer.shutdown()
+        if self._is_new:
+            shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()

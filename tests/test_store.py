@@ -285,6 +285,28 @@ def test_a_disk_that_is_full_at_the_end(walk, whole, path, disk, monkeypatch, ca
         np.testing.assert_array_equal(more["posterior"]["x"], expected)
 
 
+@pytest.mark.parametrize("writes", [5, 25])
+def test_a_disk_that_is_full_at_the_beginning(writes, walk, path, disk, monkeypatch):
+    """Nothing is left of the files that were made."""
+    disk(writes)
+    with pytest.raises(OSError, match="No space left on device"):
+        sample(walk, store=path)
+    assert not path.exists()
+    monkeypatch.undo()
+    assert sample(walk, store=path)["posterior"].sizes["draw"] == 30
+
+
+def test_a_run_that_is_refused_leaves_no_store(walk, path):
+    """But one that it was to go on with stays."""
+    with pytest.raises(ValueError, match="progressbar must be"):
+        sample(walk, store=path, progressbar="long")
+    assert not path.exists()
+    sample(walk, store=path)
+    with pytest.raises(ValueError, match="progressbar must be"):
+        resume(path, walk.model, progressbar="long")
+    assert resume(path, walk.model)["posterior"].sizes["draw"] == 30
+
+
 def test_ctrl_c_on_a_full_disk(walk, whole, path, disk, monkeypatch, caplog):
     """What one chain has ahead of the other is in memory, and nowhere else."""
     one_by_one(monkeypatch)

@@ -134,7 +134,7 @@ def _resumed(model, steps, saved, path, lock, store, draws, default_draws):
     columns = Columns(outputs, steps, keeps_warmup, coords, dims)
     room = max(total, *(state.monitor.done - state.monitor.tune for state in states))
     if path is not None:
-        record = Store(path, lock, steps, columns, saved.numbers).extend(room, attributes)
+        record = Store(path, lock, steps, columns, saved.numbers).extend(room, attributes, states)
     else:
         tune = states[0].monitor.tune
         record = _room(store, job, columns, saved.numbers, tune, room, attributes, states, saved)

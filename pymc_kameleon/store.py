@@ -6,12 +6,15 @@ state at one blow. So whenever the process dies, each state has all its draws.
 """
 
 import io
+import json
 import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import xarray as xr
@@ -32,6 +35,12 @@ LOCK_TIMEOUT = 3.0
 
 SPARE = 4096
 """Bytes that a checkpoint may grow by: numbers in the text of a generator."""
+
+WHOLE = {"write_empty_chunks": True}
+"""How draws are written: without, a file that has only NaN or 0 is left out, as if it were lost."""
+
+UNREADABLE = (BadZipFile, EOFError, KeyError, OSError, RuntimeError, ValueError)
+"""What is raised of files that were cut or changed."""
 
 
 def zarr_module():
@@ -97,22 +106,42 @@ def locked(path):
 def saved_store(path):
     """Return what a store holds of its run; raise a ValueError if it is none."""
     zarr = zarr_module()
+    for file in sorted([*path.glob("*/zarr.json"), *path.glob("*/*/zarr.json")]):
+        try:
+            json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise _damaged(path, f"{file.relative_to(path)} cannot be read ({error})") from None
     try:
         root = zarr.open_group(path, mode="r")
         checkpoints = root["checkpoints"]
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is no store that pk.sample has written ({error}).") from None
-    draws = {
-        group: xr.open_zarr(path, group=group, chunks=None, consolidated=False)
-        for group in (*DRAWN, *WARMUP)
-        if group in root
-    }
+    draws = {}
+    for group in (*DRAWN, *WARMUP):
+        if group in root:
+            try:
+                draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)
+            except UNREADABLE as error:
+                raise _damaged(path, f"{group} cannot be read ({error})") from None
     numbers = checkpoints.attrs["chains"]
-    contents = [checkpoints[row] for row in range(len(numbers))]
-    if not all(content.any() for content in contents):
-        raise ValueError(f"{path} was left before it was made: delete it, and begin again.")
-    arrays = [_from_bytes(content) for content in contents]
+    arrays = [_checkpointed(path, checkpoints, row) for row in range(len(numbers))]
     return Saved(dict(root.attrs), numbers, arrays, draws)
+
+
+def _damaged(path, what):
+    return ValueError(f"{path} is damaged: {what}. Go on from a copy of it, or begin again.")
+
+
+def _checkpointed(path, checkpoints, row):
+    """Return what the state of a chain is made from."""
+    try:
+        content = checkpoints[row]
+        if content.any():
+            return _from_bytes(content)
+    except UNREADABLE as error:
+        number = checkpoints.attrs["chains"][row]
+        raise _damaged(path, f"the state of chain {number} cannot be read ({error})") from None
+    raise ValueError(f"{path} was left before it was made: delete it, and begin again.")
 
 
 def _as_bytes(steps, state):
@@ -203,6 +232,7 @@ class Store:
         kind = variable.dtype.kind
         return group.create_array(
             name,
+            config=WHOLE,
             shape=shape,
             chunks=tuple(max(1, chunks.get(d, n)) for d, n in variable.sizes.items()),
             dtype=variable.dtype,
@@ -211,16 +241,38 @@ class Store:
             compressors=None,
         )
 
-    def extend(self, draws, plan):
-        """Make room for so many draws in all after tuning."""
-        self._root = zarr_module().open_group(self.path, mode="a")
+    def extend(self, draws, plan, states):
+        """Make room for so many draws in all after tuning, if those of the states are there."""
+        zarr = zarr_module()
+        self._root = zarr.open_group(self.path, mode="a")
         self._checkpoints = self._root["checkpoints"]
-        for group, variables in self.columns.groups.items():
-            files = self._root[group]
-            self._arrays |= {(group, name): files[name] for name in ("draw", *variables)}
+        with zarr.config.set({f"array.{option}": value for option, value in WHOLE.items()}):
+            for group, variables in self.columns.groups.items():
+                for name in ("draw", *variables):
+                    if f"{group}/{name}" not in self._root:
+                        raise _damaged(self.path, f"it lacks {group}/{name}")
+                    self._arrays[group, name] = self._root[f"{group}/{name}"]
+        for row, state in enumerate(states):
+            self._check_draws(row, state.monitor)
         self._root.attrs.update(plan)
         self._resize(draws)
         return self
+
+    def _check_draws(self, row, monitor):
+        """Raise a ValueError unless there are files with the draws that a chain has made."""
+        for (group, name), array in self._arrays.items():
+            if name == "draw" or 0 in array.shape:
+                continue
+            tuned = min(monitor.done, monitor.tune)
+            made = tuned if group in WARMUP else monitor.done - tuned
+            for chunk in range(-(-made // array.chunks[1])):
+                key = array.metadata.encode_chunk_key((row, chunk, *[0] * (array.ndim - 2)))
+                file = self.path / group / name / key
+                size = file.stat().st_size if file.exists() else 0
+                if size != prod(array.chunks) * array.dtype.itemsize:
+                    number = self._numbers[row]
+                    what = f"{group}/{name} of chain {number} lacks draws that its state has made"
+                    raise _damaged(self.path, f"{what} ({file.relative_to(self.path)})")
 
     def _resize(self, draws):
         """Give the groups of draws after tuning this length."""

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -335,7 +336,7 @@ def test_what_waits_is_part_of_the_draws(walk, path):
     """Wherever these begin."""
     sample(walk, store=path)
     lock = locked(path)
-    held = Store(path, lock, [walk], _columns(walk), [0, 1]).extend(30, {})
+    held = Store(path, lock, [walk], _columns(walk), [0, 1]).extend(30, {}, [])
     stored = held.dataset("posterior", [0, 1], 0, 30).load()
     held._batches[-1].values[1, "posterior", "x"] = (10, [np.arange(5.0), np.arange(5.0, 20.0)])
     expected = stored["x"].values.copy()
@@ -472,6 +473,49 @@ def test_settled_and_finished(walk, path):
     assert resume(path, walk.model, draws=5)["posterior"].sizes["draw"] == 35
     with pytest.raises(ValueError, match="tune is settled by resume"):
         resume(path, walk.model, tune=5)
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "message"),
+    [
+        ("checkpoints/c/1/0", cut, "the state of chain 1 cannot be read"),
+        ("posterior/x/zarr.json", cut, "posterior/x/zarr.json cannot be read"),
+        ("posterior/chain/c/0", cut, "posterior cannot be read"),
+        ("sample_stats/lp/zarr.json", Path.unlink, "it lacks sample_stats/lp"),
+        ("posterior/x/c/1/0", cut, "posterior/x of chain 1 lacks draws that its state has made"),
+        ("posterior/x/c/1/0", Path.unlink, "posterior/x of chain 1 lacks draws"),
+        ("warmup_sample_stats/lp/c/0/0", Path.unlink, "warmup_sample_stats/lp of chain 0 lacks"),
+    ],
+)
+def test_a_damaged_store_is_refused(file, damage, message, made, walk, path):
+    shutil.copytree(made, path)
+    damage(path / file)
+    with pytest.raises(ValueError, match=rf"run\.zarr is damaged: {message}"):
+        resume(path, walk.model, 5)
+
+
+@pytest.fixture(scope="module")
+def made(walk, tmp_path_factory):
+    """A store whose run has ended."""
+    path = tmp_path_factory.mktemp("store") / "run.zarr"
+    sample(walk, store=path)
+    return path
+
+
+def test_draws_that_are_all_nan_or_0_are_there(path):
+    """Of both runs: whoever goes on writes them, too."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Deterministic("nothing", x * np.nan)
+        pm.Deterministic("zero", pm.math.switch(x > 1e9, 1, 0))
+    step = pk.RWM(model=model)
+    sample(step, store=path, draws=10)
+    resume(path, model, 10)
+    assert resume(path, model, 10)["posterior"].sizes["draw"] == 30
 
 
 # ---- a result that was changed --------------------------------------------------------------

@@ -169,6 +169,8 @@ def sample(
     with quiet_logging(quiet):
         model = pm.modelcontext(model)
         idata_kwargs = _checked_idata_kwargs(idata_kwargs)
+        if cores is not None and executor is not None:
+            _log.info("cores=%s is not used: the chains advance where executor says.", cores)
         if cores is None:
             cores = min(MOST_CORES, os.cpu_count() or 1)
         checked_integer("cores", cores, at_least=1)

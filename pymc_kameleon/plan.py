@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from pytensor.graph import Variable
 
 from pymc_kameleon.advance import ChainState, Job
 from pymc_kameleon.choice import bound_steps
@@ -252,6 +253,8 @@ def names_to_keep(model, var_names, idata_kwargs):
     every = [var.name for var in model.unobserved_value_vars]
     if var_names is None:
         return get_default_varnames(every, idata_kwargs.get("include_transformed", False))
+    if isinstance(var_names, str):
+        raise ValueError(f"var_names must be a list of names, as [{var_names!r}].")
     unknown = [name for name in var_names if name not in every]
     if unknown or len(var_names) == 0:
         raise ValueError(f"var_names must be some of {every}, not {unknown}.")
@@ -274,14 +277,31 @@ def _first_states(model, steps, chains, tune, draws, random_seed, initvals):
     return states
 
 
-def _check_names_of(initvals, model):
-    """Raise a ValueError if initial values are given for what the model does not have."""
-    known = [rv.name for rv in model.free_RVs] + [var.name for var in model.value_vars]
-    for values in [initvals] if isinstance(initvals, dict) else initvals:
-        strangers = [name for name in values or () if isinstance(name, str) and name not in known]
+def _check_initvals(initvals, model):
+    """Raise a ValueError if initial values are not by name, or not of the model's variables."""
+    every = [initvals] if isinstance(initvals, dict) else initvals
+    if not isinstance(every, list | tuple) or any(not isinstance(d or {}, dict) for d in every):
+        raise ValueError(
+            "initvals must be a dict, {name: value}, or a list with one for each chain, not "
+            f"{initvals!r}."
+        )
+    known = {var.name: var.type.shape for var in (*model.free_RVs, *model.value_vars)}
+    for values in every:
+        values = {name: v for name, v in (values or {}).items() if isinstance(name, str)}
+        strangers = [name for name in values if name not in known]
         if strangers:
-            names = ", ".join(dict.fromkeys(known))
-            raise ValueError(f"initvals names {strangers}; the model has {names}.")
+            raise ValueError(f"initvals names {strangers}; the model has {', '.join(known)}.")
+        for name, value in values.items():
+            if not isinstance(value, str | Variable):
+                _check_shape(name, np.shape(value), known[name])
+
+
+def _check_shape(name, found, shape):
+    """Raise a ValueError if a start has another shape, in which None is any length."""
+    if len(found) != len(shape) or any(
+        n not in (None, own) for n, own in zip(shape, found, strict=True)
+    ):
+        raise ValueError(f"The start of {name} has shape {found}, not {shape}.")
 
 
 def _starts(model, steps, seeds, initvals):
@@ -302,7 +322,7 @@ def _starts(model, steps, seeds, initvals):
         for seed in seeds:
             points.append(finite_point(draw, logp, np.random.default_rng(seed), "jitter", model))
         return points
-    _check_names_of(initvals, model)
+    _check_initvals(initvals, model)
     functions = make_initial_point_fns_per_chain(
         model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
     )
@@ -310,8 +330,5 @@ def _starts(model, steps, seeds, initvals):
     for step in steps:
         for name, shape in step.layout.shapes.items():
             for point in points:
-                if np.shape(point[name]) != shape:
-                    raise ValueError(
-                        f"The start of {name} has shape {np.shape(point[name])}, not {shape}."
-                    )
+                _check_shape(name, np.shape(point[name]), shape)
     return points

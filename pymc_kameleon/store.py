@@ -49,7 +49,7 @@ def zarr_module():
         import zarr
     except ImportError:
         raise ImportError(
-            "A store needs zarr, which is not installed: pip install 'pymc-kameleon[save]'."
+            "A store needs zarr, which is not installed: pip install '.[save]' in the checkout."
         ) from None
     return zarr
 

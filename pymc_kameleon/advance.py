@@ -158,7 +158,7 @@ def advance(job, state, n):
         progress, begun = np.zeros(N_PROGRESS, np.int64), monitor.done
         try:
             stats = make_draws(job.run, steps, point, n, job.outputs.into(rows), progress)
-        except Exception as error:
+        except BaseException as error:
             error.add_note(_where(steps, point, begun, progress))
             raise
         if monitor.done == monitor.tune:
@@ -241,8 +241,14 @@ def work(number, token, luggage, function, *arguments):
                     _jobs.popitem(last=False)
     try:
         return function(_jobs[token], *arguments)
+    except KeyboardInterrupt:
+        raise
     except Exception as error:
         return Failed(error)
+    except BaseException as error:  # a likelihood that calls sys.exit
+        told = RuntimeError(f"The model raised {error!r}, which would end Python.")
+        told.__notes__, told.__cause__ = getattr(error, "__notes__", []), error
+        return Failed(told)
 
 
 class InWorker(Exception):

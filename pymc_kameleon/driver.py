@@ -215,6 +215,7 @@ def sample(
                 store=store,
                 draws=draws,
                 default_draws=most,
+                until_enough=target_ess is not None,
             )
         try:
             job, all_chains = prepared.job, prepared.chains
@@ -223,7 +224,10 @@ def sample(
             if target_ess is None:  # otherwise draws are the most, and say little
                 first = all_chains[0]
                 n, point = first.total - first.begun, first.state.point
-                say_what_a_run_costs(job.steps, len(all_chains), n, workers.at_once, point)
+                scouting = sum(chain.begun == 0 < chain.tune for chain in all_chains)
+                say_what_a_run_costs(
+                    job.steps, len(all_chains), n, workers.at_once, point, scouting
+                )
             run = Run(
                 prepared,
                 workers,

@@ -14,7 +14,7 @@ from concurrent.futures import (
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import count
-from multiprocessing import parent_process
+from multiprocessing import current_process, parent_process
 
 import cloudpickle
 from threadpoolctl import threadpool_limits
@@ -65,7 +65,8 @@ class Workers:
         self._own, self._abandoned, self._broken = executor is None, False, False
         self._numbers = count()
         if self._own:
-            self.at_once = cores
+            alone = job.holds_gil and current_process().daemon  # which may have no children
+            self.at_once = 1 if alone else cores
             self.seconds = IN_PROCESSES if self._in_processes else IN_THREADS
 
     @property
@@ -85,8 +86,8 @@ class Workers:
         """Leave, once the tasks that are being done are done."""
         if self._in_processes:
             self.abandon()  # shutdown waits for ever if a process dies just now
-        if self._own:
-            self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
+        if self._own or self._executor is not self._given:  # it was made here
+            self._executor.shutdown(wait=self._own and not self._abandoned, cancel_futures=True)
         self._limits.restore_original_limits()
         release(self._job)
 
@@ -127,10 +128,12 @@ class Workers:
                 self._renew()
             number, token = next(self._numbers), self._job.token
             return self._executor.submit(work, number, token, luggage, function, *arguments)
-        except Exception as error:  # a broken one takes no tasks
+        except BrokenExecutor as error:
             future = Future()
             future.set_exception(error)
             return future
+        except Exception as error:
+            raise RuntimeError(f"The executor takes no tasks: {error}") from error
 
     def notice(self, error):
         """Take notice of what a task ended with that is not of its own: the next goes elsewhere."""
@@ -180,6 +183,7 @@ class CtrlC:
 
     def __init__(self, stop):
         self._stop, self._pressed, self.may_raise = stop, False, False
+        self._process = os.getpid()
 
     def __enter__(self):
         """Take over, in the main thread; elsewhere Ctrl-C does not come."""
@@ -205,6 +209,8 @@ class CtrlC:
             self.may_raise = False
 
     def _press(self, *arguments):
+        if os.getpid() != self._process:
+            return  # a worker that was forked: its parent decides
         try:
             self._usual(*arguments)
         except KeyboardInterrupt:

@@ -107,10 +107,15 @@ def closing_warning(step):
 
 
 def closing_problems(step):
-    """Return what is wrong with the chain of a step, as it is now: a list of str."""
-    problems = [*_chain_problems(step), *step._problems()]
-    if step.tuning.n > 0:
-        problems += [_explain_bound(*scale) for scale in step._tuned_scales()]
+    """Return what is wrong with the chain of a step, as it is now: a list of str.
+
+    What tuning came to is known when it is over.
+    """
+    problems = _start_problems(step)
+    if step.monitor.done >= step.monitor.tune:
+        problems += [*_chain_problems(step), *step._problems()]
+        if step.tuning.n > 0:
+            problems += [_explain_bound(*scale) for scale in step._tuned_scales()]
     return [problem for problem in problems if problem]
 
 
@@ -126,15 +131,13 @@ def _heading(step):
     return f"{type(step).__name__}([{', '.join(step.var_names)}]):"
 
 
-def say_what_was_done(speakers, length, seconds):
+def say_what_was_done(speakers, seconds):
     """Log what chains have to say at their end, each thing once, and how long it took.
 
     Parameters
     ----------
     speakers : list of (Chain, list of KameleonStep)
         What a chain has `told`, as of the function of that name, is not repeated.
-    length : int
-        Draws after tuning in the result.
     seconds : float
     """
     said = defaultdict(list)
@@ -154,14 +157,19 @@ def say_what_was_done(speakers, length, seconds):
             problem,
             "" if same else f" (The numbers are those of chain {first.number}.)",
         )
-    n, first = len(speakers), speakers[0][0]
-    tune, draws = first.n_tune, length - max(0, first.begun - first.tune)
-    _log.info(
-        "Sampling %s for %s tune and %s draw iterations (%s + %s draws total) took %s.",
-        counted(n, "chain"),
-        *(f"{number:_d}" for number in (tune, draws, n * tune, n * draws)),
-        in_words(seconds),
-    )
+    made = [_made(chain) for chain, _ in speakers]
+    total = "{:_d} + {:_d} draws total".format(*map(sum, zip(*made, strict=True)))
+    if len(set(made)) == 1:
+        total = "for {:_d} tune and {:_d} draw iterations ({})".format(*made[0], total)
+    else:  # they ended when each was somewhere else
+        total = f"({total}, of tuning and after it)"
+    _log.info("Sampling %s %s took %s.", counted(len(made), "chain"), total, in_words(seconds))
+
+
+def _made(chain):
+    """Return the draws that a chain has made in this run: of tuning, and after it."""
+    tuned = min(chain.done, chain.tune) - min(chain.begun, chain.tune)
+    return tuned, chain.done - chain.begun - tuned
 
 
 def _without_numbers(text):
@@ -170,13 +178,17 @@ def _without_numbers(text):
     return re.sub(number, lambda found: found[0] if found[0][0] == "[" else "#", text)
 
 
+def _start_problems(step):
+    if not step.monitor.common_start:
+        return []
+    return [
+        "the chain started at the model's initial point, and so may all others; R-hat "
+        "cannot see what none of them visits. Pass initvals=pk.initvals(chains)."
+    ]
+
+
 def _chain_problems(step):
     monitor, problems = step.monitor, []
-    if monitor.common_start:
-        problems.append(
-            "the chain started at the model's initial point, and so may all others; R-hat "
-            "cannot see what none of them visits. Pass initvals=pk.initvals(chains)."
-        )
     needed = step._needed_tuning()
     if step.tuning.n < needed:
         problems.append(
@@ -338,7 +350,7 @@ def say_what_a_draw_costs(step):
         )
 
 
-def say_what_a_run_costs(steps, chains, draws_in_all, cores, point):
+def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
     """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
 
     No chain is touched, and no evaluation counted.
@@ -350,18 +362,22 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point):
     draws_in_all : int
         Of each chain in this run, of tuning too.
     cores : int or None
-        How many chains run at a time; None if nobody knows.
+        How many chains run at a time; None if nobody knows, so that computing time is told.
     point : (n_values,) float64
         Where a chain begins, in the model's order.
+    scouting : int
+        How many chains look for the coordinates' scales before their first draw.
     """
-    draws, cores = chains * draws_in_all, min(cores or 1, chains)
-    parts, seconds, least, slow, exact = [], 0.0, 0, False, True
+    draws, at_once = chains * draws_in_all, min(cores or 1, chains)
+    parts, seconds, least, scouted, slow, exact = [], 0.0, 0, 0, False, True
     for step in steps:
         n, largest = step.steps_per_draw, step._largest_n_logp()
         logp = step.seconds_per_logp
         own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
         evaluations = draws * n * largest
-        seconds += evaluations * (logp + own) / cores
+        scouts = scouting * SCOUTING * step.layout.d * step.scale_free
+        seconds += (evaluations * (logp + own) + scouts * logp) / at_once
+        scouted += scouts
         least += draws * largest
         slow |= logp > SLOW_LOGP
         exact &= largest == 1
@@ -374,16 +390,20 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point):
     if slow or seconds > LONG_RUN:
         advice = any(step.steps_per_draw > 1 for step in steps)
         _log.info(
-            "%s × %s draws %s: about %s%s on %s%s.",
+            "%s × %s draws %s%s: about %s%s %s%s.",
             counted(chains, "chain"),
             grouped(draws_in_all),
             ", and ".join(parts),
+            f", and some {grouped(scouted)} to find scales" if scouted else "",
             in_words(seconds),
             "" if exact else " at most",
-            counted(cores, "core"),
+            "of computing" if cores is None else f"on {counted(at_once, 'core')}",
             f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
         )
 
+
+SCOUTING = 10
+"""Evaluations that finding the scale of a coordinate takes, about: those of a scale of 1."""
 
 SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 """Seconds that a transition takes at most by itself, and a logp evaluation beside which that is
@@ -393,9 +413,10 @@ little: what takes more is not evaluated again for the sake of a message."""
 def _own_arithmetic(step, point, logp):
     """Return seconds for each evaluation that a step needs beside it, tuned, from `point` on.
 
-    Measured on a copy that is thrown away, with a subsample of noise where there is one.
+    Measured on a copy that is thrown away, with a subsample of noise where there is one. A
+    log-density that calls Python may hang or crash, which is for workers to meet: there it is 0.
     """
-    if not logp < SLOWEST_LOGP:
+    if step.log_density.holds_gil or not logp < SLOWEST_LOGP:
         return 0.0
     twin, rng = step.for_chain(), np.random.default_rng(0)
     twin.setup_chain(rng, 0, 100)

@@ -22,6 +22,7 @@ from pymc_kameleon.initvals import finite_point, jittered
 from pymc_kameleon.results import Columns, Memory
 from pymc_kameleon.resume import (
     AHEAD,
+    BEHIND,
     check_same_density,
     check_same_outputs,
     check_untouched,
@@ -48,6 +49,8 @@ class Prepared:
         What the run is asked for, as `resume` needs to know it.
     seconds : float
         What it took before.
+    before : int
+        Draws after tuning that it had.
     """
 
     job: Job
@@ -55,6 +58,7 @@ class Prepared:
     record: object
     attributes: dict
     seconds: float = 0.0
+    before: int = 0
 
 
 def new_run(
@@ -92,8 +96,8 @@ def new_run(
     return Prepared(job, _chains(numbers, states, steps), record, attributes)
 
 
-def resumed_run(model, step, *, resume, store, draws, default_draws):
-    """Return a run that goes on; `step` is a function of the model, or None."""
+def resumed_run(model, step, *, resume, store, draws, default_draws, until_enough):
+    """Return a run that goes on, with the steps that are given, or as they were."""
     path = resume if isinstance(resume, Path) else None
     if path is not None and store is not None and store != path:
         raise ValueError(
@@ -102,14 +106,15 @@ def resumed_run(model, step, *, resume, store, draws, default_draws):
     lock = None if path is None else locked(path)
     try:
         saved = saved_tree(resume) if path is None else saved_store(path)
-        return _resumed(model, step, saved, path, lock, store, draws, default_draws)
+        options = {"draws": draws, "default_draws": default_draws, "until_enough": until_enough}
+        return _resumed(model, step, saved, path, lock, store, **options)
     except BaseException:
         if lock is not None:
             lock.release()
         raise
 
 
-def _resumed(model, steps, saved, path, lock, store, draws, default_draws):
+def _resumed(model, steps, saved, path, lock, store, *, draws, default_draws, until_enough):
     steps, names = steps_and_names(saved.plan, steps, model)
     check_whole(steps, model)
     outputs = steps[0].outputs(names)
@@ -125,7 +130,7 @@ def _resumed(model, steps, saved, path, lock, store, draws, default_draws):
     if draws is None:
         draws = int(saved.plan["draws"]) - before
         if draws <= 0:  # a script that is started again is to finish, and not to add
-            draws = default_draws if path is None else 0
+            draws = default_draws if path is None or until_enough else 0
     total = before + draws
     for state in states:
         for step in state.steps:
@@ -141,7 +146,8 @@ def _resumed(model, steps, saved, path, lock, store, draws, default_draws):
         record = _room(store, job, columns, saved.numbers, tune, room, attributes, states, saved)
     drawn = saved.draws.get("posterior", saved.draws.get("warmup_sample_stats"))
     seconds = float(drawn.attrs.get("sampling_time", 0.0)) if drawn is not None else 0.0
-    return Prepared(job, _chains(saved.numbers, states, steps), record, attributes, seconds)
+    chains = _chains(saved.numbers, states, steps)
+    return Prepared(job, chains, record, attributes, seconds, before)
 
 
 def _room(store, job, columns, numbers, tune, draws, attributes, states, saved=None):
@@ -179,11 +185,13 @@ def _fill(record, states, saved):
 def _take_over(record, saved):
     """Keep the draws of an earlier run."""
     for group, variables in record.columns.groups.items():
-        for part in (group, AHEAD + group):
+        for part in (group, AHEAD + group, BEHIND + group):
             if part in saved.draws:
-                start = int(saved.draws[part]["draw"].values[0])
+                found = saved.draws[part]
+                start = int(found["draw"].values[0])
+                rows = [saved.numbers.index(number) for number in found["chain"].values]
                 for name in variables:
-                    for row, values in enumerate(saved.draws[part][name].values):
+                    for row, values in zip(rows, found[name].values, strict=True):
                         record.put(row, start, group, name, values)
 
 
@@ -194,6 +202,7 @@ def _attributes(steps, names, outputs, draws, keeps_warmup):
         "data": outputs.digest.hex(),
         "draws": draws,
         "keeps_warmup": int(keeps_warmup),
+        "draws_kept": -1,  # until it has ended
     }
 
 
@@ -204,7 +213,7 @@ def _chains(numbers, states, steps):
 
 def _draws_before(saved, states, path):
     """Return the draws after tuning that a run has, to which more are added."""
-    if path is None:
+    if saved.plan["draws_kept"] >= 0:
         return int(saved.plan["draws_kept"])
     return max(max(0, state.monitor.done - state.monitor.tune) for state in states)
 

@@ -274,8 +274,11 @@ class Terminal:
             self._drawn = now
 
     def stop(self):
-        """Draw it for the last time."""
+        """Draw it for the last time, and end its line, which rich does in a terminal only."""
         self._live.stop()
+        console = self._live.console
+        if not (console.is_terminal or console.is_jupyter):
+            console.line()
 
     def __rich_console__(self, console, options):
         """Lay it out in the width that there is."""

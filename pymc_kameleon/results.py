@@ -9,7 +9,7 @@ import xarray as xr
 from arviz_base import dict_to_dataset
 
 from pymc_kameleon.host import find_constants, find_observations
-from pymc_kameleon.resume import AHEAD, LEARNED, STATE, pack
+from pymc_kameleon.resume import AHEAD, BEHIND, LEARNED, STATE, pack
 
 DRAWN, WARMUP = ("posterior", "sample_stats"), ("warmup_posterior", "warmup_sample_stats")
 """Groups of what is kept of draws, after tuning and while tuning."""
@@ -134,15 +134,15 @@ class Memory:
         )
 
 
-def data_tree(model, job, chains, length, record, plan, seconds):
+def data_tree(model, job, everyone, chains, length, record, plan, seconds):
     """Return the result of a run.
 
     Parameters
     ----------
     model : pm.Model
     job : Job
-    chains : list of Chain
-        Those that are kept.
+    everyone, chains : list of Chain
+        All that can go on, and those whose draws are the result.
     length : int
         How many draws after tuning.
     record : Memory or Store
@@ -169,11 +169,14 @@ def data_tree(model, job, chains, length, record, plan, seconds):
             groups[group] = dict_to_dataset(
                 arrays, coords=coords, dims=dims, sample_dims=[], attrs=attributes
             )
-    learned, states = pack(job.steps, [chain.state for chain in chains])
-    states = states.assign_attrs(plan | {"draws_kept": length, "tuning_kept": tuned})
-    groups[LEARNED] = learned.assign_coords(chain=numbers).assign_attrs(attributes)
-    groups[STATE] = states.assign_coords(chain=numbers)
-    groups |= _ahead(record, chains, length, tuned)
+    learned, states = pack(job.steps, [chain.state for chain in everyone])
+    kept = {"draws_kept": length, "tuning_kept": tuned, "chains_kept": json.dumps(numbers)}
+    all_numbers = [chain.number for chain in everyone]
+    learned = learned.assign_coords(chain=all_numbers).sel(chain=numbers)
+    groups[LEARNED] = learned.assign_attrs(attributes)
+    groups[STATE] = states.assign_coords(chain=all_numbers).assign_attrs(plan | kept)
+    groups |= _more(record, AHEAD, chains, length, tuned)
+    groups |= _more(record, BEHIND, [c for c in everyone if c not in chains], 0, 0)
     return xr.DataTree.from_dict(groups)
 
 
@@ -189,12 +192,14 @@ def with_warnings(tree, warnings):
     return tree
 
 
-def _ahead(record, chains, length, tuned):
-    """Return draws that some chains have made and others have not, which `resume` takes up."""
+def _more(record, prefix, chains, length, tuned):
+    """Return what chains have made beyond some draws, which `resume` takes up."""
+    if not chains:
+        return {}
     rows = [chain.row for chain in chains]
     ends = {True: max(min(c.done, c.tune) for c in chains), False: max(c.made for c in chains)}
     return {
-        f"{AHEAD}{group}": record.dataset(group, rows, start, ends[group in WARMUP])
+        f"{prefix}{group}": record.dataset(group, rows, start, ends[group in WARMUP])
         for group in record.columns.groups
         if (start := tuned if group in WARMUP else length) < ends[group in WARMUP]
     }

@@ -20,10 +20,11 @@ from pymc_kameleon.learned import learned_dataset
 from pymc_kameleon.monitor import ChainMonitor
 from pymc_kameleon.step import KameleonStep
 
-LEARNED, STATE, AHEAD = "learned", "sampling_state", "ahead_"
-"""Names of groups; what begins with the last one has draws that only some chains have made."""
+LEARNED, STATE, AHEAD, BEHIND = "learned", "sampling_state", "ahead_", "behind_"
+"""Names of groups. What begins with the last two has draws that are not in the result: of chains
+that have made more, and of chains that are left out as they have made less."""
 
-PLAN = ("steps", "var_names", "data", "draws", "keeps_warmup", "draws_kept")
+PLAN = ("steps", "var_names", "data", "draws", "keeps_warmup", "draws_kept", "chains_kept")
 """Attributes that say what a run was asked for, and what a result has of it."""
 
 TUPLES = ("parameters", "state", "tuning")
@@ -126,6 +127,8 @@ def check_untouched(saved, outputs, states):
     Its last draws are compared with what the states of its chains give.
     """
     kept, tuned = saved.plan["draws_kept"], saved.plan["tuning_kept"]
+    chains = json.loads(saved.plan["chains_kept"])
+    chains = [number for number in saved.numbers if number in chains]
     lengths = {"posterior": kept, "sample_stats": kept, "warmup_sample_stats": tuned}
     if saved.plan["keeps_warmup"]:
         lengths["warmup_posterior"] = tuned
@@ -142,21 +145,21 @@ def check_untouched(saved, outputs, states):
                 "resume needs the draws as they were made: those of its group "
                 f"{group} are in another order."
             )
-        if found is not None and found["chain"].values.tolist() != saved.numbers:
+        if found is not None and found["chain"].values.tolist() != chains:
             raise ValueError(
                 f"resume needs the whole result: its group {group} has the chains "
                 f"{found['chain'].values.tolist()}, and 'sampling_state' {saved.numbers}."
             )
     last = saved.draws.get("posterior")
-    for row, state in enumerate(states):
-        if last is None or state.monitor.done - state.monitor.tune != kept:
+    for number, state in zip(saved.numbers, states, strict=True):
+        if number not in chains or state.monitor.done - state.monitor.tune != kept or kept == 0:
             continue
         for name, value in outputs.at(state.point).items():
-            before = last[name].values[row, -1]
+            before = last[name].sel(chain=number).values[-1]
             if not np.allclose(before, value, rtol=1e-5, atol=1e-8, equal_nan=True):
                 raise ValueError(
                     f"resume needs the draws as they were made: the last one of {name} in chain "
-                    f"{saved.numbers[row]} is not where the chain stopped, which is at {value}. "
+                    f"{number} is not where the chain stopped, which is at {value}. "
                     "Were draws or chains put in another order?"
                 )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 
 from pymc_kameleon.advance import Failed, advance, learn
 from pymc_kameleon.draws import CannotStart
@@ -177,8 +178,9 @@ class Run:
         self._stop, self._changing = threading.Event(), threading.RLock()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
         self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
-        while self._look < min(chain.made for chain in chains):  # these are kept
+        while self._look < prepared.before:
             self._look = next_look(self._look)
+        self._enough = Enough(limits.target_ess)
         self._thread, self._result = None, None
 
     # ---- what its user sees ---------------------------------------------------------------------
@@ -230,7 +232,8 @@ class Run:
 
         ``pk.sample(resume=...)`` goes on.
         """
-        self._end("stopped")
+        if not self.is_finished:
+            self._end("stopped")
         elsewhere = self._thread not in (None, threading.current_thread())
         return self.wait() if elsewhere else None
 
@@ -282,6 +285,8 @@ class Run:
                 self._error = self._error or error
             finally:
                 self._seconds = time.perf_counter() - self._begun
+            if self._error is not None and self._thread is not None:
+                _log.error("Sampling in the background failed, and wait() raises: %r", self._error)
 
     def _goes_on(self):
         if any(chain.future is not None for chain in self._chains) or self._learning is not None:
@@ -328,12 +333,12 @@ class Run:
             futures.append(self._learning[2])
         with self._ctrl_c.leaving():
             done, _ = wait(futures, REFRESH, FIRST_COMPLETED)
-        for chain in self._chains:
-            if chain.future in done:
-                with self._changing:
+        with self._changing:
+            for chain in self._chains:
+                if chain.future in done:
                     self._take(chain)
-        if self._learning is not None and self._learning[2] in done:
-            self._take_learned()
+            if self._learning is not None and self._learning[2] in done:
+                self._take_learned()
         for chain in self._chains:
             self._progress.show(chain)
 
@@ -350,7 +355,9 @@ class Run:
         outcome = self._outcome(chain.future, chain.task)
         chain.future = None
         if isinstance(outcome, Failed):
-            self._fail(outcome.error, f"In chain {chain.number}, ")
+            *others, where = getattr(outcome.error, "__notes__", [""])
+            outcome.error.__notes__ = [*others, f"In chain {chain.number}, {where}"]
+            self._fail(outcome.error)
         elif isinstance(outcome, Exception):
             self._worker_died(chain, outcome)
         elif not isinstance(outcome, tuple):
@@ -399,7 +406,8 @@ class Run:
         except KeyboardInterrupt:
             self._end("interrupted")
         except Exception as error:
-            self._fail(error, "In the callback, ")
+            error.add_note(f"In the callback, after draw {draw.draw_idx} of chain {draw.chain}.")
+            self._fail(error)
 
     def _worker_died(self, chain, error):
         chain.failures += 1
@@ -425,7 +433,8 @@ class Run:
         self._learning = None
         outcome = self._outcome(future, task)
         if isinstance(outcome, Failed):
-            self._fail(outcome.error, "While the chains learn together, ")
+            outcome.error.add_note("While the chains learned together.")
+            self._fail(outcome.error)
         elif isinstance(outcome, Exception):
             for chain in chains:
                 self._worker_died(chain, outcome)
@@ -435,10 +444,7 @@ class Run:
             for chain, state in zip(chains, outcome, strict=True):
                 chain.state, chain.failures = state, 0
 
-    def _fail(self, error, where):
-        notes = getattr(error, "__notes__", [])
-        if notes:
-            notes[0] = where + notes[0]
+    def _fail(self, error):
         self._error = self._error or error
         self._stop.set()
 
@@ -450,7 +456,8 @@ class Run:
         if up and not self._stop.is_set():
             self._end("max_time")
         if limits.target_ess is not None and self._error is None:
-            self._look_at_ess()
+            with self._changing:
+                self._look_at_ess()
 
     def _look_at_ess(self):
         """See at fixed draws whether these are enough, so that the result does not vary."""
@@ -460,7 +467,7 @@ class Run:
         while self._length is None and 0 < (look := min(self._look, most)) <= made:
             rows = [chain.row for chain in chains]
             draws = self._record.dataset("posterior", rows, 0, look)[self._limits.parameters]
-            if is_enough(draws, self._limits.target_ess):
+            if self._enough.reached(draws):
                 self._length = look
                 self._end("target_ess")
             if look == most:
@@ -510,7 +517,7 @@ class Run:
         if not whole:
             for chain in chains:
                 for step in chain.state.steps:
-                    step.monitor.draws = step.monitor.done - step.monitor.tune
+                    step.monitor.draws = max(0, step.monitor.done - step.monitor.tune)
         if not silent:
             self._say(chains, length)
         self._flush()
@@ -530,10 +537,11 @@ class Run:
         return data_tree(
             finish.model,
             self._job,
+            self._chains,
             chains,
             length,
             self._record,
-            self._prepared.attributes,
+            self._prepared.attributes | ({"draws": length} if self._length else {}),
             self._seconds + self._prepared.seconds,
         )
 
@@ -543,7 +551,7 @@ class Run:
         how = f"{self._finish.how_to_go_on} goes on."
         left = [chain.number for chain in self._chains if chain not in chains]
         if left:
-            how += f" Chains {left} are shorter, and left out."
+            how += f" Chains {left} are shorter: what they have made is kept for that."
         if self._why in WHY:
             _log.warning("%s. The result has %s; %s", WHY[self._why], what, how)
         elif self._why == "target_ess":
@@ -551,7 +559,7 @@ class Run:
         elif self._limits.target_ess is not None:
             _log.warning("%s are not enough; %s", made, how)
         speakers = [(chain, self._job.steps_at(chain.state)) for chain in chains]
-        say_what_was_done(speakers, length, self._seconds)
+        say_what_was_done(speakers, self._seconds)
 
     def _check(self, tree):
         """Compute what was asked for besides, and look at the convergence."""
@@ -569,16 +577,34 @@ def next_look(look):
     return int(np.ceil(GROWTH * look))
 
 
-def is_enough(draws, target_ess):
-    """Whether bulk and tail ESS of all parameters are reached, and R-hat is near 1."""
+class Enough:
+    """Whether bulk and tail ESS of all parameters are reached, and R-hat is near 1.
 
-    def values(function, **options):
-        found = function(draws, **options)
-        return np.concatenate([np.ravel(found[name]) for name in draws])
+    The parameter that lacked most is looked at first, and alone, as all of many take a while.
+    """
 
-    ess = [values(pm.stats.ess, method=method).min() for method in ("bulk", "tail")]
-    rhat = values(pm.stats.rhat).max() if draws.sizes["chain"] > 1 else 1.0
-    return bool(min(ess) >= target_ess and rhat <= LARGEST_RHAT)
+    def __init__(self, target_ess):
+        self._target_ess, self._worst = target_ess, None
+
+    def reached(self, draws):
+        """Look at draws (chain, draw) of parameters."""
+        parts = [np.reshape(draws[name].values, (*draws[name].shape[:2], -1)) for name in draws]
+        values = np.concatenate(parts, axis=2)
+        if self._worst is not None and self._lack(values[..., [self._worst]])[0] > 0:
+            return False
+        lack = self._lack(values)
+        self._worst = int(np.argmax(lack))
+        return bool((lack <= 0).all())
+
+    def _lack(self, values):
+        """Return what each parameter lacks, 0 if it has enough."""
+        draws = xr.DataArray(values, dims=("chain", "draw", "parameter"))
+        ess = [np.asarray(pm.stats.ess(draws, method=method)) for method in ("bulk", "tail")]
+        lack = np.maximum(0, 1 - np.nan_to_num(np.minimum(*ess)) / self._target_ess)
+        if len(values) > 1:
+            rhat = np.asarray(pm.stats.rhat(draws))
+            lack = np.where(rhat <= LARGEST_RHAT, lack, np.maximum(lack, 1e-9))
+        return lack
 
 
 def _longest(chains):

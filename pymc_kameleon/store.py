@@ -21,7 +21,7 @@ import xarray as xr
 from filelock import FileLock, Timeout
 
 from pymc_kameleon.results import DRAWN, WARMUP
-from pymc_kameleon.resume import AHEAD, STATE, Saved, stacked
+from pymc_kameleon.resume import AHEAD, BEHIND, STATE, Saved, stacked
 
 MOST_NUMBERS = 2**16
 """In a chunk of a file, which is written again when draws are appended."""
@@ -344,7 +344,7 @@ class Store:
         """Return some draws of some chains, which are read when they are needed."""
         stored = xr.open_zarr(self.path, group=group, chunks=None, consolidated=False)
         stored = stored.isel(chain=rows, draw=slice(start, stop))
-        waiting = [item for batch in self._batches for item in batch.values.items()]
+        waiting = [item for batch in [*self._batches] for item in batch.values.items()]
         if not waiting:
             return stored
         stored = stored.load()
@@ -360,10 +360,12 @@ class Store:
     def finish(self, tree, longest):
         """Write the other groups of the result, and give back the room of draws not made."""
         self._resize(longest)
+        ended = ("draws", "draws_kept", "tuning_kept", "chains_kept")
+        self._root.attrs.update({key: tree[STATE].attrs[key] for key in ended})
         for name in tree.children:
             if name in self.columns.groups:
                 self._root[name].attrs.update(tree[name].attrs)
-            elif name != STATE and not name.startswith(AHEAD):
+            elif name != STATE and not name.startswith((AHEAD, BEHIND)):
                 tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
 
     def close(self):

@@ -1092,8 +1092,8 @@ BUGS = {
         ),
         (
             "no warning of a common start",
-            "if monitor.common_start:",
-            "if False:",
+            "if not step.monitor.common_start:",
+            "if True:",
             "test_warnings.py -k 'start_at_the_initial_point and RWM and not Gad'",
         ),
         (
@@ -1132,6 +1132,36 @@ BUGS = {
             "twin, rng = step, ",
             "test_messages.py -k arithmetic",
         ),
+        (
+            "a black box runs in the user's process for the sake of a message",
+            "if step.log_density.holds_gil or not",
+            "if not",
+            "test_messages.py -k python_is_not_called",
+        ),
+        (
+            "an executor is taken for a single core",
+            '"of computing" if cores is None else',
+            "",
+            "test_messages.py -k an_expensive_run",
+        ),
+        (
+            "tuning that was planned is taken for tuning that was made",
+            "tuned = min(chain.done, chain.tune) -",
+            "tuned = chain.tune -",
+            "test_messages.py -k what_this_run_made",
+        ),
+        (
+            "the search for scales before the first draw is not told",
+            "scouted += scouts",
+            "pass",
+            "test_messages.py -k looking_for_scales",
+        ),
+        (
+            "a chain is judged by its tuning before that is over",
+            "if step.monitor.done >= step.monitor.tune:",
+            "if True:",
+            "test_messages.py -k until_it_is_over",
+        ),
     ],
     "progress.py": [
         (
@@ -1157,6 +1187,12 @@ BUGS = {
             "shown.remove(i)",
             "pass",
             "test_progress.py -k narrow",
+        ),
+        (
+            "in a file the next message is glued to the bars",
+            "console.line()",
+            "pass",
+            "test_progress.py -k is_shown",
         ),
     ],
     "layout.py": [

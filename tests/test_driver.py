@@ -745,11 +745,10 @@ def test_an_interrupted_run_gives_what_there_is(
             result[group].to_dataset(), expected[group].to_dataset().isel(draw=slice(length))
         )
     monkeypatch.undo()
-    assert_same(resume(result, line, None), expected)
+    assert_same(resume(result, line, None), whole, DRAWN + WARMUP)
     for more in (10, 1):
         resumed = resume(result, line, more)
-        assert resumed["posterior"]["chain"].values.tolist() == kept
-        expected = whole["posterior"]["x"].sel(chain=kept).isel(draw=slice(length + more))
+        expected = whole["posterior"]["x"].isel(draw=slice(length + more))
         np.testing.assert_array_equal(resumed["posterior"]["x"], expected)
 
 

@@ -76,6 +76,8 @@ def test_what_an_expensive_run_costs(said, monkeypatch):
     assert said() == [
         "1 chain × 20 draws × 1 transition of RWM = 20 evaluations of 100 ms: about 2 s on 1 core."
     ]
+    say_what_a_run_costs([step], 4, 20, None, np.zeros(2))
+    assert said()[0].endswith("= 80 evaluations of 100 ms: about 8 s of computing.")
     assert op.count == 0
 
 
@@ -111,6 +113,34 @@ def test_the_arithmetic_of_a_sampler_counts_too(said, monkeypatch):
     assert step.log_density.count[0] == 3  # when it was built
     say_what_a_run_costs([step], 4, 10, 2, np.full(30, 0.1))
     assert said() == []
+
+
+def test_python_is_not_called_for_a_message(said, monkeypatch):
+    """It might crash, and here that is the user's own process."""
+    op, model = box()
+    step = with_costs(pk.RWM(model=model, steps_per_draw=10), 0.01, monkeypatch)
+    op.count = 0
+    said()
+    say_what_a_run_costs([step], 4, 2000, 2, np.zeros(2))
+    assert "evaluations of 10 ms: about 6.7 min" in said()[0]
+    assert op.count == 0
+
+
+def test_looking_for_scales_counts_too(said, monkeypatch):
+    """As pk.sample does before the first draw, if the chain tunes; and not when it goes on."""
+    op, model = box()
+    step = with_costs(pk.GAM(model=model, steps_per_draw=1), 0.1, monkeypatch)
+    options = {"chains": 1, "cores": 1, "step": step, "model": model} | QUIET
+    said()
+    op.count = 0
+    first = pk.sample(1, tune=1, initvals={"x": np.zeros(2)}, **options)
+    assert "= 2 evaluations of 100 ms, and some 20 to find scales: about 2.2 s" in " ".join(said())
+    assert op.count == 2 + 20 + 3  # and three where it starts
+    pk.sample(1, resume=first, step=step, model=model, **QUIET)
+    assert "= 1 evaluation" in (found := " ".join(said()))
+    assert "scales" not in found
+    pk.sample(1, tune=0, **options)
+    assert "scales" not in " ".join(said())
 
 
 @pytest.mark.parametrize("seconds", [2, 1e-6])
@@ -194,19 +224,34 @@ def test_all_chains_say_together_what_they_have_in_common(tune, said):
     assert not [message for message in said() if message.startswith("Chain")]
 
 
+def test_tuning_is_not_judged_until_it_is_over(said):
+    _, model = box()
+    step = pk.RWM(model=model, steps_per_draw=1)
+    options = {"chains": 1, "cores": 1, "initvals": {"x": np.ones(2)}, "model": model} | QUIET
+
+    def stop(run, draw):
+        run.stop()
+
+    stopped = pk.sample(30, tune=50, step=step, callback=stop, **options)
+    assert not [message for message in said() if message.startswith("Chain")]
+    pk.sample(resume=stopped, step=step, model=model, **QUIET)
+    (warning,) = [message for message in said() if message.startswith("Chain")]
+    assert "only 50 transitions of tuning" in warning
+
+
 def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
     problems = {"a": ["stuck for 44 draws.", "x[0] at 2.5e-05."], "b": ["stuck for 60 draws."]}
     monkeypatch.setattr(monitor, "closing_problems", lambda step: problems[step.kind])
     speakers = [
         (
-            SimpleNamespace(number=i, told=told, n_tune=1000, begun=0, tune=1000),
+            SimpleNamespace(number=i, told=told, begun=0, tune=1000, done=1500),
             [SimpleNamespace(kind=kind, var_names=["x"])],
         )
         for i, (kind, told) in enumerate(
             [("a", set()), ("b", set()), ("a", {(0, problems["a"][0])})]
         )
     ]
-    monitor.say_what_was_done(speakers, 500, 0.51)
+    monitor.say_what_was_done(speakers, 0.51)
     assert said() == [
         "Chains 0, 1: SimpleNamespace([x]): stuck for 44 draws. "
         "(The numbers are those of chain 0.)",
@@ -214,6 +259,22 @@ def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
         "Sampling 3 chains for 1_000 tune and 500 draw iterations (3_000 + 1_500 draws total) took "
         "510 ms.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("tune", "ends", "words"),
+    [
+        (1000, [(0, 254), (0, 254)], "2 chains for 254 tune and 0 draw iterations (508 + 0 "),
+        (1000, [(0, 254), (0, 1100)], "2 chains (1_254 + 100 draws total, of tuning and after it)"),
+        (100, [(400, 400), (100, 400)], "2 chains (0 + 300 draws total, of tuning and after it)"),
+        (100, [(40, 130)], "1 chain for 60 tune and 30 draw iterations (60 + 30 draws total)"),
+    ],
+)
+def test_what_was_done_is_what_this_run_made(tune, ends, words, said):
+    """However unevenly its chains begin and end."""
+    chains = [SimpleNamespace(tune=tune, begun=begun, done=done) for begun, done in ends]
+    monitor.say_what_was_done([(chain, []) for chain in chains], 1.0)
+    assert words in said()[0]
 
 
 def test_numbers_may_differ_but_names_do_not():

@@ -263,7 +263,9 @@ def test_it_shows_mean_acceptance_and_who_is_stuck(walks, recorders):
 def test_it_is_shown(option, walks, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     sample(walks, progressbar=option)
-    lines = capsys.readouterr().out.splitlines()
+    out = capsys.readouterr().out
+    assert out.endswith("\n")  # what comes next has a line of its own
+    lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0].endswith(" in all")
     assert ("accept" in lines[2]) == (option is True or "stats" in option)

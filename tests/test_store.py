@@ -156,18 +156,17 @@ def test_resumes_after_a_stop(when, walk, whole, path, monkeypatch):
 
     half = sample(walk, callback=stop, store=path, discard_tuned_samples=False)
     there = xr.open_datatree(path, engine="zarr", consolidated=False)
-    chains = half["learned"]["chain"].values
     assert ("posterior" in half.children) == (when >= 50)
     if when >= 50:
         n = half["posterior"].sizes["draw"]
         assert there["posterior"].sizes["draw"] >= n
-        expected = whole["posterior"]["x"].sel(chain=chains)[:, :n]
+        expected = whole["posterior"]["x"].sel(chain=half["posterior"]["chain"])[:, :n]
         np.testing.assert_array_equal(half["posterior"]["x"], expected)
     monkeypatch.undo()
     other = path.with_name("other.zarr")
     for source, options in ((half, {}), (half, {"store": other})):
         resumed = resume(source, walk.model, **options)
-        assert_same(resumed, whole.sel(chain=chains), (*DRAWN, *WARMUP))
+        assert_same(resumed, whole, (*DRAWN, *WARMUP))
     assert_same(resume(path, walk.model), whole, (*DRAWN, *WARMUP))
 
 

@@ -49,19 +49,19 @@ def main():
     parser.add_argument("--kills", type=int, default=20, help="random moments of each kind")
     options = parser.parse_args()
     logging.disable(logging.ERROR if options.kill else logging.WARNING)
+    if options.kill:
+        draws, kills = options.draws or 50, options.kills
+        with build_model():
+            kill_workers("of pk.sample", draws, kills, our_workers)
+            kill_workers("of Dask", draws, kills, workers_of_dask)
+            kill_runs(draws, kills)
+        return
     with dask_cluster() as client:
-        if options.kill:
-            with build_model():
-                draws, places = options.draws or 50, two_workers(client)
-                kill_workers("of pk.sample", draws, options.kills, places[0], worker_of_ours)
-                kill_workers("of Dask", draws, options.kills, places[1], worker_of_dask(client))
-                kill_runs(draws, options.kills)
-        else:
-            with build_model():
-                two_cores(client, options.draws or 500, options.repeats)
-            there_and_back(client)
-            store_seconds(options.long, options.repeats)
-            store_memory(options.long)
+        with build_model():
+            two_cores(client, options.draws or 500, options.repeats)
+        there_and_back(client)
+    store_seconds(options.long, options.repeats)
+    store_memory(options.long)
 
 
 @contextmanager
@@ -160,17 +160,32 @@ def round_trips(workers, state, n):
 # ---- kill -9 ------------------------------------------------------------------------------------
 
 
-def kill_workers(whose, draws, kills, where, worker):
-    """Kill a random worker at random moments of a run."""
-    expected, rng, good = hares_and_lynxes(draws, **where), random.Random(1), 0
-    whole = seconds(hares_and_lynxes, draws, **where)
+def kill_workers(whose, draws, kills, workers):
+    """Kill a random worker at random moments of a run; each run has `workers` of its own."""
+    with workers() as (where, _):
+        expected, rng, good = hares_and_lynxes(draws, **where), random.Random(1), 0
+        whole = seconds(hares_and_lynxes, draws, **where)
     for _ in range(kills):
         hit = Event()
-        killed = hares_and_lynxes_without(worker, rng.uniform(0, whole), hit, draws, where)
         while not hit.is_set():  # there was no worker any more, or none yet
-            killed = hares_and_lynxes_without(worker, rng.uniform(0, whole), hit, draws, where)
+            with workers() as (where, worker):
+                delay = rng.uniform(0, whole)
+                killed = hares_and_lynxes_without(worker, delay, hit, draws, where)
         good += same(killed, expected)
     print(f"kill -9 of a worker {whose}: {good} of {kills} go on, draws equal", flush=True)
+
+
+@contextmanager
+def our_workers():
+    """Let pk.sample begin two processes."""
+    yield {"cores": 2}, worker_of_ours
+
+
+@contextmanager
+def workers_of_dask():
+    """Begin two processes of Dask, which gives one up that dies while it is started again."""
+    with dask_cluster() as client:
+        yield {"executor": client.get_executor()}, worker_of_dask(client)
 
 
 def hares_and_lynxes_without(worker, delay, hit, draws, where):
@@ -224,7 +239,6 @@ def kill_runs(draws, kills):
             process.join()
             dt = pk.sample(resume=path, cores=2, **QUIET | {"random_seed": None})
             groups = [dt[name].to_dataset() for name in ("posterior", "sample_stats")]
-            groups = [group.isel(draw=slice(draws)) for group in groups]  # it may have had them all
             good, done = good + same(groups, expected), done + 1
     print(f"kill -9 of a run with a store: {good} of {kills} go on, draws equal", flush=True)
 

@@ -16,6 +16,7 @@ from pymc_kameleon.options import checked_bool, checked_integer, checked_number
 from pymc_kameleon.plan import checked_steps, new_run, resumed_run
 from pymc_kameleon.progress import Progress
 from pymc_kameleon.run import Finish, Run
+from pymc_kameleon.store import as_path, as_saved
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -130,9 +131,10 @@ def sample(
         chains run, so that a process that dies loses some seconds, or the draws that are being
         made. The result then reads its draws from there when they are needed.
     resume : DataTree or path, optional
-        A result of this function, perhaps from a file, or a store: its chains go on, in tuning or
-        after it, to the last bit as if they had never stopped. The result has the old draws and
-        the new ones. A step may be passed too; it must be the same.
+        A result of this function, or the path of a store, or of a file that a result was saved to:
+        its chains go on, in tuning or after it, to the last bit as if they had never stopped. The
+        result has the old draws and the new ones; a store has both, too, and a file is not
+        written. A step may be passed too; it must be the same.
     blocking : bool, optional
         False samples in the background, and returns a `Run` with ``wait(timeout)``, ``inspect()``
         and ``stop()``.
@@ -168,6 +170,8 @@ def sample(
     with quiet_logging(quiet):
         model = pm.modelcontext(model)
         idata_kwargs = _checked_idata_kwargs(idata_kwargs)
+        if cores is not None and executor is not None:
+            _log.info("cores=%s is not used: the chains advance where executor says.", cores)
         if cores is None:
             cores = min(MOST_CORES, os.cpu_count() or 1)
         checked_integer("cores", cores, at_least=1)
@@ -180,6 +184,8 @@ def sample(
         most = DRAWS if target_ess is None else MOST_DRAWS
         if draws is not None:
             checked_integer("draws", draws, at_least=0 if resume is None else 1)
+        store = None if store is None else as_path("store", store)
+        resume = as_saved(resume)
         if resume is None:
             prepared = new_run(
                 model,
@@ -238,7 +244,7 @@ def sample(
                 ),
             )
         except BaseException:
-            prepared.record.close()
+            prepared.record.discard()
             raise
     if not blocking:
         return run.in_background()

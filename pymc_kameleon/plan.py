@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from pytensor.graph import Variable
 
 from pymc_kameleon.advance import ChainState, Job
 from pymc_kameleon.choice import bound_steps
@@ -31,7 +32,7 @@ from pymc_kameleon.resume import (
     unpack,
 )
 from pymc_kameleon.run import Chain
-from pymc_kameleon.store import Store, locked, saved_store
+from pymc_kameleon.store import Store, locked, refuse_existing, saved_store
 
 
 @dataclass
@@ -92,14 +93,13 @@ def new_run(
     attributes = _attributes(steps, names, outputs, draws, keeps_warmup)
     numbers = list(range(chains))
     record = _room(store, job, columns, numbers, tune, draws, attributes, states)
-    _keep(record, states)
     return Prepared(job, _chains(numbers, states, steps), record, attributes)
 
 
 def resumed_run(model, step, *, resume, store, draws, default_draws, until_enough):
     """Return a run that goes on, with the steps that are given, or as they were."""
-    path = Path(resume) if isinstance(resume, str | Path) else None
-    if path is not None and store is not None and Path(store) != path:
+    path = resume if isinstance(resume, Path) else None
+    if path is not None and store is not None and store != path:
         raise ValueError(
             f"A run that is resumed from a store goes on in it, {path}: leave out store=."
         )
@@ -140,34 +140,43 @@ def _resumed(model, steps, saved, path, lock, store, *, draws, default_draws, un
     columns = Columns(outputs, steps, keeps_warmup, coords, dims)
     room = max(total, *(state.monitor.done - state.monitor.tune for state in states))
     if path is not None:
-        record = Store(path, lock, steps, columns, saved.numbers).extend(room, attributes)
+        record = Store(path, lock, steps, columns, saved.numbers).extend(room, attributes, states)
     else:
         tune = states[0].monitor.tune
-        record = _room(store, job, columns, saved.numbers, tune, room, attributes, states)
-        _take_over(record, saved)
-        _keep(record, states)
+        record = _room(store, job, columns, saved.numbers, tune, room, attributes, states, saved)
     drawn = saved.draws.get("posterior", saved.draws.get("warmup_sample_stats"))
     seconds = float(drawn.attrs.get("sampling_time", 0.0)) if drawn is not None else 0.0
     chains = _chains(saved.numbers, states, steps)
     return Prepared(job, chains, record, attributes, seconds, before)
 
 
-def _room(store, job, columns, numbers, tune, draws, attributes, states):
-    """Return where draws go."""
+def _room(store, job, columns, numbers, tune, draws, attributes, states, saved=None):
+    """Return where draws go, with those of an earlier run, and with the first states."""
     if store is None:
-        return Memory(columns, numbers, tune, draws)
-    path = Path(store)
-    if path.exists():
-        raise ValueError(
-            f"{path} exists. pk.sample(resume={str(path)!r}) goes on with it; otherwise take "
-            "another path, or delete it."
-        )
-    record = Store(path, locked(path), job.steps, columns, numbers)
-    return record.create(tune, draws, attributes, states)
+        record = Memory(columns, numbers, tune, draws)
+        _fill(record, states, saved)
+        return record
+    refuse_existing(store)
+    lock = locked(store)
+    try:
+        refuse_existing(store)  # another run may have made it while this one waited for the lock
+    except ValueError:
+        lock.release()
+        raise
+    record = Store(store, lock, job.steps, columns, numbers)
+    try:
+        record.create(tune, draws, attributes, states)
+        _fill(record, states, saved)
+    except BaseException:
+        record.discard()
+        raise
+    return record
 
 
-def _keep(record, states):
-    """Keep the states that chains begin with."""
+def _fill(record, states, saved):
+    """Keep the draws of an earlier run, if there is one, and the states that chains begin with."""
+    if saved is not None:
+        _take_over(record, saved)
     for row, state in enumerate(states):
         record.save(row, state)
     record.flush()
@@ -253,6 +262,8 @@ def names_to_keep(model, var_names, idata_kwargs):
     every = [var.name for var in model.unobserved_value_vars]
     if var_names is None:
         return get_default_varnames(every, idata_kwargs.get("include_transformed", False))
+    if isinstance(var_names, str):
+        raise ValueError(f"var_names must be a list of names, as [{var_names!r}].")
     unknown = [name for name in var_names if name not in every]
     if unknown or len(var_names) == 0:
         raise ValueError(f"var_names must be some of {every}, not {unknown}.")
@@ -275,14 +286,31 @@ def _first_states(model, steps, chains, tune, draws, random_seed, initvals):
     return states
 
 
-def _check_names_of(initvals, model):
-    """Raise a ValueError if initial values are given for what the model does not have."""
-    known = [rv.name for rv in model.free_RVs] + [var.name for var in model.value_vars]
-    for values in [initvals] if isinstance(initvals, dict) else initvals:
-        strangers = [name for name in values or () if isinstance(name, str) and name not in known]
+def _check_initvals(initvals, model):
+    """Raise a ValueError if initial values are not by name, or not of the model's variables."""
+    every = [initvals] if isinstance(initvals, dict) else initvals
+    if not isinstance(every, list | tuple) or any(not isinstance(d or {}, dict) for d in every):
+        raise ValueError(
+            "initvals must be a dict, {name: value}, or a list with one for each chain, not "
+            f"{initvals!r}."
+        )
+    known = {var.name: var.type.shape for var in (*model.free_RVs, *model.value_vars)}
+    for values in every:
+        values = {name: v for name, v in (values or {}).items() if isinstance(name, str)}
+        strangers = [name for name in values if name not in known]
         if strangers:
-            names = ", ".join(dict.fromkeys(known))
-            raise ValueError(f"initvals names {strangers}; the model has {names}.")
+            raise ValueError(f"initvals names {strangers}; the model has {', '.join(known)}.")
+        for name, value in values.items():
+            if not isinstance(value, str | Variable):
+                _check_shape(name, np.shape(value), known[name])
+
+
+def _check_shape(name, found, shape):
+    """Raise a ValueError if a start has another shape, in which None is any length."""
+    if len(found) != len(shape) or any(
+        n not in (None, own) for n, own in zip(shape, found, strict=True)
+    ):
+        raise ValueError(f"The start of {name} has shape {found}, not {shape}.")
 
 
 def _starts(model, steps, seeds, initvals):
@@ -303,7 +331,7 @@ def _starts(model, steps, seeds, initvals):
         for seed in seeds:
             points.append(finite_point(draw, logp, np.random.default_rng(seed), "jitter", model))
         return points
-    _check_names_of(initvals, model)
+    _check_initvals(initvals, model)
     functions = make_initial_point_fns_per_chain(
         model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
     )
@@ -311,8 +339,5 @@ def _starts(model, steps, seeds, initvals):
     for step in steps:
         for name, shape in step.layout.shapes.items():
             for point in points:
-                if np.shape(point[name]) != shape:
-                    raise ValueError(
-                        f"The start of {name} has shape {np.shape(point[name])}, not {shape}."
-                    )
+                _check_shape(name, np.shape(point[name]), shape)
     return points

@@ -119,7 +119,7 @@ class Memory:
     def _nothing(self, *arguments):
         """Do nothing: that is for what is kept elsewhere."""
 
-    save = flush = flush_if_due = finish = close = _nothing
+    save = flush = flush_if_due = finish = close = discard = _nothing
 
     def dataset(self, group, rows, start, stop):
         """Return some draws of some chains, without a copy if these are all chains."""

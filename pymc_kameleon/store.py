@@ -6,10 +6,15 @@ state at one blow. So whenever the process dies, each state has all its draws.
 """
 
 import io
+import json
+import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import xarray as xr
@@ -31,6 +36,12 @@ LOCK_TIMEOUT = 3.0
 SPARE = 4096
 """Bytes that a checkpoint may grow by: numbers in the text of a generator."""
 
+WHOLE = {"write_empty_chunks": True}
+"""How draws are written: without, a file that has only NaN or 0 is left out, as if it were lost."""
+
+UNREADABLE = (BadZipFile, EOFError, KeyError, OSError, RuntimeError, ValueError)
+"""What is raised of files that were cut or changed."""
+
 
 def zarr_module():
     """Return zarr, which is an optional requirement."""
@@ -38,14 +49,51 @@ def zarr_module():
         import zarr
     except ImportError:
         raise ImportError(
-            "A store needs zarr, which is not installed: pip install 'pymc-kameleon[save]'."
+            "A store needs zarr, which is not installed: pip install '.[save]' in the checkout."
         ) from None
     return zarr
 
 
+def as_path(argument, value):
+    """Return the path that an argument names; raise a ValueError if it is none."""
+    if not isinstance(value, str | os.PathLike) or value == "":
+        raise ValueError(f"{argument} must be a path, as 'run.zarr', not {value!r}.")
+    return Path(value).expanduser()
+
+
+def as_saved(resume):
+    """Return the path of a store that exists, or a result, also one that is read from a file."""
+    if not isinstance(resume, str | os.PathLike):
+        return resume
+    path = as_path("resume", resume)
+    if not path.exists():
+        raise ValueError(f"{path} does not exist, so there is no run to go on with.")
+    if path.is_dir():
+        return path
+    try:
+        return xr.load_datatree(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is no file that xarray reads ({error}).") from None
+
+
+def refuse_existing(path):
+    """Raise a ValueError if there is something where a store is to be made."""
+    if path.exists():
+        raise ValueError(
+            f"{path} exists. pk.sample(resume={str(path)!r}) goes on with it; otherwise take "
+            "another path, or delete it."
+        )
+
+
 def locked(path):
     """Return the lock of a store; raise a ValueError if another run writes to it."""
-    lock = FileLock(f"{path}.lock")
+    file = Path(f"{path}.lock")
+    try:  # a FileLock that may not be written waits, as if somebody held it
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    except OSError as error:
+        raise OSError(f"{path} cannot be written: {error}.") from None
+    lock = FileLock(file)
     try:
         lock.acquire(timeout=LOCK_TIMEOUT)
     except Timeout:
@@ -58,25 +106,42 @@ def locked(path):
 def saved_store(path):
     """Return what a store holds of its run; raise a ValueError if it is none."""
     zarr = zarr_module()
+    for file in sorted([*path.glob("*/zarr.json"), *path.glob("*/*/zarr.json")]):
+        try:
+            json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise _damaged(path, f"{file.relative_to(path)} cannot be read ({error})") from None
     try:
         root = zarr.open_group(path, mode="r")
         checkpoints = root["checkpoints"]
     except (FileNotFoundError, KeyError, ValueError) as error:
-        raise ValueError(
-            f"{path} is no store that pk.sample has written ({error}). A netCDF file is resumed by "
-            "pk.sample(resume=xarray.load_datatree(...))."
-        ) from None
-    draws = {
-        group: xr.open_zarr(path, group=group, chunks=None, consolidated=False)
-        for group in (*DRAWN, *WARMUP)
-        if group in root
-    }
+        raise ValueError(f"{path} is no store that pk.sample has written ({error}).") from None
+    draws = {}
+    for group in (*DRAWN, *WARMUP):
+        if group in root:
+            try:
+                draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)
+            except UNREADABLE as error:
+                raise _damaged(path, f"{group} cannot be read ({error})") from None
     numbers = checkpoints.attrs["chains"]
-    contents = [checkpoints[row] for row in range(len(numbers))]
-    if not all(content.any() for content in contents):
-        raise ValueError(f"{path} was left before it was made: delete it, and begin again.")
-    arrays = [_from_bytes(content) for content in contents]
+    arrays = [_checkpointed(path, checkpoints, row) for row in range(len(numbers))]
     return Saved(dict(root.attrs), numbers, arrays, draws)
+
+
+def _damaged(path, what):
+    return ValueError(f"{path} is damaged: {what}. Go on from a copy of it, or begin again.")
+
+
+def _checkpointed(path, checkpoints, row):
+    """Return what the state of a chain is made from."""
+    try:
+        content = checkpoints[row]
+        if content.any():
+            return _from_bytes(content)
+    except UNREADABLE as error:
+        number = checkpoints.attrs["chains"][row]
+        raise _damaged(path, f"the state of chain {number} cannot be read ({error})") from None
+    raise ValueError(f"{path} was left before it was made: delete it, and begin again.")
 
 
 def _as_bytes(steps, state):
@@ -126,13 +191,16 @@ class Store:
         # zarr reads a file to find an array, so they are kept at hand.
         self._batches, self._bytes, self._arrays = [Batch({}, {})], 0, {}
         self._begun, self._took = time.perf_counter(), 0.0
+        self._is_new = False
         self._writer, self._writing = ThreadPoolExecutor(1, "pk.sample store"), None
 
     # ---- a new one, and one to go on with -------------------------------------------------------
 
     def create(self, tune, draws, plan, states):
         """Make the files, with room for the states and with what the run was asked for."""
-        root = zarr_module().open_group(self.path, mode="w", attributes=plan)
+        zarr = zarr_module()
+        self._is_new = True
+        root = zarr.open_group(self.path, mode="w", attributes=plan)
         for group in self.columns.groups:
             like = self.columns.like(group, self._numbers)
             like.drop_vars([*like.data_vars, "draw"]).to_zarr(
@@ -164,6 +232,7 @@ class Store:
         kind = variable.dtype.kind
         return group.create_array(
             name,
+            config=WHOLE,
             shape=shape,
             chunks=tuple(max(1, chunks.get(d, n)) for d, n in variable.sizes.items()),
             dtype=variable.dtype,
@@ -172,16 +241,38 @@ class Store:
             compressors=None,
         )
 
-    def extend(self, draws, plan):
-        """Make room for so many draws in all after tuning."""
-        self._root = zarr_module().open_group(self.path, mode="a")
+    def extend(self, draws, plan, states):
+        """Make room for so many draws in all after tuning, if those of the states are there."""
+        zarr = zarr_module()
+        self._root = zarr.open_group(self.path, mode="a")
         self._checkpoints = self._root["checkpoints"]
-        for group, variables in self.columns.groups.items():
-            files = self._root[group]
-            self._arrays |= {(group, name): files[name] for name in ("draw", *variables)}
+        with zarr.config.set({f"array.{option}": value for option, value in WHOLE.items()}):
+            for group, variables in self.columns.groups.items():
+                for name in ("draw", *variables):
+                    if f"{group}/{name}" not in self._root:
+                        raise _damaged(self.path, f"it lacks {group}/{name}")
+                    self._arrays[group, name] = self._root[f"{group}/{name}"]
+        for row, state in enumerate(states):
+            self._check_draws(row, state.monitor)
         self._root.attrs.update(plan)
         self._resize(draws)
         return self
+
+    def _check_draws(self, row, monitor):
+        """Raise a ValueError unless there are files with the draws that a chain has made."""
+        for (group, name), array in self._arrays.items():
+            if name == "draw" or 0 in array.shape:
+                continue
+            tuned = min(monitor.done, monitor.tune)
+            made = tuned if group in WARMUP else monitor.done - tuned
+            for chunk in range(-(-made // array.chunks[1])):
+                key = array.metadata.encode_chunk_key((row, chunk, *[0] * (array.ndim - 2)))
+                file = self.path / group / name / key
+                size = file.stat().st_size if file.exists() else 0
+                if size != prod(array.chunks) * array.dtype.itemsize:
+                    number = self._numbers[row]
+                    what = f"{group}/{name} of chain {number} lacks draws that its state has made"
+                    raise _damaged(self.path, f"{what} ({file.relative_to(self.path)})")
 
     def _resize(self, draws):
         """Give the groups of draws after tuning this length."""
@@ -280,4 +371,11 @@ class Store:
     def close(self):
         """Let others write."""
         self._writer.shutdown()
+        self._lock.release()
+
+    def discard(self):
+        """Let others write, and remove what `create` has made: the run has not begun."""
+        self._writer.shutdown()
+        if self._is_new:
+            shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.metadata import version
 from itertools import pairwise
@@ -1057,12 +1058,23 @@ def test_compiled_draws_let_other_threads_run(compiled, walk, no_switching):
         ({"discard_tuned_samples": 1}, "discard_tuned_samples must be True or False, not 1"),
         ({"idata_kwargs": {"prior": {}}}, r"idata_kwargs takes coords, .*, not \['prior'\]"),
         ({"var_names": ["a", "b"]}, r"var_names must be some of .*not \['b'\]"),
+        ({"var_names": "as"}, r"var_names must be a list of names, as \['as'\]"),
+        ({"initvals": "jitter"}, "initvals must be a dict, .* not 'jitter'"),
+        ({"initvals": [1, 2]}, r"initvals must be a dict, .* not \[1, 2\]"),
+        ({"initvals": {"a": np.zeros(4)}}, r"start of a has shape \(4,\), not \(2,\)"),
+        ({"initvals": {"s_log__": [0.0]}}, r"start of s_log__ has shape \(1,\), not \(\)"),
         ({"progressbar": "long"}, "progressbar must be one of False, True, 'split'"),
     ],
 )
 def test_impossible_options(options, message, gam):
     with pytest.raises(ValueError, match=message):
         sample(gam, **options)
+
+
+def test_cores_beside_an_executor_are_not_used(walk, caplog):
+    with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.INFO, "pymc_kameleon"):
+        sample(walk, executor=pool, cores=2)
+    assert sum("cores=2 is not used" in message for message in messages(caplog)) == 1
 
 
 def test_impossible_steps(gam, line, walk, pair, two_steps, mixed_model):

@@ -1,4 +1,4 @@
-"""Results in files: what ``pip install 'pymc-kameleon[save]'`` brings, and writing over a file."""
+"""Results in files: what ``pip install '.[save]'`` brings, and writing over a file."""
 
 import os
 import subprocess

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from models import normal
 from test_driver import DRAWN, QUIET, WARMUP, assert_same, messages, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon import run, store
+from pymc_kameleon import plan, run, store
 from pymc_kameleon.store import Store, locked
 
 zarr = pytest.importorskip("zarr", reason="the optional requirement [save]")
@@ -91,12 +92,21 @@ def test_a_store_of_a_run_without_tuning_or_draws(walk, path, tmp_path):
     assert_same(resume(tmp_path / "b.zarr", walk.model, 30), sample(walk), DRAWN)
 
 
-def test_paths_may_be_text(walk, tmp_path, monkeypatch):
+@pytest.mark.parametrize("where", ["run.zarr", "~/run.zarr"])
+def test_paths_may_be_text(where, walk, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = sample(walk, store="run.zarr", draws=10)
-    more = resume("run.zarr", walk.model, 20)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    result = sample(walk, store=where, draws=10)
+    more = resume(where, walk.model, 20)
     assert more["posterior"].sizes["draw"] == 30
     assert result["posterior"].sizes["draw"] == 10
+    assert (tmp_path / "run.zarr").is_dir()
+
+
+def test_resumes_the_path_of_a_file(walk, whole, tmp_path):
+    sample(walk, draws=10, discard_tuned_samples=False).to_netcdf(tmp_path / "run.nc")
+    assert_same(resume(tmp_path / "run.nc", walk.model, 20), whole, (*DRAWN, *WARMUP))
 
 
 def test_draws_are_not_kept_in_memory(walk, path, monkeypatch):
@@ -275,6 +285,28 @@ def test_a_disk_that_is_full_at_the_end(walk, whole, path, disk, monkeypatch, ca
         np.testing.assert_array_equal(more["posterior"]["x"], expected)
 
 
+@pytest.mark.parametrize("writes", [5, 25])
+def test_a_disk_that_is_full_at_the_beginning(writes, walk, path, disk, monkeypatch):
+    """Nothing is left of the files that were made."""
+    disk(writes)
+    with pytest.raises(OSError, match="No space left on device"):
+        sample(walk, store=path)
+    assert not path.exists()
+    monkeypatch.undo()
+    assert sample(walk, store=path)["posterior"].sizes["draw"] == 30
+
+
+def test_a_run_that_is_refused_leaves_no_store(walk, path):
+    """But one that it was to go on with stays."""
+    with pytest.raises(ValueError, match="progressbar must be"):
+        sample(walk, store=path, progressbar="long")
+    assert not path.exists()
+    sample(walk, store=path)
+    with pytest.raises(ValueError, match="progressbar must be"):
+        resume(path, walk.model, progressbar="long")
+    assert resume(path, walk.model)["posterior"].sizes["draw"] == 30
+
+
 def test_ctrl_c_on_a_full_disk(walk, whole, path, disk, monkeypatch, caplog):
     """What one chain has ahead of the other is in memory, and nowhere else."""
     one_by_one(monkeypatch)
@@ -303,7 +335,7 @@ def test_what_waits_is_part_of_the_draws(walk, path):
     """Wherever these begin."""
     sample(walk, store=path)
     lock = locked(path)
-    held = Store(path, lock, [walk], _columns(walk), [0, 1]).extend(30, {})
+    held = Store(path, lock, [walk], _columns(walk), [0, 1]).extend(30, {}, [])
     stored = held.dataset("posterior", [0, 1], 0, 30).load()
     held._batches[-1].values[1, "posterior", "x"] = (10, [np.arange(5.0), np.arange(5.0, 20.0)])
     expected = stored["x"].values.copy()
@@ -335,6 +367,32 @@ def test_a_store_that_exists_is_refused(walk, path):
     with pytest.raises(ValueError, match=r"goes on in it, .*run\.zarr: leave out store="):
         resume(path, walk.model, 5, store=path.with_name("other.zarr"))
     assert resume(path, walk.model, 5, store=path)["posterior"].sizes["draw"] == 10
+
+
+def test_a_store_that_is_made_meanwhile_is_refused(walk, path, monkeypatch):
+    """By a run that began at the same time, and held the lock."""
+
+    def make_it(own):
+        path.mkdir()
+        return locked(own)
+
+    monkeypatch.setattr(plan, "locked", make_it)
+    with pytest.raises(ValueError, match=r"run\.zarr exists"):
+        sample(walk, store=path)
+    assert not list(path.iterdir())
+    locked(path).release()  # nobody holds it any more
+
+
+@pytest.mark.parametrize("where", [3, ""])
+def test_what_is_no_path_is_refused(where, walk):
+    with pytest.raises(ValueError, match=r"store must be a path, as 'run\.zarr', not"):
+        sample(walk, store=where)
+
+
+def test_a_folder_that_cannot_be_written(walk, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"run\.zarr cannot be written: "):
+        sample(walk, store=tmp_path / "file" / "run.zarr")
 
 
 HOLDER = """
@@ -370,15 +428,15 @@ def test_a_store_that_another_run_writes_is_refused(walk, path):
 
 
 def test_whatever_is_no_store_is_refused(walk, path, tmp_path):
-    with pytest.raises(ValueError, match=r"no store that pk\.sample has written"):
+    with pytest.raises(ValueError, match=r"run\.zarr does not exist"):
         resume(path, walk.model)
+    assert not list(tmp_path.iterdir())
     zarr.open_group(path, mode="w")
     with pytest.raises(ValueError, match=r"no store that pk\.sample has written"):
         resume(path, walk.model)
-    file = tmp_path / "result.nc"
-    sample(walk, draws=5).to_netcdf(file)
-    with pytest.raises(ValueError, match=r"no store that pk\.sample has written"):
-        resume(file, walk.model)
+    (tmp_path / "result.nc").write_text("nothing")
+    with pytest.raises(ValueError, match=r"result\.nc is no file that xarray reads"):
+        resume(tmp_path / "result.nc", walk.model)
     assert locked(path).is_locked  # nobody holds it any more
 
 
@@ -414,6 +472,49 @@ def test_settled_and_finished(walk, path):
     assert resume(path, walk.model, draws=5)["posterior"].sizes["draw"] == 35
     with pytest.raises(ValueError, match="tune is settled by resume"):
         resume(path, walk.model, tune=5)
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "message"),
+    [
+        ("checkpoints/c/1/0", cut, "the state of chain 1 cannot be read"),
+        ("posterior/x/zarr.json", cut, "posterior/x/zarr.json cannot be read"),
+        ("posterior/chain/c/0", cut, "posterior cannot be read"),
+        ("sample_stats/lp/zarr.json", Path.unlink, "it lacks sample_stats/lp"),
+        ("posterior/x/c/1/0", cut, "posterior/x of chain 1 lacks draws that its state has made"),
+        ("posterior/x/c/1/0", Path.unlink, "posterior/x of chain 1 lacks draws"),
+        ("warmup_sample_stats/lp/c/0/0", Path.unlink, "warmup_sample_stats/lp of chain 0 lacks"),
+    ],
+)
+def test_a_damaged_store_is_refused(file, damage, message, made, walk, path):
+    shutil.copytree(made, path)
+    damage(path / file)
+    with pytest.raises(ValueError, match=rf"run\.zarr is damaged: {message}"):
+        resume(path, walk.model, 5)
+
+
+@pytest.fixture(scope="module")
+def made(walk, tmp_path_factory):
+    """A store whose run has ended."""
+    path = tmp_path_factory.mktemp("store") / "run.zarr"
+    sample(walk, store=path)
+    return path
+
+
+def test_draws_that_are_all_nan_or_0_are_there(path):
+    """Of both runs: whoever goes on writes them, too."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Deterministic("nothing", x * np.nan)
+        pm.Deterministic("zero", pm.math.switch(x > 1e9, 1, 0))
+    step = pk.RWM(model=model)
+    sample(step, store=path, draws=10)
+    resume(path, model, 10)
+    assert resume(path, model, 10)["posterior"].sizes["draw"] == 30
 
 
 # ---- a result that was changed --------------------------------------------------------------

@@ -5,7 +5,7 @@
 
 Hares and lynxes, whose solver is a black box, and for the store ten normal variables. Steps are
 built before the clock starts. Ratios are of runs side by side, medians of several. Linux only,
-and ``pip install 'pymc-kameleon[dask,examples,save]'``.
+and ``pip install '.[dask,examples,save]'``.
 """
 
 import argparse

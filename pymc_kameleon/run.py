@@ -458,9 +458,13 @@ class Run:
             chains, length = self._chains_and_length()
             if self._error is not None:
                 self._raise(chains, length)
-            return self._assembled(chains, length)
-        finally:
-            self._record.close()
+            tree = self._assembled(chains, length)
+        except BaseException:
+            begun = any(chain.done > chain.begun for chain in self._chains)
+            (self._record.close if begun else self._record.discard)()
+            raise
+        self._record.close()
+        return tree
 
     def _chains_and_length(self):
         if self._length is not None:

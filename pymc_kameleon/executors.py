@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from concurrent.futures import (
     BrokenExecutor,
     Executor,
@@ -26,6 +27,10 @@ _log = logging.getLogger("pymc_kameleon")
 
 IN_THREADS, IN_PROCESSES, ELSEWHERE = 0.1, 0.5, 1.0
 """Seconds that an advance should take: some fifty times what it costs to send it and back."""
+
+
+PATIENCE = 2.0
+"""Seconds that a pool has to see that one of its processes has died."""
 
 
 class InTurn(Executor):
@@ -63,7 +68,7 @@ class Workers:
     def __init__(self, job, cores, executor=None):
         self._job, self._given, self.at_once, self.seconds = job, executor, None, ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
-        self._numbers = count()
+        self._numbers, self._death = count(), None
         if self._own:
             alone = job.holds_gil and current_process().daemon  # which may have no children
             self.at_once = 1 if alone else cores
@@ -135,6 +140,24 @@ class Workers:
         except Exception as error:
             raise RuntimeError(f"The executor takes no tasks: {error}") from error
 
+    def see_who_lives(self):
+        """Break a pool that waits for the rest of what a worker was sending when it died.
+
+        Others wait for that, too, as they may not send before it has: nothing would ever come.
+        """
+        processes = getattr(self._executor, "_processes", None)
+        queue = getattr(self._executor, "_result_queue", None)
+        if not processes or queue is None:  # no pool of processes
+            return
+        if all(process.is_alive() for process in [*processes.values()]):
+            self._death = None
+        elif self._death is None:
+            self._death = time.monotonic()  # usually the pool sees it at once
+        elif time.monotonic() - self._death > PATIENCE:
+            self._death = None
+            _kill(processes)
+            queue._writer.close()  # so it stops waiting, as nobody is left to send
+
     def notice(self, error):
         """Take notice of what a task ended with that is not of its own: the next goes elsewhere."""
         self._broken = self._broken or isinstance(error, BrokenExecutor)
@@ -157,8 +180,12 @@ class Workers:
         """Leave tasks that hang; processes of our own are killed."""
         self._abandoned = True
         if self._own:
-            for process in (getattr(self._executor, "_processes", None) or {}).copy().values():
-                process.kill()
+            _kill(getattr(self._executor, "_processes", None) or {})
+
+
+def _kill(processes):
+    for process in [*processes.values()]:
+        process.kill()
 
 
 def _begin_to_work():

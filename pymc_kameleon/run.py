@@ -309,6 +309,7 @@ class Run:
             futures.append(self._learning[2])
         with self._ctrl_c.leaving():
             done, _ = wait(futures, REFRESH, FIRST_COMPLETED)
+        self._workers.see_who_lives()
         with self._changing:
             for chain in self._chains:
                 if chain.future in done:

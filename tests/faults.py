@@ -1,6 +1,7 @@
 """What can go wrong with expensive likelihoods, and a sampler whose chains learn together."""
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -53,6 +54,16 @@ class Fault:
         return True
 
 
+def send_half_a_result():
+    """Do as a worker that is killed while it sends: all others, and the pool, wait for the rest."""
+    frame = sys._getframe()
+    while "result_queue" not in frame.f_locals:
+        frame = frame.f_back
+    queue = frame.f_locals["result_queue"]
+    queue._wlock.acquire()
+    queue._writer._send((1000).to_bytes(4, "big"))
+
+
 class Kills(Fault):
     """Kills the process it is in, unless that is the user's."""
 
@@ -61,6 +72,14 @@ class Kills(Fault):
 
     def happen(self, x):
         os.kill(os.getpid(), 9)
+
+
+class KillsSending(Kills):
+    """The same, as if it were sending its result."""
+
+    def happen(self, x):
+        send_half_a_result()
+        super().happen(x)
 
 
 class Raises(Fault):

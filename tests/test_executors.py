@@ -329,6 +329,13 @@ def test_a_worker_that_dies_once_changes_nothing(
     assert any("A worker of chain 1 died" in message for message in messages(caplog))
 
 
+def test_a_worker_that_dies_while_it_sends_changes_nothing(black_box, expected, late, tmp_path):
+    """Python's pool waits for the rest for ever, and all other workers for their turn."""
+    result = black_box(faults.KillsSending(late(1), tmp_path / "killed"), cores=2)
+    assert (tmp_path / "killed").exists()
+    assert_same(result, expected[3], ALL)
+
+
 def test_an_executor_that_breaks_is_replaced_on_this_machine(
     black_box, expected, late, tmp_path, caplog, monkeypatch
 ):

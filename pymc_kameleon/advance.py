@@ -227,7 +227,7 @@ def work(number, token, luggage, function, *arguments):
     Its `number` is its own, as some executors answer equal tasks with what they remember.
 
     None is returned if the job has not arrived here: the task has to come again with its
-    `luggage`, the pickled job. So that travels once to each worker, whatever the executor.
+    `luggage`, the pickled job. So that travels a few times at most to each worker.
     """
     if token not in _jobs:
         if luggage is None:

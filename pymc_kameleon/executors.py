@@ -32,6 +32,9 @@ IN_THREADS, IN_PROCESSES, ELSEWHERE = 0.1, 0.5, 1.0
 PATIENCE = 2.0
 """Seconds that a pool has to see that one of its processes has died."""
 
+AGAIN = 8
+"""Tasks that bring the job where a worker was without: which one does a task is not ours to say."""
+
 
 class InTurn(Executor):
     """Does each task at once, in the thread that submits it."""
@@ -68,7 +71,7 @@ class Workers:
     def __init__(self, job, cores, executor=None):
         self._job, self._given, self.at_once, self.seconds = job, executor, None, ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
-        self._numbers, self._death = count(), None
+        self._numbers, self._bringing, self._death = count(), 0, None
         if self._own:
             alone = job.holds_gil and current_process().daemon  # which may have no children
             self.at_once = 1 if alone else cores
@@ -127,7 +130,8 @@ class Workers:
 
     def submit(self, function, *arguments, with_job=False):
         """Return the future of a task, which gives None if it has to come again with the job."""
-        luggage = self._luggage if with_job else None
+        self._bringing = AGAIN if with_job else max(0, self._bringing - 1)
+        luggage = self._luggage if self._bringing else None
         try:
             if self._broken:
                 self._renew()
@@ -209,7 +213,8 @@ class CtrlC:
     """
 
     def __init__(self, stop):
-        self._stop, self._pressed, self.may_raise = stop, False, False
+        self._stop, self.may_raise = stop, False
+        self._pressed, self._leaves = False, False
         self._process = os.getpid()
 
     def __enter__(self):
@@ -228,9 +233,11 @@ class CtrlC:
 
     @contextmanager
     def leaving(self):
-        """Let the second one leave what is done here."""
+        """Let the second one leave what is done here, also if it came a moment before."""
         self.may_raise = True
         try:
+            if self._leaves:
+                raise KeyboardInterrupt
             yield
         finally:
             self.may_raise = False
@@ -243,5 +250,5 @@ class CtrlC:
         except KeyboardInterrupt:
             if self._pressed and self.may_raise:
                 raise
-            self._pressed = True
+            self._pressed, self._leaves = True, self._pressed
             self._stop()

@@ -74,6 +74,18 @@ BUGS = {
             "pass",
             "test_executors.py -k leave_ctrl_c",
         ),
+        (
+            "a second Ctrl-C right after the first is lost",
+            "self._pressed, self._leaves = True, self._pressed",
+            "self._pressed = True",
+            "test_executors.py -k not_lost",
+        ),
+        (
+            "a worker is without the model for ever",
+            "AGAIN if with_job else max(0, self._bringing - 1)",
+            "int(with_job)",
+            "test_executors.py -k never_has_the_same",
+        ),
     ],
     "core/chain.py": [
         (

@@ -494,6 +494,27 @@ def test_chains_learn_together_where_all_have_come(herd, calls):
     assert not np.array_equal(other["learned"]["scale"], alone["learned"]["scale"])
 
 
+def test_chains_that_are_not_pooled_learn_alone(herd, calls, tmp_path):
+    """At the same pauses, as the broken twin does, and when they go on, too."""
+    pooled = sample(herd, chains=3, tune=40)
+    calls.clear()
+    alone = sample(herd, chains=3, tune=40, pool_tuning=False)
+    assert sorted(calls) == sorted([(1, [n]) for n in (0, 10, 25)] * 3)
+    assert [alone[group].attrs["pool_tuning"] for group in ALL] == [0] * 4
+    with pytest.raises(AssertionError):
+        assert_same(alone, pooled, ALL)
+    loner = faults.Loner(model=herd.model, steps_per_draw=2)
+    assert_same(sample(loner, chains=3, tune=40), alone, ALL)
+    path = tmp_path / "run.zarr"
+    for options in ({"cores": 2}, {"executor": forked}, {"store": path}):
+        same_run = sample(herd, chains=3, tune=40, pool_tuning=False, **options)
+        assert_same(same_run, alone, ALL)
+    begun = sample(
+        herd, chains=3, tune=40, pool_tuning=False, callback=lambda run, draw: run.stop()
+    )
+    assert_same(pk.sample(resume=begun, model=herd.model, **QUIET), alone, ALL)
+
+
 def test_chains_that_learn_together_are_one_in_pm_sample(herd, calls):
     pm.sample(5, tune=40, chains=2, cores=1, step=herd, model=herd.model, **QUIET)
     assert calls == [(1, [n]) for n in (0, 10, 25)] * 2

@@ -299,8 +299,13 @@ class Run:
         )
 
     def _meet(self):
-        """Let the chains learn together, which all have come to where that is due."""
-        chains = [chain for chain in self._chains if not chain.lost]
+        """Let the chains learn together that have come to where that is due.
+
+        These are all, but for one that was given up when the others went on: it is behind.
+        """
+        waiting = [chain for chain in self._chains if chain.waits]
+        first = min(chain.done for chain in waiting)
+        chains = [chain for chain in waiting if chain.done == first]
         task = (learn, [chain.state for chain in chains])
         self._learning = chains, task, self._workers.submit(*task)
 

@@ -26,7 +26,7 @@ import pytest
 from models import box, normal
 from pymc.exceptions import SamplingError
 from test_contract import ROWS
-from test_driver import QUIET, assert_same, messages, sample
+from test_driver import QUIET, assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon import executors, run
@@ -534,6 +534,35 @@ def test_chains_that_learn_together_resume(herd, monkeypatch):
         assert len(half["learned"]["chain"]) == 3
         again = pk.sample(resume=half, model=herd.model, **QUIET)
         assert_same(again, whole, ALL)
+
+
+class Loses(ThreadPoolExecutor):
+    """Loses its k-th task."""
+
+    def __init__(self, k):
+        super().__init__(1)
+        self.k = k
+
+    def submit(self, function, *arguments):
+        self.k -= 1
+        if self.k != -1:
+            return super().submit(function, *arguments)
+        future = Future()
+        future.set_exception(ConnectionError("gone"))
+        return future
+
+
+def test_a_chain_that_was_given_up_learns_later(herd, calls, monkeypatch):
+    """Alone, as the others have gone on; it does not wait for them for ever."""
+    monkeypatch.setattr(run, "MOST_FAILURES", 0)
+    with Loses(2) as executor:
+        rest = sample(herd, chains=3, tune=40, executor=executor)
+    assert rest["posterior"]["chain"].values.tolist() == [0, 2]
+    assert calls == [(3, [0] * 3), (2, [10] * 2), (2, [25] * 2)]
+    calls.clear()
+    whole = resume(rest, herd.model, 10, max_time=60)
+    assert [whole["posterior"].sizes[dim] for dim in ("chain", "draw")] == [3, 40]
+    assert calls == [(1, [10]), (1, [25])]
 
 
 def test_a_second_step_may_learn_together(calls):

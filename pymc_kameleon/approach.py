@@ -346,7 +346,7 @@ def _round(search, rng, region, d):
     _adapt_rho(region, drop, gained, failed, d)
     search.metric = search.metric @ vectors / np.sqrt(clipped)
     region.gains.append(gained)
-    region.good = not failed and (body and predicted < d or gain > 0.3 * predicted - 0.5)
+    region.good = not failed and ((body and predicted < d) or gain > 0.3 * predicted - 0.5)
     settled = max(predicted, gained) < max(0.5, 0.15 * d)
     if settled and e.min() > 0.4 and e.max() < 3 and region.rho > 0.45:
         return True
@@ -389,7 +389,6 @@ def _adapt_reach(search, region, origin, direction, share, gain, predicted, step
     was_clipped = not np.array_equal(step, wanted)
     if gain > 0.5 * predicted and (was_clipped or gain > 2 * d):
         region.reach = min(20.0, 1.6 * region.reach)
-        best = gain
         for times in (2, 4, 8, 16):
             further = search.evaluate(origin + times * direction) - search.f
             if further < 0:

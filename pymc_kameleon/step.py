@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon.approach import BUDGET, approach, draw_near
 from pymc_kameleon.core.chain import (
     ACCEPT_PROB,
     ACCEPT_SHARE,
@@ -19,7 +20,6 @@ from pymc_kameleon.core.chain import (
     Algorithm,
 )
 from pymc_kameleon.core.jit import leaf_types
-from pymc_kameleon.approach import BUDGET, approach, draw_near
 from pymc_kameleon.core.scaling import default_target_accept
 from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
 from pymc_kameleon.host import (

@@ -1,4 +1,4 @@
-"""What samplers share whose proposal takes the posterior's covariance: where it begins, and pooling.
+"""What samplers share whose proposal takes the covariance of the posterior.
 
 Symbols: μ_k and Σ_k the mean and covariance that chain k has learned, W the mean of Σ_k, B the
 covariance of μ_k.

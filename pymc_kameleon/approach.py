@@ -11,10 +11,11 @@ metric, y = x + Lu, ρ the radius of new points in u, R that of the trust region
 Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a quadratic.
 """
 
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 BUDGET = 60
@@ -26,9 +27,26 @@ FEW = 40
 ALONG = 12, 6
 """Evaluations along a coordinate at most, the first and the second time."""
 
-EXACT, EXACT_FIT = 1e-7, 1e-3
+EXACT, EXACT_FIT = 1e-8, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
 and in many coordinates."""
+
+CLIMB = {"eps": 0.01, "gtol": 0.1}
+LEAST_GAIN = 0.1
+"""Differences, and the gradient where the climb ends, in units of the coordinates' scales; the least gain of
+a step that is worth another one."""
+
+LOSS = 2.0
+"""Of log mass, from which on the way up is taken back."""
+
+BAD = 1e10
+"""Below the start of a climb: what stands for -inf."""
+
+ROUNDS = 3
+"""Fits at the top, at most."""
+
+RADIUS = 0.7
+"""ρ at first, and at most."""
 
 REACH = 12
 """Times d: squared distance, in radii, of points that are fitted."""
@@ -80,16 +98,13 @@ def approach(logp, start, rng, budget):
     """
     search = _Search(logp, start, budget)
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
-        try:
+        with suppress(_Spent):
             search.evaluate(start)
             _find_home(search, rng)
-        except _Spent:
-            pass
-        search.judge()
-        _, x, f, metric = search.heaviest
-        factor = np.linalg.qr(metric.T, mode="r").T
+        factor = np.linalg.qr(search.metric.T, mode="r").T
     factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
-    return Home(x, f, search.scales, factor, np.array(search.points), np.array(search.logps))
+    points, logps = np.array(search.points), np.array(search.logps)
+    return Home(search.x, search.f, search.scales, factor, points, logps)
 
 
 def draw_near(home, logp, rng, tries=10):
@@ -107,18 +122,32 @@ def draw_near(home, logp, rng, tries=10):
 
 
 def _find_home(search, rng):
+    """Go up, learn the shape there; turn back where going up has lost mass.
+
+    In the neck of a funnel f has no bound, but there is hardly any mass. That is judged by f and
+    the scales of the coordinates, before and after.
+    """
     d = search.x.size
     _sweep(search, rng, range(d), ALONG[0])
-    search.judge()
+    search.metric = np.diag(search.scales)
     if d == 1:
         return
     misfits = _sweep(search, rng, range(d), ALONG[1])
-    exact, region = np.flatnonzero(misfits < EXACT), _Region()
+    search.metric = np.diag(search.scales)
+    before = search.here()
+    exact, solved = np.flatnonzero(misfits < EXACT), False
     if len(exact) >= max(2, d / 2):
-        _solve(search, rng, exact)
-    if d <= FEW:
-        while not _round(search, rng, region, d):
-            pass
+        solved = _solve(search, rng, exact)
+        if solved:  # what held the coefficients may have no weight any more
+            _solve(search, rng, exact)
+    with suppress(_Spent):
+        _climb(search, least=ALONG[1] * d)
+    _sweep(search, rng, range(d), ALONG[1])
+    mass, mass_before = (f + np.log(scales).sum() for _, f, scales, _ in (search.here(), before))
+    if mass < mass_before - LOSS:
+        search.x, search.f, search.scales, search.metric = before
+    elif d <= FEW:
+        _fit_shape(search, rng, solved)
 
 
 class _Spent(Exception):
@@ -134,16 +163,10 @@ class _Search:
         self.x, self.f = start.copy(), -np.inf
         self.scales = np.full(start.size, 0.5)
         self.metric = np.diag(self.scales)
-        self.heaviest = -np.inf, self.x, self.f, self.metric
 
-    def judge(self):
-        """Remember where the posterior has most mass, if it is about normal with this metric.
-
-        Not where f is largest: in the neck of a funnel that is without bound.
-        """
-        mass = self.f + np.linalg.slogdet(self.metric)[1]
-        if mass > self.heaviest[0]:
-            self.heaviest = mass, self.x, self.f, self.metric
+    def here(self):
+        """Return x, f, scales and metric."""
+        return self.x, self.f, self.scales.copy(), self.metric
 
     def evaluate(self, y):
         """Return f(y); y may be the best so far."""
@@ -172,7 +195,6 @@ def _sweep(search, rng, coordinates, most):
         line = _along(search, k, most)
         scale, misfits[k] = _parabola(search, k, line)
         search.scales[k] = scale
-    search.metric = np.diag(search.scales)
     return misfits
 
 
@@ -245,34 +267,34 @@ def _curvature(t, f):
 
 
 def _solve(search, rng, exact):
-    """Maximise f in the coordinates in which it is exactly quadratic, while the others are held."""
+    """Maximise f in the coordinates in which it is exactly quadratic; then in the others.
+
+    Returns whether that was possible.
+    """
     n = len(exact)
-    s = search.scales[exact]
     n_points = (n + 1) * (n + 2) // 2 + 3
     if n_points > search.left:
-        return
-    centre, u = search.x.copy(), 0.8 * rng.standard_normal((n_points, n))
-    f = np.array([search.evaluate(_moved(centre, exact, s * one)) for one in u])
+        return False
+    centre, block = search.x, search.metric[np.ix_(exact, exact)]
+    u = 0.8 * rng.standard_normal((n_points, n))
+    f = np.array([search.evaluate(_moved(centre, exact, block @ one)) for one in u])
     if not np.isfinite(f).all():
-        return
+        return False
     design = np.column_stack([np.ones(n_points), u, _products(u)])
     coefficients = np.linalg.lstsq(design, f, rcond=1e-14)[0]
     residual = np.abs(f - design @ coefficients).max() / np.ptp(f)
     if residual > EXACT_FIT:
-        return
+        return False
     gradient, hessian = coefficients[1 : n + 1], _hessian(coefficients[n + 1 :], n)
     e, vectors = np.linalg.eigh(-hessian)
-    e = np.abs(e)
-    e = np.maximum(e, max(1e-9, 3 * residual / n**0.5) * e.max())
-    step = s * (vectors @ (vectors.T @ gradient / e))
-    before = search.f
-    for share in (1.0, 0.3, 0.1):
-        if search.evaluate(_moved(centre, exact, share * step)) > before:
-            break
+    e = np.maximum(np.abs(e), max(1e-9, 3 * residual / n**0.5) * np.abs(e).max())
+    search.evaluate(_moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
     others = np.setdiff1d(np.arange(search.x.size), exact)
     _sweep(search, rng, others, 30)
-    block = s[:, None] * vectors / np.sqrt(e)
+    search.metric[others, others] = search.scales[others]
+    block = block @ vectors / np.sqrt(e)
     search.metric[np.ix_(exact, exact)] = block * _size_of(search, rng, exact, block)
+    return True
 
 
 def _moved(x, coordinates, step):
@@ -294,82 +316,87 @@ def _size_of(search, rng, coordinates, block):
     return size
 
 
-# ---- quadratics in a trust region -----------------------------------------------------------
+# ---- uphill -------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Region:
-    """Where quadratics are trusted."""
+def _climb(search, least):
+    """Maximise f by BFGS with finite differences, in the coordinates of the metric.
 
-    rho: float = 0.7
-    reach: float = 3.0
-    good: bool = False
-    gains: list = field(default_factory=list)
+    So many evaluations, at `least`, are left.
+    """
+    origin, metric, top, d = search.x, search.metric, search.f, search.x.size
+
+    def minus_f(u):
+        if search.left <= least:
+            raise _Spent
+        return min(top - search.evaluate(origin + metric @ u), BAD)
+
+    def look(u):
+        nonlocal last
+        gain, last = search.f - last, search.f
+        if gain < LEAST_GAIN or search.left < least + 3 * (d + 1):
+            raise StopIteration
+
+    last = top
+    found = minimize(minus_f, np.zeros(d), method="BFGS", options=CLIMB, callback=look)
+    search.metric = metric @ np.linalg.cholesky(found.hess_inv)
 
 
-def _round(search, rng, region, d):
-    """Draw new points, fit, step; return whether that is home."""
+# ---- the shape at the top -----------------------------------------------------------------------
+
+
+def _fit_shape(search, rng, known):
+    """Fit quadratics around the best point until one agrees with the metric.
+
+    If that is `known`, a few points decide whether a fit is necessary.
+    """
+    d, rho = search.x.size, RADIUS
     p = (d + 1) * (d + 2) // 2
-    origin = search.x
-    near = np.count_nonzero(_distances2(search) < REACH * d * region.rho**2)
-    n_new = d + 4 if region.good else max(d + 4, int(1.2 * p) - near)
-    u = region.rho * rng.standard_normal((n_new, d)) * rng.uniform(0.5, 1.2, (n_new, 1))
-    top = search.f
-    new = np.array([search.evaluate(origin + search.metric @ one) for one in u])
-    drop = np.median(top - new)
-    body = 0.1 < drop / (d * region.rho**2) < 1.2
-    if body and region.rho > 0.45 and search.f == top:
-        search.judge()
-    model = _fit(search, origin, top, region.rho, drop, d)
-    if model is None:  # nothing near is finite
-        region.rho *= 0.5
-        return False
-    e, vectors, g, n = model
-    least = 0.1 if n >= p else 0.4
-    clipped = np.clip(np.abs(e), least, 1 / least)
-    limit = region.reach * max(region.rho, 0.5) / np.sqrt(clipped)
-    wanted = g / np.maximum(np.abs(e), least / 3)
-    step = np.clip(wanted, -limit, limit)
-    predicted = g @ step - step @ (e * step) / 2
-    gain, share = 0.0, None
-    before = search.f
-    if predicted > 0.25:
-        direction = search.metric @ (vectors @ step)
-        for share in (1.0, 0.35, 0.1):
-            gain = search.evaluate(origin + share * direction) - top
-            if gain > 0:
+    for i in range(ROUNDS):
+        near = np.count_nonzero(_distances2(search, search.x) < REACH * d * rho**2)
+        origin, top = search.x, search.f
+        n_new = d + 4 if known and i == 0 else max(d + 4, int(1.2 * p) - near)
+        u = rho * rng.standard_normal((n_new, d)) * rng.uniform(0.5, 1.2, (n_new, 1))
+        drop = np.median([top - search.evaluate(origin + search.metric @ one) for one in u])
+        if known and i == 0:
+            if 0.15 < drop / (d * rho**2) < 0.8:
                 break
-        _adapt_reach(search, region, origin, direction, share, gain, predicted, step, wanted, d)
-    gain = search.f - before
-    gained = search.f - top
-    failed = predicted > 0.25 and not (share == 1.0 and gain > 0)
-    _adapt_rho(region, drop, gained, failed, d)
-    search.metric = search.metric @ vectors / np.sqrt(clipped)
-    region.gains.append(gained)
-    region.good = not failed and ((body and predicted < d) or gain > 0.3 * predicted - 0.5)
-    settled = max(predicted, gained) < max(0.5, 0.15 * d)
-    if settled and e.min() > 0.4 and e.max() < 3 and region.rho > 0.45:
-        return True
-    return len(region.gains) > 1 and max(region.gains[-2:]) < 0.25 * d + 0.5
+            continue
+        fitted = _fit(search, origin, top, rho, drop)
+        if fitted is None:
+            rho *= 0.5
+            continue
+        e, vectors, g = fitted
+        clipped = np.clip(np.abs(e), 0.1, 10.0)
+        limit = 3 * rho / np.sqrt(clipped)
+        step = np.clip(g / clipped, -limit, limit)
+        gain = g @ step - step @ (e * step) / 2
+        if gain > 0.25:
+            search.evaluate(origin + search.metric @ vectors @ step)
+        search.metric = search.metric @ vectors / np.sqrt(clipped)
+        rho = RADIUS * min(1.0, np.sqrt(3 * d / max(drop, 1e-10)))
+        if gain < max(0.5, 0.15 * d) and e.min() > 0.4 and e.max() < 3:
+            break
 
 
-def _distances2(search):
-    """Squared distances |u|² of all points from the best."""
-    u = np.linalg.solve(search.metric, (np.array(search.points) - search.x).T)
+def _distances2(search, origin):
+    """Squared distances |u|² of all points from one."""
+    u = np.linalg.solve(search.metric, (np.array(search.points) - origin).T)
     return np.sum(u * u, axis=0)
 
 
-def _fit(search, origin, top, rho, drop, d):
-    """Fit a quadratic in u; return eigenvalues and -vectors of −H, g along them, and the points."""
+def _fit(search, origin, top, rho, drop):
+    """Fit a quadratic in u; return eigenvalues and -vectors of −H, and g along them."""
+    d = len(origin)
     p = (d + 1) * (d + 2) // 2
-    u = np.linalg.solve(search.metric, (np.array(search.points) - origin).T).T
-    drops, distances2 = top - np.array(search.logps), np.sum(u * u, axis=1)
+    drops, distances2 = top - np.array(search.logps), _distances2(search, origin)
     cap = max(6 * d, 2.5 * drop) if np.isfinite(drop) else 6 * d
     rows = np.flatnonzero((distances2 < REACH * d * rho**2) & (drops < cap))
     rows = rows[np.argsort(distances2[rows], kind="stable")][: 2 * p]
     if len(rows) < d + 2:
         return None
-    u, drops = u[rows], drops[rows]
+    u = np.linalg.solve(search.metric, (np.array(search.points)[rows] - origin).T).T
+    drops = drops[rows]
     weights = (1 + np.abs(drops) / max(d, cap / 6)) ** -2
     design = np.column_stack([np.ones(len(u)), u, _products(u)])
     penalty = np.repeat([1e-10, 1e-8, 1e-3], [1, d, p - d - 1])
@@ -378,28 +405,7 @@ def _fit(search, origin, top, rho, drop, d):
     coefficients = np.linalg.solve(normal, right)
     hessian = _hessian(coefficients[d + 1 :], d) - np.eye(d)
     e, vectors = np.linalg.eigh(-hessian)
-    return e, vectors, vectors.T @ coefficients[1 : d + 1], len(rows)
-
-
-def _adapt_reach(search, region, origin, direction, share, gain, predicted, step, wanted, d):
-    """Widen the trust region, and go on, where a step was good; narrow it where it failed."""
-    if share < 1.0 or gain <= 0:
-        region.reach = max(1.5, 0.5 * region.reach)
-        return
-    was_clipped = not np.array_equal(step, wanted)
-    if gain > 0.5 * predicted and (was_clipped or gain > 2 * d):
-        region.reach = min(20.0, 1.6 * region.reach)
-        for times in (2, 4, 8, 16):
-            further = search.evaluate(origin + times * direction) - search.f
-            if further < 0:
-                break
-
-
-def _adapt_rho(region, drop, gain, failed, d):
-    if failed or drop > max(3 * d, gain / 2):
-        region.rho = max(0.02, region.rho * min(0.6, np.sqrt(3 * d / max(drop, 1e-10))))
-    else:
-        region.rho = min(3.0 if gain > 3 * d else 1.0, 1.4 * region.rho)
+    return e, vectors, vectors.T @ coefficients[1 : d + 1]
 
 
 # ---- quadratics ---------------------------------------------------------------------------------

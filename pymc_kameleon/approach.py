@@ -1,14 +1,14 @@
 """The way from a chain's start to where the posterior is, and its shape there.
 
-This maximises log-densities that have no gradient and are expensive. Each coordinate is searched
-first, which gives its scale. Where the log-density is exactly quadratic in many coordinates, as in
-the coefficients of a regression given its scale, one fit in these finds their maximum from however
-far. Then quadratics are fitted to what has been evaluated, and their maxima tried, in a trust
-region. Nothing here is a Markov chain: it is for tuning.
+For log-densities that have no gradient and are expensive. Each coordinate is searched first, which
+gives its scale. Where the log-density is exactly quadratic in many coordinates, as in the
+coefficients of a regression given its scale, a fit in these finds their maximum from however far.
+SciPy's BFGS goes the rest of the way, and quadratics that are fitted at the top give the shape.
+Nothing of this is a Markov chain: it is for tuning.
 
-Symbols: f the log-density, x the best point so far (d,), s the scales of the coordinates, L the
-metric, y = x + Lu, ρ the radius of new points in u, R that of the trust region, H and g the
-Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a quadratic.
+Symbols: f the log-density, x the best point so far (d,), L the metric, u the coordinates in which
+y = x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a
+quadratic, ρ the radius in u of the points that it is fitted to.
 """
 
 from contextlib import suppress
@@ -25,22 +25,21 @@ FEW = 40
 """Dimensions up to which quadratics are fitted; beyond, they would take most of the budget."""
 
 ALONG = 12, 6
-"""Evaluations along a coordinate at most, the first and the second time."""
+"""Evaluations along a coordinate, about: the first time, and later."""
 
-EXACT, EXACT_FIT = 1e-8, 1e-3
+EXACT, EXACT_FIT = 1e-7, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
 and in many coordinates."""
 
-CLIMB = {"eps": 0.01, "gtol": 0.1}
-LEAST_GAIN = 0.1
-"""Differences, and the gradient where the climb ends, in units of the coordinates' scales; the least gain of
-a step that is worth another one."""
-
-LOSS = 2.0
-"""Of log mass, from which on the way up is taken back."""
+DIFFERENCE, SLOPE, GAIN = 0.01, 0.1, 0.1
+"""Of the climb: finite differences, and the gradient where it ends, in u; the gain of a step after
+which another one is not worth while."""
 
 BAD = 1e10
 """Below the start of a climb: what stands for -inf."""
+
+LOSS = 0.2
+"""Times d: of log mass, from which on the way up is taken back."""
 
 ROUNDS = 3
 """Fits at the top, at most."""
@@ -122,10 +121,9 @@ def draw_near(home, logp, rng, tries=10):
 
 
 def _find_home(search, rng):
-    """Go up, learn the shape there; turn back where going up has lost mass.
+    """Go up, and learn the shape there; but back where that has lost mass.
 
-    In the neck of a funnel f has no bound, but there is hardly any mass. That is judged by f and
-    the scales of the coordinates, before and after.
+    In the neck of a funnel f has no bound, and hardly any mass, which is f and the log of volume.
     """
     d = search.x.size
     _sweep(search, rng, range(d), ALONG[0])
@@ -134,24 +132,32 @@ def _find_home(search, rng):
         return
     misfits = _sweep(search, rng, range(d), ALONG[1])
     search.metric = np.diag(search.scales)
-    before = search.here()
     exact, solved = np.flatnonzero(misfits < EXACT), False
     if len(exact) >= max(2, d / 2):
-        solved = _solve(search, rng, exact)
-        if solved:  # what held the coefficients may have no weight any more
-            _solve(search, rng, exact)
-    with suppress(_Spent):
-        _climb(search, least=ALONG[1] * d)
-    _sweep(search, rng, range(d), ALONG[1])
-    mass, mass_before = (f + np.log(scales).sum() for _, f, scales, _ in (search.here(), before))
-    if mass < mass_before - LOSS:
-        search.x, search.f, search.scales, search.metric = before
-    elif d <= FEW:
-        _fit_shape(search, rng, solved)
+        for _ in range(2):  # what held the coefficients at first may then have no weight any more
+            try:
+                solved = _solve(search, rng, exact)
+            except _Lost:
+                return
+    before, scales, climbed = search.here(), search.scales.copy(), -np.inf
+    while search.f > climbed + max(0.5, 0.15 * d):  # the climb stopped too early
+        with suppress(_Spent):
+            _climb(search, least=ALONG[1] * d)
+        climbed = search.f
+        _sweep(search, rng, range(d), ALONG[1])
+        if search.f + np.log(search.scales).sum() < before[1] + np.log(scales).sum() - LOSS * d:
+            search.return_to(before)
+            return
+        if d <= FEW:
+            _fit_shape(search, rng, solved)
 
 
 class _Spent(Exception):
     """The budget is spent."""
+
+
+class _Lost(Exception):
+    """Mass was lost on the way up."""
 
 
 class _Search:
@@ -165,8 +171,12 @@ class _Search:
         self.metric = np.diag(self.scales)
 
     def here(self):
-        """Return x, f, scales and metric."""
-        return self.x, self.f, self.scales.copy(), self.metric
+        """Return the best point, f there, and a copy of the metric."""
+        return self.x, self.f, self.metric.copy()
+
+    def return_to(self, place):
+        """Make a place the best again."""
+        self.x, self.f, self.metric = place
 
     def evaluate(self, y):
         """Return f(y); y may be the best so far."""
@@ -193,8 +203,7 @@ def _sweep(search, rng, coordinates, most):
     misfits = np.full(search.x.size, np.inf)
     for k in rng.permutation(coordinates):
         line = _along(search, k, most)
-        scale, misfits[k] = _parabola(search, k, line)
-        search.scales[k] = scale
+        search.scales[k], misfits[k] = _top(line)
     return misfits
 
 
@@ -222,18 +231,18 @@ def _along(search, k, most):
         if gain > 0:
             c = best
             h *= 2.5 if gain > 2 else 1.0
-        elif drops.min() > 4:
-            h *= 0.2 if drops.min() > 40 else 0.4
+        elif drops.min() > 4:  # of a parabola, h would then be about its scale
+            h *= np.clip(drops.min() ** -0.5, 1e-3, 0.4) if drops.min() < np.inf else 0.1
         elif drops.max() < 0.1:
-            h *= 4
+            h *= np.clip(np.maximum(drops.max(), 1e-10) ** -0.5, 4.0, 100.0)
         else:
             break
     line.c, line.h = c, h
     return line
 
 
-def _parabola(search, k, line):
-    """Try the vertex of a parabola along a coordinate; return its scale, and its misfit."""
+def _top(line):
+    """Try the vertex of a parabola along a line; return its scale, and its misfit."""
     c, h = line.c, line.h
     if len(line) < 5:
         line[c + 2 * h if line[c + h] > line[c - h] else c - 2 * h]
@@ -242,7 +251,7 @@ def _parabola(search, k, line):
     f = np.array([line[one] for one in t])
     if len(t) < 3:
         return h, np.inf
-    a, b = _curvature((t[:3] - c) / h, f[:3])
+    a, b, _ = _parabola((t[:3] - c) / h, f[:3])
     if not a < 0:
         return h, np.inf
     scale = h * np.clip((-2 * a) ** -0.5, 0.05, 20)
@@ -251,16 +260,17 @@ def _parabola(search, k, line):
         line[vertex]
     if len(t) < 4:
         return scale, np.inf
-    columns = np.vander((t - c) / h, 3)
-    fitted = columns @ np.linalg.lstsq(columns, f)[0]
+    wide = np.argsort(t)[[0, len(t) // 2, -1]]  # rounding weighs less than within narrow ones
+    fitted = np.polyval(_parabola(t[wide], f[wide]), t)
     return scale, np.abs(f - fitted).max() / np.ptp(f)
 
 
-def _curvature(t, f):
-    """Return a and b of the parabola a t² + bt + c through three points."""
+def _parabola(t, f):
+    """Return a, b and c of the parabola at² + bt + c through three points."""
     first, second = (f[1] - f[0]) / (t[1] - t[0]), (f[2] - f[1]) / (t[2] - t[1])
     a = (second - first) / (t[2] - t[0])
-    return a, first - a * (t[0] + t[1])
+    b = first - a * (t[0] + t[1])
+    return a, b, f[0] - t[0] * (a * t[0] + b)
 
 
 # ---- where f is exactly quadratic -----------------------------------------------------------
@@ -289,12 +299,21 @@ def _solve(search, rng, exact):
     e, vectors = np.linalg.eigh(-hessian)
     e = np.maximum(np.abs(e), max(1e-9, 3 * residual / n**0.5) * np.abs(e).max())
     search.evaluate(_moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
-    others = np.setdiff1d(np.arange(search.x.size), exact)
+    block = block @ vectors / np.sqrt(e)
+    search.metric[np.ix_(exact, exact)] = block
+    before, others = search.here(), np.setdiff1d(np.arange(search.x.size), exact)
     _sweep(search, rng, others, 30)
     search.metric[others, others] = search.scales[others]
-    block = block @ vectors / np.sqrt(e)
     search.metric[np.ix_(exact, exact)] = block * _size_of(search, rng, exact, block)
+    if _mass(search.here()) < _mass(before) - LOSS * n:
+        search.return_to(before)
+        raise _Lost
     return True
+
+
+def _mass(place):
+    _, f, metric = place
+    return f + np.linalg.slogdet(metric)[1]
 
 
 def _moved(x, coordinates, step):
@@ -320,10 +339,7 @@ def _size_of(search, rng, coordinates, block):
 
 
 def _climb(search, least):
-    """Maximise f by BFGS with finite differences, in the coordinates of the metric.
-
-    So many evaluations, at `least`, are left.
-    """
+    """Maximise f by BFGS with finite differences; `least` evaluations have to be left."""
     origin, metric, top, d = search.x, search.metric, search.f, search.x.size
 
     def minus_f(u):
@@ -334,12 +350,13 @@ def _climb(search, least):
     def look(u):
         nonlocal last
         gain, last = search.f - last, search.f
-        if gain < LEAST_GAIN or search.left < least + 3 * (d + 1):
+        if gain < GAIN or search.left < least + 3 * (d + 1):
             raise StopIteration
 
-    last = top
-    found = minimize(minus_f, np.zeros(d), method="BFGS", options=CLIMB, callback=look)
-    search.metric = metric @ np.linalg.cholesky(found.hess_inv)
+    last, options = top, {"eps": DIFFERENCE, "gtol": SLOPE}
+    found = minimize(minus_f, np.zeros(d), method="BFGS", options=options, callback=look)
+    with suppress(np.linalg.LinAlgError):  # rounding leaves it indefinite
+        search.metric = metric @ np.linalg.cholesky(found.hess_inv)
 
 
 # ---- the shape at the top -----------------------------------------------------------------------

@@ -14,7 +14,8 @@ class LearnedShape(KameleonStep):
     """A sampler that learns a covariance, by core/shape.py.
 
     It begins with the shape that the way to the posterior has shown. The chains of a run pool what
-    they learn, whenever they have seeded Σ afresh, and once later.
+    they learn, whenever they have seeded Σ afresh, and every sixteenth of
+    tuning later.
     """
 
     learns_together = True
@@ -37,7 +38,8 @@ class LearnedShape(KameleonStep):
         times = [moments.n_seed]
         while 2 * times[-1] <= moments.n_fast:
             times.append(2 * times[-1])
-        return sorted({-(-t // self.steps_per_draw) for t in (*times, n * 3 // 4)})
+        times += [n * i // 16 for i in range(9, 16)]
+        return sorted({-(-t // self.steps_per_draw) for t in times})
 
     @classmethod
     def learn(cls, chains):
@@ -63,4 +65,3 @@ def pool_moments(chains):
     for moments in chains:
         moments.mean[:] = means.mean(axis=0)
         moments.factor[:] = pooled
-        moments.seeding[2] = len(chains)

@@ -193,16 +193,17 @@ def test_units_and_order_of_chains_do_not_matter(units, order):
 
 def test_many_coordinates_and_those_that_say_nothing():
     rng = np.random.default_rng(8)
-    x = normal_modes(rng, SIT, 16, (1, 1), 100)
-    constant, infinite = np.zeros(SIT.shape), np.where(x[..., 0] > 16, np.inf, 0.0)
-    found = pk.mode_occupancy(tree(x=x, constant=constant, infinite=infinite, k=SIT))
-    assert agrees(found.dataset["mode_of_draw"].values, SIT) == 1
+    modes = jumping(rng, [0.5, 0.5])
+    x = normal_modes(rng, modes, 16, (1, 1), 100)
+    constant, infinite = np.zeros(modes.shape), np.where(x[..., 0] > 16, np.inf, 0.0)
+    found = pk.mode_occupancy(tree(x=x, constant=constant, infinite=infinite, k=modes))
+    assert agrees(found.dataset["mode_of_draw"].values, modes) > 0.999
     assert "k" not in found.centers
 
 
 @pytest.mark.parametrize("draws", [4, 5, 60])
 def test_few_draws_and_chains_that_do_not_move(draws):
-    still = np.ones((1, draws, 2)) * np.arange(CHAINS)[:, None, None]
+    still = np.ones((1, draws, 2)) * np.array([0, 1, 1, 2])[:, None, None]
     rng = np.random.default_rng(15)
     for x in [still, np.where([True, False], still, rng.normal(size=still.shape))]:
         found = pk.mode_occupancy(tree(x=x))

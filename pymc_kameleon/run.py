@@ -17,12 +17,14 @@ from pymc_kameleon.executors import CtrlC
 from pymc_kameleon.host import (
     Draw,
     SamplingError,
+    WarningType,
     log_warnings,
     quiet_logging,
     run_convergence_checks,
 )
 from pymc_kameleon.limits import FIRST_LOOK, Enough, next_look
 from pymc_kameleon.monitor import closing_warning, counted, say_what_was_done, told
+from pymc_kameleon.occupancy import explain_modes
 from pymc_kameleon.results import data_tree, with_warnings
 
 _log = logging.getLogger("pymc_kameleon")
@@ -556,7 +558,17 @@ class Run:
                 names = None if chosen is True else chosen
                 compute(tree, var_names=names, model=finish.model, progressbar=False)
             if finish.checks_convergence and "posterior" in tree.children:
-                log_warnings(run_convergence_checks(tree, finish.model))
+                warnings = run_convergence_checks(tree, finish.model)
+                log_warnings(warnings)
+                if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
+                    self._look_at_modes(tree)
+
+    def _look_at_modes(self, tree):
+        """Warn if the chains, which differ, are in different modes."""
+        names = [rv.name for rv in self._finish.model.free_RVs]
+        kept = [name for name in names if name in tree["posterior"]]
+        if problem := explain_modes(tree, kept):
+            _log.warning(problem)
 
 
 def _longest(chains):

@@ -1054,6 +1054,70 @@ BUGS = {
             "samplers/test_componentwise.py -k statistics_of_steps_with_other_numbers",
         ),
     ],
+    "gaps.py": [
+        (
+            "draws of a slow chain count as independent",
+            "correlation = products.mean() / np.square(deviations).mean()",
+            "correlation = 0.0",
+            "test_occupancy.py -k one_mode_is_not_split",
+        ),
+        (
+            "groups are not joined along a curve",
+            "                joined.merge(i, j)",
+            "                pass",
+            "test_occupancy.py -k one_mode_is_not_split",
+        ),
+        (
+            "a group with points of two modes joins them",
+            "        if density < best:",
+            "        if False:",
+            "test_occupancy.py -k short_axis",
+        ),
+        (
+            "the distance between modes makes the scale",
+            "LOCAL_SHARE, LOCAL_WIDTH = 0.1, 0.25",
+            "LOCAL_SHARE, LOCAL_WIDTH = 0.6, 1.7",
+            "test_occupancy.py -k many_coordinates",
+        ),
+        (
+            "a draw between two modes is a visit",
+            "    last = np.maximum.accumulate(np.where(real,",
+            "    last = np.maximum.accumulate(np.where(True,",
+            "test_occupancy.py -k 'well_into or no_jumps'",
+        ),
+        (
+            "the largest mode is not the first",
+            "order = np.argsort(-np.bincount",
+            "order = np.argsort(np.bincount",
+            "test_occupancy.py -k two_modes",
+        ),
+        (
+            "chains that do not move are no posterior",
+            "shrunk_covariance(points) + RIDGE * np.eye(points.shape[1])",
+            "shrunk_covariance(points)",
+            "test_occupancy.py -k few_draws",
+        ),
+    ],
+    "occupancy.py": [
+        (
+            "a visit counts once per draw",
+            "comes = inside & ~inside.shift(draw=1, fill_value=False)",
+            "comes = inside",
+            "test_occupancy.py -k counts",
+        ),
+        (
+            "few visits tell the weights",
+            '(found["ess"] * rarest >= FEW)',
+            '(found["ess"] >= 0)',
+            "test_occupancy.py -k verdicts",
+        ),
+        (
+            "a mode that is known and not visited is not told",
+            "missed = [str(mode) for mode in np.flatnonzero(~visited)]",
+            "missed = []",
+            "test_occupancy.py -k verdicts",
+        ),
+    ],
     "unbound.py": [
         (
             "an unbound step of pk.sample is used up",

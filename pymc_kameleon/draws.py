@@ -118,7 +118,7 @@ def _begin(step, q):
         logp.point[d:] = step.point[d:]
     if status == MOVED:
         step.state.x[:] = q[:d]
-    if learning_is_due(step):
+    if step.learns_alone and learning_is_due(step):
         logp.point[:] = q
         step.learn([step])
         step.monitor.learned = step.monitor.done

@@ -143,7 +143,7 @@ class Run:
         self._width = job.outputs.n + sum(step.empty_stats(1).size for step in job.steps)
         example = job.steps_at(chains[0].state)
         self._pauses = sorted({pause for step in example for pause in step.pauses()})
-        pools = prepared.attributes["pool_tuning"]
+        pools = prepared.attributes["pool_tuning"] and len(chains) > 1
         self._meetings = [
             {p for p in step.pauses() if pools and step.learns_together and p < chains[0].tune}
             for step in example

@@ -96,6 +96,8 @@ class KameleonStep(ArrayStepShared):
         2 its State has a field `gradient`.
     learns_together : bool
         Whether `learn` wants the steps of all chains of a run. Then all wait for each other there.
+    learns_alone : bool
+        Whether `learn` is of use to a chain without others. If not, it is left out there.
     """
 
     name: ClassVar[str]
@@ -105,6 +107,7 @@ class KameleonStep(ArrayStepShared):
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
     learns_together: ClassVar[bool] = False
+    learns_alone: ClassVar[bool] = True
     settings: Mapping = MappingProxyType({})
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))

@@ -55,6 +55,14 @@ class Mutant(NamedTuple):
 
 
 BUGS = {
+    "pooling.py": [
+        (
+            "a chain in a bad place learns with the others",
+            "if logp >= least]",
+            "]",
+            "samplers/test_gad.py -k pool_their_pairs",
+        ),
+    ],
     "executors.py": [
         (
             "a broken executor is used again",
@@ -731,6 +739,24 @@ BUGS = {
             "samplers/test_gad.py -k 'test_chains and fisher'",
         ),
         (
+            "the distance of modes widens the pooled L",
+            "[window - window.mean(axis=0) for",
+            "[window for",
+            "samplers/test_gad.py -k pool_their_pairs",
+        ),
+        (
+            "a chain's own pairs replace the pooled L at once",
+            "own.is_pooled[0] = True",
+            "pass",
+            "samplers/test_gad.py -k pool_their_pairs",
+        ),
+        (
+            "a chain never learns alone again",
+            "    tuning.is_pooled[0] = False\n",
+            "",
+            "samplers/test_gad.py -k pool_their_pairs",
+        ),
+        (
             "what was not finite is learned from",
             "if plausible and work.log_hastings[0] > -np.inf:",
             "if plausible:",
@@ -1286,6 +1312,12 @@ BUGS = {
         ),
     ],
     "draws.py": [
+        (
+            "a chain alone pauses where there is nothing to pool",
+            "if step.learns_alone and learning_is_due",
+            "if learning_is_due",
+            "test_executors.py -k gad_mala_pools",
+        ),
         (
             "somebody else moved our variables: unnoticed",
             "if step.point is None or not np.array_equal(q[:d], step.point[:d]):",

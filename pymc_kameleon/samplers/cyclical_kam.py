@@ -254,6 +254,7 @@ class CyclicalKAM(LearnedShape):
     """
 
     name = "cyclical_kam"
+    learns_alone = True
     own_stats = ("bandwidth", "n_modes", "mode")
     algorithm = Algorithm(transition, adapt, derived, report, tuning_transition)
 

@@ -14,11 +14,10 @@ class LearnedShape(KameleonStep):
     """A sampler that learns a covariance, by core/shape.py.
 
     It begins with the shape that the way to the posterior has shown. The chains of a run pool what
-    they learn, whenever they have seeded Σ afresh, and every sixteenth of
-    tuning later.
+    they learn, whenever they have seeded Σ afresh, and at every sixteenth of tuning later.
     """
 
-    learns_together = True
+    learns_together, learns_alone = True, False
 
     def _shape(self):
         """Return the Shape and the ShapeTuning that are learned, or None."""

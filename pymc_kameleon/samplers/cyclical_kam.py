@@ -242,8 +242,8 @@ class CyclicalKAM(KameleonStep):
 
     Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
     a kick and an annealed walk back to the posterior; 30 % walks, differences and jumps that learn
-    the modes found; 15 % tune ν, which is the statistic ``scaling``. A chain knows only the modes
-    that it found itself. See docs/cyclical_kam.md.
+    the modes found; 15 % tune ν, which is the statistic ``scaling``. In ``pk.sample`` the chains
+    learn together: each gets the modes that any of them found. See docs/cyclical_kam.md.
 
     References
     ----------
@@ -255,6 +255,7 @@ class CyclicalKAM(KameleonStep):
 
     name = "cyclical_kam"
     own_stats = ("bandwidth", "n_modes", "mode")
+    learns_together = True
     algorithm = Algorithm(transition, adapt, derived, report, tuning_transition)
 
     def __new__(cls, *args, variant="exact", **kwargs):
@@ -312,9 +313,8 @@ class CyclicalKAM(KameleonStep):
 
     @classmethod
     def learn(cls, chains):
-        """Find the modes, and draw z from them; later, again. Each chain learns alone."""
-        for chain in chains:
-            learn_modes(chain)
+        """Find the modes, and draw z from them; later, again."""
+        learn_modes(chains)
 
     def _learned(self):
         clusters, n = self.parameters.clusters, self.parameters.clusters.n[0]

@@ -59,6 +59,7 @@ class Search(NamedTuple):
     visits: floats(MAX_MODES)  # transitions in each cluster
     home: floats("d")  # where the last search ended that found a place that matters
     home_logp: floats(1)  # log-density there
+    floor: floats(1)  # log-density below which a state teaches nothing about the clusters
     log_walk: floats(1)  # log scale of the walk that found the first mode
     kick: floats(1)  # length of the kick that is due, or 0
     log_kick: floats(1)  # its logarithm, or that of the last one
@@ -93,6 +94,7 @@ def start_search(step, scales, n_tune, m):
         history=History.empty(max(2000, 8 * m), d + 2),
         negligible=10.0 + 3.0 * d,
         home_logp=-np.inf,
+        floor=-np.inf,
     )
     return shape, search
 
@@ -252,6 +254,8 @@ def learn_clusters(state, parameters, search, work, accept_prob, t):
         log_scale = parameters.kam.subsample.shape.log_scale
         eta = gain(GOOD_GUESS + t - search.search_end)
         tune_scale(log_scale, search.shape.scale, 0, accept_prob, eta)
+    if state.logp[0] < search.floor[0]:
+        return
     i = nearest_cluster(clusters, state.x, work.log_r, v)
     search.visits[i] += 1.0
     eta = 1.0 / max(16.0 * state.x.size, search.visits[i] / 1.5)

@@ -678,6 +678,118 @@ def test_clusters_are_learned_by_hand():
     np.testing.assert_array_equal(found_visits, visits)
 
 
+# ---- learning together ----------------------------------------------------------------------
+
+
+class Alone(pk.CyclicalKAM):
+    """The broken twin: each chain learns by itself."""
+
+    name = "alone"
+    learns_together = False
+
+
+UNEQUAL = Mixture([0.2, 0.8], [[-8] + [0] * 7, [8] + [0] * 7], [0.5, 2])
+
+
+def in_two_modes(kind, starts):
+    """Run chains from these starts; return the chains' points, and the modes that they know."""
+    dt = pk.sample(
+        300,
+        tune=500,
+        chains=len(starts),
+        cores=1,
+        step=kind(model=UNEQUAL.build()),
+        model=UNEQUAL.build(),
+        initvals=[{"x": start} for start in starts],
+        random_seed=3,
+        progressbar=False,
+        compute_convergence_checks=False,
+    )
+    return dt.posterior["x"].values, dt.sample_stats["n_modes"].values[:, -1]
+
+
+def test_chains_jump_to_what_others_found():
+    """Each of them starts in one mode, of which the narrow one is not found from the other."""
+    x, n = in_two_modes(pk.CyclicalKAM, [*UNEQUAL.means] * 2)
+    assert (n == 2).all()
+    left = x[:, :, 0] < 0
+    assert (np.diff(left, axis=1).sum(axis=1) > 20).all()
+    assert abs(left.mean() - 0.2) < 0.08
+
+
+def test_chains_that_learn_alone_do_not():
+    x, _ = in_two_modes(Alone, [*UNEQUAL.means] * 2)
+    jumped = np.diff(x[:, :, 0] < 0, axis=1).any(axis=1)
+    assert not jumped.all()
+
+
+def learned_from(archives, bad=None):
+    """Let chains learn, whose archives are points of a pair of modes; return their steps."""
+    target, chains = pair(2), []
+    for i, points in enumerate(archives):
+        step = started(target, 4000, i).for_chain()
+        step.setup_chain(np.random.default_rng(i), 4000, 1)
+        fill(step, points, target)
+        chains.append(step)
+    if bad is not None:
+        chains[bad].state.x[:] = 1e4
+    pk.CyclicalKAM.learn(chains)
+    return chains
+
+
+def fill(step, points, target):
+    rows = np.c_[points, [target.log_density(x) for x in points], np.zeros(len(points))]
+    history = step.tuning.search.history
+    history.points[: len(rows)], history.counts[0] = rows, len(rows)
+
+
+def test_all_chains_get_the_same_and_stay_where_they_are():
+    """One is so far away that it adds nothing."""
+    rng = np.random.default_rng(1)
+    left, right = rng.standard_normal((2, 300, 2)) + np.array([[[0, 0]], [[16, 0]]])
+    far = 1e4 + 1e3 * rng.standard_normal((300, 2))
+    chains = learned_from([left, far, right], bad=1)
+    for step in chains[1:]:
+        assert_equal(step.parameters, chains[0].parameters)
+        np.testing.assert_array_equal(step.tuning.search.visits, chains[0].tuning.search.visits)
+        assert step.tuning.s[0] == chains[0].tuning.s[0] > 0
+    np.testing.assert_array_equal(chains[1].state.x, 1e4)
+    without = learned_from([left, right])
+    assert n_modes(chains[0]) == n_modes(without[0]) == 2
+    for one, other in zip(
+        chains[0].parameters.clusters, without[0].parameters.clusters, strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    means = chains[0].parameters.clusters.means[:2]
+    np.testing.assert_allclose(means[np.argsort(means[:, 0])], [[0, 0], [16, 0]], atol=0.3)
+
+
+def test_what_the_chains_learned_of_the_clusters_is_pooled():
+    """As if one chain had made all visits."""
+    rng = np.random.default_rng(2)
+    pools = [rng.standard_normal((300, 2)) + np.array([16 * k, 0]) for k in (0, 1)]
+    chains = learned_from(pools)
+    sets = [
+        [rng.standard_normal((n, 2)) + np.array([16 * k, n / 50]) for k in (0, 1)] for n in (20, 60)
+    ]
+    for step, own in zip(chains, sets, strict=True):
+        clusters, search = step.parameters.clusters, step.tuning.search
+        order = np.argsort(clusters.means[:2, 0])
+        for k, points in zip(order, own, strict=True):
+            clusters.means[k] = points.mean(axis=0)
+            clusters.factors[k] = np.linalg.cholesky(np.cov(points.T, bias=True))
+            search.visits[k] = len(points)
+        fill(step, np.concatenate(own), pair(2))
+    pk.CyclicalKAM.learn(chains)
+    clusters = chains[1].parameters.clusters
+    for k in (0, 1):
+        both = np.concatenate([sets[0][k], sets[1][k]])
+        i = np.argsort(clusters.means[:2, 0])[k]
+        np.testing.assert_allclose(clusters.means[i], both.mean(axis=0), rtol=1e-9, atol=1e-9)
+        factor = np.tril(clusters.factors[i])
+        np.testing.assert_allclose(factor @ factor.T, np.cov(both.T, bias=True), rtol=1e-9)
+
+
 # ---- the search -----------------------------------------------------------------------------
 
 
@@ -778,7 +890,7 @@ def test_what_the_likelihood_raises_while_modes_are_found_reaches_the_user(
     with pytest.raises(kind, match="the solver broke down") as error:
         sample(step, step.model, driver, tune=200)
     if driver is pk.sample:
-        assert "In chain 0, draw 110 of tuning, at {'x': " in error.value.__notes__[0]
+        assert error.value.__notes__[0] == "While the chains learned together."
 
 
 @pytest.fixture(scope="module")

@@ -285,15 +285,19 @@ class CyclicalKAM(KAM):
         return densities / np.sum(densities)
 
     def jump(self, x, rng):
-        """Map x from the mode i to j; return it and the log of r(j|y) |L_j| / (r(i|x) |L_i|)."""
+        """Map x from the mode i to j; return it and the log of its ratio but for π."""
         n = len(self.means)
         r = self.responsibilities(x)
         i = min(np.searchsorted(np.cumsum(r), rng.random(), side="right"), n - 1)
-        j = (i + 1 + int(rng.random() * (n - 1))) % n
+        v = self.weights + 1 / n
+        others = np.delete(np.arange(n), i)
+        ends = np.cumsum(v[others])
+        j = others[np.searchsorted(ends, rng.random() * ends[-1], side="right")]
+        forth, to = v[j] / (v.sum() - v[i]), v[i] / (v.sum() - v[j])
         a, b = self.factors[i], self.factors[j]
         y = self.means[j] + b @ np.linalg.inv(a) @ (x - self.means[i])
-        back = self.responsibilities(y)[j] * np.linalg.det(b)
-        return y, np.log(back / (r[i] * np.linalg.det(a)))
+        back = self.responsibilities(y)[j] * to * np.linalg.det(b)
+        return y, np.log(back / (r[i] * forth * np.linalg.det(a)))
 
     def difference(self, x, rng):
         """Add a difference of two points of z, and γCξ, in all coordinates or in one."""

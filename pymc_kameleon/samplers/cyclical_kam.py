@@ -61,6 +61,7 @@ class State(NamedTuple):
     logp: floats(1)
     local: kam.Local
     position: integers(1)  # transitions since the cycle began
+    jumps: integers(2)  # since tuning has ended: how many there were, and how many were accepted
 
 
 class Parameters(NamedTuple):
@@ -101,7 +102,10 @@ def transition(target, state, parameters, work, rng):
     move = LOCAL if position >= parameters.n_exploration else draw_move(parameters, rng)
     work.tunes[0] = move == LOCAL
     if move == JUMP:
-        return jump(target, state, parameters, work, rng)
+        accept_prob, accepted = jump(target, state, parameters, work, rng)
+        state.jumps[0] += 1
+        state.jumps[1] += accepted
+        return accept_prob, accepted
     if move == DIFFERENCE:
         return difference(target, state, parameters, work, rng)
     if move == GLOBAL:
@@ -173,6 +177,8 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
         walk = tuning.search.shape.scale
         settle_scale(subsample.shape.log_scale, walk, 0, t, (start + n) // 2, n)
     tuning.t[0] = t + 1
+    if t == n - 1:
+        state.jumps[:] = 0
     return True
 
 

@@ -79,7 +79,7 @@ class CubeWalk(KameleonStep):
     """
 
     name = "cube_walk"
-    scale_free = False  # one ν for all coordinates, whatever their scales
+    approaches = False  # it begins where it is told
     algorithm = Algorithm(transition, adapt, nothing_derived, report)
 
     def _allocate(self, scales, n_tune):

@@ -46,6 +46,7 @@ def sample(
     step=None,
     var_names=None,
     initvals=None,
+    pool_tuning=None,
     discard_tuned_samples=True,
     compute_convergence_checks=True,
     keep_warning_stat=False,
@@ -101,6 +102,9 @@ def sample(
     initvals : dict, or list of dict, optional
         Starts, as in ``pm.sample``. By default they are dispersed as by ``pk.initvals(chains)``:
         the model's initial point, jittered on the unconstrained scale.
+    pool_tuning : bool, optional
+        Whether the chains learn from one another while they tune, by default they do: see
+        docs/adaptation.md. With False each learns alone, as in ``pm.sample``.
     discard_tuned_samples : bool, optional
         False keeps the draws of tuning, as group ``warmup_posterior``. Their statistics,
         ``warmup_sample_stats``, are always kept.
@@ -196,6 +200,9 @@ def sample(
                 random_seed=random_seed,
                 initvals=initvals,
                 var_names=var_names,
+                pool_tuning=checked_bool(
+                    "pool_tuning", True if pool_tuning is None else pool_tuning
+                ),
                 keeps_warmup=not discard_tuned_samples,
                 idata_kwargs=idata_kwargs,
                 store=store,
@@ -207,6 +214,7 @@ def sample(
                 random_seed=random_seed,
                 var_names=var_names,
                 initvals=initvals,
+                pool_tuning=pool_tuning,
                 **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED},
             )
             prepared = resumed_run(

@@ -366,7 +366,7 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
     point : (n_values,) float64
         Where a chain begins, in the model's order.
     scouting : int
-        How many chains look for the coordinates' scales before their first draw.
+        How many chains look for the posterior before their first draw.
     """
     draws, at_once = chains * draws_in_all, min(cores or 1, chains)
     parts, seconds, least, scouted, slow, exact = [], 0.0, 0, 0, False, True
@@ -375,7 +375,7 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
         logp = step.seconds_per_logp
         own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
         evaluations = draws * n * largest
-        scouts = scouting * SCOUTING * step.layout.d * step.scale_free
+        scouts = scouting * SCOUTING * step.layout.d * step.approaches
         seconds += (evaluations * (logp + own) + scouts * logp) / at_once
         scouted += scouts
         least += draws * largest
@@ -394,7 +394,7 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
             counted(chains, "chain"),
             grouped(draws_in_all),
             ", and ".join(parts),
-            f", and some {grouped(scouted)} to find scales" if scouted else "",
+            f", and some {grouped(scouted)} to find the posterior" if scouted else "",
             in_words(seconds),
             "" if exact else " at most",
             "of computing" if cores is None else f"on {counted(at_once, 'core')}",
@@ -402,8 +402,8 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
         )
 
 
-SCOUTING = 10
-"""Evaluations that finding the scale of a coordinate takes, about: those of a scale of 1."""
+SCOUTING = 30
+"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many."""
 
 SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 """Seconds that a transition takes at most by itself, and a logp evaluation beside which that is

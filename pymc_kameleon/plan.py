@@ -71,6 +71,7 @@ def new_run(
     random_seed,
     initvals,
     var_names,
+    pool_tuning,
     keeps_warmup,
     idata_kwargs,
     store,
@@ -90,7 +91,7 @@ def new_run(
     )
     states = _first_states(model, steps, chains, tune, draws, random_seed, initvals)
     job = Job(steps, outputs, keeps_warmup)
-    attributes = _attributes(steps, names, outputs, draws, keeps_warmup)
+    attributes = _attributes(steps, names, outputs, draws, pool_tuning, keeps_warmup)
     numbers = list(range(chains))
     record = _room(store, job, columns, numbers, tune, draws, attributes, states)
     return Prepared(job, _chains(numbers, states, steps), record, attributes)
@@ -135,7 +136,8 @@ def _resumed(model, steps, saved, path, lock, store, *, draws, default_draws, un
     for state in states:
         for step in state.steps:
             step.monitor.draws = total
-    attributes = _attributes(steps, names, outputs, total, keeps_warmup)
+    pool_tuning = bool(saved.plan["pool_tuning"])
+    attributes = _attributes(steps, names, outputs, total, pool_tuning, keeps_warmup)
     coords, dims = _coords_and_dims_then(saved, model)
     columns = Columns(outputs, steps, keeps_warmup, coords, dims)
     room = max(total, *(state.monitor.done - state.monitor.tune for state in states))
@@ -195,12 +197,13 @@ def _take_over(record, saved):
                         record.put(row, start, group, name, values)
 
 
-def _attributes(steps, names, outputs, draws, keeps_warmup):
+def _attributes(steps, names, outputs, draws, pool_tuning, keeps_warmup):
     return {
         "steps": json.dumps([describe(step) for step in steps]),
         "var_names": json.dumps(names),
         "data": outputs.digest.hex(),
         "draws": draws,
+        "pool_tuning": int(pool_tuning),
         "keeps_warmup": int(keeps_warmup),
         "draws_kept": -1,  # until it has ended
     }

@@ -155,6 +155,7 @@ def data_tree(model, job, everyone, chains, length, record, plan, seconds):
     attributes = attributes_of(job.steps) | {
         "sampling_time": seconds,
         "tuning_steps": chains[0].tune,
+        "pool_tuning": plan["pool_tuning"],
     }
     tuned = min(min(chain.done, chain.tune) for chain in chains)
     groups = {}

@@ -24,7 +24,10 @@ LEARNED, STATE, AHEAD, BEHIND = "learned", "sampling_state", "ahead_", "behind_"
 """Names of groups. What begins with the last two has draws that are not in the result: of chains
 that have made more, and of chains that are left out as they have made less."""
 
-PLAN = ("steps", "var_names", "data", "draws", "keeps_warmup", "draws_kept", "chains_kept")
+PLAN = (
+    *("steps", "var_names", "data", "draws", "pool_tuning", "keeps_warmup"),
+    *("draws_kept", "chains_kept"),
+)
 """Attributes that say what a run was asked for, and what a result has of it."""
 
 TUPLES = ("parameters", "state", "tuning")

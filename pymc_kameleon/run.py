@@ -141,8 +141,9 @@ class Run:
         self._width = job.outputs.n + sum(step.empty_stats(1).size for step in job.steps)
         example = job.steps_at(chains[0].state)
         self._pauses = sorted({pause for step in example for pause in step.pauses()})
+        pools = prepared.attributes["pool_tuning"]
         self._meetings = [
-            {pause for pause in step.pauses() if step.learns_together and pause < chains[0].tune}
+            {p for p in step.pauses() if pools and step.learns_together and p < chains[0].tune}
             for step in example
         ]
         for chain in chains:
@@ -298,8 +299,13 @@ class Run:
         )
 
     def _meet(self):
-        """Let the chains learn together, which all have come to where that is due."""
-        chains = [chain for chain in self._chains if not chain.lost]
+        """Let the chains learn together that have come to where that is due.
+
+        These are all, but for one that was given up when the others went on: it is behind.
+        """
+        waiting = [chain for chain in self._chains if chain.waits]
+        first = min(chain.done for chain in waiting)
+        chains = [chain for chain in waiting if chain.done == first]
         task = (learn, [chain.state for chain in chains])
         self._learning = chains, task, self._workers.submit(*task)
 

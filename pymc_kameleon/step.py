@@ -19,7 +19,8 @@ from pymc_kameleon.core.chain import (
     Algorithm,
 )
 from pymc_kameleon.core.jit import leaf_types
-from pymc_kameleon.core.scaling import coordinate_scales, default_target_accept
+from pymc_kameleon.approach import BUDGET, approach, draw_near
+from pymc_kameleon.core.scaling import default_target_accept
 from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
 from pymc_kameleon.host import (
     ArrayStepShared,
@@ -86,8 +87,8 @@ class KameleonStep(ArrayStepShared):
         float, int or bool. See `_own_stats`.
     settings : mapping
         The sampler's own options, which a saved state must share; its `__init__` sets them.
-    scale_free : bool
-        Whether `_allocate` wants to know the coordinates' scales around the start.
+    approaches : bool
+        Whether a chain first goes to the posterior, and learns its shape there (approach.py).
     tunes_acceptance : bool
         Whether `target_accept` is an option.
     derivatives : int
@@ -100,7 +101,7 @@ class KameleonStep(ArrayStepShared):
     name: ClassVar[str]
     algorithm: ClassVar[Algorithm]
     own_stats: ClassVar[tuple[str, ...] | Mapping[str, type]] = ()
-    scale_free: ClassVar[bool] = True
+    approaches: ClassVar[bool] = True
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
     learns_together: ClassVar[bool] = False
@@ -298,12 +299,21 @@ class KameleonStep(ArrayStepShared):
         self.state, self.parameters, self.tuning, self._work = arrays
 
     def _scout(self, q):
-        """Learn the scales of the coordinates before a chain's first draw, from `q` (n,)."""
-        if self.scale_free and np.isfinite(self.log_density(q)):
-            scales = coordinate_scales(
-                lambda x: self.log_density(np.concatenate([x, q[self._d :]])), q[: self._d]
-            )
-            self._fill(scales, self.tuning.n)
+        """Move `q` (n,) to where the posterior is, before a chain's first draw."""
+        if self.approaches and np.isfinite(self.log_density(q)):
+            d, others = self._d, q[self._d :].copy()
+
+            def logp(x):
+                return self.log_density(np.concatenate([x, others]))
+
+            budget = min(BUDGET * d, max(10 * d, self.tuning.n))
+            home = approach(logp, q[:d], self.rng, budget)
+            q[:d] = draw_near(home, logp, self.rng)
+            self._fill(home.scales, self.tuning.n)
+            self._settle(home)
+
+    def _settle(self, home):
+        """Begin with what is known from the way to the posterior, a Home."""
 
     def _jump(self, q):
         """Move the step's own coordinates of `q` (n,) away, to where a chain can start.

@@ -1368,6 +1368,12 @@ BUGS = {
     ],
     "plan.py": [
         (
+            "a run that goes on pools what was not pooled",
+            'bool(saved.plan["pool_tuning"])',
+            "True",
+            "test_executors.py -k not_pooled",
+        ),
+        (
             "two runs that begin together write to one store",
             "refuse_existing(store)  # another",
             "pass  # another",
@@ -1460,6 +1466,18 @@ BUGS = {
             "stops = (*pauses, self.tune, self.total)",
             "stops = (self.tune, self.total)",
             "test_driver.py -k 'draws_what_pm_sample_draws and CyclicalKAM'",
+        ),
+        (
+            "a chain that is behind waits for ever",
+            "chains = [chain for chain in waiting if chain.done == first]",
+            "chains = [chain for chain in self._chains if not chain.lost]",
+            "test_executors.py -k given_up_learns_later",
+        ),
+        (
+            "chains learn together though they should not",
+            "if pools and step.learns_together",
+            "if step.learns_together",
+            "test_executors.py -k not_pooled",
         ),
         (
             "an interrupted run keeps the longest chain, not the most draws",

@@ -240,6 +240,7 @@ def test_attributes(gam):
     result = sample(gam)
     attributes = result["posterior"].attrs
     assert attributes["tuning_steps"] == 50
+    assert attributes["pool_tuning"] == 1
     assert attributes["sampling_time"] > 0
     assert attributes["inference_library"] == "pymc_kameleon"
     assert attributes["inference_library_version"] == version("pymc_kameleon")
@@ -609,6 +610,7 @@ def test_what_resume_settles_is_refused(gam, model):
         "random_seed": 1,
         "var_names": ["a"],
         "initvals": {},
+        "pool_tuning": True,
     }
     for name, value in settled.items():
         with pytest.raises(ValueError, match=f"{name} is settled by resume"):

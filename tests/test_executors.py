@@ -26,7 +26,7 @@ import pytest
 from models import box, normal
 from pymc.exceptions import SamplingError
 from test_contract import ROWS
-from test_driver import QUIET, assert_same, messages, sample
+from test_driver import QUIET, assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon import executors, run
@@ -494,6 +494,27 @@ def test_chains_learn_together_where_all_have_come(herd, calls):
     assert not np.array_equal(other["learned"]["scale"], alone["learned"]["scale"])
 
 
+def test_chains_that_are_not_pooled_learn_alone(herd, calls, tmp_path):
+    """At the same pauses, as the broken twin does, and when they go on, too."""
+    pooled = sample(herd, chains=3, tune=40)
+    calls.clear()
+    alone = sample(herd, chains=3, tune=40, pool_tuning=False)
+    assert sorted(calls) == sorted([(1, [n]) for n in (0, 10, 25)] * 3)
+    assert [alone[group].attrs["pool_tuning"] for group in ALL] == [0] * 4
+    with pytest.raises(AssertionError):
+        assert_same(alone, pooled, ALL)
+    loner = faults.Loner(model=herd.model, steps_per_draw=2)
+    assert_same(sample(loner, chains=3, tune=40), alone, ALL)
+    path = tmp_path / "run.zarr"
+    for options in ({"cores": 2}, {"executor": forked}, {"store": path}):
+        same_run = sample(herd, chains=3, tune=40, pool_tuning=False, **options)
+        assert_same(same_run, alone, ALL)
+    begun = sample(
+        herd, chains=3, tune=40, pool_tuning=False, callback=lambda run, draw: run.stop()
+    )
+    assert_same(pk.sample(resume=begun, model=herd.model, **QUIET), alone, ALL)
+
+
 def test_chains_that_learn_together_are_one_in_pm_sample(herd, calls):
     pm.sample(5, tune=40, chains=2, cores=1, step=herd, model=herd.model, **QUIET)
     assert calls == [(1, [n]) for n in (0, 10, 25)] * 2
@@ -513,6 +534,35 @@ def test_chains_that_learn_together_resume(herd, monkeypatch):
         assert len(half["learned"]["chain"]) == 3
         again = pk.sample(resume=half, model=herd.model, **QUIET)
         assert_same(again, whole, ALL)
+
+
+class Loses(ThreadPoolExecutor):
+    """Loses its k-th task."""
+
+    def __init__(self, k):
+        super().__init__(1)
+        self.k = k
+
+    def submit(self, function, *arguments):
+        self.k -= 1
+        if self.k != -1:
+            return super().submit(function, *arguments)
+        future = Future()
+        future.set_exception(ConnectionError("gone"))
+        return future
+
+
+def test_a_chain_that_was_given_up_learns_later(herd, calls, monkeypatch):
+    """Alone, as the others have gone on; it does not wait for them for ever."""
+    monkeypatch.setattr(run, "MOST_FAILURES", 0)
+    with Loses(2) as executor:
+        rest = sample(herd, chains=3, tune=40, executor=executor)
+    assert rest["posterior"]["chain"].values.tolist() == [0, 2]
+    assert calls == [(3, [0] * 3), (2, [10] * 2), (2, [25] * 2)]
+    calls.clear()
+    whole = resume(rest, herd.model, 10, max_time=60)
+    assert [whole["posterior"].sizes[dim] for dim in ("chain", "draw")] == [3, 40]
+    assert calls == [(1, [10]), (1, [25])]
 
 
 def test_a_second_step_may_learn_together(calls):

@@ -55,6 +55,24 @@ def shrink(covariance, n):
                 covariance[i, j] *= keep
 
 
+@jit
+def blend(covariance, n, factor):
+    """Blend the covariance of few distinct points, n < 5d, with the last one; regularise it.
+
+    That keeps the covariance of few points well conditioned, and the narrow directions that the
+    last one has.
+    """
+    d = covariance.shape[0]
+    keep = min(1.0, n / (5.0 * d + 2.0))
+    for i in range(d):
+        for j in range(i + 1):
+            last = 0.0
+            for k in range(j + 1):
+                last += factor[i, k] * factor[j, k]
+            covariance[i, j] = keep * covariance[i, j] + (1.0 - keep) * last
+        covariance[i, i] *= 1.0 + JITTER
+
+
 @fast_jit
 def update_mean_and_factor(mean, factor, x, eta, v):
     """Adaptive Metropolis recursion [AT, algorithm 2], on Σ = LLᵀ in O(d²).
@@ -129,10 +147,11 @@ class Moments(NamedTuple):
 
     Attributes
     ----------
-    n_fast : int
-        Transitions after which there is no more seeding.
-    seeding : (2,) int64
-        Transitions up to the next seeding, and up to the last one; 0 before the first.
+    n_seed, n_fast : int
+        Transitions up to the first seeding, and those after which there is no more.
+    seeding : (3,) int64
+        Transitions up to the next seeding, and up to the last one, 0 before the first; number of
+        chains whose past it is.
     mean : (d,) float64
     factor : (d, d) float64
         L with LLᵀ = Σ.
@@ -144,6 +163,7 @@ class Moments(NamedTuple):
         Scratch of seeding.
     """
 
+    n_seed: int
     n_fast: int
     seeding: np.ndarray
     mean: np.ndarray
@@ -162,21 +182,22 @@ class Moments(NamedTuple):
         n_seed = min(max(100, 20 * d), n_tune // 4 + 1)
         history = History.empty(2 * n_seed, d)
         n_fast = n_tune // 2 if rate is UNSET else 0
-        seeding, scratch = np.array([n_seed, 0]), np.zeros((d, d))
-        return cls(n_fast, seeding, np.zeros(d), np.diag(scales), history, rate, scratch)
+        seeding, scratch = np.array([n_seed, 0, 1]), np.zeros((d, d))
+        return cls(n_seed, n_fast, seeding, np.zeros(d), np.diag(scales), history, rate, scratch)
 
 
 @jit
 def learning_rate(moments, t):
     """η_t, the weight of the state at t; negative before the first seeding.
 
-    By default its memory is two thirds of the past, at least 16 d transitions: with a shorter one
-    a walk's own small range is taken for the target's, and Σ shrinks in all directions but one.
+    By default its memory is two thirds of the past, of all chains, at least 16 d transitions: with
+    a shorter one a walk's own small range is taken for the target's, and Σ shrinks in all
+    directions but one.
     """
     if moments.seeding[1] == 0:
         return -1.0
     if np.isnan(moments.rate.start):
-        return 1.0 / max(16.0 * moments.mean.size, t / 1.5)
+        return 1.0 / max(16.0 * moments.mean.size, moments.seeding[2] * t / 1.5)
     return decayed(moments.rate, t)
 
 
@@ -189,7 +210,7 @@ def renew_moments(moments, x, t):
     if t != seeding[0] - 1:
         return False
     seed_moments(moments)
-    seeding[1] = t + 1
+    seeding[1], seeding[2] = t + 1, 1
     if 2 * (t + 1) <= moments.n_fast:
         seeding[0] = 2 * (t + 1)
     return True
@@ -208,13 +229,13 @@ def learn_moments(moments, x, t, v):
 
 @jit
 def seed_moments(moments):
-    """Take the mean and a shrunk Σ from the newest half of the record."""
+    """Take the mean and Σ from the newest half of the record; of few points, blend it with Σ."""
     points, covariance = moments.history.points, moments.covariance
     start, stop = recent(moments.history)
     n = count_distinct(points, start, stop)
     mean_and_covariance(points, start, stop, moments.mean, covariance)
     if n > 1:
-        shrink(covariance, n)
+        blend(covariance, n, moments.factor)
         cholesky(covariance, moments.factor)
 
 

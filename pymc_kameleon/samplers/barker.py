@@ -22,7 +22,7 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.learned import learned_walk
 from pymc_kameleon.samplers.mala import State, derived
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
-from pymc_kameleon.step import KameleonStep
+from pymc_kameleon.samplers.learned_shape import LearnedShape
 
 BARKER_TARGET_ACCEPT = 0.57
 """About the best acceptance rate in many dimensions [LZ, section 6.1]."""
@@ -84,7 +84,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     tuning.t[0] = t + 1
 
 
-class Barker(KameleonStep):
+class Barker(LearnedShape):
     r"""Random walk with Barker's proposal, which the gradient turns uphill, and cannot mislead.
 
     .. math:: y = x + L w, \qquad w_i = \pm s\xi_i, \qquad

@@ -30,6 +30,7 @@ from pymc_kameleon.learned import BIS, COORDINATE, PRODUCT, THEIRS, Quantity, co
 from pymc_kameleon.modes import learn_modes
 from pymc_kameleon.options import checked_choice, checked_cycle, checked_kernel_options
 from pymc_kameleon.samplers import kam, mode_search
+from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.mode_moves import Work, difference, jump, wander
 from pymc_kameleon.samplers.mode_search import (
     Search,
@@ -40,7 +41,6 @@ from pymc_kameleon.samplers.mode_search import (
     searches,
 )
 from pymc_kameleon.samplers.published_cyclical_kam import PublishedCyclicalKAM
-from pymc_kameleon.step import KameleonStep
 
 WIDEST = 20.0
 """γ_hi over s, the scale of a whitened coordinate."""
@@ -209,7 +209,7 @@ def report(state, parameters, stats):
 # ---- the class ----------------------------------------------------------------------------------
 
 
-class CyclicalKAM(KameleonStep):
+class CyclicalKAM(LearnedShape):
     r"""Cyclical kernel adaptive Metropolis: KAM for posteriors with several modes.
 
     While tuning, the chain searches for modes. Afterwards every cycle of transitions first
@@ -310,6 +310,9 @@ class CyclicalKAM(KameleonStep):
         )
         tuning = allocate(Tuning, sizes, n=n_tune, search=search, nu=kam.start_nu(self))
         return kam.allocate_state(State, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _shape(self):
+        return self.parameters.kam.subsample.shape, self.tuning.search.shape
 
     def pauses(self):
         """Return the draws of tuning before which modes are found, and z is drawn."""

@@ -54,7 +54,7 @@ from pymc_kameleon.learned import COORDINATE, THEIRS, Quantity, covariance
 from pymc_kameleon.monitor import explain_few_points
 from pymc_kameleon.options import checked_kernel_options, checked_redraw_decay
 from pymc_kameleon.samplers import random_walk
-from pymc_kameleon.step import KameleonStep
+from pymc_kameleon.samplers.learned_shape import LearnedShape
 
 EXPLORATION = 0.25
 """γ as a share of the random walk's best scale: small against what is learned, but not zero."""
@@ -306,7 +306,7 @@ def report(state, parameters, stats):
 # ---- the class ----------------------------------------------------------------------------------
 
 
-class KAM(KameleonStep):
+class KAM(LearnedShape):
     r"""Kernel adaptive Metropolis, "MCMC Kameleon".
 
     .. math:: y \sim N\big(x,\; C(\gamma^2 I + \nu^2 M_u H M_u^\top)C^\top\big),
@@ -389,6 +389,10 @@ class KAM(KameleonStep):
             allocate(Tuning, sizes, n=n_tune, past=past, nu=nu, redraw_decay=redraw_decay),
             allocate(Work, sizes),
         )
+
+    def _shape(self):
+        past = self.tuning.past
+        return (self.parameters.subsample.shape, past.shape) if past.whiten else None
 
     def _learned(self):
         return learned(self.parameters)

@@ -42,7 +42,7 @@ def tuned_scale(parameters, tuning):
 class OneScale(KameleonStep):
     """A sampler that tunes one scale, by `tune_one_scale`."""
 
-    scale_free = False
+    approaches = False
 
     def __init__(self, vars=None, *, scaling=None, tune_scaling=True, scale_bounds=None, **common):
         self.settings = checked_scaling(scaling, tune_scaling, scale_bounds)

@@ -56,7 +56,7 @@ from pymc_kameleon.samplers.kam import (
     start_subsample,
     tuned_walk,
 )
-from pymc_kameleon.step import KameleonStep
+from pymc_kameleon.samplers.learned_shape import LearnedShape
 
 EXPLORATION = 0.6
 """γ as a share of the random walk's best scale: a direction moves one coordinate, γ all others."""
@@ -369,7 +369,7 @@ def report(state, parameters, stats):
 # ---- the class ----------------------------------------------------------------------------------
 
 
-class PCAKAM(KameleonStep):
+class PCAKAM(LearnedShape):
     r"""Kernel adaptive Metropolis along principal directions, "MCMC PCA-Kameleon".
 
     .. math:: y \sim N\big(x,\; C(\gamma^2 I + \nu_j^2 w_j w_j^\top)C^\top\big),
@@ -455,6 +455,10 @@ class PCAKAM(KameleonStep):
             allocate(Tuning, sizes, n=n_tune, past=past, nu=nu),
             allocate(Work, sizes),
         )
+
+    def _shape(self):
+        past = self.tuning.past
+        return (self.parameters.subsample.shape, past.shape) if past.whiten else None
 
     def _learned(self):
         parameters, subsample = self.parameters, self.parameters.subsample

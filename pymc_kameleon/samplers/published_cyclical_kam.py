@@ -214,6 +214,8 @@ class PublishedCyclicalKAM(KameleonStep):
             )
         super().__init__(vars, **common)
 
+    approaches = False
+
     def _allocate(self, scales, n_tune):
         d, settings = scales.size, self.settings
         n = settings["n_exploration"]

@@ -40,8 +40,8 @@ from pymc_kameleon.core.shape import ShapeTuning, learn_shape, set_to_best, tune
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.learned import learned_walk, scale_of
 from pymc_kameleon.options import checked_choice, checked_rate, checked_scale_bounds
+from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale, tuned_scale
-from pymc_kameleon.step import KameleonStep
 
 
 class State(NamedTuple):
@@ -212,7 +212,7 @@ def tune_then_fix(parameters, tuning, x, accept_prob, t):
     return eta
 
 
-class AM(KameleonStep):
+class AM(LearnedShape):
     r"""Adaptive Metropolis: a random walk with the posterior's own covariance, its scale fixed.
 
     .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
@@ -268,7 +268,7 @@ def rbam_adapt(state, parameters, tuning, work, accept_prob, rng):
     tuning.t[0] = t + 1
 
 
-class RBAM(KameleonStep):
+class RBAM(LearnedShape):
     r"""Rao-Blackwellised adaptive Metropolis: AM that also learns from rejected proposals.
 
     .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
@@ -307,7 +307,7 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     tuning.t[0] = t + 1
 
 
-class GAM(KameleonStep):
+class GAM(LearnedShape):
     r"""Global adaptive Metropolis: a random walk with the posterior's own covariance, scale tuned.
 
     .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
@@ -408,7 +408,7 @@ def normalise(factor):
     return log_size
 
 
-class RAM(KameleonStep):
+class RAM(LearnedShape):
     r"""Robust adaptive Metropolis: a random walk that learns its shape from the acceptance rate.
 
     .. math:: y = x + L\xi, \qquad \xi \sim N(0, I)
@@ -453,6 +453,9 @@ class RAM(KameleonStep):
         _, scale = ScaleTuning.start(self.target_accept, log_start, self.settings["log_bounds"])
         tuning = allocate(RAMTuning, sizes, n=n_tune, walk=walk, scale=scale)
         return allocate(State, sizes), shape, tuning, allocate(RAMWork, sizes)
+
+    def _shape(self):
+        return self.parameters, self.tuning.walk
 
     def _tuned_scales(self):
         return tuned_scale(self.parameters, self.tuning)

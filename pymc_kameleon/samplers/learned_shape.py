@@ -1,0 +1,66 @@
+"""What samplers share whose proposal takes the posterior's covariance: where it begins, and pooling.
+
+Symbols: μ_k and Σ_k the mean and covariance that chain k has learned, W the mean of Σ_k, B the
+covariance of μ_k.
+"""
+
+import numpy as np
+
+from pymc_kameleon.pooling import in_the_same_place
+from pymc_kameleon.step import KameleonStep
+
+
+class LearnedShape(KameleonStep):
+    """A sampler that learns a covariance, by core/shape.py.
+
+    It begins with the shape that the way to the posterior has shown. The chains of a run pool what
+    they learn, whenever they have seeded Σ afresh, and once later.
+    """
+
+    learns_together = True
+
+    def _shape(self):
+        """Return the Shape and the ShapeTuning that are learned, or None."""
+        return self.parameters, self.tuning.shape
+
+    def _settle(self, home):
+        if self._shape() is not None:
+            shape, tuning = self._shape()
+            tuning.moments.mean[:] = home.x
+            tuning.moments.factor[:] = shape.factor[:] = home.factor
+
+    def pauses(self):
+        """Return the draws of tuning before which the chains pool their covariances."""
+        if self._shape() is None:
+            return []
+        n, moments = self.tuning.n, self._shape()[1].moments
+        times = [moments.n_seed]
+        while 2 * times[-1] <= moments.n_fast:
+            times.append(2 * times[-1])
+        return sorted({-(-t // self.steps_per_draw) for t in (*times, n * 3 // 4)})
+
+    @classmethod
+    def learn(cls, chains):
+        """Pool the means and covariances."""
+        pool_moments([c._shape()[1].moments for c in in_the_same_place(chains) if c._shape()])
+
+
+def pool_moments(chains):
+    """Give all chains W + B, of which B counts at most as much as W in each direction.
+
+    More, it would not be a walk's way within the posterior that makes the difference, but chains
+    that are in several modes.
+    """
+    if len(chains) < 2:
+        return
+    means = np.array([moments.mean for moments in chains])
+    within = np.mean([moments.factor @ moments.factor.T for moments in chains], axis=0)
+    factor = np.linalg.cholesky(within)
+    u = np.linalg.solve(factor, (means - means.mean(axis=0)).T)
+    values, vectors = np.linalg.eigh(u @ u.T / len(chains))
+    between = (vectors * np.clip(values, 0.0, 1.0)) @ vectors.T
+    pooled = factor @ np.linalg.cholesky(np.eye(len(factor)) + between)
+    for moments in chains:
+        moments.mean[:] = means.mean(axis=0)
+        moments.factor[:] = pooled
+        moments.seeding[2] = len(chains)

@@ -16,6 +16,7 @@ from pymc_kameleon.core.moments import shrink
 from pymc_kameleon.core.rkhs import KNN, MEDIAN
 from pymc_kameleon.core.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
 from pymc_kameleon.kernels import bandwidth_rule
+from pymc_kameleon.symmetries import symmetries
 
 VALLEY = 3.0
 """Depth from which on a valley separates two modes: a local sampler crosses lesser ones."""
@@ -32,6 +33,15 @@ N_GROUPS = 100
 
 BLEND = 20
 """Times d: points that make the covariance of a mode its own."""
+
+NEGLIGIBLE = 1e-4
+"""Weight of a cluster that is not worth a jump."""
+
+ASYMMETRY = 5.0
+"""By which a symmetry may lower the log-density: its moves are still accepted now and then."""
+
+SAME = 1e-9
+"""Relative difference of log-densities that rounding makes."""
 
 LEAST = 3
 """Points of a mode; fewer are stragglers between the others."""
@@ -120,20 +130,25 @@ def learned(chains, archives, evaluate):
     Return whether that is possible.
     """
     step, modes = chains[0], None
-    points, logps, _ = map(np.concatenate, zip(*archives, strict=True))
+    points, logps, _ = joined_archive = Archive(*map(np.concatenate, zip(*archives, strict=True)))
     whitening = pooled_factor(chains, archives)
     if not have_finite_width(points, whitening):
         return False
     if step.parameters.clusters.n[0] == 0:
-        modes = find_common_modes(archives, evaluate, whitening)[:MAX_MODES]
+        modes = find_common_modes(archives, evaluate, whitening)
         if not modes:
             return False
+        maps = learn_symmetries(step, joined_archive, evaluate)
+        (points, logps, _), modes = mirrored(joined_archive, modes, maps, evaluate)
     try:
         if modes:
-            guess_clusters(step, [points[rows] for rows in modes], len(chains))
+            guess_clusters(step, [points[rows] for rows in modes[:MAX_MODES]], len(chains))
         elif len(chains) > 1:
             pool_clusters(chains)
-        learn_kernel(step, points, logps)
+        weigh_clusters(step.parameters.clusters, points, logps)
+        if not modes:
+            drop_clusters(step.parameters.clusters)
+        learn_kernel(step, points)
     except np.linalg.LinAlgError:  # rounding leaves a covariance that is not positive definite
         return False
     return True
@@ -176,17 +191,32 @@ def pool_clusters(chains):
     chains[0].tuning.search.visits[:n] = visits.sum(axis=0)
 
 
-def learn_kernel(step, points, logps):
-    """Learn C and weights from the clusters, Σ from all points; draw z evenly from the clusters."""
+def weigh_clusters(clusters, points, logps):
+    """Learn the weights of the clusters."""
+    n = clusters.n[0]
+    log_weights, factors = clusters.log_weights[:n], clusters.factors[:n]
+    labels = nearest_modes(points, log_weights, clusters.means[:n], factors)
+    log_weights[:] = log_masses(log_weights, factors, labels, logps)
+
+
+def drop_clusters(clusters):
+    """Forget clusters that do not matter, as of searches that were not yet at home."""
+    n = clusters.n[0]
+    kept = np.flatnonzero(clusters.log_weights[:n] > np.log(NEGLIGIBLE))
+    for values in (clusters.log_weights, clusters.means, clusters.factors):
+        values[: len(kept)] = values[kept]
+    clusters.n[0] = len(kept)
+    clusters.log_weights[: len(kept)] -= np.logaddexp.reduce(clusters.log_weights[: len(kept)])
+
+
+def learn_kernel(step, points):
+    """Learn C from the clusters, Σ from all points; draw z evenly from the clusters."""
     parameters = step.parameters
     clusters, subsample = parameters.clusters, parameters.kam.subsample
     n, whitening = clusters.n[0], subsample.shape.factor
-    factors, log_weights = clusters.factors[:n], clusters.log_weights[:n]
+    log_weights, factors = clusters.log_weights[:n], np.tril(clusters.factors[:n])
     labels = nearest_modes(points, log_weights, clusters.means[:n], factors)
-    log_weights[:] = log_masses(log_weights, factors, labels, logps)
-    within = np.average(
-        np.tril(factors) @ np.tril(factors).transpose(0, 2, 1), axis=0, weights=np.exp(log_weights)
-    )
+    within = np.average(factors @ factors.transpose(0, 2, 1), axis=0, weights=np.exp(log_weights))
     whitening[:] = np.linalg.cholesky(within)
     total = within if n == 1 else shrunk_covariance(points)
     parameters.global_factor[:] = np.linalg.cholesky(total)
@@ -294,6 +324,89 @@ def find_common_modes(archives, evaluate, whitening):
         return groups
     points, logps, _ = map(np.concatenate, zip(*archives, strict=True))
     return joined(groups, points, np.linalg.solve(whitening, points.T).T, logps, evaluate)
+
+
+def learn_symmetries(step, archive, evaluate):
+    """Keep the maps that leave the log-density as it is; return also those that hardly lower it.
+
+    By the best point and two others.
+    """
+    rows, parameters = np.argsort(archive.logps)[[-1, len(archive.logps) // 2, 0]], step.parameters
+    exact, about = [], []
+    for matrix in symmetries(step):
+        changes = [evaluate(matrix @ archive.points[row]) - archive.logps[row] for row in rows]
+        if (np.abs(changes) < rounding(archive.logps[rows])).all():
+            exact.append(matrix)
+        elif min(changes) > -ASYMMETRY:
+            about.append(matrix)
+    n = parameters.n_maps[0] = min(len(exact), len(parameters.maps))
+    parameters.maps[:n] = np.reshape(exact[:n], (n, step._d, step._d))
+    return exact + about
+
+
+def rounding(logps):
+    """Return what two log-densities may differ by that ought to be equal."""
+    return SAME * (1 + np.abs(logps))
+
+
+def mirrored(archive, modes, maps, evaluate):
+    """Add modes that follow from those that are known by symmetry.
+
+    Parameters
+    ----------
+    archive : Archive
+    modes : list of (k,) int64
+        Rows of each mode.
+    maps : list of (d, d) float64
+        Symmetries, if only about.
+    evaluate : callable
+        Maps a point (d,) to its log-density.
+
+    Returns
+    -------
+    archive : Archive
+        With further points.
+    modes : list of (k,) int64
+    """
+    normals = [normal_of(archive.points[rows]) for rows in modes]
+    masses = [
+        archive.logps[rows].mean() + np.log(np.diag(factor)).sum()
+        for rows, (_, factor) in zip(modes, normals, strict=True)
+    ]
+    least = max(masses) - 10 - archive.points.shape[1]
+    some = [rows for rows, mass in zip(modes, masses, strict=True) if mass >= least]
+    for rows in some:  # which grows
+        best = rows[np.argmax(archive.logps[rows])]
+        for matrix in maps:
+            y = matrix @ archive.points[best]
+            if any(is_near(y, *normal) for normal in normals):
+                continue
+            change, logp = evaluate(y) - archive.logps[best], archive.logps[best]
+            if not change > -ASYMMETRY:
+                continue
+            exact = abs(change) < rounding(logp)
+            own = rows if exact else rows[:: 1 + len(rows) // (10 * len(y))]
+            points = archive.points[own] @ matrix.T
+            logps = archive.logps[own] if exact else np.array([evaluate(x) for x in points])
+            images = np.arange(len(own)) + len(archive.points)
+            more = Archive(points, logps, archive.runs[own])
+            archive = Archive(*map(np.concatenate, zip(archive, more, strict=True)))
+            normals.append(normal_of(more.points))
+            some.append(images)
+            modes = [*modes, images]
+        if len(modes) >= MAX_MODES:
+            break
+    return archive, sorted(modes, key=len, reverse=True)
+
+
+def normal_of(points):
+    """Return mean and factor of the covariance of points."""
+    return points.mean(axis=0), np.linalg.cholesky(shrunk_covariance(points))
+
+
+def is_near(x, mean, factor):
+    """Return whether x is where draws of a normal may be."""
+    return np.sum(np.linalg.solve(factor, x - mean) ** 2) < 20 + 4 * len(x)
 
 
 def have_finite_width(points, whitening):

@@ -264,6 +264,7 @@ class CyclicalKAM(KAM):
         self.weights = np.exp(clusters.log_weights[:n])
         self.means = clusters.means[:n].copy()
         self.factors = np.tril(clusters.factors[:n])
+        self.maps = step.parameters.maps[: step.parameters.n_maps[0]]
         self.sigma = np.tril(step.parameters.global_factor)
         self.sigma = self.sigma @ self.sigma.T
         self.length = step.settings["cycle_length"]
@@ -313,6 +314,10 @@ class CyclicalKAM(KAM):
         move = self.whitening @ move
         return x + (np.eye(d)[i] * move if kind == 2 else move), 0.0
 
+    def mirror(self, x, rng):
+        """Map x by a symmetry."""
+        return self.maps[int(rng.random() * len(self.maps))] @ x, 0.0
+
     def walk(self, x, rng):
         """N(x, 2.38²/d Σ)."""
         factor = np.linalg.cholesky(2.38**2 / x.size * self.sigma)
@@ -321,6 +326,10 @@ class CyclicalKAM(KAM):
     def choose(self, rng):
         """Draw a move of exploration: a method that proposes, or None for KAM's."""
         r = rng.random()
+        if len(self.maps):
+            if r < cyclical_kam.MIRROR_SHARE:
+                return self.mirror
+            r = (r - cyclical_kam.MIRROR_SHARE) / (1 - cyclical_kam.MIRROR_SHARE)
         if len(self.means) > 1:
             if r < cyclical_kam.JUMP_SHARE:
                 return self.jump

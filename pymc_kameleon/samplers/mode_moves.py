@@ -1,10 +1,10 @@
-"""Moves between modes: jumps from one to another, and differences of points of the past.
+"""Moves between modes: jumps, mirror images, and differences of points of the past.
 
 The jumps are in the spirit of Pompe, Holmes & Łatuszyński, "A framework for adaptive MCMC targeting
 multimodal distributions", Annals of Statistics 48 (2020).
 
 Symbols: K clusters of the past, cluster k with mean μ_k, covariance L_k L_kᵀ, weight w_k, and
-responsibility r(k|x) ∝ w_k N(x; μ_k, L_k L_kᵀ); z, C and γ as in KAM.
+responsibility r(k|x) ∝ w_k N(x; μ_k, L_k L_kᵀ); G a symmetry; z, C and γ as in KAM.
 """
 
 from typing import NamedTuple
@@ -72,6 +72,18 @@ def jump(target, state, parameters, work, rng):
     responsibilities(clusters, y, work.log_r, step)
     log_hastings += work.log_r[j]
     return accept_derived(target, state, parameters, work, log_hastings, rng)
+
+
+@jit
+def mirror(target, state, parameters, work, rng):
+    """Propose y = Gx with one of the symmetries, each its own inverse, with |det G| = 1."""
+    maps, walk, d = parameters.maps, work.kam.walk, state.x.size
+    k = int(rng.random() * parameters.n_maps[0])
+    for i in range(d):
+        walk.y[i] = 0.0
+        for j in range(d):
+            walk.y[i] += maps[k, i, j] * state.x[j]
+    return accept_derived(target, state, parameters, work, 0.0, rng)
 
 
 @jit

@@ -128,6 +128,12 @@ def learn_from_draws(step, target, only=None, n=100):
     p.kam.nu0[0] = 2.38 / np.sqrt(trace)
 
 
+def use_maps(step, maps):
+    step.parameters.n_maps[0] = len(maps)
+    for k, matrix in enumerate(maps):
+        step.parameters.maps[k] = matrix
+
+
 def n_modes(step):
     return step.parameters.clusters.n[0]
 
@@ -148,11 +154,15 @@ def n_modes(step):
         (SPACE, {"n_subsample": 9, "cycle_length": 7, "beta": 0.5}),
         (PLANE, {"cycle_length": 2, "beta": 0.5}),
         (LINE, {"cycle_length": 3, "beta": 0.99}),
+        (PLANE, {"maps": [np.diag([-1.0, 1.0]), np.array([[0.0, 1.0], [1.0, 0.0]])]}),
+        (NORMAL, {"maps": [np.diag([1.0, -1.0])]}),
     ],
 )
 def test_transitions_by_hand(target, options):
     """From a start of its own, so that what the state derives from the position is new."""
+    maps, options = options.get("maps", []), {k: v for k, v in options.items() if k != "maps"}
     step, start = frozen(target, **options), target.means[0] + 0.1 * target.factors[0][0]
+    use_maps(step, maps)
     expected_chain = reference.CyclicalKAM(step)
     assert len(expected_chain.means) == len(target.means)
     first = expected_chain.position
@@ -168,6 +178,7 @@ def test_transitions_by_hand(target, options):
     np.testing.assert_array_equal(stats["accept_share"], accepted)
     moves = np.array(expected_chain.moves)
     kinds = {"kam", "ladder", "walk", "difference", *(["jump"] * (len(target.means) > 1))}
+    kinds |= {"mirror"} if maps else set()
     assert set(moves) == kinds
     assert {"kam", "difference"} <= set(moves[accepted])
     assert "jump" in moves[accepted] or len(target.means) == 1
@@ -267,6 +278,41 @@ def test_parameters_are_constant_after_tuning(target):
     assert_equal(step.parameters, before)
 
 
+# ---- what a chain says ----------------------------------------------------------------------
+
+
+def problems(nowhere):
+    """Return what a chain says whose second cluster is where nothing is, or the second mode."""
+    step = frozen(pair(2))
+    clusters = step.parameters.clusters
+    if nowhere:
+        clusters.means[1] = nowhere
+    run(step, 1500, [0.1, 0.1])
+    return step._problems(), step.state.jumps
+
+
+def test_jumps_of_which_none_is_accepted_are_told():
+    [said], jumps = problems([0, 30])
+    assert f"tuning found 2 modes, and no jump to any of them was accepted, of {jumps[0]}" in said
+    assert "means and covariances" in said
+    assert jumps[1] == 0 < 100 < jumps[0]
+
+
+def test_jumps_between_parts_of_one_mode():
+    said, jumps = problems([0.1, 0.1])
+    assert said == [""]
+    assert jumps[1] > 0
+
+
+def test_jumps_are_counted_from_the_end_of_tuning_on():
+    step = tune(pair(2), 8000)
+    assert n_modes(step) == 2
+    np.testing.assert_array_equal(step.state.jumps, 0)
+    run(step, 100, [0.1, 0.1])
+    tried, accepted = step.state.jumps
+    assert tried > accepted > 0
+
+
 # ---- exact invariance -----------------------------------------------------------------------
 
 
@@ -277,9 +323,10 @@ def bimodal(weight):
 
 BOTH = bimodal(0.2)
 LINES = Mixture([0.3, 0.7], [[-2], [3]], [0.3, 1.5])
-MOVES = ["any", "kam", "jump", "difference", "global"]
+MOVES = ["any", "kam", "jump", "difference", "global", "mirror"]
 assert MOVES[cyclical_kam.JUMP] == "jump"
 assert MOVES[cyclical_kam.WIDE] == "kam"
+assert MOVES[cyclical_kam.MIRROR] == "mirror"
 FLAWS = ["none", "jump", "hastings", "gamma", "restart"]
 
 
@@ -392,13 +439,22 @@ def _twin(target):
 
 
 def p_value(
-    target, length=20, n_exploration=None, move="any", flaw="none", only=None, cycles=1, n=20_000
+    target,
+    length=20,
+    n_exploration=None,
+    move="any",
+    flaw="none",
+    only=None,
+    cycles=1,
+    n=20_000,
+    stretch=1.0,
 ):
     """Put exact draws through whole cycles."""
     step = _twin(target)
     step.steps_per_draw = length * cycles
     step.setup_chain(np.random.default_rng(3), 0, n)
     learn_from_draws(step, target, only)
+    use_maps(step, [-stretch * np.eye(target.means.shape[1])])
     if n_exploration is None:
         n_exploration = 3 * length // 10
     step.parameters = step.parameters._replace(cycle_length=length, n_exploration=n_exploration)
@@ -412,6 +468,12 @@ def p_value(
 def test_each_move_alone_is_exact(target, move):
     """KAM's down the whole ladder."""
     assert p_value(target, 20, 19, move) > 1e-3
+
+
+@pytest.mark.parametrize("target", [LINES, BOTH], ids=["1-d", "2-d"])
+def test_a_mirror_that_stretches_fails(target):
+    """As it is neither its own inverse nor keeps volumes."""
+    assert p_value(target, 20, 19, "mirror", stretch=1.3) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -695,7 +757,7 @@ def in_two_modes(kind, starts):
     """Run chains from these starts; return the chains' points, and the modes that they know."""
     dt = pk.sample(
         300,
-        tune=500,
+        tune=200,
         chains=len(starts),
         cores=1,
         step=kind(model=UNEQUAL.build()),
@@ -830,6 +892,12 @@ def test_the_search_stays_within_the_region():
     assert (seen[:, 0] <= 20).all()
     assert (seen[:, 1] <= 7).all()
     assert positions[:, 0].max() > 8
+
+
+def test_a_narrow_mode_is_found_from_a_wide_one():
+    """In many dimensions only a ray comes upon it."""
+    known = [n_modes(tune(UNEQUAL, 40_000, UNEQUAL.means[1], seed)) for seed in range(3)]
+    assert known.count(2) >= 2
 
 
 @pytest.mark.parametrize("far", ["impossible", "plain", "far lower"])

@@ -11,6 +11,7 @@ y = x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coe
 quadratic, ρ the radius in u of the points that it is fitted to.
 """
 
+import time
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -106,13 +107,17 @@ def approach(logp, start, rng, budget):
     return Home(search.x, search.f, search.scales, factor, points, logps)
 
 
-def draw_near(home, logp, rng, tries=10):
+TRIES = 10
+"""Draws near home, at most."""
+
+
+def draw_near(home, logp, rng):
     """Return a point (d,) near the middle of a home that is about a draw of the posterior.
 
     It is drawn from the normal with the home's covariance, and accepted as Metropolis and Hastings
-    would from the middle; after so many tries it is the middle.
+    would from the middle; after ten tries it is the middle.
     """
-    for _ in range(tries):
+    for _ in range(TRIES):
         z = rng.standard_normal(home.x.size)
         x = home.x + home.factor @ z
         if np.log(rng.random()) < logp(x) - home.logp + z @ z / 2:
@@ -150,6 +155,42 @@ def _find_home(search, rng):
             return
         if d <= FEW:
             _fit_shape(search, rng, solved)
+
+
+class OnTheWay(Exception):
+    """There was no time to arrive."""
+
+
+class Trail:
+    """A log-density that remembers what it gave, so that an approach can go on after a pause.
+
+    It is made again from its beginning, which takes no evaluations as far as the values are known,
+    and by the same random numbers comes to the same end.
+
+    Parameters
+    ----------
+    logp : callable
+    values : (n,) float64
+        What is known, then NaN; filled in.
+    seconds : float
+        After which `OnTheWay` is raised, but not before there is one new value.
+    """
+
+    def __init__(self, logp, values, seconds):
+        self.logp, self.values = logp, values
+        self.known, self.n = np.count_nonzero(~np.isnan(values)), 0
+        self.begun, self.end = self.known, time.perf_counter() + seconds
+
+    def __call__(self, x):
+        """Return the log-density at x, -inf for NaN."""
+        if self.n == self.known:
+            if self.known > self.begun and time.perf_counter() > self.end:
+                raise OnTheWay
+            value = self.logp(x)
+            self.values[self.n] = -np.inf if np.isnan(value) else value
+            self.known += 1
+        self.n += 1
+        return self.values[self.n - 1]
 
 
 class _Spent(Exception):

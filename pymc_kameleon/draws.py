@@ -181,6 +181,7 @@ def _conclude(step, q, stats, count):
     step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
     d = step.layout.d
     step.point = np.concatenate([q[:d], step.log_density.point[d:]])
+    step.trail[:] = np.nan
 
 
 def _check_gradient(step):

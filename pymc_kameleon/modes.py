@@ -1,10 +1,11 @@
-"""Modes of a log-density, from the past of a chain that has seen them.
+"""Modes of a log-density, from the past of chains that have seen them.
 
 Works between transitions, in Python; points are the rows of (n, d) arrays. What CyclicalKAM learns
 from the modes comes first, how they are found and described follows.
 """
 
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from scipy.cluster.hierarchy import DisjointSet, fcluster, linkage
@@ -15,6 +16,7 @@ from pymc_kameleon.core.moments import shrink
 from pymc_kameleon.core.rkhs import KNN, MEDIAN
 from pymc_kameleon.core.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
 from pymc_kameleon.kernels import bandwidth_rule
+from pymc_kameleon.symmetries import symmetries
 
 VALLEY = 3.0
 """Depth from which on a valley separates two modes: a local sampler crosses lesser ones."""
@@ -32,29 +34,76 @@ N_GROUPS = 100
 BLEND = 20
 """Times d: points that make the covariance of a mode its own."""
 
+NEGLIGIBLE = 1e-4
+"""Weight of a cluster that is not worth a jump."""
+
+ASYMMETRY = 5.0
+"""By which a symmetry may lower the log-density: its moves are still accepted now and then."""
+
+SAME = 1e-9
+"""Relative difference of log-densities that rounding makes."""
+
 LEAST = 3
 """Points of a mode; fewer are stragglers between the others."""
 
 
-def learn_modes(step):
+class Archive(NamedTuple):
+    """Distinct points that a chain has visited.
+
+    Attributes
+    ----------
+    points : (n, d) float64
+    logps : (n,) float64
+        Their log-densities.
+    runs : (n,) float64
+        The run in which each of them was visited.
+    """
+
+    points: np.ndarray
+    logps: np.ndarray
+    runs: np.ndarray
+
+    def above(self, floor):
+        """Return what is above a log-density."""
+        return Archive(*(values[self.logps > floor] for values in self))
+
+
+def learn_modes(chains):
     """Find the modes, and draw z from them; later, again. Too few points leave a walk.
+
+    The steps of several chains learn together: from all archives, and all get the same. Each stays
+    where it is. Points far below the best of all archives are of no mode, so that a chain in a bad
+    place gets what the others know, and adds nothing.
 
     Nothing is caught while the modes are found: that evaluates the user's log-density.
     """
-    parameters, search = step.parameters, step.tuning.search
-    others = step.log_density.point[step._d :].copy()
+    first = chains[0]
+    others = first.log_density.point[first._d :].copy()
+    if others.size and len(chains) > 1:  # where each chain has a log-density of its own
+        for chain in chains:
+            learn_modes([chain])
+        return
 
     def evaluate(x):
-        return step.log_density(np.concatenate([x, others]))
+        return first.log_density(np.concatenate([x, others]))
 
-    points, logps, runs = archived(search, evaluate if others.size else None)
-    if len(points) >= least_points(step._d) and not learned(step, points, logps, runs, evaluate):
-        parameters.clusters.n[0] = parameters.kam.subsample.m[0] = 0
-    search.history.counts[:] = 0, 1, 0
+    archives = [archived(c.tuning.search, evaluate if others.size else None) for c in chains]
+    best = max(archive.logps.max(initial=-np.inf) for archive in archives)
+    floor = best - first.tuning.search.negligible
+    archives = [archive.above(floor) for archive in archives]
+    enough = sum(len(archive.points) for archive in archives) >= least_points(first._d)
+    if enough and not learned(chains, archives, evaluate):
+        first.parameters.clusters.n[0] = first.parameters.kam.subsample.m[0] = 0
+    for chain in chains:
+        search = chain.tuning.search
+        copy_arrays(first.parameters, chain.parameters)
+        chain.tuning.s[0], search.visits[:] = first.tuning.s[0], first.tuning.search.visits
+        search.floor[0] = -np.inf if others.size else floor
+        search.history.counts[:] = 0, 1, 0
 
 
 def archived(search, evaluate=None):
-    """Return distinct points of the archive that are not negligible, their logp and runs.
+    """Return the archive of a chain.
 
     With `evaluate`, logp is computed anew, as other steps have moved other variables since.
     """
@@ -63,56 +112,115 @@ def archived(search, evaluate=None):
     rows = rows[np.any(np.diff(rows, axis=0, prepend=np.nan) != 0, axis=1)]
     if evaluate:
         rows[:, d] = [evaluate(row[:d]) for row in rows]
-    logps = rows[:, d]
-    rows = rows[logps > logps.max(initial=-np.inf) - search.negligible]
-    return rows[:, :d], rows[:, d], rows[:, d + 1]
+    return Archive(rows[:, :d], rows[:, d], rows[:, d + 1])
 
 
-def learned(step, points, logps, runs, evaluate):
-    """Learn the clusters, unless they are known, and z; return whether that is possible."""
-    parameters, modes = step.parameters, None
-    whitening = parameters.kam.subsample.shape.factor
+def copy_arrays(source, out):
+    """Copy the arrays of a named tuple, and of those that it holds, into another one."""
+    for value, place in zip(source, out, strict=True):
+        if isinstance(value, tuple):
+            copy_arrays(value, place)
+        elif isinstance(value, np.ndarray):
+            place[...] = value
+
+
+def learned(chains, archives, evaluate):
+    """Learn the clusters, or pool what each chain learned of them, and z: for the first step.
+
+    Return whether that is possible.
+    """
+    step, modes = chains[0], None
+    points, logps, _ = joined_archive = Archive(*map(np.concatenate, zip(*archives, strict=True)))
+    whitening = pooled_factor(chains, archives)
     if not have_finite_width(points, whitening):
         return False
-    if parameters.clusters.n[0] == 0:
-        modes = find_modes(points, logps, runs, evaluate, whitening)[:MAX_MODES]
+    if step.parameters.clusters.n[0] == 0:
+        modes = find_common_modes(archives, evaluate, whitening)
         if not modes:
             return False
+        maps = learn_symmetries(step, joined_archive, evaluate)
+        (points, logps, _), modes = mirrored(joined_archive, modes, maps, evaluate)
     try:
         if modes:
-            guess_clusters(parameters, step.tuning.search, [points[rows] for rows in modes])
+            guess_clusters(step, [points[rows] for rows in modes[:MAX_MODES]], len(chains))
+        elif len(chains) > 1:
+            pool_clusters(chains)
+        weigh_clusters(step.parameters.clusters, points, logps)
+        if not modes:
+            drop_clusters(step.parameters.clusters)
         learn_kernel(step, points)
     except np.linalg.LinAlgError:  # rounding leaves a covariance that is not positive definite
         return False
     return True
 
 
-def guess_clusters(parameters, search, modes):
+def pooled_factor(chains, archives):
+    """Return the factor of the mean covariance of the chains that have points."""
+    shapes = [chain.parameters.kam.subsample.shape for chain in chains]
+    factors = [s.factor for s, a in zip(shapes, archives, strict=True) if len(a.points)]
+    if len(factors) == 1:
+        return factors[0]
+    return np.linalg.cholesky(np.mean([factor @ factor.T for factor in factors], axis=0))
+
+
+def guess_clusters(step, modes, n_chains):
     """Make a first guess of the clusters' moments from the points of each."""
+    parameters, search = step.parameters, step.tuning.search
     clusters, n = parameters.clusters, len(modes)
     sizes = np.array([len(points) for points in modes])
     clusters.n[0] = n
     clusters.log_weights[:n] = np.log(sizes / sizes.sum())
     clusters.means[:n] = [points.mean(axis=0) for points in modes]
     clusters.factors[:n] = blended_factors(modes)
-    search.visits[:n] = sizes * search.history.counts[1]
+    search.visits[:n] = sizes * search.history.counts[1] / n_chains
     parameters.kam.subsample.shape.log_scale[0] = search.shape.log_best
+
+
+def pool_clusters(chains):
+    """Pool the moments that the chains learned, by the visits of each, for the first one."""
+    clusters, n = chains[0].parameters.clusters, chains[0].parameters.clusters.n[0]
+    visits = np.array([chain.tuning.search.visits[:n] for chain in chains])
+    means = np.array([chain.parameters.clusters.means[:n] for chain in chains])
+    factors = np.tril([chain.parameters.clusters.factors[:n] for chain in chains])
+    shares = visits / visits.sum(axis=0)
+    clusters.means[:n] = np.einsum("ck,cki->ki", shares, means)
+    deviations = means - clusters.means[:n]
+    covariances = np.einsum("ck,ckij,ckhj->kih", shares, factors, factors)
+    covariances += np.einsum("ck,cki,ckj->kij", shares, deviations, deviations)
+    clusters.factors[:n] = np.linalg.cholesky(covariances)
+    chains[0].tuning.search.visits[:n] = visits.sum(axis=0)
+
+
+def weigh_clusters(clusters, points, logps):
+    """Learn the weights of the clusters."""
+    n = clusters.n[0]
+    log_weights, factors = clusters.log_weights[:n], clusters.factors[:n]
+    labels = nearest_modes(points, log_weights, clusters.means[:n], factors)
+    log_weights[:] = log_masses(log_weights, factors, labels, logps)
+
+
+def drop_clusters(clusters):
+    """Forget clusters that do not matter, as of searches that were not yet at home."""
+    n = clusters.n[0]
+    kept = np.flatnonzero(clusters.log_weights[:n] > np.log(NEGLIGIBLE))
+    for values in (clusters.log_weights, clusters.means, clusters.factors):
+        values[: len(kept)] = values[kept]
+    clusters.n[0] = len(kept)
+    clusters.log_weights[: len(kept)] -= np.logaddexp.reduce(clusters.log_weights[: len(kept)])
 
 
 def learn_kernel(step, points):
     """Learn C from the clusters, Σ from all points; draw z evenly from the clusters."""
-    parameters, search = step.parameters, step.tuning.search
+    parameters = step.parameters
     clusters, subsample = parameters.clusters, parameters.kam.subsample
     n, whitening = clusters.n[0], subsample.shape.factor
-    weights = search.visits[:n] / search.visits[:n].sum()
-    factors = clusters.factors[:n]
-    within = np.average(factors @ factors.transpose(0, 2, 1), axis=0, weights=weights)
-    clusters.log_weights[:n] = np.log(weights)
+    log_weights, factors = clusters.log_weights[:n], np.tril(clusters.factors[:n])
+    labels = nearest_modes(points, log_weights, clusters.means[:n], factors)
+    within = np.average(factors @ factors.transpose(0, 2, 1), axis=0, weights=np.exp(log_weights))
     whitening[:] = np.linalg.cholesky(within)
     total = within if n == 1 else shrunk_covariance(points)
     parameters.global_factor[:] = np.linalg.cholesky(total)
 
-    labels = nearest_modes(points, clusters.log_weights[:n], clusters.means[:n], factors)
     chosen = choose_evenly(labels, subsample.z.shape[1], step.rng)
     m = subsample.m[0] = len(chosen)
     z = np.linalg.solve(whitening, points[chosen].T)
@@ -125,6 +233,23 @@ def learn_kernel(step, points):
         neighbours = n_neighbours(m, step._d)
         subsample.kernel.bandwidth[0] = neighbour_distance(z.T, neighbours) / np.sqrt(2)
     step.tuning.s[0] = median / np.sqrt(2 * step._d)
+
+
+def log_masses(log_weights, factors, labels, logps):
+    """Return the logs of the modes' weights, each from the log-densities of its points.
+
+    The mass of a normal mode is log π + d/2 + log|L| but for a constant, with the mean of log π
+    over its points: so it does not matter how often the chains have been there. A mode of few
+    points keeps its weight against the others.
+    """
+    found = log_weights.copy()
+    counts = np.bincount(labels, minlength=len(found))
+    known = counts >= LEAST
+    means = np.bincount(labels, logps, len(found))[known] / counts[known]
+    found[known] = means + np.log(np.diagonal(factors[known], axis1=1, axis2=2)).sum(axis=1)
+    found[~known] += np.mean(found[known] - log_weights[known])
+    found -= found.max()
+    return found - np.log(np.exp(found).sum())
 
 
 # ---- finding them -------------------------------------------------------------------------------
@@ -156,11 +281,16 @@ def find_modes(points, logps, runs, evaluate, whitening):
     list of (k,) int64
         Rows of the points of each mode, the largest first.
     """
-    d = points.shape[1]
     u = np.linalg.solve(whitening, points.T).T
     groups = []
     for run in np.unique(runs):
         groups += near_groups(u, np.flatnonzero(runs == run), N_GROUPS // len(np.unique(runs)))
+    return joined(groups, points, u, logps, evaluate)
+
+
+def joined(groups, points, u, logps, evaluate):
+    """Join groups of rows that no valley separates, as `find_modes` does; `u` are whitened."""
+    d = points.shape[1]
     better = [rows[logps[rows] >= np.median(logps[rows])] for rows in groups]
     links = []
     for i, j in combinations(range(len(groups)), 2):
@@ -179,9 +309,104 @@ def find_modes(points, logps, runs, evaluate, whitening):
         if valley(path) < VALLEY and path.min() > min(top, other_top) - VALLEY - d:
             modes.merge(i, j)
             tops[modes[i]] = max(top, other_top)
-    joined = [np.concatenate([groups[i] for i in sorted(mode)]) for mode in modes.subsets()]
-    joined.sort(key=len, reverse=True)
-    return [rows for rows in joined if len(rows) >= LEAST]
+    sets = [np.concatenate([groups[i] for i in sorted(mode)]) for mode in modes.subsets()]
+    sets.sort(key=len, reverse=True)
+    return [rows for rows in sets if len(rows) >= LEAST]
+
+
+def find_common_modes(archives, evaluate, whitening):
+    """Return rows of the joined archives in each mode: those of each chain, joined likewise."""
+    groups, start = [], 0
+    for archive in archives:
+        groups += [start + rows for rows in find_modes(*archive, evaluate, whitening)]
+        start += len(archive.points)
+    if len(archives) == 1:
+        return groups
+    points, logps, _ = map(np.concatenate, zip(*archives, strict=True))
+    return joined(groups, points, np.linalg.solve(whitening, points.T).T, logps, evaluate)
+
+
+def learn_symmetries(step, archive, evaluate):
+    """Keep the maps that leave the log-density as it is; return also those that hardly lower it.
+
+    By the best point and two others.
+    """
+    rows, parameters = np.argsort(archive.logps)[[-1, len(archive.logps) // 2, 0]], step.parameters
+    exact, about = [], []
+    for matrix in symmetries(step):
+        changes = [evaluate(matrix @ archive.points[row]) - archive.logps[row] for row in rows]
+        if (np.abs(changes) < rounding(archive.logps[rows])).all():
+            exact.append(matrix)
+        elif min(changes) > -ASYMMETRY:
+            about.append(matrix)
+    n = parameters.n_maps[0] = min(len(exact), len(parameters.maps))
+    parameters.maps[:n] = np.reshape(exact[:n], (n, step._d, step._d))
+    return exact + about
+
+
+def rounding(logps):
+    """Return what two log-densities may differ by that ought to be equal."""
+    return SAME * (1 + np.abs(logps))
+
+
+def mirrored(archive, modes, maps, evaluate):
+    """Add modes that follow from those that are known by symmetry.
+
+    Parameters
+    ----------
+    archive : Archive
+    modes : list of (k,) int64
+        Rows of each mode.
+    maps : list of (d, d) float64
+        Symmetries, if only about.
+    evaluate : callable
+        Maps a point (d,) to its log-density.
+
+    Returns
+    -------
+    archive : Archive
+        With further points.
+    modes : list of (k,) int64
+    """
+    normals = [normal_of(archive.points[rows]) for rows in modes]
+    masses = [
+        archive.logps[rows].mean() + np.log(np.diag(factor)).sum()
+        for rows, (_, factor) in zip(modes, normals, strict=True)
+    ]
+    least = max(masses) - 10 - archive.points.shape[1]
+    some = [rows for rows, mass in zip(modes, masses, strict=True) if mass >= least]
+    for rows in some:  # which grows
+        best = rows[np.argmax(archive.logps[rows])]
+        for matrix in maps:
+            y = matrix @ archive.points[best]
+            if any(is_near(y, *normal) for normal in normals):
+                continue
+            change, logp = evaluate(y) - archive.logps[best], archive.logps[best]
+            if not change > -ASYMMETRY:
+                continue
+            exact = abs(change) < rounding(logp)
+            own = rows if exact else rows[:: 1 + len(rows) // (10 * len(y))]
+            points = archive.points[own] @ matrix.T
+            logps = archive.logps[own] if exact else np.array([evaluate(x) for x in points])
+            images = np.arange(len(own)) + len(archive.points)
+            more = Archive(points, logps, archive.runs[own])
+            archive = Archive(*map(np.concatenate, zip(archive, more, strict=True)))
+            normals.append(normal_of(more.points))
+            some.append(images)
+            modes = [*modes, images]
+        if len(modes) >= MAX_MODES:
+            break
+    return archive, sorted(modes, key=len, reverse=True)
+
+
+def normal_of(points):
+    """Return mean and factor of the covariance of points."""
+    return points.mean(axis=0), np.linalg.cholesky(shrunk_covariance(points))
+
+
+def is_near(x, mean, factor):
+    """Return whether x is where draws of a normal may be."""
+    return np.sum(np.linalg.solve(factor, x - mean) ** 2) < 20 + 4 * len(x)
 
 
 def have_finite_width(points, whitening):

@@ -122,9 +122,12 @@ class Chain:
     def take(self, state, portion, seconds, width):
         """Take what has come back; the next advance should take so many seconds."""
         n = state.monitor.done - self.done
-        self.state, self.last_stats, self.failures = state, portion.last, 0
+        self.state, self.failures = state, 0
         self.seconds += portion.seconds
         self.evaluations += portion.n_logp
+        if n == 0:
+            return
+        self.last_stats = portion.last
         most = min(10 * n, max(1, MOST_NUMBERS // width))
         self._n = int(np.clip(n * seconds / max(portion.seconds, 1e-9), 1, most))
 
@@ -360,7 +363,7 @@ class Run:
             self._record.flush_if_due()
         except OSError as error:
             self._disk_fails(error)
-        if self._limits.callback is not None:
+        if self._limits.callback is not None and portion.last is not None:
             self._call_back(chain, tuning)
 
     def _disk_fails(self, error):
@@ -469,7 +472,7 @@ class Run:
                 self._raise(chains, length)
             tree = self._assembled(chains, length)
         except BaseException:
-            begun = any(chain.done > chain.begun for chain in self._chains)
+            begun = any(chain.evaluations > 0 for chain in self._chains)
             (self._record.close if begun else self._record.discard)()
             raise
         self._record.close()

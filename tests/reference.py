@@ -265,6 +265,7 @@ class CyclicalKAM(KAM):
         self.weights = np.exp(clusters.log_weights[:n])
         self.means = clusters.means[:n].copy()
         self.factors = np.tril(clusters.factors[:n])
+        self.maps = step.parameters.maps[: step.parameters.n_maps[0]]
         self.sigma = np.tril(step.parameters.global_factor)
         self.sigma = self.sigma @ self.sigma.T
         self.length = step.settings["cycle_length"]
@@ -286,15 +287,19 @@ class CyclicalKAM(KAM):
         return densities / np.sum(densities)
 
     def jump(self, x, rng):
-        """Map x from the mode i to j; return it and the log of r(j|y) |L_j| / (r(i|x) |L_i|)."""
+        """Map x from the mode i to j; return it and the log of its ratio but for π."""
         n = len(self.means)
         r = self.responsibilities(x)
         i = min(np.searchsorted(np.cumsum(r), rng.random(), side="right"), n - 1)
-        j = (i + 1 + int(rng.random() * (n - 1))) % n
+        v = self.weights + 1 / n
+        others = np.delete(np.arange(n), i)
+        ends = np.cumsum(v[others])
+        j = others[np.searchsorted(ends, rng.random() * ends[-1], side="right")]
+        forth, to = v[j] / (v.sum() - v[i]), v[i] / (v.sum() - v[j])
         a, b = self.factors[i], self.factors[j]
         y = self.means[j] + b @ np.linalg.inv(a) @ (x - self.means[i])
-        back = self.responsibilities(y)[j] * np.linalg.det(b)
-        return y, np.log(back / (r[i] * np.linalg.det(a)))
+        back = self.responsibilities(y)[j] * to * np.linalg.det(b)
+        return y, np.log(back / (r[i] * forth * np.linalg.det(a)))
 
     def difference(self, x, rng):
         """Add a difference of two points of z, and γCξ, in all coordinates or in one."""
@@ -310,6 +315,10 @@ class CyclicalKAM(KAM):
         move = self.whitening @ move
         return x + (np.eye(d)[i] * move if kind == 2 else move), 0.0
 
+    def mirror(self, x, rng):
+        """Map x by a symmetry."""
+        return self.maps[int(rng.random() * len(self.maps))] @ x, 0.0
+
     def walk(self, x, rng):
         """N(x, 2.38²/d Σ)."""
         factor = np.linalg.cholesky(2.38**2 / x.size * self.sigma)
@@ -318,6 +327,10 @@ class CyclicalKAM(KAM):
     def choose(self, rng):
         """Draw a move of exploration: a method that proposes, or None for KAM's."""
         r = rng.random()
+        if len(self.maps):
+            if r < cyclical_kam.MIRROR_SHARE:
+                return self.mirror
+            r = (r - cyclical_kam.MIRROR_SHARE) / (1 - cyclical_kam.MIRROR_SHARE)
         if len(self.means) > 1:
             if r < cyclical_kam.JUMP_SHARE:
                 return self.jump

@@ -11,6 +11,7 @@ from pymc_kameleon.modes import (
     blended_factors,
     choose_evenly,
     find_modes,
+    log_masses,
     median_distance_within,
     nearest_modes,
     neighbour_distance,
@@ -205,6 +206,21 @@ def test_blended_factors():
         own = n / (n + BLEND * 2)
         expected = own * covariance + (1 - own) * volume * pooled
         np.testing.assert_allclose(factor, np.linalg.cholesky(expected), rtol=1e-9)
+
+
+def test_log_masses():
+    """Those of normal modes, however often each was visited; few points tell nothing."""
+    sds, weights, sizes = np.array([0.5, 1, 3]), np.array([0.6, 0.1, 0.3]), [20_000, 4000, 2]
+    d, rng = 3, np.random.default_rng(4)
+    labels = np.repeat(np.arange(3), sizes)
+    squares = rng.chisquare(d, len(labels))
+    logps = np.log(weights[labels]) - d * np.log(sds[labels]) - squares / 2 - 1000
+    factors, before = sds[:, None, None] * np.eye(d), np.log([0.3, 0.3, 0.4])
+    found = np.exp(log_masses(before, factors, labels, logps))
+    assert found.sum() == pytest.approx(1)
+    assert found[0] / found[1] == pytest.approx(6, rel=0.05)
+    shift = np.mean(np.log(found[:2]) - before[:2])
+    assert np.log(found[2]) == pytest.approx(before[2] + shift)
 
 
 @pytest.mark.parametrize("d", [1, 3])

@@ -31,7 +31,7 @@ from pymc_kameleon.modes import learn_modes
 from pymc_kameleon.options import checked_choice, checked_cycle, checked_kernel_options
 from pymc_kameleon.samplers import kam, mode_search
 from pymc_kameleon.samplers.learned_shape import LearnedShape
-from pymc_kameleon.samplers.mode_moves import Work, difference, jump, wander
+from pymc_kameleon.samplers.mode_moves import Work, difference, jump, mirror, wander
 from pymc_kameleon.samplers.mode_search import (
     Search,
     learning_move,
@@ -41,14 +41,17 @@ from pymc_kameleon.samplers.mode_search import (
     searches,
 )
 from pymc_kameleon.samplers.published_cyclical_kam import PublishedCyclicalKAM
+from pymc_kameleon.symmetries import most_maps
 
 WIDEST = 20.0
 """γ_hi over s, the scale of a whitened coordinate."""
 
+MIRROR_SHARE = 0.1
+"""Of the moves of exploration, if there are symmetries."""
 JUMP_SHARE = 0.5
-"""Of the moves of exploration, if there are two clusters."""
+"""Of the others, if there are two clusters."""
 DIFFERENCE_SHARE, GLOBAL_SHARE = 0.6, 0.2
-"""Of the other moves of exploration; the rest are KAM moves with a wide γ."""
+"""Of those that are left; the rest are KAM moves with a wide γ."""
 
 
 # ---- state and parameters -----------------------------------------------------------------------
@@ -61,6 +64,7 @@ class State(NamedTuple):
     logp: floats(1)
     local: kam.Local
     position: integers(1)  # transitions since the cycle began
+    jumps: integers(2)  # since tuning has ended: how many there were, and how many were accepted
 
 
 class Parameters(NamedTuple):
@@ -69,6 +73,8 @@ class Parameters(NamedTuple):
     kam: kam.Parameters
     global_factor: floats("d", "d")  # of Σ
     clusters: Clusters
+    maps: floats("maps", "d", "d")  # symmetries
+    n_maps: integers(1)
     cycle_length: int
     n_exploration: int
 
@@ -101,7 +107,12 @@ def transition(target, state, parameters, work, rng):
     move = LOCAL if position >= parameters.n_exploration else draw_move(parameters, rng)
     work.tunes[0] = move == LOCAL
     if move == JUMP:
-        return jump(target, state, parameters, work, rng)
+        accept_prob, accepted = jump(target, state, parameters, work, rng)
+        state.jumps[0] += 1
+        state.jumps[1] += accepted
+        return accept_prob, accepted
+    if move == MIRROR:
+        return mirror(target, state, parameters, work, rng)
     if move == DIFFERENCE:
         return difference(target, state, parameters, work, rng)
     if move == GLOBAL:
@@ -113,7 +124,7 @@ def transition(target, state, parameters, work, rng):
     return kam.move(target, state, subsample, work.kam, rng, gamma, nu)
 
 
-LOCAL, WIDE, JUMP, DIFFERENCE, GLOBAL = range(5)
+LOCAL, WIDE, JUMP, DIFFERENCE, GLOBAL, MIRROR = range(6)
 """Moves: KAM's, the same with a wide γ, those between modes, and a walk with the covariance Σ."""
 
 
@@ -121,6 +132,10 @@ LOCAL, WIDE, JUMP, DIFFERENCE, GLOBAL = range(5)
 def draw_move(parameters, rng):
     """Draw a move of exploration."""
     r = rng.random()
+    if parameters.n_maps[0] > 0:
+        if r < MIRROR_SHARE:
+            return MIRROR
+        r = (r - MIRROR_SHARE) / (1.0 - MIRROR_SHARE)
     if parameters.clusters.n[0] > 1:
         if r < JUMP_SHARE:
             return JUMP
@@ -173,6 +188,8 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
         walk = tuning.search.shape.scale
         settle_scale(subsample.shape.log_scale, walk, 0, t, (start + n) // 2, n)
     tuning.t[0] = t + 1
+    if t == n - 1:
+        state.jumps[:] = 0
     return True
 
 
@@ -242,8 +259,8 @@ class CyclicalKAM(LearnedShape):
 
     Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
     a kick and an annealed walk back to the posterior; 30 % walks, differences and jumps that learn
-    the modes found; 15 % tune ν, which is the statistic ``scaling``. A chain knows only the modes
-    that it found itself. See docs/cyclical_kam.md.
+    the modes found; 15 % tune ν, which is the statistic ``scaling``. In ``pk.sample`` the chains
+    learn together: each gets the modes that any of them found. See docs/cyclical_kam.md.
 
     References
     ----------
@@ -296,7 +313,7 @@ class CyclicalKAM(LearnedShape):
         subsample = allocate(Subsample, sizes, shape=shape, kernel=kernel)
         parameters = allocate(
             Parameters,
-            sizes,
+            sizes | {"maps": most_maps(scales.size)},
             kam=allocate(kam.Parameters, sizes, subsample=subsample, nu0=1.0),
             global_factor=np.diag(scales),
             cycle_length=settings["cycle_length"],
@@ -316,9 +333,8 @@ class CyclicalKAM(LearnedShape):
 
     @classmethod
     def learn(cls, chains):
-        """Find the modes, and draw z from them; later, again. Each chain learns alone."""
-        for chain in chains:
-            learn_modes(chain)
+        """Find the modes, and draw z from them; later, again."""
+        learn_modes(chains)
 
     def _learned(self):
         clusters, n = self.parameters.clusters, self.parameters.clusters.n[0]
@@ -346,10 +362,55 @@ class CyclicalKAM(LearnedShape):
 
     def _problems(self):
         if self.parameters.kam.subsample.m[0] > 0 or self.tuning.n < self._needed_tuning():
-            return []
+            return [explain_jumps(self)]
         return [
             f"no mode could be learned, because there were fewer than {least_points(self._d)} "
             "distinct points, or because the posterior has no finite width. So the chain is a "
             "plain random walk. Check the priors, tune longer, or start nearer to where the "
             "posterior is."
         ]
+
+
+MANY_JUMPS = 100
+"""Of which at least one should have been accepted."""
+
+
+def explain_jumps(step):
+    """Warn if jumps to other modes are made, and none is ever accepted."""
+    clusters, (tried, accepted) = step.parameters.clusters, step.state.jumps
+    if tried < MANY_JUMPS or accepted > 0:
+        return ""
+    n, d = clusters.n[0], step._d
+    back = mean_responsibility(clusters)
+    widths = np.log(np.diagonal(clusters.factors[:n], axis1=1, axis2=2)).mean(axis=1)
+    ratio = np.exp(np.ptp(widths))
+    if back < 0.1:
+        cause = (
+            "They overlap, and may be parts of one curved or heavy-tailed mode. Reparametrise, or "
+            "use pk.KAM, if that is so."
+        )
+    else:
+        cause = (
+            f"A jump maps one mode to another by means and covariances; in {d} dimensions that "
+            f"fails if they are far from normal (widths differ by a factor of {ratio:.2g}), or were"
+            " learned from too few points. Tune longer, or reparametrise."
+        )
+    return (
+        f"tuning found {n} modes, and no jump to any of them was accepted, of {tried}; so the "
+        f"shares of the modes are not known, whatever R-hat says. {cause}"
+    )
+
+
+def mean_responsibility(clusters):
+    """Return how likely draws of each cluster are thought to be of it, at least."""
+    n, rng = clusters.n[0], np.random.default_rng(0)
+    means, factors = clusters.means[:n], np.tril(clusters.factors[:n])
+    log_r, scratch, least = np.empty(n), np.empty(means.shape[1]), 1.0
+    for k in range(n):
+        x = means[k] + rng.standard_normal((20, means.shape[1])) @ factors[k].T
+        r = []
+        for one in x:
+            responsibilities(clusters, one, log_r, scratch)
+            r.append(np.exp(log_r[k]))
+        least = min(least, np.mean(r))
+    return least

@@ -1,10 +1,10 @@
-"""Moves between modes: jumps from one to another, and differences of points of the past.
+"""Moves between modes: jumps, mirror images, and differences of points of the past.
 
 The jumps are in the spirit of Pompe, Holmes & Łatuszyński, "A framework for adaptive MCMC targeting
 multimodal distributions", Annals of Statistics 48 (2020).
 
 Symbols: K clusters of the past, cluster k with mean μ_k, covariance L_k L_kᵀ, weight w_k, and
-responsibility r(k|x) ∝ w_k N(x; μ_k, L_k L_kᵀ); z, C and γ as in KAM.
+responsibility r(k|x) ∝ w_k N(x; μ_k, L_k L_kᵀ); G a symmetry; z, C and γ as in KAM.
 """
 
 from typing import NamedTuple
@@ -51,17 +51,17 @@ def wander(target, state, parameters, scale, factor, work, rng):
 
 @jit
 def jump(target, state, parameters, work, rng):
-    """Propose y = μ_j + L_j L_i⁻¹(x − μ_i), with i ~ r(·|x) and j ≠ i uniform.
+    """Propose y = μ_j + L_j L_i⁻¹(x − μ_i), with i ~ r(·|x) and j ≠ i drawn by v_j = w_j + 1/K.
 
     An involution on (x, i, j) with Jacobian |L_j|/|L_i|, accepted with
-    π(y) r(j|y) |L_j| / (π(x) r(i|x) |L_i|).
+    π(y) r(j|y) q(i|j) |L_j| / (π(x) r(i|x) q(j|i) |L_i|), where q(j|i) = v_j/(Σ_k v_k − v_i).
     """
     clusters, walk = parameters.clusters, work.kam.walk
     n, xi, step, y = clusters.n[0], walk.xi, walk.step, walk.y
     responsibilities(clusters, state.x, work.log_r, step)
     i = draw_index(work.log_r, n, rng)
-    j = (i + 1 + int(rng.random() * (n - 1))) % n
-    log_hastings = log_determinant(clusters.factors[j]) - log_determinant(clusters.factors[i])
+    j, log_hastings = draw_other(clusters.log_weights, i, n, rng)
+    log_hastings += log_determinant(clusters.factors[j]) - log_determinant(clusters.factors[i])
     log_hastings -= work.log_r[i]
     for k in range(state.x.size):
         xi[k] = state.x[k] - clusters.means[i, k]
@@ -72,6 +72,35 @@ def jump(target, state, parameters, work, rng):
     responsibilities(clusters, y, work.log_r, step)
     log_hastings += work.log_r[j]
     return accept_derived(target, state, parameters, work, log_hastings, rng)
+
+
+@jit
+def mirror(target, state, parameters, work, rng):
+    """Propose y = Gx with one of the symmetries, each its own inverse, with |det G| = 1."""
+    maps, walk, d = parameters.maps, work.kam.walk, state.x.size
+    k = int(rng.random() * parameters.n_maps[0])
+    for i in range(d):
+        walk.y[i] = 0.0
+        for j in range(d):
+            walk.y[i] += maps[k, i, j] * state.x[j]
+    return accept_derived(target, state, parameters, work, 0.0, rng)
+
+
+@jit
+def draw_other(log_weights, i, n, rng):
+    """Draw j ≠ i with v_j = w_j + 1/n; return it and log q(i|j) − log q(j|i)."""
+    total = 0.0
+    for k in range(n):
+        total += np.exp(log_weights[k]) + 1.0 / n
+    own = np.exp(log_weights[i]) + 1.0 / n
+    left = rng.random() * (total - own)
+    j = i
+    for k in range(n):
+        if k != i and left >= 0.0:
+            j = k
+            left -= np.exp(log_weights[k]) + 1.0 / n
+    other = np.exp(log_weights[j]) + 1.0 / n
+    return j, np.log(own / (total - other)) - np.log(other / (total - own))
 
 
 @jit

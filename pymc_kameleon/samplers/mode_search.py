@@ -1,4 +1,4 @@
-"""The search for modes by which CyclicalKAM tunes: kicks and annealing, then learning the clusters.
+"""The search for modes by which CyclicalKAM tunes: rays, kicks, annealing; then the clusters.
 
 Nothing here is part of the transition that is left after tuning, and most of it does not leave the
 posterior invariant.
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, floats
+from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.clusters import MAX_MODES, nearest_cluster
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.moments import update_mean_and_factor
 from pymc_kameleon.core.scaling import GOOD_GUESS, best_scale, gain, tune_scale
@@ -29,11 +29,17 @@ WALKED, SEARCHED, LEARNED = 0.2, 0.55, 0.85
 
 MOST_SEARCHES = 50
 """More tuning than these need makes each search longer."""
-COOLING = 0.6
-"""Share of a search in which it cools down."""
+SCANNING, COOLING = 0.25, 0.45
+"""Shares of a search in which it looks along rays, and then cools down."""
 
 NEAREST, FAR, FARTHEST, FAR_SHARE = 2.0, 32.0, 1024.0, 0.25
 """Kicks of the search, in standard deviations of the first mode: most from NEAREST to FAR."""
+
+N_LOOKS, LOOK_FACTOR = 26, 1.28
+"""Points of a ray, from NEAREST up to FARTHEST, and how much farther out each is."""
+
+RISE = 3.0
+"""By which the log-density on a ray has to rise again, to be that of another mode."""
 
 TINY = 1e-200
 """A kick that leads home."""
@@ -52,16 +58,24 @@ class Search(NamedTuple):
     search_end: int
     learning_end: int
     length: int  # transitions of one search for a mode
-    n_cooling: int  # … of which so many anneal
+    n_scanning: int  # … of which so many look along rays, if they find nothing
+    n_cooling: int  # … and then so many anneal
     shape: ShapeTuning  # of the walk in the first mode; its scale is that of all walks
     history: History  # rows of x, logp, and the number of the search
     negligible: float  # log-densities that are so much lower are of no mode that matters
     visits: floats(MAX_MODES)  # transitions in each cluster
     home: floats("d")  # where the last search ended that found a place that matters
     home_logp: floats(1)  # log-density there
+    floor: floats(1)  # log-density below which a state teaches nothing about the clusters
     log_walk: floats(1)  # log scale of the walk that found the first mode
     kick: floats(1)  # length of the kick that is due, or 0
     log_kick: floats(1)  # its logarithm, or that of the last one
+    scans: integers(1)  # whether the search still looks along rays
+    direction: floats("d")  # of the ray
+    reach: floats(1)  # how far out it has been looked
+    lowest: floats(1)  # log-density there
+    highest: floats(1)  # where it rose again
+    top: floats(1)  # how far out that is
     row: floats("d + 2")  # scratch
 
 
@@ -88,18 +102,20 @@ def start_search(step, scales, n_tune, m):
         search_end=walk_end + n_searching // length * length,
         learning_end=whole_draws(LEARNED * n_tune),
         length=length,
+        n_scanning=max(1, int(SCANNING * length) // N_LOOKS) * N_LOOKS,
         n_cooling=int(COOLING * length),
         shape=tuning,
         history=History.empty(max(2000, 8 * m), d + 2),
         negligible=10.0 + 3.0 * d,
         home_logp=-np.inf,
+        floor=-np.inf,
     )
     return shape, search
 
 
 def least_search(d):
     """Return the transitions of the shortest search that finds a mode, and settles there."""
-    return 60 + 36 * d
+    return 80 + 48 * d
 
 
 def least_tuning(d):
@@ -124,10 +140,16 @@ def learns(parameters, search, t):
 
 @jit
 def search_move(target, state, parameters, search, work, t, rng):
-    """Kick, or make a step of a walk at the temperature of the search."""
+    """Look along a ray, kick, or make a step of a walk at the temperature of the search."""
     shape, walk = parameters.kam.subsample.shape, work.kam.walk
+    if search.scans[0] == 1:
+        return look(target, search, shape, walk, t, rng)
     if search.kick[0] > 0.0:
-        normal_step(search.kick[0], shape.factor, walk.xi, walk.step, rng)
+        if search.log_kick[0] > 0.0:
+            normal_step(search.kick[0], shape.factor, walk.xi, walk.step, rng)
+        else:
+            for i in range(walk.step.size):
+                walk.step[i] = search.kick[0] * search.direction[i]
         return annealed_move(target, state, parameters, search.home, work, np.inf, rng)
     temperature = temperature_at(search, t)
     scale = np.sqrt(temperature) * np.exp(shape.log_scale[0])
@@ -136,9 +158,43 @@ def search_move(target, state, parameters, search, work, t, rng):
 
 
 @jit
+def look(target, search, shape, walk, t, rng):
+    """Look how high the log-density is at the next point of a ray from home; do not move."""
+    k = ((t - search.walk_end) % search.length) % N_LOOKS
+    if k == 0:
+        draw_direction(search, shape.factor, walk, rng)
+        search.reach[0] = NEAREST * LOOK_FACTOR ** (rng.random() - 1.0)
+        search.lowest[0] = search.home_logp[0]
+        search.highest[0] = -np.inf
+    search.reach[0] *= LOOK_FACTOR
+    for i in range(walk.y.size):
+        walk.y[i] = search.home[i] + search.reach[0] * search.direction[i]
+    logp = log_density(target, walk.y)
+    if logp < search.lowest[0]:
+        search.lowest[0] = logp
+    elif logp > max(search.lowest[0] + RISE, search.highest[0]):
+        search.highest[0] = logp
+        search.top[0] = search.reach[0]
+    return 0.0, False
+
+
+@jit
+def draw_direction(search, factor, walk, rng):
+    """Draw the direction of a ray: any, or that of a coordinate, in its standard deviations."""
+    d = search.direction.size
+    normal_step(1.0, factor, walk.xi, search.direction, rng)
+    if rng.random() < 0.5:
+        i = int(rng.random() * d)
+        variance = squared_norm(factor[i, : i + 1])
+        for k in range(d):
+            search.direction[k] = 0.0
+        search.direction[i] = np.sqrt(variance) * (1.0 if walk.xi[i] > 0.0 else -1.0)
+
+
+@jit
 def temperature_at(search, t):
     """T, which falls from that of the kick to 1, and stays there."""
-    place = (t - search.walk_end) % search.length
+    place = (t - search.walk_end) % search.length - search.n_scanning
     cooled = place / search.n_cooling * max(search.log_kick[0], np.log(FAR))
     return np.exp(2.0 * max(0.0, search.log_kick[0] - cooled))
 
@@ -187,7 +243,7 @@ def search_and_learn(state, parameters, search, work, accept_prob, t, rng):
     shape = parameters.kam.subsample.shape
     search.kick[0] = 0.0
     if searches(search, t):
-        follow_search(state, shape, search, accept_prob, t)
+        follow_search(state, shape, search, accept_prob, t, rng)
     elif learns(parameters, search, t):
         learn_clusters(state, parameters, search, work, accept_prob, t)
     else:
@@ -198,16 +254,24 @@ def search_and_learn(state, parameters, search, work, accept_prob, t, rng):
     if search.walk_end // 2 <= t < search.walk_end or search.search_end <= t < search.learning_end:
         archive(state, search, t)
     if searches(search, t + 1) and (t + 1 - search.walk_end) % search.length == 0:
-        draw_kick(search, rng)
+        search.kick[0], search.scans[0] = 0.0, 1
 
 
 @jit
-def follow_search(state, shape, search, accept_prob, t):
-    """Tune the walk, and archive where it is once it has cooled down."""
+def follow_search(state, shape, search, accept_prob, t, rng):
+    """Kick after looking, tune the walk, and archive where it is once it has cooled down."""
     place, scale = (t - search.walk_end) % search.length, search.shape.scale
+    if search.scans[0] == 1:
+        if (place + 1) % N_LOOKS == 0:
+            if search.highest[0] > -np.inf:
+                search.kick[0], search.log_kick[0] = search.top[0], 0.0
+            elif place + 1 >= search.n_scanning:
+                draw_kick(search, rng)
+            search.scans[0] = search.kick[0] == 0.0
+        return
     if place > 0:
         tune_scale(shape.log_scale, scale, 0, accept_prob, SEARCH_GAIN)
-    if place > (search.n_cooling + search.length) // 2:
+    if place > (search.n_scanning + search.n_cooling + search.length) // 2:
         archive(state, search, t)
     if place == search.length - 1:
         shape.log_scale[0] = search.log_walk[0]
@@ -252,6 +316,8 @@ def learn_clusters(state, parameters, search, work, accept_prob, t):
         log_scale = parameters.kam.subsample.shape.log_scale
         eta = gain(GOOD_GUESS + t - search.search_end)
         tune_scale(log_scale, search.shape.scale, 0, accept_prob, eta)
+    if state.logp[0] < search.floor[0]:
+        return
     i = nearest_cluster(clusters, state.x, work.log_r, v)
     search.visits[i] += 1.0
     eta = 1.0 / max(16.0 * state.x.size, search.visits[i] / 1.5)

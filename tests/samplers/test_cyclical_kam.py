@@ -128,6 +128,12 @@ def learn_from_draws(step, target, only=None, n=100):
     p.kam.nu0[0] = 2.38 / np.sqrt(trace)
 
 
+def use_maps(step, maps):
+    step.parameters.n_maps[0] = len(maps)
+    for k, matrix in enumerate(maps):
+        step.parameters.maps[k] = matrix
+
+
 def n_modes(step):
     return step.parameters.clusters.n[0]
 
@@ -148,11 +154,15 @@ def n_modes(step):
         (SPACE, {"n_subsample": 9, "cycle_length": 7, "beta": 0.5}),
         (PLANE, {"cycle_length": 2, "beta": 0.5}),
         (LINE, {"cycle_length": 3, "beta": 0.99}),
+        (PLANE, {"maps": [np.diag([-1.0, 1.0]), np.array([[0.0, 1.0], [1.0, 0.0]])]}),
+        (NORMAL, {"maps": [np.diag([1.0, -1.0])]}),
     ],
 )
 def test_transitions_by_hand(target, options):
     """From a start of its own, so that what the state derives from the position is new."""
+    maps, options = options.get("maps", []), {k: v for k, v in options.items() if k != "maps"}
     step, start = frozen(target, **options), target.means[0] + 0.1 * target.factors[0][0]
+    use_maps(step, maps)
     expected_chain = reference.CyclicalKAM(step)
     assert len(expected_chain.means) == len(target.means)
     first = expected_chain.position
@@ -168,6 +178,7 @@ def test_transitions_by_hand(target, options):
     np.testing.assert_array_equal(stats["accept_share"], accepted)
     moves = np.array(expected_chain.moves)
     kinds = {"kam", "ladder", "walk", "difference", *(["jump"] * (len(target.means) > 1))}
+    kinds |= {"mirror"} if maps else set()
     assert set(moves) == kinds
     assert {"kam", "difference"} <= set(moves[accepted])
     assert "jump" in moves[accepted] or len(target.means) == 1
@@ -267,6 +278,41 @@ def test_parameters_are_constant_after_tuning(target):
     assert_equal(step.parameters, before)
 
 
+# ---- what a chain says ----------------------------------------------------------------------
+
+
+def problems(nowhere):
+    """Return what a chain says whose second cluster is where nothing is, or the second mode."""
+    step = frozen(pair(2))
+    clusters = step.parameters.clusters
+    if nowhere:
+        clusters.means[1] = nowhere
+    run(step, 1500, [0.1, 0.1])
+    return step._problems(), step.state.jumps
+
+
+def test_jumps_of_which_none_is_accepted_are_told():
+    [said], jumps = problems([0, 30])
+    assert f"tuning found 2 modes, and no jump to any of them was accepted, of {jumps[0]}" in said
+    assert "means and covariances" in said
+    assert jumps[1] == 0 < 100 < jumps[0]
+
+
+def test_jumps_between_parts_of_one_mode():
+    said, jumps = problems([0.1, 0.1])
+    assert said == [""]
+    assert jumps[1] > 0
+
+
+def test_jumps_are_counted_from_the_end_of_tuning_on():
+    step = tune(pair(2), 8000)
+    assert n_modes(step) == 2
+    np.testing.assert_array_equal(step.state.jumps, 0)
+    run(step, 100, [0.1, 0.1])
+    tried, accepted = step.state.jumps
+    assert tried > accepted > 0
+
+
 # ---- exact invariance -----------------------------------------------------------------------
 
 
@@ -277,9 +323,10 @@ def bimodal(weight):
 
 BOTH = bimodal(0.2)
 LINES = Mixture([0.3, 0.7], [[-2], [3]], [0.3, 1.5])
-MOVES = ["any", "kam", "jump", "difference", "global"]
+MOVES = ["any", "kam", "jump", "difference", "global", "mirror"]
 assert MOVES[cyclical_kam.JUMP] == "jump"
 assert MOVES[cyclical_kam.WIDE] == "kam"
+assert MOVES[cyclical_kam.MIRROR] == "mirror"
 FLAWS = ["none", "jump", "hastings", "gamma", "restart"]
 
 
@@ -392,13 +439,22 @@ def _twin(target):
 
 
 def p_value(
-    target, length=20, n_exploration=None, move="any", flaw="none", only=None, cycles=1, n=20_000
+    target,
+    length=20,
+    n_exploration=None,
+    move="any",
+    flaw="none",
+    only=None,
+    cycles=1,
+    n=20_000,
+    stretch=1.0,
 ):
     """Put exact draws through whole cycles."""
     step = _twin(target)
     step.steps_per_draw = length * cycles
     step.setup_chain(np.random.default_rng(3), 0, n)
     learn_from_draws(step, target, only)
+    use_maps(step, [-stretch * np.eye(target.means.shape[1])])
     if n_exploration is None:
         n_exploration = 3 * length // 10
     step.parameters = step.parameters._replace(cycle_length=length, n_exploration=n_exploration)
@@ -412,6 +468,12 @@ def p_value(
 def test_each_move_alone_is_exact(target, move):
     """KAM's down the whole ladder."""
     assert p_value(target, 20, 19, move) > 1e-3
+
+
+@pytest.mark.parametrize("target", [LINES, BOTH], ids=["1-d", "2-d"])
+def test_a_mirror_that_stretches_fails(target):
+    """As it is neither its own inverse nor keeps volumes."""
+    assert p_value(target, 20, 19, "mirror", stretch=1.3) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -678,6 +740,118 @@ def test_clusters_are_learned_by_hand():
     np.testing.assert_array_equal(found_visits, visits)
 
 
+# ---- learning together ----------------------------------------------------------------------
+
+
+class Alone(pk.CyclicalKAM):
+    """The broken twin: each chain learns by itself."""
+
+    name = "alone"
+    learns_together = False
+
+
+UNEQUAL = Mixture([0.2, 0.8], [[-8] + [0] * 7, [8] + [0] * 7], [0.5, 2])
+
+
+def in_two_modes(kind, starts):
+    """Run chains from these starts; return the chains' points, and the modes that they know."""
+    dt = pk.sample(
+        300,
+        tune=200,
+        chains=len(starts),
+        cores=1,
+        step=kind(model=UNEQUAL.build()),
+        model=UNEQUAL.build(),
+        initvals=[{"x": start} for start in starts],
+        random_seed=3,
+        progressbar=False,
+        compute_convergence_checks=False,
+    )
+    return dt.posterior["x"].values, dt.sample_stats["n_modes"].values[:, -1]
+
+
+def test_chains_jump_to_what_others_found():
+    """Each of them starts in one mode, of which the narrow one is not found from the other."""
+    x, n = in_two_modes(pk.CyclicalKAM, [*UNEQUAL.means] * 2)
+    assert (n == 2).all()
+    left = x[:, :, 0] < 0
+    assert (np.diff(left, axis=1).sum(axis=1) > 20).all()
+    assert abs(left.mean() - 0.2) < 0.08
+
+
+def test_chains_that_learn_alone_do_not():
+    x, _ = in_two_modes(Alone, [*UNEQUAL.means] * 2)
+    jumped = np.diff(x[:, :, 0] < 0, axis=1).any(axis=1)
+    assert not jumped.all()
+
+
+def learned_from(archives, bad=None):
+    """Let chains learn, whose archives are points of a pair of modes; return their steps."""
+    target, chains = pair(2), []
+    for i, points in enumerate(archives):
+        step = started(target, 4000, i).for_chain()
+        step.setup_chain(np.random.default_rng(i), 4000, 1)
+        fill(step, points, target)
+        chains.append(step)
+    if bad is not None:
+        chains[bad].state.x[:] = 1e4
+    pk.CyclicalKAM.learn(chains)
+    return chains
+
+
+def fill(step, points, target):
+    rows = np.c_[points, [target.log_density(x) for x in points], np.zeros(len(points))]
+    history = step.tuning.search.history
+    history.points[: len(rows)], history.counts[0] = rows, len(rows)
+
+
+def test_all_chains_get_the_same_and_stay_where_they_are():
+    """One is so far away that it adds nothing."""
+    rng = np.random.default_rng(1)
+    left, right = rng.standard_normal((2, 300, 2)) + np.array([[[0, 0]], [[16, 0]]])
+    far = 1e4 + 1e3 * rng.standard_normal((300, 2))
+    chains = learned_from([left, far, right], bad=1)
+    for step in chains[1:]:
+        assert_equal(step.parameters, chains[0].parameters)
+        np.testing.assert_array_equal(step.tuning.search.visits, chains[0].tuning.search.visits)
+        assert step.tuning.s[0] == chains[0].tuning.s[0] > 0
+    np.testing.assert_array_equal(chains[1].state.x, 1e4)
+    without = learned_from([left, right])
+    assert n_modes(chains[0]) == n_modes(without[0]) == 2
+    for one, other in zip(
+        chains[0].parameters.clusters, without[0].parameters.clusters, strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    means = chains[0].parameters.clusters.means[:2]
+    np.testing.assert_allclose(means[np.argsort(means[:, 0])], [[0, 0], [16, 0]], atol=0.3)
+
+
+def test_what_the_chains_learned_of_the_clusters_is_pooled():
+    """As if one chain had made all visits."""
+    rng = np.random.default_rng(2)
+    pools = [rng.standard_normal((300, 2)) + np.array([16 * k, 0]) for k in (0, 1)]
+    chains = learned_from(pools)
+    sets = [
+        [rng.standard_normal((n, 2)) + np.array([16 * k, n / 50]) for k in (0, 1)] for n in (20, 60)
+    ]
+    for step, own in zip(chains, sets, strict=True):
+        clusters, search = step.parameters.clusters, step.tuning.search
+        order = np.argsort(clusters.means[:2, 0])
+        for k, points in zip(order, own, strict=True):
+            clusters.means[k] = points.mean(axis=0)
+            clusters.factors[k] = np.linalg.cholesky(np.cov(points.T, bias=True))
+            search.visits[k] = len(points)
+        fill(step, np.concatenate(own), pair(2))
+    pk.CyclicalKAM.learn(chains)
+    clusters = chains[1].parameters.clusters
+    for k in (0, 1):
+        both = np.concatenate([sets[0][k], sets[1][k]])
+        i = np.argsort(clusters.means[:2, 0])[k]
+        np.testing.assert_allclose(clusters.means[i], both.mean(axis=0), rtol=1e-9, atol=1e-9)
+        factor = np.tril(clusters.factors[i])
+        np.testing.assert_allclose(factor @ factor.T, np.cov(both.T, bias=True), rtol=1e-9)
+
+
 # ---- the search -----------------------------------------------------------------------------
 
 
@@ -718,6 +892,12 @@ def test_the_search_stays_within_the_region():
     assert (seen[:, 0] <= 20).all()
     assert (seen[:, 1] <= 7).all()
     assert positions[:, 0].max() > 8
+
+
+def test_a_narrow_mode_is_found_from_a_wide_one():
+    """In many dimensions only a ray comes upon it."""
+    known = [n_modes(tune(UNEQUAL, 40_000, UNEQUAL.means[1], seed)) for seed in range(3)]
+    assert known.count(2) >= 2
 
 
 @pytest.mark.parametrize("far", ["impossible", "plain", "far lower"])
@@ -778,7 +958,7 @@ def test_what_the_likelihood_raises_while_modes_are_found_reaches_the_user(
     with pytest.raises(kind, match="the solver broke down") as error:
         sample(step, step.model, driver, tune=200)
     if driver is pk.sample:
-        assert "In chain 0, draw 110 of tuning, at {'x': " in error.value.__notes__[0]
+        assert error.value.__notes__[0] == "While the chains learned together."
 
 
 @pytest.fixture(scope="module")

@@ -550,6 +550,8 @@ def test_gad_mala_pools_wherever_it_runs():
     assert len(np.unique(alone["learned"]["covariance"][:, 0, 0])) == 3
     first = sample(step, chains=1, tune=100)
     assert_same(first, alone.isel(chain=[0]), ALL)
+    stats = first["warmup_sample_stats"].isel(draw=slice(1, None))
+    np.testing.assert_array_equal(stats["n_logp"], stats["n_steps"])  # no pause costs anything
 
 
 class Loses(ThreadPoolExecutor):

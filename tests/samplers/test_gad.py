@@ -801,6 +801,7 @@ def test_chains_pool_their_pairs():
             np.testing.assert_allclose(dense(step.parameters.factor), pooled, rtol=1e-9)
             step.step({"x": step.point})
     assert [step.tuning.next_refresh[0] for step in chains] == [60, 60, 40]
+    assert not any(step.tuning.is_pooled[0] for step in home)  # next time each may learn alone
     for n in (2, 0):  # too few to learn from
         for step in home:
             step.tuning.pairs.counts[0] = n

@@ -3,8 +3,11 @@
 import logging
 
 import models
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
+
+from pymc_kameleon.approach import Home
 
 # PyMC reports each run at length; the tests that need its log use caplog.
 logging.getLogger("pymc").setLevel(logging.WARNING)
@@ -16,3 +19,21 @@ threadpool_limits(1)
 @pytest.fixture(scope="session")
 def mixed_model():
     return models.mixed()
+
+
+@pytest.fixture
+def begin_with(monkeypatch):
+    """Return a function that lets chains begin where they are told, with these scales (d,).
+
+    For comparisons with slow versions, which do not go to the posterior first.
+    """
+
+    def begin(scales):
+        def stay(logp, start, rng, budget):
+            x, f = start.copy(), logp(start)
+            return Home(x, f, scales, np.diag(scales), x[None], np.array([f]))
+
+        monkeypatch.setattr("pymc_kameleon.step.approach", stay)
+        monkeypatch.setattr("pymc_kameleon.step.draw_near", lambda home, logp, rng: home.x)
+
+    return begin

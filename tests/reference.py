@@ -49,7 +49,7 @@ def seeding_times(d, n_tune, rate=None):
 
 
 def seed(states, n_seed, sigma):
-    """Return mean and shrunk covariance of the newest half; Σ stays where nothing moved."""
+    """Return mean and covariance of the newest half, blended with Σ if few of it are distinct."""
     d = states.shape[1]
     stride = 1  # the past is thinned to at most 2 n_seed states
     while len(states) // stride > 2 * n_seed:
@@ -59,8 +59,9 @@ def seed(states, n_seed, sigma):
     distinct = len(np.unique(half, axis=0))
     if distinct > 1:
         raw = np.atleast_2d(np.cov(half, rowvar=False, bias=True))
-        diagonal = np.diag(np.diag(raw))
-        sigma = diagonal * (1 + 1e-9) + min(1, distinct / (5 * d + 2)) * (raw - diagonal)
+        weight = distinct / (5 * d + 2)
+        blended = raw if weight >= 1 else weight * raw + (1 - weight) * sigma
+        sigma = blended * (1 + 1e-9 * np.eye(d))
     return half.mean(axis=0), sigma
 
 

@@ -192,9 +192,10 @@ def test_resumed_draws_when_adaptation_goes_on(name, plane):
 
 
 def theirs_and_ours(step, **kwargs):
+    """Return what both give where chains do not learn from one another."""
     arguments = {"draws": 30, "tune": 50, "chains": 2, "cores": 1, "random_seed": 7} | QUIET
     arguments |= {"step": step, "model": step.model} | kwargs
-    return pm.sample(**arguments), pk.sample(**arguments)
+    return pm.sample(**arguments), pk.sample(pool_tuning=False, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -651,7 +652,7 @@ def leaves(parameters, prefix=""):
 def test_what_is_learned_is_what_a_step_driven_by_hand_learns(cls, line):
     step = cls(model=line, **ROWS[cls.__name__][1])
     starts = [{"x": np.array(0.3)}, {"x": np.array(-1.0)}]
-    result = sample(step, tune=100, initvals=starts)
+    result = sample(step, tune=100, initvals=starts, pool_tuning=False)
     learned, states = result["learned"], result["sampling_state"]
     assert learned["chain"].values.tolist() == [0, 1]
     for i, rng in enumerate(get_random_generator(7).spawn(2)):

@@ -23,6 +23,12 @@ def model():
     return correlated_normal()
 
 
+@pytest.fixture
+def from_start(begin_with):
+    begin_with(SCALES)
+
+
+@pytest.mark.usefixtures("from_start")
 @pytest.mark.parametrize("order", ["systematic", "random"])
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 600])
 def test_cmh_with_adaptation(model, n, order):
@@ -44,6 +50,7 @@ def test_cmh_with_adaptation(model, n, order):
     np.testing.assert_array_equal(found["cmh_accepted"], moved)
 
 
+@pytest.mark.usefixtures("from_start")
 def test_cmh_within_bounds(model):
     bounds = (0.3, 1.5)
     step = pk.CMH(model=model, scale_bounds=bounds)
@@ -62,6 +69,7 @@ def test_cmh_within_bounds(model):
     assert 1.4 < found["cmh_scales"].max() <= bounds[1] * (1 + 1e-12)
 
 
+@pytest.mark.usefixtures("from_start")
 @pytest.mark.parametrize("scales", [0.3, [0.3, 1.0, 0.05]])
 def test_cmh_with_scales_of_the_user_is_never_tuned(model, scales):
     step = pk.CMH(model=model, scales=scales)

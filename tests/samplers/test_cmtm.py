@@ -584,6 +584,11 @@ def model():
     return correlated_normal()
 
 
+@pytest.fixture
+def from_start(begin_with):
+    begin_with(SCALES)
+
+
 CMTM_RUNS = {
     "default": {},
     "20 tries": {"n_tries": 20},
@@ -598,6 +603,7 @@ CMTM_RUNS = {
 }
 
 
+@pytest.mark.usefixtures("from_start")
 @pytest.mark.parametrize(("n", "adapt_every"), [(1, 1), (25, 3), (200, 7), (350, 100)])
 @pytest.mark.parametrize("options", CMTM_RUNS.values(), ids=CMTM_RUNS)
 def test_cmtm_with_adaptation(model, options, n, adapt_every):
@@ -644,6 +650,7 @@ def test_cmtm_without_adaptation(model):
     assert found["warning"][-1] is None
 
 
+@pytest.mark.usefixtures("from_start")
 def test_keep_adapting_is_the_same_rule_without_an_end(model):
     bounds = (1e-3, 1e3)
     step = pk.CMTM(

@@ -7,6 +7,7 @@ from pymc_kameleon.choice import registered
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.driver import sample
 from pymc_kameleon.initvals import initvals
+from pymc_kameleon.occupancy import mode_occupancy
 from pymc_kameleon.samplers.barker import Barker
 from pymc_kameleon.samplers.cmh import CMH
 from pymc_kameleon.samplers.cmtm import CMTM
@@ -26,5 +27,5 @@ SAMPLERS = (
     *(MALA, GadRWM, GadMALA, Barker),
 )
 
-__all__ = ["SAMPLERS", "Decay", "initvals", "kernels", "registered", "sample"]
+__all__ = ["SAMPLERS", "Decay", "initvals", "kernels", "mode_occupancy", "registered", "sample"]
 __all__ += [sampler.__name__ for sampler in SAMPLERS]

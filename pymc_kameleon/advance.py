@@ -11,7 +11,7 @@ import time
 import traceback
 from collections import OrderedDict
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ import cloudpickle
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.approach import OnTheWay
 from pymc_kameleon.core.chain import AT_STEP, DRAWS_MADE, N_LOGP, N_PROGRESS
 from pymc_kameleon.draws import compiled_run, learn_together, make_draws
 from pymc_kameleon.logp import black_box_ops_silent
@@ -57,8 +58,8 @@ class Portion(NamedTuple):
         What is kept of each draw; without columns while tuning, unless that is kept.
     stats : list of (n, ...) float64
         Statistics of each step.
-    last : list of DrawStats
-        Of each step, for the progress bar.
+    last : list of DrawStats or None
+        Of each step, for the progress bar; None if there are no draws yet.
     n_logp : int
         Evaluations of the log-density.
     seconds : float
@@ -139,6 +140,7 @@ def advance(job, state, n):
     state : ChainState
         It is left as it is.
     n : int
+        Less are made, none, where a chain takes longer than `PATIENCE` to find the posterior.
 
     Returns
     -------
@@ -158,6 +160,8 @@ def advance(job, state, n):
         progress, begun = np.zeros(N_PROGRESS, np.int64), monitor.done
         try:
             stats = make_draws(job.run, steps, point, n, job.outputs.into(rows), progress)
+        except OnTheWay:
+            return _on_the_way(job, state, steps, start)
         except BaseException as error:
             error.add_note(_where(steps, point, begun, progress))
             raise
@@ -165,9 +169,23 @@ def advance(job, state, n):
             for step in steps:
                 step.stop_tuning()
         last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
-        n_logp = int(sum(own[:, N_LOGP].sum() for own in stats))
+        told = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
+        n_logp = int(sum(own[:, N_LOGP].sum() for own in stats)) - told
         new = job.leave(steps, point)
     return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
+
+
+def _on_the_way(job, state, steps, start):
+    """Return a chain that has no draws yet, but has seen more of its way to the posterior."""
+    trails = [step.trail.copy() for step in steps]
+    known = sum(np.count_nonzero(~np.isnan(trail)) for trail in trails)
+    before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
+    job.leave(steps, state.point)
+    own = [replace(own, trail=trail) for own, trail in zip(state.steps, trails, strict=True)]
+    rows = np.empty((0, job.width(tuning=True)))
+    stats = [step.empty_stats(0) for step in steps]
+    seconds = time.perf_counter() - start
+    return ChainState(state.point, own), Portion(rows, stats, None, known - before, seconds)
 
 
 def learn(job, states):

@@ -1,20 +1,22 @@
 """The way from a chain's start to where the posterior is, and its shape there.
 
-This maximises log-densities that have no gradient and are expensive. Each coordinate is searched
-first, which gives its scale. Where the log-density is exactly quadratic in many coordinates, as in
-the coefficients of a regression given its scale, one fit in these finds their maximum from however
-far. Then quadratics are fitted to what has been evaluated, and their maxima tried, in a trust
-region. Nothing here is a Markov chain: it is for tuning.
+For log-densities that have no gradient and are expensive. Each coordinate is searched first, which
+gives its scale. Where the log-density is exactly quadratic in many coordinates, as in the
+coefficients of a regression given its scale, a fit in these finds their maximum from however far.
+SciPy's BFGS goes the rest of the way, and quadratics that are fitted at the top give the shape.
+Nothing of this is a Markov chain: it is for tuning.
 
-Symbols: f the log-density, x the best point so far (d,), s the scales of the coordinates, L the
-metric, y = x + Lu, ρ the radius of new points in u, R that of the trust region, H and g the
-Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a quadratic.
+Symbols: f the log-density, x the best point so far (d,), L the metric, u the coordinates in which
+y = x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a
+quadratic, ρ the radius in u of the points that it is fitted to.
 """
 
-from dataclasses import dataclass, field
+import time
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 BUDGET = 60
@@ -24,11 +26,27 @@ FEW = 40
 """Dimensions up to which quadratics are fitted; beyond, they would take most of the budget."""
 
 ALONG = 12, 6
-"""Evaluations along a coordinate at most, the first and the second time."""
+"""Evaluations along a coordinate, about: the first time, and later."""
 
 EXACT, EXACT_FIT = 1e-7, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
 and in many coordinates."""
+
+DIFFERENCE, SLOPE, GAIN = 0.01, 0.1, 0.1
+"""Of the climb: finite differences, and the gradient where it ends, in u; the gain of a step after
+which another one is not worth while."""
+
+BAD = 1e10
+"""Below the start of a climb: what stands for -inf."""
+
+LOSS = 0.2
+"""Times d: of log mass, from which on the way up is taken back."""
+
+ROUNDS = 3
+"""Fits at the top, at most."""
+
+RADIUS = 0.7
+"""ρ at first, and at most."""
 
 REACH = 12
 """Times d: squared distance, in radii, of points that are fitted."""
@@ -80,25 +98,26 @@ def approach(logp, start, rng, budget):
     """
     search = _Search(logp, start, budget)
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
-        try:
+        with suppress(_Spent):
             search.evaluate(start)
             _find_home(search, rng)
-        except _Spent:
-            pass
-        search.judge()
-        _, x, f, metric = search.heaviest
-        factor = np.linalg.qr(metric.T, mode="r").T
+        factor = np.linalg.qr(search.metric.T, mode="r").T
     factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
-    return Home(x, f, search.scales, factor, np.array(search.points), np.array(search.logps))
+    points, logps = np.array(search.points), np.array(search.logps)
+    return Home(search.x, search.f, search.scales, factor, points, logps)
 
 
-def draw_near(home, logp, rng, tries=10):
+TRIES = 10
+"""Draws near home, at most."""
+
+
+def draw_near(home, logp, rng):
     """Return a point (d,) near the middle of a home that is about a draw of the posterior.
 
     It is drawn from the normal with the home's covariance, and accepted as Metropolis and Hastings
-    would from the middle; after so many tries it is the middle.
+    would from the middle; after ten tries it is the middle.
     """
-    for _ in range(tries):
+    for _ in range(TRIES):
         z = rng.standard_normal(home.x.size)
         x = home.x + home.factor @ z
         if np.log(rng.random()) < logp(x) - home.logp + z @ z / 2:
@@ -107,22 +126,79 @@ def draw_near(home, logp, rng, tries=10):
 
 
 def _find_home(search, rng):
+    """Go up, and learn the shape there; but back where that has lost mass.
+
+    In the neck of a funnel f has no bound, and hardly any mass, which is f and the log of volume.
+    """
     d = search.x.size
     _sweep(search, rng, range(d), ALONG[0])
-    search.judge()
+    search.metric = np.diag(search.scales)
     if d == 1:
         return
     misfits = _sweep(search, rng, range(d), ALONG[1])
-    exact, region = np.flatnonzero(misfits < EXACT), _Region()
+    search.metric = np.diag(search.scales)
+    exact, solved = np.flatnonzero(misfits < EXACT), False
     if len(exact) >= max(2, d / 2):
-        _solve(search, rng, exact)
-    if d <= FEW:
-        while not _round(search, rng, region, d):
-            pass
+        for _ in range(2):  # what held the coefficients at first may then have no weight any more
+            try:
+                solved = _solve(search, rng, exact)
+            except _Lost:
+                return
+    before, scales, climbed = search.here(), search.scales.copy(), -np.inf
+    while search.f > climbed + max(0.5, 0.15 * d):  # the climb stopped too early
+        with suppress(_Spent):
+            _climb(search, least=ALONG[1] * d)
+        climbed = search.f
+        _sweep(search, rng, range(d), ALONG[1])
+        if search.f + np.log(search.scales).sum() < before[1] + np.log(scales).sum() - LOSS * d:
+            search.return_to(before)
+            return
+        if d <= FEW:
+            _fit_shape(search, rng, solved)
+
+
+class OnTheWay(Exception):
+    """There was no time to arrive."""
+
+
+class Trail:
+    """A log-density that remembers what it gave, so that an approach can go on after a pause.
+
+    It is made again from its beginning, which takes no evaluations as far as the values are known,
+    and by the same random numbers comes to the same end.
+
+    Parameters
+    ----------
+    logp : callable
+    values : (n,) float64
+        What is known, then NaN; filled in.
+    seconds : float
+        After which `OnTheWay` is raised, but not before there is one new value.
+    """
+
+    def __init__(self, logp, values, seconds):
+        self.logp, self.values = logp, values
+        self.known, self.n = np.count_nonzero(~np.isnan(values)), 0
+        self.begun, self.end = self.known, time.perf_counter() + seconds
+
+    def __call__(self, x):
+        """Return the log-density at x, -inf for NaN."""
+        if self.n == self.known:
+            if self.known > self.begun and time.perf_counter() > self.end:
+                raise OnTheWay
+            value = self.logp(x)
+            self.values[self.n] = -np.inf if np.isnan(value) else value
+            self.known += 1
+        self.n += 1
+        return self.values[self.n - 1]
 
 
 class _Spent(Exception):
     """The budget is spent."""
+
+
+class _Lost(Exception):
+    """Mass was lost on the way up."""
 
 
 class _Search:
@@ -134,16 +210,14 @@ class _Search:
         self.x, self.f = start.copy(), -np.inf
         self.scales = np.full(start.size, 0.5)
         self.metric = np.diag(self.scales)
-        self.heaviest = -np.inf, self.x, self.f, self.metric
 
-    def judge(self):
-        """Remember where the posterior has most mass, if it is about normal with this metric.
+    def here(self):
+        """Return the best point, f there, and a copy of the metric."""
+        return self.x, self.f, self.metric.copy()
 
-        Not where f is largest: in the neck of a funnel that is without bound.
-        """
-        mass = self.f + np.linalg.slogdet(self.metric)[1]
-        if mass > self.heaviest[0]:
-            self.heaviest = mass, self.x, self.f, self.metric
+    def return_to(self, place):
+        """Make a place the best again."""
+        self.x, self.f, self.metric = place
 
     def evaluate(self, y):
         """Return f(y); y may be the best so far."""
@@ -170,9 +244,7 @@ def _sweep(search, rng, coordinates, most):
     misfits = np.full(search.x.size, np.inf)
     for k in rng.permutation(coordinates):
         line = _along(search, k, most)
-        scale, misfits[k] = _parabola(search, k, line)
-        search.scales[k] = scale
-    search.metric = np.diag(search.scales)
+        search.scales[k], misfits[k] = _top(line)
     return misfits
 
 
@@ -184,6 +256,9 @@ class _Line(dict):
         self.search, self.k, self.start = search, k, search.x
 
     def __missing__(self, t):
+        for known in self:  # back where it has been, but for rounding
+            if abs(t - known) <= 1e-14 * abs(t):
+                return self[known]
         y = self.start.copy()
         y[self.k] += t
         self[t] = self.search.evaluate(y)
@@ -200,18 +275,18 @@ def _along(search, k, most):
         if gain > 0:
             c = best
             h *= 2.5 if gain > 2 else 1.0
-        elif drops.min() > 4:
-            h *= 0.2 if drops.min() > 40 else 0.4
+        elif drops.min() > 4:  # of a parabola, h would then be about its scale
+            h *= np.clip(drops.min() ** -0.5, 1e-3, 0.4) if drops.min() < np.inf else 0.1
         elif drops.max() < 0.1:
-            h *= 4
+            h *= np.clip(np.maximum(drops.max(), 1e-10) ** -0.5, 4.0, 100.0)
         else:
             break
     line.c, line.h = c, h
     return line
 
 
-def _parabola(search, k, line):
-    """Try the vertex of a parabola along a coordinate; return its scale, and its misfit."""
+def _top(line):
+    """Try the vertex of a parabola along a line; return its scale, and its misfit."""
     c, h = line.c, line.h
     if len(line) < 5:
         line[c + 2 * h if line[c + h] > line[c - h] else c - 2 * h]
@@ -220,7 +295,7 @@ def _parabola(search, k, line):
     f = np.array([line[one] for one in t])
     if len(t) < 3:
         return h, np.inf
-    a, b = _curvature((t[:3] - c) / h, f[:3])
+    a, b, _ = _parabola((t[:3] - c) / h, f[:3])
     if not a < 0:
         return h, np.inf
     scale = h * np.clip((-2 * a) ** -0.5, 0.05, 20)
@@ -229,50 +304,60 @@ def _parabola(search, k, line):
         line[vertex]
     if len(t) < 4:
         return scale, np.inf
-    columns = np.vander((t - c) / h, 3)
-    fitted = columns @ np.linalg.lstsq(columns, f)[0]
+    wide = np.argsort(t)[[0, len(t) // 2, -1]]  # rounding weighs less than within narrow ones
+    fitted = np.polyval(_parabola(t[wide], f[wide]), t)
     return scale, np.abs(f - fitted).max() / np.ptp(f)
 
 
-def _curvature(t, f):
-    """Return a and b of the parabola a t² + bt + c through three points."""
+def _parabola(t, f):
+    """Return a, b and c of the parabola at² + bt + c through three points."""
     first, second = (f[1] - f[0]) / (t[1] - t[0]), (f[2] - f[1]) / (t[2] - t[1])
     a = (second - first) / (t[2] - t[0])
-    return a, first - a * (t[0] + t[1])
+    b = first - a * (t[0] + t[1])
+    return a, b, f[0] - t[0] * (a * t[0] + b)
 
 
 # ---- where f is exactly quadratic -----------------------------------------------------------
 
 
 def _solve(search, rng, exact):
-    """Maximise f in the coordinates in which it is exactly quadratic, while the others are held."""
+    """Maximise f in the coordinates in which it is exactly quadratic; then in the others.
+
+    Returns whether that was possible.
+    """
     n = len(exact)
-    s = search.scales[exact]
     n_points = (n + 1) * (n + 2) // 2 + 3
     if n_points > search.left:
-        return
-    centre, u = search.x.copy(), 0.8 * rng.standard_normal((n_points, n))
-    f = np.array([search.evaluate(_moved(centre, exact, s * one)) for one in u])
+        return False
+    centre, block = search.x, search.metric[np.ix_(exact, exact)]
+    u = 0.8 * rng.standard_normal((n_points, n))
+    f = np.array([search.evaluate(_moved(centre, exact, block @ one)) for one in u])
     if not np.isfinite(f).all():
-        return
+        return False
     design = np.column_stack([np.ones(n_points), u, _products(u)])
     coefficients = np.linalg.lstsq(design, f, rcond=1e-14)[0]
     residual = np.abs(f - design @ coefficients).max() / np.ptp(f)
     if residual > EXACT_FIT:
-        return
+        return False
     gradient, hessian = coefficients[1 : n + 1], _hessian(coefficients[n + 1 :], n)
     e, vectors = np.linalg.eigh(-hessian)
-    e = np.abs(e)
-    e = np.maximum(e, max(1e-9, 3 * residual / n**0.5) * e.max())
-    step = s * (vectors @ (vectors.T @ gradient / e))
-    before = search.f
-    for share in (1.0, 0.3, 0.1):
-        if search.evaluate(_moved(centre, exact, share * step)) > before:
-            break
-    others = np.setdiff1d(np.arange(search.x.size), exact)
+    e = np.maximum(np.abs(e), max(1e-9, 3 * residual / n**0.5) * np.abs(e).max())
+    search.evaluate(_moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
+    block = block @ vectors / np.sqrt(e)
+    search.metric[np.ix_(exact, exact)] = block
+    before, others = search.here(), np.setdiff1d(np.arange(search.x.size), exact)
     _sweep(search, rng, others, 30)
-    block = s[:, None] * vectors / np.sqrt(e)
+    search.metric[others, others] = search.scales[others]
     search.metric[np.ix_(exact, exact)] = block * _size_of(search, rng, exact, block)
+    if _mass(search.here()) < _mass(before) - LOSS * n:
+        search.return_to(before)
+        raise _Lost
+    return True
+
+
+def _mass(place):
+    _, f, metric = place
+    return f + np.linalg.slogdet(metric)[1]
 
 
 def _moved(x, coordinates, step):
@@ -294,82 +379,85 @@ def _size_of(search, rng, coordinates, block):
     return size
 
 
-# ---- quadratics in a trust region -----------------------------------------------------------
+# ---- uphill -------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Region:
-    """Where quadratics are trusted."""
+def _climb(search, least):
+    """Maximise f by BFGS with finite differences; `least` evaluations have to be left."""
+    origin, metric, top, d = search.x, search.metric, search.f, search.x.size
 
-    rho: float = 0.7
-    reach: float = 3.0
-    good: bool = False
-    gains: list = field(default_factory=list)
+    def minus_f(u):
+        if search.left <= least:
+            raise _Spent
+        return min(top - search.evaluate(origin + metric @ u), BAD)
+
+    def look(u):
+        nonlocal last
+        gain, last = search.f - last, search.f
+        if gain < GAIN or search.left < least + 3 * (d + 1):
+            raise StopIteration
+
+    last, options = top, {"eps": DIFFERENCE, "gtol": SLOPE}
+    found = minimize(minus_f, np.zeros(d), method="BFGS", options=options, callback=look)
+    with suppress(np.linalg.LinAlgError):  # rounding leaves it indefinite
+        search.metric = metric @ np.linalg.cholesky(found.hess_inv)
 
 
-def _round(search, rng, region, d):
-    """Draw new points, fit, step; return whether that is home."""
+# ---- the shape at the top -----------------------------------------------------------------------
+
+
+def _fit_shape(search, rng, known):
+    """Fit quadratics around the best point until one agrees with the metric.
+
+    If that is `known`, a few points decide whether a fit is necessary.
+    """
+    d, rho = search.x.size, RADIUS
     p = (d + 1) * (d + 2) // 2
-    origin = search.x
-    near = np.count_nonzero(_distances2(search) < REACH * d * region.rho**2)
-    n_new = d + 4 if region.good else max(d + 4, int(1.2 * p) - near)
-    u = region.rho * rng.standard_normal((n_new, d)) * rng.uniform(0.5, 1.2, (n_new, 1))
-    top = search.f
-    new = np.array([search.evaluate(origin + search.metric @ one) for one in u])
-    drop = np.median(top - new)
-    body = 0.1 < drop / (d * region.rho**2) < 1.2
-    if body and region.rho > 0.45 and search.f == top:
-        search.judge()
-    model = _fit(search, origin, top, region.rho, drop, d)
-    if model is None:  # nothing near is finite
-        region.rho *= 0.5
-        return False
-    e, vectors, g, n = model
-    least = 0.1 if n >= p else 0.4
-    clipped = np.clip(np.abs(e), least, 1 / least)
-    limit = region.reach * max(region.rho, 0.5) / np.sqrt(clipped)
-    wanted = g / np.maximum(np.abs(e), least / 3)
-    step = np.clip(wanted, -limit, limit)
-    predicted = g @ step - step @ (e * step) / 2
-    gain, share = 0.0, None
-    before = search.f
-    if predicted > 0.25:
-        direction = search.metric @ (vectors @ step)
-        for share in (1.0, 0.35, 0.1):
-            gain = search.evaluate(origin + share * direction) - top
-            if gain > 0:
+    for i in range(ROUNDS):
+        near = np.count_nonzero(_distances2(search, search.x) < REACH * d * rho**2)
+        origin, top = search.x, search.f
+        n_new = d + 4 if known and i == 0 else max(d + 4, int(1.2 * p) - near)
+        u = rho * rng.standard_normal((n_new, d)) * rng.uniform(0.5, 1.2, (n_new, 1))
+        drop = np.median([top - search.evaluate(origin + search.metric @ one) for one in u])
+        if known and i == 0:
+            if 0.15 < drop / (d * rho**2) < 0.8:
                 break
-        _adapt_reach(search, region, origin, direction, share, gain, predicted, step, wanted, d)
-    gain = search.f - before
-    gained = search.f - top
-    failed = predicted > 0.25 and not (share == 1.0 and gain > 0)
-    _adapt_rho(region, drop, gained, failed, d)
-    search.metric = search.metric @ vectors / np.sqrt(clipped)
-    region.gains.append(gained)
-    region.good = not failed and (body and predicted < d or gain > 0.3 * predicted - 0.5)
-    settled = max(predicted, gained) < max(0.5, 0.15 * d)
-    if settled and e.min() > 0.4 and e.max() < 3 and region.rho > 0.45:
-        return True
-    return len(region.gains) > 1 and max(region.gains[-2:]) < 0.25 * d + 0.5
+            continue
+        fitted = _fit(search, origin, top, rho, drop)
+        if fitted is None:
+            rho *= 0.5
+            continue
+        e, vectors, g = fitted
+        clipped = np.clip(np.abs(e), 0.1, 10.0)
+        limit = 3 * rho / np.sqrt(clipped)
+        step = np.clip(g / clipped, -limit, limit)
+        gain = g @ step - step @ (e * step) / 2
+        if gain > 0.25:
+            search.evaluate(origin + search.metric @ vectors @ step)
+        search.metric = search.metric @ vectors / np.sqrt(clipped)
+        rho = RADIUS * min(1.0, np.sqrt(3 * d / max(drop, 1e-10)))
+        if gain < max(0.5, 0.15 * d) and e.min() > 0.4 and e.max() < 3:
+            break
 
 
-def _distances2(search):
-    """Squared distances |u|² of all points from the best."""
-    u = np.linalg.solve(search.metric, (np.array(search.points) - search.x).T)
+def _distances2(search, origin):
+    """Squared distances |u|² of all points from one."""
+    u = np.linalg.solve(search.metric, (np.array(search.points) - origin).T)
     return np.sum(u * u, axis=0)
 
 
-def _fit(search, origin, top, rho, drop, d):
-    """Fit a quadratic in u; return eigenvalues and -vectors of −H, g along them, and the points."""
+def _fit(search, origin, top, rho, drop):
+    """Fit a quadratic in u; return eigenvalues and -vectors of −H, and g along them."""
+    d = len(origin)
     p = (d + 1) * (d + 2) // 2
-    u = np.linalg.solve(search.metric, (np.array(search.points) - origin).T).T
-    drops, distances2 = top - np.array(search.logps), np.sum(u * u, axis=1)
+    drops, distances2 = top - np.array(search.logps), _distances2(search, origin)
     cap = max(6 * d, 2.5 * drop) if np.isfinite(drop) else 6 * d
     rows = np.flatnonzero((distances2 < REACH * d * rho**2) & (drops < cap))
     rows = rows[np.argsort(distances2[rows], kind="stable")][: 2 * p]
     if len(rows) < d + 2:
         return None
-    u, drops = u[rows], drops[rows]
+    u = np.linalg.solve(search.metric, (np.array(search.points)[rows] - origin).T).T
+    drops = drops[rows]
     weights = (1 + np.abs(drops) / max(d, cap / 6)) ** -2
     design = np.column_stack([np.ones(len(u)), u, _products(u)])
     penalty = np.repeat([1e-10, 1e-8, 1e-3], [1, d, p - d - 1])
@@ -378,29 +466,7 @@ def _fit(search, origin, top, rho, drop, d):
     coefficients = np.linalg.solve(normal, right)
     hessian = _hessian(coefficients[d + 1 :], d) - np.eye(d)
     e, vectors = np.linalg.eigh(-hessian)
-    return e, vectors, vectors.T @ coefficients[1 : d + 1], len(rows)
-
-
-def _adapt_reach(search, region, origin, direction, share, gain, predicted, step, wanted, d):
-    """Widen the trust region, and go on, where a step was good; narrow it where it failed."""
-    if share < 1.0 or gain <= 0:
-        region.reach = max(1.5, 0.5 * region.reach)
-        return
-    was_clipped = not np.array_equal(step, wanted)
-    if gain > 0.5 * predicted and (was_clipped or gain > 2 * d):
-        region.reach = min(20.0, 1.6 * region.reach)
-        best = gain
-        for times in (2, 4, 8, 16):
-            further = search.evaluate(origin + times * direction) - search.f
-            if further < 0:
-                break
-
-
-def _adapt_rho(region, drop, gain, failed, d):
-    if failed or drop > max(3 * d, gain / 2):
-        region.rho = max(0.02, region.rho * min(0.6, np.sqrt(3 * d / max(drop, 1e-10))))
-    else:
-        region.rho = min(3.0 if gain > 3 * d else 1.0, 1.4 * region.rho)
+    return e, vectors, vectors.T @ coefficients[1 : d + 1]
 
 
 # ---- quadratics ---------------------------------------------------------------------------------

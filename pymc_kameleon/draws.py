@@ -118,7 +118,7 @@ def _begin(step, q):
         logp.point[d:] = step.point[d:]
     if status == MOVED:
         step.state.x[:] = q[:d]
-    if learning_is_due(step):
+    if step.learns_alone and learning_is_due(step):
         logp.point[:] = q
         step.learn([step])
         step.monitor.learned = step.monitor.done
@@ -181,6 +181,7 @@ def _conclude(step, q, stats, count):
     step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
     d = step.layout.d
     step.point = np.concatenate([q[:d], step.log_density.point[d:]])
+    step.trail[:] = np.nan
 
 
 def _check_gradient(step):

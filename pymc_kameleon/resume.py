@@ -311,6 +311,7 @@ def stacked(steps, states):
         points = [p if b else nowhere for p, b in zip(points, begun, strict=True)]
         _stack_leaves(arrays, f"{prefix}own_point", points)
         _stack_leaves(arrays, f"{prefix}tunes", [state.tune for state in own])
+        _stack_leaves(arrays, f"{prefix}trail", [state.trail for state in own])
         _stack_leaves(arrays, f"{prefix}data", [state.data.hex() for state in own])
         _stack_leaves(arrays, f"{prefix}rng", [_generator_as_text(state.rng) for state in own])
     return arrays
@@ -339,6 +340,8 @@ def _unpack_step(step, arrays, prefix):
         step.point = np.array(arrays[f"{prefix}own_point"])
     if arrays[f"{prefix}data"].item() != step.data.hex():
         raise ValueError(f"resume needs the same data: {CHANGED}.")
+    if step.trail.size:
+        step.trail = np.array(arrays[f"{prefix}trail"])
     step.rng = _generator_from_text(str(arrays[f"{prefix}rng"].item()))
     step.monitor, step.tune = ChainMonitor(**monitor), bool(arrays[f"{prefix}tunes"].item())
 

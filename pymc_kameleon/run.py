@@ -17,12 +17,14 @@ from pymc_kameleon.executors import CtrlC
 from pymc_kameleon.host import (
     Draw,
     SamplingError,
+    WarningType,
     log_warnings,
     quiet_logging,
     run_convergence_checks,
 )
 from pymc_kameleon.limits import FIRST_LOOK, Enough, next_look
 from pymc_kameleon.monitor import closing_warning, counted, say_what_was_done, told
+from pymc_kameleon.occupancy import explain_modes
 from pymc_kameleon.results import data_tree, with_warnings
 
 _log = logging.getLogger("pymc_kameleon")
@@ -120,9 +122,12 @@ class Chain:
     def take(self, state, portion, seconds, width):
         """Take what has come back; the next advance should take so many seconds."""
         n = state.monitor.done - self.done
-        self.state, self.last_stats, self.failures = state, portion.last, 0
+        self.state, self.failures = state, 0
         self.seconds += portion.seconds
         self.evaluations += portion.n_logp
+        if n == 0:
+            return
+        self.last_stats = portion.last
         most = min(10 * n, max(1, MOST_NUMBERS // width))
         self._n = int(np.clip(n * seconds / max(portion.seconds, 1e-9), 1, most))
 
@@ -141,7 +146,7 @@ class Run:
         self._width = job.outputs.n + sum(step.empty_stats(1).size for step in job.steps)
         example = job.steps_at(chains[0].state)
         self._pauses = sorted({pause for step in example for pause in step.pauses()})
-        pools = prepared.attributes["pool_tuning"]
+        pools = prepared.attributes["pool_tuning"] and len(chains) > 1
         self._meetings = [
             {p for p in step.pauses() if pools and step.learns_together and p < chains[0].tune}
             for step in example
@@ -358,7 +363,7 @@ class Run:
             self._record.flush_if_due()
         except OSError as error:
             self._disk_fails(error)
-        if self._limits.callback is not None:
+        if self._limits.callback is not None and portion.last is not None:
             self._call_back(chain, tuning)
 
     def _disk_fails(self, error):
@@ -467,7 +472,7 @@ class Run:
                 self._raise(chains, length)
             tree = self._assembled(chains, length)
         except BaseException:
-            begun = any(chain.done > chain.begun for chain in self._chains)
+            begun = any(chain.evaluations > 0 for chain in self._chains)
             (self._record.close if begun else self._record.discard)()
             raise
         self._record.close()
@@ -556,7 +561,17 @@ class Run:
                 names = None if chosen is True else chosen
                 compute(tree, var_names=names, model=finish.model, progressbar=False)
             if finish.checks_convergence and "posterior" in tree.children:
-                log_warnings(run_convergence_checks(tree, finish.model))
+                warnings = run_convergence_checks(tree, finish.model)
+                log_warnings(warnings)
+                if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
+                    self._look_at_modes(tree)
+
+    def _look_at_modes(self, tree):
+        """Warn if the chains, which differ, are in different modes."""
+        names = [rv.name for rv in self._finish.model.free_RVs]
+        kept = [name for name in names if name in tree["posterior"]]
+        if problem := explain_modes(tree, kept):
+            _log.warning(problem)
 
 
 def _longest(chains):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon.approach import BUDGET, TRIES, Trail, approach, draw_near
 from pymc_kameleon.core.chain import (
     ACCEPT_PROB,
     ACCEPT_SHARE,
@@ -19,7 +20,6 @@ from pymc_kameleon.core.chain import (
     Algorithm,
 )
 from pymc_kameleon.core.jit import leaf_types
-from pymc_kameleon.approach import BUDGET, approach, draw_near
 from pymc_kameleon.core.scaling import default_target_accept
 from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
 from pymc_kameleon.host import (
@@ -52,6 +52,9 @@ from pymc_kameleon.options import (
 )
 from pymc_kameleon.unbound import UnboundStep
 
+PATIENCE = 5.0
+"""Seconds after which a chain of `pk.sample` tells how far it is on its way to the posterior."""
+
 DEFAULT_TUNE = 1000
 """Draws of tuning when the step is used without a driver, as in pm.sample."""
 
@@ -64,6 +67,7 @@ class KameleonState(StepMethodState):
     tune: bool
     point: np.ndarray | None
     data: bytes
+    trail: np.ndarray
     state: Any
     parameters: Any
     tuning: Any
@@ -96,6 +100,8 @@ class KameleonStep(ArrayStepShared):
         2 its State has a field `gradient`.
     learns_together : bool
         Whether `learn` wants the steps of all chains of a run. Then all wait for each other there.
+    learns_alone : bool
+        Whether `learn` is of use to a chain without others. If not, it is left out there.
     """
 
     name: ClassVar[str]
@@ -105,6 +111,8 @@ class KameleonStep(ArrayStepShared):
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
     learns_together: ClassVar[bool] = False
+    learns_alone: ClassVar[bool] = True
+    patience = math.inf
     settings: Mapping = MappingProxyType({})
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
@@ -277,6 +285,7 @@ class KameleonStep(ArrayStepShared):
         self.tune = tune > 0
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
+        self.trail = np.full(1 + self._budget() + TRIES if self.approaches else 0, np.nan)
         self.log_density.read_data()
         self.data = self.log_density.digest
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
@@ -302,15 +311,19 @@ class KameleonStep(ArrayStepShared):
         """Move `q` (n,) to where the posterior is, before a chain's first draw."""
         if self.approaches and np.isfinite(self.log_density(q)):
             d, others = self._d, q[self._d :].copy()
-
-            def logp(x):
-                return self.log_density(np.concatenate([x, others]))
-
-            budget = min(BUDGET * d, max(10 * d, self.tuning.n))
-            home = approach(logp, q[:d], self.rng, budget)
-            q[:d] = draw_near(home, logp, self.rng)
+            trail = Trail(
+                lambda x: self.log_density(np.concatenate([x, others])), self.trail, self.patience
+            )
+            home = approach(trail, q[:d], self.rng, self._budget())
+            q[:d] = draw_near(home, trail, self.rng)
+            self.log_density.count[0] += trail.begun  # of this draw, too
             self._fill(home.scales, self.tuning.n)
             self._settle(home)
+
+    def _budget(self):
+        """Return the evaluations that a chain has for its way to the posterior."""
+        n_tune = self.monitor.tune * self.steps_per_draw
+        return min(BUDGET * self._d, max(10 * self._d, n_tune))
 
     def _settle(self, home):
         """Begin with what is known from the way to the posterior, a Home."""
@@ -350,6 +363,7 @@ class KameleonStep(ArrayStepShared):
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.log_density, twin.jitters = self.log_density.copy(), False
+        twin.patience = PATIENCE
         return twin
 
     def outputs(self, names):

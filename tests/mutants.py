@@ -55,6 +55,14 @@ class Mutant(NamedTuple):
 
 
 BUGS = {
+    "pooling.py": [
+        (
+            "a chain in a bad place learns with the others",
+            "if logp >= least]",
+            "]",
+            "samplers/test_gad.py -k pool_their_pairs",
+        ),
+    ],
     "executors.py": [
         (
             "a broken executor is used again",
@@ -731,6 +739,24 @@ BUGS = {
             "samplers/test_gad.py -k 'test_chains and fisher'",
         ),
         (
+            "the distance of modes widens the pooled L",
+            "[window - window.mean(axis=0) for",
+            "[window for",
+            "samplers/test_gad.py -k pool_their_pairs",
+        ),
+        (
+            "a chain's own pairs replace the pooled L at once",
+            "own.is_pooled[0] = True",
+            "pass",
+            "samplers/test_gad.py -k pool_their_pairs",
+        ),
+        (
+            "a chain never learns alone again",
+            "    tuning.is_pooled[0] = False\n",
+            "",
+            "samplers/test_gad.py -k pool_their_pairs",
+        ),
+        (
             "what was not finite is learned from",
             "if plausible and work.log_hastings[0] > -np.inf:",
             "if plausible:",
@@ -1084,6 +1110,70 @@ BUGS = {
             "samplers/test_componentwise.py -k statistics_of_steps_with_other_numbers",
         ),
     ],
+    "gaps.py": [
+        (
+            "draws of a slow chain count as independent",
+            "correlation = products.mean() / np.square(deviations).mean()",
+            "correlation = 0.0",
+            "test_occupancy.py -k one_mode_is_not_split",
+        ),
+        (
+            "groups are not joined along a curve",
+            "                joined.merge(i, j)",
+            "                pass",
+            "test_occupancy.py -k one_mode_is_not_split",
+        ),
+        (
+            "a group with points of two modes joins them",
+            "        if density < best:",
+            "        if False:",
+            "test_occupancy.py -k short_axis",
+        ),
+        (
+            "the distance between modes makes the scale",
+            "LOCAL_SHARE, LOCAL_WIDTH = 0.1, 0.25",
+            "LOCAL_SHARE, LOCAL_WIDTH = 0.6, 1.7",
+            "test_occupancy.py -k many_coordinates",
+        ),
+        (
+            "a draw between two modes is a visit",
+            "    last = np.maximum.accumulate(np.where(real,",
+            "    last = np.maximum.accumulate(np.where(True,",
+            "test_occupancy.py -k 'well_into or no_jumps'",
+        ),
+        (
+            "the largest mode is not the first",
+            "order = np.argsort(-np.bincount",
+            "order = np.argsort(np.bincount",
+            "test_occupancy.py -k two_modes",
+        ),
+        (
+            "chains that do not move are no posterior",
+            "shrunk_covariance(points) + RIDGE * np.eye(points.shape[1])",
+            "shrunk_covariance(points)",
+            "test_occupancy.py -k few_draws",
+        ),
+    ],
+    "occupancy.py": [
+        (
+            "a visit counts once per draw",
+            "comes = inside & ~inside.shift(draw=1, fill_value=False)",
+            "comes = inside",
+            "test_occupancy.py -k counts",
+        ),
+        (
+            "few visits tell the weights",
+            '(found["ess"] * rarest >= FEW)',
+            '(found["ess"] >= 0)',
+            "test_occupancy.py -k verdicts",
+        ),
+        (
+            "a mode that is known and not visited is not told",
+            "missed = [str(mode) for mode in np.flatnonzero(~visited)]",
+            "missed = []",
+            "test_occupancy.py -k verdicts",
+        ),
+    ],
     "unbound.py": [
         (
             "an unbound step of pk.sample is used up",
@@ -1252,6 +1342,12 @@ BUGS = {
         ),
     ],
     "draws.py": [
+        (
+            "a chain alone pauses where there is nothing to pool",
+            "if step.learns_alone and learning_is_due",
+            "if learning_is_due",
+            "test_executors.py -k gad_mala_pools",
+        ),
         (
             "somebody else moved our variables: unnoticed",
             "if step.point is None or not np.array_equal(q[:d], step.point[:d]):",

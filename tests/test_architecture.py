@@ -99,6 +99,8 @@ LAYERS = [
     "results",
     "store",
     "limits",
+    "gaps",
+    "occupancy",
     "run",
     "plan",
     "driver",

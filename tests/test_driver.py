@@ -159,7 +159,8 @@ def test_draws_what_pm_sample_draws(row, model):
         discard_tuned_samples=False,
         **QUIET,
     )
-    ours = sample(step, draws=60, tune=200, initvals=STARTS, discard_tuned_samples=False)
+    options = {"initvals": STARTS, "pool_tuning": False, "discard_tuned_samples": False}
+    ours = sample(step, draws=60, tune=200, **options)
     assert set(theirs.children) <= set(ours.children)
     assert set(ours.children) - set(theirs.children) == {"learned", "sampling_state"}
     assert_same(ours, theirs, theirs.children)

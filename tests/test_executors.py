@@ -536,6 +536,24 @@ def test_chains_that_learn_together_resume(herd, monkeypatch):
         assert_same(again, whole, ALL)
 
 
+def test_gad_mala_pools_wherever_it_runs():
+    with pm.Model() as model:
+        pm.StudentT("x", nu=4, sigma=[1.0, 2.0, 4.0])
+    step = pk.GadMALA(model=model)
+    pooled = sample(step, chains=3, tune=100)
+    assert len(np.unique(pooled["learned"]["covariance"][:, 0, 0])) == 1
+    for options in ({"cores": 2}, {"executor": forked}):
+        assert_same(sample(step, chains=3, tune=100, **options), pooled, ALL)
+    half = sample(step, chains=3, tune=100, callback=lambda run, draw: run.stop())
+    assert_same(pk.sample(resume=half, model=model, **QUIET), pooled, ALL)
+    alone = sample(step, chains=3, tune=100, pool_tuning=False)
+    assert len(np.unique(alone["learned"]["covariance"][:, 0, 0])) == 3
+    first = sample(step, chains=1, tune=100)
+    assert_same(first, alone.isel(chain=[0]), ALL)
+    stats = first["warmup_sample_stats"].isel(draw=slice(1, None))
+    np.testing.assert_array_equal(stats["n_logp"], stats["n_steps"])  # no pause costs anything
+
+
 class Loses(ThreadPoolExecutor):
     """Loses its k-th task."""
 

@@ -14,7 +14,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from models import box, normal
-from test_driver import DRAWN, assert_same, messages, resume, sample
+from test_driver import DRAWN, QUIET, assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon import host, limits, results, run
@@ -488,6 +488,34 @@ def test_ctrl_c_pressed_twice_at_any_line(walk, by_one, monkeypatch):
         if length < 6:
             assert_same(resume(tree, walk.model, None), expected, ALL)
     assert n > 20
+
+
+def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
+    """Told after each evaluation, stopped in the middle, and gone on from a store."""
+    op, model = box()
+    step = pk.GAM(model=model, steps_per_draw=2)
+    options = {"step": step, "model": model, "cores": 1, **QUIET}
+    whole = pk.sample(20, tune=30, chains=3, random_seed=4, **options)
+    op.count = 0
+    monkeypatch.setattr("pymc_kameleon.step.PATIENCE", -1.0)
+    told = []
+    keep = run.Run._keep
+
+    def stop_soon(self, chain, state, portion):
+        keep(self, chain, state, portion)
+        told.append((state.monitor.done, portion.n_logp))
+        if len(told) == 40:
+            self.stop()
+
+    monkeypatch.setattr(run.Run, "_keep", stop_soon)
+    store = tmp_path / "run.zarr"
+    before = pk.sample(20, tune=30, chains=3, random_seed=4, store=store, **options)
+    assert "posterior" not in before.children
+    assert told == [(0, 1)] * 40
+    monkeypatch.setattr(run.Run, "_keep", keep)
+    assert_same(pk.sample(resume=store, **options), whole, DRAWN)
+    n_logp = whole["sample_stats"]["n_logp"].sum() + whole["warmup_sample_stats"]["n_logp"].sum()
+    assert op.count < n_logp + 3 * (100 + 1)  # the starts are evaluated each time, and no more
 
 
 HANGS = """

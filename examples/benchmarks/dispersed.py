@@ -13,7 +13,6 @@ import argparse
 import logging
 import warnings
 from contextlib import contextmanager
-from inspect import signature
 from logging.handlers import BufferingHandler
 from statistics import median
 from time import perf_counter
@@ -64,12 +63,6 @@ def run(step, seed, draws=1000, **options):
     """Sample with a step that was made before, from dispersed starts."""
     options = {"chains": CHAINS, "random_seed": seed, "progressbar": False} | options
     return pk.sample(draws, step=step, model=step.model, **options)
-
-
-def pooling(together):
-    """Return the argument of pk.sample that lets chains learn together, if this version has it."""
-    has = "pool_tuning" in signature(pk.sample).parameters
-    return {"pool_tuning": together} if has else {}
 
 
 def reference(model):
@@ -245,7 +238,7 @@ def rate(step, seed, chains, pool, n_tune):
     tune = -(-n_tune // step.steps_per_draw)
     options = {"tune": tune, "compute_convergence_checks": False}
     with quiet():
-        dt = run(step, seed, chains=chains, **options, **pooling(pool))
+        dt = run(step, seed, chains=chains, **options, pool_tuning=pool)
     x = parameters(step.model, dt)
     ess = [float(az.ess(with_squares(chain[None]))["x"].min()) for chain in x]
     return np.mean(ess) / (x.shape[1] * step.steps_per_draw)
@@ -277,7 +270,7 @@ def seconds(step, seed, pool):
     """Return how long a run takes."""
     start = perf_counter()
     with quiet():
-        run(step, seed, cores=2, **pooling(pool))
+        run(step, seed, cores=2, pool_tuning=pool)
     return perf_counter() - start
 
 

@@ -149,9 +149,8 @@ class Moments(NamedTuple):
     ----------
     n_seed, n_fast : int
         Transitions up to the first seeding, and those after which there is no more.
-    seeding : (3,) int64
-        Transitions up to the next seeding, and up to the last one, 0 before the first; number of
-        chains whose past it is.
+    seeding : (2,) int64
+        Transitions up to the next seeding, and up to the last one; 0 before the first.
     mean : (d,) float64
     factor : (d, d) float64
         L with LLᵀ = Σ.
@@ -182,7 +181,7 @@ class Moments(NamedTuple):
         n_seed = min(max(100, 20 * d), n_tune // 4 + 1)
         history = History.empty(2 * n_seed, d)
         n_fast = n_tune // 2 if rate is UNSET else 0
-        seeding, scratch = np.array([n_seed, 0, 1]), np.zeros((d, d))
+        seeding, scratch = np.array([n_seed, 0]), np.zeros((d, d))
         return cls(n_seed, n_fast, seeding, np.zeros(d), np.diag(scales), history, rate, scratch)
 
 
@@ -190,14 +189,13 @@ class Moments(NamedTuple):
 def learning_rate(moments, t):
     """η_t, the weight of the state at t; negative before the first seeding.
 
-    By default its memory is two thirds of the past, of all chains, at least 16 d transitions: with
-    a shorter one a walk's own small range is taken for the target's, and Σ shrinks in all
-    directions but one.
+    By default its memory is two thirds of the past, at least 16 d transitions: with a shorter one
+    a walk's own small range is taken for the target's, and Σ shrinks in all directions but one.
     """
     if moments.seeding[1] == 0:
         return -1.0
     if np.isnan(moments.rate.start):
-        return 1.0 / max(16.0 * moments.mean.size, moments.seeding[2] * t / 1.5)
+        return 1.0 / max(16.0 * moments.mean.size, t / 1.5)
     return decayed(moments.rate, t)
 
 
@@ -210,7 +208,7 @@ def renew_moments(moments, x, t):
     if t != seeding[0] - 1:
         return False
     seed_moments(moments)
-    seeding[1], seeding[2] = t + 1, 1
+    seeding[1] = t + 1
     if 2 * (t + 1) <= moments.n_fast:
         seeding[0] = 2 * (t + 1)
     return True

@@ -20,9 +20,9 @@ from pymc_kameleon.core.scaling import settle_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.learned import learned_walk
+from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.mala import State, derived
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
-from pymc_kameleon.samplers.learned_shape import LearnedShape
 
 BARKER_TARGET_ACCEPT = 0.57
 """About the best acceptance rate in many dimensions [LZ, section 6.1]."""

@@ -271,8 +271,8 @@ class CyclicalKAM(LearnedShape):
     """
 
     name = "cyclical_kam"
+    learns_alone = True
     own_stats = ("bandwidth", "n_modes", "mode")
-    learns_together = True
     algorithm = Algorithm(transition, adapt, derived, report, tuning_transition)
 
     def __new__(cls, *args, variant="exact", **kwargs):

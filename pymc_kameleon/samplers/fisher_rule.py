@@ -4,20 +4,21 @@ Symbols: as in mala.py, and t the transition, n the number of tuning transitions
 probability and α* its target.
 """
 
+from functools import cache
 from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.arrays import allocate, bools, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.factor import diagonal_factor
 from pymc_kameleon.core.fisher import SMOOTH, learn_factor
 from pymc_kameleon.core.history import History, forget_older_half, record
-from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.jit import cached_jit, jit, python_or_jit, specialise
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.scaling import ScaleTuning, set_scale, tune_scale
-from pymc_kameleon.monitor import some
+from pymc_kameleon.monitor import say_if_compiling, some
 from pymc_kameleon.samplers import mala
 from pymc_kameleon.samplers.last_phase import (
     GOOD_START,
@@ -46,6 +47,7 @@ class FisherTuning(NamedTuple):
     pair: floats("2d")  # the last proposal, and the gradient there
     pairs: History  # of those that were plausible
     next_refresh: integers(1)  # number of transitions after which L is learned
+    is_pooled: bools(1)  # whether that is done, from the pairs of all chains
     information: floats("d")  # variance of each coordinate times that of its gradient, at last
 
 
@@ -63,7 +65,7 @@ def start(scales, n_tune, targets, n_leapfrog, is_dense):
         scale=scale,
         last_scale=last_scale,
         pairs=History.empty(capacity, 2 * d),
-        next_refresh=max(1, min(n_tune // 10, max(20, d // 4))),
+        next_refresh=first_refresh(n_tune, d),
         information=np.nan,
     )
     return diagonal_factor(scales, is_dense), tuning
@@ -104,17 +106,72 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 def refresh(parameters, tuning):
     """Learn L, begin with s anew, and forget the older half of the pairs."""
     done, n_pairs = tuning.t[0] + 1, tuning.pairs.counts[0]
-    if n_pairs < FEWEST_PAIRS:
-        tuning.next_refresh[0] = min(done + 11, tuning.end)
-        return
-    pairs, is_early = tuning.pairs.points[:n_pairs], done < tuning.n // 2
-    learn_factor(pairs, is_early, parameters.factor, tuning.information)
+    if not tuning.is_pooled[0]:
+        if n_pairs < FEWEST_PAIRS:
+            tuning.next_refresh[0] = min(done + 11, tuning.end)
+            return
+        pairs, is_early = tuning.pairs.points[:n_pairs], done < tuning.n // 2
+        learn_factor(pairs, is_early, parameters.factor, tuning.information)
+    tuning.is_pooled[0] = False
     log_best = np.log(mala.best_langevin_scale(tuning.information.size))
     set_scale(parameters.log_scale, tuning.scale, 0, log_best)
     tuning.scale_start[0] = done - GOOD_START
     forget_older_half(tuning.pairs)
+    tuning.next_refresh[0] = following_refresh(done, tuning.end)
+
+
+def first_refresh(n_tune, d):
+    """Return the number of transitions after which L is learned first."""
+    return max(1, min(n_tune // 10, max(20, d // 4)))
+
+
+@python_or_jit
+def following_refresh(done, end):
+    """Return when L is learned next, after `done` transitions; at `end` for the last time."""
     following = done + max(20, done // 2)
-    tuning.next_refresh[0] = following if following <= tuning.end - 20 else tuning.end
+    return following if following <= end - 20 else end
+
+
+# ---- chains that learn together ------------------------------------------------------------------
+
+
+def pauses(tuning, d, steps_per_draw):
+    """Return the draws in which L is learned, so that before them the chains pool their pairs."""
+    times = [first_refresh(tuning.n, d)]
+    while times[-1] < tuning.end:
+        times.append(following_refresh(times[-1], tuning.end))
+    return sorted({(time - 1) // steps_per_draw for time in times} - {0})
+
+
+def pool(chains):
+    """Let chains, each (Parameters, FisherTuning), have the L that the pairs of all show.
+
+    Pairs are taken about the mean of their chain, so that it does not matter if chains are in
+    several modes. Little is lost: what the means differ by, the mean gradients differ by too.
+    """
+    parameters, tuning = chains[0]
+    windows = [own.pairs.points[: own.pairs.counts[0]] for _, own in chains]
+    if sum(map(len, windows)) < FEWEST_PAIRS + len(chains):
+        return
+    pairs = np.concatenate([window - window.mean(axis=0) for window in windows if len(window)])
+    is_early = bool(tuning.t[0] < tuning.n // 2)
+    compiled_learning()(pairs, is_early, parameters.factor, tuning.information)
+    for own_parameters, own in chains:
+        own_parameters.factor[:] = parameters.factor
+        own.information[:] = tuning.information
+        own.is_pooled[0] = True
+
+
+@cache
+def compiled_learning():
+    """Return `learn_factor` for Python."""
+
+    def learn(pairs, is_early, factor, information):
+        learn_factor(pairs, is_early, factor, information)
+
+    with say_if_compiling("what GadMALA's chains learn together"):
+        entry = cached_jit(learn, (learn_factor,))
+        return specialise(entry, np.zeros((1, 2)), True, np.zeros((1, 1)), np.zeros(1))
 
 
 def problems(tuning, names):

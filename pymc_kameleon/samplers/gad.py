@@ -31,6 +31,7 @@ from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
 from pymc_kameleon.learned import SHAPE, Quantity, covariance, learned_walk, scale_of
 from pymc_kameleon.options import checked_choice, checked_integer, checked_schedule
+from pymc_kameleon.pooling import in_the_same_place
 from pymc_kameleon.samplers import fisher_rule, mala
 from pymc_kameleon.samplers.last_phase import last_phase, learning_transition, tune_last
 from pymc_kameleon.samplers.mala import MALA_TARGET_ACCEPT, Parameters, State, Work
@@ -410,6 +411,8 @@ class GadMALA(GradientAdaptive):
     """
 
     name = "gad_mala"
+    learns_together = True
+    learns_alone = False
     own_stats = mala.OWN_STATS
     _state_type = mala.TrajectoryState
     _own_stats = mala.own_stats_of
@@ -450,6 +453,19 @@ class GadMALA(GradientAdaptive):
             "learning_rate": published_rate(learning_rate, adaptation, PUBLISHED_RATE),
         }
         super().__init__(vars, **common)
+
+    def pauses(self):
+        """Return the draws of tuning before which the chains pool what they know of L."""
+        if self.settings["adaptation"] != "fisher" or self.tuning.n == 0:
+            return ()
+        return fisher_rule.pauses(self.tuning, self._d, self.steps_per_draw)
+
+    @classmethod
+    def learn(cls, chains):
+        """Pool the pairs of the chains that are in the same place."""
+        together = [(chain.parameters, chain.tuning) for chain in in_the_same_place(chains)]
+        if len(together) > 1:
+            fisher_rule.pool(together)
 
     def default_target_accept(self, d):
         """Return α*."""

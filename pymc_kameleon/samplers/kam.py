@@ -53,6 +53,7 @@ from pymc_kameleon.kernels import bandwidth_rule
 from pymc_kameleon.learned import COORDINATE, THEIRS, Quantity, covariance
 from pymc_kameleon.monitor import explain_few_points
 from pymc_kameleon.options import checked_kernel_options, checked_redraw_decay
+from pymc_kameleon.pooling import in_the_same_place, pool_histories
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 
@@ -303,10 +304,33 @@ def report(state, parameters, stats):
     return gamma if subsample.m[0] == 0 else nu
 
 
-# ---- the class ----------------------------------------------------------------------------------
+# ---- the classes --------------------------------------------------------------------------------
 
 
-class KAM(LearnedShape):
+class LearnedSubsample(LearnedShape):
+    """What KAM and PCAKAM share: the last z of each chain is drawn from the past of all."""
+
+    def _shape(self):
+        past = self.tuning.past
+        return (self.parameters.subsample.shape, past.shape) if past.whiten else None
+
+    def _last_draw_of_z(self):
+        return max(0, self.tuning.past.n_learning - 1) // self.steps_per_draw
+
+    def pauses(self):
+        """Return the draws of tuning before which the chains pool their covariances, or pasts."""
+        return sorted({*super().pauses(), self._last_draw_of_z()})
+
+    @classmethod
+    def learn(cls, chains):
+        """Pool the means and covariances, or at last the past."""
+        if chains[0].monitor.done == chains[0]._last_draw_of_z():
+            pool_histories([chain.tuning.past.history for chain in in_the_same_place(chains)])
+        else:
+            super().learn(chains)
+
+
+class KAM(LearnedSubsample):
     r"""Kernel adaptive Metropolis, "MCMC Kameleon".
 
     .. math:: y \sim N\big(x,\; C(\gamma^2 I + \nu^2 M_u H M_u^\top)C^\top\big),
@@ -389,10 +413,6 @@ class KAM(LearnedShape):
             allocate(Tuning, sizes, n=n_tune, past=past, nu=nu, redraw_decay=redraw_decay),
             allocate(Work, sizes),
         )
-
-    def _shape(self):
-        past = self.tuning.past
-        return (self.parameters.subsample.shape, past.shape) if past.whiten else None
 
     def _learned(self):
         return learned(self.parameters)

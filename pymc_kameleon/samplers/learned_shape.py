@@ -1,4 +1,4 @@
-"""What samplers share whose proposal takes the posterior's covariance: where it begins, and pooling.
+"""What samplers share whose proposal takes the covariance of the posterior.
 
 Symbols: μ_k and Σ_k the mean and covariance that chain k has learned, W the mean of Σ_k, B the
 covariance of μ_k.
@@ -14,10 +14,10 @@ class LearnedShape(KameleonStep):
     """A sampler that learns a covariance, by core/shape.py.
 
     It begins with the shape that the way to the posterior has shown. The chains of a run pool what
-    they learn, whenever they have seeded Σ afresh, and once later.
+    they learn, whenever they have seeded Σ afresh, and at every sixteenth of tuning later.
     """
 
-    learns_together = True
+    learns_together, learns_alone = True, False
 
     def _shape(self):
         """Return the Shape and the ShapeTuning that are learned, or None."""
@@ -37,7 +37,8 @@ class LearnedShape(KameleonStep):
         times = [moments.n_seed]
         while 2 * times[-1] <= moments.n_fast:
             times.append(2 * times[-1])
-        return sorted({-(-t // self.steps_per_draw) for t in (*times, n * 3 // 4)})
+        times += [n * i // 16 for i in range(9, 16)]
+        return sorted({-(-t // self.steps_per_draw) for t in times})
 
     @classmethod
     def learn(cls, chains):
@@ -63,4 +64,3 @@ def pool_moments(chains):
     for moments in chains:
         moments.mean[:] = means.mean(axis=0)
         moments.factor[:] = pooled
-        moments.seeding[2] = len(chains)

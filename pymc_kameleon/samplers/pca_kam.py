@@ -50,13 +50,13 @@ from pymc_kameleon.options import checked_integer, checked_kernel_options
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.samplers.kam import (
     LARGEST_RHO,
+    LearnedSubsample,
     NuTuning,
     learned_subsample,
     log_reverse_bound,
     start_subsample,
     tuned_walk,
 )
-from pymc_kameleon.samplers.learned_shape import LearnedShape
 
 EXPLORATION = 0.6
 """γ as a share of the random walk's best scale: a direction moves one coordinate, γ all others."""
@@ -369,7 +369,7 @@ def report(state, parameters, stats):
 # ---- the class ----------------------------------------------------------------------------------
 
 
-class PCAKAM(LearnedShape):
+class PCAKAM(LearnedSubsample):
     r"""Kernel adaptive Metropolis along principal directions, "MCMC PCA-Kameleon".
 
     .. math:: y \sim N\big(x,\; C(\gamma^2 I + \nu_j^2 w_j w_j^\top)C^\top\big),
@@ -455,10 +455,6 @@ class PCAKAM(LearnedShape):
             allocate(Tuning, sizes, n=n_tune, past=past, nu=nu),
             allocate(Work, sizes),
         )
-
-    def _shape(self):
-        past = self.tuning.past
-        return (self.parameters.subsample.shape, past.shape) if past.whiten else None
 
     def _learned(self):
         parameters, subsample = self.parameters, self.parameters.subsample

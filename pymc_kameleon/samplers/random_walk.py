@@ -182,7 +182,7 @@ def allocate_walk(step, scales, n_tune):
 def am_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn Σ from the state after the move [AT, algorithm 2].
 
-    Until Σ is seeded, this is RWM with the scales of the coordinates.
+    Until Σ is seeded, this is RWM with the shape that it starts with.
     """
     t, moments = tuning.t[0], tuning.shape.moments
     eta = tune_then_fix(parameters, tuning.shape, state.x, accept_prob, t)
@@ -325,9 +325,10 @@ class GAM(LearnedShape):
 
     Notes
     -----
-    The statistic ``scaling`` is √λ. L starts from the scales of the coordinates, found by some ten
-    evaluations each around the start. Σ is seeded from the newest half of the past, at doubling
-    times up to half of tuning, in between and afterwards it follows [AT], algorithm 4, in O(d²).
+    The statistic ``scaling`` is √λ. Before the first draw an optimiser goes to the posterior, by at
+    most 60 d evaluations, and L starts with the shape there. Σ is seeded from the newest half of
+    the past, at doubling times up to half of tuning; in between and afterwards it follows [AT],
+    algorithm 4, in O(d²). In ``pk.sample`` the chains pool it.
     Deviations: [AT] leaves η open, and has no seeding, without which the way from a far start
     stays in Σ. See docs/random_walk.md.
     """

@@ -63,6 +63,15 @@ def test_shrink_does_not_care_about_units(n):
     np.testing.assert_allclose(other, one * np.outer(units, units), rtol=1e-12)
 
 
+@pytest.mark.parametrize(("n", "keep"), [(10, 10 / 17), (17, 1), (400, 1)])
+def test_few_points_are_blended_with_the_last_covariance(n, keep):
+    covariance, last = np.diag([4.0, 9.0, 1.0]), np.array([[1.0, 0, 0], [2, 1, 0], [0, 3, 2]])
+    blended = covariance.copy()
+    moments.blend(blended, n, last)
+    expected = keep * covariance + (1 - keep) * last @ last.T
+    np.testing.assert_allclose(np.tril(blended), np.tril(expected), rtol=1e-8)
+
+
 def test_shrink_makes_the_covariance_of_two_points_well_conditioned():
     points = np.random.default_rng(0).standard_normal((2, 10))
     covariance = np.cov(points, rowvar=False, bias=True)

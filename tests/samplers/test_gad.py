@@ -19,6 +19,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.factor import is_diagonal
 from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address
+from pymc_kameleon.draws import learn_together
 from pymc_kameleon.samplers import mala
 
 # ---- targets --------------------------------------------------------------------------------
@@ -778,6 +779,34 @@ def test_the_form_that_learns_scales_only():
         np.testing.assert_allclose(x, chain.x, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(factor, chain.factor, rtol=1e-9)
         chain.x = x
+
+
+def test_chains_pool_their_pairs():
+    """Of a chain in another mode too, but not of one that is far below the others."""
+    chains = [build(pk.GadMALA, slow_skewed(2), 2) for _ in range(3)]
+    for seed, step in enumerate(chains):
+        run(step, 39, 200, START[2], seed)
+    *home, away = chains
+    assert home[0].pauses() == [19, 39, 59, 89, 133]
+    windows = [step.tuning.pairs.points[: step.tuning.pairs.counts[0]] for step in home]
+    pairs = np.concatenate([window - window.mean(axis=0) for window in windows])
+    pooled = reference.fisher_factor(pairs[:, :2], pairs[:, 2:], 1e-8)
+    windows[1][:, :2] += 100.0
+    away.state.logp[0] -= 100.0
+    before = away.parameters.factor.copy()
+    learn_together(chains, [step.point for step in chains])
+    np.testing.assert_array_equal(away.parameters.factor, before)
+    for _ in range(2):  # as it is, and after the transition that each chain learns L with
+        for step in home:
+            np.testing.assert_allclose(dense(step.parameters.factor), pooled, rtol=1e-9)
+            step.step({"x": step.point})
+    assert [step.tuning.next_refresh[0] for step in chains] == [60, 60, 40]
+    assert not any(step.tuning.is_pooled[0] for step in home)  # next time each may learn alone
+    for n in (2, 0):  # too few to learn from
+        for step in home:
+            step.tuning.pairs.counts[0] = n
+        pk.GadMALA.learn(home)
+    np.testing.assert_allclose(dense(home[0].parameters.factor), pooled, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("d", "is_dense"), [(1000, True), (1001, False)])

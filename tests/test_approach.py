@@ -1,0 +1,171 @@
+"""The way from a far start to the posterior."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.approach import BUDGET, FEW, approach, draw_near
+
+
+def normal(d, condition, seed):
+    """Return the log-density of a rotated normal with sds from 1 to `condition`, and its mean."""
+    rng = np.random.default_rng(seed)
+    axes = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    root = axes * np.geomspace(1, condition, d)
+    mean = rng.normal(0, 10, d)
+    return lambda x: -0.5 * np.sum(np.linalg.solve(root, x - mean) ** 2), mean, root @ root.T
+
+
+def regression(d, seed, n=80):
+    """Return that of a regression with raw predictors: d - 2 slopes, intercept, and log sigma."""
+    rng = np.random.default_rng(seed)
+    common, own = rng.standard_normal((n, 1)), rng.standard_normal((n, d - 2))
+    slopes = (common + 0.3 * own) * 10.0 ** rng.uniform(-2, 2, d - 2) + 50
+    design = np.column_stack([slopes, np.ones(n)])
+    y = design @ rng.standard_normal(d - 1) + rng.standard_normal(n)
+
+    def logp(x):
+        with np.errstate(over="ignore"):
+            misfit = np.sum((y - design @ x[:-1]) ** 2) * np.exp(-2 * x[-1])
+        return -n * x[-1] - misfit / 2 - np.sum((x / 1000) ** 2) / 2
+
+    best = np.linalg.lstsq(design, y)[0]
+    return logp, np.append(best, np.log(np.std(y - design @ best)))
+
+
+def logistic(d, seed, n=300):
+    """Return that of a logistic regression whose predictors correlate."""
+    rng = np.random.default_rng(seed)
+    design = 0.5 * rng.standard_normal((n, d)) + rng.standard_normal((n, 1))
+    signs = np.where(rng.random(n) < 1 / (1 + np.exp(-design @ rng.standard_normal(d))), 1, -1)
+    return lambda x: -np.logaddexp(0, -signs * (design @ x)).sum() - x @ x / 50
+
+
+def schools(x):
+    """Eight schools, centred: a funnel, x[1] = log τ, without a mode."""
+    y, sigma = np.array([28, 8, -3, 7, -1, 1, 18, 12]), np.array([15, 10, 16, 11, 9, 11, 10, 18])
+    mu, log_tau, theta = x[0], x[1], x[2:]
+    with np.errstate(over="ignore"):
+        spread = np.sum((theta - mu) ** 2) * np.exp(-2 * log_tau)
+        prior = log_tau - np.log1p(np.exp(2 * log_tau) / 25)
+    return prior - (mu / 5) ** 2 / 2 - 8 * log_tau - spread / 2 - np.sum(((y - theta) / sigma) ** 2)
+
+
+class Counted:
+    """A log-density that counts."""
+
+    def __init__(self, logp):
+        self.logp, self.n = logp, 0
+
+    def __call__(self, x):
+        self.n += 1
+        return self.logp(x)
+
+
+def far(d, seed):
+    return np.random.default_rng(seed).uniform(-2, 2, d)
+
+
+@pytest.mark.parametrize(("d", "condition"), [(1, 1), (2, 1e3), (10, 1e2), (FEW + 5, 3)])
+def test_finds_a_normal_and_its_shape(d, condition):
+    logp, _, covariance = normal(d, condition, d)
+    home = approach(logp, far(d, 1), np.random.default_rng(2), BUDGET * d)
+    assert home.logp > -0.05 * d
+    assert home.logp == logp(home.x)
+    np.testing.assert_array_equal(home.factor, np.tril(home.factor))
+    assert (np.diag(home.factor) > 0).all()
+    if d <= FEW:
+        scaled = np.linalg.solve(home.factor, np.linalg.cholesky(covariance))
+        sds = np.linalg.svd(scaled)[1]
+        assert sds.min() > 0.5
+        assert sds.max() < 2
+    conditional = np.diag(np.linalg.inv(covariance)) ** -0.5
+    np.testing.assert_allclose(home.scales, conditional, rtol=0.2)
+
+
+@pytest.mark.parametrize("d", [5, 10, 26])
+def test_regressions_are_home_within_the_budget(d):
+    """From log-densities of -1e3 and less, and ready for a random walk."""
+    for seed in range(4):
+        logp, best = regression(d, seed)
+        counted = Counted(logp)
+        start = far(d, seed)
+        assert logp(start) < -1e3
+        home = approach(counted, start, np.random.default_rng(seed), BUDGET * d)
+        assert counted.n <= BUDGET * d + 1
+        assert home.logp > logp(best) - d
+        z = np.random.default_rng(9).standard_normal((50, d))
+        drops = [home.logp - logp(home.x + home.factor @ one) for one in z]
+        assert 0.3 * d / 2 < np.median(drops) < 4 * d / 2
+
+
+def test_what_is_not_quadratic_is_climbed():
+    logp = logistic(20, 1)
+    home = approach(logp, 3 * far(20, 3), np.random.default_rng(1), BUDGET * 20)
+    better = approach(logp, home.x, np.random.default_rng(2), BUDGET * 20)
+    assert home.logp > better.logp - 1
+
+
+def test_does_not_go_down_the_neck_of_a_funnel():
+    """Where f grows without bound."""
+    for seed in range(5):
+        home = approach(schools, far(10, seed), np.random.default_rng(seed), 600)
+        assert home.x[1] > -5
+    assert schools(np.r_[4.0, -9.0, np.full(8, 4.0)]) > home.logp
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_goes_along_an_edge(bad):
+    """The best point is near one, beyond which the log-density is not finite."""
+
+    def logp(x):
+        return np.sum(np.log(x)) - x.sum() if (x > 0).all() else bad
+
+    home = approach(logp, np.array([30.0, 0.01, 5.0]), np.random.default_rng(1), 180)
+    np.testing.assert_allclose(home.x, 1, atol=0.3)
+
+
+@pytest.mark.parametrize("budget", [0, 1, 7, 50, 101])
+def test_a_budget_is_kept(budget):
+    logp, _ = regression(6, 1)
+    counted, start = Counted(logp), far(6, 1)
+    home = approach(counted, start, np.random.default_rng(1), budget)
+    assert counted.n == budget + 1
+    assert home.logp >= logp(start)
+    assert np.isfinite(home.factor).all()
+
+
+def test_nothing_to_be_found_is_survived():
+    """A log-density that is flat, or has a single finite point."""
+    start = np.zeros(3)
+    flat = approach(lambda x: 0.0, start, np.random.default_rng(1), 180)
+    alone = approach(
+        lambda x: 0.0 if (x == 0).all() else -np.inf, start, np.random.default_rng(1), 180
+    )
+    for home in (flat, alone):
+        assert np.isfinite(home.factor).all()
+        assert (np.diag(home.factor) > 0).all()
+    np.testing.assert_array_equal(alone.x, start)
+
+
+def test_the_same_seed_goes_the_same_way():
+    logp, _ = regression(8, 2)
+    ways = [approach(logp, far(8, 1), np.random.default_rng(5), 400) for _ in range(2)]
+    for a, b in zip(*ways, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_draw_near_a_normal_home_is_one_of_the_posterior():
+    logp, mean, covariance = normal(3, 5, 1)
+    home = approach(logp, mean, np.random.default_rng(1), 180)
+    rng = np.random.default_rng(2)
+    draws = np.array([draw_near(home, logp, rng) for _ in range(4000)])
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.4)
+    np.testing.assert_allclose(np.cov(draws.T), covariance, rtol=0.2, atol=1.0)
+
+
+def test_where_no_draw_is_accepted_it_is_the_middle():
+    logp, mean, _ = normal(3, 5, 1)
+    home = approach(logp, mean, np.random.default_rng(1), 180)
+    np.testing.assert_array_equal(
+        draw_near(home, lambda x: -np.inf, np.random.default_rng(1)), home.x
+    )

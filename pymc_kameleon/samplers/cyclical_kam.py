@@ -46,10 +46,10 @@ from pymc_kameleon.symmetries import most_maps
 WIDEST = 20.0
 """γ_hi over s, the scale of a whitened coordinate."""
 
-MIRROR_SHARE = 0.1
-"""Of the moves of exploration, if there are symmetries."""
 JUMP_SHARE = 0.5
-"""Of the others, if there are two clusters."""
+"""Of the moves of exploration, if there are two clusters."""
+MIRROR_SHARE = 0.3
+"""Of the others, if there are symmetries."""
 DIFFERENCE_SHARE, GLOBAL_SHARE = 0.6, 0.2
 """Of those that are left; the rest are KAM moves with a wide γ."""
 
@@ -132,14 +132,14 @@ LOCAL, WIDE, JUMP, DIFFERENCE, GLOBAL, MIRROR = range(6)
 def draw_move(parameters, rng):
     """Draw a move of exploration."""
     r = rng.random()
-    if parameters.n_maps[0] > 0:
-        if r < MIRROR_SHARE:
-            return MIRROR
-        r = (r - MIRROR_SHARE) / (1.0 - MIRROR_SHARE)
     if parameters.clusters.n[0] > 1:
         if r < JUMP_SHARE:
             return JUMP
         r = (r - JUMP_SHARE) / (1.0 - JUMP_SHARE)
+    if parameters.n_maps[0] > 0:
+        if r < MIRROR_SHARE:
+            return MIRROR
+        r = (r - MIRROR_SHARE) / (1.0 - MIRROR_SHARE)
     if r < DIFFERENCE_SHARE:
         return DIFFERENCE
     return GLOBAL if r < DIFFERENCE_SHARE + GLOBAL_SHARE else WIDE

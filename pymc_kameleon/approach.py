@@ -43,8 +43,9 @@ which another one is not worth while."""
 BAD = 1e10
 """Below the start of a climb: what stands for -inf."""
 
-LOSS = 0.2
-"""Times d: of log mass, from which on the way up is taken back."""
+LOSS, STRAYED = 0.2, 6.0
+"""Times d: of log mass, from which on a climb is taken back; and the squared distance, in units of
+the metric, if that was solved for."""
 
 ROUNDS = 3
 """Fits at the top, at most."""
@@ -147,14 +148,15 @@ def _find_home(search, rng):
         solved = gain >= 0
         if gain > 1:  # what held the coefficients at first may have no weight any more
             solved = _solve(search, rng, exact) >= 0
-    before, climbed = search.here(), -np.inf
-    volume = -np.log(np.linalg.norm(np.linalg.inv(search.metric), axis=0)).sum()
+    before, inverse, climbed = search.here(), np.linalg.inv(search.metric), -np.inf
+    mass = search.f - np.log(np.linalg.norm(inverse, axis=0)).sum()
     while search.f > climbed + max(0.5, 0.15 * d):  # the climb stopped too early
         with suppress(_Spent):
             _climb(search, least=ALONG[1] * d)
         climbed = search.f
         _sweep(search, rng, range(d), ALONG[1])
-        if search.f + np.log(search.scales).sum() < before[1] + volume - LOSS * d:
+        is_lost = search.f + np.log(search.scales).sum() < mass - LOSS * d
+        if is_lost or (solved and np.sum((inverse @ (search.x - before[0])) ** 2) > STRAYED * d):
             search.return_to(before)
             return
         if d <= FEW:

@@ -25,8 +25,12 @@ BUDGET = 60
 FEW = 40
 """Dimensions up to which quadratics are fitted; beyond, they would take most of the budget."""
 
-ALONG = 12, 6
-"""Evaluations along a coordinate, about: the first time, and later."""
+ALONG, FAR = (12, 6), 20
+"""Evaluations along a coordinate, about: the first time, and later; and along one in which f is not
+quadratic, where it is in others."""
+
+SOME = 2
+"""Coordinates whose scales tell how the volume changes."""
 
 EXACT, EXACT_FIT = 1e-7, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
@@ -39,8 +43,9 @@ which another one is not worth while."""
 BAD = 1e10
 """Below the start of a climb: what stands for -inf."""
 
-LOSS = 0.2
-"""Times d: of log mass, from which on the way up is taken back."""
+LOSS, STRAYED = 0.2, 6.0
+"""Times d: of log mass, from which on a climb is taken back; and the squared distance, in units of
+the metric, if that was solved for."""
 
 ROUNDS = 3
 """Fits at the top, at most."""
@@ -139,18 +144,19 @@ def _find_home(search, rng):
     search.metric = np.diag(search.scales)
     exact, solved = np.flatnonzero(misfits < EXACT), False
     if len(exact) >= max(2, d / 2):
-        for _ in range(2):  # what held the coefficients at first may then have no weight any more
-            try:
-                solved = _solve(search, rng, exact)
-            except _Lost:
-                return
-    before, scales, climbed = search.here(), search.scales.copy(), -np.inf
+        gain = _solve(search, rng, exact)
+        solved = gain >= 0
+        if gain > 1:  # what held the coefficients at first may have no weight any more
+            solved = _solve(search, rng, exact) >= 0
+    before, inverse, climbed = search.here(), np.linalg.inv(search.metric), -np.inf
+    mass = search.f - np.log(np.linalg.norm(inverse, axis=0)).sum()
     while search.f > climbed + max(0.5, 0.15 * d):  # the climb stopped too early
         with suppress(_Spent):
             _climb(search, least=ALONG[1] * d)
         climbed = search.f
         _sweep(search, rng, range(d), ALONG[1])
-        if search.f + np.log(search.scales).sum() < before[1] + np.log(scales).sum() - LOSS * d:
+        is_lost = search.f + np.log(search.scales).sum() < mass - LOSS * d
+        if is_lost or (solved and np.sum((inverse @ (search.x - before[0])) ** 2) > STRAYED * d):
             search.return_to(before)
             return
         if d <= FEW:
@@ -197,10 +203,6 @@ class _Spent(Exception):
     """The budget is spent."""
 
 
-class _Lost(Exception):
-    """Mass was lost on the way up."""
-
-
 class _Search:
     """All that was evaluated, the best of it, and what is known of the shape there."""
 
@@ -243,7 +245,8 @@ def _sweep(search, rng, coordinates, most):
     """
     misfits = np.full(search.x.size, np.inf)
     for k in rng.permutation(coordinates):
-        line = _along(search, k, most)
+        line = _Line(search, k)
+        _bracket(line, search.scales[k], most)
         search.scales[k], misfits[k] = _top(line)
     return misfits
 
@@ -252,22 +255,62 @@ class _Line(dict):
     """f along a coordinate, by the distance from where it was begun."""
 
     def __init__(self, search, k):
-        super().__init__({0.0: search.f})
+        super().__init__()
         self.search, self.k, self.start = search, k, search.x
+        self[0.0] = self.first()
+
+    def first(self):
+        """Return the value where it begins."""
+        return self.search.f
+
+    def value(self, t):
+        """Return the value at a distance."""
+        return self.search.evaluate(self.place(t))
+
+    def place(self, t):
+        """Return the point at a distance."""
+        return _moved(self.start, self.k, t)
 
     def __missing__(self, t):
         for known in self:  # back where it has been, but for rounding
             if abs(t - known) <= 1e-14 * abs(t):
                 return self[known]
-        y = self.start.copy()
-        y[self.k] += t
-        self[t] = self.search.evaluate(y)
+        self[t] = self.value(t)
         return self[t]
 
 
-def _along(search, k, most):
-    """Bracket the maximum along a coordinate; return the line."""
-    line, c, h = _Line(search, k), 0.0, search.scales[k]
+class _MassLine(_Line):
+    """The log of the mass along a coordinate, about: f, and the volume in `exact` coordinates.
+
+    The scales of a few of these, given the others, tell how it changes: f is quadratic in them.
+    """
+
+    def __init__(self, search, k, exact, few):
+        self.n, self.few, self.found = len(exact), few, {}
+        super().__init__(search, k)
+
+    def first(self):
+        """Return the value where it begins."""
+        return self.value(0.0)
+
+    def value(self, t):
+        """Return the value at a distance."""
+        x = self.place(t)
+        f = self.search.evaluate(x)
+        growth = np.mean([self._growth(x, f, j) for j in self.few])
+        self.found[t] = f, np.exp(growth)
+        return f + self.n * growth
+
+    def _growth(self, x, f, j):
+        scale = self.search.scales[j]
+        sides = [self.search.evaluate(_moved(x, j, h)) for h in (-scale, scale)]
+        curvature = 2 * f - sum(sides)
+        return -np.log(curvature) / 2 if 0 < curvature < np.inf else -np.inf
+
+
+def _bracket(line, h, most):
+    """Bracket the maximum of a line, with steps of h at first."""
+    c = 0.0
     while len(line) < most:
         sides = {t: line[t] for t in (c - h, c + h)}
         best = max(sides, key=sides.get)
@@ -282,7 +325,6 @@ def _along(search, k, most):
         else:
             break
     line.c, line.h = c, h
-    return line
 
 
 def _top(line):
@@ -321,62 +363,49 @@ def _parabola(t, f):
 
 
 def _solve(search, rng, exact):
-    """Maximise f in the coordinates in which it is exactly quadratic; then in the others.
+    """Maximise f in the coordinates in which it is exactly quadratic; then the mass in the others.
 
-    Returns whether that was possible.
+    Returns the gain of log mass by the others, or -1 if there was no solution. Going by the mass
+    keeps out of the necks of funnels.
     """
     n = len(exact)
     n_points = (n + 1) * (n + 2) // 2 + 3
     if n_points > search.left:
-        return False
+        return -1.0
     centre, block = search.x, search.metric[np.ix_(exact, exact)]
     u = 0.8 * rng.standard_normal((n_points, n))
     f = np.array([search.evaluate(_moved(centre, exact, block @ one)) for one in u])
     if not np.isfinite(f).all():
-        return False
+        return -1.0
     design = np.column_stack([np.ones(n_points), u, _products(u)])
     coefficients = np.linalg.lstsq(design, f, rcond=1e-14)[0]
     residual = np.abs(f - design @ coefficients).max() / np.ptp(f)
     if residual > EXACT_FIT:
-        return False
+        return -1.0
     gradient, hessian = coefficients[1 : n + 1], _hessian(coefficients[n + 1 :], n)
     e, vectors = np.linalg.eigh(-hessian)
     e = np.maximum(np.abs(e), max(1e-9, 3 * residual / n**0.5) * np.abs(e).max())
     search.evaluate(_moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
     block = block @ vectors / np.sqrt(e)
+    few, gain = rng.permutation(exact)[:SOME], 0.0
+    for k in rng.permutation(np.setdiff1d(np.arange(search.x.size), exact)):
+        line = _MassLine(search, k, exact, few)
+        _bracket(line, search.scales[k], FAR)
+        search.scales[k], _ = _top(line)
+        best = max(line, key=line.get)
+        gain += line[best] - line[0.0]
+        f, size = line.found[best]
+        block = block * size / line.found[0.0][1]
+        search.return_to((line.place(best), f, search.metric))
+        search.metric[k, k] = search.scales[k]
     search.metric[np.ix_(exact, exact)] = block
-    before, others = search.here(), np.setdiff1d(np.arange(search.x.size), exact)
-    _sweep(search, rng, others, 30)
-    search.metric[others, others] = search.scales[others]
-    search.metric[np.ix_(exact, exact)] = block * _size_of(search, rng, exact, block)
-    if _mass(search.here()) < _mass(before) - LOSS * n:
-        search.return_to(before)
-        raise _Lost
-    return True
-
-
-def _mass(place):
-    _, f, metric = place
-    return f + np.linalg.slogdet(metric)[1]
+    return gain
 
 
 def _moved(x, coordinates, step):
     y = x.copy()
     y[coordinates] += step
     return y
-
-
-def _size_of(search, rng, coordinates, block):
-    """Return what a metric has to be multiplied with, as the scale of these coordinates moved."""
-    size, f = 1.0, search.f
-    for _ in range(6):
-        z = rng.standard_normal(len(coordinates))
-        drop = f - search.evaluate(_moved(search.x, coordinates, size * (block @ z)))
-        ratio = np.clip(np.sqrt(z @ z / 2 / max(drop, 1e-10)), 1e-3, 1e3)
-        size *= ratio
-        if 0.6 < ratio < 1.6:
-            break
-    return size
 
 
 # ---- uphill -------------------------------------------------------------------------------------

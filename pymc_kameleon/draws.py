@@ -140,9 +140,11 @@ def learn_together(steps, points):
     for step, point in zip(steps, points, strict=True):
         step.log_density.follow_data()
         step.log_density.point[:] = point[step.layout.places]
+    counts = [step.log_density.count[0] for step in steps]
     steps[0].learn(steps)
-    for step in steps:
+    for step, count in zip(steps, counts, strict=True):
         step.monitor.learned = step.monitor.done
+        step.monitor.uncounted += int(step.log_density.count[0] - count)
 
 
 def what_changed(step, q):
@@ -177,7 +179,9 @@ def block(step, status, stats):
 
 def _conclude(step, q, stats, count):
     """Take notice of draws that ended at `q` (n,), before which there were `count` evaluations."""
-    stats[0, N_LOGP] += step.log_density.count[0] - count - stats[:, N_LOGP].sum()
+    elsewhere = step.log_density.count[0] - count - stats[:, N_LOGP].sum()
+    stats[0, N_LOGP] += elsewhere + step.monitor.uncounted
+    step.monitor.uncounted = 0
     step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
     d = step.layout.d
     step.point = np.concatenate([q[:d], step.log_density.point[d:]])

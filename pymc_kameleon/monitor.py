@@ -38,6 +38,8 @@ class ChainMonitor:
         Draws made.
     learned : int
         Draws made when the step learned in Python for the last time; -1 before that.
+    uncounted : int
+        Evaluations by which the chains learned together, which no draw has counted yet.
     common_start : bool
         Whether the chain began at the model's initial point.
     accepted : bool
@@ -52,6 +54,7 @@ class ChainMonitor:
     draws: int
     done: int = 0
     learned: int = -1
+    uncounted: int = 0
     common_start: bool = False
     accepted: bool = False
     run: int = 0

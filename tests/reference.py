@@ -327,14 +327,14 @@ class CyclicalKAM(KAM):
     def choose(self, rng):
         """Draw a move of exploration: a method that proposes, or None for KAM's."""
         r = rng.random()
-        if len(self.maps):
-            if r < cyclical_kam.MIRROR_SHARE:
-                return self.mirror
-            r = (r - cyclical_kam.MIRROR_SHARE) / (1 - cyclical_kam.MIRROR_SHARE)
         if len(self.means) > 1:
             if r < cyclical_kam.JUMP_SHARE:
                 return self.jump
             r = (r - cyclical_kam.JUMP_SHARE) / (1 - cyclical_kam.JUMP_SHARE)
+        if len(self.maps):
+            if r < cyclical_kam.MIRROR_SHARE:
+                return self.mirror
+            r = (r - cyclical_kam.MIRROR_SHARE) / (1 - cyclical_kam.MIRROR_SHARE)
         if r < cyclical_kam.DIFFERENCE_SHARE:
             return self.difference
         share = cyclical_kam.DIFFERENCE_SHARE + cyclical_kam.GLOBAL_SHARE

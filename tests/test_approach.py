@@ -136,6 +136,25 @@ def test_does_not_go_down_the_neck_of_a_funnel(funnel):
     assert funnel(np.r_[4.0, -9.0, np.full(8, 4.0)]) > home.logp
 
 
+def test_a_hierarchical_model_does_not_collapse():
+    """Where its groups differ; from any start, also with a small spread between them."""
+    rng = np.random.default_rng(3)
+    group = np.repeat(np.arange(8), 9)
+    y = rng.normal(150, 12, 8)[group] + rng.normal(0, 15, group.size)
+
+    def logp(x):
+        mu, log_tau, mean, log_sigma = x[0], x[1], x[2:10], x[10]
+        tau, sigma = np.exp(np.minimum([log_tau, log_sigma], 300))
+        spread = np.sum(((mean - mu) / tau) ** 2) + np.sum(((y - mean[group]) / sigma) ** 2)
+        prior = ((mu - 100) / 100) ** 2 + (tau / 30) ** 2 + (sigma / 30) ** 2
+        return -7 * log_tau - (y.size - 1) * log_sigma - (spread + prior) / 2
+
+    for seed in range(12):
+        start = np.r_[100, 3, np.full(8, 100), 3] + far(11, seed)
+        home = approach(logp, start, np.random.default_rng(seed), BUDGET * 11)
+        assert home.x[1] > 1, seed
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_goes_along_an_edge(bad):
     """The best point is near one, beyond which the log-density is not finite."""

@@ -6,10 +6,13 @@ from invariance import Mixture
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import multivariate_normal
 
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.clusters import Clusters
 from pymc_kameleon.modes import (
     BLEND,
     blended_factors,
     choose_evenly,
+    drop_clusters,
     find_modes,
     log_masses,
     median_distance_within,
@@ -221,6 +224,20 @@ def test_log_masses():
     assert found[0] / found[1] == pytest.approx(6, rel=0.05)
     shift = np.mean(np.log(found[:2]) - before[:2])
     assert np.log(found[2]) == pytest.approx(before[2] + shift)
+
+
+def test_drop_clusters():
+    """Those of negligible weight; the weights of the others sum to 1."""
+    weights = np.array([0.3, 1e-6, 0.7 - 1e-6])
+    clusters = allocate(Clusters, {"d": 2})
+    clusters.n[0], clusters.log_weights[:3] = 3, np.log(weights)
+    clusters.means[:3, 0] = [1, 2, 3]
+    clusters.factors[:3] = np.eye(2) * np.array([1, 2, 3])[:, None, None]
+    drop_clusters(clusters)
+    assert clusters.n[0] == 2
+    assert np.exp(clusters.log_weights[:2]).sum() == pytest.approx(1)
+    np.testing.assert_array_equal(clusters.means[:2, 0], [1, 3])
+    np.testing.assert_array_equal(clusters.factors[:2, 0, 0], [1, 3])
 
 
 @pytest.mark.parametrize("d", [1, 3])

@@ -46,10 +46,10 @@ from pymc_kameleon.symmetries import most_maps
 WIDEST = 20.0
 """γ_hi over s, the scale of a whitened coordinate."""
 
-MIRROR_SHARE = 0.1
-"""Of the moves of exploration, if there are symmetries."""
 JUMP_SHARE = 0.5
-"""Of the others, if there are two clusters."""
+"""Of the moves of exploration, if there are two clusters."""
+MIRROR_SHARE = 0.3
+"""Of the others, if there are symmetries."""
 DIFFERENCE_SHARE, GLOBAL_SHARE = 0.6, 0.2
 """Of those that are left; the rest are KAM moves with a wide γ."""
 
@@ -125,21 +125,22 @@ def transition(target, state, parameters, work, rng):
 
 
 LOCAL, WIDE, JUMP, DIFFERENCE, GLOBAL, MIRROR = range(6)
-"""Moves: KAM's, the same with a wide γ, those between modes, and a walk with the covariance Σ."""
+"""Moves: KAM's, the same with a wide γ, those between modes, a walk with the covariance Σ, and the
+exchange of labels or signs."""
 
 
 @jit
 def draw_move(parameters, rng):
     """Draw a move of exploration."""
     r = rng.random()
-    if parameters.n_maps[0] > 0:
-        if r < MIRROR_SHARE:
-            return MIRROR
-        r = (r - MIRROR_SHARE) / (1.0 - MIRROR_SHARE)
     if parameters.clusters.n[0] > 1:
         if r < JUMP_SHARE:
             return JUMP
         r = (r - JUMP_SHARE) / (1.0 - JUMP_SHARE)
+    if parameters.n_maps[0] > 0:
+        if r < MIRROR_SHARE:
+            return MIRROR
+        r = (r - MIRROR_SHARE) / (1.0 - MIRROR_SHARE)
     if r < DIFFERENCE_SHARE:
         return DIFFERENCE
     return GLOBAL if r < DIFFERENCE_SHARE + GLOBAL_SHARE else WIDE
@@ -251,16 +252,18 @@ class CyclicalKAM(LearnedShape):
     A cycle, with everything fixed after tuning:
 
     * Of the first βL transitions half are jumps between modes, if there are two or more. Of the
-      others 60 % add a difference of two points of z to x, in all coordinates or in one; 20 % are
-      walks with the covariance of all modes; the rest are KAM moves with a wide γ.
+      others 30 % are exchanges of labels or reversals of signs, if tuning found the posterior
+      symmetric under these. Of what is left 60 % add a difference of two points of z to x, in all
+      coordinates or in one; 20 % are walks with the covariance of all modes; the rest are KAM moves
+      with a wide γ.
     * The rest of the cycle are KAM moves, whitened with the covariance within modes.
 
     Each move leaves the posterior invariant, and which is made does not depend on x.
 
     Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
-    a kick and an annealed walk back to the posterior; 30 % walks, differences and jumps that learn
-    the modes found; 15 % tune ν, which is the statistic ``scaling``. In ``pk.sample`` the chains
-    learn together: each gets the modes that any of them found. See docs/cyclical_kam.md.
+    along rays, then a kick and an annealed walk back to the posterior; 30 % walks, differences and
+    jumps that learn the modes found; 15 % tune ν, which is the statistic ``scaling``. In
+    ``pk.sample`` the chains learn together: each gets the modes that any of them found. See docs/cyclical_kam.md.
 
     References
     ----------

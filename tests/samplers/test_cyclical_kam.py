@@ -785,6 +785,31 @@ def test_chains_that_learn_alone_do_not():
     assert not jumped.all()
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_n_logp_counts_what_chains_evaluate_when_they_learn(together):
+    op = Recording(pair(2).log_density)
+    step = pk.CyclicalKAM(model=black_box(op), steps_per_draw=10)
+    op.seen.clear()
+    dt = pk.sample(
+        5,
+        tune=300,
+        chains=2,
+        cores=1,
+        step=step,
+        model=step.model,
+        pool_tuning=together,
+        random_seed=1,
+        initvals=[{"x": np.full(2, 0.3)}, {"x": np.array([16.0, 0.3])}],
+        discard_tuned_samples=False,
+        progressbar=False,
+        compute_convergence_checks=False,
+    )
+    counted = [
+        dt[group]["n_logp"].values.sum() for group in ("sample_stats", "warmup_sample_stats")
+    ]
+    assert sum(counted) == len(op.seen)
+
+
 def learned_from(archives, bad=None):
     """Let chains learn, whose archives are points of a pair of modes; return their steps."""
     target, chains = pair(2), []

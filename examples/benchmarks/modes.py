@@ -1,0 +1,178 @@
+"""Several modes: what chains of CyclicalKAM find and visit, learning together and each alone.
+
+    python examples/benchmarks/modes.py [--full] [--only FIGURE]
+
+Figures: visits, search, paper, labels. With `--full` more runs and longer chains,
+some twenty minutes on one core; else two.
+
+visits: two normal modes at distance 16, weights .2 and .8, variances .5 and 2; half of 8 chains
+start in each. Independent visits per 1e6 evaluations after tuning, w(1 − w)/Var(ŵ) of the chains.
+search: the same from one start in the wider mode; in how many runs 4 chains find both modes with
+10 000 d transitions of tuning in all.
+paper: A.2 and A.3 of the cyclical KAM paper, as in examples/papers, symmetric Kullback-Leibler
+divergence of all draws of 4 chains that have so many evaluations in all; all states are kept.
+labels: a mixture of three normals without an order; chains that visit all six modes, and the
+occupancy of each, which should be 1/6.
+"""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+import pymc_kameleon as pk
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
+
+from ckam_targets import TARGETS
+
+WEIGHT, DISTANCE, VARIANCES = 0.2, 16.0, np.array([0.5, 2.0])
+TOGETHER = {"together": True, "alone": False}
+
+
+def sample(step, starts, tune, draws, seed, together):
+    """Sample chains from starts (chains, d) of x, or from jittered ones of a number of chains."""
+    chains = starts if isinstance(starts, int) else len(starts)
+    initvals = None if isinstance(starts, int) else [{"x": start} for start in starts]
+    return pk.sample(
+        draws,
+        tune=tune,
+        chains=chains,
+        cores=1,
+        step=step,
+        model=step.model,
+        initvals=initvals,
+        random_seed=seed,
+        pool_tuning=together,
+        compute_convergence_checks=False,
+        quiet=True,
+    )
+
+
+class Pair:
+    """Two normal modes of unequal weight and width."""
+
+    def __init__(self, d):
+        self.d, self.means = d, DISTANCE / 2 * np.array([-np.eye(d)[0], np.eye(d)[0]])
+        with pm.Model() as model:
+            x = pm.Flat("x", shape=d)
+            pm.Potential("p", pt.logaddexp(*self.log_terms(x)))
+        self.step = pk.CyclicalKAM(model=model)
+
+    def log_terms(self, x):
+        """Return the log-densities of both modes at points (..., d)."""
+        weights, heights = np.log([WEIGHT, 1 - WEIGHT]), -self.d / 2 * np.log(VARIANCES)
+        squares = [((x - mean) ** 2).sum(axis=-1) for mean in self.means]
+        terms = zip(weights + heights, squares, VARIANCES, strict=True)
+        return [constant - square / (2 * variance) for constant, square, variance in terms]
+
+    def in_first(self, dt):
+        """Return for each draw (chains, draws) whether it is in the first mode."""
+        first, second = self.log_terms(dt.posterior["x"].values)
+        return first > second
+
+    def start(self, k, rng):
+        """Draw a point of mode k."""
+        return self.means[k] + np.sqrt(VARIANCES[k]) * rng.standard_normal(self.d)
+
+
+def visits(full):
+    """Print independent visits per 1e6 evaluations, and the weight with its standard error."""
+    print("\nvisits: from both modes    d   weight (s.e.)     visits per 1e6 evaluations (s.e.)")
+    n_chains, draws = 8 * (5 if full else 1), 4000 if full else 1000
+    for d in (2, 8, 16, 32) if full else (2, 8):
+        pair, rng = Pair(d), np.random.default_rng(1)
+        starts = [pair.start(i % 2, rng) for i in range(n_chains)]
+        for name, together in TOGETHER.items():
+            dt = sample(pair.step, starts, 1000, draws, 1, together)
+            share = pair.in_first(dt).mean(axis=1)
+            evaluations = dt.sample_stats["n_logp"].values.sum(axis=1).mean()
+            found = WEIGHT * (1 - WEIGHT) / np.mean((share - WEIGHT) ** 2) / evaluations * 1e6
+            print(
+                f"{name:<24}{d:>4}   {share.mean():.4f} ({share.std() / n_chains**0.5:.4f})"
+                f"{found:>12.0f} ({found * (2 / n_chains) ** 0.5:.0f})",
+                flush=True,
+            )
+
+
+def search(full):
+    """Print in how many runs both modes were found from the wider one."""
+    print("\nsearch: from the wider mode    d   runs that found both")
+    n_chains, runs = 4, 20 if full else 5
+    for d in (2, 8, 16):
+        pair = Pair(d)
+        tune = 10_000 * d // n_chains // pair.step.steps_per_draw
+        for name, together in TOGETHER.items():
+            found = [
+                pair.in_first(
+                    sample(pair.step, [pair.means[1]] * n_chains, tune, 20, seed, together)
+                ).any()
+                for seed in range(runs)
+            ]
+            print(f"{name:<29}{d:>4}   {sum(found)} of {runs}", flush=True)
+
+
+def paper(full):
+    """Print symmetric Kullback-Leibler divergences."""
+    print("\npaper             target  evaluations   symmetric KL (s.e.)")
+    n_chains, runs = 4, 10 if full else 3
+    for target, evaluations, options in (("A.2", 100_000, {}), ("A.3", 40_000, {"beta": 0.6})):
+        mixture = TARGETS[target]
+        step = pk.CyclicalKAM(model=mixture.model(), steps_per_draw=1, **options)
+        starts = [np.array(mixture.start, float)] * n_chains
+        each = evaluations // n_chains
+        for name, together in TOGETHER.items():
+            kl = []
+            for seed in range(runs):
+                dt = sample(step, starts, each // 5, each * 4 // 5, seed, together)
+                kl.append(mixture.symmetric_kl(dt.posterior["x"].values.reshape(-1, mixture.d)))
+            error = np.std(kl, ddof=1) / runs**0.5
+            print(f"{name:<18}{target:<8}{evaluations:>11,}   {np.mean(kl):.4f} ({error:.4f})")
+
+
+def labels(full):
+    """Print which of the six modes of a mixture are visited."""
+    print("\nlabels            data       chains that visit all six   occupancies (largest s.e.)")
+    n_chains, draws = 8, 10_000 if full else 2000
+    for data, means in (("apart", (-4, 0, 5)), ("near", (-2, 0, 2.5))):
+        rng = np.random.default_rng(3)
+        y = rng.normal(rng.choice(means, 300, p=[0.3, 0.4, 0.3]), 1.0)
+        with pm.Model() as model:
+            weights = pm.Dirichlet("weights", np.full(3, 2.0))
+            centres = pm.Normal("means", 0, 10, shape=3)
+            sds = pm.HalfNormal("sds", 3, shape=3)
+            pm.NormalMixture("y", weights, centres, sds, observed=y)
+        step = pk.CyclicalKAM(model=model)
+        for name, together in TOGETHER.items():
+            dt = sample(step, n_chains, 1000, draws, 1, together)
+            orders = np.argsort(dt.posterior["means"].values, axis=2) @ [9, 3, 1]
+            known = [5, 7, 11, 15, 19, 21]
+            share = (orders[..., None] == known).mean(axis=1)
+            error = share.std(axis=0, ddof=1).max() / n_chains**0.5
+            print(
+                f"{name:<18}{data:<11}{(share > 0).all(axis=1).sum()} of {n_chains}"
+                f"                      {share.mean(axis=0).round(3)} ({error:.4f})",
+                flush=True,
+            )
+
+
+FIGURES = {"visits": visits, "search": search, "paper": paper, "labels": labels}
+
+
+def main():
+    """Print the figures that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", choices=FIGURES, help="one figure")
+    parser.add_argument("--full", action="store_true", help="more runs and longer chains")
+    options = parser.parse_args()
+    logging.getLogger("pymc_kameleon").setLevel(logging.ERROR)
+    for name in [options.only] if options.only else FIGURES:
+        FIGURES[name](options.full)
+
+
+if __name__ == "__main__":
+    main()

@@ -225,7 +225,7 @@ class KameleonStep(ArrayStepShared):
     def _allocate(self, scales, n_tune):
         """Return fresh (state, parameters, tuning, work) for a chain that tunes n_tune transitions.
 
-        `scales` (d,) are the coordinates' scales: ones, or a guess from around the chain's start.
+        `scales` (d,) are the coordinates' scales: ones, or what the way to the posterior showed.
         `tuning` has a field `n`, which is n_tune.
         """
         raise NotImplementedError

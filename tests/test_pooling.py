@@ -86,7 +86,9 @@ def test_many_pasts_fit_into_the_room_of_one():
     histories = [past(1000.0 * k, 30) for k in range(8)]
     pool_histories(histories)
     assert histories[0].counts[0] <= 100
-    assert len(set(histories[0].points[: histories[0].counts[0], 0] // 1000)) == 8
+    rows = histories[0].points[: histories[0].counts[0], 0]
+    assert {*(rows // 1000)} == {*range(8)}
+    assert {*range(29, 8029, 1000)} <= {*rows}  # the newest of each
 
 
 def test_a_chain_in_a_bad_place_learns_alone():

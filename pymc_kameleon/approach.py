@@ -36,9 +36,10 @@ EXACT, EXACT_FIT = 1e-7, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
 and in many coordinates."""
 
-DIFFERENCE, SLOPE, GAIN = 0.01, 0.1, 0.1
-"""Of the climb: finite differences, and the gradient where it ends, in u; the gain of a step after
-which another one is not worth while."""
+DIFFERENCE = 0.01
+"""Finite differences of the climb, in u."""
+SLOPE, GAIN = 0.1, 0.1
+"""The climb ends where the gradient in u, or the gain of a step, is less."""
 
 BAD = 1e10
 """Below the start of a climb: what stands for -inf."""
@@ -103,7 +104,7 @@ def approach(logp, start, rng, budget):
     """
     search = _Search(logp, start, budget)
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
-        with suppress(_Spent):
+        with suppress(_Spent, np.linalg.LinAlgError), np.errstate(all="ignore"):
             search.evaluate(start)
             _find_home(search, rng)
         factor = np.linalg.qr(search.metric.T, mode="r").T
@@ -193,7 +194,7 @@ class Trail:
             if self.known > self.begun and time.perf_counter() > self.end:
                 raise OnTheWay
             value = self.logp(x)
-            self.values[self.n] = -np.inf if np.isnan(value) else value
+            self.values[self.n] = value if value < np.inf else -np.inf  # for NaN, too
             self.known += 1
         self.n += 1
         return self.values[self.n - 1]
@@ -311,7 +312,9 @@ class _MassLine(_Line):
 def _bracket(line, h, most):
     """Bracket the maximum of a line, with steps of h at first."""
     c = 0.0
-    while len(line) < most:
+    for _ in range(most):  # steps may lead back to points that are known
+        if len(line) >= most:
+            break
         sides = {t: line[t] for t in (c - h, c + h)}
         best = max(sides, key=sides.get)
         gain, drops = sides[best] - line[c], line[c] - np.array([*sides.values()])
@@ -379,12 +382,12 @@ def _solve(search, rng, exact):
         return -1.0
     design = np.column_stack([np.ones(n_points), u, _products(u)])
     coefficients = np.linalg.lstsq(design, f, rcond=1e-14)[0]
-    residual = np.abs(f - design @ coefficients).max() / np.ptp(f)
-    if residual > EXACT_FIT:
+    misfit, spread = np.abs(f - design @ coefficients).max(), np.ptp(f)
+    if not misfit <= EXACT_FIT * spread or spread == 0:
         return -1.0
     gradient, hessian = coefficients[1 : n + 1], _hessian(coefficients[n + 1 :], n)
     e, vectors = np.linalg.eigh(-hessian)
-    e = np.maximum(np.abs(e), max(1e-9, 3 * residual / n**0.5) * np.abs(e).max())
+    e = np.maximum(np.abs(e), max(1e-9, 3 * misfit / spread / n**0.5) * np.abs(e).max())
     search.evaluate(_moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
     block = block @ vectors / np.sqrt(e)
     few, gain = rng.permutation(exact)[:SOME], 0.0

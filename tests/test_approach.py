@@ -189,6 +189,24 @@ def test_nothing_to_be_found_is_survived():
     np.testing.assert_array_equal(alone.x, start)
 
 
+@pytest.mark.parametrize("width", [1.0, 2.0, 8.0, 100.0])
+def test_a_flat_box_has_an_end(width):
+    """Steps across it and back lead to points that are known."""
+    box = Counted(lambda x: 0.0 if np.abs(x).max() < width else -np.inf)
+    for d in (1, 3):
+        for seed in range(5):
+            start = np.random.default_rng(seed).uniform(-0.9, 0.9, d) * width
+            home = approach(box, start, np.random.default_rng(seed), BUDGET * d)
+            assert np.isfinite(home.factor).all()
+            assert np.abs(home.x).max() < width
+
+
+@pytest.mark.parametrize("height", [-1e17, -1e200])
+def test_steps_by_rounding_are_survived(height):
+    home = approach(lambda x: height - x @ x / 2, far(5, 1), np.random.default_rng(1), 300)
+    assert np.isfinite(home.factor).all()
+
+
 def test_the_same_seed_goes_the_same_way():
     logp, _ = regression(8, 2)
     ways = [approach(logp, far(8, 1), np.random.default_rng(5), 400) for _ in range(2)]

@@ -263,7 +263,8 @@ class CyclicalKAM(LearnedShape):
     Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
     along rays, then a kick and an annealed walk back to the posterior; 30 % walks, differences and
     jumps that learn the modes found; 15 % tune ν, which is the statistic ``scaling``. In
-    ``pk.sample`` the chains learn together: each gets the modes that any of them found. See docs/cyclical_kam.md.
+    ``pk.sample`` the chains learn together: each gets the modes that any of them found. See
+    docs/cyclical_kam.md.
 
     References
     ----------

@@ -176,7 +176,10 @@ def _chosen(posterior, var_names):
 
 
 def _matrix(posterior):
-    """Return the coordinates that vary and are finite, (chains, draws, d), and which these are."""
+    """Return the coordinates that vary and are finite, (chains, draws, d), and which these are.
+
+    Without counts, as 0 and 1, which have gaps in any posterior, unless there is nothing else.
+    """
     parts = [_flat(posterior[name].transpose(*SAMPLE, ...), 2) for name in posterior]
     draws = np.concatenate(parts, axis=2) if parts else np.empty((1, 1, 0))
     varies = np.isfinite(draws).all(axis=(0, 1)) & (draws != draws[:1, :1]).any(axis=(0, 1))
@@ -185,6 +188,8 @@ def _matrix(posterior):
             f"No variable among {list(posterior)} has draws that are finite and not all equal: "
             "name one with var_names."
         )
+    measured = varies & (draws != np.round(draws)).any(axis=(0, 1))
+    varies = measured if measured.any() else varies
     return draws[..., varies], varies
 
 

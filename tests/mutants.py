@@ -1038,6 +1038,12 @@ BUGS = {
     ],
     "samplers/mode_search.py": [
         (
+            "tuning reads what another chain left in scratch",
+            "work.tunes[0] = False  # the last way home is made when clusters are learned already",
+            "pass",
+            "test_contract.py -k 'scratch and Cyclical'",
+        ),
+        (
             "nothing is found along rays",
             "elif logp > max(search.lowest[0] + RISE, search.highest[0]):",
             "elif False:",

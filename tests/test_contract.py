@@ -19,6 +19,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_kameleon as pk
 from pymc_kameleon import draws
+from pymc_kameleon.advance import Job
 from pymc_kameleon.core.chain import MOVED, compile_draws
 from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.samplers import mala
@@ -347,6 +348,37 @@ def test_refuses_a_noisy_logp():
 
 
 # ---- pm.sample and pk.sample -------------------------------------------------------------------
+
+
+def scribble(values, number):
+    """Fill the arrays of named tuples with what nobody should read."""
+    for value in values:
+        if hasattr(value, "_fields"):
+            scribble(value, number)
+        elif isinstance(value, np.ndarray):
+            value[...] = number
+
+
+def test_what_other_chains_left_in_scratch_does_not_matter(sampler, monkeypatch):
+    """Threads share it in no order; each advance begins with what happens to be there."""
+    step = sampler(model=free())
+    tune = 400 if sampler.cls is pk.CyclicalKAM else 60  # enough for its searches
+    options = {"initvals": {}, "tune": tune, "discard_tuned_samples": False}
+    copies, number = Job.steps_at, 0
+
+    def with_scribbles(self, state):
+        steps = copies(self, state)
+        for one in steps:
+            scribble(one._work, number)
+        return steps
+
+    monkeypatch.setattr(Job, "steps_at", with_scribbles)
+    expected = sample(step, free(), pk.sample, **options)
+    number = 1
+    found = sample(step, free(), pk.sample, **options)
+    for group in ("warmup_sample_stats", "posterior"):
+        for name, values in expected[group].data_vars.items():
+            np.testing.assert_array_equal(found[group][name], values, name)
 
 
 def test_alone(sampler):

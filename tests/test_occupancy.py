@@ -341,3 +341,23 @@ def test_chains_in_different_modes_are_told(square, caplog, starts, warns):
     told = [text for text in messages(caplog) if "different modes" in text]
     assert len(told) == warns
     assert not warns or "pk.mode_occupancy(dt)" in told[0]
+
+
+def test_counts_are_no_modes():
+    """Though they have gaps: a float variable that is 0 or 1, or rounded."""
+    x = np.random.default_rng(1).standard_normal((4, 500))
+    dt = xr.DataTree.from_dict(
+        {
+            "posterior": xr.Dataset(
+                {
+                    n: (("chain", "draw"), v)
+                    for n, v in {
+                        "x": x,
+                        "positive": (x > 0).astype(float),
+                        "rounded": np.round(x),
+                    }.items()
+                }
+            )
+        }
+    )
+    assert pk.mode_occupancy(dt).dataset.sizes["mode"] == 1

@@ -141,6 +141,7 @@ def learns(parameters, search, t):
 @jit
 def search_move(target, state, parameters, search, work, t, rng):
     """Look along a ray, kick, or make a step of a walk at the temperature of the search."""
+    work.tunes[0] = False  # the last way home is made when clusters are learned already
     shape, walk = parameters.kam.subsample.shape, work.kam.walk
     if search.scans[0] == 1:
         return look(target, search, shape, walk, t, rng)

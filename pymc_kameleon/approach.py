@@ -49,13 +49,17 @@ LOSS, STRAYED = 0.2, 6.0
 the metric, if that was solved for."""
 
 ROUNDS = 3
-"""Fits at the top, at most."""
+"""Fits at the top, about; three times as many at most, as long as it is wider than was known."""
+
+FLATTEST = 0.1
+"""Curvature in u that a fit is trusted with, at least."""
 
 RADIUS = 0.7
 """ρ at first, and at most."""
 
-REACH = 12
-"""Times d: squared distance, in radii, of points that are fitted."""
+REACH = 0.05, 12.0
+"""Times d: squared distances, in radii, of points that are fitted. Nearer ones, as those of finite
+differences, say nothing of curvature."""
 
 
 class Home(NamedTuple):
@@ -445,8 +449,8 @@ def _fit_shape(search, rng, known):
     """
     d, rho = search.x.size, RADIUS
     p = (d + 1) * (d + 2) // 2
-    for i in range(ROUNDS):
-        near = np.count_nonzero(_distances2(search, search.x) < REACH * d * rho**2)
+    for i in range(3 * ROUNDS):
+        near = np.count_nonzero(_is_near(_distances2(search, search.x) / (d * rho**2)))
         origin, top = search.x, search.f
         n_new = d + 4 if known and i == 0 else max(d + 4, int(1.2 * p) - near)
         u = rho * rng.standard_normal((n_new, d)) * rng.uniform(0.5, 1.2, (n_new, 1))
@@ -460,7 +464,7 @@ def _fit_shape(search, rng, known):
             rho *= 0.5
             continue
         e, vectors, g = fitted
-        clipped = np.clip(np.abs(e), 0.1, 10.0)
+        clipped = np.clip(np.abs(e), FLATTEST, 1 / FLATTEST)
         limit = 3 * rho / np.sqrt(clipped)
         step = np.clip(g / clipped, -limit, limit)
         gain = g @ step - step @ (e * step) / 2
@@ -468,8 +472,13 @@ def _fit_shape(search, rng, known):
             search.evaluate(origin + search.metric @ vectors @ step)
         search.metric = search.metric @ vectors / np.sqrt(clipped)
         rho = RADIUS * min(1.0, np.sqrt(3 * d / max(drop, 1e-10)))
-        if gain < max(0.5, 0.15 * d) and e.min() > 0.4 and e.max() < 3:
+        agrees = gain < max(0.5, 0.15 * d) and e.min() > 0.4 and e.max() < 3
+        if agrees or (i >= ROUNDS and e.min() > FLATTEST):
             break
+
+
+def _is_near(distances2):
+    return (distances2 > REACH[0]) & (distances2 < REACH[1])
 
 
 def _distances2(search, origin):
@@ -484,7 +493,7 @@ def _fit(search, origin, top, rho, drop):
     p = (d + 1) * (d + 2) // 2
     drops, distances2 = top - np.array(search.logps), _distances2(search, origin)
     cap = max(6 * d, 2.5 * drop) if np.isfinite(drop) else 6 * d
-    rows = np.flatnonzero((distances2 < REACH * d * rho**2) & (drops < cap))
+    rows = np.flatnonzero(_is_near(distances2 / (d * rho**2)) & (drops < cap))
     rows = rows[np.argsort(distances2[rows], kind="stable")][: 2 * p]
     if len(rows) < d + 2:
         return None

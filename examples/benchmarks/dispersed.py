@@ -2,7 +2,7 @@
 
     python examples/benchmarks/dispersed.py [--truth]     R-hat and ESS on ordinary posteriors
     python examples/benchmarks/dispersed.py --home        evaluations to the typical set
-    python examples/benchmarks/dispersed.py --tuning      tuning that suffices, 1, 4 and 8 chains
+    python examples/benchmarks/dispersed.py --tuning      tuning that suffices, alone and together
     python examples/benchmarks/dispersed.py --clock       seconds, learning together or alone
 
 all with [--samplers GAM,KAM] [--posteriors trend,prices] [--seeds 2]; posteriors.py has the
@@ -31,8 +31,8 @@ RHAT, ESS = 1.02, 200
 
 REGRESSIONS = ("regression 5", "regression 10", "correlated")
 TUNED_ON = ("regression 10", "correlated", "robust", "groups", "dose response", "growth")
-LENGTHS = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
-"""Transitions of tuning that are compared with the longest."""
+LENGTHS, LONG = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000), 200_000
+"""Transitions of tuning, and those after which there is hardly more to learn."""
 
 
 def main():
@@ -208,29 +208,34 @@ def ways_home(dt, threshold, n=10):
 
 
 def tuning(samplers, names, seeds):
-    """Print the transitions of tuning after which a chain is as good as it will be, nearly."""
-    print("transitions of tuning to 80 % of the final ESS per transition, in parentheses")
-    columns = [(1, False), (4, False), (4, True), (8, True)]
-    heads = [f"{n} {'together' if pool else 'alone'}" for n, pool in columns]
-    print(f"{'posterior':<20}{'sampler':<13}" + "".join(f"{head:>18}" for head in heads))
+    """Print the transitions of tuning after which a chain is nearly as good as it will be."""
+    columns = {"alone": (CHAINS, False), "4 together": (4, True), "8 together": (8, True)}
+    print("transitions of tuning to 80 % of the final ESS per transition")
+    print(f"{'posterior':<20}{'sampler':<13}" + "".join(f"{name:>12}" for name in columns), "final")
     for name in names:
         model = POSTERIORS[name]()
         for sampler in samplers:
             step = getattr(pk, sampler)(model=model)
-            cells = [shortest(step, seeds, chains, pool) for chains, pool in columns]
-            cells = [f"{transitions:.0f} ({final:.4f})" for transitions, final in cells]
-            print(f"{name:<20}{sampler:<13}" + "".join(f"{c:>18}" for c in cells), flush=True)
+            rates = np.array(
+                [
+                    [np.mean([rate(step, seed, *column, n) for seed in seeds]) for n in LENGTHS]
+                    for column in columns.values()
+                ]
+            )
+            final = np.mean([rate(step, seed, CHAINS, False, LONG) for seed in seeds])
+            cells = "".join(f"{shortest(row, 0.8 * final):>12.0f}" for row in rates)
+            print(f"{name:<20}{sampler:<13}{cells} {final:.4f}", flush=True)
 
 
-def shortest(step, seeds, chains, pool):
-    """Return the tuning that suffices, interpolated between lengths, and the final rate."""
-    rates = [np.mean([rate(step, seed, chains, pool, n) for seed in seeds]) for n in LENGTHS]
-    enough = 0.8 * rates[-1]
+def shortest(rates, enough):
+    """Return the tuning from which on the rates are enough, interpolated, or inf if none is."""
     last_below = max((i for i, r in enumerate(rates) if r < enough), default=None)
     if last_below is None:
-        return LENGTHS[0], rates[-1]
+        return LENGTHS[0]
+    if last_below == len(LENGTHS) - 1:
+        return np.inf
     pair = slice(last_below, last_below + 2)
-    return np.exp(np.interp(enough, rates[pair], np.log(LENGTHS[pair]))), rates[-1]
+    return np.exp(np.interp(enough, rates[pair], np.log(LENGTHS[pair])))
 
 
 def rate(step, seed, chains, pool, n_tune):
@@ -238,7 +243,7 @@ def rate(step, seed, chains, pool, n_tune):
     tune = -(-n_tune // step.steps_per_draw)
     options = {"tune": tune, "compute_convergence_checks": False}
     with quiet():
-        dt = run(step, seed, chains=chains, **options, pool_tuning=pool)
+        dt = run(step, seed, draws=2000, chains=chains, **options, pool_tuning=pool)
     x = parameters(step.model, dt)
     ess = [float(az.ess(with_squares(chain[None]))["x"].min()) for chain in x]
     return np.mean(ess) / (x.shape[1] * step.steps_per_draw)
@@ -249,10 +254,8 @@ def rate(step, seed, chains, pool, n_tune):
 
 def clock(samplers, names, repeats):
     """Print the seconds of pk.sample in turns, learning together and alone."""
-    print(
-        f"seconds of pk.sample, {CHAINS} chains on 2 cores, medians of {repeats} in turns, <= 1.1"
-    )
-    print(f"{'posterior':<20}{'sampler':<13}{'together':>10}{'alone':>8}{'ratio':>8}")
+    print(f"seconds of pk.sample, {CHAINS} chains on 2 cores, medians of {repeats} in turns")
+    print(f"{'posterior':<20}{'sampler':<13}{'together':>10}{'alone':>8}{'<= 1.1':>8}")
     for name in names:
         model = POSTERIORS[name]()
         for sampler in samplers:

@@ -163,7 +163,10 @@ def dose_response():
 
 
 def elimination():
-    """Return the concentration of a drug that is taken up and eliminated, in one compartment."""
+    """Return the concentration of a drug, which is taken up faster than it is eliminated.
+
+    If it were not known which is faster, this would have two modes.
+    """
     rng = np.random.default_rng(11)
     hours, dose = np.array([0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 18, 24]), 300
 
@@ -172,7 +175,8 @@ def elimination():
 
     y = concentration(np.exp, 1.2, 0.15, 30) * np.exp(rng.normal(0, 0.15, hours.size))
     with pm.Model() as model:
-        up, out = pm.LogNormal("up", 0, 1), pm.LogNormal("out", -2, 1)
+        out = pm.LogNormal("out", -2, 1)
+        up = out + pm.LogNormal("faster", 0, 1)
         volume, sigma = pm.LogNormal("volume", 3, 1), pm.HalfNormal("sigma", 1)
         mean = concentration(pm.math.exp, up, out, volume)
         pm.LogNormal("y", pm.math.log(mean), sigma, observed=y)

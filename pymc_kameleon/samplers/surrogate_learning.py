@@ -1,0 +1,231 @@
+"""How SurrogateMetropolis learns: moments, surrogate, inner chain, shares; in Python, while tuning.
+
+Symbols: as in surrogate.py; f the log-densities of the points that were evaluated, e the worth of a
+kind of move, its mean α|v − u|²/d.
+"""
+
+import numpy as np
+from scipy.special import gammaln
+from threadpoolctl import threadpool_limits
+
+from pymc_kameleon.core.scaling import best_scale
+from pymc_kameleon.samplers import surrogate_fit
+from pymc_kameleon.samplers.surrogate_fit import Hyper
+
+SMALL, LARGE = 200, 500
+"""Centres at most, for log-densities that cost microseconds, and for those that cost more."""
+
+SHORT_CHAIN, LONG_CHAIN = 8, 32
+"""M at most, likewise."""
+
+LEAST_INNER = 4
+"""M at least."""
+
+NEWEST = 0.65
+"""Share of the moves, the newest, that mean and covariance come from."""
+
+FARTHEST = 25, 100
+"""Squared distance |u|², times d and plus, beyond which points are not fitted."""
+
+LOWEST = 15, 3
+"""Drops of f, and times d, beyond which they are not."""
+
+N_STARTS = 100
+"""Inner chains that are tried."""
+
+ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
+"""θ is one of these."""
+
+NUS = (4.0, 8.0, 30.0)
+"""ν is one of these."""
+
+UNCORRELATED = 0.8
+"""Of the squared jump of two independent points, in each coordinate, that M steps should make."""
+
+LEAST_SHARE, FIRST_SHARES, SHARPNESS = 0.05, (0.2, 0.2, 0.6), 3
+"""Of each kind of move; of the kinds, at first; and the power of e that shares are proportional to."""
+
+
+def learn_from(chains, rng):
+    """Let chains, each with `parameters`, `tuning` and `state`, learn what they all have seen."""
+    moves = [newest(chain.tuning.moves) for chain in chains]
+    points, f = archive(chains)
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        mean, factor = moments(chains, moves)
+        states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
+        first = chains[0]
+        surrogate = first.parameters.surrogate
+        u = whitened(points, mean, factor)
+        starts = whitened(states[-10 * N_STARTS :], mean, factor)
+        surrogate.nu[0] = best_nu(starts)
+        f = f - level(chains, moves)
+        rows = worth_fitting(u, f, surrogate.weights.size, rng)
+        if len(rows) == 0:
+            return
+        hyper, error = first.tuning.hyper, first.parameters.error
+        known = None if np.isnan(hyper[0]) else Hyper(bool(hyper[0]), *map(float, hyper[1:]))
+        hyper[:], error[0] = surrogate_fit.fit(surrogate, u[rows], f[rows], known)
+        settings = inner_settings(surrogate, starts, first.most_inner, rng)
+    shares = shares_of(sum(chain.tuning.worth for chain in chains))
+    for chain in chains:
+        parameters = chain.parameters
+        parameters.mean[:], parameters.factor[:] = mean, factor
+        parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
+        parameters.shares[:] = shares
+        for own, others in zip(parameters.surrogate, surrogate, strict=True):
+            own[:] = others
+        chain.tuning.hyper[:], parameters.error[0] = hyper, error[0]
+        chain.tuning.worth[:] /= 2
+
+
+# ---- what was seen ------------------------------------------------------------------------------
+
+
+def newest(history):
+    """Return x, y, log π(y) and α of the newest moves."""
+    n, d = history.counts[0], history.points.shape[1] // 2 - 1
+    rows = history.points[int((1 - NEWEST) * n) : n]
+    return rows[:, :d], rows[:, d : 2 * d], rows[:, 2 * d], rows[:, 2 * d + 1]
+
+
+def archive(chains):
+    """Return all points (n, d) that were evaluated, each once, and f there."""
+    rows = []
+    for chain in chains:
+        tuning, d = chain.tuning, chain.state.x.size
+        rows.append(tuning.home[: tuning.n_home[0]])
+        rows.append(tuning.moves.points[: tuning.moves.counts[0], d : 2 * d + 1])
+    rows = np.concatenate(rows)
+    rows = np.unique(rows[np.isfinite(rows[:, -1])], axis=0)
+    return rows[:, :-1], rows[:, -1]
+
+
+def level(chains, moves):
+    """Return the median of f over the states that the moves led to, about."""
+    f = np.concatenate([[chain.state.logp[0] for chain in chains], *(m[2] for m in moves)])
+    weights = np.concatenate([np.ones(len(chains)), *(m[3] for m in moves)])
+    order = np.argsort(f, kind="stable")
+    total = np.cumsum(weights[order])
+    return f[order[np.searchsorted(total, total[-1] / 2)]]
+
+
+def worth_fitting(u, f, most, rng):
+    """Return rows of the points that a surrogate is fitted to, in random order."""
+    d = u.shape[1]
+    drop = np.maximum(-f, 0)
+    near = np.sum(u * u, axis=1) < FARTHEST[0] * d + FARTHEST[1]
+    rows = np.flatnonzero(near & (drop < LOWEST[0] + LOWEST[1] * d))
+    if len(rows) == 0:
+        return rows
+    weights = np.exp(-drop[rows] / 4) + 0.02
+    return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
+
+
+# ---- moments ------------------------------------------------------------------------------------
+
+
+def moments(chains, moves):
+    """Return μ and L: of the newest moves, a proposal counting as often as it would be accepted.
+
+    What the way to the posterior has shown counts as 2d independent points.
+    """
+    d = chains[0].state.x.size
+    mean = np.mean([chain.tuning.middle for chain in chains], axis=0)
+    factors = [chain.tuning.home_factor for chain in chains]
+    covariance = np.mean([factor @ factor.T for factor in factors], axis=0)
+    x, y, _, alpha = (np.concatenate(parts) for parts in zip(*moves, strict=True))
+    if len(x) > 0:
+        y = np.where(alpha[:, None] > 0, y, x)
+        points, weights = np.concatenate([x, y]), np.concatenate([1 - alpha, alpha])
+        own_mean = np.average(points, axis=0, weights=weights)
+        deviations = points - own_mean
+        own = (deviations.T * weights) @ deviations / len(x)
+        jumps = np.mean(alpha[:, None] * (y - x) ** 2 / np.maximum(np.diag(own), 1e-300))
+        n = len(x) * np.clip(jumps / 0.8, 0.05, 1.0)
+        share = 2 * d / (2 * d + n)
+        covariance = (1 - share) * own + share * covariance
+        mean = (1 - share) * own_mean + share * mean
+    return mean, cholesky(covariance)
+
+
+def cholesky(covariance):
+    """Return the factor of a covariance, with as little added to its diagonal as rounding needs."""
+    scales = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(scales, scales)
+    for jitter in (0.0, *10.0 ** np.arange(-14, -1)):
+        try:
+            return scales[:, None] * np.linalg.cholesky(correlation + jitter * np.eye(len(scales)))
+        except np.linalg.LinAlgError:
+            continue
+    return np.diag(scales)
+
+
+def whitened(points, mean, factor):
+    """Return u of points (n, d)."""
+    return np.linalg.solve(factor, (points - mean).T).T
+
+
+# ---- the inner chain, which costs no evaluation -------------------------------------------------
+
+
+def best_nu(u):
+    """Return the ν with which the states are the likeliest."""
+    return max(NUS, key=lambda nu: log_likelihood(u, nu))
+
+
+def log_likelihood(u, nu):
+    """Return the mean log density of states under t."""
+    d = u.shape[1]
+    squares = np.sum(u * u, axis=1)
+    constant = gammaln((nu + d) / 2) - gammaln(nu / 2) - d / 2 * np.log(nu)
+    return constant - np.mean((nu + d) / 2 * np.log1p(squares / nu))
+
+
+def inner_settings(surrogate, u, most, rng):
+    """Return θ, the share of reference moves, and M, by chains from the states u (n, d)."""
+    starts = u[rng.integers(len(u), size=N_STARTS)]
+
+    def jump(angle, share):
+        return np.mean((moved(surrogate, starts, 2, angle, share, rng)[-1] - starts) ** 2)
+
+    jumps = [jump(angle, 1.0) for angle in ANGLES]
+    angle, reference, walk = ANGLES[np.argmax(jumps)], max(jumps), jump(0.0, 0.0)
+    share = np.clip(reference / (reference + walk), 0.25, 0.75)
+    places = moved(surrogate, starts, most, angle, share, rng)
+    spread = 2 * np.maximum(np.var(starts, axis=0), 1e-10)
+    far = [np.min(np.mean((v - starts) ** 2, axis=0) / spread) > UNCORRELATED for v in places]
+    n_inner = next((m for m in range(LEAST_INNER, most, 4) if far[m - 1]), most)
+    return angle, share, n_inner
+
+
+def moved(surrogate, u, n, angle, share, rng):
+    """Return where n steps of the inner chain lead from u (k, d): a list of (k, d)."""
+    (k, d), nu, places = u.shape, surrogate.nu[0], []
+
+    def log_t(v):
+        return -(nu + d) / 2 * np.log1p(np.sum(v * v, axis=1) / nu)
+
+    log_s = surrogate_fit.values(surrogate, u)
+    for _ in range(n):
+        z = rng.standard_normal((k, d))
+        if angle < np.pi / 2:
+            g = rng.standard_gamma((nu + d) / 2, k) / ((nu + np.sum(u * u, axis=1)) / 2)
+        else:
+            g = rng.standard_gamma(nu / 2, k) / (nu / 2)
+        far = np.cos(angle) * u + np.sin(angle) * z / np.sqrt(g)[:, None]
+        by_reference = rng.random(k) < share
+        v = np.where(by_reference[:, None], far, u + best_scale(d) * z)
+        log_s_v = surrogate_fit.values(surrogate, v)
+        log_ratio = log_s_v - log_s + by_reference * (log_t(u) - log_t(v))
+        accepted = np.log(rng.random(k)) < log_ratio
+        u, log_s = np.where(accepted[:, None], v, u), np.where(accepted, log_s_v, log_s)
+        places.append(u)
+    return places
+
+
+def shares_of(worth):
+    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
+    if worth[:, 1].sum() == 0:
+        return FIRST_SHARES
+    e = ((worth[:, 0] + 0.02) / (worth[:, 1] + 1)) ** SHARPNESS
+    return LEAST_SHARE + (1 - 3 * LEAST_SHARE) * e / e.sum()

@@ -1,11 +1,12 @@
 """A stand-in for a log-density that costs microseconds: a quadratic or a t density, and kernels.
 
     log s(u) = lt(u) + h(u), with h within bounds,
-    h(u) = c + Σ_j a_j / (1 + |u − c_j|²/ℓ²)                        on a t density
-    h(u) = c + gᵀu + ½uᵀHu − lt(u) + Σ_j a_j / (1 + |u − c_j|²/ℓ²)  on a quadratic
+    h(u) = c + k(u)                        on a t density
+    h(u) = c + gᵀu + ½uᵀHu − lt(u) + k(u)  on a quadratic
+    k(u) = Σ_j a_j / (1 + |r·(u − c_j)|²)
 
 Symbols: u the coordinates (d,), lt the log of a t density with ν degrees of freedom, c_j the m
-centres, a_j their weights and ℓ their length. Where h is at its bounds, beyond all that it was
+centres, a_j their weights, and r the rates (d,) at which k changes along the coordinates. Where h is at its bounds, beyond all that it was
 fitted to, s falls as the t density does: so there are no traps far out.
 """
 
@@ -28,9 +29,9 @@ class Surrogate(NamedTuple):
     quadratic: floats("d", "d")  # H below its diagonal, H/2 on it
     bounds: floats(2)  # of h
     n: integers(1)  # centres in use
-    centres: floats("d", "m")
+    centres: floats("d", "m")  # r·c_j
     weights: floats("m")
-    length2: floats(1)  # ℓ²
+    rates: floats("d")
 
 
 @jit
@@ -66,15 +67,16 @@ def quadratic_form(linear, quadratic, u):
 
 @fast_jit
 def sum_of_kernels(surrogate, u, distances):
-    """Return Σ_j a_j / (1 + |u − c_j|²/ℓ²): loops over centres, which are vectorised."""
+    """Return k(u), by loops over centres, which are vectorised."""
     centres, weights, n = surrogate.centres, surrogate.weights, surrogate.n[0]
     for j in range(n):
-        distances[j] = surrogate.length2[0]
+        distances[j] = 1.0
     for i in range(u.size):
+        w = surrogate.rates[i] * u[i]
         for j in range(n):
-            v = u[i] - centres[i, j]
+            v = w - centres[i, j]
             distances[j] += v * v
     total = 0.0
     for j in range(n):
         total += weights[j] / distances[j]
-    return total * surrogate.length2[0]
+    return total

@@ -28,7 +28,7 @@ from pymc_kameleon.learned import SHAPE, Quantity, covariance
 from pymc_kameleon.options import checked_bool
 from pymc_kameleon.pooling import in_the_same_place
 from pymc_kameleon.samplers import surrogate_learning
-from pymc_kameleon.samplers.surrogate_learning import LARGE, SMALL
+from pymc_kameleon.samplers.surrogate_learning import CHEAP, EXPENSIVE
 from pymc_kameleon.step import KameleonStep
 
 WALK, REFERENCE, SURROGATE = range(3)
@@ -76,7 +76,7 @@ class Tuning(NamedTuple):
     n_home: integers(1)
     middle: floats("d")  # where that led, and the covariance there
     home_factor: floats("d", "d")
-    hyper: floats(5)  # the choice of the last fit, NaN before
+    hyper: floats("d + 5")  # the choice of the last fit, NaN before
 
 
 class Work(NamedTuple):
@@ -282,15 +282,14 @@ class SurrogateMetropolis(KameleonStep):
         return self.log_density.holds_gil if given is None else given
 
     @property
-    def most_inner(self):
-        """Largest M."""
-        learning = surrogate_learning
-        return learning.LONG_CHAIN if self.is_expensive else learning.SHORT_CHAIN
+    def effort(self):
+        """What learning and moving may cost."""
+        return EXPENSIVE if self.is_expensive else CHEAP
 
     def _allocate(self, scales, n_tune):
         d = scales.size
-        sizes = {"d": d, "d + 1": d + 1, "m": LARGE if self.is_expensive else SMALL}
-        sizes |= {"row": 2 * d + 2, "home": min(self._budget(), 2000) + 20}
+        sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres}
+        sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": min(self._budget(), 2000) + 20}
         log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
         parameters = allocate(
             Parameters,
@@ -338,7 +337,7 @@ class SurrogateMetropolis(KameleonStep):
         times, block = [], max(6, d // 2) if self._pools() else max(10, d)
         while sum(times) + block < 0.95 * n:
             times.append(block)
-            block = int(1.5 * block) + 1
+            block = int(1.7 * block) + 1
         ends = {*np.cumsum(times).tolist(), n - 1} - {0, -1}
         return sorted({-(-end // self.steps_per_draw) for end in ends})
 

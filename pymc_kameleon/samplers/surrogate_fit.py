@@ -18,12 +18,15 @@ from scipy.linalg import lapack
 
 LEVELS = {
     "on_quadratic": (True, False),
-    "length": (3.0, 0.7, 1.5, 6.0),  # times √d
-    "amplitude": (3.0, 0.3, 30.0),  # times length⁴, so that curvature is about this
-    "noise": (1e-3, 1e-5, 0.03, 0.3),
+    "length": (0.7, 1.5, 3.0, 6.0),  # times √d
+    "amplitude": (0.3, 3.0, 30.0),  # times length⁴, so that curvature is about this
+    "noise": (1e-7, 1e-5, 1e-3, 0.03, 0.3),
     "range": (2.0, 6.0),  # drop of f over which noise grows by e
 }
-"""What is chosen among; the first of each is where the choice begins."""
+"""What is chosen among."""
+
+STRETCH = 2.0, 64.0
+"""Factor by which a coordinate is stretched or shrunk at a time, and at most."""
 
 PRIOR = 1e4, 10.0, 1.0
 """Variances of the constant, of linear and of second-order coefficients."""
@@ -34,8 +37,9 @@ LEAST_WEIGHT = 1e-3
 SCORED_RANGE, LARGEST_ERROR = 4.0, 6.0
 """Leave-one-out errors count the less the lower f is, by e over this range, and at most so much."""
 
-MARGIN = 4.0
-"""By which h may lie beyond all that was seen."""
+DEPTH, MARGIN = 3.5, 1.0
+"""By which h may lie below where it is typically, so that chains do not stick where s is too low, and
+above all that was seen."""
 
 
 class Hyper(NamedTuple):
@@ -46,9 +50,15 @@ class Hyper(NamedTuple):
     amplitude: float
     noise: float
     range: float
+    stretch: tuple  # of each coordinate
+
+    @classmethod
+    def start(cls, d):
+        """Return what the choice begins with."""
+        return cls(True, 3.0, 3.0, 1e-3, 2.0, (1.0,) * d)
 
 
-def fit(surrogate, u, f, hyper=None, n_scored=300):
+def fit(surrogate, u, f, counts, hyper, n_scored):
     """Fit a surrogate, whose ν is set, to log-densities f (n,) at points u (n, d).
 
     Parameters
@@ -59,7 +69,9 @@ def fit(surrogate, u, f, hyper=None, n_scored=300):
         At most as many as it has centres.
     f : (n,) float64
         Relative to the level that matters.
-    hyper : Hyper, optional
+    counts : (n,) bool
+        Whether the error at a point counts for the choice.
+    hyper : Hyper
         Where the choice begins.
     n_scored : int
         Points that decide on the choice, at most.
@@ -70,10 +82,11 @@ def fit(surrogate, u, f, hyper=None, n_scored=300):
     error : float
         Its leave-one-out error: a weighted mean, in units of log-density.
     """
-    problem = _Problem(u[:n_scored], f[:n_scored], surrogate.nu[0])
-    hyper, error = _choose(problem, hyper or Hyper(*(levels[0] for levels in LEVELS.values())))
+    few = slice(n_scored)
+    problem = _Problem(u[few], f[few], counts[few], surrogate.nu[0])
+    hyper, error = _choose(problem, hyper)
     if len(u) > n_scored:
-        problem = _Problem(u, f, surrogate.nu[0])
+        problem = _Problem(u, f, counts, surrogate.nu[0])
     alpha = problem.weights(hyper)
     if alpha is None:
         return hyper, np.inf
@@ -82,7 +95,7 @@ def fit(surrogate, u, f, hyper=None, n_scored=300):
 
 
 def _choose(problem, hyper):
-    """Return the best choice, going through its parts in turn until none gains."""
+    """Return a better choice, changing its parts in turn, and its error."""
     errors = {}
 
     def error(hyper):
@@ -90,25 +103,31 @@ def _choose(problem, hyper):
             errors[hyper] = problem.error(hyper)
         return errors[hyper]
 
-    best = None
-    while best != hyper:
-        best = hyper
-        for name, levels in LEVELS.items():
-            hyper = min((hyper._replace(**{name: level}) for level in levels), key=error)
-    return best, error(best)
+    for name, levels in LEVELS.items():
+        hyper = min([hyper, *(hyper._replace(**{name: level}) for level in levels)], key=error)
+    for k in range(problem.d):
+        hyper = min([hyper, *_stretched(hyper, k)], key=error)
+    return hyper, error(hyper)
+
+
+def _stretched(hyper, k):
+    """Yield choices in which a coordinate is stretched more, or less."""
+    for factor in (STRETCH[0], 1 / STRETCH[0]):
+        value = hyper.stretch[k] * factor
+        if 1 / STRETCH[1] <= value <= STRETCH[1]:
+            yield hyper._replace(stretch=(*hyper.stretch[:k], value, *hyper.stretch[k + 1 :]))
 
 
 class _Problem:
     """A fit of points, for any choice."""
 
-    def __init__(self, u, f, nu):
+    def __init__(self, u, f, counts, nu):
         self.u, self.f, self.d = u, f, u.shape[1]
         squares = np.sum(u * u, axis=1)
-        self.squares = np.maximum(squares[:, None] + squares - 2 * u @ u.T, 0)
         self.features, self.prior = polynomials(u), _prior(self.d)
         self.log_t = -0.5 * (nu + self.d) * np.log1p(squares / nu)
         self.drop = np.maximum(-f, 0)
-        weights = np.exp(-self.drop / SCORED_RANGE)
+        weights = np.exp(-self.drop / SCORED_RANGE) * counts
         self.scored = weights / weights.sum()
         scaled = self.features * np.sqrt(self.prior)
         self.polynomial = scaled @ scaled.T
@@ -120,8 +139,8 @@ class _Problem:
 
     def covariance(self, hyper):
         """Return K + the noise."""
-        amplitude, length2 = kernel(hyper, self.d)
-        k = amplitude / (1 + self.squares / length2)
+        w = self.u * rates(hyper)
+        k = amplitude(hyper) / (1 + squared_distances(w, w))
         k += self.polynomial if hyper.on_quadratic else PRIOR[0]
         weights = np.exp(-self.drop / hyper.range) + LEAST_WEIGHT
         k[np.diag_indices(len(k))] += hyper.noise / weights
@@ -146,9 +165,20 @@ class _Problem:
         return self.scored @ np.minimum(np.abs(errors), LARGEST_ERROR)
 
 
-def kernel(hyper, d):
-    """Return amplitude and squared length of the Cauchy kernel."""
-    return hyper.amplitude * max(1.0, hyper.length) ** 4, hyper.length**2 * d
+def rates(hyper):
+    """Return r: reciprocal lengths of the kernel."""
+    return np.array(hyper.stretch) / (hyper.length * len(hyper.stretch) ** 0.5)
+
+
+def amplitude(hyper):
+    """Return the kernel's variance."""
+    return hyper.amplitude * max(1.0, hyper.length) ** 4
+
+
+def squared_distances(a, b):
+    """Return |a_i − b_j|² of rows."""
+    squares = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1)
+    return np.maximum(squares - 2 * a @ b.T, 0)
 
 
 def polynomials(u):
@@ -165,11 +195,11 @@ def _prior(d):
 def _write(surrogate, problem, hyper, alpha):
     """Write the fitted function into the surrogate."""
     (n, d), u = problem.u.shape, problem.u
-    amplitude, surrogate.length2[0] = kernel(hyper, d)
+    surrogate.rates[:] = rates(hyper)
     surrogate.is_quadratic[0] = hyper.on_quadratic
     surrogate.n[0] = n
-    surrogate.centres[:, :n] = u.T
-    surrogate.weights[:n] = amplitude * alpha
+    surrogate.centres[:, :n] = (u * surrogate.rates).T
+    surrogate.weights[:n] = amplitude(hyper) * alpha
     coefficients = problem.prior * (problem.features.T @ alpha)
     surrogate.constant[0] = coefficients[0]
     surrogate.linear[:], surrogate.quadratic[:] = 0.0, 0.0
@@ -179,7 +209,8 @@ def _write(surrogate, problem, hyper, alpha):
         surrogate.quadratic[np.diag_indices(d)] -= 1.0
         surrogate.quadratic[np.diag_indices(d)] /= 2.0
     h = problem.f - problem.log_t
-    surrogate.bounds[:] = h.min() - MARGIN, h.max() + MARGIN
+    typical = np.average(h, weights=problem.scored)
+    surrogate.bounds[:] = typical - DEPTH, h.max() + MARGIN
 
 
 def values(surrogate, u):
@@ -191,7 +222,6 @@ def values(surrogate, u):
     if surrogate.is_quadratic[0]:
         h += u @ surrogate.linear + np.sum((u @ surrogate.quadratic.T) * u, axis=1) - base
     if n > 0:
-        centres = surrogate.centres[:, :n]
-        distances = squares[:, None] + np.sum(centres**2, axis=0) - 2 * u @ centres
-        h += (1 / (1 + np.maximum(distances, 0) / surrogate.length2[0])) @ surrogate.weights[:n]
+        distances = squared_distances(u * surrogate.rates, surrogate.centres[:, :n].T)
+        h += (1 / (1 + distances)) @ surrogate.weights[:n]
     return base + np.clip(h, *surrogate.bounds)

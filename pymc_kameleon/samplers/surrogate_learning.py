@@ -4,6 +4,8 @@ Symbols: as in surrogate.py; f the log-densities of the points that were evaluat
 kind of move, its mean α|v − u|²/d.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import gammaln
 from threadpoolctl import threadpool_limits
@@ -12,11 +14,26 @@ from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate_fit import Hyper
 
-SMALL, LARGE = 200, 500
-"""Centres at most, for log-densities that cost microseconds, and for those that cost more."""
+class Effort(NamedTuple):
+    """What learning and moving may cost.
 
-SHORT_CHAIN, LONG_CHAIN = 8, 32
-"""M at most, likewise."""
+    Attributes
+    ----------
+    n_centres : int
+        Points that the surrogate is fitted to, at most.
+    n_scored : int
+        Points by which it is chosen how.
+    most_inner : int
+        M at most.
+    """
+
+    n_centres: int
+    n_scored: int
+    most_inner: int
+
+
+CHEAP, EXPENSIVE = Effort(200, 100, 8), Effort(500, 200, 64)
+"""For log-densities that cost microseconds, and for those that cost more."""
 
 LEAST_INNER = 4
 """M at least."""
@@ -30,26 +47,33 @@ FARTHEST = 25, 100
 LOWEST = 15, 3
 """Drops of f, and times d, beyond which they are not."""
 
+ENOUGH = 20
+"""Moves that decide how a surrogate is fitted."""
+
 N_STARTS = 100
 """Inner chains that are tried."""
 
 ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
 """θ is one of these."""
 
-NUS = (4.0, 8.0, 30.0)
+NUS = (4.0, 8.0)
 """ν is one of these."""
 
 UNCORRELATED = 0.8
 """Of the squared jump of two independent points, in each coordinate, that M steps should make."""
 
-LEAST_SHARE, FIRST_SHARES, SHARPNESS = 0.05, (0.2, 0.2, 0.6), 3
-"""Of each kind of move; of the kinds, at first; and the power of e that shares are proportional to."""
+LEAST_SHARES, FIRST_SHARES = np.array([0.1, 0.05, 0.1]), (0.2, 0.2, 0.6)
+"""Of walks, reference moves and moves by the surrogate: in the end at least, and at first. Walks free
+a chain where the surrogate is too low."""
+
+SHARPNESS = 3
+"""Power of e that shares are proportional to."""
 
 
 def learn_from(chains, rng):
     """Let chains, each with `parameters`, `tuning` and `state`, learn what they all have seen."""
     moves = [newest(chain.tuning.moves) for chain in chains]
-    points, f = archive(chains)
+    points, f, is_move = archive(chains)
     with threadpool_limits(1), np.errstate(all="ignore"):
         mean, factor = moments(chains, moves)
         states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
@@ -63,9 +87,12 @@ def learn_from(chains, rng):
         if len(rows) == 0:
             return
         hyper, error = first.tuning.hyper, first.parameters.error
-        known = None if np.isnan(hyper[0]) else Hyper(bool(hyper[0]), *map(float, hyper[1:]))
-        hyper[:], error[0] = surrogate_fit.fit(surrogate, u[rows], f[rows], known)
-        settings = inner_settings(surrogate, starts, first.most_inner, rng)
+        counts = counted(is_move[rows])
+        choice, error[0] = surrogate_fit.fit(
+            surrogate, u[rows], f[rows], counts, unpacked(hyper), first.effort.n_scored
+        )
+        hyper[:] = *choice[:-1], *choice.stretch
+        settings = inner_settings(surrogate, starts, first.effort.most_inner, rng)
     shares = shares_of(sum(chain.tuning.worth for chain in chains))
     for chain in chains:
         parameters = chain.parameters
@@ -76,6 +103,14 @@ def learn_from(chains, rng):
             own[:] = others
         chain.tuning.hyper[:], parameters.error[0] = hyper, error[0]
         chain.tuning.worth[:] /= 2
+
+
+def unpacked(hyper):
+    """Return what was chosen last, from an array of numbers; NaN at first."""
+    if np.isnan(hyper[0]):
+        return Hyper.start(len(hyper) - 5)
+    on_quadratic, *numbers = hyper.tolist()
+    return Hyper(bool(on_quadratic), *numbers[:4], tuple(numbers[4:]))
 
 
 # ---- what was seen ------------------------------------------------------------------------------
@@ -89,15 +124,16 @@ def newest(history):
 
 
 def archive(chains):
-    """Return all points (n, d) that were evaluated, each once, and f there."""
-    rows = []
+    """Return all points (n, d) that were evaluated, each once, f there, and which were moves."""
+    rows, moves = [], []
     for chain in chains:
         tuning, d = chain.tuning, chain.state.x.size
         rows.append(tuning.home[: tuning.n_home[0]])
-        rows.append(tuning.moves.points[: tuning.moves.counts[0], d : 2 * d + 1])
-    rows = np.concatenate(rows)
-    rows = np.unique(rows[np.isfinite(rows[:, -1])], axis=0)
-    return rows[:, :-1], rows[:, -1]
+        moves.append(tuning.moves.points[: tuning.moves.counts[0], d : 2 * d + 1])
+    is_move = np.repeat([False, True], [sum(map(len, rows)), sum(map(len, moves))])
+    rows, first = np.unique(np.concatenate([*rows, *moves]), axis=0, return_index=True)
+    finite = np.isfinite(rows[:, -1])
+    return rows[finite, :-1], rows[finite, -1], is_move[first][finite]
 
 
 def level(chains, moves):
@@ -119,6 +155,14 @@ def worth_fitting(u, f, most, rng):
         return rows
     weights = np.exp(-drop[rows] / 4) + 0.02
     return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
+
+
+def counted(is_move):
+    """Return the points whose errors count: those of moves, if there are enough of them.
+
+    The way to the posterior has made points in lines and close together, which are easy to predict.
+    """
+    return is_move if np.count_nonzero(is_move) >= ENOUGH else np.ones(len(is_move), bool)
 
 
 # ---- moments ------------------------------------------------------------------------------------
@@ -228,4 +272,4 @@ def shares_of(worth):
     if worth[:, 1].sum() == 0:
         return FIRST_SHARES
     e = ((worth[:, 0] + 0.02) / (worth[:, 1] + 1)) ** SHARPNESS
-    return LEAST_SHARE + (1 - 3 * LEAST_SHARE) * e / e.sum()
+    return LEAST_SHARES + (1 - LEAST_SHARES.sum()) * e / e.sum()

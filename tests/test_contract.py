@@ -40,6 +40,7 @@ ARGUMENTS = {
     pk.GadRWM: {},
     pk.GadMALA: {},
     pk.Barker: {},
+    pk.SurrogateMetropolis: {},
 }
 """For each sampler, arguments that make it quick to test."""
 
@@ -69,6 +70,7 @@ NOT_PROMISED = {
     },
     "MALA": {"test_recovers_from_a_far_start"},  # one scale
     "GadMALA": {"test_keep_adapting"},  # s is as great as it may be
+    "SurrogateMetropolis": {"test_keep_adapting"},  # refused
 }
 
 COMMON = [

@@ -272,6 +272,11 @@ class SurrogateMetropolis(KameleonStep):
     def __init__(self, vars=None, *, expensive=None, **common):
         if expensive is not None:
             checked_bool("expensive", expensive)
+        if common.get("keep_adapting"):
+            raise ValueError(
+                "SurrogateMetropolis cannot keep adapting: a surrogate that follows the chain "
+                "would bias it. Tune longer instead."
+            )
         self.settings = {"expensive": expensive}
         super().__init__(vars, **common)
 

@@ -58,7 +58,7 @@ class Hyper(NamedTuple):
         return cls(True, 3.0, 3.0, 1e-3, 2.0, (1.0,) * d)
 
 
-def fit(surrogate, u, f, counts, hyper, n_scored):
+def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds):
     """Fit a surrogate, whose ν is set, to log-densities f (n,) at points u (n, d).
 
     Parameters
@@ -75,6 +75,8 @@ def fit(surrogate, u, f, counts, hyper, n_scored):
         Where the choice begins.
     n_scored : int
         Points that decide on the choice, at most.
+    n_rounds : int
+        How often each part of it is reconsidered, at most.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def fit(surrogate, u, f, counts, hyper, n_scored):
     """
     few = slice(n_scored)
     problem = _Problem(u[few], f[few], counts[few], surrogate.nu[0])
-    hyper, error = _choose(problem, hyper)
+    hyper, error = _choose(problem, hyper, n_rounds)
     if len(u) > n_scored:
         problem = _Problem(u, f, counts, surrogate.nu[0])
     alpha = problem.weights(hyper)
@@ -94,7 +96,7 @@ def fit(surrogate, u, f, counts, hyper, n_scored):
     return hyper, error
 
 
-def _choose(problem, hyper):
+def _choose(problem, hyper, n_rounds):
     """Return a better choice, changing its parts in turn, and its error."""
     errors = {}
 
@@ -103,10 +105,14 @@ def _choose(problem, hyper):
             errors[hyper] = problem.error(hyper)
         return errors[hyper]
 
-    for name, levels in LEVELS.items():
-        hyper = min([hyper, *(hyper._replace(**{name: level}) for level in levels)], key=error)
-    for k in range(problem.d):
-        hyper = min([hyper, *_stretched(hyper, k)], key=error)
+    for _ in range(n_rounds):
+        last = hyper
+        for name, levels in LEVELS.items():
+            hyper = min([hyper, *(hyper._replace(**{name: level}) for level in levels)], key=error)
+        for k in range(problem.d):
+            hyper = min([hyper, *_stretched(hyper, k)], key=error)
+        if hyper == last:
+            break
     return hyper, error(hyper)
 
 

@@ -22,17 +22,20 @@ class Effort(NamedTuple):
     n_centres : int
         Points that the surrogate is fitted to, at most.
     n_scored : int
-        Points by which it is chosen how.
+        Points by which it is chosen how, at most.
+    n_rounds : int
+        How often each part of that choice is reconsidered, at most.
     most_inner : int
         M at most.
     """
 
     n_centres: int
     n_scored: int
+    n_rounds: int
     most_inner: int
 
 
-CHEAP, EXPENSIVE = Effort(200, 100, 8), Effort(500, 200, 64)
+CHEAP, EXPENSIVE = Effort(200, 100, 1, 8), Effort(500, 200, 4, 64)
 """For log-densities that cost microseconds, and for those that cost more."""
 
 LEAST_INNER = 4
@@ -88,11 +91,12 @@ def learn_from(chains, rng):
             return
         hyper, error = first.tuning.hyper, first.parameters.error
         counts = counted(is_move[rows])
+        effort = first.effort
         choice, error[0] = surrogate_fit.fit(
-            surrogate, u[rows], f[rows], counts, unpacked(hyper), first.effort.n_scored
+            surrogate, u[rows], f[rows], counts, unpacked(hyper), effort.n_scored, effort.n_rounds
         )
         hyper[:] = *choice[:-1], *choice.stretch
-        settings = inner_settings(surrogate, starts, first.effort.most_inner, rng)
+        settings = inner_settings(surrogate, starts, effort.most_inner, rng)
     shares = shares_of(sum(chain.tuning.worth for chain in chains))
     for chain in chains:
         parameters = chain.parameters

@@ -1148,6 +1148,12 @@ BUGS = {
             "samplers/test_cmtm.py -k probability_of_adaptation",
         ),
         (
+            "ladders change with too little time to decide on their tries",
+            "tuning.t[0] > tuning.n - LEAST_OBSERVED",
+            "tuning.t[0] > tuning.n",
+            "samplers/test_cmtm.py -k 'ladders_stay_before or cmtm_with_adaptation and default'",
+        ),
+        (
             "single tries although they cost as much",
             "if n_single * n_steps < n_logp:",
             "if n_single * n_steps <= n_logp:",

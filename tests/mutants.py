@@ -55,6 +55,14 @@ class Mutant(NamedTuple):
 
 
 BUGS = {
+    "compile.py": [
+        (
+            "what chains learn together is left to the first run",
+            "        compiled_learning()",
+            "        pass",
+            "test_compile.py -k learn_together",
+        ),
+    ],
     "pooling.py": [
         (
             "a chain in a bad place learns with the others",
@@ -781,6 +789,12 @@ BUGS = {
             "following = done + max(20, done // 2)",
             "following = done + max(20, done // 3)",
             "samplers/test_gad.py -k 'test_chains and fisher'",
+        ),
+        (
+            "L is first learned from a handful of pairs",
+            "min(n_tune // 3, max(20",
+            "min(n_tune // 10, max(20",
+            "samplers/test_gad.py -k when_it_is_first_learned",
         ),
         (
             "the distance of modes widens the pooled L",

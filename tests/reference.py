@@ -939,7 +939,7 @@ class GadChain:
         self.log_scale, self.beta, self.squares = 0.0, 1.0, None
         self.t, self.k_scale, self.path = 0, 0, []
         self.pairs, self.stride, self.passed = [], 1, 0
-        self.next = max(1, min(max(20, d // 4), n_tune // 10))
+        self.next = max(1, min(max(20, d // 4), n_tune // 3))
         self.refreshes, self.learn_factor = [], fisher_factor
 
     def step(self, rng):

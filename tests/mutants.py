@@ -55,6 +55,14 @@ class Mutant(NamedTuple):
 
 
 BUGS = {
+    "compile.py": [
+        (
+            "what chains learn together is left to the first run",
+            "        compiled_learning()",
+            "        pass",
+            "test_compile.py -k learn_together",
+        ),
+    ],
     "pooling.py": [
         (
             "a chain in a bad place learns with the others",
@@ -783,6 +791,12 @@ BUGS = {
             "samplers/test_gad.py -k 'test_chains and fisher'",
         ),
         (
+            "L is first learned from a handful of pairs",
+            "min(n_tune // 3, max(20",
+            "min(n_tune // 10, max(20",
+            "samplers/test_gad.py -k when_it_is_first_learned",
+        ),
+        (
             "the distance of modes widens the pooled L",
             "[window - window.mean(axis=0) for",
             "[window for",
@@ -1146,6 +1160,12 @@ BUGS = {
             "max(0.99 ** (r - 1.0), r**-0.5)",
             "min(0.99 ** (r - 1.0), r**-0.5)",
             "samplers/test_cmtm.py -k probability_of_adaptation",
+        ),
+        (
+            "ladders change with too little time to decide on their tries",
+            "tuning.t[0] > tuning.n - LEAST_OBSERVED",
+            "tuning.t[0] > tuning.n",
+            "samplers/test_cmtm.py -k 'ladders_stay_before or cmtm_with_adaptation and default'",
         ),
         (
             "single tries although they cost as much",

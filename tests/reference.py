@@ -623,7 +623,8 @@ class CMTM:
 
         In the first n_shifting whole ladders are shifted every 2m-th sweep. Then, at the r-th point
         of adaptation, one coin decides whether they are adapted to what happened since the last. At
-        the end single tries may replace multiple ones, by what was seen since the ladder changed.
+        the end single tries may replace multiple ones, by what was seen since the ladder changed,
+        which must not happen in the last 50 sweeps then.
         """
         if bounds is None:
             bounds = [(1e-6 * row[0], 1e6 * row[-1]) for row in self.scales]
@@ -644,6 +645,7 @@ class CMTM:
                 change = shifted_ladder if restart else None
             else:
                 restart = (t - n_shifting) % adapt_every == 0
+                restart &= not fewer_tries or n - t >= 50
                 r += restart
                 if restart and rng.random() < max(0.99 ** (r - 1), r**-0.5):
                     change = adapted_ladder
@@ -937,7 +939,7 @@ class GadChain:
         self.log_scale, self.beta, self.squares = 0.0, 1.0, None
         self.t, self.k_scale, self.path = 0, 0, []
         self.pairs, self.stride, self.passed = [], 1, 0
-        self.next = max(1, min(max(20, d // 4), n_tune // 10))
+        self.next = max(1, min(max(20, d // 4), n_tune // 3))
         self.refreshes, self.learn_factor = [], fisher_factor
 
     def step(self, rng):

@@ -238,7 +238,7 @@ def appraise(parameters, tuning, work, accept_prob):
     else:
         solve_lower(parameters.global_factor, walk.step, walk.v)
     tuning.tried[move] += 1.0
-    tuning.worth[move] += accept_prob * squared_norm(walk.v[: walk.step.size])
+    tuning.worth[move] += accept_prob * squared_norm(walk.v)
 
 
 @jit

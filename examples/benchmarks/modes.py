@@ -3,7 +3,7 @@
     python examples/benchmarks/modes.py [--full] [--only FIGURE]
 
 Figures: visits, search, paper, labels, real. With `--full` more runs and longer chains,
-some forty minutes on one core; else five.
+half an hour or more on one core; else some five minutes.
 
 visits: two normal modes at distance 16, weights .2 and .8, variances .5 and 2; half of 8 chains
 start in each. Independent visits per 1e6 evaluations after tuning, w(1 − w)/Var(ŵ) of the chains.

@@ -1045,15 +1045,27 @@ BUGS = {
         ),
         (
             "ν is tuned by all moves",
-            "elif work.tunes[0]:",
+            "elif work.move[0] == LOCAL:",
             "else:",
             "samplers/test_cyclical_kam.py -k nu_is_tuned_by_the_local_moves",
+        ),
+        (
+            "a move that is not accepted is worth as much",
+            "+= accept_prob * squared_norm",
+            "+= squared_norm",
+            "samplers/test_cyclical_kam.py -k worth_is_learned_by_hand",
+        ),
+        (
+            "a kind of move is given up",
+            "LEAST_SHARE = 0.04",
+            "LEAST_SHARE = 0.0",
+            "samplers/test_cyclical_kam.py -k worth_is_learned_by_hand",
         ),
     ],
     "samplers/mode_search.py": [
         (
             "tuning reads what another chain left in scratch",
-            "work.tunes[0] = False  # the last way home is made when clusters are learned already",
+            "work.move[0] = SEARCH  # the last way home is made when clusters are learned already",
             "pass",
             "test_contract.py -k 'scratch and Cyclical'",
         ),

@@ -266,6 +266,7 @@ class CyclicalKAM(KAM):
         self.means = clusters.means[:n].copy()
         self.factors = np.tril(clusters.factors[:n])
         self.maps = step.parameters.maps[: step.parameters.n_maps[0]]
+        self.shares = step.parameters.shares
         self.sigma = np.tril(step.parameters.global_factor)
         self.sigma = self.sigma @ self.sigma.T
         self.length = step.settings["cycle_length"]
@@ -302,12 +303,11 @@ class CyclicalKAM(KAM):
         return y, np.log(back / (r[i] * forth * np.linalg.det(a)))
 
     def difference(self, x, rng):
-        """Add a difference of two points of z, and γCξ, in all coordinates or in one."""
+        """Add a difference of two points of z, and γCξ, in all coordinates, one of Cx, or of x."""
         m, d = self.z.shape
         a = int(rng.random() * m)
         b = (a + 1 + int(rng.random() * (m - 1))) % m
-        which = int(rng.random() * 3 * d)
-        kind, i = divmod(which, d)  # all coordinates, one of Cx, or one of x
+        i, kind = int(rng.random() * d), self.kind
         move = np.zeros(d)
         whitened = [i] if kind == 1 else np.arange(d)
         move[whitened] = (self.z[a] - self.z[b])[whitened]
@@ -335,10 +335,8 @@ class CyclicalKAM(KAM):
             if r < cyclical_kam.MIRROR_SHARE:
                 return self.mirror
             r = (r - cyclical_kam.MIRROR_SHARE) / (1 - cyclical_kam.MIRROR_SHARE)
-        if r < cyclical_kam.DIFFERENCE_SHARE:
-            return self.difference
-        share = cyclical_kam.DIFFERENCE_SHARE + cyclical_kam.GLOBAL_SHARE
-        return self.walk if r < share else None
+        self.kind = np.searchsorted(np.cumsum(self.shares)[:-1], r, side="right")
+        return (self.difference, self.difference, self.difference, self.walk, None)[self.kind]
 
     def transition(self, log_density, x, rng):
         """Make the move that is due."""

@@ -95,6 +95,36 @@ BUGS = {
             "test_approach.py -k neck_of_a_funnel",
         ),
         (
+            "the last line tells whether f is quadratic",
+            "        if spread > search.ranges[k]:",
+            "        if True:",
+            "test_approach.py -k pass_for_a_parabola",
+        ),
+        (
+            "rounding counts as misfit",
+            "ROUNDING * np.abs(f).max(), 0)",
+            "0, 0)",
+            "test_approach.py -k scales_of_fourteen",
+        ),
+        (
+            "the scale of a parabola is not believed",
+            "    if misfit > EXACT:",
+            "    if True:",
+            "test_approach.py -k scales_of_fourteen",
+        ),
+        (
+            "a quadratic is fitted within rounding",
+            "width = max(1.0, ",
+            "width = min(1.0, ",
+            "test_approach.py -k scales_of_fourteen",
+        ),
+        (
+            "a climb of a normal is taken back",
+            "strays = solved and len(exact) < d",
+            "strays = solved",
+            "test_approach.py -k scales_of_fourteen",
+        ),
+        (
             "nothing is fitted at the top",
             "if d <= FEW:",
             "if False:",

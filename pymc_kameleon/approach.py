@@ -22,6 +22,9 @@ from threadpoolctl import threadpool_limits
 BUDGET = 60
 """Times d: evaluations of an approach, at most."""
 
+LATE = 5
+"""Times d: evaluations by whose gain a way is judged that has used up its budget."""
+
 FEW = 40
 """Dimensions up to which quadratics are fitted; beyond, they would take most of the budget."""
 
@@ -78,6 +81,9 @@ class Home(NamedTuple):
         Standard deviation of each coordinate, given the others.
     factor : (d, d) float64
         Lower triangular; times its transpose it is about the posterior's covariance.
+    climbing : float
+        What the log-density still gained in the last 5 d evaluations if the budget was used up;
+        else 0.
     points : (n, d) float64
         All that was evaluated, in its order.
     logps : (n,) float64
@@ -88,6 +94,7 @@ class Home(NamedTuple):
     logp: float
     scales: np.ndarray
     factor: np.ndarray
+    climbing: float
     points: np.ndarray
     logps: np.ndarray
 
@@ -117,7 +124,9 @@ def approach(logp, start, rng, budget):
         factor = np.linalg.qr(search.metric.T, mode="r").T
     factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
     points, logps = np.array(search.points), np.array(search.logps)
-    return Home(search.x, search.f, search.scales, factor, points, logps)
+    before = logps[: -LATE * start.size].max(initial=logps[0])
+    climbing = float(logps.max() - before) if search.left == 0 else 0.0
+    return Home(search.x, search.f, search.scales, factor, climbing, points, logps)
 
 
 TRIES = 10

@@ -105,6 +105,7 @@ def test_regressions_are_home_within_the_budget(d):
         home = approach(counted, start, np.random.default_rng(seed), BUDGET * d)
         assert counted.n <= BUDGET * d + 1
         assert home.logp > logp(best) - d
+        assert home.climbing < d
         z = np.random.default_rng(9).standard_normal((50, d))
         drops = [home.logp - logp(home.x + home.factor @ one) for one in z]
         assert 0.3 * d / 2 < np.median(drops) < 4 * d / 2
@@ -207,6 +208,17 @@ def test_a_budget_is_kept(budget):
     assert counted.n == budget + 1
     assert home.logp >= logp(start)
     assert np.isfinite(home.factor).all()
+
+
+def test_a_way_that_ends_while_it_climbs_says_so():
+    """By what the last 5 d evaluations gained; but a budget that is not used up says nothing."""
+    logp, _ = regression(6, 1)
+    start = far(6, 1)
+    short = approach(logp, start, np.random.default_rng(1), 60)
+    assert short.climbing == short.logps.max() - short.logps[:31].max() > 10
+    whole = approach(logp, start, np.random.default_rng(1), BUDGET * 6)
+    assert whole.climbing == 0
+    assert approach(logp, start, np.random.default_rng(1), 0).climbing == 0
 
 
 def test_nothing_to_be_found_is_survived():

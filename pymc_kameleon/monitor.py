@@ -127,6 +127,7 @@ def closing_problems(step):
     if step.monitor.done >= step.monitor.tune:
         problems += [*_chain_problems(step), *step._problems()]
         if step.tuning.n > 0:
+            problems.append(_explain_condition(step))
             problems += [_explain_bound(*scale) for scale in step._tuned_scales()]
     return [problem for problem in problems if problem]
 
@@ -232,6 +233,27 @@ def _chain_problems(step):
             "Look there for a narrow part of the posterior; tune longer, or reparametrise."
         )
     return problems
+
+
+SINGULAR = 3e-5
+"""Share of a coordinate's sd that the others leave it, below which a covariance says no more: it is
+regularised by 1e-9 of each variance, the root of which this is."""
+
+
+def _explain_condition(step):
+    """Warn if a coordinate is so nearly a function of others that rounding decides."""
+    factor = step._learned_factor()
+    if factor is None:
+        return ""
+    left = np.diag(factor) / np.linalg.norm(factor, axis=1)
+    i = int(left.argmin())
+    if left[i] > SINGULAR:
+        return ""
+    return (
+        f"{step.layout.coordinates()[i]} is known to {SINGULAR:.0e} of its sd, or better, once "
+        "others are. That is not learned exactly, and the draws may be too narrow. "
+        "Sample the combination that is known so well as a parameter of its own."
+    )
 
 
 def _explain_bound(label, log_scale, bounds):

@@ -265,6 +265,9 @@ class KameleonStep(ArrayStepShared):
         """
         return []
 
+    def _learned_factor(self):
+        """Return the factor (d, d) of the covariance that is learned, None if there is none."""
+
     def _problems(self):
         """Return what else is wrong with the parameters at the end of a chain, and the cure."""
         return []

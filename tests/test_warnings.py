@@ -69,6 +69,17 @@ def test_a_way_to_the_posterior_that_is_too_long(caplog):
         assert said in caplog.text
 
 
+@pytest.mark.parametrize(("width", "warns"), [(1e-3, False), (1e-9, True)])
+def test_a_correlation_that_cannot_be_learned(width, warns):
+    """The sum of two parameters is known to `width`, its difference to 2."""
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        total = pm.math.sum(x) / width
+        pm.Potential("logp", -0.5 * total**2 - (x[0] - x[1]) ** 2 / 8)
+    message = last_warning(pk.GAM(model=model), tune=1000)
+    assert ("x[1] is known to " in message) == warns
+
+
 @kinds
 def test_start_of_some_variables(sampler):
     """Only the step's own variables count, on the scale that they are sampled on."""

@@ -211,11 +211,14 @@ def learn(job, states):
 
 
 def _where(steps, point, begun, progress):
-    """Say in which draw, and where, an exception was raised."""
+    """Say in which draw, or when before the first one, and where, an exception was raised."""
     draw, tune = begun + int(progress[DRAWS_MADE]), steps[0].monitor.tune
     if progress[AT_STEP] < len(steps):
         step = steps[progress[AT_STEP]]
         values = step.layout.unraveled(step.log_density.asked)
+        if step.is_on_the_way:
+            k = np.count_nonzero(~np.isnan(step.trail)) + 1
+            return f"evaluation {k} on the way to the posterior, before the first draw, at {values}"
     else:
         values = steps[0].layout.unraveled(point[steps[0].layout.places])
     return (

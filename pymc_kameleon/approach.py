@@ -22,6 +22,9 @@ from threadpoolctl import threadpool_limits
 BUDGET = 60
 """Times d: evaluations of an approach, at most."""
 
+LATE = 5
+"""Times d: evaluations by whose gain a way is judged that has used up its budget."""
+
 FEW = 40
 """Dimensions up to which quadratics are fitted; beyond, they would take most of the budget."""
 
@@ -35,6 +38,9 @@ SOME = 2
 EXACT, EXACT_FIT = 1e-7, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
 and in many coordinates."""
+
+ROUNDING = 10 * np.finfo(float).eps
+"""Of a value of f, relative: more than that is misfit."""
 
 DIFFERENCE = 0.01
 """Finite differences of the climb, in u."""
@@ -75,6 +81,9 @@ class Home(NamedTuple):
         Standard deviation of each coordinate, given the others.
     factor : (d, d) float64
         Lower triangular; times its transpose it is about the posterior's covariance.
+    climbing : float
+        What the log-density still gained in the last 5 d evaluations if the budget was used up;
+        else 0.
     points : (n, d) float64
         All that was evaluated, in its order.
     logps : (n,) float64
@@ -85,6 +94,7 @@ class Home(NamedTuple):
     logp: float
     scales: np.ndarray
     factor: np.ndarray
+    climbing: float
     points: np.ndarray
     logps: np.ndarray
 
@@ -114,7 +124,9 @@ def approach(logp, start, rng, budget):
         factor = np.linalg.qr(search.metric.T, mode="r").T
     factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
     points, logps = np.array(search.points), np.array(search.logps)
-    return Home(search.x, search.f, search.scales, factor, points, logps)
+    before = logps[: -LATE * start.size].max(initial=logps[0])
+    climbing = float(logps.max() - before) if search.left == 0 else 0.0
+    return Home(search.x, search.f, search.scales, factor, climbing, points, logps)
 
 
 TRIES = 10
@@ -145,9 +157,9 @@ def _find_home(search, rng):
     search.metric = np.diag(search.scales)
     if d == 1:
         return
-    misfits = _sweep(search, rng, range(d), ALONG[1])
+    _sweep(search, rng, range(d), ALONG[1])
     search.metric = np.diag(search.scales)
-    exact, solved = np.flatnonzero(misfits < EXACT), False
+    exact, solved = np.flatnonzero(search.misfits < EXACT), False
     if len(exact) >= max(2, d / 2):
         gain = _solve(search, rng, exact)
         solved = gain >= 0
@@ -161,7 +173,8 @@ def _find_home(search, rng):
         climbed = search.f
         _sweep(search, rng, range(d), ALONG[1])
         is_lost = search.f + np.log(search.scales).sum() < mass - LOSS * d
-        if is_lost or (solved and np.sum((inverse @ (search.x - before[0])) ** 2) > STRAYED * d):
+        strays = solved and len(exact) < d
+        if is_lost or (strays and np.sum((inverse @ (search.x - before[0])) ** 2) > STRAYED * d):
             search.return_to(before)
             return
         if d <= FEW:
@@ -217,6 +230,7 @@ class _Search:
         self.x, self.f = start.copy(), -np.inf
         self.scales = np.full(start.size, 0.5)
         self.metric = np.diag(self.scales)
+        self.misfits, self.ranges = np.full(start.size, np.inf), np.zeros(start.size)
 
     def here(self):
         """Return the best point, f there, and a copy of the metric."""
@@ -244,16 +258,17 @@ class _Search:
 
 
 def _sweep(search, rng, coordinates, most):
-    """Maximise f along each coordinate in turn, and learn its scale.
+    """Maximise f along each coordinate in turn; learn its scale, and how well a parabola fits.
 
-    Returns the misfit of a parabola along each (d,), infinite where that is not known.
+    Of several lines that tells which has the largest range of f: within a small one rounding counts
+    as misfit, and what is far from its maximum looks straight.
     """
-    misfits = np.full(search.x.size, np.inf)
     for k in rng.permutation(coordinates):
         line = _Line(search, k)
         _bracket(line, search.scales[k], most)
-        search.scales[k], misfits[k] = _top(line)
-    return misfits
+        search.scales[k], misfit, spread = _top(line)
+        if spread > search.ranges[k]:
+            search.misfits[k], search.ranges[k] = misfit, spread
 
 
 class _Line(dict):
@@ -335,7 +350,7 @@ def _bracket(line, h, most):
 
 
 def _top(line):
-    """Try the vertex of a parabola along a line; return its scale, and its misfit."""
+    """Try the vertex of a parabola along a line; return its scale, misfit, and range of f."""
     c, h = line.c, line.h
     if len(line) < 5:
         line[c + 2 * h if line[c + h] > line[c - h] else c - 2 * h]
@@ -343,19 +358,22 @@ def _top(line):
     t = t[np.argsort([-line[one] for one in t], kind="stable")][:5]
     f = np.array([line[one] for one in t])
     if len(t) < 3:
-        return h, np.inf
+        return h, np.inf, 0.0
     a, b, _ = _parabola((t[:3] - c) / h, f[:3])
     if not a < 0:
-        return h, np.inf
-    scale = h * np.clip((-2 * a) ** -0.5, 0.05, 20)
+        return h, np.inf, 0.0
+    scale, misfit, spread = h * (-2 * a) ** -0.5, np.inf, 0.0
+    if len(t) > 3:
+        wide = np.argsort(t)[[0, len(t) // 2, -1]]  # rounding weighs less than within narrow ones
+        misfits = np.abs(f - np.polyval(_parabola(t[wide], f[wide]), t))
+        spread = np.ptp(f)
+        misfit = np.maximum(misfits - ROUNDING * np.abs(f).max(), 0).max() / spread
+    if misfit > EXACT:
+        scale = np.clip(scale, 0.05 * h, 20 * h)
     vertex = c - h * b / (2 * a)
     if abs(vertex - c) > 0.3 * scale:
         line[vertex]
-    if len(t) < 4:
-        return scale, np.inf
-    wide = np.argsort(t)[[0, len(t) // 2, -1]]  # rounding weighs less than within narrow ones
-    fitted = np.polyval(_parabola(t[wide], f[wide]), t)
-    return scale, np.abs(f - fitted).max() / np.ptp(f)
+    return scale, misfit, spread
 
 
 def _parabola(t, f):
@@ -380,7 +398,9 @@ def _solve(search, rng, exact):
     if n_points > search.left:
         return -1.0
     centre, block = search.x, search.metric[np.ix_(exact, exact)]
+    width = max(1.0, np.sqrt(ROUNDING * abs(search.f) / EXACT_FIT**2))  # f has to change by more
     u = 0.8 * rng.standard_normal((n_points, n))
+    block = block * width
     f = np.array([search.evaluate(_moved(centre, exact, block @ one)) for one in u])
     if not np.isfinite(f).all():
         return -1.0
@@ -398,7 +418,7 @@ def _solve(search, rng, exact):
     for k in rng.permutation(np.setdiff1d(np.arange(search.x.size), exact)):
         line = _MassLine(search, k, exact, few)
         _bracket(line, search.scales[k], FAR)
-        search.scales[k], _ = _top(line)
+        search.scales[k] = _top(line)[0]
         best = max(line, key=line.get)
         gain += line[best] - line[0.0]
         f, size = line.found[best]

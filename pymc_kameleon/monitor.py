@@ -11,6 +11,7 @@ from threading import Timer
 
 import numpy as np
 
+from pymc_kameleon.approach import LATE
 from pymc_kameleon.core.subsample import Subsample, least_points
 from pymc_kameleon.host import Problems, SamplerWarning, WarningType
 
@@ -24,6 +25,10 @@ LONG_RUN = 30
 
 STUCK_SHARE, STUCK_TRANSITIONS = 0.1, 100
 """A run of rejections is reported if it is longer than this share of the draws, and this number."""
+
+STEEP = 3
+"""Times d: log-density gained at the end of the way to the posterior, from which it is reported.
+Of 250 ways to ordinary posteriors 24 used up their evaluations, and then gained 1.4 d at most."""
 
 
 @dataclass
@@ -42,6 +47,9 @@ class ChainMonitor:
         Evaluations by which the chains learned together, which no draw has counted yet.
     common_start : bool
         Whether the chain began at the model's initial point.
+    climbing : float
+        What the log-density still gained when the way to the posterior ended for want of
+        evaluations.
     accepted : bool
         Whether any proposal was accepted after tuning.
     run, longest : int
@@ -56,6 +64,7 @@ class ChainMonitor:
     learned: int = -1
     uncounted: int = 0
     common_start: bool = False
+    climbing: float = 0.0
     accepted: bool = False
     run: int = 0
     longest: int = 0
@@ -114,10 +123,11 @@ def closing_problems(step):
 
     What tuning came to is known when it is over.
     """
-    problems = _start_problems(step)
+    problems = [*_start_problems(step), _explain_way(step)]
     if step.monitor.done >= step.monitor.tune:
         problems += [*_chain_problems(step), *step._problems()]
         if step.tuning.n > 0:
+            problems.append(_explain_condition(step))
             problems += [_explain_bound(*scale) for scale in step._tuned_scales()]
     return [problem for problem in problems if problem]
 
@@ -190,6 +200,19 @@ def _start_problems(step):
     ]
 
 
+def _explain_way(step):
+    """Warn if the way to the posterior ended while it still went up steeply."""
+    gain, d = step.monitor.climbing, step.layout.d
+    if not gain > STEEP * d:
+        return ""
+    return (
+        f"the way to the posterior took all of its {step._budget()} evaluations, by the last "
+        f"{LATE * d} of which the log-density still grew by {gain:.3g}; so the chain may not have "
+        "arrived before it was tuned. Start nearer (initvals=...), rescale the parameters so that "
+        "their scales are about 1, or tune longer; and look at R-hat."
+    )
+
+
 def _chain_problems(step):
     monitor, problems = step.monitor, []
     needed = step._needed_tuning()
@@ -210,6 +233,27 @@ def _chain_problems(step):
             "Look there for a narrow part of the posterior; tune longer, or reparametrise."
         )
     return problems
+
+
+SINGULAR = 3e-5
+"""Share of a coordinate's sd that the others leave it, below which a covariance says no more: it is
+regularised by 1e-9 of each variance, the root of which this is."""
+
+
+def _explain_condition(step):
+    """Warn if a coordinate is so nearly a function of others that rounding decides."""
+    factor = step._learned_factor()
+    if factor is None:
+        return ""
+    left = np.diag(factor) / np.linalg.norm(factor, axis=1)
+    i = int(left.argmin())
+    if left[i] > SINGULAR:
+        return ""
+    return (
+        f"{step.layout.coordinates()[i]} is known to {SINGULAR:.0e} of its sd, or better, once "
+        "others are. That is not learned exactly, and the draws may be too narrow. "
+        "Sample the combination that is known so well as a parameter of its own."
+    )
 
 
 def _explain_bound(label, log_scale, bounds):

@@ -265,6 +265,9 @@ class KameleonStep(ArrayStepShared):
         """
         return []
 
+    def _learned_factor(self):
+        """Return the factor (d, d) of the covariance that is learned, None if there is none."""
+
     def _problems(self):
         """Return what else is wrong with the parameters at the end of a chain, and the cure."""
         return []
@@ -319,6 +322,13 @@ class KameleonStep(ArrayStepShared):
             self.log_density.count[0] += trail.begun  # of this draw, too
             self._fill(home.scales, self.tuning.n)
             self._settle(home)
+            self.monitor.climbing = home.climbing
+
+    @property
+    def is_on_the_way(self):
+        """Whether the log-density was asked for last on the way to the posterior."""
+        begins = self.approaches and self.tune and self.point is None
+        return begins and self.log_density.asked is not self.log_density.point
 
     def _budget(self):
         """Return the evaluations that a chain has for its way to the posterior."""

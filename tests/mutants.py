@@ -55,6 +55,14 @@ class Mutant(NamedTuple):
 
 
 BUGS = {
+    "compile.py": [
+        (
+            "what chains learn together is left to the first run",
+            "        compiled_learning()",
+            "        pass",
+            "test_compile.py -k learn_together",
+        ),
+    ],
     "pooling.py": [
         (
             "a chain in a bad place learns with the others",
@@ -93,6 +101,48 @@ BUGS = {
             "            search.return_to(before)\n            return\n        if d <= FEW",
             "            pass\n        if d <= FEW",
             "test_approach.py -k neck_of_a_funnel",
+        ),
+        (
+            "a way that used up its evaluations is never told",
+            "if search.left == 0 else 0.0",
+            "if False else 0.0",
+            "test_approach.py -k while_it_climbs",
+        ),
+        (
+            "a way that is at its end counts as one that climbs",
+            "if search.left == 0 else 0.0",
+            "",
+            "test_approach.py -k while_it_climbs",
+        ),
+        (
+            "the last line tells whether f is quadratic",
+            "        if spread > search.ranges[k]:",
+            "        if True:",
+            "test_approach.py -k pass_for_a_parabola",
+        ),
+        (
+            "rounding counts as misfit",
+            "ROUNDING * np.abs(f).max(), 0)",
+            "0, 0)",
+            "test_approach.py -k scales_of_fourteen",
+        ),
+        (
+            "the scale of a parabola is not believed",
+            "    if misfit > EXACT:",
+            "    if True:",
+            "test_approach.py -k scales_of_fourteen",
+        ),
+        (
+            "a quadratic is fitted within rounding",
+            "width = max(1.0, ",
+            "width = min(1.0, ",
+            "test_approach.py -k scales_of_fourteen",
+        ),
+        (
+            "a climb of a normal is taken back",
+            "strays = solved and len(exact) < d",
+            "strays = solved",
+            "test_approach.py -k scales_of_fourteen",
         ),
         (
             "nothing is fitted at the top",
@@ -783,6 +833,12 @@ BUGS = {
             "samplers/test_gad.py -k 'test_chains and fisher'",
         ),
         (
+            "L is first learned from a handful of pairs",
+            "min(n_tune // 3, max(20",
+            "min(n_tune // 10, max(20",
+            "samplers/test_gad.py -k when_it_is_first_learned",
+        ),
+        (
             "the distance of modes widens the pooled L",
             "[window - window.mean(axis=0) for",
             "[window for",
@@ -1031,15 +1087,27 @@ BUGS = {
         ),
         (
             "ν is tuned by all moves",
-            "elif work.tunes[0]:",
+            "elif work.move[0] == LOCAL:",
             "else:",
             "samplers/test_cyclical_kam.py -k nu_is_tuned_by_the_local_moves",
+        ),
+        (
+            "a move that is not accepted is worth as much",
+            "+= accept_prob * squared_norm",
+            "+= squared_norm",
+            "samplers/test_cyclical_kam.py -k worth_is_learned_by_hand",
+        ),
+        (
+            "a kind of move is given up",
+            "LEAST_SHARE = 0.04",
+            "LEAST_SHARE = 0.0",
+            "samplers/test_cyclical_kam.py -k worth_is_learned_by_hand",
         ),
     ],
     "samplers/mode_search.py": [
         (
             "tuning reads what another chain left in scratch",
-            "work.tunes[0] = False  # the last way home is made when clusters are learned already",
+            "work.move[0] = SEARCH  # the last way home is made when clusters are learned already",
             "pass",
             "test_contract.py -k 'scratch and Cyclical'",
         ),
@@ -1146,6 +1214,12 @@ BUGS = {
             "max(0.99 ** (r - 1.0), r**-0.5)",
             "min(0.99 ** (r - 1.0), r**-0.5)",
             "samplers/test_cmtm.py -k probability_of_adaptation",
+        ),
+        (
+            "ladders change with too little time to decide on their tries",
+            "tuning.t[0] > tuning.n - LEAST_OBSERVED",
+            "tuning.t[0] > tuning.n",
+            "samplers/test_cmtm.py -k 'ladders_stay_before or cmtm_with_adaptation and default'",
         ),
         (
             "single tries although they cost as much",
@@ -1286,6 +1360,18 @@ BUGS = {
         ),
     ],
     "monitor.py": [
+        (
+            "no warning of a covariance that rounding decides",
+            "if left[i] > SINGULAR:",
+            "if True:",
+            "test_warnings.py -k cannot_be_learned",
+        ),
+        (
+            "no warning of a way that is too long",
+            "problems = [*_start_problems(step), _explain_way(step)]",
+            "problems = _start_problems(step)",
+            "test_warnings.py -k way_to_the_posterior",
+        ),
         (
             "runs of rejections end where calls do",
             "([-1 - before], moves)",
@@ -1689,6 +1775,12 @@ BUGS = {
         ),
     ],
     "advance.py": [
+        (
+            "an error on the way to the posterior is one of a draw",
+            "if step.is_on_the_way:",
+            "if False:",
+            "test_driver.py -k on_the_way_to_the_posterior",
+        ),
         (
             "a chain goes on from what another left",
             "step.sampling_state = own",

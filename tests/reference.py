@@ -266,6 +266,7 @@ class CyclicalKAM(KAM):
         self.means = clusters.means[:n].copy()
         self.factors = np.tril(clusters.factors[:n])
         self.maps = step.parameters.maps[: step.parameters.n_maps[0]]
+        self.shares = step.parameters.shares
         self.sigma = np.tril(step.parameters.global_factor)
         self.sigma = self.sigma @ self.sigma.T
         self.length = step.settings["cycle_length"]
@@ -302,12 +303,11 @@ class CyclicalKAM(KAM):
         return y, np.log(back / (r[i] * forth * np.linalg.det(a)))
 
     def difference(self, x, rng):
-        """Add a difference of two points of z, and γCξ, in all coordinates or in one."""
+        """Add a difference of two points of z, and γCξ, in all coordinates, one of Cx, or of x."""
         m, d = self.z.shape
         a = int(rng.random() * m)
         b = (a + 1 + int(rng.random() * (m - 1))) % m
-        which = int(rng.random() * 3 * d)
-        kind, i = divmod(which, d)  # all coordinates, one of Cx, or one of x
+        i, kind = int(rng.random() * d), self.kind
         move = np.zeros(d)
         whitened = [i] if kind == 1 else np.arange(d)
         move[whitened] = (self.z[a] - self.z[b])[whitened]
@@ -335,10 +335,8 @@ class CyclicalKAM(KAM):
             if r < cyclical_kam.MIRROR_SHARE:
                 return self.mirror
             r = (r - cyclical_kam.MIRROR_SHARE) / (1 - cyclical_kam.MIRROR_SHARE)
-        if r < cyclical_kam.DIFFERENCE_SHARE:
-            return self.difference
-        share = cyclical_kam.DIFFERENCE_SHARE + cyclical_kam.GLOBAL_SHARE
-        return self.walk if r < share else None
+        self.kind = np.searchsorted(np.cumsum(self.shares)[:-1], r, side="right")
+        return (self.difference, self.difference, self.difference, self.walk, None)[self.kind]
 
     def transition(self, log_density, x, rng):
         """Make the move that is due."""
@@ -623,7 +621,8 @@ class CMTM:
 
         In the first n_shifting whole ladders are shifted every 2m-th sweep. Then, at the r-th point
         of adaptation, one coin decides whether they are adapted to what happened since the last. At
-        the end single tries may replace multiple ones, by what was seen since the ladder changed.
+        the end single tries may replace multiple ones, by what was seen since the ladder changed,
+        which must not happen in the last 50 sweeps then.
         """
         if bounds is None:
             bounds = [(1e-6 * row[0], 1e6 * row[-1]) for row in self.scales]
@@ -644,6 +643,7 @@ class CMTM:
                 change = shifted_ladder if restart else None
             else:
                 restart = (t - n_shifting) % adapt_every == 0
+                restart &= not fewer_tries or n - t >= 50
                 r += restart
                 if restart and rng.random() < max(0.99 ** (r - 1), r**-0.5):
                     change = adapted_ladder
@@ -937,7 +937,7 @@ class GadChain:
         self.log_scale, self.beta, self.squares = 0.0, 1.0, None
         self.t, self.k_scale, self.path = 0, 0, []
         self.pairs, self.stride, self.passed = [], 1, 0
-        self.next = max(1, min(max(20, d // 4), n_tune // 10))
+        self.next = max(1, min(max(20, d // 4), n_tune // 3))
         self.refreshes, self.learn_factor = [], fisher_factor
 
     def step(self, rng):

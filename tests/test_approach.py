@@ -105,9 +105,43 @@ def test_regressions_are_home_within_the_budget(d):
         home = approach(counted, start, np.random.default_rng(seed), BUDGET * d)
         assert counted.n <= BUDGET * d + 1
         assert home.logp > logp(best) - d
+        assert home.climbing < d
         z = np.random.default_rng(9).standard_normal((50, d))
         drops = [home.logp - logp(home.x + home.factor @ one) for one in z]
         assert 0.3 * d / 2 < np.median(drops) < 4 * d / 2
+
+
+def test_a_line_far_from_the_maximum_does_not_pass_for_a_parabola():
+    """Where sigma went up first, for want of slopes, f is nearly straight, and others narrow."""
+    rng = np.random.default_rng(3)
+    area, age, distance = rng.gamma(9, 13, 300), rng.gamma(2, 20, 300), rng.gamma(2, 1500, 300)
+    design = np.column_stack([np.ones(300), area, area / 25 + rng.normal(0, 1, 300), age, distance])
+    y = design @ [50, 2, 8, -1, -0.02] + rng.normal(0, 40, 300)
+
+    def logp(x):
+        misfit = np.sum((y - design @ x[:5]) ** 2) * np.exp(-2 * x[5])
+        prior = np.sum((x[:5] / 100) ** 2) / 2 + np.log1p(np.exp(2 * x[5]) / 25)
+        return -299 * x[5] - misfit / 2 - prior
+
+    for seed in range(40):
+        start = np.r_[np.zeros(5), 1.6] + far(6, seed) / 2
+        home = approach(logp, start, np.random.default_rng(seed), BUDGET * 6)
+        assert home.logp > -1563 - 6, seed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scales_of_fourteen_orders_are_no_obstacle(seed):
+    """At first f is so low that rounding hides what most coordinates change."""
+    sds = np.random.default_rng(seed).permutation(np.geomspace(1e-8, 1e6, 10))
+    root = np.linalg.cholesky(0.5 + 0.5 * np.eye(10))
+
+    def logp(x):
+        return -0.5 * np.sum(np.linalg.solve(root, x / sds) ** 2)
+
+    start = far(10, seed + 100) / 2
+    assert logp(start) < -1e14
+    home = approach(logp, start, np.random.default_rng(seed), BUDGET * 10)
+    assert home.logp > -1
 
 
 @pytest.mark.parametrize("d", [20, FEW + 5])
@@ -174,6 +208,17 @@ def test_a_budget_is_kept(budget):
     assert counted.n == budget + 1
     assert home.logp >= logp(start)
     assert np.isfinite(home.factor).all()
+
+
+def test_a_way_that_ends_while_it_climbs_says_so():
+    """By what the last 5 d evaluations gained; but a budget that is not used up says nothing."""
+    logp, _ = regression(6, 1)
+    start = far(6, 1)
+    short = approach(logp, start, np.random.default_rng(1), 60)
+    assert short.climbing == short.logps.max() - short.logps[:31].max() > 10
+    whole = approach(logp, start, np.random.default_rng(1), BUDGET * 6)
+    assert whole.climbing == 0
+    assert approach(logp, start, np.random.default_rng(1), 0).climbing == 0
 
 
 def test_nothing_to_be_found_is_survived():

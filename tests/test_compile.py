@@ -2,7 +2,8 @@
 
 import pytest
 
-from pymc_kameleon.compile import main
+from pymc_kameleon.compile import main, seconds_to_compile
+from pymc_kameleon.samplers.fisher_rule import compiled_learning
 
 
 def test_compiles_what_is_named(capfd, tmp_path, monkeypatch):
@@ -10,6 +11,12 @@ def test_compiles_what_is_named(capfd, tmp_path, monkeypatch):
     main(["RWM", "--jobs", "1"])
     assert capfd.readouterr().out.split()[0] == "RWM"
     assert any(tmp_path.rglob("*samplers.random_walk*.draws*.nbc"))
+
+
+def test_compiles_what_chains_learn_together():
+    compiled_learning.cache_clear()
+    seconds_to_compile("GadMALA")
+    assert compiled_learning.cache_info().currsize == 1
 
 
 @pytest.mark.parametrize(

@@ -945,6 +945,29 @@ def test_exceptions_before_the_first_transition_say_where(where):
     np.testing.assert_allclose([float(named[1]), float(named[2])], failed[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("k", [2, 17])
+def test_exceptions_on_the_way_to_the_posterior_say_so(k):
+    """At which evaluation; and what another chain has drawn is not lost."""
+    left = k
+
+    def fail(x):
+        nonlocal left
+        left -= x[0] > 500
+        if left < 0:
+            raise ZeroDivisionError("the solver broke down")
+        return -0.5 * (x[0] - 1000 * round(x[0] / 1000)) ** 2 - 0.5 * x[1] ** 2
+
+    op, model = box()
+    step = pk.GAM(model=model)
+    op.function = fail
+    starts = [{"x": np.array([x, 0.2])} for x in (0.1, 1000.1)]
+    with pytest.raises(ZeroDivisionError) as error:
+        sample(step, chains=2, cores=1, initvals=starts, pool_tuning=False)
+    note = f"In chain 1, evaluation {k} on the way to the posterior, before the first draw, at "
+    assert error.value.__notes__[0].startswith(note)
+    assert error.value.result["sampling_state"]["monitor_done"].values[0] > 0
+
+
 def test_an_exception_stops_the_other_chains(walk, monkeypatch):
     """Those that run, and those that have not begun; what they have made is in the exception."""
     made, advance = [], run.advance

@@ -54,6 +54,32 @@ def test_start_at_the_initial_point(sampler):
     assert message.count(":") == 1  # nothing else
 
 
+def test_a_way_to_the_posterior_that_is_too_long(caplog):
+    """Scales of fourteen orders, and slopes that are straight: under either driver."""
+    sds = np.geomspace(1e-8, 1e6, 10)
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=10)
+        pm.Potential("logp", -pm.math.sum(pm.math.sqrt(1 + (x / sds) ** 2)))
+    step = pk.GAM(model=model)
+    options = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False, "model": model}
+    for sample in (pk.sample, pm.sample):
+        caplog.clear()
+        sample(draws=10, tune=200, step=step, compute_convergence_checks=False, **options)
+        said = "took all of its 600 evaluations, by the last 50 of which the log-density still grew"
+        assert said in caplog.text
+
+
+@pytest.mark.parametrize(("width", "warns"), [(1e-3, False), (1e-9, True)])
+def test_a_correlation_that_cannot_be_learned(width, warns):
+    """The sum of two parameters is known to `width`, its difference to 2."""
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        total = pm.math.sum(x) / width
+        pm.Potential("logp", -0.5 * total**2 - (x[0] - x[1]) ** 2 / 8)
+    message = last_warning(pk.GAM(model=model), tune=1000)
+    assert ("x[1] is known to " in message) == warns
+
+
 @kinds
 def test_start_of_some_variables(sampler):
     """Only the step's own variables count, on the scale that they are sampled on."""

@@ -2,8 +2,8 @@
 
     python examples/benchmarks/modes.py [--full] [--only FIGURE]
 
-Figures: visits, search, paper, labels. With `--full` more runs and longer chains,
-some twenty minutes on one core; else two.
+Figures: visits, search, paper, labels, real. With `--full` more runs and longer chains,
+half an hour or more on one core; else some five minutes.
 
 visits: two normal modes at distance 16, weights .2 and .8, variances .5 and 2; half of 8 chains
 start in each. Independent visits per 1e6 evaluations after tuning, w(1 − w)/Var(ŵ) of the chains.
@@ -13,6 +13,10 @@ paper: A.2 and A.3 of the cyclical KAM paper, as in examples/papers, symmetric K
 divergence of all draws of 4 chains that have so many evaluations in all; all states are kept.
 labels: a mixture of three normals without an order; chains that visit all six modes, and the
 occupancy of each, which should be 1/6.
+real: the posteriors of modes_real.py from starts that are draws of the prior, 8 chains; clusters
+that tuning found, the largest R-hat and least effective sample size of a parameter, changes of the
+mode and its effective visits as `pk.mode_occupancy` has them, and the largest difference of a
+marginal's distribution function from what is known otherwise.
 """
 
 import argparse
@@ -20,9 +24,12 @@ import logging
 import sys
 from pathlib import Path
 
+import arviz as az
+import modes_real
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from scipy.stats import ks_2samp
 
 import pymc_kameleon as pk
 
@@ -160,7 +167,59 @@ def labels(full):
             )
 
 
-FIGURES = {"visits": visits, "search": search, "paper": paper, "labels": labels}
+def known_frequencies():
+    """Draw frequencies (n, 1) of the oscillator from what quadrature knows."""
+    frequency, shares = modes_real.known_frequency()
+    return np.random.default_rng(1).choice(frequency, (20_000, 1), p=shares)
+
+
+REAL = {
+    "sensors": (modes_real.sensors, "places", modes_real.tempered_sensors),
+    "oscillator": (modes_real.oscillator, "frequency", known_frequencies),
+}
+
+
+def real(full):
+    """Print what is found on real posteriors, and how it agrees with what is known."""
+    print("\nreal          draws  seed  clusters  R-hat    ESS  jumps  visits   difference")
+    for name, (build, variable, know) in REAL.items():
+        model, known = build(), know()
+        step = pk.CyclicalKAM(model=model)
+        for draws in (1000, 10_000):
+            for seed in range(5 if full else 1):
+                starts = pk.initvals(8, seed, how="prior", model=model)
+                dt = pk.sample(
+                    draws,
+                    tune=draws,
+                    chains=8,
+                    cores=1,
+                    step=step,
+                    model=model,
+                    initvals=starts,
+                    random_seed=seed,
+                    compute_convergence_checks=False,
+                    quiet=True,
+                )
+                values = dt.posterior[variable].values.reshape(8, draws, -1)
+                rhat = max(az.rhat(x) for x in values.transpose(2, 0, 1))
+                ess = min(az.ess(x) for x in values.transpose(2, 0, 1))
+                found = values.reshape(-1, values.shape[-1])
+                difference = max(map(ks_distance, found.T, known.T))
+                seen = pk.mode_occupancy(dt, var_names=[variable]).dataset
+                print(
+                    f"{name:<13}{draws:>6}{seed:>6}{dt.sample_stats['n_modes'].values.max():>10.0f}"
+                    f"{rhat:>7.2f}{ess:>7.0f}{int(seen['jumps'].sum()):>7}"
+                    f"{seen['ess'].values.min():>8.0f}{difference:>13.3f}",
+                    flush=True,
+                )
+
+
+def ks_distance(x, y):
+    """Return the largest difference of two empirical distribution functions."""
+    return ks_2samp(x, y, method="asymp").statistic
+
+
+FIGURES = {"visits": visits, "search": search, "paper": paper, "labels": labels, "real": real}
 
 
 def main():

@@ -206,7 +206,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
             for k in range(d):
                 shift_ladder(parameters, tuning, k)
             count_anew(tuning)
-    elif every > 0 and (t - tuning.n_shifting) % every == 0:
+    elif every > 0 and (t - tuning.n_shifting) % every == 0 and not decides_soon(tuning):
         tuning.n_points[0] += 1
         r = tuning.n_points[0]
         if rng.random() < max(0.99 ** (r - 1.0), r**-0.5):
@@ -216,6 +216,12 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     if t == tuning.n and tuning.fewer_tries:
         for k in range(d):
             decide(parameters, tuning, k)
+
+
+@jit
+def decides_soon(tuning):
+    """Whether a ladder that changed now would be seen too shortly to decide on its tries."""
+    return tuning.fewer_tries and tuning.t[0] > tuning.n - LEAST_OBSERVED
 
 
 @jit

@@ -16,7 +16,7 @@ from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.clusters import Clusters, responsibilities
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import argmax
+from pymc_kameleon.core.linalg import argmax, multiply_lower, solve_lower, squared_norm
 from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
     OPTIMAL_SCALE,
@@ -31,7 +31,19 @@ from pymc_kameleon.modes import learn_modes
 from pymc_kameleon.options import checked_choice, checked_cycle, checked_kernel_options
 from pymc_kameleon.samplers import kam, mode_search
 from pymc_kameleon.samplers.learned_shape import LearnedShape
-from pymc_kameleon.samplers.mode_moves import Work, difference, jump, mirror, wander
+from pymc_kameleon.samplers.mode_moves import (
+    ALL,
+    GLOBAL,
+    JUMP,
+    LOCAL,
+    MIRROR,
+    WIDE,
+    Work,
+    difference,
+    jump,
+    mirror,
+    wander,
+)
 from pymc_kameleon.samplers.mode_search import (
     Search,
     learning_move,
@@ -50,8 +62,10 @@ JUMP_SHARE = 0.5
 """Of the moves of exploration, if there are two clusters."""
 MIRROR_SHARE = 0.3
 """Of the others, if there are symmetries."""
-DIFFERENCE_SHARE, GLOBAL_SHARE = 0.6, 0.2
-"""Of those that are left; the rest are KAM moves with a wide γ."""
+LEAST_SHARE = 0.04
+"""That each of the five kinds of the others keeps, whatever it is worth."""
+PRIOR_MOVES = 5.0
+"""Moves of the mean worth that are added to those of each kind."""
 
 
 # ---- state and parameters -----------------------------------------------------------------------
@@ -75,6 +89,7 @@ class Parameters(NamedTuple):
     clusters: Clusters
     maps: floats("maps", "d", "d")  # symmetries
     n_maps: integers(1)
+    shares: floats(5)  # of the moves ALL to WIDE among these
     cycle_length: int
     n_exploration: int
 
@@ -87,6 +102,8 @@ class Tuning(NamedTuple):
     search: Search
     nu: kam.NuTuning
     s: floats(1)  # the scale of a whitened coordinate, when z has just been drawn; else 0
+    tried: floats(5)  # moves ALL to WIDE of the last phase
+    worth: floats(5)  # sums of α|δ|² of their steps δ, in units of Σ
 
 
 # ---- transition ---------------------------------------------------------------------------------
@@ -105,7 +122,7 @@ def transition(target, state, parameters, work, rng):
     position = state.position[0]
     state.position[0] = (position + 1) % parameters.cycle_length
     move = LOCAL if position >= parameters.n_exploration else draw_move(parameters, rng)
-    work.tunes[0] = move == LOCAL
+    work.move[0] = move
     if move == JUMP:
         accept_prob, accepted = jump(target, state, parameters, work, rng)
         state.jumps[0] += 1
@@ -113,8 +130,8 @@ def transition(target, state, parameters, work, rng):
         return accept_prob, accepted
     if move == MIRROR:
         return mirror(target, state, parameters, work, rng)
-    if move == DIFFERENCE:
-        return difference(target, state, parameters, work, rng)
+    if move < GLOBAL:
+        return difference(target, state, parameters, work, move, rng)
     if move == GLOBAL:
         scale = best_scale(state.x.size)
         return wander(target, state, parameters, scale, parameters.global_factor, work, rng)
@@ -122,11 +139,6 @@ def transition(target, state, parameters, work, rng):
     if move == WIDE:
         gamma *= widening(position, parameters, state.x.size)
     return kam.move(target, state, subsample, work.kam, rng, gamma, nu)
-
-
-LOCAL, WIDE, JUMP, DIFFERENCE, GLOBAL, MIRROR = range(6)
-"""Moves: KAM's, the same with a wide γ, those between modes, a walk with the covariance Σ, and the
-exchange of labels or signs."""
 
 
 @jit
@@ -141,9 +153,11 @@ def draw_move(parameters, rng):
         if r < MIRROR_SHARE:
             return MIRROR
         r = (r - MIRROR_SHARE) / (1.0 - MIRROR_SHARE)
-    if r < DIFFERENCE_SHARE:
-        return DIFFERENCE
-    return GLOBAL if r < DIFFERENCE_SHARE + GLOBAL_SHARE else WIDE
+    move = ALL
+    while move < WIDE and r >= parameters.shares[move]:
+        r -= parameters.shares[move]
+        move += 1
+    return move
 
 
 @jit
@@ -177,12 +191,19 @@ def tuning_transition(target, state, parameters, tuning, work, rng):
 def adapt(state, parameters, tuning, work, accept_prob, rng):
     """Find and learn the modes; in the last phase tune ρ, or settle the walk that there is.
 
+    At last the shares of the moves of exploration follow from what those of the last phase were
+    worth.
+
     z, C and the bandwidth change in Python only.
     """
     t, n, start = tuning.t[0], tuning.n, tuning.search.learning_end
     subsample, scale = parameters.kam.subsample, tuning.nu.scale
     if subsample.m[0] > 0 and t >= start:
         tune_cycles(parameters.kam, tuning, work, accept_prob)
+        if ALL <= work.move[0] <= WIDE:
+            appraise(parameters, tuning, work, accept_prob)
+        if t == n - 1:
+            share_exploration(parameters.shares, tuning)
         settle_scale(parameters.kam.log_rho, scale, 0, t, (start + n) // 2, n)
     else:
         search_and_learn(state, parameters, tuning.search, work, accept_prob, t, rng)
@@ -202,9 +223,40 @@ def tune_cycles(parameters, tuning, work, accept_prob):
         guess_gamma(parameters.subsample, kam.EXPLORATION, s)
         kam.guess_nu(parameters, tuning.nu, work.kam, s)
         tuning.s[0] = 0.0
-    elif work.tunes[0]:
+    elif work.move[0] == LOCAL:
         eta = gain(GOOD_GUESS + tuning.t[0] - tuning.search.learning_end)
         tune_scale(parameters.log_rho, tuning.nu.scale, 0, accept_prob, eta)
+
+
+@jit
+def appraise(parameters, tuning, work, accept_prob):
+    """Add what a move of exploration was worth: α|δ|², as Σ measures its step δ."""
+    move, walk = work.move[0], work.kam.walk
+    if move == WIDE:
+        multiply_lower(parameters.kam.subsample.shape.factor, walk.step, walk.v)
+        solve_lower(parameters.global_factor, walk.v, walk.v)
+    else:
+        solve_lower(parameters.global_factor, walk.step, walk.v)
+    tuning.tried[move] += 1.0
+    tuning.worth[move] += accept_prob * squared_norm(walk.v)
+
+
+@jit
+def share_exploration(shares, tuning):
+    """Make each kind of moves of exploration as often as it was worth, but never give one up."""
+    worth, tried, n = 0.0, 0.0, shares.size
+    for k in range(n):
+        worth += tuning.worth[k]
+        tried += tuning.tried[k]
+    if not 0.0 < worth < np.inf:
+        return
+    total = 0.0
+    for k in range(n):
+        prior = PRIOR_MOVES * worth / tried
+        shares[k] = (tuning.worth[k] + prior) / (tuning.tried[k] + PRIOR_MOVES)
+        total += shares[k]
+    for k in range(n):
+        shares[k] = LEAST_SHARE + (1.0 - n * LEAST_SHARE) * shares[k] / total
 
 
 @jit(allocates=True)
@@ -253,18 +305,18 @@ class CyclicalKAM(LearnedShape):
 
     * Of the first βL transitions half are jumps between modes, if there are two or more. Of the
       others 30 % are exchanges of labels or reversals of signs, if tuning found the posterior
-      symmetric under these. Of what is left 60 % add a difference of two points of z to x, in all
-      coordinates or in one; 20 % are walks with the covariance of all modes; the rest are KAM moves
-      with a wide γ.
+      symmetric under these. The rest add a difference of two points of z to x, in all coordinates,
+      in one whitened, or in one; are walks with the covariance of all modes; or KAM moves with a
+      wide γ: each of the five as often as tuning found it worth, 4 % at least.
     * The rest of the cycle are KAM moves, whitened with the covariance within modes.
 
     Each move leaves the posterior invariant, and which is made does not depend on x.
 
     Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
     along rays, then a kick and an annealed walk back to the posterior; 30 % walks, differences and
-    jumps that learn the modes found; 15 % tune ν, which is the statistic ``scaling``. In
-    ``pk.sample`` the chains learn together: each gets the modes that any of them found. See
-    docs/cyclical_kam.md.
+    jumps that learn the modes found; 15 % tune ν, which is the statistic ``scaling``, and learn how
+    often to make which move. In ``pk.sample`` the chains learn together: each gets the modes that
+    any of them found. See docs/cyclical_kam.md.
 
     References
     ----------
@@ -320,6 +372,7 @@ class CyclicalKAM(LearnedShape):
             sizes | {"maps": most_maps(scales.size)},
             kam=allocate(kam.Parameters, sizes, subsample=subsample, nu0=1.0),
             global_factor=np.diag(scales),
+            shares=0.2,
             cycle_length=settings["cycle_length"],
             n_exploration=settings["n_exploration"],
         )

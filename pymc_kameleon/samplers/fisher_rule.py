@@ -121,8 +121,11 @@ def refresh(parameters, tuning):
 
 
 def first_refresh(n_tune, d):
-    """Return the number of transitions after which L is learned first."""
-    return max(1, min(n_tune // 10, max(20, d // 4)))
+    """Return the number of transitions after which L is learned first.
+
+    Sooner there are so few pairs that what they show is worse than the start.
+    """
+    return max(1, min(n_tune // 3, max(20, d // 4)))
 
 
 @python_or_jit

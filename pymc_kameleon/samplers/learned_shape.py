@@ -23,6 +23,9 @@ class LearnedShape(KameleonStep):
         """Return the Shape and the ShapeTuning that are learned, or None."""
         return self.parameters, self.tuning.shape
 
+    def _learned_factor(self):
+        return None if self._shape() is None else self._shape()[1].moments.factor
+
     def _settle(self, home):
         if self._shape() is not None:
             shape, tuning = self._shape()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import bools, floats
+from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.clusters import MAX_MODES, draw_index, responsibilities
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import log_determinant, multiply_lower, solve_lower
@@ -19,13 +19,18 @@ from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers import kam
 
+ALL, WHITENED, SINGLE, GLOBAL, WIDE, LOCAL, JUMP, MIRROR, SEARCH = range(9)
+"""Moves: differences in all coordinates, in one of Cx, and in one of x; walks with the covariance
+Σ; KAM moves with a wide γ. Those that tune a scale; jumps; the exchange of labels or signs; and
+those of the search."""
+
 
 class Work(NamedTuple):
-    """Scratch: KAM's, log r(k|x), and whether the last move tells how to tune a scale."""
+    """Scratch: KAM's, log r(k|x), and the last move."""
 
     kam: kam.Work
     log_r: floats(MAX_MODES)
-    tunes: bools(1)
+    move: integers(1)
 
 
 @jit(inlined=False)
@@ -104,24 +109,25 @@ def draw_other(log_weights, i, n, rng):
 
 
 @jit
-def difference(target, state, parameters, work, rng):
+def difference(target, state, parameters, work, kind, rng):
     """Propose y = x + B(C(z_a − z_b) + γCξ) with a ≠ b, or the same with C and B exchanged.
 
-    B picks all coordinates or one, of x or of Cx. Symmetric, as a and b are exchangeable.
+    B picks all coordinates, or one of x or Cx, as the kind of move has it. Symmetric, as a and b
+    are exchangeable.
     """
     subsample, walk = parameters.kam.subsample, work.kam.walk
     z, m, d = subsample.z, subsample.m[0], state.x.size
     gamma = np.exp(subsample.shape.log_scale[0])
     a = int(rng.random() * m)
     b = (a + 1 + int(rng.random() * (m - 1))) % m
-    only = int(rng.random() * 3 * d)  # from d on one coordinate of Cx, from 2d on one of x
+    only = int(rng.random() * d)
     for i in range(d):
         walk.xi[i] = 0.0
-        if only < d or only >= 2 * d or only == d + i:
+        if kind != WHITENED or only == i:
             walk.xi[i] = z[i, a] - z[i, b] + gamma * rng.standard_normal()
     multiply_lower(subsample.shape.factor, walk.xi, walk.step)
     for i in range(d):
-        walk.y[i] = state.x[i]
-        if only < 2 * d or only == 2 * d + i:
-            walk.y[i] += walk.step[i]
+        if kind == SINGLE and only != i:
+            walk.step[i] = 0.0
+        walk.y[i] = state.x[i] + walk.step[i]
     return accept_derived(target, state, parameters, work, 0.0, rng)

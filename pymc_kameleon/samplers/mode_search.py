@@ -22,7 +22,15 @@ from pymc_kameleon.core.scaling import GOOD_GUESS, best_scale, gain, tune_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers import kam
-from pymc_kameleon.samplers.mode_moves import difference, jump, wander
+from pymc_kameleon.samplers.mode_moves import (
+    JUMP,
+    LOCAL,
+    SEARCH,
+    SINGLE,
+    difference,
+    jump,
+    wander,
+)
 
 WALKED, SEARCHED, LEARNED = 0.2, 0.55, 0.85
 """Ends of the phases of tuning, as shares of it; see `search_and_learn`."""
@@ -141,7 +149,7 @@ def learns(parameters, search, t):
 @jit
 def search_move(target, state, parameters, search, work, t, rng):
     """Look along a ray, kick, or make a step of a walk at the temperature of the search."""
-    work.tunes[0] = False  # the last way home is made when clusters are learned already
+    work.move[0] = SEARCH  # the last way home is made when clusters are learned already
     shape, walk = parameters.kam.subsample.shape, work.kam.walk
     if search.scans[0] == 1:
         return look(target, search, shape, walk, t, rng)
@@ -218,12 +226,13 @@ def annealed_move(target, state, parameters, origin, work, temperature, rng):
 def learning_move(target, state, parameters, work, rng):
     """Make a difference, a jump, or a step of a walk with the covariance of the cluster at x."""
     clusters, r = parameters.clusters, rng.random()
-    work.tunes[0] = False
     if r < DIFFERENCE_SHARE:
-        return difference(target, state, parameters, work, rng)
+        work.move[0] = int(rng.random() * (SINGLE + 1))
+        return difference(target, state, parameters, work, work.move[0], rng)
     if clusters.n[0] > 1 and r > 1.0 - JUMP_SHARE:
+        work.move[0] = JUMP
         return jump(target, state, parameters, work, rng)
-    work.tunes[0] = True
+    work.move[0] = LOCAL
     nearest = nearest_cluster(clusters, state.x, work.log_r, work.kam.walk.v)
     scale = np.exp(parameters.kam.subsample.shape.log_scale[0])
     return wander(target, state, parameters, scale, clusters.factors[nearest], work, rng)
@@ -313,7 +322,7 @@ def archive(state, search, t):
 def learn_clusters(state, parameters, search, work, accept_prob, t):
     """Learn mean and covariance of the cluster where the chain is, and tune the walk."""
     clusters, v = parameters.clusters, work.kam.walk.v
-    if work.tunes[0]:
+    if work.move[0] == LOCAL:
         log_scale = parameters.kam.subsample.shape.log_scale
         eta = gain(GOOD_GUESS + t - search.search_end)
         tune_scale(log_scale, search.shape.scale, 0, accept_prob, eta)

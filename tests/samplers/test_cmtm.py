@@ -470,16 +470,14 @@ def test_multiple_tries_tell_what_single_ones_would_move(logp):
 # ---- adaptation in time ---------------------------------------------------------------------
 
 
-def tuning_of(d, m, n_shifting=0, adapt_every=1, bounds=(1e-300, 1e300), fewer_tries=False):
+def tuning_of(d, m, n=10_000, bounds=(1e-300, 1e300), **options):
     return allocate(
         cmtm.Tuning,
         {"d": d, "m": m},
-        n=10_000,
-        n_shifting=n_shifting,
-        adapt_every=adapt_every,
-        fewer_tries=fewer_tries,
+        n=n,
         bounds=bounds,
         history=History.empty(40, d),
+        **{"n_shifting": 0, "adapt_every": 1, "fewer_tries": False} | options,
     )
 
 
@@ -574,6 +572,12 @@ def test_ladders_are_shifted_first():
         assert adapting.adapt([2, 1, 0]).any() == (t in (65, 85))
         ends.append(adapting.parameters.ladders[:, [0, -1]].copy())
     np.testing.assert_array_equal(ends[-1], [[512, 2048], [1, 4], [1 / 512, 1 / 128]])
+
+
+def test_ladders_stay_before_single_tries_are_decided_on():
+    """Or they would be decided on by too few sweeps, thus never."""
+    adapting = Adapting(adapt_every=10, n=80, fewer_tries=True)
+    assert [t for t in range(1, 81) if adapting.adapt(2).any()] == [10, 20, 30]
 
 
 # ---- tuning of whole chains -----------------------------------------------------------------

@@ -114,6 +114,7 @@ def learn_from_draws(step, target, only=None, n=100):
     p.clusters.means[:k] = [x.mean(axis=0) for x in modes]
     covariances = [np.atleast_2d(np.cov(x, rowvar=False)) for x in modes]
     p.clusters.factors[:k] = np.linalg.cholesky(covariances)
+    p.shares[:] = 0.3, 0.1, 0.2, 0.25, 0.15
     subsample = p.kam.subsample
     subsample.shape.factor[:] = np.linalg.cholesky(np.mean(covariances, axis=0))
     points = np.concatenate(modes if only is None else [modes[i] for i in only])
@@ -323,10 +324,16 @@ def bimodal(weight):
 
 BOTH = bimodal(0.2)
 LINES = Mixture([0.3, 0.7], [[-2], [3]], [0.3, 1.5])
-MOVES = ["any", "kam", "jump", "difference", "global", "mirror"]
-assert MOVES[cyclical_kam.JUMP] == "jump"
-assert MOVES[cyclical_kam.WIDE] == "kam"
-assert MOVES[cyclical_kam.MIRROR] == "mirror"
+MOVES = {
+    "kam": mode_moves.WIDE,
+    "jump": mode_moves.JUMP,
+    "difference": mode_moves.ALL,
+    "whitened": mode_moves.WHITENED,
+    "single": mode_moves.SINGLE,
+    "global": mode_moves.GLOBAL,
+    "mirror": mode_moves.MIRROR,
+    "any": -1,
+}
 FLAWS = ["none", "jump", "hastings", "gamma", "restart"]
 
 
@@ -346,7 +353,7 @@ MOVE, FLAW = -1, -2
 def draw_the_same(parameters, rng):
     """Explore always by the move that the twin is told."""
     move = int(parameters.clusters.log_weights[MOVE])
-    return cyclical_kam.draw_move(parameters, rng) if move == 0 else move
+    return cyclical_kam.draw_move(parameters, rng) if move < 0 else move
 
 
 @jit
@@ -458,12 +465,12 @@ def p_value(
     if n_exploration is None:
         n_exploration = 3 * length // 10
     step.parameters = step.parameters._replace(cycle_length=length, n_exploration=n_exploration)
-    step.parameters.clusters.log_weights[MOVE] = MOVES.index(move)
+    step.parameters.clusters.log_weights[MOVE] = MOVES[move]
     step.parameters.clusters.log_weights[FLAW] = FLAWS.index(flaw)
     return invariance_p_value(lambda x: moved_fast(step, x), target, n)
 
 
-@pytest.mark.parametrize("move", MOVES[1:])
+@pytest.mark.parametrize("move", list(MOVES)[:-1])
 @pytest.mark.parametrize("target", [LINES, BOTH], ids=["1-d", "2-d"])
 def test_each_move_alone_is_exact(target, move):
     """KAM's down the whole ladder."""
@@ -696,6 +703,40 @@ def test_nu_is_tuned_by_the_local_moves_alone():
     assert [place for _, place in seen[n_learning:]] == [
         (i + 1) % 100 for i in range(n - n_learning)
     ]
+
+
+def test_what_moves_are_worth_is_learned_by_hand():
+    """In the last phase, from their steps and acceptance; what follows is their shares."""
+    n, kinds = 8000, range(5)
+    step = started(pair(2), n, 4, cycle_length=10)
+
+    def look(step):
+        work = step._work
+        return int(work.move[0]), work.kam.walk.y.copy(), step.parameters.global_factor.copy()
+
+    assert (step.parameters.shares == 0.2).all()
+    positions, stats, seen = run(step, n, np.full(2, 0.1), look)
+    tried, worth = np.zeros(5), np.zeros(5)
+    for t in range(step.tuning.search.learning_end, n):
+        move, y, factor = seen[t]
+        if move in kinds:
+            tried[move] += 1
+            step_sizes = np.linalg.solve(np.tril(factor), y - positions[t - 1])
+            worth[move] += stats["accept_prob"][t] * step_sizes @ step_sizes
+    assert tried.min() > 10
+    np.testing.assert_array_equal(step.tuning.tried, tried)
+    np.testing.assert_allclose(step.tuning.worth, worth, rtol=1e-6)
+    means = (worth + 5 * worth.sum() / tried.sum()) / (tried + 5)
+    np.testing.assert_allclose(step.parameters.shares, 0.04 + 0.8 * means / means.sum())
+
+
+def test_shares_without_moves_stay():
+    """If none was made, or none accepted."""
+    step = started(PLANE, 100)
+    for tried in (0.0, 7.0):
+        step.tuning.tried[:] = tried
+        cyclical_kam.share_exploration(step.parameters.shares, step.tuning)
+        assert (step.parameters.shares == 0.2).all()
 
 
 def test_clusters_are_learned_by_hand():

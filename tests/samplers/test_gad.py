@@ -20,7 +20,7 @@ from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.factor import is_diagonal
 from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address
 from pymc_kameleon.draws import learn_together
-from pymc_kameleon.samplers import mala
+from pymc_kameleon.samplers import fisher_rule, mala
 
 # ---- targets --------------------------------------------------------------------------------
 # data are the scales of the coordinates and, for some, a matrix (d, d), raveled.
@@ -807,6 +807,12 @@ def test_chains_pool_their_pairs():
             step.tuning.pairs.counts[0] = n
         pk.GadMALA.learn(home)
     np.testing.assert_allclose(dense(home[0].parameters.factor), pooled, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("n_tune", "d", "first"), [(45, 30, 15), (60, 2, 20), (3000, 100, 25)])
+def test_when_it_is_first_learned(n_tune, d, first):
+    """Not from a handful of pairs, however short tuning is."""
+    assert fisher_rule.first_refresh(n_tune, d) == first
 
 
 @pytest.mark.parametrize(("d", "is_dense"), [(1000, True), (1001, False)])

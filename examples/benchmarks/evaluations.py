@@ -26,9 +26,12 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stderr, suppress
 from copy import deepcopy
 from functools import cached_property, partial
 from hashlib import sha256
+from importlib.util import find_spec
+from io import StringIO
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -39,8 +42,9 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from dispersed import evaluations, quiet
+from dispersed import evaluations, quiet, with_squares
 from posteriors import POSTERIORS, recursion
+from scipy.stats import norm
 
 import pymc_kameleon as pk
 
@@ -74,7 +78,7 @@ def main():
     parser.add_argument("--cache", type=Path, help="directory of the references")
     parser.add_argument("--per-second", action="store_true", help="ESS per second instead")
     options = parser.parse_args()
-    samplers = options.samplers.split(",")
+    samplers = installed(options.samplers.split(","))
     if options.per_second:
         rows = per_second(samplers, options.cases.split(",") if options.cases else NEAR_NORMAL)
     else:
@@ -89,6 +93,14 @@ def main():
         )
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
+
+
+def installed(samplers):
+    """Return the samplers without those whose package is not here, of which it tells."""
+    missing = [s for s in samplers if s in PACKAGES and find_spec(PACKAGES[s]) is None]
+    if missing:
+        print(f"not installed: {', '.join(missing)}", file=sys.stderr)
+    return [sampler for sampler in samplers if sampler not in missing]
 
 
 # ---- effective draws ----------------------------------------------------------------------------
@@ -238,7 +250,8 @@ class Problem:
         self.name, self.case = name, CASES[name]
         self.model = self.case.build()
         self.initial = self.model.initial_point()
-        self.d = sum(value.size for value in self.initial.values())
+        self.centre = np.concatenate([value.ravel() for value in self.initial.values()])
+        self.d = self.centre.size
 
     @cached_property
     def _logp(self):
@@ -262,10 +275,9 @@ class Problem:
 
     def starts(self, n, seed):
         """Return n dispersed points (n, d) where the log-density is finite."""
-        centre = np.concatenate([value.ravel() for value in self.initial.values()])
         rng, found = np.random.default_rng(seed), []
         while len(found) < n:
-            x = centre + self.case.jitter * rng.uniform(-1, 1, self.d)
+            x = self.centre + self.case.jitter * rng.uniform(-1, 1, self.d)
             if self.logp(x) > -np.inf:
                 found.append(x)
         return np.array(found)
@@ -354,8 +366,53 @@ def stretch(sampler, problem):
     return run
 
 
-SAMPLERS = {"DEMetropolisZ": differential_evolution, "emcee": stretch}
+class Spent(Exception):
+    """The budget is spent."""
+
+
+def preconditioned(sampler, problem):
+    """Return a run of pocoMC, from wide normals about the initial point to the posterior.
+
+    It is cut short where the budget is spent; before it has arrived at the posterior, that leaves
+    no draws.
+    """
+    import pocomc
+
+    prior = pocomc.Prior([norm(x, WIDE) for x in problem.centre])
+
+    def run(each, share, seed):
+        budget = left = CHAINS * each
+
+        def log_likelihood(x):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Spent
+            return problem.logp(x) - prior.logpdf(x[None])[0]
+
+        n_active = min(256, max(2 * problem.d, budget // 50))
+        smc = pocomc.Sampler(
+            prior,
+            log_likelihood,
+            n_effective=2 * n_active,
+            n_active=n_active,
+            random_state=seed,
+        )
+        with suppress(Spent), redirect_stderr(StringIO()):
+            smc.run(n_total=budget, n_evidence=0, progress=False)
+        if smc.particles.get("beta", -1) < 1:
+            return np.empty((1, 0, problem.d))
+        return smc.posterior(resample=True)[0][None]
+
+    return run
+
+
+WIDE = 5.0
+"""Standard deviation of the normals from which pocoMC starts."""
+
+SAMPLERS = {"DEMetropolisZ": differential_evolution, "emcee": stretch, "pocoMC": preconditioned}
 """Those of others; the rest is ours."""
+PACKAGES = {"emcee": "emcee", "pocoMC": "pocomc"}
 
 
 # ---- regressions, a hidden Markov model, shapes -------------------------------------------------
@@ -539,8 +596,88 @@ NEAR_NORMAL = ("AR5", "interaction", "log regression", "flat priors", "precise",
 
 
 def per_second(samplers, names):
-    """Print ESS per second, of ours and of nutpie; return a list of dicts."""
-    raise NotImplementedError
+    """Print ESS per second, of ours and of nutpie; return a list of dicts.
+
+    Seconds are those of a run, tuning included and compilation not; of nutpie the better of its
+    two mass matrices counts.
+    """
+    print(f"least ESS of x and x² per second, {CHAINS} × {DRAWS:,} draws, one core; medians")
+    print(f"{'case':<18}{'d':>3}  {'sampler':<20}{'ESS/s':>9}{'over nutpie':>13}")
+    rows = []
+    for name in names:
+        problem = Problem(name)
+        rates = {}
+        for low_rank, label in enumerate(NUTPIE if find_spec("nutpie") else ()):
+            rates[label] = rate(theirs(problem, bool(low_rank)))
+        best = max(rates.values(), default=np.nan)
+        for sampler in samplers:
+            rates[sampler] = rate(whole(sampler, problem))
+        for sampler, value in rates.items():
+            line = f"{name:<18}{problem.d:>3}  {sampler:<20}{value:>9.0f}{value / best:>13.2f}"
+            print(line, flush=True)
+            rows.append({"case": name, "d": problem.d, "sampler": sampler, "rate": value})
+    return rows
+
+
+DRAWS, REPEATS = 5000, 3
+NUTPIE = ("nutpie, diagonal", "nutpie, low rank")
+
+
+def rate(run):
+    """Return the median ESS per second of run(seed), which gives draws and seconds."""
+    run(0)  # compiles what is compiled once
+    rates = []
+    for seed in range(1, 1 + REPEATS):
+        x, seconds = run(seed)
+        rates.append(float(az.ess(with_squares(x))["x"].min()) / seconds)
+    return float(np.median(rates))
+
+
+def whole(sampler, problem):
+    """Return run(seed) -> draws (chains, n, d), seconds of pk.sample with default tuning."""
+    step = getattr(pk, sampler)(model=problem.model, steps_per_draw=1)
+
+    def run(seed):
+        began = time.perf_counter()
+        with quiet():
+            dt = pk.sample(
+                DRAWS,
+                step=step,
+                model=problem.model,
+                chains=CHAINS,
+                cores=1,
+                random_seed=seed,
+                progressbar=False,
+                compute_convergence_checks=False,
+                idata_kwargs={"include_transformed": True},
+            )
+        return problem.coordinates(dt["posterior"]), time.perf_counter() - began
+
+    return run
+
+
+def theirs(problem, low_rank):
+    """Return the same of nutpie."""
+    import nutpie
+
+    compiled = nutpie.compile_pymc_model(problem.model)
+
+    def run(seed):
+        began = time.perf_counter()
+        dt = nutpie.sample(
+            compiled,
+            draws=DRAWS,
+            chains=CHAINS,
+            cores=1,
+            seed=seed,
+            progress_bar=False,
+            store_unconstrained=True,
+            low_rank_modified_mass_matrix=low_rank,
+        )
+        x = dt["sample_stats"]["unconstrained_draw"].values
+        return x, time.perf_counter() - began
+
+    return run
 
 
 if __name__ == "__main__":

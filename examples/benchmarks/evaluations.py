@@ -32,6 +32,7 @@ from functools import cached_property, partial
 from hashlib import sha256
 from importlib.util import find_spec
 from io import StringIO
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -110,34 +111,21 @@ def effective_draws(samplers, names, budgets, seeds, share, jobs, directory):
     """Print effective draws by case, sampler and budget; return them as a list of dicts."""
     print(f"effective draws, worst / median quantity, of {seeds} runs; *: reference too short")
     print(f"{'case':<18}{'d':>3}  {'sampler':<20}" + "".join(f"{n:>17,}" for n in budgets))
+    task = partial(measured, samplers, budgets, seeds, share, directory)
     rows = []
-    for results in in_turn(measured, names, samplers, budgets, seeds, share, directory, jobs=jobs):
-        for row in results:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for row in chain.from_iterable(map(task, names) if jobs == 1 else pool.map(task, names)):
             cells = [
                 f"{b['worst']:.0f} / {b['median']:.0f}{'*' if b['too_short'] else ' '}"
                 for b in row["budgets"]
             ]
             line = f"{row['case']:<18}{row['d']:>3}  {row['sampler']:<20}"
             print(line + "".join(f"{cell:>17}" for cell in cells), flush=True)
-        rows += results
+            rows.append(row)
     return rows
 
 
-def in_turn(function, names, *arguments, jobs):
-    """Yield function(name, *arguments) for each name, several at a time in processes."""
-    task = partial(_of, function, arguments)
-    if jobs == 1:
-        yield from map(task, names)
-    else:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            yield from pool.map(task, names)
-
-
-def _of(function, arguments, name):
-    return function(name, *arguments)
-
-
-def measured(name, samplers, budgets, seeds, share, directory):
+def measured(samplers, budgets, seeds, share, directory, name):
     """Return the rows of a case: for each sampler what its runs of each budget are worth."""
     warnings.simplefilter("ignore")
     problem = Problem(name)
@@ -213,12 +201,12 @@ def from_draws(x):
     return Moments(sampled.mean(axis=(0, 1)), sampled.std(axis=(0, 1)), ess)
 
 
-def long_run(problem, sampler=pk.GadMALA, initvals=None, **options):
+def long_run(problem, sampler=pk.GadMALA, initvals=None, draws=LONG, **options):
     """Return draws (chains, n, d)."""
     step = sampler(model=problem.model, **options)
     with quiet() as told:
         dt = pk.sample(
-            LONG,
+            draws,
             tune=5000,
             step=step,
             model=problem.model,
@@ -545,7 +533,8 @@ def hare_lynx_moments(problem):
     with mock.patch.object(quickstart, "LotkaVolterra", return_value=solved_by_runge_kutta):
         twin.model = quickstart.build_model()
     start = quickstart.GUESS | {"initial": quickstart.PELTS[0]}
-    return from_draws(long_run(twin, pk.GAM, [start] * CHAINS, steps_per_draw=20))
+    x = long_run(twin, pk.GAM, [start] * CHAINS, draws=LONG // 4, steps_per_draw=20)
+    return from_draws(x)
 
 
 def solved_by_runge_kutta(rates, initial, steps=5):

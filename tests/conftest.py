@@ -31,7 +31,7 @@ def begin_with(monkeypatch):
     def begin(scales):
         def stay(logp, start, rng, budget):
             x, f = start.copy(), logp(start)
-            return Home(x, f, scales, np.diag(scales), x[None], np.array([f]))
+            return Home(x, f, scales, np.diag(scales), 0.0, x[None], np.array([f]))
 
         monkeypatch.setattr("pymc_kameleon.step.approach", stay)
         monkeypatch.setattr("pymc_kameleon.step.draw_near", lambda home, logp, rng: home.x)

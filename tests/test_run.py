@@ -534,9 +534,15 @@ def press():
     while not stopping.is_set():
         stopping.wait()
     os.kill(os.getpid(), signal.SIGINT)
+    while not left.wait(1.0):  # Python sees no signal that comes as a wait is about to begin
+        os.kill(os.getpid(), signal.SIGINT)
 
-stopping = threading.Event()
-end = pk.run.Run._end
+stopping, left = threading.Event(), threading.Event()
+end, ended = pk.run.Run._end, pk.run.Run._ended
+def leave(self):
+    left.set()
+    return ended(self)
+pk.run.Run._ended = leave
 def note(self, why):
     end(self, why)
     stopping.set()

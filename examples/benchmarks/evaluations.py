@@ -1,0 +1,687 @@
+"""Effective draws at equal numbers of evaluations of the log-density, in all.
+
+    python examples/benchmarks/evaluations.py [--cases AR5,GARCH] [--samplers GAM,KAM]
+        [--budgets 2000,10000] [--seeds 20] [--jobs 2] [--json FILE] [--cache DIRECTORY]
+    python examples/benchmarks/evaluations.py --per-second     beside nutpie, on one core
+
+A run has 4 chains from dispersed starts. Its evaluations are those of all chains together; tuning
+and the way from the starts to the posterior are among them, and draws beyond the budget are cut
+off. Its estimates are the means of every x_k and x_k², on the unconstrained scale, over all draws
+after tuning. A quantity's effective draws are 1 / mean over the seeds of the squared error, in
+units of the posterior standard deviation: as many independent draws would have that error. The
+table has the worst quantity and the median one. Twenty seeds know each to some 30 %.
+
+The errors are those against a long run, which is made once and kept in the cache. It is marked
+where it is not long enough, as then there are more effective draws than the table says.
+
+In the funnel only the worst quantity means something: a chain that is stuck in the neck has the
+right mean of most coordinates, which is 0.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stderr, suppress
+from copy import deepcopy
+from functools import cached_property, partial
+from hashlib import sha256
+from importlib.util import find_spec
+from io import StringIO
+from itertools import chain
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from dispersed import evaluations, quiet, with_squares
+from posteriors import POSTERIORS, recursion
+from scipy.stats import norm
+
+import pymc_kameleon as pk
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import quickstart
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
+from kam_targets import Banana
+
+CHAINS = 4
+BUDGETS = (1000, 2000, 10_000, 50_000)
+SHARE = 0.4
+"""Of a chain's evaluations, the share that it tunes; its way to the posterior comes on top."""
+
+LONG = 100_000
+"""Draws of each chain of a reference."""
+ENOUGH = 5
+"""A reference is worth so many times the effective draws that it measures, or marked."""
+
+
+def main():
+    """Print the table that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--samplers", default="SurrogateMetropolis,GAM,KAM")
+    parser.add_argument("--cases", help=f"some of {','.join(CASES)}")
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
+    parser.add_argument("--seeds", type=int, default=20, help="runs of each")
+    parser.add_argument("--share", type=float, default=SHARE, help="of evaluations for tuning")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time")
+    parser.add_argument("--json", type=Path, help="file for the results")
+    parser.add_argument("--cache", type=Path, help="directory of the references")
+    parser.add_argument("--per-second", action="store_true", help="ESS per second instead")
+    options = parser.parse_args()
+    samplers = installed(options.samplers.split(","))
+    if options.per_second:
+        rows = per_second(samplers, options.cases.split(",") if options.cases else NEAR_NORMAL)
+    else:
+        rows = effective_draws(
+            samplers,
+            options.cases.split(",") if options.cases else list(CASES),
+            [int(budget) for budget in options.budgets.split(",")],
+            options.seeds,
+            options.share,
+            options.jobs,
+            options.cache or Path(tempfile.gettempdir()) / "kameleon-references",
+        )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+
+
+def installed(samplers):
+    """Return the samplers without those whose package is not here, of which it tells."""
+    missing = [s for s in samplers if s in PACKAGES and find_spec(PACKAGES[s]) is None]
+    if missing:
+        print(f"not installed: {', '.join(missing)}", file=sys.stderr)
+    return [sampler for sampler in samplers if sampler not in missing]
+
+
+# ---- effective draws ----------------------------------------------------------------------------
+
+
+def effective_draws(samplers, names, budgets, seeds, share, jobs, directory):
+    """Print effective draws by case, sampler and budget; return them as a list of dicts."""
+    print(f"effective draws, worst / median quantity, of {seeds} runs; *: reference too short")
+    print(f"{'case':<18}{'d':>3}  {'sampler':<20}" + "".join(f"{n:>17,}" for n in budgets))
+    task = partial(measured, samplers, budgets, seeds, share, directory)
+    rows = []
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for row in chain.from_iterable(map(task, names) if jobs == 1 else pool.map(task, names)):
+            cells = [
+                f"{b['worst']:.0f} / {b['median']:.0f}{'*' if b['too_short'] else ' '}"
+                for b in row["budgets"]
+            ]
+            line = f"{row['case']:<18}{row['d']:>3}  {row['sampler']:<20}"
+            print(line + "".join(f"{cell:>17}" for cell in cells), flush=True)
+            rows.append(row)
+    return rows
+
+
+def measured(samplers, budgets, seeds, share, directory, name):
+    """Return the rows of a case: for each sampler what its runs of each budget are worth."""
+    warnings.simplefilter("ignore")
+    problem = Problem(name)
+    known = known_moments(problem, directory)
+    rows = []
+    for sampler in samplers:
+        run, columns = SAMPLERS.get(sampler, ours)(sampler, problem), []
+        for budget in budgets:
+            began = time.perf_counter()
+            draws = [run(budget // CHAINS, share, seed) for seed in range(seeds)]
+            seconds = (time.perf_counter() - began) / seeds
+            columns.append({"evaluations": budget, "seconds": seconds} | known.worth(draws))
+        rows.append({"case": name, "d": problem.d, "sampler": sampler, "budgets": columns})
+    return rows
+
+
+class Moments(NamedTuple):
+    """What is known of the x_k and x_k², in this order: each array is (2d,).
+
+    `ess` says how well: as well as by so many independent draws.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    ess: np.ndarray
+
+    def worth(self, runs):
+        """Return effective draws of the worst and the median quantity, of runs (chains, n, d).
+
+        A run that has no draws after tuning is infinitely wrong.
+        """
+        errors = np.full((len(runs), self.mean.size), np.inf)
+        for row, x in zip(errors, runs, strict=True):
+            if x.shape[1] > 0:
+                row[:] = (both(x).mean(axis=(0, 1)) - self.mean) / self.sd
+        effective = 1 / np.mean(errors**2, axis=0)
+        shown = np.argsort(effective)[[0, self.mean.size // 2]]
+        return {
+            "worst": effective.min(),
+            "median": float(np.median(effective)),
+            "worst_quantity": int(shown[0]),
+            "too_short": bool(np.any(self.ess[shown] < ENOUGH * effective[shown])),
+        }
+
+
+def both(x):
+    """Return x (..., d) and its squares, (..., 2d)."""
+    return np.concatenate([x, x**2], axis=-1)
+
+
+# ---- what is known ------------------------------------------------------------------------------
+
+
+def known_moments(problem, directory):
+    """Return the moments of a case, from the cache if it has them.
+
+    Its files are named after values of the log-density, so that none outlives its model, and cases
+    that differ in their starts share one.
+    """
+    values = [problem.logp(x) for x in problem.starts(3, seed=0, jitter=0.1)]
+    digest = sha256(" ".join(f"{value:.6g}" for value in values).encode()).hexdigest()[:16]
+    path = directory / f"{digest}.npz"
+    if not path.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **problem.case.known(problem)._asdict())
+    return Moments(**np.load(path))
+
+
+def from_draws(x):
+    """Return the moments of draws (chains, n, d)."""
+    sampled = both(x)
+    ess = az.ess(az.convert_to_datatree({"x": sampled}), method="mean")["x"].values
+    return Moments(sampled.mean(axis=(0, 1)), sampled.std(axis=(0, 1)), ess)
+
+
+def long_run(problem, draws=LONG):
+    """Return draws (chains, n, d) from starts near the initial point.
+
+    They are those of a random walk, which moves in tails and funnels where gradients mislead.
+    """
+    step = pk.GAM(model=problem.model, steps_per_draw=20)
+    with quiet() as told:
+        dt = pk.sample(
+            draws,
+            tune=5000,
+            step=step,
+            model=problem.model,
+            chains=CHAINS,
+            initvals=problem.initvals(seed=1, jitter=0.1),
+            random_seed=1,
+            progressbar=False,
+            idata_kwargs={"include_transformed": True},
+        )
+    for record in told:
+        print(f"reference of {problem.name}: {record.getMessage()}", file=sys.stderr)
+    return problem.coordinates(dt["posterior"])
+
+
+# ---- a case, as all samplers see it -------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    """How a model is built, how its moments are known, and how far its starts are dispersed."""
+
+    build: Callable
+    known: Callable = lambda problem: from_draws(long_run(problem))
+    jitter: float = 1.0
+
+
+class Problem:
+    """The model of a case, whose value variables, raveled in its order, are x (d,)."""
+
+    def __init__(self, name):
+        self.name, self.case = name, CASES[name]
+        self.model = self.case.build()
+        self.initial = self.model.initial_point()
+        self.centre = np.concatenate([value.ravel() for value in self.initial.values()])
+        self.d = self.centre.size
+
+    @cached_property
+    def _logp(self):
+        return self.model.compile_logp()
+
+    def logp(self, x):
+        """Return the log-density at x, -inf for NaN."""
+        value = float(self._logp(self.unraveled(x)))
+        return value if value < np.inf else -np.inf
+
+    def unraveled(self, x):
+        """Return values by name."""
+        ends = np.cumsum([value.size for value in self.initial.values()])[:-1]
+        pairs = zip(self.initial.items(), np.split(x, ends), strict=True)
+        return {name: part.reshape(value.shape) for (name, value), part in pairs}
+
+    def coordinates(self, posterior):
+        """Return the draws (chains, n, d) of a dataset that has the value variables."""
+        values = [posterior[name].values for name in self.initial]
+        return np.concatenate([v.reshape(*v.shape[:2], -1) for v in values], axis=2)
+
+    def starts(self, n, seed, jitter=None):
+        """Return n dispersed points (n, d) where the log-density is finite."""
+        jitter = self.case.jitter if jitter is None else jitter
+        rng, found = np.random.default_rng(seed), []
+        while len(found) < n:
+            x = self.centre + jitter * rng.uniform(-1, 1, self.d)
+            if self.logp(x) > -np.inf:
+                found.append(x)
+        return np.array(found)
+
+    @cached_property
+    def _natural(self):
+        variables = self.model.replace_rvs_by_values(self.model.free_RVs)
+        return self.model.compile_fn(variables, inputs=self.model.value_vars, point_fn=True)
+
+    def initvals(self, seed, jitter=None):
+        """Return the starts of a run, as PyMC takes them: values by name, not transformed."""
+        names = [rv.name for rv in self.model.free_RVs]
+        points = [self._natural(self.unraveled(x)) for x in self.starts(CHAINS, seed, jitter)]
+        return [dict(zip(names, values, strict=True)) for values in points]
+
+
+# ---- samplers -----------------------------------------------------------------------------------
+
+
+def ours(sampler, problem):
+    """Return run(evaluations of each chain, share for tuning, seed) -> draws (chains, n, d)."""
+    step = getattr(pk, sampler)(model=problem.model, steps_per_draw=1)
+
+    def run(each, share, seed):
+        tune = round(share * each)
+        with quiet():
+            dt = pk.sample(
+                each - tune,
+                tune=tune,
+                step=step,
+                model=problem.model,
+                chains=CHAINS,
+                cores=1,
+                initvals=problem.initvals(seed),
+                random_seed=seed,
+                progressbar=False,
+                compute_convergence_checks=False,
+                idata_kwargs={"include_transformed": True},
+            )
+        spent = evaluations(dt).sum(axis=0)[tune:]
+        return problem.coordinates(dt["posterior"])[:, spent <= CHAINS * each]
+
+    return run
+
+
+def differential_evolution(sampler, problem):
+    """Return a run of PyMC's DEMetropolisZ, of which a draw costs two evaluations."""
+    step = pm.DEMetropolisZ(model=problem.model)
+    fresh = deepcopy(step.sampling_state)
+
+    def run(each, share, seed):
+        tune = round(share * each / 2)
+        step.sampling_state = deepcopy(fresh)
+        with quiet():
+            dt = pm.sample(
+                each // 2 - tune,
+                tune=tune,
+                step=step,
+                model=problem.model,
+                chains=CHAINS,
+                cores=1,
+                initvals=problem.initvals(seed),
+                random_seed=seed,
+                progressbar=False,
+                compute_convergence_checks=False,
+                idata_kwargs={"include_transformed": True},
+            )
+        return problem.coordinates(dt["posterior"])
+
+    return run
+
+
+def stretch(sampler, problem):
+    """Return a run of emcee's stretch move, with as few walkers as it takes."""
+    import emcee
+
+    n_walkers = max(CHAINS, 2 * problem.d)
+
+    def run(each, share, seed):
+        ensemble = emcee.EnsembleSampler(n_walkers, problem.d, problem.logp)
+        ensemble.random_state = np.random.RandomState(seed).get_state()
+        n = CHAINS * each // n_walkers - 1  # the starts are evaluated, too
+        ensemble.run_mcmc(problem.starts(n_walkers, seed), n)
+        return ensemble.get_chain(discard=round(share * n)).transpose(1, 0, 2)
+
+    return run
+
+
+class Spent(Exception):
+    """The budget is spent."""
+
+
+def preconditioned(sampler, problem):
+    """Return a run of pocoMC, from wide normals about the initial point to the posterior.
+
+    It is cut short where the budget is spent; before it has arrived at the posterior, that leaves
+    no draws.
+    """
+    import pocomc
+
+    prior = pocomc.Prior([norm(x, WIDE) for x in problem.centre])
+
+    def run(each, share, seed):
+        budget = left = CHAINS * each
+
+        def log_likelihood(x):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Spent
+            return problem.logp(x) - prior.logpdf(x[None])[0]
+
+        n_active = min(256, max(2 * problem.d, budget // 50))
+        smc = pocomc.Sampler(
+            prior,
+            log_likelihood,
+            n_effective=2 * n_active,
+            n_active=n_active,
+            random_state=seed,
+        )
+        with suppress(Spent), redirect_stderr(StringIO()):
+            smc.run(n_total=budget, n_evidence=0, progress=False)
+        if smc.particles.get("beta", -1) < 1:
+            return np.empty((1, 0, problem.d))
+        return smc.posterior(resample=True)[0][None]
+
+    return run
+
+
+WIDE = 5.0
+"""Standard deviation of the normals from which pocoMC starts."""
+
+SAMPLERS = {"DEMetropolisZ": differential_evolution, "emcee": stretch, "pocoMC": preconditioned}
+"""Those of others; the rest is ours."""
+PACKAGES = {"emcee": "emcee", "pocoMC": "pocomc"}
+
+
+# ---- regressions, a hidden Markov model, shapes -------------------------------------------------
+
+
+def flat(predictors, y):
+    """Build a linear regression with flat priors."""
+    with pm.Model() as model:
+        b, sigma = pm.Flat("b", shape=predictors.shape[1]), pm.HalfFlat("sigma", initval=1)
+        pm.Normal("y", pm.math.dot(predictors, b), sigma, observed=y)
+    return model
+
+
+def with_ones(*columns):
+    """Return columns (n, k) with an intercept."""
+    return np.column_stack([np.ones(len(columns[0])), *columns])
+
+
+def leaves():
+    """Log weights of shrubs by the logs of five measures of their size, which correlate."""
+    rng = np.random.default_rng(20)
+    size = rng.normal(0, 0.45, 46)
+    logs = [mean + slope * size + rng.normal(0, 0.2, 46) for mean, slope in MEASURES]
+    predictors = with_ones(*logs)
+    return flat(predictors, predictors @ [4.8, 0.4, 1.1, 0.4, 0.1, 0.1] + rng.normal(0, 0.33, 46))
+
+
+MEASURES = ((0.1, 1), (-0.2, 1), (0.3, 1), (0.2, 0.9), (-0.8, 2))
+
+
+def votes():
+    """How voters see themselves on a scale of seven, by eight predictors as they were coded."""
+    rng, n = np.random.default_rng(21), 550
+    education, income = rng.integers(1, 5, n), rng.integers(1, 6, n)
+    age = rng.integers(18, 90, n)
+    groups = [(low <= age) & (age < high) for low, high in ((30, 45), (45, 65), (65, 99))]
+    others = [rng.random(n) < 0.1, rng.integers(1, 8, n), rng.random(n) < 0.55]
+    predictors = with_ones(others[1], others[0], *groups, education, others[2], income)
+    b = [1.8, 0.5, -1.1, -0.2, -0.1, 0.2, 0.3, -0.1, 0.16]
+    return flat(predictors, predictors @ b + rng.normal(0, 1.9, n))
+
+
+def precise():
+    """Return a regression on large numbers, which knows all coefficients to 1e-3 or better."""
+    rng, n = np.random.default_rng(22), 1200
+    height, male = rng.normal(67, 4, n), rng.random(n) < 0.4
+    predictors = with_ones(height, male, height * male, rng.normal(0, 1, n))
+    return flat(predictors, predictors @ [5.8, 0.06, 0.3, -0.01, 0.2] + rng.normal(0, 0.001, n))
+
+
+def hidden_markov(n=200):
+    """Return a hidden Markov model of two states, with normal emissions."""
+    rng, state, y = np.random.default_rng(23), 0, np.zeros(n)
+    for t in range(n):
+        state = int(rng.random() < (0.1, 0.85)[state])
+        y[t] = rng.normal((3, 9)[state], (1, 2)[state])
+    ordered = pm.distributions.transforms.ordered
+    with pm.Model() as model:
+        stay = pm.Beta("stay", 2, 2, shape=2)
+        mu = pm.Normal("mu", [3, 10], 3, shape=2, transform=ordered, initval=[3, 10])
+        sigma = pm.HalfNormal("sigma", 3, shape=2)
+        emissions = pm.logp(pm.Normal.dist(mu, sigma), y[:, None])
+        moves = pt.log(pt.stack([stay, 1 - stay], axis=1))
+        moves = pt.stack([moves[0], moves[1][::-1]])
+
+        def forward(emission, before, moves):
+            return emission + pt.logaddexp(before[0] + moves[0], before[1] + moves[1])
+
+        after = recursion(forward, emissions, np.log([0.5, 0.5]), moves)
+        pm.Potential("y", pt.logaddexp(after[-1, 0], after[-1, 1]))
+    return model
+
+
+def transforms():
+    """Return independent blocks with all kinds of transforms, one of them with heavy tails."""
+    ordered = pm.distributions.transforms.ordered
+    with pm.Model() as model:
+        pm.Uniform("interval", -1, 3)
+        pm.Beta("odds", 2, 5)
+        pm.Dirichlet("simplex", [2.0, 3.0, 4.0])
+        pm.Normal("ordered", 0, 2, shape=3, transform=ordered, initval=[-1, 0, 1])
+        pm.HalfNormal("half", 2)
+        pm.Gamma("gamma", 3, 0.5)
+        pm.LKJCholeskyCov("factor", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1), compute_corr=False)
+        pm.MvStudentT("tails", 5, mu=np.zeros(2), scale=np.array([[1, 0.8], [0.8, 1]]))
+    return model
+
+
+BANANA = Banana(0.03)
+
+
+def banana_moments(problem):
+    """Return the moments of exact draws."""
+    rng = np.random.default_rng(1)
+    return from_draws(BANANA.draw(rng, CHAINS * LONG).reshape(CHAINS, LONG, -1))
+
+
+def funnel(d=10):
+    """Return Neal's funnel."""
+    with pm.Model() as model:
+        v = pm.Normal("v", 0, 3)
+        pm.Normal("x", 0, pt.exp(v / 2), shape=d - 1)
+    return model
+
+
+def funnel_moments(problem):
+    """Return the moments, in which draws would err, as sd(x²) is dominated by rare ones."""
+    second = np.array([9, *np.full(problem.d - 1, np.exp(4.5))])
+    fourth = np.array([3 * 9**2, *np.full(problem.d - 1, 3 * np.exp(18))])
+    mean = np.concatenate([np.zeros(problem.d), second])
+    sd = np.sqrt(np.concatenate([second, fourth - second**2]))
+    return Moments(mean, sd, np.full(mean.size, np.inf))
+
+
+def centred_moments(problem):
+    """Return the moments of a run of the schools that are not centred, transformed."""
+    x = long_run(Problem("schools"))
+    mu, log_tau, z = np.split(x, [1, 2], axis=2)
+    return from_draws(np.concatenate([mu, log_tau, mu + np.exp(log_tau) * z], axis=2))
+
+
+# ---- hares and lynxes ---------------------------------------------------------------------------
+
+
+def hare_lynx():
+    """Return the model of the quickstart, which starts at the published estimates.
+
+    PyMC's own initial point has another period, and modes of its own around it.
+    """
+    model = quickstart.build_model()
+    for name, value in (quickstart.GUESS | {"initial": quickstart.PELTS[0]}).items():
+        model.set_initval(model[name], np.array(value))
+    return model
+
+
+def hare_lynx_moments(problem):
+    """Return the moments of a run near the known mode, with a solver that is compiled."""
+    with mock.patch.object(quickstart, "LotkaVolterra", return_value=solved_by_runge_kutta):
+        twin = Problem("hare-lynx 0.1")
+    return from_draws(long_run(twin, LONG // 4))
+
+
+def solved_by_runge_kutta(rates, initial, steps=5):
+    """Return what quickstart.solve does, to some 1e-4: logs of both populations by year, (n, 2)."""
+    h = 1 / steps
+
+    def growth(y, rates):
+        alpha, beta, gamma, delta = (rates[k] for k in range(4))
+        return pt.stack([alpha - beta * pt.exp(y[1]), delta * pt.exp(y[0]) - gamma])
+
+    def step(y, rates):
+        k1 = growth(y, rates)
+        k2 = growth(y + h / 2 * k1, rates)
+        k3 = growth(y + h / 2 * k2, rates)
+        return y + h / 6 * (k1 + 2 * k2 + 2 * k3 + growth(y + h * k3, rates))
+
+    start, n = pt.log(initial), steps * (len(quickstart.YEARS) - 1)
+    y = pytensor.scan(
+        step, outputs_info=start, non_sequences=rates, n_steps=n, return_updates=False
+    )
+    return pt.concatenate([start[None], y[steps - 1 :: steps]])
+
+
+# ---- all cases ----------------------------------------------------------------------------------
+
+CASES = {
+    "AR5": Case(POSTERIORS["autoregression"]),
+    "interaction": Case(POSTERIORS["interaction"]),
+    "log regression": Case(leaves),
+    "flat priors": Case(votes),
+    "precise": Case(precise),
+    "26 coefficients": Case(POSTERIORS["correlated"]),
+    "GARCH": Case(POSTERIORS["GARCH"]),
+    "hidden Markov": Case(hidden_markov),
+    "mixture": Case(POSTERIORS["two components"]),
+    "schools": Case(POSTERIORS["schools"]),
+    "centred schools": Case(POSTERIORS["centred schools"], centred_moments),
+    "latent process": Case(POSTERIORS["latent process"]),
+    "transforms": Case(transforms),
+    "banana": Case(BANANA.model, banana_moments),
+    "funnel": Case(funnel, funnel_moments),
+    "hare-lynx 0.1": Case(hare_lynx, hare_lynx_moments, jitter=0.1),
+    "hare-lynx": Case(hare_lynx, hare_lynx_moments),
+}
+
+NEAR_NORMAL = ("AR5", "interaction", "log regression", "flat priors", "precise", "GARCH")
+
+
+# ---- effective draws per second -----------------------------------------------------------------
+
+
+def per_second(samplers, names):
+    """Print ESS per second, of ours and of nutpie; return a list of dicts.
+
+    Seconds are those of a run, tuning included and compilation not; of nutpie the better of its
+    two mass matrices counts.
+    """
+    print(f"least ESS of x and x² per second, {CHAINS} × {DRAWS:,} draws, one core; medians")
+    print(f"{'case':<18}{'d':>3}  {'sampler':<20}{'ESS/s':>9}{'over nutpie':>13}")
+    rows = []
+    for name in names:
+        problem = Problem(name)
+        rates = {}
+        for label, adaptation in (NUTPIE if find_spec("nutpie") else {}).items():
+            rates[label] = rate(theirs(problem, adaptation))
+        best = max(rates.values(), default=np.nan)
+        for sampler in samplers:
+            rates[sampler] = rate(whole(sampler, problem))
+        for sampler, value in rates.items():
+            line = f"{name:<18}{problem.d:>3}  {sampler:<20}{value:>9.0f}{value / best:>13.2f}"
+            print(line, flush=True)
+            rows.append({"case": name, "d": problem.d, "sampler": sampler, "rate": value})
+    return rows
+
+
+DRAWS, REPEATS = 5000, 3
+NUTPIE = {"nutpie, diagonal": "diag", "nutpie, low rank": "low_rank"}
+"""Its mass matrices."""
+
+
+def rate(run):
+    """Return the median ESS per second of run(seed), which gives draws and seconds."""
+    run(0)  # compiles what is compiled once
+    rates = []
+    for seed in range(1, 1 + REPEATS):
+        x, seconds = run(seed)
+        rates.append(float(az.ess(with_squares(x))["x"].min()) / seconds)
+    return float(np.median(rates))
+
+
+def whole(sampler, problem):
+    """Return run(seed) -> draws (chains, n, d), seconds of pk.sample with default tuning."""
+    step = getattr(pk, sampler)(model=problem.model, steps_per_draw=1)
+
+    def run(seed):
+        began = time.perf_counter()
+        with quiet():
+            dt = pk.sample(
+                DRAWS,
+                step=step,
+                model=problem.model,
+                chains=CHAINS,
+                cores=1,
+                random_seed=seed,
+                progressbar=False,
+                compute_convergence_checks=False,
+                idata_kwargs={"include_transformed": True},
+            )
+        return problem.coordinates(dt["posterior"]), time.perf_counter() - began
+
+    return run
+
+
+def theirs(problem, adaptation):
+    """Return the same of nutpie."""
+    import nutpie
+
+    compiled = nutpie.compile_pymc_model(problem.model)
+
+    def run(seed):
+        began = time.perf_counter()
+        dt = nutpie.sample(
+            compiled,
+            draws=DRAWS,
+            chains=CHAINS,
+            cores=1,
+            seed=seed,
+            progress_bar=False,
+            store_unconstrained=True,
+            adaptation=adaptation,
+        )
+        x = dt["sample_stats"]["unconstrained_draw"].values
+        return x, time.perf_counter() - began
+
+    return run
+
+
+if __name__ == "__main__":
+    main()

@@ -267,6 +267,7 @@ class SurrogateMetropolis(KameleonStep):
     own_stats = ("surrogate_accept", "reference_accept")
     algorithm = Algorithm(transition, adapt, derived, report)
     learns_together = True
+    arrives_roughly = True
     default_steps_per_draw = staticmethod(lambda d: 1)
 
     def __init__(self, vars=None, *, expensive=None, **common):
@@ -274,8 +275,8 @@ class SurrogateMetropolis(KameleonStep):
             checked_bool("expensive", expensive)
         if common.get("keep_adapting"):
             raise ValueError(
-                "SurrogateMetropolis cannot keep adapting: a surrogate that follows the chain "
-                "would bias it. Tune longer instead."
+                "keep_adapting is impossible: a surrogate that follows the chain would bias it. "
+                "Tune longer instead."
             )
         self.settings = {"expensive": expensive}
         super().__init__(vars, **common)

@@ -76,6 +76,7 @@ class Tuning(NamedTuple):
     n_home: integers(1)
     middle: floats("d")  # where that led, and the covariance there
     home_factor: floats("d", "d")
+    lost: floats(1)  # log of the mass that a chain lacked which was moved; else 0
     hyper: floats("d + 5")  # the choice of the last fit, NaN before
 
 
@@ -190,9 +191,7 @@ def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
         for i in range(work.y.size):
             work.y[i] += parameters.mean[i]
         work.logp_y[0] = log_density(target, work.y)
-        accept_prob, accepted = accept(
-            target, state, work.y, work.logp_y[0], log_hastings, rng
-        )
+        accept_prob, accepted = accept(target, state, work.y, work.logp_y[0], log_hastings, rng)
         if accepted:
             copy(work.v, state.u)
             state.log_s[0] = log_s
@@ -350,6 +349,8 @@ class SurrogateMetropolis(KameleonStep):
     @classmethod
     def learn(cls, chains):
         """Fit the surrogate to all that the chains have evaluated, or to what each has."""
+        if chains[0].monitor.done == chains[0].pauses()[0]:
+            surrogate_learning.bring_home(chains)
         if chains[0]._pools():
             together = in_the_same_place(chains)
             groups = [together, *([chain] for chain in chains if chain not in together)]
@@ -360,6 +361,9 @@ class SurrogateMetropolis(KameleonStep):
 
     def _needed_tuning(self):
         return max(50, 5 * self._d)
+
+    def _problems(self):
+        return [surrogate_learning.explain_lost(self.tuning.lost[0])]
 
     def _learned(self):
         parameters, surrogate = self.parameters, self.parameters.surrogate

@@ -14,6 +14,7 @@ from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate_fit import Hyper
 
+
 class Effort(NamedTuple):
     """What learning and moving may cost.
 
@@ -35,11 +36,14 @@ class Effort(NamedTuple):
     most_inner: int
 
 
-CHEAP, EXPENSIVE = Effort(200, 100, 1, 8), Effort(500, 200, 4, 64)
+CHEAP, EXPENSIVE = Effort(200, 100, 1, 8), Effort(800, 400, 4, 64)
 """For log-densities that cost microseconds, and for those that cost more."""
 
 LEAST_INNER = 4
 """M at least."""
+
+NEGLIGIBLE = 10.0
+"""Log of the ratio of two masses, from which the smaller one is taken for none."""
 
 NEWEST = 0.65
 """Share of the moves, the newest, that mean and covariance come from."""
@@ -53,7 +57,7 @@ LOWEST = 15, 3
 ENOUGH = 20
 """Moves that decide how a surrogate is fitted."""
 
-N_STARTS = 100
+N_STARTS = 200
 """Inner chains that are tried."""
 
 ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
@@ -62,14 +66,14 @@ ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
 NUS = (4.0, 8.0)
 """ν is one of these."""
 
-UNCORRELATED = 0.8
+UNCORRELATED = 0.9
 """Of the squared jump of two independent points, in each coordinate, that M steps should make."""
 
-LEAST_SHARES, FIRST_SHARES = np.array([0.1, 0.05, 0.1]), (0.2, 0.2, 0.6)
+LEAST_SHARES, FIRST_SHARES = np.array([0.07, 0.05, 0.1]), (0.2, 0.2, 0.6)
 """Of walks, reference moves and moves by the surrogate: in the end at least, and at first. Walks free
 a chain where the surrogate is too low."""
 
-SHARPNESS = 3
+SHARPNESS = 5
 """Power of e that shares are proportional to."""
 
 
@@ -79,7 +83,9 @@ def learn_from(chains, rng):
     points, f, is_move = archive(chains)
     with threadpool_limits(1), np.errstate(all="ignore"):
         mean, factor = moments(chains, moves)
-        states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
+        states = np.concatenate(
+            [[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)]
+        )
         first = chains[0]
         surrogate = first.parameters.surrogate
         u = whitened(points, mean, factor)
@@ -115,6 +121,46 @@ def unpacked(hyper):
         return Hyper.start(len(hyper) - 5)
     on_quadratic, *numbers = hyper.tolist()
     return Hyper(bool(on_quadratic), *numbers[:4], tuple(numbers[4:]))
+
+
+# ---- chains that have not come home ------------------------------------------------------------
+
+
+def bring_home(chains):
+    """Move chains whose place has hardly any mass to where the best one is.
+
+    The mass is that of the normal which the way to the posterior has shown.
+    """
+    masses = [log_mass(chain.tuning) for chain in chains]
+    best = chains[int(np.argmax(masses))]
+    for chain, mass in zip(chains, masses, strict=True):
+        lost = max(masses) - mass
+        if lost > NEGLIGIBLE:
+            for own, others in zip(chain.state, best.state, strict=True):
+                own[:] = others
+            for name in ("home", "n_home", "middle", "home_factor"):
+                getattr(chain.tuning, name)[:] = getattr(best.tuning, name)
+            chain.tuning.moves.counts[0] = 0
+            chain.tuning.lost[0] = lost
+
+
+def log_mass(tuning):
+    """Return the log of the mass around the middle of a home, but for a constant."""
+    if tuning.n_home[0] == 0:
+        return -np.inf
+    return tuning.home[0, -1] + np.log(np.diag(tuning.home_factor)).sum()
+
+
+def explain_lost(lost):
+    """Warn if a chain was moved."""
+    if lost == 0:
+        return ""
+    return (
+        "its way led to a place with a log mass some "
+        f"{lost:.0f} lower than where another chain arrived, so it was moved there, before it was "
+        "tuned. So the starts were not independent. If several modes may matter, use "
+        "pk.CyclicalKAM; else nothing needs to be done."
+    )
 
 
 # ---- what was seen ------------------------------------------------------------------------------

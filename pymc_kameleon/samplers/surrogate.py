@@ -210,7 +210,7 @@ def derived(state, parameters, work):
     state.log_s[0] = np.nan
 
 
-# ---- tuning: what transitions leave for `learn` ----------------------------------------------------
+# ---- tuning: what transitions leave for `learn` ------------------------------------------------
 
 
 @jit
@@ -332,38 +332,32 @@ class SurrogateMetropolis(KameleonStep):
         self.state.x[:] = home.x
         surrogate_learning.learn_from([self], self.rng)
 
-    def _pools(self):
-        d = self._d
-        return self.tuning.n < 2 * (d + 1) * (d + 2) + 45 * d
-
     def pauses(self):
         """Return the draws of tuning before which the surrogate is fitted anew."""
-        n, d = self.tuning.n, self._d
-        times, block = [], max(6, d // 2) if self._pools() else max(10, d)
-        while sum(times) + block < 0.95 * n:
-            times.append(block)
-            block = int(1.7 * block) + 1
-        ends = {*np.cumsum(times).tolist(), n - 1} - {0, -1}
+        n, end = self.tuning.n, max(6, self._d // 2)
+        ends = {n - 1} - {0, -1}
+        while end < 0.9 * n:
+            ends.add(end)
+            end = 2 * end + 1
         return sorted({-(-end // self.steps_per_draw) for end in ends})
 
     @classmethod
     def learn(cls, chains):
-        """Fit the surrogate to all that the chains have evaluated, or to what each has."""
+        """Fit the surrogate to all that the chains have evaluated."""
         if chains[0].monitor.done == chains[0].pauses()[0]:
             surrogate_learning.bring_home(chains)
-        if chains[0]._pools():
-            together = in_the_same_place(chains)
-            groups = [together, *([chain] for chain in chains if chain not in together)]
-        else:
-            groups = [[chain] for chain in chains]
-        for group in groups:
-            surrogate_learning.learn_from(group, group[0].rng)
+        together = in_the_same_place(chains)
+        surrogate_learning.learn_from(together, together[0].rng)
+        for chain in chains:
+            if chain not in together:
+                surrogate_learning.learn_from([chain], chain.rng)
 
     def _needed_tuning(self):
         return max(50, 5 * self._d)
 
     def _problems(self):
-        return [surrogate_learning.explain_lost(self.tuning.lost[0])]
+        learning, tuning = surrogate_learning, self.tuning
+        return [learning.explain_lost(tuning.lost[0]), learning.explain_worth(tuning.worth)]
 
     def _learned(self):
         parameters, surrogate = self.parameters, self.parameters.surrogate

@@ -28,6 +28,9 @@ LEVELS = {
 STRETCH = 2.0, 64.0
 """Factor by which a coordinate is stretched or shrunk at a time, and at most."""
 
+FEW = 40
+"""Coordinates, each of which is stretched for itself; of more, that would take too long."""
+
 PRIOR = 1e4, 10.0, 1.0
 """Variances of the constant, of linear and of second-order coefficients."""
 
@@ -38,8 +41,8 @@ SCORED_RANGE, LARGEST_ERROR = 4.0, 6.0
 """Leave-one-out errors count the less the lower f is, by e over this range, and at most so much."""
 
 DEPTH, MARGIN = 3.5, 1.0
-"""By which h may lie below where it is typically, so that chains do not stick where s is too low, and
-above all that was seen."""
+"""By which h may lie below where it is typically, so that chains do not stick where s is too low;
+and above all that was seen."""
 
 
 class Hyper(NamedTuple):
@@ -109,7 +112,7 @@ def _choose(problem, hyper, n_rounds):
         last = hyper
         for name, levels in LEVELS.items():
             hyper = min([hyper, *(hyper._replace(**{name: level}) for level in levels)], key=error)
-        for k in range(problem.d):
+        for k in range(problem.d if problem.d <= FEW else 0):
             hyper = min([hyper, *_stretched(hyper, k)], key=error)
         if hyper == last:
             break

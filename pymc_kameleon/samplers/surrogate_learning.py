@@ -25,7 +25,7 @@ class Effort(NamedTuple):
     n_scored : int
         Points by which it is chosen how, at most.
     n_rounds : int
-        How often each part of that choice is reconsidered, at most.
+        How often each part of that choice is reconsidered, at most, for the first time.
     most_inner : int
         M at most.
     """
@@ -70,8 +70,11 @@ UNCORRELATED = 0.9
 """Of the squared jump of two independent points, in each coordinate, that M steps should make."""
 
 LEAST_SHARES, FIRST_SHARES = np.array([0.07, 0.05, 0.1]), (0.2, 0.2, 0.6)
-"""Of walks, reference moves and moves by the surrogate: in the end at least, and at first. Walks free
-a chain where the surrogate is too low."""
+"""Of walks, reference moves and moves by the surrogate: in the end at least, and at first. Walks
+free a chain where the surrogate is too low."""
+
+PAYS = 2.0
+"""Times the worth of a walk: what a move by the surrogate should have at least."""
 
 SHARPNESS = 5
 """Power of e that shares are proportional to."""
@@ -98,8 +101,9 @@ def learn_from(chains, rng):
         hyper, error = first.tuning.hyper, first.parameters.error
         counts = counted(is_move[rows])
         effort = first.effort
+        n_rounds = effort.n_rounds if np.isnan(hyper[0]) else 1
         choice, error[0] = surrogate_fit.fit(
-            surrogate, u[rows], f[rows], counts, unpacked(hyper), effort.n_scored, effort.n_rounds
+            surrogate, u[rows], f[rows], counts, unpacked(hyper), effort.n_scored, n_rounds
         )
         hyper[:] = *choice[:-1], *choice.stretch
         settings = inner_settings(surrogate, starts, effort.most_inner, rng)
@@ -321,5 +325,22 @@ def shares_of(worth):
     """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
     if worth[:, 1].sum() == 0:
         return FIRST_SHARES
-    e = ((worth[:, 0] + 0.02) / (worth[:, 1] + 1)) ** SHARPNESS
+    e = mean_worth(worth) ** SHARPNESS
     return LEAST_SHARES + (1 - LEAST_SHARES.sum()) * e / e.sum()
+
+
+def mean_worth(worth):
+    """Return e of each kind of move."""
+    return (worth[:, 0] + 0.02) / (worth[:, 1] + 1)
+
+
+def explain_worth(worth):
+    """Warn if moves by the surrogate go hardly farther than those of a walk."""
+    walk, _, surrogate = mean_worth(worth)
+    if worth[2, 1] < ENOUGH or surrogate > PAYS * walk:
+        return ""
+    return (
+        f"moves by the surrogate are hardly better than a random walk here: in tuning their mean "
+        f"squared jump was {surrogate:.2g}, a walk's {walk:.2g} (2 would be independent draws). "
+        "Tune longer, or use NUTS or pk.GadMALA if there is a gradient."
+    )

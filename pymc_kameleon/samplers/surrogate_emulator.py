@@ -152,8 +152,8 @@ def _learned_group(dt):
         )
     if "n_centres" not in own:
         raise ValueError(
-            "There is no surrogate in this result: its sampler is "
-            f"{own.attrs.get('samplers')}, not SurrogateMetropolis."
+            f"There is no surrogate in this result of {own.attrs.get('samplers')}: only "
+            "SurrogateMetropolis fits one."
         )
     if "chain" not in own.dims:
         raise ValueError("The result has no dimension chain. Select one as dt.isel(chain=[0]).")

@@ -75,10 +75,11 @@ def test_files_hold_it(result, tmp_path):
 
 
 def test_it_says_what_it_is(result):
-    emulator = pk.SurrogateMetropolis.surrogate(result)
+    emulator = pk.SurrogateMetropolis.surrogate(result, chain=1)
+    n = result["learned"]["n_centres"].values[1]
     assert repr(emulator) == (
         f"Emulator(unconstrained log-density of {', '.join(NAMES)}; "
-        f"error {emulator.error:.2g}, fitted to 200 points)"
+        f"error {emulator.error:.2g}, fitted to {n} points)"
     )
     with pytest.raises(ValueError, match=r"\(\.\.\., 3\) in the order of a, .*shape \(2,\)"):
         emulator([0.0, 0.0])

@@ -161,8 +161,7 @@ def _learned_group(dt):
 
 
 def _surrogate(own):
-    """Return the Surrogate of one chain, the opposite of `learned`."""
-    n = int(own["n_centres"])
+    """Return the Surrogate of one chain, the opposite of `learned`; NaN follows its n centres."""
     values = {name.removeprefix("surrogate_"): array.values for name, array in own.items()}
     quadratic = np.tril(values["hessian"])
     quadratic[np.diag_indices(len(quadratic))] /= 2
@@ -173,8 +172,8 @@ def _surrogate(own):
         linear=values["gradient"],
         quadratic=quadratic,
         bounds=values["bounds"],
-        n=np.array([n]),
-        centres=(values["centres"][:n] * values["rates"]).T,
-        weights=values["weights"][:n],
+        n=np.array([values["n_centres"]]),
+        centres=(values["centres"] * values["rates"]).T,
+        weights=values["weights"],
         rates=values["rates"],
     )

@@ -44,7 +44,7 @@ def log_t(surrogate, u):
 
 @jit
 def log_surrogate(surrogate, u, distances):
-    """Log s(u), but for a constant; `distances` (m,) is scratch."""
+    """Log s(u), not normalised: near what it was fitted to; `distances` (m,) is scratch."""
     base = log_t(surrogate, u)
     h = surrogate.constant[0]
     if surrogate.is_quadratic[0]:

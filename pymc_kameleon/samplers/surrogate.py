@@ -24,14 +24,15 @@ from pymc_kameleon.core.metropolis import accept, log_uniform
 from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
 from pymc_kameleon.core.surrogate import Surrogate, log_surrogate, log_t
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.learned import SHAPE, Quantity, covariance
+from pymc_kameleon.learned import COORDINATE, SHAPE, THEIRS, Quantity, covariance
 from pymc_kameleon.options import checked_bool
 from pymc_kameleon.pooling import in_the_same_place
-from pymc_kameleon.samplers import surrogate_learning
+from pymc_kameleon.samplers import surrogate_emulator, surrogate_learning
 from pymc_kameleon.samplers.surrogate_learning import CHEAP, EXPENSIVE
 from pymc_kameleon.step import KameleonStep
 
 WALK, REFERENCE, SURROGATE = range(3)
+MOVES = "walk", "reference", "surrogate"
 """Kinds of moves."""
 
 SHORT_SHARE, SHORT = 0.3, 0.3
@@ -359,16 +360,53 @@ class SurrogateMetropolis(KameleonStep):
         learning, tuning = surrogate_learning, self.tuning
         return [learning.explain_lost(tuning.lost[0]), learning.explain_worth(tuning.worth)]
 
+    @classmethod
+    def surrogate(cls, dt, chain=None):
+        """Return the log-density that tuning has fitted, as a function: an emulator of the model.
+
+        Parameters
+        ----------
+        dt : DataTree
+            A result of ``pk.sample``, perhaps from a file.
+        chain : int, optional
+            The chain whose surrogate is wanted. By default, that with the least error.
+
+        Returns
+        -------
+        Emulator
+            Takes coordinates of any number of points (..., d), unconstrained, in the order of its
+            attribute `coordinates`; returns log-densities (...), with the constant and with the
+            Jacobian of transforms, as ``model.logp()`` does. `error` says how good they are.
+
+        Raises
+        ------
+        ValueError
+            If `dt` holds no surrogate.
+
+        Notes
+        -----
+        A model of which an evaluation takes seconds becomes a function of microseconds, for plots,
+        profiles, and searches of a maximum::
+
+            dt = pk.sample(step=pk.SurrogateMetropolis())
+            emulator = pk.SurrogateMetropolis.surrogate(dt)
+            emulator.coordinates  # ["a", "s_log__"]
+            emulator([[0.3, np.log(2.0)], [0.4, np.log(2.0)]])  # two log-densities
+
+        The chains learn it while tuning, most of it where the posterior is. Chains that learned
+        together share it, and others each have their own.
+        """
+        return surrogate_emulator.emulator_of(dt, chain)
+
     def _learned(self):
-        parameters, surrogate = self.parameters, self.parameters.surrogate
-        n = surrogate.n[0]
+        parameters = self.parameters
         shares = "Probabilities of a walk, a reference move, and one by the surrogate."
         return {
             "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
+            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", THEIRS),
             **covariance(parameters.factor, SHAPE),
-            "shares": Quantity(("move",), parameters.shares, shares),
-            "n_centres": Quantity((), n, "Points that the surrogate was fitted to."),
-            "surrogate_error": Quantity((), parameters.error[0], "Mean error, left out."),
+            "shares": Quantity(("move",), parameters.shares, shares, labels={"move": MOVES}),
             "n_inner": Quantity((), parameters.n_inner[0], "Steps of the inner chain, M."),
             "angle": Quantity((), parameters.angle[0], "Angle of the reference move, θ."),
+            **surrogate_emulator.learned(parameters),
         }

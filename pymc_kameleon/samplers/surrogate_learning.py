@@ -94,8 +94,8 @@ def learn_from(chains, rng):
         u = whitened(points, mean, factor)
         starts = whitened(states[-10 * N_STARTS :], mean, factor)
         surrogate.nu[0] = best_nu(starts)
-        f = f - level(chains, moves)
-        rows = worth_fitting(u, f, surrogate.weights.size, rng)
+        middle = level(chains, moves)
+        rows = worth_fitting(u, f - middle, surrogate.weights.size, rng)
         if len(rows) == 0:
             return
         hyper, error = first.tuning.hyper, first.parameters.error
@@ -103,7 +103,7 @@ def learn_from(chains, rng):
         effort = first.effort
         n_rounds = effort.n_rounds if np.isnan(hyper[0]) else 1
         choice, error[0] = surrogate_fit.fit(
-            surrogate, u[rows], f[rows], counts, unpacked(hyper), effort.n_scored, n_rounds
+            surrogate, u[rows], f[rows], counts, unpacked(hyper), effort.n_scored, n_rounds, middle
         )
         hyper[:] = *choice[:-1], *choice.stretch
         settings = inner_settings(surrogate, starts, effort.most_inner, rng)

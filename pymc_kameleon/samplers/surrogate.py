@@ -75,6 +75,7 @@ class Tuning(NamedTuple):
     row: floats("row")
     home: floats("home", "d + 1")  # points evaluated on the way to the posterior, and log π
     n_home: integers(1)
+    has_arrived: integers(1)  # whether that way ended before its evaluations did
     middle: floats("d")  # where that led, and the covariance there
     home_factor: floats("d", "d")
     lost: floats(1)  # log of the mass that a chain lacked which was moved; else 0
@@ -328,6 +329,7 @@ class SurrogateMetropolis(KameleonStep):
         tuning.middle[:], tuning.home_factor[:] = home.x, home.factor
         best = np.argsort(-home.logps, kind="stable")[: len(tuning.home)]
         tuning.n_home[0] = len(best)
+        tuning.has_arrived[0] = len(home.logps) <= self._budget()
         tuning.home[: len(best)] = np.column_stack([home.points[best], home.logps[best]])
         self.state.logp[0] = home.logp - self._d / 2
         self.state.x[:] = home.x

@@ -61,13 +61,13 @@ class Hyper(NamedTuple):
         return cls(True, 3.0, 3.0, 1e-3, 2.0, (1.0,) * d)
 
 
-def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds, level=0.0):
-    """Fit a surrogate, whose ν is set, to log-densities f (n,) at points u (n, d).
+def fit(surrogate, u, f, counts, hyper, nu, n_scored, n_rounds, level=0.0):
+    """Fit a surrogate to log-densities f (n,) at points u (n, d).
 
     Parameters
     ----------
     surrogate : Surrogate
-        Is filled in.
+        Is filled in, unless rounding forbids the fit.
     u : (n, d) float64
         At most as many as it has centres.
     f : (n,) float64
@@ -75,6 +75,8 @@ def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds, level=0.0):
         Whether the error at a point counts for the choice.
     hyper : Hyper
         Where the choice begins.
+    nu : float
+        ν of the t density.
     n_scored : int
         Points that decide on the choice, at most.
     n_rounds : int
@@ -86,16 +88,17 @@ def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds, level=0.0):
     -------
     hyper : Hyper
     error : float
-        Its leave-one-out error: a weighted mean, in units of log-density.
+        Its leave-one-out error: a weighted mean, in units of log-density; infinite without a fit.
     """
     few, f = slice(n_scored), f - level
-    problem = _Problem(u[few], f[few], counts[few], surrogate.nu[0])
+    problem = _Problem(u[few], f[few], counts[few], nu)
     hyper, error = _choose(problem, hyper, n_rounds)
     if len(u) > n_scored:
-        problem = _Problem(u, f, counts, surrogate.nu[0])
+        problem = _Problem(u, f, counts, nu)
     alpha = problem.weights(hyper)
     if alpha is None:
         return hyper, np.inf
+    surrogate.nu[0] = nu
     _write(surrogate, problem, hyper, alpha, level)
     return hyper, error
 

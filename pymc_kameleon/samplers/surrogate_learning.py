@@ -93,7 +93,6 @@ def learn_from(chains, rng):
         surrogate = first.parameters.surrogate
         u = whitened(points, mean, factor)
         starts = whitened(states[-10 * N_STARTS :], mean, factor)
-        surrogate.nu[0] = best_nu(starts)
         middle = level(chains, moves)
         rows = worth_fitting(u, f - middle, surrogate.weights.size, rng)
         if len(rows) == 0:
@@ -102,9 +101,20 @@ def learn_from(chains, rng):
         counts = counted(is_move[rows])
         effort = first.effort
         n_rounds = effort.n_rounds if np.isnan(hyper[0]) else 1
-        choice, error[0] = surrogate_fit.fit(
-            surrogate, u[rows], f[rows], counts, unpacked(hyper), effort.n_scored, n_rounds, middle
+        choice, left_out = surrogate_fit.fit(
+            surrogate,
+            u[rows],
+            f[rows],
+            counts,
+            unpacked(hyper),
+            best_nu(starts),
+            effort.n_scored,
+            n_rounds,
+            middle,
         )
+        if not left_out < np.inf:
+            return
+        error[0] = left_out
         hyper[:] = *choice[:-1], *choice.stretch
         settings = inner_settings(surrogate, starts, effort.most_inner, rng)
     shares = shares_of(sum(chain.tuning.worth for chain in chains))
@@ -135,17 +145,21 @@ def bring_home(chains):
 
     The mass is that of the normal which the way to the posterior has shown.
     """
-    masses = [log_mass(chain.tuning) for chain in chains]
-    best = chains[int(np.argmax(masses))]
-    for chain, mass in zip(chains, masses, strict=True):
-        lost = max(masses) - mass
+    best = best_home(chains)
+    for chain in chains:
+        lost = log_mass(best.tuning) - log_mass(chain.tuning)
         if lost > NEGLIGIBLE:
             for own, others in zip(chain.state, best.state, strict=True):
                 own[:] = others
-            for name in ("home", "n_home", "middle", "home_factor"):
+            for name in ("home", "n_home", "middle", "home_factor", "has_arrived"):
                 getattr(chain.tuning, name)[:] = getattr(best.tuning, name)
             chain.tuning.moves.counts[0] = 0
             chain.tuning.lost[0] = lost
+
+
+def best_home(chains):
+    """Return the chain whose way led to where most mass is; one that arrived, if any did."""
+    return max(chains, key=lambda chain: (chain.tuning.has_arrived[0], log_mass(chain.tuning)))
 
 
 def log_mass(tuning):
@@ -225,12 +239,11 @@ def counted(is_move):
 def moments(chains, moves):
     """Return μ and L: of the newest moves, a proposal counting as often as it would be accepted.
 
-    What the way to the posterior has shown counts as 2d independent points.
+    What the best way to the posterior has shown counts as 2d independent points.
     """
     d = chains[0].state.x.size
-    mean = np.mean([chain.tuning.middle for chain in chains], axis=0)
-    factors = [chain.tuning.home_factor for chain in chains]
-    covariance = np.mean([factor @ factor.T for factor in factors], axis=0)
+    home = best_home(chains).tuning
+    mean, covariance = home.middle, home.home_factor @ home.home_factor.T
     x, y, _, alpha = (np.concatenate(parts) for parts in zip(*moves, strict=True))
     if len(x) > 0:
         y = np.where(alpha[:, None] > 0, y, x)
@@ -243,7 +256,7 @@ def moments(chains, moves):
         share = 2 * d / (2 * d + n)
         covariance = (1 - share) * own + share * covariance
         mean = (1 - share) * own_mean + share * mean
-    return mean, cholesky(covariance)
+    return mean.copy(), cholesky(covariance)
 
 
 def cholesky(covariance):

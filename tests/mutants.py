@@ -646,19 +646,19 @@ BUGS = {
             "the slope of the quadratic is left out",
             "s = linear[i]",
             "s = 0.0",
-            "core/test_surrogate.py",
+            "core/test_log_surrogate.py",
         ),
         (
             "kernels beyond those in use count",
             "for j in range(n):\n        total",
             "for j in range(weights.size):\n        total",
-            "core/test_surrogate.py",
+            "core/test_log_surrogate.py",
         ),
         (
             "the surrogate may be wild far out",
             "return base + min(max(h, surrogate.bounds[0]), surrogate.bounds[1])",
             "return base + h",
-            "core/test_surrogate.py -k far",
+            "core/test_log_surrogate.py -k far",
         ),
     ],
     "core/target.py": [
@@ -1305,7 +1305,7 @@ BUGS = {
             "numpy's surrogate has no bounds",
             "return base + np.clip(h, *surrogate.bounds)",
             "return base + h",
-            "core/test_surrogate.py",
+            "core/test_log_surrogate.py",
         ),
     ],
     "samplers/surrogate_learning.py": [

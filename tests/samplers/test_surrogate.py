@@ -290,7 +290,7 @@ def restore(parameters, values):
     ],
 )
 def test_each_kind_of_move_keeps_exact_draws_exact(name, shares, spoilt, angle):
-    """Whatever the surrogate, which at its best was learned from 600 evaluations."""
+    """Whatever the surrogate."""
     step, target = frozen(name, shares, spoilt, angle), TARGETS[name]
     p_value = invariance_p_value(lambda x: moved_fast(step, x), target, n=10_000)
     assert p_value > 1e-3
@@ -313,12 +313,9 @@ class Twin:
 
     def by_surrogate(self, u, rng):
         start = 0.8 * u if self.rule == "from 0.8 u" else u
-        n, angle, share = (
-            self.parameters.n_inner[0],
-            self.parameters.angle[0],
-            self.parameters.reference_share[0],
-        )
-        v = surrogate_learning.moved(self.surrogate, start, n, angle, share, rng)[-1]
+        p = self.parameters
+        arguments = p.n_inner[0], p.angle[0], p.reference_share[0], rng
+        v = surrogate_learning.moved(self.surrogate, start, *arguments)[-1]
         if self.rule == "without s":
             return v, 0.0
         values = surrogate_fit.values

@@ -182,7 +182,7 @@ def _find_home(search, rng, rough):
         if is_lost or (strays and np.sum((inverse @ (search.x - before[0])) ** 2) > STRAYED * d):
             search.return_to(before)
             return
-        if d <= FEW and not rough:
+        if d <= FEW:
             _fit_shape(search, rng, solved)
 
 

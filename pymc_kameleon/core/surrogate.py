@@ -6,8 +6,9 @@
     k(u) = Σ_j a_j / (1 + |r·(u − c_j)|²)
 
 Symbols: u the coordinates (d,), lt the log of a t density with ν degrees of freedom, c_j the m
-centres, a_j their weights, and r the rates (d,) at which k changes along the coordinates. Where h is at its bounds, beyond all that it was
-fitted to, s falls as the t density does: so there are no traps far out.
+centres, a_j their weights, and r the rates (d,) at which k changes along the coordinates. Where h
+is at its bounds, beyond all that it was fitted to, s falls as the t density does: so there are no
+traps far out.
 """
 
 from typing import NamedTuple
@@ -43,7 +44,7 @@ def log_t(surrogate, u):
 
 @jit
 def log_surrogate(surrogate, u, distances):
-    """Log s(u), but for a constant; `distances` (m,) is scratch."""
+    """Log s(u), not normalised: near what it was fitted to; `distances` (m,) is scratch."""
     base = log_t(surrogate, u)
     h = surrogate.constant[0]
     if surrogate.is_quadratic[0]:

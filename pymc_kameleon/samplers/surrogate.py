@@ -24,14 +24,15 @@ from pymc_kameleon.core.metropolis import accept, log_uniform
 from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
 from pymc_kameleon.core.surrogate import Surrogate, log_surrogate, log_t
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.learned import SHAPE, Quantity, covariance
+from pymc_kameleon.learned import COORDINATE, SHAPE, THEIRS, Quantity, covariance
 from pymc_kameleon.options import checked_bool
 from pymc_kameleon.pooling import in_the_same_place
-from pymc_kameleon.samplers import surrogate_learning
+from pymc_kameleon.samplers import surrogate_emulator, surrogate_learning
 from pymc_kameleon.samplers.surrogate_learning import CHEAP, EXPENSIVE
 from pymc_kameleon.step import KameleonStep
 
 WALK, REFERENCE, SURROGATE = range(3)
+MOVES = "walk", "reference", "surrogate"
 """Kinds of moves."""
 
 SHORT_SHARE, SHORT = 0.3, 0.3
@@ -76,6 +77,7 @@ class Tuning(NamedTuple):
     n_home: integers(1)
     middle: floats("d")  # where that led, and the covariance there
     home_factor: floats("d", "d")
+    lost: floats(1)  # log of the mass that a chain lacked which was moved; else 0
     hyper: floats("d + 5")  # the choice of the last fit, NaN before
 
 
@@ -190,9 +192,7 @@ def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
         for i in range(work.y.size):
             work.y[i] += parameters.mean[i]
         work.logp_y[0] = log_density(target, work.y)
-        accept_prob, accepted = accept(
-            target, state, work.y, work.logp_y[0], log_hastings, rng
-        )
+        accept_prob, accepted = accept(target, state, work.y, work.logp_y[0], log_hastings, rng)
         if accepted:
             copy(work.v, state.u)
             state.log_s[0] = log_s
@@ -211,7 +211,7 @@ def derived(state, parameters, work):
     state.log_s[0] = np.nan
 
 
-# ---- tuning: what transitions leave for `learn` ----------------------------------------------------
+# ---- tuning: what transitions leave for `learn` ------------------------------------------------
 
 
 @jit
@@ -333,44 +333,80 @@ class SurrogateMetropolis(KameleonStep):
         self.state.x[:] = home.x
         surrogate_learning.learn_from([self], self.rng)
 
-    def _pools(self):
-        d = self._d
-        return self.tuning.n < 2 * (d + 1) * (d + 2) + 45 * d
-
     def pauses(self):
         """Return the draws of tuning before which the surrogate is fitted anew."""
-        n, d = self.tuning.n, self._d
-        times, block = [], max(6, d // 2) if self._pools() else max(10, d)
-        while sum(times) + block < 0.95 * n:
-            times.append(block)
-            block = int(1.7 * block) + 1
-        ends = {*np.cumsum(times).tolist(), n - 1} - {0, -1}
+        n, end = self.tuning.n, max(6, self._d // 2)
+        ends = {n - 1} - {0, -1}
+        while end < 0.9 * n:
+            ends.add(end)
+            end = 2 * end + 1
         return sorted({-(-end // self.steps_per_draw) for end in ends})
 
     @classmethod
     def learn(cls, chains):
-        """Fit the surrogate to all that the chains have evaluated, or to what each has."""
-        if chains[0]._pools():
-            together = in_the_same_place(chains)
-            groups = [together, *([chain] for chain in chains if chain not in together)]
-        else:
-            groups = [[chain] for chain in chains]
-        for group in groups:
-            surrogate_learning.learn_from(group, group[0].rng)
+        """Fit the surrogate to all that the chains have evaluated."""
+        if chains[0].monitor.done == chains[0].pauses()[0]:
+            surrogate_learning.bring_home(chains)
+        together = in_the_same_place(chains)
+        surrogate_learning.learn_from(together, together[0].rng)
+        for chain in chains:
+            if chain not in together:
+                surrogate_learning.learn_from([chain], chain.rng)
 
     def _needed_tuning(self):
         return max(50, 5 * self._d)
 
+    def _problems(self):
+        learning, tuning = surrogate_learning, self.tuning
+        return [learning.explain_lost(tuning.lost[0]), learning.explain_worth(tuning.worth)]
+
+    @classmethod
+    def surrogate(cls, dt, chain=None):
+        """Return the log-density that tuning has fitted, as a function: an emulator of the model.
+
+        Parameters
+        ----------
+        dt : DataTree
+            A result of ``pk.sample``, perhaps from a file.
+        chain : int, optional
+            The chain whose surrogate is wanted. By default, that with the least error.
+
+        Returns
+        -------
+        Emulator
+            Takes coordinates of any number of points (..., d), unconstrained, in the order of its
+            attribute `coordinates`; returns log-densities (...), with the constant and with the
+            Jacobian of transforms, as ``model.logp()`` does. `error` says how good they are.
+
+        Raises
+        ------
+        ValueError
+            If `dt` holds no surrogate.
+
+        Notes
+        -----
+        A model of which an evaluation takes seconds becomes a function of microseconds, for plots,
+        profiles, and searches of a maximum::
+
+            dt = pk.sample(step=pk.SurrogateMetropolis())
+            emulator = pk.SurrogateMetropolis.surrogate(dt)
+            emulator.coordinates  # ["a", "s_log__"]
+            emulator([[0.3, np.log(2.0)], [0.4, np.log(2.0)]])  # two log-densities
+
+        The chains learn it while tuning, most of it where the posterior is. Chains that learned
+        together share it, and others each have their own.
+        """
+        return surrogate_emulator.emulator_of(dt, chain)
+
     def _learned(self):
-        parameters, surrogate = self.parameters, self.parameters.surrogate
-        n = surrogate.n[0]
+        parameters = self.parameters
         shares = "Probabilities of a walk, a reference move, and one by the surrogate."
         return {
             "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
+            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", THEIRS),
             **covariance(parameters.factor, SHAPE),
-            "shares": Quantity(("move",), parameters.shares, shares),
-            "n_centres": Quantity((), n, "Points that the surrogate was fitted to."),
-            "surrogate_error": Quantity((), parameters.error[0], "Mean error, left out."),
+            "shares": Quantity(("move",), parameters.shares, shares, labels={"move": MOVES}),
             "n_inner": Quantity((), parameters.n_inner[0], "Steps of the inner chain, M."),
             "angle": Quantity((), parameters.angle[0], "Angle of the reference move, θ."),
+            **surrogate_emulator.learned(parameters),
         }

@@ -28,6 +28,9 @@ LEVELS = {
 STRETCH = 2.0, 64.0
 """Factor by which a coordinate is stretched or shrunk at a time, and at most."""
 
+FEW = 40
+"""Coordinates, each of which is stretched for itself; of more, that would take too long."""
+
 PRIOR = 1e4, 10.0, 1.0
 """Variances of the constant, of linear and of second-order coefficients."""
 
@@ -38,8 +41,8 @@ SCORED_RANGE, LARGEST_ERROR = 4.0, 6.0
 """Leave-one-out errors count the less the lower f is, by e over this range, and at most so much."""
 
 DEPTH, MARGIN = 3.5, 1.0
-"""By which h may lie below where it is typically, so that chains do not stick where s is too low, and
-above all that was seen."""
+"""By which h may lie below where it is typically, so that chains do not stick where s is too low;
+and above all that was seen."""
 
 
 class Hyper(NamedTuple):
@@ -58,7 +61,7 @@ class Hyper(NamedTuple):
         return cls(True, 3.0, 3.0, 1e-3, 2.0, (1.0,) * d)
 
 
-def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds):
+def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds, level=0.0):
     """Fit a surrogate, whose ν is set, to log-densities f (n,) at points u (n, d).
 
     Parameters
@@ -68,7 +71,6 @@ def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds):
     u : (n, d) float64
         At most as many as it has centres.
     f : (n,) float64
-        Relative to the level that matters.
     counts : (n,) bool
         Whether the error at a point counts for the choice.
     hyper : Hyper
@@ -77,6 +79,8 @@ def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds):
         Points that decide on the choice, at most.
     n_rounds : int
         How often each part of it is reconsidered, at most.
+    level : float
+        What f typically is; points where it is lower matter less.
 
     Returns
     -------
@@ -84,7 +88,7 @@ def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds):
     error : float
         Its leave-one-out error: a weighted mean, in units of log-density.
     """
-    few = slice(n_scored)
+    few, f = slice(n_scored), f - level
     problem = _Problem(u[few], f[few], counts[few], surrogate.nu[0])
     hyper, error = _choose(problem, hyper, n_rounds)
     if len(u) > n_scored:
@@ -92,7 +96,7 @@ def fit(surrogate, u, f, counts, hyper, n_scored, n_rounds):
     alpha = problem.weights(hyper)
     if alpha is None:
         return hyper, np.inf
-    _write(surrogate, problem, hyper, alpha)
+    _write(surrogate, problem, hyper, alpha, level)
     return hyper, error
 
 
@@ -109,7 +113,7 @@ def _choose(problem, hyper, n_rounds):
         last = hyper
         for name, levels in LEVELS.items():
             hyper = min([hyper, *(hyper._replace(**{name: level}) for level in levels)], key=error)
-        for k in range(problem.d):
+        for k in range(problem.d if problem.d <= FEW else 0):
             hyper = min([hyper, *_stretched(hyper, k)], key=error)
         if hyper == last:
             break
@@ -198,7 +202,7 @@ def _prior(d):
     return np.repeat(PRIOR, [1, d, d * (d + 1) // 2])
 
 
-def _write(surrogate, problem, hyper, alpha):
+def _write(surrogate, problem, hyper, alpha, level):
     """Write the fitted function into the surrogate."""
     (n, d), u = problem.u.shape, problem.u
     surrogate.rates[:] = rates(hyper)
@@ -207,7 +211,7 @@ def _write(surrogate, problem, hyper, alpha):
     surrogate.centres[:, :n] = (u * surrogate.rates).T
     surrogate.weights[:n] = amplitude(hyper) * alpha
     coefficients = problem.prior * (problem.features.T @ alpha)
-    surrogate.constant[0] = coefficients[0]
+    surrogate.constant[0] = level + coefficients[0]
     surrogate.linear[:], surrogate.quadratic[:] = 0.0, 0.0
     if hyper.on_quadratic:
         surrogate.linear[:] = coefficients[1 : d + 1]
@@ -216,7 +220,7 @@ def _write(surrogate, problem, hyper, alpha):
         surrogate.quadratic[np.diag_indices(d)] /= 2.0
     h = problem.f - problem.log_t
     typical = np.average(h, weights=problem.scored)
-    surrogate.bounds[:] = typical - DEPTH, h.max() + MARGIN
+    surrogate.bounds[:] = level + typical - DEPTH, level + h.max() + MARGIN
 
 
 def values(surrogate, u):

@@ -14,6 +14,7 @@ from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate_fit import Hyper
 
+
 class Effort(NamedTuple):
     """What learning and moving may cost.
 
@@ -24,7 +25,7 @@ class Effort(NamedTuple):
     n_scored : int
         Points by which it is chosen how, at most.
     n_rounds : int
-        How often each part of that choice is reconsidered, at most.
+        How often each part of that choice is reconsidered, at most, for the first time.
     most_inner : int
         M at most.
     """
@@ -35,11 +36,14 @@ class Effort(NamedTuple):
     most_inner: int
 
 
-CHEAP, EXPENSIVE = Effort(200, 100, 1, 8), Effort(500, 200, 4, 64)
+CHEAP, EXPENSIVE = Effort(200, 100, 1, 8), Effort(800, 400, 4, 64)
 """For log-densities that cost microseconds, and for those that cost more."""
 
 LEAST_INNER = 4
 """M at least."""
+
+NEGLIGIBLE = 10.0
+"""Log of the ratio of two masses, from which the smaller one is taken for none."""
 
 NEWEST = 0.65
 """Share of the moves, the newest, that mean and covariance come from."""
@@ -53,7 +57,7 @@ LOWEST = 15, 3
 ENOUGH = 20
 """Moves that decide how a surrogate is fitted."""
 
-N_STARTS = 100
+N_STARTS = 200
 """Inner chains that are tried."""
 
 ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
@@ -62,14 +66,17 @@ ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
 NUS = (4.0, 8.0)
 """ν is one of these."""
 
-UNCORRELATED = 0.8
+UNCORRELATED = 0.9
 """Of the squared jump of two independent points, in each coordinate, that M steps should make."""
 
-LEAST_SHARES, FIRST_SHARES = np.array([0.1, 0.05, 0.1]), (0.2, 0.2, 0.6)
-"""Of walks, reference moves and moves by the surrogate: in the end at least, and at first. Walks free
-a chain where the surrogate is too low."""
+LEAST_SHARES, FIRST_SHARES = np.array([0.07, 0.05, 0.1]), (0.2, 0.2, 0.6)
+"""Of walks, reference moves and moves by the surrogate: in the end at least, and at first. Walks
+free a chain where the surrogate is too low."""
 
-SHARPNESS = 3
+PAYS = 2.0
+"""Times the worth of a walk: what a move by the surrogate should have at least."""
+
+SHARPNESS = 5
 """Power of e that shares are proportional to."""
 
 
@@ -79,21 +86,24 @@ def learn_from(chains, rng):
     points, f, is_move = archive(chains)
     with threadpool_limits(1), np.errstate(all="ignore"):
         mean, factor = moments(chains, moves)
-        states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
+        states = np.concatenate(
+            [[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)]
+        )
         first = chains[0]
         surrogate = first.parameters.surrogate
         u = whitened(points, mean, factor)
         starts = whitened(states[-10 * N_STARTS :], mean, factor)
         surrogate.nu[0] = best_nu(starts)
-        f = f - level(chains, moves)
-        rows = worth_fitting(u, f, surrogate.weights.size, rng)
+        middle = level(chains, moves)
+        rows = worth_fitting(u, f - middle, surrogate.weights.size, rng)
         if len(rows) == 0:
             return
         hyper, error = first.tuning.hyper, first.parameters.error
         counts = counted(is_move[rows])
         effort = first.effort
+        n_rounds = effort.n_rounds if np.isnan(hyper[0]) else 1
         choice, error[0] = surrogate_fit.fit(
-            surrogate, u[rows], f[rows], counts, unpacked(hyper), effort.n_scored, effort.n_rounds
+            surrogate, u[rows], f[rows], counts, unpacked(hyper), effort.n_scored, n_rounds, middle
         )
         hyper[:] = *choice[:-1], *choice.stretch
         settings = inner_settings(surrogate, starts, effort.most_inner, rng)
@@ -115,6 +125,46 @@ def unpacked(hyper):
         return Hyper.start(len(hyper) - 5)
     on_quadratic, *numbers = hyper.tolist()
     return Hyper(bool(on_quadratic), *numbers[:4], tuple(numbers[4:]))
+
+
+# ---- chains that have not come home ------------------------------------------------------------
+
+
+def bring_home(chains):
+    """Move chains whose place has hardly any mass to where the best one is.
+
+    The mass is that of the normal which the way to the posterior has shown.
+    """
+    masses = [log_mass(chain.tuning) for chain in chains]
+    best = chains[int(np.argmax(masses))]
+    for chain, mass in zip(chains, masses, strict=True):
+        lost = max(masses) - mass
+        if lost > NEGLIGIBLE:
+            for own, others in zip(chain.state, best.state, strict=True):
+                own[:] = others
+            for name in ("home", "n_home", "middle", "home_factor"):
+                getattr(chain.tuning, name)[:] = getattr(best.tuning, name)
+            chain.tuning.moves.counts[0] = 0
+            chain.tuning.lost[0] = lost
+
+
+def log_mass(tuning):
+    """Return the log of the mass around the middle of a home, but for a constant."""
+    if tuning.n_home[0] == 0:
+        return -np.inf
+    return tuning.home[0, -1] + np.log(np.diag(tuning.home_factor)).sum()
+
+
+def explain_lost(lost):
+    """Warn if a chain was moved."""
+    if lost == 0:
+        return ""
+    return (
+        "its way led to a place with a log mass some "
+        f"{lost:.0f} lower than where another chain arrived, so it was moved there, before it was "
+        "tuned. So the starts were not independent. If several modes may matter, use "
+        "pk.CyclicalKAM; else nothing needs to be done."
+    )
 
 
 # ---- what was seen ------------------------------------------------------------------------------
@@ -275,5 +325,22 @@ def shares_of(worth):
     """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
     if worth[:, 1].sum() == 0:
         return FIRST_SHARES
-    e = ((worth[:, 0] + 0.02) / (worth[:, 1] + 1)) ** SHARPNESS
+    e = mean_worth(worth) ** SHARPNESS
     return LEAST_SHARES + (1 - LEAST_SHARES.sum()) * e / e.sum()
+
+
+def mean_worth(worth):
+    """Return e of each kind of move."""
+    return (worth[:, 0] + 0.02) / (worth[:, 1] + 1)
+
+
+def explain_worth(worth):
+    """Warn if moves by the surrogate go hardly farther than those of a walk."""
+    walk, _, surrogate = mean_worth(worth)
+    if worth[2, 1] < ENOUGH or surrogate > PAYS * walk:
+        return ""
+    return (
+        f"moves by the surrogate are hardly better than a random walk here: in tuning their mean "
+        f"squared jump was {surrogate:.2g}, a walk's {walk:.2g} (2 would be independent draws). "
+        "Tune longer, or use NUTS or pk.GadMALA if there is a gradient."
+    )

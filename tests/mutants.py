@@ -1309,7 +1309,7 @@ BUGS = {
         ),
         (
             "points that are not scored are not fitted",
-            "    if len(u) > n_scored:\n",
+            "    if len(u) > effort.n_scored:\n",
             "    if False:\n",
             "samplers/test_surrogate.py -k decide_on_the_choice",
         ),

@@ -291,7 +291,7 @@ class SurrogateMetropolis(KameleonStep):
     @property
     def effort(self):
         """What learning and moving may cost."""
-        return EXPENSIVE if self.is_expensive else CHEAP
+        return (EXPENSIVE if self.is_expensive else CHEAP).in_dimensions(self._d)
 
     def _allocate(self, scales, n_tune):
         d = scales.size
@@ -337,12 +337,11 @@ class SurrogateMetropolis(KameleonStep):
 
     def pauses(self):
         """Return the draws of tuning before which the surrogate is fitted anew."""
-        n, end = self.tuning.n, max(6, self._d // 2)
-        ends = {n - 1} - {0, -1}
-        while end < 0.9 * n:
-            ends.add(end)
+        tune, end, ends = self.monitor.tune, -(-max(6, self._d // 2) // self.steps_per_draw), []
+        while end < 0.9 * (tune - 1):
+            ends.append(end)
             end = 2 * end + 1
-        return sorted({-(-end // self.steps_per_draw) for end in ends})
+        return [*ends, tune - 1] if tune > 1 else []
 
     @classmethod
     def learn(cls, chains):

@@ -28,9 +28,6 @@ LEVELS = {
 STRETCH = 2.0, 64.0
 """Factor by which a coordinate is stretched or shrunk at a time, and at most."""
 
-FEW = 40
-"""Coordinates, each of which is stretched for itself; of more, that would take too long."""
-
 PRIOR = 1e4, 10.0, 1.0
 """Variances of the constant, of linear and of second-order coefficients."""
 
@@ -61,7 +58,7 @@ class Hyper(NamedTuple):
         return cls(True, 3.0, 3.0, 1e-3, 2.0, (1.0,) * d)
 
 
-def fit(surrogate, u, f, counts, hyper, nu, n_scored, n_rounds, level=0.0):
+def fit(surrogate, u, f, counts, hyper, nu, effort, level=0.0):
     """Fit a surrogate to log-densities f (n,) at points u (n, d).
 
     Parameters
@@ -77,10 +74,8 @@ def fit(surrogate, u, f, counts, hyper, nu, n_scored, n_rounds, level=0.0):
         Where the choice begins.
     nu : float
         ν of the t density.
-    n_scored : int
-        Points that decide on the choice, at most.
-    n_rounds : int
-        How often each part of it is reconsidered, at most.
+    effort : Effort
+        What it may cost.
     level : float
         What f typically is; points where it is lower matter less.
 
@@ -90,10 +85,10 @@ def fit(surrogate, u, f, counts, hyper, nu, n_scored, n_rounds, level=0.0):
     error : float
         Its leave-one-out error: a weighted mean, in units of log-density; infinite without a fit.
     """
-    few, f = slice(n_scored), f - level
+    few, f = slice(effort.n_scored), f - level
     problem = _Problem(u[few], f[few], counts[few], nu)
-    hyper, error = _choose(problem, hyper, n_rounds)
-    if len(u) > n_scored:
+    hyper, error = _choose(problem, hyper, effort)
+    if len(u) > effort.n_scored:
         problem = _Problem(u, f, counts, nu)
     alpha = problem.weights(hyper)
     if alpha is None:
@@ -103,7 +98,7 @@ def fit(surrogate, u, f, counts, hyper, nu, n_scored, n_rounds, level=0.0):
     return hyper, error
 
 
-def _choose(problem, hyper, n_rounds):
+def _choose(problem, hyper, effort):
     """Return a better choice, changing its parts in turn, and its error."""
     errors = {}
 
@@ -112,11 +107,11 @@ def _choose(problem, hyper, n_rounds):
             errors[hyper] = problem.error(hyper)
         return errors[hyper]
 
-    for _ in range(n_rounds):
+    for _ in range(effort.n_rounds):
         last = hyper
         for name, levels in LEVELS.items():
             hyper = min([hyper, *(hyper._replace(**{name: level}) for level in levels)], key=error)
-        for k in range(problem.d if problem.d <= FEW else 0):
+        for k in range(problem.d if problem.d <= effort.most_stretched else 0):
             hyper = min([hyper, *_stretched(hyper, k)], key=error)
         if hyper == last:
             break
@@ -140,7 +135,7 @@ class _Problem:
         self.features, self.prior = polynomials(u), _prior(self.d)
         self.log_t = -0.5 * (nu + self.d) * np.log1p(squares / nu)
         self.drop = np.maximum(-f, 0)
-        weights = np.exp(-self.drop / SCORED_RANGE) * counts
+        weights = np.exp(-self.drop / SCORED_RANGE) * (counts if counts.any() else 1.0)
         self.scored = weights / weights.sum()
         scaled = self.features * np.sqrt(self.prior)
         self.polynomial = scaled @ scaled.T

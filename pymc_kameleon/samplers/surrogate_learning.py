@@ -21,11 +21,13 @@ class Effort(NamedTuple):
     Attributes
     ----------
     n_centres : int
-        Points that the surrogate is fitted to, at most.
+        Points that the surrogate is fitted to, at most; more where a quadratic needs them.
     n_scored : int
-        Points by which it is chosen how, at most.
+        Points by which it is chosen how, likewise.
     n_rounds : int
         How often each part of that choice is reconsidered, at most, for the first time.
+    most_stretched : int
+        Coordinates up to which each has a rate of its own.
     most_inner : int
         M at most.
     """
@@ -33,11 +35,22 @@ class Effort(NamedTuple):
     n_centres: int
     n_scored: int
     n_rounds: int
+    most_stretched: int
     most_inner: int
 
+    def in_dimensions(self, d):
+        """Return the effort for d coordinates, whose quadratics have P = (d+1)(d+2)/2 terms."""
+        enough = min(int(1.3 * (d + 1) * (d + 2) / 2), MOST_CENTRES)
+        return self._replace(
+            n_centres=max(self.n_centres, enough), n_scored=max(self.n_scored, enough)
+        )
 
-CHEAP, EXPENSIVE = Effort(200, 100, 1, 8), Effort(800, 400, 4, 64)
+
+CHEAP, EXPENSIVE = Effort(200, 100, 1, 12, 8), Effort(800, 400, 4, 40, 64)
 """For log-densities that cost microseconds, and for those that cost more."""
+
+MOST_CENTRES = 1200
+"""Points that are ever fitted."""
 
 LEAST_INNER = 4
 """M at least."""
@@ -108,8 +121,7 @@ def learn_from(chains, rng):
             counts,
             unpacked(hyper),
             best_nu(starts),
-            effort.n_scored,
-            n_rounds,
+            effort._replace(n_rounds=n_rounds),
             middle,
         )
         if not left_out < np.inf:

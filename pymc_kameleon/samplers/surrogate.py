@@ -254,14 +254,64 @@ def report(state, parameters, stats):
 
 
 class SurrogateMetropolis(KameleonStep):
-    r"""Metropolis by a surrogate: for expensive log-densities without a gradient.
+    r"""Surrogate-transition Metropolis: for expensive log-densities without a gradient.
+
+    .. math:: y \sim K_s^M(x, \cdot), \qquad
+        \alpha = \min\Big(1, \frac{\pi(y)\, s(x)}{\pi(x)\, s(y)}\Big)
+
+    s is a density that was fitted to all points that tuning evaluated, and :math:`K_s` a Metropolis
+    step on s, which needs no evaluation of the log-density. So a move costs one evaluation, after M
+    steps that cost microseconds, and neighbouring draws are nearly independent where s is close
+    to the posterior. For up to some 30 parameters.
 
     Parameters
     ----------
     expensive : bool, optional
-        Whether an evaluation of the log-density costs much more than some microseconds. Then a
-        larger surrogate and longer inner chains pay. By default, if it calls Python.
+        Whether an evaluation of the log-density takes much longer than the arithmetic of the
+        surrogate, which is some ten microseconds. If so, the surrogate has more points, more is
+        tried when it is fitted, and M may be larger. By default, whether the log-density calls
+        Python. It is not measured, so that the same seed gives the same draws everywhere.
+    steps_per_draw : int, optional
+        Transitions per draw, 1 by default: a draw costs one evaluation at most.
+    target_accept : float, optional
+        Acceptance rate that the scale of the random walk is tuned to; .234, or .44 in one
+        dimension. The moves by the surrogate have no scale: the better it is, the more of them are
+        accepted.
+    keep_adapting : bool, optional
+        Only False is possible: a surrogate that follows the chain would bias it.
     {common parameters}
+
+    Notes
+    -----
+    A transition is of one of three kinds, with fixed probabilities: a random walk, a move that is
+    reversible with respect to a multivariate t [K], and a move by the surrogate [L]. With M = 1 the
+    last is delayed acceptance [CF]. Each leaves the posterior invariant, however bad the surrogate
+    is; a bad one only costs acceptance. The probabilities, ``shares`` in ``learned``, follow what
+    each kind was worth while tuning: the squared distance that it moved. The walk always keeps
+    some, so that a chain can leave places where s is too low. M is the least number of inner
+    steps that takes the inner chain far from where it began, from 4 to 8, or to 64 if evaluations
+    are expensive.
+
+    The statistics ``surrogate_accept`` and ``reference_accept`` are the mean acceptance
+    probabilities of the draw's moves by the surrogate and by the t, NaN if there were none;
+    ``scaling`` is the scale of the walk. A transition whose inner chain did not move evaluates
+    nothing, and counts as rejected.
+
+    In ``pk.sample`` the chains fit one surrogate to what all of them have seen, and a chain that
+    came to a place with hardly any mass is moved to the others, which is told. See
+    docs/surrogate.md.
+
+    References
+    ----------
+    [L] Liu (2001). Monte Carlo Strategies in Scientific Computing, section 9.4.3. Springer.
+
+    [CF] Christen & Fox (2005). Markov chain Monte Carlo using an approximation. Journal of
+    Computational and Graphical Statistics 14.
+
+    [K] Karamanis, Beutler, Peacock, Nabergoj & Seljak (2022). Accelerating astronomical and
+    cosmological inference with preconditioned Monte Carlo. MNRAS 516.
+
+    Rasmussen & Williams (2006). Gaussian Processes for Machine Learning. MIT Press.
     """
 
     name = "surrogate_metropolis"

@@ -1,9 +1,9 @@
-"""Hares and lynxes: a model with a black-box ODE solver, sampled by ``pm.sample(step=pk.KAM())``.
+"""Hares and lynxes: a model with a black-box ODE solver, sampled by SurrogateMetropolis.
 
 Twenty-one years of pelts and the predator-prey equations of Lotka and Volterra, as in Carpenter
 (2018), "Predator-Prey Population Dynamics: the Lotka-Volterra model in Stan", mc-stan.org. SciPy
 solves the equations, so there is no gradient and NUTS is out. DEMetropolisZ, which PyMC has for
-such models, then gets as many calls of the solver. A minute or two on two cores:
+such models, then gets as many calls of the solver. Less than a minute on two cores:
 
     python quickstart.py [--draws N] [--tune N] [--output FILE]
 """
@@ -131,7 +131,7 @@ def print_row(sampler, trace, calls, seconds):
     """Print a row of the comparison."""
     diagnostics = az.summary(trace, kind="diagnostics", round_to="none")
     rhat, ess = diagnostics["r_hat"].max(), diagnostics["ess_bulk"].min()
-    print(f"{sampler:13}{calls:14,}{seconds:9.0f}{rhat:13.3f}{ess:16.0f}{ess / seconds:13.1f}")
+    print(f"{sampler:19}{calls:14,}{seconds:9.0f}{rhat:13.3f}{ess:16.0f}{ess / seconds:13.1f}")
 
 
 # ---- posterior predictive -----------------------------------------------------------------------
@@ -174,16 +174,16 @@ def draw_picture(trace, output):
 def main(arguments=None):
     """Sample with both samplers, print what came out, and draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--draws", type=int, default=2000, help="draws of each of KAM's chains")
-    parser.add_argument("--tune", type=int, default=1000, help="draws of warm-up before them")
+    parser.add_argument("--draws", type=int, default=1000, help="draws of each chain")
+    parser.add_argument("--tune", type=int, default=500, help="draws of warm-up before them")
     parser.add_argument("--output", default="quickstart.png", help="file of the picture")
     options = parser.parse_args(arguments)
 
     with build_model():
-        print("KAM on Lotka-Volterra: 8 parameters, and a black-box ODE solver", flush=True)
-        kam, kam_seconds = sample(pk.KAM(), options.draws, options.tune)
-        calls = int(kam.warmup_sample_stats.n_logp.sum() + kam.sample_stats.n_logp.sum())
-        print(f"\n{az.summary(kam)}\n")
+        print("Lotka-Volterra: 8 parameters, and a black-box ODE solver", flush=True)
+        trace, seconds = sample(pk.SurrogateMetropolis(), options.draws, options.tune)
+        calls = int(trace.warmup_sample_stats.n_logp.sum() + trace.sample_stats.n_logp.sum())
+        print(f"\n{az.summary(trace)}\n")
         print("Published means: alpha .55, beta .028, gamma .80, delta .024, sigma .25 and .25.\n")
 
         # A draw of DEMetropolisZ costs two calls: it evaluates the model at both of its points.
@@ -191,15 +191,15 @@ def main(arguments=None):
         tune = total * options.tune // (options.tune + options.draws)
         print(f"DEMetropolisZ on the same, with as many solver calls: {calls:,}", flush=True)
         step = pm.DEMetropolisZ()
-        step.delta_logp(np.zeros(8), np.zeros(8))  # compiles it before time is taken, as KAM does
+        step.delta_logp(np.zeros(8), np.zeros(8))  # compiles it before time is taken, as ours is
         dem, dem_seconds = sample(step, total - tune, tune)
 
-    print("\nsampler        solver calls  seconds  worst R-hat  least bulk ESS   ESS/second")
-    print_row("KAM", kam, calls, kam_seconds)
+    print("\nsampler              solver calls  seconds  worst R-hat  least bulk ESS   ESS/second")
+    print_row("SurrogateMetropolis", trace, calls, seconds)
     print_row("DEMetropolisZ", dem, 2 * CHAINS * total, dem_seconds)
     print("Calls and seconds include the warm-up; ESS counts the draws after it.\n")
 
-    draw_picture(kam, options.output)
+    draw_picture(trace, options.output)
     print(f"Data and posterior predictive: {options.output}")
 
 

@@ -17,6 +17,7 @@ from pymc_kameleon.samplers.kam import KAM
 from pymc_kameleon.samplers.mala import MALA
 from pymc_kameleon.samplers.pca_kam import PCAKAM
 from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
+from pymc_kameleon.samplers.surrogate import SurrogateMetropolis
 
 __version__ = version("pymc_kameleon")
 
@@ -25,6 +26,7 @@ SAMPLERS = (
     *(KAM, PCAKAM, CyclicalKAM),
     *(CMH, CMTM),
     *(MALA, GadRWM, GadMALA, Barker),
+    SurrogateMetropolis,
 )
 
 __all__ = ["SAMPLERS", "Decay", "initvals", "kernels", "mode_occupancy", "registered", "sample"]

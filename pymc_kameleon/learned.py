@@ -5,6 +5,8 @@ of its own; here that becomes a dataset over all chains.
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -26,12 +28,16 @@ SHAPE = "Covariance that gives the proposal its shape: an estimate of the poster
 
 
 class Quantity(NamedTuple):
-    """One thing that a chain learned: its dimensions, its values, a sentence, and its units."""
+    """One thing that a chain learned: its dimensions, its values, a sentence, and its units.
+
+    `labels` are those of dimensions of its own, by name.
+    """
 
     dims: tuple
     values: object
     description: str
     units: str | None = None
+    labels: Mapping = MappingProxyType({})
 
 
 def learned_dataset(chains):
@@ -62,6 +68,8 @@ def learned_dataset(chains):
             for dim, full in zip(one.dims, dims, strict=True):
                 if dim in (COORDINATE, BIS):
                     coords[full] = steps[0].layout.coordinates()
+                elif dim in one.labels:
+                    coords[full] = list(one.labels[dim])
     return xr.Dataset(arrays, coords)
 
 

@@ -93,6 +93,8 @@ class KameleonStep(ArrayStepShared):
         The sampler's own options, which a saved state must share; its `__init__` sets them.
     approaches : bool
         Whether a chain first goes to the posterior, and learns its shape there (approach.py).
+    arrives_roughly : bool
+        Whether it is enough to know the shape there roughly.
     tunes_acceptance : bool
         Whether `target_accept` is an option.
     derivatives : int
@@ -108,6 +110,7 @@ class KameleonStep(ArrayStepShared):
     algorithm: ClassVar[Algorithm]
     own_stats: ClassVar[tuple[str, ...] | Mapping[str, type]] = ()
     approaches: ClassVar[bool] = True
+    arrives_roughly: ClassVar[bool] = False
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
     learns_together: ClassVar[bool] = False
@@ -317,7 +320,7 @@ class KameleonStep(ArrayStepShared):
             trail = Trail(
                 lambda x: self.log_density(np.concatenate([x, others])), self.trail, self.patience
             )
-            home = approach(trail, q[:d], self.rng, self._budget())
+            home = approach(trail, q[:d], self.rng, self._budget(), self.arrives_roughly)
             q[:d] = draw_near(home, trail, self.rng)
             self.log_density.count[0] += trail.begun  # of this draw, too
             self._fill(home.scales, self.tuning.n)

@@ -641,6 +641,26 @@ BUGS = {
             "samplers/test_kam.py -k until_there_is_a_z",
         ),
     ],
+    "core/surrogate.py": [
+        (
+            "the slope of the quadratic is left out",
+            "s = linear[i]",
+            "s = 0.0",
+            "core/test_log_surrogate.py",
+        ),
+        (
+            "kernels beyond those in use count",
+            "for j in range(n):\n        total",
+            "for j in range(weights.size):\n        total",
+            "core/test_log_surrogate.py",
+        ),
+        (
+            "the surrogate may be wild far out",
+            "return base + min(max(h, surrogate.bounds[0]), surrogate.bounds[1])",
+            "return base + h",
+            "core/test_log_surrogate.py -k far",
+        ),
+    ],
     "core/target.py": [
         (
             "a region has no upper end",
@@ -1168,6 +1188,150 @@ BUGS = {
             "    if accepted:\n        copy(work.u, state.u)\n",
             "",
             "samplers/test_barker.py -k by_hand",
+        ),
+    ],
+    "samplers/surrogate.py": [
+        (
+            "moves by the surrogate do not mind its density",
+            "log_hastings = state.log_s[0] - log_s",
+            "log_hastings = 0.0",
+            "samplers/test_surrogate.py -k each_kind_of_move",
+        ),
+        (
+            "reference moves do not mind the t density",
+            "log_hastings = log_t(surrogate, u) - log_t(surrogate, v)",
+            "log_hastings = 0.0",
+            "samplers/test_surrogate.py -k each_kind_of_move",
+        ),
+        (
+            "reference moves of the inner chain do not mind it",
+            "log_ratio += log_t(surrogate, work.v) - log_t(surrogate, work.w)",
+            "pass",
+            "samplers/test_surrogate.py -k by_hand",
+        ),
+        (
+            "g does not depend on u",
+            "g = rng.standard_gamma(0.5 * (nu + d)) / (0.5 * (nu + squared_norm(u)))",
+            "g = rng.standard_gamma(0.5 * nu) / (0.5 * nu)",
+            "samplers/test_surrogate.py -k 'inner_chain or each_kind'",
+        ),
+        (
+            "the inner chain begins elsewhere",
+            "copy(u, v)\n        log_s = inner",
+            "copy(u, v)\n        v[0] *= 0.8\n        log_s = inner",
+            "samplers/test_surrogate.py -k each_kind_of_move",
+        ),
+        (
+            "log s(u) outlives u",
+            "            state.log_s[0] = log_s\n",
+            "",
+            "samplers/test_surrogate.py -k 'by_hand or derives'",
+        ),
+        (
+            "log s(u) outlives the surrogate",
+            "    state.log_s[0] = np.nan\n",
+            "",
+            "samplers/test_surrogate.py -k derives_follows",
+        ),
+        (
+            "u outlives an accepted move",
+            "            copy(work.v, state.u)\n",
+            "",
+            "samplers/test_surrogate.py -k by_hand",
+        ),
+        (
+            "what has not moved is evaluated",
+            "    if moved:\n",
+            "    if True:\n",
+            "samplers/test_surrogate.py -k by_hand",
+        ),
+        (
+            "a cheap log-density counts as dear",
+            "self.log_density.holds_gil if given is None",
+            "True if given is None",
+            "samplers/test_surrogate.py -k expensive",
+        ),
+        (
+            "a chain far below learns with the others",
+            "together = in_the_same_place(chains)",
+            "together = chains",
+            "samplers/test_surrogate.py -k learn_together",
+        ),
+        (
+            "chains never learn together",
+            "together = in_the_same_place(chains)",
+            "together = chains[:1]",
+            "samplers/test_surrogate.py -k learn_together",
+        ),
+        (
+            "keep_adapting is taken",
+            'if common.get("keep_adapting"):',
+            "if False:",
+            "samplers/test_surrogate.py -k keep_adapting",
+        ),
+    ],
+    "samplers/surrogate_fit.py": [
+        (
+            "a surrogate lacks the level of the log-density",
+            "level + coefficients[0]",
+            "coefficients[0]",
+            "test_emulator.py -k of_the_model",
+        ),
+        (
+            "its bounds lack it",
+            "level + typical - DEPTH, level + h.max() + MARGIN",
+            "typical - DEPTH, h.max() + MARGIN",
+            "test_emulator.py -k of_the_model",
+        ),
+        (
+            "errors are those of the fit, not left out",
+            "errors = alpha / np.sum(np.tril(inverse) ** 2, axis=0)",
+            "errors = alpha / alpha.size",
+            "samplers/test_surrogate.py -k without_each_point",
+        ),
+        (
+            "coordinates are never stretched",
+            "hyper = min([hyper, *_stretched(hyper, k)], key=error)",
+            "pass",
+            "samplers/test_surrogate.py -k banana",
+        ),
+        (
+            "the Hessian of the base is left out",
+            "surrogate.quadratic[np.diag_indices(d)] -= 1.0",
+            "pass",
+            "samplers/test_surrogate.py -k gaussian_process",
+        ),
+        (
+            "diagonal of the Hessian counts twice",
+            "surrogate.quadratic[np.diag_indices(d)] /= 2.0",
+            "pass",
+            "samplers/test_surrogate.py -k gaussian_process",
+        ),
+        (
+            "points that are not scored are not fitted",
+            "    if len(u) > effort.n_scored:\n",
+            "    if False:\n",
+            "samplers/test_surrogate.py -k decide_on_the_choice",
+        ),
+        (
+            "numpy's surrogate has no bounds",
+            "return base + np.clip(h, *surrogate.bounds)",
+            "return base + h",
+            "core/test_log_surrogate.py",
+        ),
+    ],
+    "samplers/surrogate_learning.py": [
+        (
+            "μ stays as it was",
+            "        parameters.mean[:], parameters.factor[:] = mean, factor\n",
+            "        parameters.factor[:] = factor\n",
+            "samplers/test_surrogate.py -k 'nearly_independent or learn_together'",
+        ),
+        (
+            "rejected points are forgotten",
+            "moves.append(tuning.moves.points[: tuning.moves.counts[0], d : 2 * d + 1])",
+            "moves.append(tuning.moves.points[:0, d : 2 * d + 1])",
+            "samplers/test_surrogate.py -k what_all_have_seen",
         ),
     ],
     "samplers/cmh.py": [
@@ -1888,7 +2052,33 @@ BUGS = {
             "test_driver.py -k 'draws_what_pm_sample_draws and GAM'",
         ),
     ],
+    "samplers/surrogate_emulator.py": [
+        (
+            "a saved Hessian is taken for what compiled code multiplies with",
+            "quadratic[np.diag_indices(len(quadratic))] /= 2",
+            "pass",
+            "test_emulator.py -k its_own",
+        ),
+        (
+            "centres are kept in another unit than they are read in",
+            "surrogate.centres[:, :n].T / surrogate.rates",
+            "surrogate.centres[:, :n].T",
+            "test_emulator.py -k its_own",
+        ),
+        (
+            "an emulator is of the worst chain",
+            ".idxmin(",
+            ".idxmax(",
+            "test_emulator.py -k best",
+        ),
+    ],
     "learned.py": [
+        (
+            "labels of dimensions are lost",
+            "elif dim in one.labels:",
+            "elif False:",
+            "test_emulator.py -k shares_are_of",
+        ),
         (
             "of a factor that is a diagonal, the scales are told as variances",
             "values = factor[:, 0] ** 2",

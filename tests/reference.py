@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import special
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, multivariate_t
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers import cyclical_kam
+from pymc_kameleon.samplers import cyclical_kam, surrogate
 
 # ---- comparison ----------------------------------------------------------------------------
 
@@ -1058,3 +1058,95 @@ class Barker:
         ratio *= np.prod((1 + np.exp(-w * slope)) / (1 + np.exp(w * there)))
         accepted = -rng.standard_exponential() < np.log(ratio)
         return (y if accepted else x), min(1.0, ratio)
+
+
+# ---- SurrogateMetropolis --------------------------------------------------------------------
+
+
+class Surrogate:
+    """A fitted log-density, by its formula, of the numbers that describe it."""
+
+    def __init__(self, fitted):
+        n = fitted.n[0]
+        self.nu, self.bounds = fitted.nu[0], fitted.bounds
+        self.is_quadratic = bool(fitted.is_quadratic[0])
+        self.constant, self.linear = fitted.constant[0], fitted.linear
+        lower = np.tril(fitted.quadratic)
+        self.hessian = lower + lower.T
+        self.rates, self.weights = fitted.rates, fitted.weights[:n]
+        self.centres = fitted.centres[:, :n].T / fitted.rates
+
+    def log_t(self, u):
+        """Log of the t density, but for a constant."""
+        return multivariate_t.logpdf(u, np.zeros(u.size), np.eye(u.size), self.nu)
+
+    def log_s(self, u):
+        """The base and the kernels, within bounds of how far that is from t."""
+        d, reference = u.size, -(self.nu + u.size) / 2 * np.log(1 + u @ u / self.nu)
+        h = self.constant
+        if self.is_quadratic:
+            h += self.linear @ u + u @ self.hessian @ u / 2 - reference
+        for weight, centre in zip(self.weights, self.centres, strict=True):
+            h += weight / (1 + sum((self.rates[i] * (u[i] - centre[i])) ** 2 for i in range(d)))
+        return reference + np.clip(h, *self.bounds)
+
+
+class SurrogateChain:
+    """A frozen SurrogateMetropolis [Liu 2001, section 9.4.3], in x alone: u is computed anew.
+
+    `log_density` maps x (d,) to log π.
+    """
+
+    def __init__(self, parameters, log_density):
+        self.log_density, self.s = log_density, Surrogate(parameters.surrogate)
+        self.shares, self.n_inner = parameters.shares, parameters.n_inner[0]
+        self.mean, self.factor = parameters.mean, np.tril(parameters.factor)
+        self.scale = np.exp(parameters.log_scale[0])
+        self.angle, self.reference_share = parameters.angle[0], parameters.reference_share[0]
+
+    def walk(self, u, scale, rng):
+        """Propose from a mixture of two normals about u."""
+        short = surrogate.SHORT if rng.random() < surrogate.SHORT_SHARE else 1.0
+        return u + scale * short * rng.standard_normal(u.size)
+
+    def reference(self, u, rng):
+        """Propose a rotation towards z/√g, which is a draw of t if g does not depend on u."""
+        nu, d = self.s.nu, u.size
+        if self.angle == np.pi / 2:
+            g, cosine = rng.standard_gamma(nu / 2) * 2 / nu, 0.0
+        else:
+            g = rng.standard_gamma((nu + d) / 2) * 2 / (nu + u @ u)
+            cosine = np.cos(self.angle)
+        return cosine * u + np.sin(self.angle) * rng.standard_normal(d) / np.sqrt(g)
+
+    def inner_chain(self, u, rng):
+        """Return the end of a chain of Metropolis-Hastings steps on s."""
+        for _ in range(self.n_inner):
+            if rng.random() < self.reference_share:
+                w = self.reference(u, rng)
+                log_hastings = self.s.log_t(u) - self.s.log_t(w)
+            else:
+                w, log_hastings = self.walk(u, 2.38 / np.sqrt(u.size), rng), 0.0
+            log_ratio = self.s.log_s(w) - self.s.log_s(u) + log_hastings
+            if -rng.standard_exponential() < log_ratio:
+                u = w
+        return u
+
+    def transition(self, x, rng):
+        """Return the new x, α, and the kind of move; α is None where nothing was proposed."""
+        u = np.linalg.solve(self.factor, x - self.mean)
+        kind = np.searchsorted(np.cumsum(self.shares), rng.random(), side="right")
+        if kind == 0:
+            v, log_hastings = self.walk(u, self.scale, rng), 0.0
+        elif kind == 1:
+            v = self.reference(u, rng)
+            log_hastings = self.s.log_t(u) - self.s.log_t(v)
+        else:
+            v = self.inner_chain(u, rng)
+            if v is u:
+                return x, None, kind
+            log_hastings = self.s.log_s(u) - self.s.log_s(v)
+        y = self.mean + self.factor @ v
+        log_ratio = self.log_density(y) - self.log_density(x) + log_hastings
+        accepted = -rng.standard_exponential() < log_ratio
+        return (y if accepted else x), np.exp(min(0.0, log_ratio)), kind

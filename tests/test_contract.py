@@ -40,6 +40,7 @@ ARGUMENTS = {
     pk.GadRWM: {},
     pk.GadMALA: {},
     pk.Barker: {},
+    pk.SurrogateMetropolis: {},
 }
 """For each sampler, arguments that make it quick to test."""
 
@@ -69,6 +70,11 @@ NOT_PROMISED = {
     },
     "MALA": {"test_recovers_from_a_far_start"},  # one scale
     "GadMALA": {"test_keep_adapting"},  # s is as great as it may be
+    "SurrogateMetropolis": {
+        "test_keep_adapting",  # refused
+        # Its fits make much of rounding; test_surrogate.py looks at what is derived instead.
+        "test_nothing_derived_outlives_what_it_is_derived_from",
+    },
 }
 
 COMMON = [
@@ -135,6 +141,8 @@ def evaluations(step):
     largest = step.steps_per_draw * step._largest_n_logp()
     if isinstance(step, pk.CMTM):
         return largest // 9, largest
+    if isinstance(step, pk.SurrogateMetropolis):
+        return 0, largest  # its inner chain may lead nowhere
     return (step.steps_per_draw if isinstance(step, pk.GadMALA) else largest), largest
 
 
@@ -455,6 +463,8 @@ def test_one_dimension(sampler):
     share = float(dt["sample_stats"]["accept_share"].mean())
     if isinstance(step, pk.GadMALA):
         assert share > step.target_accept == 0.75  # two steps are a quarter of a period
+    elif isinstance(step, pk.SurrogateMetropolis):
+        assert share > 0.75  # target_accept is that of its walks
     elif step.tunes_acceptance:
         assert share == pytest.approx(step.target_accept, abs=0.05)
     else:
@@ -543,7 +553,8 @@ def test_one_evaluation_per_proposal(sampler):
     assert n_logp[400:].min() >= least
     assert n_logp[400:].max() <= largest
     more = (n_logp[1:400] < least) | (n_logp[1:400] > largest)
-    assert more.sum() <= 2  # where the modes are learned
+    after_learning = set(step.pauses())  # by a step that learns in Python: x is evaluated anew
+    assert len(set(np.flatnonzero(more) + 1) - after_learning) <= 2  # where modes are learned
 
 
 def test_logp_follows_the_other_steps(sampler, mixed_model):

@@ -96,13 +96,13 @@ def test_start_of_some_variables(sampler):
 
 
 def test_tuning_too_short(sampler):
-    step = sampler(model=normal(2), steps_per_draw=10)
+    step = sampler(model=normal(2), steps_per_draw=5)
     needed = step._needed_tuning()
-    assert needed >= 100
+    assert needed >= 50
     for share, warns in [(0, True), (0.9, True), (1, False)]:
-        tune = int(np.ceil(share * needed / 10))
+        tune = int(np.ceil(share * needed / 5))
         message = last_warning(step, tune=tune)
-        said = f"only {tune * 10} transitions of tuning; at least {needed}" in message
+        said = f"only {tune * 5} transitions of tuning; at least {needed}" in message
         assert said == warns, (share, message)
 
 

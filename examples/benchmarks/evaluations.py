@@ -60,6 +60,13 @@ BUDGETS = (1000, 2000, 10_000, 50_000)
 SHARE = 0.4
 """Of a chain's evaluations, the share that it tunes; its way to the posterior comes on top."""
 
+OPTIONS = {"SurrogateMetropolis": {"expensive": True}}
+"""Here evaluations count, not seconds."""
+
+WAY, LEAST_TUNING = 35, 30
+"""Evaluations times d of the way to the posterior, about, which SurrogateMetropolis makes in full
+whatever is left for tuning; and draws of tuning at least."""
+
 LONG = 100_000
 """Draws of each chain of a reference."""
 ENOUGH = 5
@@ -292,10 +299,11 @@ class Problem:
 
 def ours(sampler, problem):
     """Return run(evaluations of each chain, share for tuning, seed) -> draws (chains, n, d)."""
-    step = getattr(pk, sampler)(model=problem.model, steps_per_draw=1)
+    step = getattr(pk, sampler)(model=problem.model, steps_per_draw=1, **OPTIONS.get(sampler, {}))
 
     def run(each, share, seed):
-        tune = round(share * each)
+        way = WAY * problem.d if sampler == "SurrogateMetropolis" else 0
+        tune = max(LEAST_TUNING, round(share * (each - way)))
         with quiet():
             dt = pk.sample(
                 each - tune,

@@ -1,0 +1,463 @@
+"""SurrogateMetropolis: moves that a fitted log-density proposes, and the true one accepts.
+
+Sources: Liu, Monte Carlo Strategies in Scientific Computing (2001), section 9.4.3, here [L];
+Christen & Fox, "Markov chain Monte Carlo using an approximation", Journal of Computational and
+Graphical Statistics 14 (2005), here [CF]; Karamanis et al., "Accelerating astronomical and
+cosmological inference with preconditioned Monte Carlo", MNRAS 516 (2022), for the reference move.
+
+Symbols: x the position (d,), u = L⁻¹(x − μ), v the proposal in the same coordinates, π the
+posterior, s the surrogate, t the density of a multivariate t with ν degrees of freedom, θ the angle
+of the reference move, z ~ N(0, I), M the steps of the inner chain, α the acceptance probability.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.approach import BUDGET
+from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.history import History, record
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower, squared_norm
+from pymc_kameleon.core.metropolis import accept, log_uniform
+from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
+from pymc_kameleon.core.surrogate import Surrogate, log_surrogate, log_t
+from pymc_kameleon.core.target import log_density
+from pymc_kameleon.learned import COORDINATE, SHAPE, THEIRS, Quantity, covariance
+from pymc_kameleon.options import checked_bool
+from pymc_kameleon.pooling import in_the_same_place
+from pymc_kameleon.samplers import surrogate_emulator, surrogate_learning
+from pymc_kameleon.samplers.surrogate_learning import CHEAP, EXPENSIVE
+from pymc_kameleon.step import KameleonStep
+
+WALK, REFERENCE, SURROGATE = range(3)
+MOVES = "walk", "reference", "surrogate"
+"""Kinds of moves."""
+
+SHORT_SHARE, SHORT = 0.3, 0.3
+"""Steps of a walk that are shorter, for narrow places; and how long they are."""
+
+
+class State(NamedTuple):
+    """What the next transition needs, and what it has counted within a draw."""
+
+    x: floats("d")
+    logp: floats(1)
+    u: floats("d")
+    log_s: floats(1)  # log s(u), NaN where it is not known
+    tally: floats(3, 2)  # of each kind of move: sum of α, and number
+
+
+class Parameters(NamedTuple):
+    """What tuning decides."""
+
+    shares: floats(3)  # probabilities of the kinds of moves
+    log_scale: floats(1)  # of the walk, in u
+    mean: floats("d")  # μ
+    factor: floats("d", "d")  # L
+    angle: floats(1)  # θ
+    reference_share: floats(1)  # of the inner chain's steps
+    n_inner: integers(1)  # M
+    surrogate: Surrogate
+    error: floats(1)  # of the surrogate, left out; NaN before there is one
+
+
+class Tuning(NamedTuple):
+    """What tuning remembers."""
+
+    t: integers(1)
+    n: int
+    scale: ScaleTuning
+    n_walks: integers(1)
+    worth: floats(3, 2)  # of each kind of move: sum of α|v − u|²/d, and number
+    moves: History  # rows of x, y, log π(y), α
+    row: floats("row")
+    home: floats("home", "d + 1")  # points evaluated on the way to the posterior, and log π
+    n_home: integers(1)
+    has_arrived: integers(1)  # whether that way ended before its evaluations did
+    middle: floats("d")  # where that led, and the covariance there
+    home_factor: floats("d", "d")
+    lost: floats(1)  # log of the mass that a chain lacked which was moved; else 0
+    hyper: floats("d + 5")  # the choice of the last fit, NaN before
+
+
+class Work(NamedTuple):
+    """Scratch, and what adaptation wants to know of the last transition."""
+
+    x: floats("d")  # before the move
+    before: floats("d")  # u before the move
+    v: floats("d")
+    w: floats("d")
+    y: floats("d")
+    distances: floats("m")
+    kind: integers(1)
+    is_short: integers(1)
+    evaluated: integers(1)
+    logp_y: floats(1)
+
+
+# ---- proposals in u -----------------------------------------------------------------------------
+
+
+@jit
+def walk_from(u, scale, out, rng):
+    """Propose u + cz, with c the scale or a third of it; return whether it was short."""
+    is_short = rng.random() < SHORT_SHARE
+    c = scale * SHORT if is_short else scale
+    for i in range(u.size):
+        out[i] = u[i] + c * rng.standard_normal()
+    return is_short
+
+
+@jit
+def reference_from(u, nu, angle, out, rng):
+    """Propose cos θ u + sin θ z/√g, reversible with respect to t.
+
+    For θ < π/2, g comes from its distribution given u; else the proposal is a draw of t.
+    """
+    d = u.size
+    if angle < 0.5 * np.pi:
+        g = rng.standard_gamma(0.5 * (nu + d)) / (0.5 * (nu + squared_norm(u)))
+        cosine = np.cos(angle)
+    else:
+        g = rng.standard_gamma(0.5 * nu) / (0.5 * nu)
+        cosine = 0.0
+    sine = np.sin(angle) / np.sqrt(g)
+    for i in range(d):
+        out[i] = cosine * u[i] + sine * rng.standard_normal()
+
+
+@jit
+def inner_chain(parameters, work, log_s, rng):
+    """Move work.v by M Metropolis steps on s, where it is `log_s`; return log s at their end."""
+    surrogate, d = parameters.surrogate, work.v.size
+    scale = best_scale(d)
+    for _ in range(parameters.n_inner[0]):
+        log_ratio = -log_s
+        if rng.random() < parameters.reference_share[0]:
+            reference_from(work.v, surrogate.nu[0], parameters.angle[0], work.w, rng)
+            log_ratio += log_t(surrogate, work.v) - log_t(surrogate, work.w)
+        else:
+            walk_from(work.v, scale, work.w, rng)
+        log_s_w = log_surrogate(surrogate, work.w, work.distances)
+        if log_uniform(rng) < log_ratio + log_s_w:
+            copy(work.w, work.v)
+            log_s = log_s_w
+    return log_s
+
+
+# ---- transition ---------------------------------------------------------------------------------
+
+
+@jit
+def transition(target, state, parameters, work, rng):
+    """Make a move of a random kind; accept it by log π(y) − log π(x) and the proposal's ratio.
+
+    Of the inner chain, which is reversible with respect to s, that is log s(u) − log s(v) [L].
+    """
+    surrogate, u, v = parameters.surrogate, state.u, work.v
+    copy(state.x, work.x)
+    copy(u, work.before)
+    r = rng.random()
+    log_hastings, log_s = 0.0, np.nan
+    work.is_short[0] = 0
+    if r < parameters.shares[WALK]:
+        kind = WALK
+        work.is_short[0] = walk_from(u, np.exp(parameters.log_scale[0]), v, rng)
+    elif r < parameters.shares[WALK] + parameters.shares[REFERENCE]:
+        kind = REFERENCE
+        reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
+        log_hastings = log_t(surrogate, u) - log_t(surrogate, v)
+    else:
+        kind = SURROGATE
+        if np.isnan(state.log_s[0]):
+            state.log_s[0] = log_surrogate(surrogate, u, work.distances)
+        copy(u, v)
+        log_s = inner_chain(parameters, work, state.log_s[0], rng)
+        log_hastings = state.log_s[0] - log_s
+    work.kind[0] = kind
+    return accept_move(target, state, parameters, work, log_hastings, log_s, rng)
+
+
+@jit
+def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
+    """Evaluate the proposal work.v, unless nothing moved, and accept or reject it."""
+    moved = False
+    for i in range(state.u.size):
+        moved |= work.v[i] != state.u[i]
+    accept_prob, accepted = 0.0, False
+    work.evaluated[0] = moved
+    if moved:
+        multiply_lower(parameters.factor, work.v, work.y)
+        for i in range(work.y.size):
+            work.y[i] += parameters.mean[i]
+        work.logp_y[0] = log_density(target, work.y)
+        accept_prob, accepted = accept(target, state, work.y, work.logp_y[0], log_hastings, rng)
+        if accepted:
+            copy(work.v, state.u)
+            state.log_s[0] = log_s
+    tally = state.tally[work.kind[0]]
+    tally[0] += accept_prob
+    tally[1] += 1.0
+    return accept_prob, accepted
+
+
+@jit
+def derived(state, parameters, work):
+    """Compute u; log s(u) follows when it is asked for."""
+    for i in range(state.x.size):
+        state.u[i] = state.x[i] - parameters.mean[i]
+    solve_lower(parameters.factor, state.u, state.u)
+    state.log_s[0] = np.nan
+
+
+# ---- tuning: what transitions leave for `learn` ------------------------------------------------
+
+
+@jit
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Remember the move, and tune the scale of the walk; all else is learned in Python."""
+    d, kind = state.x.size, work.kind[0]
+    if not work.evaluated[0]:
+        copy(work.x, work.y)
+        work.logp_y[0] = state.logp[0]
+    copy(work.x, tuning.row[:d])
+    copy(work.y, tuning.row[d : 2 * d])
+    tuning.row[2 * d] = work.logp_y[0]
+    tuning.row[2 * d + 1] = accept_prob
+    record(tuning.moves, tuning.row)
+    if kind == WALK and not work.is_short[0]:
+        eta = gain(GOOD_GUESS + tuning.n_walks[0])
+        tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
+        tuning.n_walks[0] += 1
+    square = 0.0
+    for i in range(d):
+        square += (work.v[i] - work.before[i]) ** 2
+    tuning.worth[kind, 0] += accept_prob * square / d if accept_prob > 0.0 else 0.0
+    tuning.worth[kind, 1] += 1.0
+    tuning.t[0] += 1
+    return True
+
+
+@jit
+def report(state, parameters, stats):
+    """Report the acceptance of moves by s, and of those by t; NaN where none was made."""
+    for k in range(2):
+        kind = SURROGATE - k
+        total, number = state.tally[kind]
+        stats[k] = total / number if number > 0 else np.nan
+    return np.exp(parameters.log_scale[0])
+
+
+# ---- the class ----------------------------------------------------------------------------------
+
+
+class SurrogateMetropolis(KameleonStep):
+    r"""Surrogate-transition Metropolis: for expensive log-densities without a gradient.
+
+    .. math:: y \sim K_s^M(x, \cdot), \qquad
+        \alpha = \min\Big(1, \frac{\pi(y)\, s(x)}{\pi(x)\, s(y)}\Big)
+
+    s is a density that was fitted to all points that tuning evaluated, and :math:`K_s` a Metropolis
+    step on s, which needs no evaluation of the log-density. So a move costs one evaluation, after M
+    steps that cost microseconds, and neighbouring draws are nearly independent where s is close
+    to the posterior. For up to some 30 parameters.
+
+    Parameters
+    ----------
+    expensive : bool, optional
+        Whether an evaluation of the log-density takes much longer than the arithmetic of the
+        surrogate, which is some ten microseconds. If so, the surrogate has more points, more is
+        tried when it is fitted, and M may be larger. By default, whether the log-density calls
+        Python. It is not measured, so that the same seed gives the same draws everywhere.
+    steps_per_draw : int, optional
+        Transitions per draw, 1 by default: a draw costs one evaluation at most.
+    target_accept : float, optional
+        Acceptance rate that the scale of the random walk is tuned to; .234, or .44 in one
+        dimension. The moves by the surrogate have no scale: the better it is, the more of them are
+        accepted.
+    keep_adapting : bool, optional
+        Only False is possible: a surrogate that follows the chain would bias it.
+    {common parameters}
+
+    Notes
+    -----
+    A transition is of one of three kinds, with fixed probabilities: a random walk, a move that is
+    reversible with respect to a multivariate t [K], and a move by the surrogate [L]. With M = 1 the
+    last is delayed acceptance [CF]. Each leaves the posterior invariant, however bad the surrogate
+    is; a bad one only costs acceptance. The probabilities, ``shares`` in ``learned``, follow what
+    each kind was worth while tuning: the squared distance that it moved. The walk always keeps
+    some, so that a chain can leave places where s is too low. M is the least number of inner
+    steps that takes the inner chain far from where it began, from 4 to 8, or to 64 if evaluations
+    are expensive.
+
+    The statistics ``surrogate_accept`` and ``reference_accept`` are the mean acceptance
+    probabilities of the draw's moves by the surrogate and by the t, NaN if there were none;
+    ``scaling`` is the scale of the walk. A transition whose inner chain did not move evaluates
+    nothing, and counts as rejected.
+
+    In ``pk.sample`` the chains fit one surrogate to what all of them have seen, and a chain that
+    came to a place with hardly any mass is moved to the others, which is told. See
+    docs/surrogate.md.
+
+    References
+    ----------
+    [L] Liu (2001). Monte Carlo Strategies in Scientific Computing, section 9.4.3. Springer.
+
+    [CF] Christen & Fox (2005). Markov chain Monte Carlo using an approximation. Journal of
+    Computational and Graphical Statistics 14.
+
+    [K] Karamanis, Beutler, Peacock, Nabergoj & Seljak (2022). Accelerating astronomical and
+    cosmological inference with preconditioned Monte Carlo. MNRAS 516.
+
+    Rasmussen & Williams (2006). Gaussian Processes for Machine Learning. MIT Press.
+    """
+
+    name = "surrogate_metropolis"
+    own_stats = ("surrogate_accept", "reference_accept")
+    algorithm = Algorithm(transition, adapt, derived, report)
+    learns_together = True
+    arrives_roughly = True
+    default_steps_per_draw = staticmethod(lambda d: 1)
+
+    def __init__(self, vars=None, *, expensive=None, **common):
+        if expensive is not None:
+            checked_bool("expensive", expensive)
+        if common.get("keep_adapting"):
+            raise ValueError(
+                "keep_adapting is impossible: a surrogate that follows the chain would bias it. "
+                "Tune longer instead."
+            )
+        self.settings = {"expensive": expensive}
+        super().__init__(vars, **common)
+
+    @property
+    def is_expensive(self):
+        """Whether evaluations of the log-density are what costs."""
+        given = self.settings["expensive"]
+        return self.log_density.holds_gil if given is None else given
+
+    @property
+    def effort(self):
+        """What learning and moving may cost."""
+        return (EXPENSIVE if self.is_expensive else CHEAP).in_dimensions(self._d)
+
+    def _allocate(self, scales, n_tune):
+        d = scales.size
+        sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres}
+        sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": min(self._budget(), 2000) + 20}
+        log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
+        parameters = allocate(
+            Parameters,
+            sizes,
+            shares=(1.0, 0.0, 0.0),
+            log_scale=log_scale,
+            factor=np.diag(scales),
+            angle=np.pi / 2,
+            reference_share=0.5,
+            n_inner=surrogate_learning.LEAST_INNER,
+            error=np.nan,
+        )
+        moves = History.empty(max(100, min(n_tune, 2000)), 2 * d + 2)
+        tuning = allocate(
+            Tuning,
+            sizes,
+            n=n_tune,
+            scale=scale,
+            moves=moves,
+            home_factor=np.diag(scales),
+            hyper=np.nan,
+        )
+        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _budget(self):
+        return BUDGET * self._d
+
+    def _settle(self, home):
+        tuning = self.tuning
+        tuning.middle[:], tuning.home_factor[:] = home.x, home.factor
+        best = np.argsort(-home.logps, kind="stable")[: len(tuning.home)]
+        tuning.n_home[0] = len(best)
+        tuning.has_arrived[0] = len(home.logps) <= self._budget()
+        tuning.home[: len(best)] = np.column_stack([home.points[best], home.logps[best]])
+        self.state.logp[0] = home.logp - self._d / 2
+        self.state.x[:] = home.x
+        surrogate_learning.learn_from([self], self.rng)
+
+    def pauses(self):
+        """Return the draws of tuning before which the surrogate is fitted anew."""
+        tune, end, ends = self.monitor.tune, -(-max(6, self._d // 2) // self.steps_per_draw), []
+        while end < 0.9 * (tune - 1):
+            ends.append(end)
+            end = 2 * end + 1
+        return [*ends, tune - 1] if tune > 1 else []
+
+    @classmethod
+    def learn(cls, chains):
+        """Fit the surrogate to all that the chains have evaluated."""
+        if chains[0].monitor.done == chains[0].pauses()[0]:
+            surrogate_learning.bring_home(chains)
+        together = in_the_same_place(chains)
+        surrogate_learning.learn_from(together, together[0].rng)
+        for chain in chains:
+            if chain not in together:
+                surrogate_learning.learn_from([chain], chain.rng)
+
+    def _needed_tuning(self):
+        return max(50, 5 * self._d)
+
+    def _problems(self):
+        learning, tuning = surrogate_learning, self.tuning
+        return [learning.explain_lost(tuning.lost[0]), learning.explain_worth(tuning.worth)]
+
+    @classmethod
+    def surrogate(cls, dt, chain=None):
+        """Return the log-density that tuning has fitted, as a function: an emulator of the model.
+
+        Parameters
+        ----------
+        dt : DataTree
+            A result of ``pk.sample``, perhaps from a file.
+        chain : int, optional
+            The chain whose surrogate is wanted. By default, that with the least error.
+
+        Returns
+        -------
+        Emulator
+            Takes coordinates of any number of points (..., d), unconstrained, in the order of its
+            attribute `coordinates`; returns log-densities (...), with the constant and with the
+            Jacobian of transforms, as ``model.logp()`` does. `error` says how good they are.
+
+        Raises
+        ------
+        ValueError
+            If `dt` holds no surrogate.
+
+        Notes
+        -----
+        A model of which an evaluation takes seconds becomes a function of microseconds, for plots,
+        profiles, and searches of a maximum::
+
+            dt = pk.sample(step=pk.SurrogateMetropolis())
+            emulator = pk.SurrogateMetropolis.surrogate(dt)
+            emulator.coordinates  # ["a", "s_log__"]
+            emulator([[0.3, np.log(2.0)], [0.4, np.log(2.0)]])  # two log-densities
+
+        The chains learn it while tuning, most of it where the posterior is. Chains that learned
+        together share it, and others each have their own.
+        """
+        return surrogate_emulator.emulator_of(dt, chain)
+
+    def _learned(self):
+        parameters = self.parameters
+        shares = "Probabilities of a walk, a reference move, and one by the surrogate."
+        return {
+            "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
+            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", THEIRS),
+            **covariance(parameters.factor, SHAPE),
+            "shares": Quantity(("move",), parameters.shares, shares, labels={"move": MOVES}),
+            "n_inner": Quantity((), parameters.n_inner[0], "Steps of the inner chain, M."),
+            "angle": Quantity((), parameters.angle[0], "Angle of the reference move, θ."),
+            **surrogate_emulator.learned(parameters),
+        }

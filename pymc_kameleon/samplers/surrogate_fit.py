@@ -1,0 +1,235 @@
+"""The fit of a surrogate to all that was evaluated, by a Gaussian process.
+
+f is modelled as a base, −½|u|² or lt(u), plus a polynomial and a Gaussian process with a Cauchy
+kernel: both at once, so that what is smooth is extrapolated as a polynomial and the rest follows
+the points. Low log-densities matter less: their noise is larger. What cannot be known beforehand,
+base, length, amplitude, noise, is chosen by leave-one-out errors, which a Gaussian process gives in
+closed form [RW, section 5.4.2].
+
+Source: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), here [RW].
+
+Symbols: u the points (n, d), f their log-densities, K the covariance of the values, σ² the noise.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+LEVELS = {
+    "on_quadratic": (True, False),
+    "length": (0.7, 1.5, 3.0, 6.0),  # times √d
+    "amplitude": (0.3, 3.0, 30.0),  # times length⁴, so that curvature is about this
+    "noise": (1e-7, 1e-5, 1e-3, 0.03, 0.3),
+    "range": (2.0, 6.0),  # drop of f over which noise grows by e
+}
+"""What is chosen among."""
+
+STRETCH = 2.0, 64.0
+"""Factor by which a coordinate is stretched or shrunk at a time, and at most."""
+
+PRIOR = 1e4, 10.0, 1.0
+"""Variances of the constant, of linear and of second-order coefficients."""
+
+LEAST_WEIGHT = 1e-3
+"""Of a point, for its noise."""
+
+SCORED_RANGE, LARGEST_ERROR = 4.0, 6.0
+"""Leave-one-out errors count the less the lower f is, by e over this range, and at most so much."""
+
+DEPTH, MARGIN = 3.5, 1.0
+"""By which h may lie below where it is typically, so that chains do not stick where s is too low;
+and above all that was seen."""
+
+
+class Hyper(NamedTuple):
+    """What was chosen, in units of LEVELS."""
+
+    on_quadratic: bool
+    length: float
+    amplitude: float
+    noise: float
+    range: float
+    stretch: tuple  # of each coordinate
+
+    @classmethod
+    def start(cls, d):
+        """Return what the choice begins with."""
+        return cls(True, 3.0, 3.0, 1e-3, 2.0, (1.0,) * d)
+
+
+def fit(surrogate, u, f, counts, hyper, nu, effort, level=0.0):
+    """Fit a surrogate to log-densities f (n,) at points u (n, d).
+
+    Parameters
+    ----------
+    surrogate : Surrogate
+        Is filled in, unless rounding forbids the fit.
+    u : (n, d) float64
+        At most as many as it has centres.
+    f : (n,) float64
+    counts : (n,) bool
+        Whether the error at a point counts for the choice.
+    hyper : Hyper
+        Where the choice begins.
+    nu : float
+        ν of the t density.
+    effort : Effort
+        What it may cost.
+    level : float
+        What f typically is; points where it is lower matter less.
+
+    Returns
+    -------
+    hyper : Hyper
+    error : float
+        Its leave-one-out error: a weighted mean, in units of log-density; infinite without a fit.
+    """
+    few, f = slice(effort.n_scored), f - level
+    problem = _Problem(u[few], f[few], counts[few], nu)
+    hyper, error = _choose(problem, hyper, effort)
+    if len(u) > effort.n_scored:
+        problem = _Problem(u, f, counts, nu)
+    alpha = problem.weights(hyper)
+    if alpha is None:
+        return hyper, np.inf
+    surrogate.nu[0] = nu
+    _write(surrogate, problem, hyper, alpha, level)
+    return hyper, error
+
+
+def _choose(problem, hyper, effort):
+    """Return a better choice, changing its parts in turn, and its error."""
+    errors = {}
+
+    def error(hyper):
+        if hyper not in errors:
+            errors[hyper] = problem.error(hyper)
+        return errors[hyper]
+
+    for _ in range(effort.n_rounds):
+        last = hyper
+        for name, levels in LEVELS.items():
+            hyper = min([hyper, *(hyper._replace(**{name: level}) for level in levels)], key=error)
+        for k in range(problem.d if problem.d <= effort.most_stretched else 0):
+            hyper = min([hyper, *_stretched(hyper, k)], key=error)
+        if hyper == last:
+            break
+    return hyper, error(hyper)
+
+
+def _stretched(hyper, k):
+    """Yield choices in which a coordinate is stretched more, or less."""
+    for factor in (STRETCH[0], 1 / STRETCH[0]):
+        value = hyper.stretch[k] * factor
+        if 1 / STRETCH[1] <= value <= STRETCH[1]:
+            yield hyper._replace(stretch=(*hyper.stretch[:k], value, *hyper.stretch[k + 1 :]))
+
+
+class _Problem:
+    """A fit of points, for any choice."""
+
+    def __init__(self, u, f, counts, nu):
+        self.u, self.f, self.d = u, f, u.shape[1]
+        squares = np.sum(u * u, axis=1)
+        self.features, self.prior = polynomials(u), _prior(self.d)
+        self.log_t = -0.5 * (nu + self.d) * np.log1p(squares / nu)
+        self.drop = np.maximum(-f, 0)
+        weights = np.exp(-self.drop / SCORED_RANGE) * (counts if counts.any() else 1.0)
+        self.scored = weights / weights.sum()
+        scaled = self.features * np.sqrt(self.prior)
+        self.polynomial = scaled @ scaled.T
+
+    def residual(self, hyper):
+        """Return what is to be explained."""
+        base = -np.sum(self.u * self.u, axis=1) / 2 if hyper.on_quadratic else self.log_t
+        return self.f - base
+
+    def covariance(self, hyper):
+        """Return K + the noise."""
+        w = self.u * rates(hyper)
+        k = amplitude(hyper) / (1 + squared_distances(w, w))
+        k += self.polynomial if hyper.on_quadratic else PRIOR[0]
+        weights = np.exp(-self.drop / hyper.range) + LEAST_WEIGHT
+        k[np.diag_indices(len(k))] += hyper.noise / weights
+        return k
+
+    def weights(self, hyper):
+        """Return K⁻¹ r, or None where rounding forbids that."""
+        factor, failed = lapack.dpotrf(self.covariance(hyper), lower=1)
+        if failed:
+            return None
+        return lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
+
+    def error(self, hyper):
+        """Return the leave-one-out error [RW, equation 5.12]."""
+        factor, failed = lapack.dpotrf(self.covariance(hyper), lower=1)
+        if failed:
+            return np.inf
+        alpha = lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
+        inverse, _ = lapack.dtrtri(factor, lower=1)
+        errors = alpha / np.sum(np.tril(inverse) ** 2, axis=0)
+        errors -= self.scored @ errors
+        return self.scored @ np.minimum(np.abs(errors), LARGEST_ERROR)
+
+
+def rates(hyper):
+    """Return r: reciprocal lengths of the kernel."""
+    return np.array(hyper.stretch) / (hyper.length * len(hyper.stretch) ** 0.5)
+
+
+def amplitude(hyper):
+    """Return the kernel's variance."""
+    return hyper.amplitude * max(1.0, hyper.length) ** 4
+
+
+def squared_distances(a, b):
+    """Return |a_i − b_j|² of rows."""
+    squares = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1)
+    return np.maximum(squares - 2 * a @ b.T, 0)
+
+
+def polynomials(u):
+    """Return the columns 1, u_i, and u_i²/2 and u_i u_j of rows u (n, d)."""
+    i, j = np.tril_indices(u.shape[1])
+    second = np.where(i == j, 0.5, 1.0) * u[:, i] * u[:, j]
+    return np.column_stack([np.ones(len(u)), u, second])
+
+
+def _prior(d):
+    return np.repeat(PRIOR, [1, d, d * (d + 1) // 2])
+
+
+def _write(surrogate, problem, hyper, alpha, level):
+    """Write the fitted function into the surrogate."""
+    (n, d), u = problem.u.shape, problem.u
+    surrogate.rates[:] = rates(hyper)
+    surrogate.is_quadratic[0] = hyper.on_quadratic
+    surrogate.n[0] = n
+    surrogate.centres[:, :n] = (u * surrogate.rates).T
+    surrogate.weights[:n] = amplitude(hyper) * alpha
+    coefficients = problem.prior * (problem.features.T @ alpha)
+    surrogate.constant[0] = level + coefficients[0]
+    surrogate.linear[:], surrogate.quadratic[:] = 0.0, 0.0
+    if hyper.on_quadratic:
+        surrogate.linear[:] = coefficients[1 : d + 1]
+        surrogate.quadratic[np.tril_indices(d)] = coefficients[d + 1 :]
+        surrogate.quadratic[np.diag_indices(d)] -= 1.0
+        surrogate.quadratic[np.diag_indices(d)] /= 2.0
+    h = problem.f - problem.log_t
+    typical = np.average(h, weights=problem.scored)
+    surrogate.bounds[:] = level + typical - DEPTH, level + h.max() + MARGIN
+
+
+def values(surrogate, u):
+    """Return log s at points u (n, d), as compiled code computes it."""
+    nu, d, n = surrogate.nu[0], u.shape[1], surrogate.n[0]
+    squares = np.sum(u * u, axis=1)
+    base = -0.5 * (nu + d) * np.log1p(squares / nu)
+    h = np.full(len(u), surrogate.constant[0])
+    if surrogate.is_quadratic[0]:
+        h += u @ surrogate.linear + np.sum((u @ surrogate.quadratic.T) * u, axis=1) - base
+    if n > 0:
+        distances = squared_distances(u * surrogate.rates, surrogate.centres[:, :n].T)
+        h += (1 / (1 + distances)) @ surrogate.weights[:n]
+    return base + np.clip(h, *surrogate.bounds)

@@ -1,0 +1,371 @@
+"""How SurrogateMetropolis learns: moments, surrogate, inner chain, shares; in Python, while tuning.
+
+Symbols: as in surrogate.py; f the log-densities of the points that were evaluated, e the worth of a
+kind of move, its mean α|v − u|²/d.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+from threadpoolctl import threadpool_limits
+
+from pymc_kameleon.core.scaling import best_scale
+from pymc_kameleon.samplers import surrogate_fit
+from pymc_kameleon.samplers.surrogate_fit import Hyper
+
+
+class Effort(NamedTuple):
+    """What learning and moving may cost.
+
+    Attributes
+    ----------
+    n_centres : int
+        Points that the surrogate is fitted to, at most; more where a quadratic needs them.
+    n_scored : int
+        Points by which it is chosen how, likewise.
+    n_rounds : int
+        How often each part of that choice is reconsidered, at most, for the first time.
+    most_stretched : int
+        Coordinates up to which each has a rate of its own.
+    most_inner : int
+        M at most.
+    """
+
+    n_centres: int
+    n_scored: int
+    n_rounds: int
+    most_stretched: int
+    most_inner: int
+
+    def in_dimensions(self, d):
+        """Return the effort for d coordinates, whose quadratics have P = (d+1)(d+2)/2 terms."""
+        enough = min(int(1.3 * (d + 1) * (d + 2) / 2), MOST_CENTRES)
+        return self._replace(
+            n_centres=max(self.n_centres, enough), n_scored=max(self.n_scored, enough)
+        )
+
+
+CHEAP, EXPENSIVE = Effort(200, 100, 1, 12, 8), Effort(800, 400, 4, 40, 64)
+"""For log-densities that cost microseconds, and for those that cost more."""
+
+MOST_CENTRES = 1200
+"""Points that are ever fitted."""
+
+LEAST_INNER = 4
+"""M at least."""
+
+NEGLIGIBLE = 10.0
+"""Log of the ratio of two masses, from which the smaller one is taken for none."""
+
+NEWEST = 0.65
+"""Share of the moves, the newest, that mean and covariance come from."""
+
+FARTHEST = 25, 100
+"""Squared distance |u|², times d and plus, beyond which points are not fitted."""
+
+LOWEST = 15, 3
+"""Drops of f, and times d, beyond which they are not."""
+
+ENOUGH = 20
+"""Moves that decide how a surrogate is fitted."""
+
+N_STARTS = 200
+"""Inner chains that are tried."""
+
+ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
+"""θ is one of these."""
+
+NUS = (4.0, 8.0)
+"""ν is one of these."""
+
+UNCORRELATED = 0.9
+"""Of the squared jump of two independent points, in each coordinate, that M steps should make."""
+
+LEAST_SHARES, FIRST_SHARES = np.array([0.07, 0.05, 0.1]), (0.2, 0.2, 0.6)
+"""Of walks, reference moves and moves by the surrogate: in the end at least, and at first. Walks
+free a chain where the surrogate is too low."""
+
+PAYS = 2.0
+"""Times the worth of a walk: what a move by the surrogate should have at least."""
+
+SHARPNESS = 5
+"""Power of e that shares are proportional to."""
+
+
+def learn_from(chains, rng):
+    """Let chains, each with `parameters`, `tuning` and `state`, learn what they all have seen."""
+    moves = [newest(chain.tuning.moves) for chain in chains]
+    points, f, is_move = archive(chains)
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        mean, factor = moments(chains, moves)
+        states = np.concatenate(
+            [[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)]
+        )
+        first = chains[0]
+        surrogate = first.parameters.surrogate
+        u = whitened(points, mean, factor)
+        starts = whitened(states[-10 * N_STARTS :], mean, factor)
+        middle = level(chains, moves)
+        rows = worth_fitting(u, f - middle, surrogate.weights.size, rng)
+        if len(rows) == 0:
+            return
+        hyper, error = first.tuning.hyper, first.parameters.error
+        counts = counted(is_move[rows])
+        effort = first.effort
+        n_rounds = effort.n_rounds if np.isnan(hyper[0]) else 1
+        choice, left_out = surrogate_fit.fit(
+            surrogate,
+            u[rows],
+            f[rows],
+            counts,
+            unpacked(hyper),
+            best_nu(starts),
+            effort._replace(n_rounds=n_rounds),
+            middle,
+        )
+        if not left_out < np.inf:
+            return
+        error[0] = left_out
+        hyper[:] = *choice[:-1], *choice.stretch
+        settings = inner_settings(surrogate, starts, effort.most_inner, rng)
+    shares = shares_of(sum(chain.tuning.worth for chain in chains))
+    for chain in chains:
+        parameters = chain.parameters
+        parameters.mean[:], parameters.factor[:] = mean, factor
+        parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
+        parameters.shares[:] = shares
+        for own, others in zip(parameters.surrogate, surrogate, strict=True):
+            own[:] = others
+        chain.tuning.hyper[:], parameters.error[0] = hyper, error[0]
+        chain.tuning.worth[:] /= 2
+
+
+def unpacked(hyper):
+    """Return what was chosen last, from an array of numbers; NaN at first."""
+    if np.isnan(hyper[0]):
+        return Hyper.start(len(hyper) - 5)
+    on_quadratic, *numbers = hyper.tolist()
+    return Hyper(bool(on_quadratic), *numbers[:4], tuple(numbers[4:]))
+
+
+# ---- chains that have not come home ------------------------------------------------------------
+
+
+def bring_home(chains):
+    """Move chains whose place has hardly any mass to where the best one is.
+
+    The mass is that of the normal which the way to the posterior has shown.
+    """
+    best = best_home(chains)
+    for chain in chains:
+        lost = log_mass(best.tuning) - log_mass(chain.tuning)
+        if lost > NEGLIGIBLE:
+            for own, others in zip(chain.state, best.state, strict=True):
+                own[:] = others
+            for name in ("home", "n_home", "middle", "home_factor", "has_arrived"):
+                getattr(chain.tuning, name)[:] = getattr(best.tuning, name)
+            chain.tuning.moves.counts[0] = 0
+            chain.tuning.lost[0] = lost
+
+
+def best_home(chains):
+    """Return the chain whose way led to where most mass is; one that arrived, if any did."""
+    return max(chains, key=lambda chain: (chain.tuning.has_arrived[0], log_mass(chain.tuning)))
+
+
+def log_mass(tuning):
+    """Return the log of the mass around the middle of a home, but for a constant."""
+    if tuning.n_home[0] == 0:
+        return -np.inf
+    return tuning.home[0, -1] + np.log(np.diag(tuning.home_factor)).sum()
+
+
+def explain_lost(lost):
+    """Warn if a chain was moved."""
+    if lost == 0:
+        return ""
+    return (
+        "its way led to a place with a log mass some "
+        f"{lost:.0f} lower than where another chain arrived, so it was moved there, before it was "
+        "tuned. So the starts were not independent. If several modes may matter, use "
+        "pk.CyclicalKAM; else nothing needs to be done."
+    )
+
+
+# ---- what was seen ------------------------------------------------------------------------------
+
+
+def newest(history):
+    """Return x, y, log π(y) and α of the newest moves."""
+    n, d = history.counts[0], history.points.shape[1] // 2 - 1
+    rows = history.points[int((1 - NEWEST) * n) : n]
+    return rows[:, :d], rows[:, d : 2 * d], rows[:, 2 * d], rows[:, 2 * d + 1]
+
+
+def archive(chains):
+    """Return all points (n, d) that were evaluated, each once, f there, and which were moves."""
+    rows, moves = [], []
+    for chain in chains:
+        tuning, d = chain.tuning, chain.state.x.size
+        rows.append(tuning.home[: tuning.n_home[0]])
+        moves.append(tuning.moves.points[: tuning.moves.counts[0], d : 2 * d + 1])
+    is_move = np.repeat([False, True], [sum(map(len, rows)), sum(map(len, moves))])
+    rows, first = np.unique(np.concatenate([*rows, *moves]), axis=0, return_index=True)
+    finite = np.isfinite(rows[:, -1])
+    return rows[finite, :-1], rows[finite, -1], is_move[first][finite]
+
+
+def level(chains, moves):
+    """Return the median of f over the states that the moves led to, about."""
+    f = np.concatenate([[chain.state.logp[0] for chain in chains], *(m[2] for m in moves)])
+    weights = np.concatenate([np.ones(len(chains)), *(m[3] for m in moves)])
+    order = np.argsort(f, kind="stable")
+    total = np.cumsum(weights[order])
+    return f[order[np.searchsorted(total, total[-1] / 2)]]
+
+
+def worth_fitting(u, f, most, rng):
+    """Return rows of the points that a surrogate is fitted to, in random order."""
+    d = u.shape[1]
+    drop = np.maximum(-f, 0)
+    near = np.sum(u * u, axis=1) < FARTHEST[0] * d + FARTHEST[1]
+    rows = np.flatnonzero(near & (drop < LOWEST[0] + LOWEST[1] * d))
+    if len(rows) == 0:
+        return rows
+    weights = np.exp(-drop[rows] / 4) + 0.02
+    return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
+
+
+def counted(is_move):
+    """Return the points whose errors count: those of moves, if there are enough of them.
+
+    The way to the posterior has made points in lines and close together, which are easy to predict.
+    """
+    return is_move if np.count_nonzero(is_move) >= ENOUGH else np.ones(len(is_move), bool)
+
+
+# ---- moments ------------------------------------------------------------------------------------
+
+
+def moments(chains, moves):
+    """Return μ and L: of the newest moves, a proposal counting as often as it would be accepted.
+
+    What the best way to the posterior has shown counts as 2d independent points.
+    """
+    d = chains[0].state.x.size
+    home = best_home(chains).tuning
+    mean, covariance = home.middle, home.home_factor @ home.home_factor.T
+    x, y, _, alpha = (np.concatenate(parts) for parts in zip(*moves, strict=True))
+    if len(x) > 0:
+        y = np.where(alpha[:, None] > 0, y, x)
+        points, weights = np.concatenate([x, y]), np.concatenate([1 - alpha, alpha])
+        own_mean = np.average(points, axis=0, weights=weights)
+        deviations = points - own_mean
+        own = (deviations.T * weights) @ deviations / len(x)
+        jumps = np.mean(alpha[:, None] * (y - x) ** 2 / np.maximum(np.diag(own), 1e-300))
+        n = len(x) * np.clip(jumps / 0.8, 0.05, 1.0)
+        share = 2 * d / (2 * d + n)
+        covariance = (1 - share) * own + share * covariance
+        mean = (1 - share) * own_mean + share * mean
+    return mean.copy(), cholesky(covariance)
+
+
+def cholesky(covariance):
+    """Return the factor of a covariance, with as little added to its diagonal as rounding needs."""
+    scales = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(scales, scales)
+    for jitter in (0.0, *10.0 ** np.arange(-14, -1)):
+        try:
+            return scales[:, None] * np.linalg.cholesky(correlation + jitter * np.eye(len(scales)))
+        except np.linalg.LinAlgError:
+            continue
+    return np.diag(scales)
+
+
+def whitened(points, mean, factor):
+    """Return u of points (n, d)."""
+    return np.linalg.solve(factor, (points - mean).T).T
+
+
+# ---- the inner chain, which costs no evaluation -------------------------------------------------
+
+
+def best_nu(u):
+    """Return the ν with which the states are the likeliest."""
+    return max(NUS, key=lambda nu: log_likelihood(u, nu))
+
+
+def log_likelihood(u, nu):
+    """Return the mean log density of states under t."""
+    d = u.shape[1]
+    squares = np.sum(u * u, axis=1)
+    constant = gammaln((nu + d) / 2) - gammaln(nu / 2) - d / 2 * np.log(nu)
+    return constant - np.mean((nu + d) / 2 * np.log1p(squares / nu))
+
+
+def inner_settings(surrogate, u, most, rng):
+    """Return θ, the share of reference moves, and M, by chains from the states u (n, d)."""
+    starts = u[rng.integers(len(u), size=N_STARTS)]
+
+    def jump(angle, share):
+        return np.mean((moved(surrogate, starts, 2, angle, share, rng)[-1] - starts) ** 2)
+
+    jumps = [jump(angle, 1.0) for angle in ANGLES]
+    angle, reference, walk = ANGLES[np.argmax(jumps)], max(jumps), jump(0.0, 0.0)
+    share = np.clip(reference / (reference + walk), 0.25, 0.75)
+    places = moved(surrogate, starts, most, angle, share, rng)
+    spread = 2 * np.maximum(np.var(starts, axis=0), 1e-10)
+    far = [np.min(np.mean((v - starts) ** 2, axis=0) / spread) > UNCORRELATED for v in places]
+    n_inner = next((m for m in range(LEAST_INNER, most, 4) if far[m - 1]), most)
+    return angle, share, n_inner
+
+
+def moved(surrogate, u, n, angle, share, rng):
+    """Return where n steps of the inner chain lead from u (k, d): a list of (k, d)."""
+    (k, d), nu, places = u.shape, surrogate.nu[0], []
+
+    def log_t(v):
+        return -(nu + d) / 2 * np.log1p(np.sum(v * v, axis=1) / nu)
+
+    log_s = surrogate_fit.values(surrogate, u)
+    for _ in range(n):
+        z = rng.standard_normal((k, d))
+        if angle < np.pi / 2:
+            g = rng.standard_gamma((nu + d) / 2, k) / ((nu + np.sum(u * u, axis=1)) / 2)
+        else:
+            g = rng.standard_gamma(nu / 2, k) / (nu / 2)
+        far = np.cos(angle) * u + np.sin(angle) * z / np.sqrt(g)[:, None]
+        by_reference = rng.random(k) < share
+        v = np.where(by_reference[:, None], far, u + best_scale(d) * z)
+        log_s_v = surrogate_fit.values(surrogate, v)
+        log_ratio = log_s_v - log_s + by_reference * (log_t(u) - log_t(v))
+        accepted = np.log(rng.random(k)) < log_ratio
+        u, log_s = np.where(accepted[:, None], v, u), np.where(accepted, log_s_v, log_s)
+        places.append(u)
+    return places
+
+
+def shares_of(worth):
+    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
+    if worth[:, 1].sum() == 0:
+        return FIRST_SHARES
+    e = mean_worth(worth) ** SHARPNESS
+    return LEAST_SHARES + (1 - LEAST_SHARES.sum()) * e / e.sum()
+
+
+def mean_worth(worth):
+    """Return e of each kind of move."""
+    return (worth[:, 0] + 0.02) / (worth[:, 1] + 1)
+
+
+def explain_worth(worth):
+    """Warn if moves by the surrogate go hardly farther than those of a walk."""
+    walk, _, surrogate = mean_worth(worth)
+    if worth[2, 1] < ENOUGH or surrogate > PAYS * walk:
+        return ""
+    return (
+        f"moves by the surrogate are hardly better than a random walk here: in tuning their mean "
+        f"squared jump was {surrogate:.2g}, a walk's {walk:.2g} (2 would be independent draws). "
+        "Tune longer, or use NUTS or pk.GadMALA if there is a gradient."
+    )

@@ -28,6 +28,9 @@ LATE = 5
 FEW = 40
 """Dimensions up to which quadratics are fitted; beyond, they would take most of the budget."""
 
+MANY = 60
+"""Coordinates in which f is solved for at once; of more, least squares would take minutes."""
+
 ALONG, FAR = (12, 6), 20
 """Evaluations along a coordinate, about: the first time, and later; and along one in which f is not
 quadratic, where it is in others."""
@@ -163,7 +166,7 @@ def _find_home(search, rng, rough):
     _sweep(search, rng, range(d), ALONG[1])
     search.metric = np.diag(search.scales)
     exact, solved = np.flatnonzero(search.misfits < EXACT), False
-    if len(exact) >= max(2, d / 2):
+    if max(2, d / 2) <= len(exact) <= MANY:
         gain = _solve(search, rng, exact)
         solved = gain >= 0
         if gain > 1:  # what held the coefficients at first may have no weight any more

@@ -248,14 +248,15 @@ def join_neighbours(groups):
     In many dimensions a group may have points of two modes, which joins these. Then some projection
     of what is joined has a gap, and its groups are cut there before they are joined again.
     """
-    for _ in range(ROUNDS):
+    for left in reversed(range(ROUNDS)):
         joined = DisjointSet(groups.rows)
         for i, j in groups.nearest_first():
             if joined.connected(i, j) or min(len(groups.rows[k]) for k in (i, j)) < LEAST:
                 continue
             if relative_density(*groups.projected(i, j), FEW_BINS) > NO_FALL:
                 joined.merge(i, j)
-        if not any([cut_at_gap(groups, part) for part in joined.subsets() if len(part) > 1]):
+        parts = [part for part in joined.subsets() if len(part) > 1]
+        if left == 0 or not any([cut_at_gap(groups, part) for part in parts]):
             break
     for subset in joined.subsets():
         groups.join(sorted(subset))

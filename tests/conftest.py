@@ -29,7 +29,7 @@ def begin_with(monkeypatch):
     """
 
     def begin(scales):
-        def stay(logp, start, rng, budget):
+        def stay(logp, start, rng, budget, rough=False):
             x, f = start.copy(), logp(start)
             return Home(x, f, scales, np.diag(scales), 0.0, x[None], np.array([f]))
 

@@ -409,7 +409,11 @@ class SurrogateMetropolis(KameleonStep):
 
     def _problems(self):
         learning, tuning = surrogate_learning, self.tuning
-        return [learning.explain_lost(tuning.lost[0]), learning.explain_worth(tuning.worth)]
+        return [
+            learning.explain_size(self._d),
+            learning.explain_lost(tuning.lost[0]),
+            learning.explain_worth(tuning.worth),
+        ]
 
     @classmethod
     def surrogate(cls, dt, chain=None):

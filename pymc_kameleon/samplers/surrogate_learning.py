@@ -39,8 +39,8 @@ class Effort(NamedTuple):
     most_inner: int
 
     def in_dimensions(self, d):
-        """Return the effort for d coordinates, whose quadratics have P = (d+1)(d+2)/2 terms."""
-        enough = min(int(1.3 * (d + 1) * (d + 2) / 2), MOST_CENTRES)
+        """Return the effort for d coordinates: somewhat more points than a quadratic needs."""
+        enough = min(int(1.3 * n_coefficients(d)), MOST_CENTRES)
         return self._replace(
             n_centres=max(self.n_centres, enough), n_scored=max(self.n_scored, enough)
         )
@@ -179,6 +179,22 @@ def log_mass(tuning):
     if tuning.n_home[0] == 0:
         return -np.inf
     return tuning.home[0, -1] + np.log(np.diag(tuning.home_factor)).sum()
+
+
+def explain_size(d):
+    """Warn if there are more coordinates than a surrogate can learn all correlations of."""
+    if n_coefficients(d) <= MOST_CENTRES:
+        return ""
+    return (
+        f"a quadratic in {d} coordinates has {n_coefficients(d)} coefficients, and the surrogate "
+        f"is fitted to {MOST_CENTRES} points at most. So it may be poor; pk.GAM, or with a "
+        "gradient NUTS or pk.GadMALA, suits so many better."
+    )
+
+
+def n_coefficients(d):
+    """Return P, the number of coefficients of a quadratic."""
+    return (d + 1) * (d + 2) // 2
 
 
 def explain_lost(lost):

@@ -1193,7 +1193,7 @@ BUGS = {
     "samplers/surrogate.py": [
         (
             "moves by the surrogate do not mind its density",
-            "log_hastings = state.log_s[0] - log_s",
+            "log_hastings = power * (state.log_s[0] - log_s)",
             "log_hastings = 0.0",
             "samplers/test_surrogate.py -k each_kind_of_move",
         ),
@@ -1220,6 +1220,12 @@ BUGS = {
             "copy(u, v)\n        log_s = inner",
             "copy(u, v)\n        v[0] *= 0.8\n        log_s = inner",
             "samplers/test_surrogate.py -k each_kind_of_move",
+        ),
+        (
+            "wide moves do not mind their power",
+            "log_hastings = power * (",
+            "log_hastings = 1.0 * (",
+            "samplers/test_surrogate.py -k 'each_kind_of_move or by_hand'",
         ),
         (
             "log s(u) outlives u",
@@ -1323,9 +1329,21 @@ BUGS = {
     "samplers/surrogate_learning.py": [
         (
             "μ stays as it was",
-            "        parameters.mean[:], parameters.factor[:] = mean, factor\n",
-            "        parameters.factor[:] = factor\n",
+            "    parameters.mean[:], parameters.factor[:] = mean, factor\n",
+            "    parameters.factor[:] = factor\n",
             "samplers/test_surrogate.py -k 'nearly_independent or learn_together'",
+        ),
+        (
+            "the bound of h stays where it was",
+            "surrogate.bounds[0] -= DEEPER",
+            "pass",
+            "samplers/test_surrogate.py -k volume_is_unknown",
+        ),
+        (
+            "news are what is known",
+            "- surrogate_fit.values(parameters.surrogate, u) > KNOWN",
+            "- surrogate_fit.values(parameters.surrogate, u) < KNOWN",
+            "samplers/test_surrogate.py -k news",
         ),
         (
             "rejected points are forgotten",

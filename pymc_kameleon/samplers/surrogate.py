@@ -28,15 +28,15 @@ from pymc_kameleon.learned import COORDINATE, SHAPE, THEIRS, Quantity, covarianc
 from pymc_kameleon.options import checked_bool
 from pymc_kameleon.pooling import in_the_same_place
 from pymc_kameleon.samplers import surrogate_emulator, surrogate_learning
-from pymc_kameleon.samplers.surrogate_learning import CHEAP, EXPENSIVE
+from pymc_kameleon.samplers.surrogate_learning import CHEAP, EXPENSIVE, SHORT_SHARE, SHORTEST
 from pymc_kameleon.step import KameleonStep
 
-WALK, REFERENCE, SURROGATE = range(3)
-MOVES = "walk", "reference", "surrogate"
-"""Kinds of moves."""
+WALK, REFERENCE, SURROGATE, WIDE = range(4)
+MOVES = "walk", "reference", "surrogate", "wide"
+"""Kinds of moves; the last is by a power of the surrogate, which is wider."""
 
-SHORT_SHARE, SHORT = 0.3, 0.3
-"""Steps of a walk that are shorter, for narrow places; and how long they are."""
+GROWTH = 1.2
+"""Factor by which the draws of tuning grow from one fit to the next."""
 
 
 class State(NamedTuple):
@@ -46,19 +46,20 @@ class State(NamedTuple):
     logp: floats(1)
     u: floats("d")
     log_s: floats(1)  # log s(u), NaN where it is not known
-    tally: floats(3, 2)  # of each kind of move: sum of α, and number
+    tally: floats(4, 2)  # of each kind of move: sum of α, and number
 
 
 class Parameters(NamedTuple):
     """What tuning decides."""
 
-    shares: floats(3)  # probabilities of the kinds of moves
+    shares: floats(4)  # probabilities of the kinds of moves
     log_scale: floats(1)  # of the walk, in u
     mean: floats("d")  # μ
     factor: floats("d", "d")  # L
     angle: floats(1)  # θ
     reference_share: floats(1)  # of the inner chain's steps
     n_inner: integers(1)  # M
+    power: floats(1)  # β of a wide move
     surrogate: Surrogate
     error: floats(1)  # of the surrogate, left out; NaN before there is one
 
@@ -70,7 +71,7 @@ class Tuning(NamedTuple):
     n: int
     scale: ScaleTuning
     n_walks: integers(1)
-    worth: floats(3, 2)  # of each kind of move: sum of α|v − u|²/d, and number
+    worth: floats(4, 2)  # of each kind of move: sum of α|v − u|²/d, and number
     moves: History  # rows of x, y, log π(y), α
     row: floats("row")
     home: floats("home", "d + 1")  # points evaluated on the way to the posterior, and log π
@@ -79,7 +80,10 @@ class Tuning(NamedTuple):
     middle: floats("d")  # where that led, and the covariance there
     home_factor: floats("d", "d")
     lost: floats(1)  # log of the mass that a chain lacked which was moved; else 0
-    hyper: floats("d + 5")  # the choice of the last fit, NaN before
+    hyper: floats("d + 5")  # how the surrogate is fitted, NaN before that was chosen
+    n_chosen: integers(1)  # points when it was
+    depth: floats(1)  # by which the bound of h was lowered
+    news: floats(1)  # share of the mass where the surrogate before the last fit was too low
 
 
 class Work(NamedTuple):
@@ -102,9 +106,9 @@ class Work(NamedTuple):
 
 @jit
 def walk_from(u, scale, out, rng):
-    """Propose u + cz, with c the scale or a third of it; return whether it was short."""
+    """Propose u + cz, with c the scale or, log-uniformly, less; return whether it was less."""
     is_short = rng.random() < SHORT_SHARE
-    c = scale * SHORT if is_short else scale
+    c = scale * SHORTEST ** rng.random() if is_short else scale
     for i in range(u.size):
         out[i] = u[i] + c * rng.standard_normal()
     return is_short
@@ -129,19 +133,19 @@ def reference_from(u, nu, angle, out, rng):
 
 
 @jit
-def inner_chain(parameters, work, log_s, rng):
-    """Move work.v by M Metropolis steps on s, where it is `log_s`; return log s at their end."""
+def inner_chain(parameters, work, log_s, power, rng):
+    """Move work.v by M Metropolis steps on s^β, where s is `log_s`; return log s at their end."""
     surrogate, d = parameters.surrogate, work.v.size
     scale = best_scale(d)
     for _ in range(parameters.n_inner[0]):
-        log_ratio = -log_s
+        log_ratio = -power * log_s
         if rng.random() < parameters.reference_share[0]:
             reference_from(work.v, surrogate.nu[0], parameters.angle[0], work.w, rng)
             log_ratio += log_t(surrogate, work.v) - log_t(surrogate, work.w)
         else:
             walk_from(work.v, scale, work.w, rng)
         log_s_w = log_surrogate(surrogate, work.w, work.distances)
-        if log_uniform(rng) < log_ratio + log_s_w:
+        if log_uniform(rng) < log_ratio + power * log_s_w:
             copy(work.w, work.v)
             log_s = log_s_w
     return log_s
@@ -154,7 +158,7 @@ def inner_chain(parameters, work, log_s, rng):
 def transition(target, state, parameters, work, rng):
     """Make a move of a random kind; accept it by log π(y) − log π(x) and the proposal's ratio.
 
-    Of the inner chain, which is reversible with respect to s, that is log s(u) − log s(v) [L].
+    Of the inner chain, which is reversible with respect to s^β, that is β(log s(u) − log s(v)) [L].
     """
     surrogate, u, v = parameters.surrogate, state.u, work.v
     copy(state.x, work.x)
@@ -170,12 +174,14 @@ def transition(target, state, parameters, work, rng):
         reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
         log_hastings = log_t(surrogate, u) - log_t(surrogate, v)
     else:
-        kind = SURROGATE
+        r -= parameters.shares[WALK] + parameters.shares[REFERENCE]
+        kind = SURROGATE if r < parameters.shares[SURROGATE] else WIDE
+        power = parameters.power[0] if kind == WIDE else 1.0
         if np.isnan(state.log_s[0]):
             state.log_s[0] = log_surrogate(surrogate, u, work.distances)
         copy(u, v)
-        log_s = inner_chain(parameters, work, state.log_s[0], rng)
-        log_hastings = state.log_s[0] - log_s
+        log_s = inner_chain(parameters, work, state.log_s[0], power, rng)
+        log_hastings = power * (state.log_s[0] - log_s)
     work.kind[0] = kind
     return accept_move(target, state, parameters, work, log_hastings, log_s, rng)
 
@@ -283,14 +289,15 @@ class SurrogateMetropolis(KameleonStep):
 
     Notes
     -----
-    A transition is of one of three kinds, with fixed probabilities: a random walk, a move that is
-    reversible with respect to a multivariate t [K], and a move by the surrogate [L]. With M = 1 the
-    last is delayed acceptance [CF]. Each leaves the posterior invariant, however bad the surrogate
-    is; a bad one only costs acceptance. The probabilities, ``shares`` in ``learned``, follow what
-    each kind was worth while tuning: the squared distance that it moved. The walk always keeps
-    some, so that a chain can leave places where s is too low. M is the least number of inner
-    steps that takes the inner chain far from where it began, from 4 to 8, or to 64 if evaluations
-    are expensive.
+    A transition is of one of four kinds, with fixed probabilities: a random walk, a move that is
+    reversible with respect to a multivariate t [K], a move by the surrogate [L], and a wide one, by
+    a power of the surrogate, which finds what the surrogate has not seen. With M = 1 a move by the
+    surrogate is delayed acceptance [CF]. Each leaves the posterior invariant, however bad the
+    surrogate is; a bad one only costs acceptance. The probabilities, ``shares`` in ``learned``,
+    follow what each kind was worth while tuning: the squared distance that it moved. All keep some:
+    walks let a chain leave places where s is too low. M is the least number of inner steps that
+    takes the inner chain far from where it began, from 4 to 8, or to 64 if evaluations are
+    expensive.
 
     The statistics ``surrogate_accept`` and ``reference_accept`` are the mean acceptance
     probabilities of the draw's moves by the surrogate and by the t, NaN if there were none;
@@ -351,12 +358,13 @@ class SurrogateMetropolis(KameleonStep):
         parameters = allocate(
             Parameters,
             sizes,
-            shares=(1.0, 0.0, 0.0),
+            shares=(1.0, 0.0, 0.0, 0.0),
             log_scale=log_scale,
             factor=np.diag(scales),
             angle=np.pi / 2,
             reference_share=0.5,
             n_inner=surrogate_learning.LEAST_INNER,
+            power=surrogate_learning.power(d),
             error=np.nan,
         )
         moves = History.empty(max(100, min(n_tune, 2000)), 2 * d + 2)
@@ -390,7 +398,7 @@ class SurrogateMetropolis(KameleonStep):
         tune, end, ends = self.monitor.tune, -(-max(6, self._d // 2) // self.steps_per_draw), []
         while end < 0.9 * (tune - 1):
             ends.append(end)
-            end = 2 * end + 1
+            end = int(GROWTH * end) + 1
         return [*ends, tune - 1] if tune > 1 else []
 
     @classmethod
@@ -413,6 +421,7 @@ class SurrogateMetropolis(KameleonStep):
             learning.explain_size(self._d),
             learning.explain_lost(tuning.lost[0]),
             learning.explain_worth(tuning.worth),
+            learning.explain_news(tuning.news[0]),
         ]
 
     @classmethod

@@ -18,7 +18,7 @@ from scipy.linalg import lapack
 
 LEVELS = {
     "on_quadratic": (True, False),
-    "length": (0.7, 1.5, 3.0, 6.0),  # times √d
+    "length": (0.7, 1.5, 3.0, 6.0, 12.0),  # times √d
     "amplitude": (0.3, 3.0, 30.0),  # times length⁴, so that curvature is about this
     "noise": (1e-7, 1e-5, 1e-3, 0.03, 0.3),
     "range": (2.0, 6.0),  # drop of f over which noise grows by e
@@ -131,9 +131,8 @@ class _Problem:
 
     def __init__(self, u, f, counts, nu):
         self.u, self.f, self.d = u, f, u.shape[1]
-        squares = np.sum(u * u, axis=1)
         self.features, self.prior = polynomials(u), _prior(self.d)
-        self.log_t = -0.5 * (nu + self.d) * np.log1p(squares / nu)
+        self.log_t = log_t(u, nu)
         self.drop = np.maximum(-f, 0)
         weights = np.exp(-self.drop / SCORED_RANGE) * (counts if counts.any() else 1.0)
         self.scored = weights / weights.sum()
@@ -221,11 +220,14 @@ def _write(surrogate, problem, hyper, alpha, level):
     surrogate.bounds[:] = level + typical - DEPTH, level + h.max() + MARGIN
 
 
+def log_t(u, nu):
+    """Return the log of the t density at points u (n, d), but for a constant."""
+    return -0.5 * (nu + u.shape[1]) * np.log1p(np.sum(u * u, axis=1) / nu)
+
+
 def values(surrogate, u):
     """Return log s at points u (n, d), as compiled code computes it."""
-    nu, d, n = surrogate.nu[0], u.shape[1], surrogate.n[0]
-    squares = np.sum(u * u, axis=1)
-    base = -0.5 * (nu + d) * np.log1p(squares / nu)
+    n, base = surrogate.n[0], log_t(u, surrogate.nu[0])
     h = np.full(len(u), surrogate.constant[0])
     if surrogate.is_quadratic[0]:
         h += u @ surrogate.linear + np.sum((u @ surrogate.quadratic.T) * u, axis=1) - base

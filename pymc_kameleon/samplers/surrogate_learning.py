@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers import surrogate_fit
-from pymc_kameleon.samplers.surrogate_fit import Hyper
+from pymc_kameleon.samplers.surrogate_fit import Hyper, log_t
 
 
 class Effort(NamedTuple):
@@ -55,6 +55,12 @@ MOST_CENTRES = 1200
 LEAST_INNER = 4
 """M at least."""
 
+LEARNED = "shares", "mean", "factor", "angle", "reference_share", "n_inner", "error"
+"""Parameters that chains share, beside the surrogate."""
+
+HOME = "home", "n_home", "middle", "home_factor", "has_arrived"
+"""What a chain remembers of its way."""
+
 NEGLIGIBLE = 10.0
 """Log of the ratio of two masses, from which the smaller one is taken for none."""
 
@@ -79,12 +85,31 @@ ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
 NUS = (4.0, 8.0)
 """ν is one of these."""
 
+SHORT_SHARE, SHORTEST = 0.5, 0.05
+"""Steps of a walk that are shorter, for narrow places; and how long the shortest are."""
+
 UNCORRELATED = 0.9
 """Of the squared jump of two independent points, in each coordinate, that M steps should make."""
 
-LEAST_SHARES, FIRST_SHARES = np.array([0.07, 0.05, 0.1]), (0.2, 0.2, 0.6)
-"""Of walks, reference moves and moves by the surrogate: in the end at least, and at first. Walks
-free a chain where the surrogate is too low."""
+LEAST_SHARES = np.array([0.07, 0.05, 0.1, 0.05])
+"""Of walks, reference moves, moves by the surrogate and wide ones, in the end, at least."""
+
+TUNING_SHARES = np.array([0.07, 0.05, 0.1, 0.3])
+"""The same while tuning: wide moves find places that the surrogate does not know."""
+
+FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
+"""Of the four, before anything is known."""
+
+WIDTH = 1.5
+"""Standard deviations of log s by which it is lower, typically, where wide moves go."""
+
+MOST_AT_BOUND, DEEPER, DEEPEST = 0.1, 1.5, 6.0
+"""Share of the inner chain's ends where h is at its lower bound, at most; by how much that bound is
+lowered at a time, and in all, until so few are."""
+
+NEWS, LATEST, KNOWN = 0.02, 0.17, 1.0
+"""Share of the mass, at most, of which the surrogate did not know; the share of the moves, the
+newest, by which that is judged; and by how much log s may be too low where it is known."""
 
 PAYS = 2.0
 """Times the worth of a walk: what a move by the surrogate should have at least."""
@@ -95,7 +120,7 @@ SHARPNESS = 5
 
 def learn_from(chains, rng):
     """Let chains, each with `parameters`, `tuning` and `state`, learn what they all have seen."""
-    moves = [newest(chain.tuning.moves) for chain in chains]
+    moves = [newest(chain.tuning.moves, NEWEST) for chain in chains]
     points, f, is_move = archive(chains)
     with threadpool_limits(1), np.errstate(all="ignore"):
         mean, factor = moments(chains, moves)
@@ -103,42 +128,52 @@ def learn_from(chains, rng):
             [[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)]
         )
         first = chains[0]
-        surrogate = first.parameters.surrogate
+        parameters, tuning, effort = first.parameters, first.tuning, first.effort
+        surrogate = parameters.surrogate
         u = whitened(points, mean, factor)
         starts = whitened(states[-10 * N_STARTS :], mean, factor)
         middle = level(chains, moves)
         rows = worth_fitting(u, f - middle, surrogate.weights.size, rng)
         if len(rows) == 0:
             return
-        hyper, error = first.tuning.hyper, first.parameters.error
-        counts = counted(is_move[rows])
-        effort = first.effort
-        n_rounds = effort.n_rounds if np.isnan(hyper[0]) else 1
+        is_last = first.monitor.done >= first.monitor.tune - 1
+        is_new = np.isnan(tuning.hyper[0])
+        chooses = is_new or is_last or len(f) >= 2 * tuning.n_chosen[0]
+        news = share_of_news(chains)
         choice, left_out = surrogate_fit.fit(
             surrogate,
             u[rows],
             f[rows],
-            counts,
-            unpacked(hyper),
+            counted(is_move[rows]),
+            unpacked(tuning.hyper),
             best_nu(starts),
-            effort._replace(n_rounds=n_rounds),
+            effort._replace(n_rounds=effort.n_rounds if is_new else int(chooses)),
             middle,
         )
         if not left_out < np.inf:
             return
-        error[0] = left_out
-        hyper[:] = *choice[:-1], *choice.stretch
-        settings = inner_settings(surrogate, starts, effort.most_inner, rng)
-    shares = shares_of(sum(chain.tuning.worth for chain in chains))
+        tuning.hyper[:] = *choice[:-1], *choice.stretch
+        if chooses:
+            tuning.n_chosen[0] = len(f)
+            tuning.depth[0], settings = settle_inner(surrogate, starts, effort.most_inner, rng)
+            parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
+        else:
+            surrogate.bounds[0] -= tuning.depth[0]
+    parameters.mean[:], parameters.factor[:] = mean, factor
+    parameters.error[0], tuning.news[0] = left_out, news
+    least = LEAST_SHARES if is_last else TUNING_SHARES
+    parameters.shares[:] = shares_of(sum(chain.tuning.worth for chain in chains), least)
     for chain in chains:
-        parameters = chain.parameters
-        parameters.mean[:], parameters.factor[:] = mean, factor
-        parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
-        parameters.shares[:] = shares
-        for own, others in zip(parameters.surrogate, surrogate, strict=True):
-            own[:] = others
-        chain.tuning.hyper[:], parameters.error[0] = hyper, error[0]
+        give(parameters, chain.parameters, LEARNED)
+        give(surrogate, chain.parameters.surrogate, surrogate._fields)
+        give(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
         chain.tuning.worth[:] /= 2
+
+
+def give(source, out, names):
+    """Copy fields of arrays."""
+    for name in names:
+        getattr(out, name)[:] = getattr(source, name)
 
 
 def unpacked(hyper):
@@ -161,10 +196,8 @@ def bring_home(chains):
     for chain in chains:
         lost = log_mass(best.tuning) - log_mass(chain.tuning)
         if lost > NEGLIGIBLE:
-            for own, others in zip(chain.state, best.state, strict=True):
-                own[:] = others
-            for name in ("home", "n_home", "middle", "home_factor", "has_arrived"):
-                getattr(chain.tuning, name)[:] = getattr(best.tuning, name)
+            give(best.state, chain.state, best.state._fields)
+            give(best.tuning, chain.tuning, HOME)
             chain.tuning.moves.counts[0] = 0
             chain.tuning.lost[0] = lost
 
@@ -212,10 +245,10 @@ def explain_lost(lost):
 # ---- what was seen ------------------------------------------------------------------------------
 
 
-def newest(history):
+def newest(history, share):
     """Return x, y, log π(y) and α of the newest moves."""
     n, d = history.counts[0], history.points.shape[1] // 2 - 1
-    rows = history.points[int((1 - NEWEST) * n) : n]
+    rows = history.points[int((1 - share) * n) : n]
     return rows[:, :d], rows[:, d : 2 * d], rows[:, 2 * d], rows[:, 2 * d + 1]
 
 
@@ -321,7 +354,7 @@ def log_likelihood(u, nu):
 
 
 def inner_settings(surrogate, u, most, rng):
-    """Return θ, the share of reference moves, and M, by chains from the states u (n, d)."""
+    """Return θ, the share of reference moves and M, by chains from u (n, d); and where they end."""
     starts = u[rng.integers(len(u), size=N_STARTS)]
 
     def jump(angle, share):
@@ -334,15 +367,39 @@ def inner_settings(surrogate, u, most, rng):
     spread = 2 * np.maximum(np.var(starts, axis=0), 1e-10)
     far = [np.min(np.mean((v - starts) ** 2, axis=0) / spread) > UNCORRELATED for v in places]
     n_inner = next((m for m in range(LEAST_INNER, most, 4) if far[m - 1]), most)
-    return angle, share, n_inner
+    return (angle, share, n_inner), places[-1]
+
+
+def settle_inner(surrogate, u, most, rng):
+    """Lower the bound of h until the inner chain is seldom there, and choose θ, share and M.
+
+    In a thin, curved posterior most of the volume is beyond all that is known. There the bound
+    would hold most of the mass of s.
+
+    Returns
+    -------
+    depth : float
+        By how much the bound was lowered.
+    settings : tuple
+    """
+    depth = 0.0
+    settings, ends = inner_settings(surrogate, u, most, rng)
+    while depth < DEEPEST and share_at_bound(surrogate, ends) > MOST_AT_BOUND:
+        surrogate.bounds[0] -= DEEPER
+        depth += DEEPER
+        settings, ends = inner_settings(surrogate, u, most, rng)
+    return depth, settings
+
+
+def share_at_bound(surrogate, u):
+    """Return the share of points (n, d) where h is at its lower bound."""
+    h = surrogate_fit.values(surrogate, u) - log_t(u, surrogate.nu[0])
+    return np.mean(h < surrogate.bounds[0] + 1e-6)
 
 
 def moved(surrogate, u, n, angle, share, rng):
     """Return where n steps of the inner chain lead from u (k, d): a list of (k, d)."""
     (k, d), nu, places = u.shape, surrogate.nu[0], []
-
-    def log_t(v):
-        return -(nu + d) / 2 * np.log1p(np.sum(v * v, axis=1) / nu)
 
     log_s = surrogate_fit.values(surrogate, u)
     for _ in range(n):
@@ -353,21 +410,28 @@ def moved(surrogate, u, n, angle, share, rng):
             g = rng.standard_gamma(nu / 2, k) / (nu / 2)
         far = np.cos(angle) * u + np.sin(angle) * z / np.sqrt(g)[:, None]
         by_reference = rng.random(k) < share
-        v = np.where(by_reference[:, None], far, u + best_scale(d) * z)
+        shortened = np.maximum(0, 1 - rng.random(k) / SHORT_SHARE)
+        scale = best_scale(d) * SHORTEST**shortened
+        v = np.where(by_reference[:, None], far, u + scale[:, None] * z)
         log_s_v = surrogate_fit.values(surrogate, v)
-        log_ratio = log_s_v - log_s + by_reference * (log_t(u) - log_t(v))
+        log_ratio = log_s_v - log_s + by_reference * (log_t(u, nu) - log_t(v, nu))
         accepted = np.log(rng.random(k)) < log_ratio
         u, log_s = np.where(accepted[:, None], v, u), np.where(accepted, log_s_v, log_s)
         places.append(u)
     return places
 
 
-def shares_of(worth):
+def power(d):
+    """Return β of wide moves: so that the mean of log s falls by as much as it varies, about."""
+    return 1 / (1 + WIDTH * np.sqrt(2 / d))
+
+
+def shares_of(worth, least):
     """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
     if worth[:, 1].sum() == 0:
         return FIRST_SHARES
     e = mean_worth(worth) ** SHARPNESS
-    return LEAST_SHARES + (1 - LEAST_SHARES.sum()) * e / e.sum()
+    return least + (1 - least.sum()) * e / e.sum()
 
 
 def mean_worth(worth):
@@ -377,11 +441,40 @@ def mean_worth(worth):
 
 def explain_worth(worth):
     """Warn if moves by the surrogate go hardly farther than those of a walk."""
-    walk, _, surrogate = mean_worth(worth)
+    walk, _, surrogate, _ = mean_worth(worth)
     if worth[2, 1] < ENOUGH or surrogate > PAYS * walk:
         return ""
     return (
         f"moves by the surrogate are hardly better than a random walk here: in tuning their mean "
         f"squared jump was {surrogate:.2g}, a walk's {walk:.2g} (2 would be independent draws). "
         "Tune longer, or use NUTS or pk.GadMALA if there is a gradient."
+    )
+
+
+# ---- what the surrogate does not know ----------------------------------------------------------
+
+
+def share_of_news(chains):
+    """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
+    parameters = chains[0].parameters
+    if parameters.surrogate.n[0] == 0:
+        return 0.0
+    moves = (newest(chain.tuning.moves, LATEST) for chain in chains)
+    _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
+    known = alpha > 0
+    if not known.any():
+        return 0.0
+    u = whitened(y[known], parameters.mean, parameters.factor)
+    too_low = f[known] - surrogate_fit.values(parameters.surrogate, u) > KNOWN
+    return np.average(too_low, weights=alpha[known])
+
+
+def explain_news(news):
+    """Warn if the last part of tuning found much that the surrogate did not know."""
+    if news < NEWS:
+        return ""
+    return (
+        f"until the end of tuning the surrogate was too low where some {news:.0%} of the posterior "
+        "is. So there may be more of it where no chain has been, and chains may stay for long "
+        "where they seldom come. Tune longer, or use NUTS or pk.GadMALA if there is a gradient."
     )

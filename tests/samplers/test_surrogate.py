@@ -5,6 +5,7 @@ from functools import cache
 from itertools import product
 
 import numpy as np
+import pymc as pm
 import pytest
 import reference
 from invariance import TARGETS, invariance_p_value, moved_fast, tuned
@@ -168,8 +169,8 @@ def test_a_fit_by_rounding_fails_openly():
 PRECISION = np.array([[4.0, -1.8, 0.0], [-1.8, 1.0, 0.3], [0.0, 0.3, 100.0]])
 START = np.array([0.5, 1.5, -0.1])
 FACTOR = np.array([[0.8, 0, 0], [1.2, 0.4, 0], [-0.02, 0.03, 0.1]])
-WALK, REFERENCE, SURROGATE = np.eye(3)
-MIXED = np.array([0.3, 0.2, 0.5])
+WALK, REFERENCE, SURROGATE, WIDE = np.eye(4)
+MIXED = np.array([0.3, 0.2, 0.3, 0.2])
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +205,7 @@ def set_arbitrary(parameters, shares, **values):
         (REFERENCE, {"angle": np.pi / 2}),
         (SURROGATE, {"angle": 0.7, "is_quadratic": 1}),
         (SURROGATE, {"angle": np.pi / 2, "n": 0, "n_inner": 1}),
+        (WIDE, {"angle": 0.7, "power": 0.4}),
         (MIXED, {"angle": 0.7, "is_quadratic": 0}),
         (MIXED, {"angle": np.pi / 2, "is_quadratic": 1}),
     ],
@@ -236,7 +238,7 @@ def test_statistics_of_a_draw_are_means_over_its_moves():
     x, rng, point = START, np.random.default_rng(5), {"x": START}
     for _ in range(50):
         point, [stats] = step.step(point)
-        alphas = {0: [], 1: [], 2: []}
+        alphas = {kind: [] for kind in range(4)}
         for _ in range(6):
             x, alpha, kind = by_hand.transition(x, rng)
             alphas[kind].append(alpha or 0.0)
@@ -288,6 +290,7 @@ def restore(parameters, values):
     [
         (WALK, False, None),
         *product((REFERENCE, SURROGATE), (False, True), (np.pi / 2, 0.7)),
+        (WIDE, True, 0.7),
         (MIXED, True, 0.7),
     ],
 )
@@ -314,10 +317,11 @@ class Twin:
         return -(nu + d) / 2 * np.log1p(np.sum(u * u, axis=1) / nu)
 
     def by_surrogate(self, u, rng):
-        start = 0.8 * u if self.rule == "from 0.8 u" else u
         p = self.parameters
         arguments = p.n_inner[0], p.angle[0], p.reference_share[0], rng
-        v = surrogate_learning.moved(self.surrogate, start, *arguments)[-1]
+        v = surrogate_learning.moved(self.surrogate, u, *arguments)[-1]
+        if self.rule == "to 0.8 v":
+            v = 0.8 * v
         if self.rule == "without s":
             return v, 0.0
         values = surrogate_fit.values
@@ -355,7 +359,7 @@ def log_banana(x):
         (REFERENCE, "exact", True),
         (SURROGATE, "without s", False),
         (REFERENCE, "without t", False),
-        (SURROGATE, "from 0.8 u", False),
+        (SURROGATE, "to 0.8 v", False),
         (REFERENCE, "location follows", False),
         (SURROGATE, "location follows", False),
     ],
@@ -390,7 +394,7 @@ def test_the_inner_chain_keeps_its_own_density(n_inner, angle):
         ends, log_s = np.empty_like(u), np.empty(len(u))
         for i, start in enumerate(factor * u):
             work.v[:] = start
-            log_s[i] = inner_chain(parameters, work, log_t_5(start), rng)
+            log_s[i] = inner_chain(parameters, work, log_t_5(start), 1.0, rng)
             ends[i] = work.v
         difference = np.tanh(np.sum(ends**2, axis=1) / 4) - np.tanh(np.sum(u**2, axis=1) / 4)
         z = difference.mean() / difference.std() * np.sqrt(len(u))
@@ -550,3 +554,43 @@ def test_without_tuning_it_walks():
         assert np.isnan(stats["surrogate_accept"])
         assert np.isnan(stats["reference_accept"])
     assert point["x"].any()
+
+
+def test_a_thin_bend_is_explored_to_its_ends():
+    """x ~ N(0, 1) and y ~ N(2x², .1²), on which walks alone never come to the ends in time."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y", 2 * x**2, 0.1)
+    step = pk.SurrogateMetropolis(model=model, expensive=True)
+    result = sample(step, tune=500, draws=500, chains=4, random_seed=2)
+    square = result["posterior"]["x"].values ** 2
+    assert 0.8 < square.mean() < 1.2
+    learned = result["learned"]
+    assert (learned["shares"].sel(move="wide") >= 0.05 - 1e-12).all()
+
+
+def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
+    chains = chains_after(step, 40, tune=100)
+    assert surrogate_learning.share_of_news(chains) < 0.2
+    for chain in chains:
+        chain.parameters.surrogate.bounds[:] -= 50
+    assert surrogate_learning.share_of_news(chains) == 1
+    assert "some 25% of the posterior" in surrogate_learning.explain_news(0.25)
+    assert not surrogate_learning.explain_news(0.01)
+
+
+def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():
+    """A thin ridge far above the bound: half of the mass of s would be at the bound."""
+    rng, sizes = np.random.default_rng(1), {"d": 2, "m": 1}
+    ridge = allocate(Surrogate, sizes, nu=8.0, is_quadratic=1)
+    ridge.quadratic[:] = [[-0.5, 0], [0, -5000]]
+    ridge.bounds[:] = -2.0, 3.0
+    u = rng.standard_normal((300, 2)) * [1, 0.01]
+    depth, _ = surrogate_learning.settle_inner(ridge, u, 16, rng)
+    assert depth > 0
+    assert ridge.bounds[0] == -2 - depth
+    wide = allocate(Surrogate, sizes, nu=8.0, is_quadratic=1)
+    wide.quadratic[:] = [[-0.5, 0], [0, -0.5]]
+    wide.bounds[:] = -2.0, 3.0
+    u = rng.standard_normal((300, 2))
+    assert surrogate_learning.settle_inner(wide, u, 16, rng)[0] == 0

@@ -1285,9 +1285,21 @@ BUGS = {
         ),
         (
             "errors are those of the fit, not left out",
-            "errors = alpha / np.sum(np.tril(inverse) ** 2, axis=0)",
-            "errors = alpha / alpha.size",
+            "self.mean_error(alpha / np.sum(np.tril(inverse) ** 2, axis=0))",
+            "self.mean_error(alpha / alpha.size)",
             "samplers/test_surrogate.py -k without_each_point",
+        ),
+        (
+            "so are those of a quadratic alone",
+            "self.features @ coefficients) / (1 - leverage)",
+            "self.features @ coefficients)",
+            "samplers/test_surrogate.py -k brute_force",
+        ),
+        (
+            "a quadratic alone keeps the kernels of the last fit",
+            "surrogate.nu[0], surrogate.n[0] = nu, 0",
+            "surrogate.nu[0] = nu",
+            "samplers/test_surrogate.py -k brute_force",
         ),
         (
             "coordinates are never stretched",
@@ -1326,6 +1338,25 @@ BUGS = {
             "        parameters.mean[:], parameters.factor[:] = mean, factor\n",
             "        parameters.factor[:] = factor\n",
             "samplers/test_surrogate.py -k 'nearly_independent or learn_together'",
+        ),
+        (
+            "kernels are fitted where a quadratic is enough",
+            "        if plain < GOOD_ENOUGH or n_terms > MOST_TERMS:\n",
+            "        if False:\n",
+            "samplers/test_surrogate.py -k nearly_independent",
+        ),
+        (
+            "kernels are never fitted where evaluations are cheap",
+            "    few = [part[: effort.n_centres] for part in sample]\n",
+            "    if effort.is_cheap:\n        return plain\n"
+            "    few = [part[: effort.n_centres] for part in sample]\n",
+            "samplers/test_surrogate.py -k kernels_are_fitted",
+        ),
+        (
+            "what a move costs does not count",
+            "        e = effective(e) / costs\n",
+            "        pass\n",
+            "samplers/test_surrogate.py -k worth_per_cost",
         ),
         (
             "rejected points are forgotten",

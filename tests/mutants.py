@@ -1340,12 +1340,6 @@ BUGS = {
             "samplers/test_surrogate.py -k 'nearly_independent or learn_together'",
         ),
         (
-            "kernels are fitted where a quadratic is enough",
-            "        if plain < GOOD_ENOUGH or n_terms > MOST_TERMS:\n",
-            "        if False:\n",
-            "samplers/test_surrogate.py -k nearly_independent",
-        ),
-        (
             "kernels are never fitted where evaluations are cheap",
             "    few = [part[: effort.n_centres] for part in sample]\n",
             "    if effort.is_cheap:\n        return plain\n"

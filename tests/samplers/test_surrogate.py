@@ -66,7 +66,7 @@ def test_a_quadratic_alone_is_fitted_as_brute_force_does():
     """Coefficients by least squares, its error by fits without each point."""
     u = points(25)
     f, counts = smooth(u) + 3, np.arange(25) % 3 > 0
-    surrogate = allocate(Surrogate, {"d": 2, "m": 1}, n=1)
+    surrogate = allocate(Surrogate, {"d": 2, "m": 1}, n=1, weights=9.0)
     error = surrogate_fit.fit_quadratic(surrogate, u, f, counts, 8.0, level=2.0)
     features, g = surrogate_fit.polynomials(u), f - 2.0
     weights = np.exp(-np.maximum(-g, 0) / 2) + surrogate_fit.LEAST_WEIGHT

@@ -159,15 +159,21 @@ class KameleonStep(ArrayStepShared):
         self._initial_point = checked_point(point, self.model)
         self.layout = Layout(self.model, own, self._initial_point)
         self._d = d = self.layout.d
-        if steps_per_draw is None:
-            steps_per_draw = self.default_steps_per_draw(d)
+        if steps_per_draw is not None:
+            steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         if target_accept is None:
             target_accept = self.default_target_accept(d)
-        self.steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
         self.jitters = checked_bool("jitter", jitter)
         region = self.layout.region_array({} if region is None else region)
+        super().__init__(own, {}, blocked=blocked, rng=rng)
+        self._declare_stats()
+        self._compile_kwargs = {} if compile_kwargs is None else compile_kwargs
+        self.log_density = ModelLogp(
+            self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
+        )
+        self.steps_per_draw = self._usual_steps() if steps_per_draw is None else steps_per_draw
         self.configuration = {
             "sampler": name,
             "d": d,
@@ -177,12 +183,6 @@ class KameleonStep(ArrayStepShared):
             "region": region,
             **self.settings,
         }
-        super().__init__(own, {}, blocked=blocked, rng=rng)
-        self._declare_stats()
-        self._compile_kwargs = {} if compile_kwargs is None else compile_kwargs
-        self.log_density = ModelLogp(
-            self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
-        )
         self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
         self._outputs = None
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
@@ -232,6 +232,10 @@ class KameleonStep(ArrayStepShared):
         `tuning` has a field `n`, which is n_tune.
         """
         raise NotImplementedError
+
+    def _usual_steps(self):
+        """Return the transitions per draw where none are asked for."""
+        return self.default_steps_per_draw(self._d)
 
     def _own_stats(self):
         """Return type and shape of each of the sampler's own statistics; () is a number."""

@@ -1291,9 +1291,21 @@ BUGS = {
         ),
         (
             "errors are those of the fit, not left out",
-            "errors = alpha / np.sum(np.tril(inverse) ** 2, axis=0)",
-            "errors = alpha / alpha.size",
+            "self.mean_error(alpha / np.sum(np.tril(inverse) ** 2, axis=0))",
+            "self.mean_error(alpha / alpha.size)",
             "samplers/test_surrogate.py -k without_each_point",
+        ),
+        (
+            "so are those of a quadratic alone",
+            "self.features @ coefficients) / (1 - leverage)",
+            "self.features @ coefficients)",
+            "samplers/test_surrogate.py -k brute_force",
+        ),
+        (
+            "a quadratic alone keeps the kernels of the last fit",
+            "surrogate.nu[0], surrogate.n[0] = nu, 0",
+            "surrogate.nu[0] = nu",
+            "samplers/test_surrogate.py -k brute_force",
         ),
         (
             "coordinates are never stretched",
@@ -1344,6 +1356,19 @@ BUGS = {
             "- surrogate_fit.values(parameters.surrogate, u) > KNOWN",
             "- surrogate_fit.values(parameters.surrogate, u) < KNOWN",
             "samplers/test_surrogate.py -k news",
+        ),
+        (
+            "kernels are never fitted where evaluations are cheap",
+            "    few = [part[: effort.n_centres] for part in sample]\n",
+            "    if effort.is_cheap:\n        return plain\n"
+            "    few = [part[: effort.n_centres] for part in sample]\n",
+            "samplers/test_surrogate.py -k kernels_are_fitted",
+        ),
+        (
+            "what a move costs does not count",
+            "        e = effective(e) / costs\n",
+            "        pass\n",
+            "samplers/test_surrogate.py -k worth_per_cost",
         ),
         (
             "rejected points are forgotten",

@@ -24,7 +24,7 @@ def step():
     with pm.Model() as model:
         a, s, p = pm.Normal("a", 0, 10), pm.HalfNormal("s", 5), pm.Beta("p", 2, 3, shape=1)
         pm.Normal("y", a + p[0], s, observed=data)
-        return pk.SurrogateMetropolis(model=model)
+        return pk.SurrogateMetropolis(model=model, expensive=True)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def result_of(*chains):
 
 def test_each_chain_has_its_own():
     """Of as many points as it has, on a quadratic or a t density; a batch is no boundary."""
-    chains = [Chain(9), Chain(4, is_quadratic=False, seed=2), Chain(0)]
+    chains = [Chain(9), Chain(4, is_quadratic=False, seed=2), Chain(0, error=np.nan)]
     u = 2 * np.random.default_rng(3).standard_normal((2 * surrogate_emulator.BATCH + 1, 2))
     for k, chain in enumerate(chains[:2]):
         mean, factor = chain.parameters.mean, chain.parameters.factor
@@ -147,6 +147,16 @@ def test_each_chain_has_its_own():
         pk.SurrogateMetropolis.surrogate(result_of(*chains), chain=2)
     with pytest.raises(ValueError, match=r"one of \[0, 1, 2\], not 3"):
         pk.SurrogateMetropolis.surrogate(result_of(*chains), chain=3)
+
+
+@pytest.mark.parametrize("others", [(), (Chain(9, error=2.0),)])
+def test_a_quadratic_needs_no_points(others):
+    chain = Chain(0)
+    parameters, u = chain.parameters, np.random.default_rng(3).standard_normal((9, 2))
+    emulator = pk.SurrogateMetropolis.surrogate(result_of(chain, *others))
+    found = emulator(parameters.mean + u @ parameters.factor.T)
+    np.testing.assert_allclose(found, surrogate_fit.values(parameters.surrogate, u), rtol=1e-12)
+    assert repr(emulator).endswith("error 1, a quadratic)")
 
 
 def test_the_best_is_taken():

@@ -43,6 +43,13 @@ def main():
     row("KAM, d=8, m=1000, after tuning / one S + logp", "<= 1.4", kernel_ratio(pk.KAM, model))
     row("CyclicalKAM, one mode, same", "", kernel_ratio(pk.CyclicalKAM, model))
     row("PCAKAM, same / weights of z, two directions + logp", "", pca_against_its_kernel(model))
+    for what, asked, microseconds in zip(
+        ("reference move", "move by the surrogate, M=8, 300 centres"),
+        ("<= 1.2", "<= 15"),
+        surrogate_moves(normal_model(10)),
+        strict=True,
+    ):
+        row(f"µs of a {what}, d=10, beyond the logp", asked, microseconds)
     banana = banana_model(d)
     for rival, asked in [(pm.DEMetropolisZ, ">= 30"), (pm.Metropolis, ">= 90")]:
         ratio = through_pm_sample(banana, rival)
@@ -79,6 +86,15 @@ def bare_loop(target, y, rng, n):
     for _ in range(n):
         for i in range(y.size):
             y[i] = rng.standard_normal()
+        total += log_density(target, y)
+    return total
+
+
+@entry_jit
+def evaluations(target, y, n):
+    """Evaluate the log-density n times."""
+    total = 0.0
+    for _ in range(n):
         total += log_density(target, y)
     return total
 
@@ -181,6 +197,29 @@ def pca_against_its_kernel(model, m=1000, n=1000):
     arguments = (step.log_density.target, parameters, points, work.weights, work.here, n)
     loop = specialise(direction_loop, *arguments)
     return ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
+
+
+def surrogate_moves(model, n_centres=300, n_inner=8):
+    """Microseconds of a reference move and of one by the surrogate, beyond the log-density."""
+    step = pk.SurrogateMetropolis(model=model, expensive=True)
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    step.step(model.initial_point())
+    parameters, surrogate = step.parameters, step.parameters.surrogate
+    rng, target = np.random.default_rng(1), step.log_density.target
+    surrogate.nu[0], surrogate.n[0], parameters.n_inner[0] = 8.0, n_centres, n_inner
+    surrogate.centres[:, :n_centres] = rng.standard_normal((step.state.x.size, n_centres))
+    surrogate.weights[:n_centres] = 0.01 * rng.standard_normal(n_centres)
+    surrogate.is_quadratic[0], surrogate.rates[:], surrogate.bounds[:] = 1, 0.3, (-1.0, 1.0)
+    surrogate.quadratic[:], parameters.factor[:] = -0.5 * np.eye(10), np.diag(np.linspace(1, 3, 10))
+    arguments = (target, np.zeros(target.point.size), N)
+    loop = specialise(evaluations, *arguments)
+    found = []
+    for shares in [(0.0, 1.0, 0.0), (0.0, 0.0, 1.0)]:
+        parameters.shares[:] = shares
+        move, floor = draw_seconds(step, N, False), lambda: seconds(loop, *arguments)
+        move(), floor()
+        found.append(1e6 / N * median(move() - floor() for _ in range(REPEATS)))
+    return found
 
 
 def through_pm_sample(model, rival, draws=2000):

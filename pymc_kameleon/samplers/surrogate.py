@@ -38,6 +38,9 @@ MOVES = "walk", "reference", "surrogate", "wide"
 GROWTH = 1.2
 """Factor by which the draws of tuning grow from one fit to the next."""
 
+CHEAPER = 5
+"""Times as many evaluations a chain has for its way to the posterior where they are cheap."""
+
 
 class State(NamedTuple):
     """What the next transition needs, and what it has counted within a draw."""
@@ -275,10 +278,12 @@ class SurrogateMetropolis(KameleonStep):
     expensive : bool, optional
         Whether an evaluation of the log-density takes much longer than the arithmetic of the
         surrogate, which is some ten microseconds. If so, the surrogate has more points, more is
-        tried when it is fitted, and M may be larger. By default, whether the log-density calls
-        Python. It is not measured, so that the same seed gives the same draws everywhere.
+        tried when it is fitted, and M may be larger; if not, a quadratic may be all of it, and
+        what moves cost counts. By default, whether the log-density calls Python. It is not
+        measured, so that the same seed gives the same draws everywhere.
     steps_per_draw : int, optional
-        Transitions per draw, 1 by default: a draw costs one evaluation at most.
+        Transitions per draw; by default 1 if evaluations are expensive, so that a draw costs one at
+        most, and otherwise max(2, d // 3).
     target_accept : float, optional
         Acceptance rate that the scale of the random walk is tuned to; .234, or .44 in one
         dimension. The moves by the surrogate have no scale: the better it is, the more of them are
@@ -296,8 +301,9 @@ class SurrogateMetropolis(KameleonStep):
     surrogate is; a bad one only costs acceptance. The probabilities, ``shares`` in ``learned``,
     follow what each kind was worth while tuning: the squared distance that it moved. All keep some:
     walks let a chain leave places where s is too low. M is the least number of inner steps that
-    takes the inner chain far from where it began, from 4 to 8, or to 64 if evaluations are
-    expensive.
+    takes the inner chain far from where it began, from 4 to 64. If evaluations are
+    not expensive, M and the probabilities are those that bring most effective draws per
+    microsecond.
 
     The statistics ``surrogate_accept`` and ``reference_accept`` are the mean acceptance
     probabilities of the draw's moves by the surrogate and by the t, NaN if there were none;
@@ -326,7 +332,7 @@ class SurrogateMetropolis(KameleonStep):
     algorithm = Algorithm(transition, adapt, derived, report)
     learns_together = True
     arrives_roughly = True
-    default_steps_per_draw = staticmethod(lambda d: 1)
+    default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):
         if expensive is not None:
@@ -344,6 +350,9 @@ class SurrogateMetropolis(KameleonStep):
         """Whether evaluations of the log-density are what costs."""
         given = self.settings["expensive"]
         return self.log_density.holds_gil if given is None else given
+
+    def _usual_steps(self):
+        return 1 if self.is_expensive else super()._usual_steps()
 
     @property
     def effort(self):
@@ -380,7 +389,7 @@ class SurrogateMetropolis(KameleonStep):
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _budget(self):
-        return BUDGET * self._d
+        return BUDGET * self._d * (1 if self.is_expensive else CHEAPER)
 
     def _settle(self, home):
         tuning = self.tuning

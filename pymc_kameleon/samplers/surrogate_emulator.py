@@ -66,10 +66,11 @@ class Emulator:
         return logp.reshape(x.shape[:-1])[()]
 
     def __repr__(self):
-        """Say of what, how good, and from how many points."""
+        """Say of what, how good, and from how many points, or that it is a quadratic."""
+        n = self._surrogate.n[0]
         return (
             f"Emulator(unconstrained log-density of {self._names()}; error {self.error:.2g}, "
-            f"fitted to {self._surrogate.n[0]} points)"
+            f"{f'fitted to {n} points' if n else 'a quadratic'})"
         )
 
     def _names(self):
@@ -84,14 +85,14 @@ def learned(parameters):
     """Return what there is of the surrogate, a Quantity by name."""
     surrogate, n = parameters.surrogate, parameters.surrogate.n[0]
     fitted = {
-        "n_centres": Quantity((), n, "Points that the surrogate was fitted to."),
+        "n_centres": Quantity((), n, "Kernels of the surrogate."),
         "surrogate_error": Quantity(
             (), parameters.error[0], "Mean error of points left out.", LOGP
         ),
     }
-    if n == 0:
+    if np.isnan(parameters.error[0]):
         return fitted
-    lower, centres = np.tril(surrogate.quadratic), surrogate.centres[:, :n].T / surrogate.rates
+    lower = np.tril(surrogate.quadratic)
     factor = "Factor L of `covariance`: the surrogate is a function of u = L⁻¹(x − mean)."
     base = "Whether kernels are added to a quadratic; if not, to the t density."
     bounds = "Least and largest difference from the log of the t density, which is 0 at u = 0."
@@ -107,17 +108,21 @@ def learned(parameters):
         "bounds": Quantity(
             ("bound",), surrogate.bounds, bounds, LOGP, {"bound": ("lower", "upper")}
         ),
-        "centres": Quantity((CENTRE, U), centres, "Points u that it was fitted to."),
-        "weights": Quantity((CENTRE,), surrogate.weights[:n], "Of the kernels there.", LOGP),
-        "rates": Quantity((U,), surrogate.rates, "Reciprocal lengths of the kernels."),
     }
+    if n > 0:
+        centres = surrogate.centres[:, :n].T / surrogate.rates
+        quantities |= {
+            "centres": Quantity((CENTRE, U), centres, "Points u that it was fitted to."),
+            "weights": Quantity((CENTRE,), surrogate.weights[:n], "Of the kernels there.", LOGP),
+            "rates": Quantity((U,), surrogate.rates, "Reciprocal lengths of the kernels."),
+        }
     return fitted | {f"surrogate_{name}": quantity for name, quantity in quantities.items()}
 
 
 def emulator_of(dt, chain=None):
     """Return the Emulator of a result, of a chain or of the one with the least error."""
     own = _learned_group(dt)
-    fitted = own["n_centres"] > 0
+    fitted = own["surrogate_error"].notnull()
     if chain is None and not fitted.any():
         raise ValueError(
             "No surrogate was fitted in this result: nothing is learned with tune=0. Tune longer."
@@ -165,6 +170,9 @@ def _surrogate(own):
     values = {name.removeprefix("surrogate_"): array.values for name, array in own.items()}
     quadratic = np.tril(values["hessian"])
     quadratic[np.diag_indices(len(quadratic))] /= 2
+    n, d = values["n_centres"], len(quadratic)
+    kernels = {"centres": np.empty((0, d)), "weights": np.empty(0), "rates": np.ones(d)}
+    centres, weights, rates = ((values if n else kernels)[name] for name in kernels)
     return Surrogate(
         nu=np.array([values["nu"]]),
         is_quadratic=np.array([values["is_quadratic"]], np.int64),
@@ -172,8 +180,8 @@ def _surrogate(own):
         linear=values["gradient"],
         quadratic=quadratic,
         bounds=values["bounds"],
-        n=np.array([values["n_centres"]]),
-        centres=(values["centres"] * values["rates"]).T,
-        weights=values["weights"],
-        rates=values["rates"],
+        n=np.array([n]),
+        centres=(centres * rates).T,
+        weights=weights,
+        rates=rates,
     )

@@ -4,11 +4,12 @@ Symbols: as in surrogate.py; f the log-densities of the points that were evaluat
 kind of move, its mean α|v − u|²/d.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
-from threadpoolctl import threadpool_limits
+from scipy.special import erfc, gammaln
+from threadpoolctl import ThreadpoolController
 
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers import surrogate_fit
@@ -30,6 +31,9 @@ class Effort(NamedTuple):
         Coordinates up to which each has a rate of its own.
     most_inner : int
         M at most.
+    evaluation : float
+        What an evaluation is taken to cost, in µs. Where that is finite, kinds of moves, M, and
+        whether kernels are worth their cost follow from what moves bring per µs.
     """
 
     n_centres: int
@@ -37,6 +41,12 @@ class Effort(NamedTuple):
     n_rounds: int
     most_stretched: int
     most_inner: int
+    evaluation: float
+
+    @property
+    def is_cheap(self):
+        """Whether the surrogate's arithmetic counts."""
+        return self.evaluation < np.inf
 
     def in_dimensions(self, d):
         """Return the effort for d coordinates: somewhat more points than a quadratic needs."""
@@ -46,11 +56,27 @@ class Effort(NamedTuple):
         )
 
 
-CHEAP, EXPENSIVE = Effort(200, 100, 1, 12, 8), Effort(800, 400, 4, 40, 64)
+CHEAP, EXPENSIVE = Effort(200, 100, 1, 12, 16, 6.0), Effort(800, 400, 4, 40, 64, np.inf)
 """For log-densities that cost microseconds, and for those that cost more."""
 
+STEP, PER_COORDINATE, PER_KERNEL = 0.06, 0.01, 1.6e-4
+"""µs of a move other than the log-density, as measured: for each step of the inner chain, and for
+each of its coordinates, and for each of these times the centres."""
+
+MOST_POINTS = 2000
+"""That a quadratic alone is fitted to where evaluations are cheap."""
+
+GOOD_ENOUGH = 0.15
+"""Error of a quadratic alone below which no kernels are tried where evaluations are cheap."""
+
+MOST_TERMS = 150
+"""Coefficients of a quadratic beyond which few centres add nothing to it."""
+
+GAIN = 1.1
+"""Times the acceptance that a quadratic alone has: what kernels have to bring there."""
+
 MOST_CENTRES = 1200
-"""Points that are ever fitted."""
+"""Of a surrogate with kernels, ever."""
 
 LEAST_INNER = 4
 """M at least."""
@@ -122,7 +148,7 @@ def learn_from(chains, rng):
     """Let chains, each with `parameters`, `tuning` and `state`, learn what they all have seen."""
     moves = [newest(chain.tuning.moves, NEWEST) for chain in chains]
     points, f, is_move = archive(chains)
-    with threadpool_limits(1), np.errstate(all="ignore"):
+    with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
         mean, factor = moments(chains, moves)
         states = np.concatenate(
             [[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)]
@@ -133,36 +159,29 @@ def learn_from(chains, rng):
         u = whitened(points, mean, factor)
         starts = whitened(states[-10 * N_STARTS :], mean, factor)
         middle = level(chains, moves)
-        rows = worth_fitting(u, f - middle, surrogate.weights.size, rng)
+        most = MOST_POINTS if effort.is_cheap else effort.n_centres
+        rows = worth_fitting(u, f - middle, most, rng)
         if len(rows) == 0:
             return
         is_last = first.monitor.done >= first.monitor.tune - 1
-        is_new = np.isnan(tuning.hyper[0])
-        chooses = is_new or is_last or len(f) >= 2 * tuning.n_chosen[0]
+        chooses = is_last or len(f) >= 2 * tuning.n_chosen[0]
+        sample = u[rows], f[rows], counted(is_move[rows])
         news = share_of_news(chains)
-        choice, left_out = surrogate_fit.fit(
-            surrogate,
-            u[rows],
-            f[rows],
-            counted(is_move[rows]),
-            unpacked(tuning.hyper),
-            best_nu(starts),
-            effort._replace(n_rounds=effort.n_rounds if is_new else int(chooses)),
-            middle,
-        )
+        left_out = fitted(surrogate, sample, tuning.hyper, best_nu(starts), effort, chooses, middle)
         if not left_out < np.inf:
             return
-        tuning.hyper[:] = *choice[:-1], *choice.stretch
         if chooses:
             tuning.n_chosen[0] = len(f)
-            tuning.depth[0], settings = settle_inner(surrogate, starts, effort.most_inner, rng)
+            tuning.depth[0], settings = settle_inner(surrogate, starts, effort, rng)
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
         else:
             surrogate.bounds[0] -= tuning.depth[0]
     parameters.mean[:], parameters.factor[:] = mean, factor
     parameters.error[0], tuning.news[0] = left_out, news
+    worth = sum(chain.tuning.worth for chain in chains)
+    costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
     least = LEAST_SHARES if is_last else TUNING_SHARES
-    parameters.shares[:] = shares_of(sum(chain.tuning.worth for chain in chains), least)
+    parameters.shares[:] = shares_of(worth, least, costs)
     for chain in chains:
         give(parameters, chain.parameters, LEARNED)
         give(surrogate, chain.parameters.surrogate, surrogate._fields)
@@ -176,12 +195,43 @@ def give(source, out, names):
         getattr(out, name)[:] = getattr(source, name)
 
 
+@cache
+def linear_algebra():
+    """Return what limits its threads; to look for its libraries takes 3 ms."""
+    return ThreadpoolController()
+
+
+def fitted(surrogate, sample, hyper, nu, effort, chooses, middle):
+    """Fit the surrogate to (u, f, counts), going on from the last choice; return its error.
+
+    Where evaluations are cheap, a quadratic is enough unless kernels pay.
+    """
+    plain, n_terms = np.inf, n_coefficients(surrogate.rates.size)
+    if effort.is_cheap and n_terms <= MOST_CENTRES:
+        plain = surrogate_fit.fit_quadratic(surrogate, *sample, nu, middle)
+        if plain < GOOD_ENOUGH or n_terms > MOST_TERMS:
+            return plain
+    few = [part[: effort.n_centres] for part in sample]
+    effort = effort._replace(n_rounds=effort.n_rounds if np.isnan(hyper[0]) else int(chooses))
+    choice, error = surrogate_fit.fit(surrogate, *few, unpacked(hyper), nu, effort, middle)
+    if error < np.inf:
+        hyper[:] = *choice[:-1], *choice.stretch
+    if plain < np.inf and acceptance(error) < GAIN * acceptance(plain):
+        return surrogate_fit.fit_quadratic(surrogate, *sample, nu, middle)
+    return error
+
+
 def unpacked(hyper):
     """Return what was chosen last, from an array of numbers; NaN at first."""
     if np.isnan(hyper[0]):
         return Hyper.start(len(hyper) - 5)
     on_quadratic, *numbers = hyper.tolist()
     return Hyper(bool(on_quadratic), *numbers[:4], tuple(numbers[4:]))
+
+
+def acceptance(error):
+    """Return what is accepted of independent moves by a surrogate with this mean error."""
+    return erfc(0.627 * error)
 
 
 # ---- chains that have not come home ------------------------------------------------------------
@@ -353,9 +403,9 @@ def log_likelihood(u, nu):
     return constant - np.mean((nu + d) / 2 * np.log1p(squares / nu))
 
 
-def inner_settings(surrogate, u, most, rng):
+def inner_settings(surrogate, u, effort, rng):
     """Return θ, the share of reference moves and M, by chains from u (n, d); and where they end."""
-    starts = u[rng.integers(len(u), size=N_STARTS)]
+    starts, most = u[rng.integers(len(u), size=N_STARTS)], effort.most_inner
 
     def jump(angle, share):
         return np.mean((moved(surrogate, starts, 2, angle, share, rng)[-1] - starts) ** 2)
@@ -365,12 +415,17 @@ def inner_settings(surrogate, u, most, rng):
     share = np.clip(reference / (reference + walk), 0.25, 0.75)
     places = moved(surrogate, starts, most, angle, share, rng)
     spread = 2 * np.maximum(np.var(starts, axis=0), 1e-10)
-    far = [np.min(np.mean((v - starts) ** 2, axis=0) / spread) > UNCORRELATED for v in places]
-    n_inner = next((m for m in range(LEAST_INNER, most, 4) if far[m - 1]), most)
+    far = np.array([np.min(np.mean((v - starts) ** 2, axis=0) / spread) for v in places])
+    if effort.is_cheap:
+        costs = [move_costs(effort, surrogate, m)[-1] for m in range(1, most + 1)]
+        n_inner = 1 + np.argmax(effective(2 * far.clip(max=1)) / costs)
+    else:
+        enough = far > UNCORRELATED
+        n_inner = next((m for m in range(LEAST_INNER, most, 4) if enough[m - 1]), most)
     return (angle, share, n_inner), places[-1]
 
 
-def settle_inner(surrogate, u, most, rng):
+def settle_inner(surrogate, u, effort, rng):
     """Lower the bound of h until the inner chain is seldom there, and choose θ, share and M.
 
     In a thin, curved posterior most of the volume is beyond all that is known. There the bound
@@ -383,11 +438,11 @@ def settle_inner(surrogate, u, most, rng):
     settings : tuple
     """
     depth = 0.0
-    settings, ends = inner_settings(surrogate, u, most, rng)
+    settings, ends = inner_settings(surrogate, u, effort, rng)
     while depth < DEEPEST and share_at_bound(surrogate, ends) > MOST_AT_BOUND:
         surrogate.bounds[0] -= DEEPER
         depth += DEEPER
-        settings, ends = inner_settings(surrogate, u, most, rng)
+        settings, ends = inner_settings(surrogate, u, effort, rng)
     return depth, settings
 
 
@@ -426,12 +481,30 @@ def power(d):
     return 1 / (1 + WIDTH * np.sqrt(2 / d))
 
 
-def shares_of(worth, least):
-    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
+def shares_of(worth, least, costs=None):
+    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d.
+
+    If they are not all as dear, their `costs` (4,) count.
+    """
     if worth[:, 1].sum() == 0:
         return FIRST_SHARES
-    e = mean_worth(worth) ** SHARPNESS
+    e = mean_worth(worth)
+    if costs is not None:
+        e = effective(e) / costs
+    e = e**SHARPNESS
     return least + (1 - least.sum()) * e / e.sum()
+
+
+def effective(e):
+    """Return the effective draws of a move: of an autoregression with this mean squared jump."""
+    return e / (4 - np.minimum(e, 3.9))
+
+
+def move_costs(effort, surrogate, n_inner):
+    """Return µs of each kind of move: by what was measured once, not on this machine."""
+    d = surrogate.rates.size
+    step = STEP + d * (PER_COORDINATE + PER_KERNEL * surrogate.n[0])
+    return effort.evaluation + step * np.array([0.5, 1.0, n_inner, n_inner])
 
 
 def mean_worth(worth):
@@ -457,7 +530,7 @@ def explain_worth(worth):
 def share_of_news(chains):
     """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
     parameters = chains[0].parameters
-    if parameters.surrogate.n[0] == 0:
+    if np.isnan(parameters.error[0]):
         return 0.0
     moves = (newest(chain.tuning.moves, LATEST) for chain in chains)
     _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))

@@ -18,7 +18,7 @@ from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.samplers import surrogate_fit, surrogate_learning
 from pymc_kameleon.samplers.surrogate import Parameters, Work, inner_chain
 from pymc_kameleon.samplers.surrogate_fit import Hyper
-from pymc_kameleon.samplers.surrogate_learning import EXPENSIVE
+from pymc_kameleon.samplers.surrogate_learning import CHEAP, EXPENSIVE
 
 # ---- the fit --------------------------------------------------------------------------------
 
@@ -61,6 +61,31 @@ def test_noise_free_values_are_interpolated(function, at_points, elsewhere):
     assert np.abs(surrogate_fit.values(surrogate, u) - function(u))[near].max() < at_points
     assert np.abs(surrogate_fit.values(surrogate, others) - function(others)).max() < elsewhere
     assert error < elsewhere
+
+
+def test_a_quadratic_alone_is_fitted_as_brute_force_does():
+    """Coefficients by least squares, its error by fits without each point."""
+    u = points(25)
+    f, counts = smooth(u) + 3, np.arange(25) % 3 > 0
+    surrogate = allocate(Surrogate, {"d": 2, "m": 1}, n=1, weights=9.0)
+    error = surrogate_fit.fit_quadratic(surrogate, u, f, counts, 8.0, level=2.0)
+    features, g = surrogate_fit.polynomials(u), f - 2.0
+    weights = np.exp(-np.maximum(-g, 0) / 2) + surrogate_fit.LEAST_WEIGHT
+    prior = np.diag(0.3 / np.array([1e4, 10, 10, 1, 1, 1]))
+
+    def prediction(rows, at):
+        rhs = features[rows].T @ (weights[rows] * (g + np.sum(u * u, axis=1) / 2)[rows])
+        lhs = features[rows].T @ (weights[rows, None] * features[rows]) + prior
+        return features[at] @ np.linalg.solve(lhs, rhs) - np.sum(u[at] ** 2, axis=-1) / 2
+
+    every = np.arange(25)
+    surrogate.bounds[:] = -1e9, 1e9
+    found = surrogate_fit.values(surrogate, u)
+    np.testing.assert_allclose(found, 2 + prediction(every, every), atol=1e-9)
+    errors = np.array([g[i] - prediction(every[every != i], i) for i in every])
+    scored = counts * np.exp(-np.maximum(-g, 0) / surrogate_fit.SCORED_RANGE)
+    errors = np.abs(errors - np.average(errors, weights=scored))
+    assert error == pytest.approx(np.average(errors, weights=scored), rel=1e-9)
 
 
 CHOICES = [
@@ -454,7 +479,7 @@ def test_on_a_normal_moves_by_the_surrogate_are_nearly_independent(step):
     assert (shares >= surrogate_learning.LEAST_SHARES - 1e-12).all()
     assert (shares[:, 2] > 0.3).all()
     assert (learned["surrogate_error"] < 0.05).all()
-    assert (learned["n_centres"] > 100).all()
+    assert (learned["n_centres"] == 0).all()  # a quadratic is enough, and cheaper
     made = np.isfinite(stats["surrogate_accept"].values), np.isfinite(stats["reference_accept"])
     assert not (made[0] & made[1]).any()  # of one move a draw
     for one, k in zip(made, (2, 1), strict=True):
@@ -504,7 +529,7 @@ def test_chains_learn_together(step):
     assert not same(before, third)
 
 
-def test_chains_that_learn_together_use_what_all_have_seen(step):
+def test_chains_that_learn_together_use_what_all_have_seen(step, monkeypatch):
     chains = chains_after(step, 20, tune=100)
     alone = len(surrogate_learning.archive(chains[:1])[0])
     together = surrogate_learning.archive(chains)
@@ -512,20 +537,53 @@ def test_chains_that_learn_together_use_what_all_have_seen(step):
     np.testing.assert_allclose(
         together[1], [-x @ PRECISION @ x / 2 for x in together[0]], rtol=1e-9
     )
-    rows = chains[0].tuning.moves.points[:20]
-    rejected = rows[rows[:, -1] < 0.5, 3:6]
+    rows = np.concatenate([chain.tuning.moves.points[:20] for chain in chains])
+    rejected = rows[rows[:, -1] < 0.8, 3:6]
     assert len(rejected) > 0
     for y in rejected:
         assert (together[0] == y).all(axis=1).any()
     assert np.count_nonzero(together[2]) > 30
-    parameters = learned_by(chains)[0]
-    assert parameters.surrogate.n[0] == min(len(together[0]), parameters.surrogate.weights.size)
+    counted = []
+    fit = surrogate_fit.fit_quadratic
+    monkeypatch.setattr(
+        surrogate_fit, "fit_quadratic", lambda *a: counted.append(len(a[1])) or fit(*a)
+    )
+    learned_by(chains)
+    assert counted == [len(together[0])]
 
 
 def test_the_same_seed_learns_the_same(step):
     one, other = (learned_by(chains_after(step, 20, tune=100)) for _ in range(2))
     for a, b in zip(one, other, strict=True):
         reference.assert_equal(a, b)
+
+
+@pytest.mark.parametrize(("function", "is_needed"), [(quadratic, False), (banana, True)])
+def test_kernels_are_fitted_where_they_pay(function, is_needed):
+    """With a cheap log-density; with an expensive one always."""
+    u = points(300)
+    f = function(u)
+    sample = u, f, np.ones(300, bool)
+    for effort, expected in ((CHEAP, 200 if is_needed else 0), (EXPENSIVE, 300)):
+        surrogate = allocate(Surrogate, {"d": 2, "m": effort.n_centres})
+        hyper = np.full(7, np.nan)
+        error = surrogate_learning.fitted(surrogate, sample, hyper, 8.0, effort, True, 0.0)
+        assert surrogate.n[0] == expected
+        assert error < 0.5
+        assert np.isnan(hyper).any() == (expected == 0)
+
+
+def test_shares_follow_worth_per_cost():
+    """That of an independence move nearly as good as the surrogate's, at half the cost."""
+    worth = np.array([[20.0, 100], [160, 100], [180, 100], [50, 100]])
+    least = surrogate_learning.LEAST_SHARES
+    by_worth = surrogate_learning.shares_of(worth, least)
+    per_cost = surrogate_learning.shares_of(worth, least, np.array([6.0, 6.1, 12.0, 12.0]))
+    assert by_worth[2] > by_worth[1]
+    assert per_cost[2] < per_cost[1]
+    for shares in (by_worth, per_cost):
+        assert shares.sum() == pytest.approx(1)
+        assert (shares >= least).all()
 
 
 def test_keep_adapting_is_refused():
@@ -540,6 +598,7 @@ def test_what_calls_python_is_expensive_by_default():
             step = pk.SurrogateMetropolis(model=model, expensive=given)
             effort = effort.in_dimensions(2)
             assert step.effort == effort
+            assert step.steps_per_draw == (1 if effort.most_inner == 64 else 2)
             assert step.parameters.surrogate.weights.size == effort.n_centres
     with pytest.raises(ValueError, match="expensive"):
         pk.SurrogateMetropolis(model=model, expensive=1)
@@ -586,11 +645,11 @@ def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():
     ridge.quadratic[:] = [[-0.5, 0], [0, -5000]]
     ridge.bounds[:] = -2.0, 3.0
     u = rng.standard_normal((300, 2)) * [1, 0.01]
-    depth, _ = surrogate_learning.settle_inner(ridge, u, 16, rng)
+    depth, _ = surrogate_learning.settle_inner(ridge, u, EXPENSIVE, rng)
     assert depth > 0
     assert ridge.bounds[0] == -2 - depth
     wide = allocate(Surrogate, sizes, nu=8.0, is_quadratic=1)
     wide.quadratic[:] = [[-0.5, 0], [0, -0.5]]
     wide.bounds[:] = -2.0, 3.0
     u = rng.standard_normal((300, 2))
-    assert surrogate_learning.settle_inner(wide, u, 16, rng)[0] == 0
+    assert surrogate_learning.settle_inner(wide, u, EXPENSIVE, rng)[0] == 0

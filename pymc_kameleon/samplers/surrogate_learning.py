@@ -56,7 +56,7 @@ class Effort(NamedTuple):
         )
 
 
-CHEAP, EXPENSIVE = Effort(200, 100, 1, 12, 16, 6.0), Effort(800, 400, 4, 40, 64, np.inf)
+CHEAP, EXPENSIVE = Effort(400, 100, 1, 12, 16, 6.0), Effort(800, 400, 4, 40, 64, np.inf)
 """For log-densities that cost microseconds, and for those that cost more."""
 
 STEP, PER_COORDINATE, PER_KERNEL = 0.06, 0.01, 1.6e-4
@@ -133,7 +133,7 @@ MOST_AT_BOUND, DEEPER, DEEPEST = 0.1, 1.5, 6.0
 """Share of the inner chain's ends where h is at its lower bound, at most; by how much that bound is
 lowered at a time, and in all, until so few are."""
 
-NEWS, LATEST, KNOWN = 0.02, 0.17, 1.0
+NEWS, LATEST, KNOWN = 0.01, 0.17, 2.0
 """Share of the mass, at most, of which the surrogate did not know; the share of the moves, the
 newest, by which that is judged; and by how much log s may be too low where it is known."""
 

@@ -561,10 +561,10 @@ def test_the_same_seed_learns_the_same(step):
 @pytest.mark.parametrize(("function", "is_needed"), [(quadratic, False), (banana, True)])
 def test_kernels_are_fitted_where_they_pay(function, is_needed):
     """With a cheap log-density; with an expensive one always."""
-    u = points(300)
+    u = points(500)
     f = function(u)
-    sample = u, f, np.ones(300, bool)
-    for effort, expected in ((CHEAP, 200 if is_needed else 0), (EXPENSIVE, 300)):
+    sample = u, f, np.ones(500, bool)
+    for effort, expected in ((CHEAP, CHEAP.n_centres if is_needed else 0), (EXPENSIVE, 500)):
         surrogate = allocate(Surrogate, {"d": 2, "m": effort.n_centres})
         hyper = np.full(7, np.nan)
         error = surrogate_learning.fitted(surrogate, sample, hyper, 8.0, effort, True, 0.0)
@@ -635,7 +635,7 @@ def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
         chain.parameters.surrogate.bounds[:] -= 50
     assert surrogate_learning.share_of_news(chains) == 1
     assert "some 25% of the posterior" in surrogate_learning.explain_news(0.25)
-    assert not surrogate_learning.explain_news(0.01)
+    assert not surrogate_learning.explain_news(0.005)
 
 
 def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():

@@ -93,11 +93,14 @@ def finite_point(draw, logp, rng, how, model):
         point = draw(int(rng.integers(2**30)))
         if np.isfinite(logp(point)):
             return point
+    terms = terms_that_are_not_finite(model, point)
     bad = [name for name, value in point.items() if not np.all(np.isfinite(value))]
     if bad:
         reason = f"{bad} cannot be transformed (an ordered variable?)"
+    elif terms:
+        reason = f"the terms {terms} are not, at {point}"
     else:
-        reason = f"the terms {terms_that_are_not_finite(model, point)} are not, at {point}"
+        reason = f"all its terms are finite at {point}, which must be outside the region"
     other = "jitter" if how == "prior" else "prior"
     raise ValueError(
         f'The log-density is not finite at any of {RETRIES} points with how="{how}": {reason}. '

@@ -561,10 +561,16 @@ class Run:
                 names = None if chosen is True else chosen
                 compute(tree, var_names=names, model=finish.model, progressbar=False)
             if finish.checks_convergence and "posterior" in tree.children:
-                warnings = run_convergence_checks(tree, finish.model)
-                log_warnings(warnings)
-                if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
-                    self._look_at_modes(tree)
+                try:
+                    self._check_convergence(tree)
+                except Exception:  # a finished run is worth more than what is said about it
+                    _log.exception("The convergence checks failed; the draws are returned.")
+
+    def _check_convergence(self, tree):
+        warnings = run_convergence_checks(tree, self._finish.model)
+        log_warnings(warnings)
+        if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
+            self._look_at_modes(tree)
 
     def _look_at_modes(self, tree):
         """Warn if the chains, which differ, are in different modes."""

@@ -1159,3 +1159,14 @@ def test_a_monitor_counts_the_same_in_any_portions(tune, shares, cuts):
     accepted = any(share > 0 for share in shares[tune:])
     seen = {"done": len(shares), "accepted": accepted, "run": run, "longest": longest}
     assert at_once == ChainMonitor(tune, 100, **seen)
+
+
+def test_a_check_that_fails_loses_no_draws(monkeypatch, caplog):
+    def fail(tree, model):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(run, "run_convergence_checks", fail)
+    result = sample(pk.GAM(model=normal(2)), compute_convergence_checks=True)
+    assert result["posterior"].sizes["draw"] > 0
+    assert "The convergence checks failed; the draws are returned" in caplog.text
+    assert "no luck" in caplog.text

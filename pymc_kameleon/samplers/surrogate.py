@@ -431,6 +431,7 @@ class SurrogateMetropolis(KameleonStep):
             learning.explain_lost(tuning.lost[0]),
             learning.explain_worth(tuning.worth),
             learning.explain_news(tuning.news[0]),
+            learning.explain_cost(self.is_expensive, self.seconds_per_logp),
         ]
 
     @classmethod

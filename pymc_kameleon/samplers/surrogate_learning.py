@@ -12,6 +12,7 @@ from scipy.special import erfc, gammaln
 from threadpoolctl import ThreadpoolController
 
 from pymc_kameleon.core.scaling import best_scale
+from pymc_kameleon.monitor import in_words
 from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate_fit import Hyper, log_t
 
@@ -139,6 +140,9 @@ newest, by which that is judged; and by how much log s may be too low where it i
 
 PAYS = 2.0
 """Times the worth of a walk: what a move by the surrogate should have at least."""
+
+LONG = 1e-3
+"""Seconds of an evaluation that is not cheap."""
 
 SHARPNESS = 5
 """Power of e that shares are proportional to."""
@@ -505,6 +509,16 @@ def move_costs(effort, surrogate, n_inner):
     d = surrogate.rates.size
     step = STEP + d * (PER_COORDINATE + PER_KERNEL * surrogate.n[0])
     return effort.evaluation + step * np.array([0.5, 1.0, n_inner, n_inner])
+
+
+def explain_cost(is_expensive, seconds):
+    """Warn if evaluations that count as cheap take long."""
+    if is_expensive or not seconds > LONG:
+        return ""
+    return (
+        f"an evaluation of the log-density takes {in_words(seconds)}, but counts as cheap because "
+        "it is compiled. With pk.SurrogateMetropolis(expensive=True) each makes more of a draw."
+    )
 
 
 def mean_worth(worth):

@@ -653,3 +653,10 @@ def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():
     wide.bounds[:] = -2.0, 3.0
     u = rng.standard_normal((300, 2))
     assert surrogate_learning.settle_inner(wide, u, EXPENSIVE, rng)[0] == 0
+
+
+def test_what_takes_long_and_counts_as_cheap_is_told():
+    explain = surrogate_learning.explain_cost
+    assert "takes 5 ms" in explain(False, 5e-3)
+    assert "expensive=True" in explain(False, 5e-3)
+    assert not any((explain(True, 5e-3), explain(False, 5e-6), explain(False, np.nan)))

@@ -362,12 +362,17 @@ class ModelOutputs(ModelFunctions):
 
     def named(self, rows):
         """Return the outputs of draws by name, each of shape (draws, ...)."""
-        named, start = {}, 0
-        for name, (shape, dtype) in self.variables.items():
-            stop = start + math.prod(shape)
-            named[name] = rows[:, start:stop].reshape(len(rows), *shape).astype(dtype, copy=False)
-            start = stop
-        return named
+        return by_name(rows, self.variables)
+
+
+def by_name(rows, variables):
+    """Return rows of numbers (n, ...) as arrays (n, ...), by name -> (shape, dtype) of each."""
+    named, start = {}, 0
+    for name, (shape, dtype) in variables.items():
+        stop = start + math.prod(shape)
+        named[name] = rows[:, start:stop].reshape(len(rows), *shape).astype(dtype, copy=False)
+        start = stop
+    return named
 
 
 def _size(shapes):

@@ -6,6 +6,7 @@ from pymc_kameleon import kernels
 from pymc_kameleon.choice import registered
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.driver import sample
+from pymc_kameleon.estimates import expectation
 from pymc_kameleon.initvals import initvals
 from pymc_kameleon.occupancy import mode_occupancy
 from pymc_kameleon.samplers.barker import Barker
@@ -29,5 +30,14 @@ SAMPLERS = (
     SurrogateMetropolis,
 )
 
-__all__ = ["SAMPLERS", "Decay", "initvals", "kernels", "mode_occupancy", "registered", "sample"]
+__all__ = [
+    "SAMPLERS",
+    "Decay",
+    "expectation",
+    "initvals",
+    "kernels",
+    "mode_occupancy",
+    "registered",
+    "sample",
+]
 __all__ += [sampler.__name__ for sampler in SAMPLERS]

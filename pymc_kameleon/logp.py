@@ -354,11 +354,16 @@ class ModelOutputs(ModelFunctions):
         """Return what compiled code needs to write the outputs of draws into `rows`."""
         return Outputs(self.functions[0].address, self._data, self._shapes, rows)
 
+    def rows(self, points):
+        """Return the outputs at points (m, n), raveled, (m, outputs)."""
+        rows = np.zeros((len(points), self.n))
+        for point, row in zip(np.ascontiguousarray(points), rows, strict=True):
+            self.functions[0].entry(point, self._data, self._shapes, row)
+        return rows
+
     def at(self, point):
         """Return the outputs at a chain's point (n,), by name."""
-        row = np.zeros(self.n)
-        self.functions[0].entry(point, self._data, self._shapes, row)
-        return {name: values[0] for name, values in self.named(row[None]).items()}
+        return {name: values[0] for name, values in self.named(self.rows(point[None])).items()}
 
     def named(self, rows):
         """Return the outputs of draws by name, each of shape (draws, ...)."""

@@ -19,6 +19,7 @@ from pymc_kameleon.samplers.mala import MALA
 from pymc_kameleon.samplers.pca_kam import PCAKAM
 from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
 from pymc_kameleon.samplers.surrogate import SurrogateMetropolis
+from pymc_kameleon.tables import summary
 
 __version__ = version("pymc_kameleon")
 
@@ -30,14 +31,6 @@ SAMPLERS = (
     SurrogateMetropolis,
 )
 
-__all__ = [
-    "SAMPLERS",
-    "Decay",
-    "expectation",
-    "initvals",
-    "kernels",
-    "mode_occupancy",
-    "registered",
-    "sample",
-]
+__all__ = ["SAMPLERS", "Decay", "expectation", "initvals", "kernels", "mode_occupancy"]
+__all__ += ["registered", "sample", "summary"]
 __all__ += [sampler.__name__ for sampler in SAMPLERS]

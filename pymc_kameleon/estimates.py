@@ -3,7 +3,6 @@
 They are those of corrections.py where a result has moves by a surrogate, and ArviZ's elsewhere.
 """
 
-import logging
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,6 @@ from pymc_kameleon.layout import Layout
 from pymc_kameleon.logp import ModelOutputs
 from pymc_kameleon.resume import LEARNED, MOVES, STATE
 from pymc_kameleon.samplers.surrogate_moves import moves_of
-
-_log = logging.getLogger("pymc_kameleon")
 
 LEAST_MOVES = 100
 """Moves by the surrogate from which averages are corrected."""
@@ -89,12 +86,12 @@ def expectation(dt, function, model=None):
 
 def averaged(draws, values, function):
     """Return the Expectation of q functions, by values (chains, draws, q) and at points (n, d)."""
-    found = Expectation(
-        values.mean(axis=(0, 1)),
-        array_stats.mcse(values, chain_axis=0, draw_axis=1, method="mean"),
-        np.ones(values.shape[2]),
-        array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean"),
-    )
+    with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
+        mcse, ess = (
+            np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)
+            for of in (array_stats.mcse, array_stats.ess)
+        )
+    found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
     if draws.moves is None or not np.isfinite(values).all():
         return found
     better = corrected(values, draws.moves, function)

@@ -10,9 +10,10 @@ import numpy as np
 from arviz_stats.base import array_stats
 
 from pymc_kameleon.core.arrays import allocate, floats
-from pymc_kameleon.core.jit import cached_jit
+from pymc_kameleon.core.jit import cached_jit, specialise
 from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
 from pymc_kameleon.core.surrogate import Surrogate, log_surrogate
+from pymc_kameleon.monitor import say_if_compiling
 from pymc_kameleon.samplers.surrogate import Parameters, inner_chain
 from pymc_kameleon.samplers.surrogate_emulator import emulator_from, surrogate_from
 
@@ -96,7 +97,9 @@ class Scratch(NamedTuple):
 
 
 @cache
-def _compiled():
+def compiled_runs():
+    """Return the compiled function that runs inner chains."""
+
     def new_runs(parameters, scratch, start, ends, rng):
         """Run the inner chain from x (n, d), and write where it ends, (n, runs, d)."""
         surrogate, u, d = parameters.surrogate, scratch.u, start.shape[1]
@@ -112,7 +115,13 @@ def _compiled():
                 for j in range(d):
                     ends[i, k, j] += parameters.mean[j]
 
-    return cached_jit(new_runs, (inner_chain,))
+    sizes = {"d": 1, "m": 1}
+    parameters, scratch = allocate(Parameters, sizes), allocate(Scratch, sizes)
+    arguments = parameters, scratch, np.zeros((1, 1)), np.zeros((1, 1, 1))
+    with say_if_compiling("new runs of the inner chain"):
+        return specialise(
+            cached_jit(new_runs, (inner_chain,)), *arguments, np.random.default_rng(0)
+        )
 
 
 def new_ends(parameters, start, n_runs, rng):
@@ -120,7 +129,7 @@ def new_ends(parameters, start, n_runs, rng):
     n, d = start.shape
     scratch = allocate(Scratch, {"d": d, "m": parameters.surrogate.weights.size})
     ends = np.empty((n, n_runs, d))
-    _compiled()(parameters, scratch, np.ascontiguousarray(start), ends, rng)
+    compiled_runs()(parameters, scratch, np.ascontiguousarray(start), ends, rng)
     return ends
 
 

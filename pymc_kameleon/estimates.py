@@ -95,7 +95,7 @@ def averaged(draws, values, function):
     if draws.moves is None or not np.isfinite(values).all():
         return found
     better = corrected(values, draws.moves, function)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
     return Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))

@@ -25,7 +25,7 @@ GRID = 30
 MOST_NUMBERS = 2**25
 """Values of functions at the draws, at a time."""
 
-HIGH_RHAT, POOR, APART = 1.05, 0.5, 10.0
+HIGH_RHAT, POOR, APART = 1.05, 0.8, 10.0
 """R-hat, the share of effective weights of the certificate, and the variance between chains over
 that within them, beyond which errors are not to be trusted."""
 

@@ -383,6 +383,16 @@ def test_the_summary_has_them(step, result):
     assert 0 <= chosen["hdi50_lb"]["t"] < 0.1 < 0.6 < chosen["hdi50_ub"]["t"] < 0.8
 
 
+def test_the_step_may_have_another_order(step):
+    """Its coordinates are in the order of its variables, and a model's in that of the model."""
+    other = pk.SurrogateMetropolis(["t", "x"], model=step.model)
+    dt = sample(other, draws=400, tune=300, chains=4)
+    assert dt["surrogate_moves"]["coordinate"].values.tolist()[0] == "t_log__"
+    found = pk.expectation(dt, everything, step.model)
+    assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
+    assert (found.gain[:4] > 2).all()
+
+
 def test_draws_may_be_left_out(step, result):
     """Of those that are left, only their own moves count."""
     part = result.isel(chain=[0, 2, 3], draw=slice(50, None))

@@ -8,11 +8,12 @@ Symbols: f a function of the state, g the same but clipped; x, v and α the star
 acceptance probability of a move by the surrogate, k the mean of g over new runs of the inner chain
 from x. A is the mean of f over the draws, and X another average with the same expectation:
 
-    X = mean over draws of f − g  +  mean over moves of (1 − α)(g(x) − g(v)) + k
+    X = mean over moves of (1 − α)(g(x) − g(v)) + k
     T = (1 − b) A + b X
 
 As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and as v and the new runs have
-the same distribution given x, E k = E g(v). So E X = E f, whatever the surrogate is.
+the same distribution given x, E k = E g(v). So E X = E g, whatever the surrogate is; and g is f at
+all draws, and as far beyond them as it is not clipped.
 """
 
 from typing import NamedTuple
@@ -85,7 +86,7 @@ def corrected(f, moves, function, n_decisive=None):
         return np.clip(np.where(np.isnan(values), low, values), low, high)
 
     batches = np.arange(f.shape[1]) * N_BATCHES // f.shape[1]
-    a, rest = _batch_means(f, batches), _batch_means(f - np.clip(f, low, high), batches)
+    a = _batch_means(f, batches)
     batches_of_moves = batches[moves.draw]
     known = _known(moves, batches_of_moves, g, a.shape)
     n_moves = np.zeros(a.shape[:2])
@@ -94,7 +95,7 @@ def corrected(f, moves, function, n_decisive=None):
     rng, n_runs = np.random.default_rng(SEED), max(2, -(-RUNS // len(moves.row)))
     k, noise = _new_runs(moves, batches_of_moves, g, a.shape, n_runs, rng)
     while True:
-        x = rest + _means_over_moves(known + k, n_moves, lengths)
+        x = _means_over_moves(known + k, n_moves, lengths)
         b = coefficients(a, x)
         found = _combined(a, x, b, lengths)
         own_noise = np.mean(np.square(b / n_moves.sum(axis=1)[:, None]) * noise, axis=0) / len(b)

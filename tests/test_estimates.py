@@ -172,7 +172,7 @@ def slowly(f, moves, function, n_runs):
                 if moves.draw[i] * 10 // n == b
             ]
             influence = np.sum(inside) / len(own) * n / sizes[b]
-            x[c, b] = np.mean(values - np.clip(values, low, high)) + np.mean(terms) + influence
+            x[c, b] = np.mean(terms) + influence
     mixed = np.zeros((n_chains, 10))
     for c in range(n_chains):
         others = [i for i in range(n_chains) if i != c]

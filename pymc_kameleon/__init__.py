@@ -6,6 +6,7 @@ from pymc_kameleon import kernels
 from pymc_kameleon.choice import registered
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.driver import sample
+from pymc_kameleon.estimates import expectation
 from pymc_kameleon.initvals import initvals
 from pymc_kameleon.occupancy import mode_occupancy
 from pymc_kameleon.samplers.barker import Barker
@@ -18,6 +19,7 @@ from pymc_kameleon.samplers.mala import MALA
 from pymc_kameleon.samplers.pca_kam import PCAKAM
 from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
 from pymc_kameleon.samplers.surrogate import SurrogateMetropolis
+from pymc_kameleon.tables import summary
 
 __version__ = version("pymc_kameleon")
 
@@ -29,5 +31,6 @@ SAMPLERS = (
     SurrogateMetropolis,
 )
 
-__all__ = ["SAMPLERS", "Decay", "initvals", "kernels", "mode_occupancy", "registered", "sample"]
+__all__ = ["SAMPLERS", "Decay", "expectation", "initvals", "kernels", "mode_occupancy"]
+__all__ += ["registered", "sample", "summary"]
 __all__ += [sampler.__name__ for sampler in SAMPLERS]

@@ -18,6 +18,7 @@ import pymc as pm
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.fisher_rule import compiled_learning
+from pymc_kameleon.samplers.surrogate_moves import compiled_runs
 
 
 def main(arguments=None):
@@ -55,6 +56,8 @@ def seconds_to_compile(name):
     step = getattr(pk, name)(model=model)
     if isinstance(step, pk.GadMALA):
         compiled_learning()
+    if isinstance(step, pk.SurrogateMetropolis):
+        compiled_runs()
     return perf_counter() - start
 
 

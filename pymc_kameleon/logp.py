@@ -354,20 +354,30 @@ class ModelOutputs(ModelFunctions):
         """Return what compiled code needs to write the outputs of draws into `rows`."""
         return Outputs(self.functions[0].address, self._data, self._shapes, rows)
 
+    def rows(self, points):
+        """Return the outputs at points (m, n), raveled, (m, outputs)."""
+        rows = np.zeros((len(points), self.n))
+        for point, row in zip(np.ascontiguousarray(points), rows, strict=True):
+            self.functions[0].entry(point, self._data, self._shapes, row)
+        return rows
+
     def at(self, point):
         """Return the outputs at a chain's point (n,), by name."""
-        row = np.zeros(self.n)
-        self.functions[0].entry(point, self._data, self._shapes, row)
-        return {name: values[0] for name, values in self.named(row[None]).items()}
+        return {name: values[0] for name, values in self.named(self.rows(point[None])).items()}
 
     def named(self, rows):
         """Return the outputs of draws by name, each of shape (draws, ...)."""
-        named, start = {}, 0
-        for name, (shape, dtype) in self.variables.items():
-            stop = start + math.prod(shape)
-            named[name] = rows[:, start:stop].reshape(len(rows), *shape).astype(dtype, copy=False)
-            start = stop
-        return named
+        return by_name(rows, self.variables)
+
+
+def by_name(rows, variables):
+    """Return rows of numbers (n, ...) as arrays (n, ...), by name -> (shape, dtype) of each."""
+    named, start = {}, 0
+    for name, (shape, dtype) in variables.items():
+        stop = start + math.prod(shape)
+        named[name] = rows[:, start:stop].reshape(len(rows), *shape).astype(dtype, copy=False)
+        start = stop
+    return named
 
 
 def _size(shapes):

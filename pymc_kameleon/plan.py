@@ -126,7 +126,7 @@ def _resumed(model, steps, saved, path, lock, store, *, draws, default_draws, un
     for state in states:
         check_same_density(job, state)
     if path is None:
-        check_untouched(saved, outputs, states)
+        check_untouched(saved, steps, outputs, states)
     before = _draws_before(saved, states, path)
     if draws is None:
         draws = int(saved.plan["draws"]) - before

@@ -9,7 +9,8 @@ import xarray as xr
 from arviz_base import dict_to_dataset
 
 from pymc_kameleon.host import find_constants, find_observations
-from pymc_kameleon.resume import AHEAD, BEHIND, LEARNED, STATE, pack
+from pymc_kameleon.learned import COORDINATE
+from pymc_kameleon.resume import AHEAD, BEHIND, LEARNED, MOVES, STATE, pack
 
 DRAWN, WARMUP = ("posterior", "sample_stats"), ("warmup_posterior", "warmup_sample_stats")
 """Groups of what is kept of draws, after tuning and while tuning."""
@@ -57,6 +58,8 @@ class Columns:
         if keeps_warmup:
             self.groups["warmup_posterior"] = outputs.variables
         self.groups["warmup_sample_stats"] = stats
+        if moves := steps[0].kept_moves:
+            self.groups[MOVES] = moves
 
     def named(self, portion, tuning):
         """Yield group, name and values (n, ...) of draws that an advance has made."""
@@ -70,17 +73,25 @@ class Columns:
             parts = [named[k][name] for k in owners]
             values = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
             yield stats, RENAMED.get(name, name), values
+        if MOVES in self.groups and not tuning:
+            for name, values in self._steps[0].moves(portion.stats[0]).items():
+                yield MOVES, name, values
 
     def like(self, group, numbers):
         """Return a dataset of a group with one draw of each of the chains `numbers`."""
-        posterior = not group.endswith("stats")
+        coords, dims = {}, {}
+        if group.endswith("posterior"):
+            coords, dims = self.coords, self.dims
+        elif group == MOVES:
+            coords = {COORDINATE: self._steps[0].layout.coordinates()}
+            dims = {name: [COORDINATE] for name, (shape, _) in self.groups[group].items() if shape}
         return dict_to_dataset(
             {
                 name: np.zeros((len(numbers), 1, *shape), dtype)
                 for name, (shape, dtype) in self.groups[group].items()
             },
-            coords=(self.coords if posterior else {}) | {"chain": numbers},
-            dims=self.dims if posterior else {},
+            coords=coords | {"chain": numbers},
+            dims=dims,
             check_conventions=False,
         )
 

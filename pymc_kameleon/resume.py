@@ -24,6 +24,9 @@ LEARNED, STATE, AHEAD, BEHIND = "learned", "sampling_state", "ahead_", "behind_"
 """Names of groups. What begins with the last two has draws that are not in the result: of chains
 that have made more, and of chains that are left out as they have made less."""
 
+MOVES = "surrogate_moves"
+"""The group of moves after tuning that `pk.expectation` goes by, if a step keeps them."""
+
 PLAN = (
     *("steps", "var_names", "data", "draws", "pool_tuning", "keeps_warmup"),
     *("draws_kept", "chains_kept"),
@@ -124,7 +127,7 @@ def check_same_outputs(saved, outputs, model):
             raise ValueError(f"resume needs the same model: the coordinate {name} has changed.")
 
 
-def check_untouched(saved, outputs, states):
+def check_untouched(saved, steps, outputs, states):
     """Raise a ValueError if draws were taken out of a result, or put in another order.
 
     Its last draws are compared with what the states of its chains give.
@@ -135,6 +138,8 @@ def check_untouched(saved, outputs, states):
     lengths = {"posterior": kept, "sample_stats": kept, "warmup_sample_stats": tuned}
     if saved.plan["keeps_warmup"]:
         lengths["warmup_posterior"] = tuned
+    if steps[0].kept_moves:
+        lengths[MOVES] = kept
     for group, had in lengths.items():
         found = saved.draws.get(group)
         n = 0 if found is None else found.sizes.get("draw", 0)

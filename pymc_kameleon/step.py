@@ -35,7 +35,7 @@ from pymc_kameleon.host import (
 )
 from pymc_kameleon.initvals import RETRIES
 from pymc_kameleon.layout import Layout, checked_point, own_variables
-from pymc_kameleon.logp import ModelLogp, ModelOutputs
+from pymc_kameleon.logp import ModelLogp, ModelOutputs, by_name
 from pymc_kameleon.monitor import (
     ChainMonitor,
     closing_warning,
@@ -241,6 +241,13 @@ class KameleonStep(ArrayStepShared):
         """Return type and shape of each of the sampler's own statistics; () is a number."""
         return _numbers(self.own_stats)
 
+    def _kept_moves(self):
+        """Return shapes of what `report` writes after the statistics, of each draw's last move.
+
+        `pk.sample` keeps these numbers after tuning, as a group of the result.
+        """
+        return {}
+
     def _moves_all_continuous(self):
         """Return whether no other step of a run moves continuous variables."""
         return len(self.vars) == len(self.model.continuous_value_vars)
@@ -411,6 +418,7 @@ class KameleonStep(ArrayStepShared):
 
     def _declare_stats(self):
         self._own_kinds = self._own_stats()
+        self.kept_moves = {name: (shape, np.float64) for name, shape in self._kept_moves().items()}
         logp = {"model_logp": (float, ())} if self.layout.covers_all else {}
         self.stats_dtypes_shapes = _stats_dtypes_shapes(self._own_kinds | logp)
         # PyMC's own stats_dtypes leave the shape out; its trace then has no room for arrays.
@@ -421,8 +429,9 @@ class KameleonStep(ArrayStepShared):
 
     def empty_stats(self, draws):
         """Return room for the statistics of draws, one row for each."""
-        own = sum(math.prod(shape) for _, shape in self._own_kinds.values())
-        return np.full((draws, N_STATS + own), np.nan)
+        shapes = [shape for _, shape in self._own_kinds.values()]
+        shapes += [shape for shape, _ in self.kept_moves.values()]
+        return np.full((draws, N_STATS + sum(map(math.prod, shapes))), np.nan)
 
     def named(self, stats):
         """Return the statistics of draws by name, each of shape (draws, ...)."""
@@ -440,6 +449,11 @@ class KameleonStep(ArrayStepShared):
         if "model_logp" in self.stats_dtypes_shapes:
             named["model_logp"] = stats[:, LOGP]
         return named
+
+    def moves(self, stats):
+        """Return what is kept of the draws' moves by name, each of shape (draws, ...)."""
+        start = N_STATS + sum(math.prod(shape) for _, shape in self._own_kinds.values())
+        return by_name(stats[:, start:], self.kept_moves)
 
     def last_draw(self, stats):
         """Return the statistics of the last of draws."""

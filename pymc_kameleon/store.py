@@ -21,7 +21,7 @@ import xarray as xr
 from filelock import FileLock, Timeout
 
 from pymc_kameleon.results import DRAWN, WARMUP
-from pymc_kameleon.resume import AHEAD, BEHIND, STATE, Saved, stacked
+from pymc_kameleon.resume import AHEAD, BEHIND, MOVES, STATE, Saved, stacked
 
 MOST_NUMBERS = 2**16
 """In a chunk of a file, which is written again when draws are appended."""
@@ -117,7 +117,7 @@ def saved_store(path):
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is no store that pk.sample has written ({error}).") from None
     draws = {}
-    for group in (*DRAWN, *WARMUP):
+    for group in (*DRAWN, *WARMUP, MOVES):
         if group in root:
             try:
                 draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)
@@ -278,7 +278,7 @@ class Store:
         """Give the groups of draws after tuning this length."""
         for (group, name), array in self._arrays.items():
             sizes = dict(zip(array.metadata.dimension_names, array.shape, strict=True))
-            if group in DRAWN and sizes["draw"] != draws:
+            if group not in WARMUP and sizes["draw"] != draws:
                 array.resize(tuple((sizes | {"draw": draws}).values()))
                 if name == "draw":
                     array[:] = np.arange(draws)

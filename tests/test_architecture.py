@@ -104,6 +104,9 @@ LAYERS = [
     "run",
     "plan",
     "driver",
+    "corrections",
+    "estimates",
+    "tables",
 ]
 """Each part knows those before it, and itself."""
 

@@ -50,6 +50,7 @@ class State(NamedTuple):
     u: floats("d")
     log_s: floats(1)  # log s(u), NaN where it is not known
     tally: floats(4, 2)  # of each kind of move: sum of α, and number
+    move: floats("row")  # the last one: x, y, log π(y), and α, NaN unless it was by s
 
 
 class Parameters(NamedTuple):
@@ -197,6 +198,8 @@ def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
         moved |= work.v[i] != state.u[i]
     accept_prob, accepted = 0.0, False
     work.evaluated[0] = moved
+    copy(state.x, work.y)
+    work.logp_y[0] = state.logp[0]
     if moved:
         multiply_lower(parameters.factor, work.v, work.y)
         for i in range(work.y.size):
@@ -209,6 +212,11 @@ def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
     tally = state.tally[work.kind[0]]
     tally[0] += accept_prob
     tally[1] += 1.0
+    d = state.x.size
+    copy(work.x, state.move[:d])
+    copy(work.y, state.move[d : 2 * d])
+    state.move[2 * d] = work.logp_y[0]
+    state.move[2 * d + 1] = accept_prob if work.kind[0] == SURROGATE else np.nan
     return accept_prob, accepted
 
 
@@ -228,9 +236,6 @@ def derived(state, parameters, work):
 def adapt(state, parameters, tuning, work, accept_prob, rng):
     """Remember the move, and tune the scale of the walk; all else is learned in Python."""
     d, kind = state.x.size, work.kind[0]
-    if not work.evaluated[0]:
-        copy(work.x, work.y)
-        work.logp_y[0] = state.logp[0]
     copy(work.x, tuning.row[:d])
     copy(work.y, tuning.row[d : 2 * d])
     tuning.row[2 * d] = work.logp_y[0]
@@ -251,11 +256,15 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @jit
 def report(state, parameters, stats):
-    """Report the acceptance of moves by s, and of those by t; NaN where none was made."""
+    """Report the acceptance of moves by s, and of those by t; NaN where none was made.
+
+    And the last move, where it is kept.
+    """
     for k in range(2):
         kind = SURROGATE - k
         total, number = state.tally[kind]
         stats[k] = total / number if number > 0 else np.nan
+    copy(state.move[: stats.size - 2], stats[2:])
     return np.exp(parameters.log_scale[0])
 
 
@@ -344,6 +353,12 @@ class SurrogateMetropolis(KameleonStep):
             )
         self.settings = {"expensive": expensive}
         super().__init__(vars, **common)
+
+    def _kept_moves(self):
+        """Return what is kept of the last move of each draw, if no other step takes part."""
+        d = self._d
+        moves = {"start": (d,), "end": (d,), "end_logp": (), "accept_prob": ()}
+        return moves if self.layout.covers_all else {}
 
     @property
     def is_expensive(self):
@@ -481,6 +496,9 @@ class SurrogateMetropolis(KameleonStep):
             **covariance(parameters.factor, SHAPE),
             "shares": Quantity(("move",), parameters.shares, shares, labels={"move": MOVES}),
             "n_inner": Quantity((), parameters.n_inner[0], "Steps of the inner chain, M."),
+            "reference_share": Quantity(
+                (), parameters.reference_share[0], "Of the inner chain's steps, moves by the t."
+            ),
             "angle": Quantity((), parameters.angle[0], "Angle of the reference move, θ."),
             **surrogate_emulator.learned(parameters),
         }

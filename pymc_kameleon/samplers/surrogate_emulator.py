@@ -135,8 +135,12 @@ def emulator_of(dt, chain=None):
         raise ValueError(
             f"No surrogate was fitted in chain {chain}: nothing is learned with tune=0."
         )
-    own = own.sel(chain=chain)
-    factor, surrogate = own["surrogate_factor"].values, _surrogate(own)
+    return emulator_from(own.sel(chain=chain))
+
+
+def emulator_from(own):
+    """Return the Emulator of what one chain has learned."""
+    factor, surrogate = own["surrogate_factor"].values, surrogate_from(own)
     names = own[COORDINATE].values.tolist()
     return Emulator(names, own["mean"].values, factor, surrogate, own["surrogate_error"].item())
 
@@ -165,7 +169,7 @@ def _learned_group(dt):
     return own
 
 
-def _surrogate(own):
+def surrogate_from(own):
     """Return the Surrogate of one chain, the opposite of `learned`; NaN follows its n centres."""
     values = {name.removeprefix("surrogate_"): array.values for name, array in own.items()}
     quadratic = np.tril(values["hessian"])

@@ -1,0 +1,210 @@
+"""``pk.expectation`` and ``pk.summary``: averages over the posterior, corrected where possible.
+
+They are those of corrections.py where a result has moves by a surrogate, and ArviZ's elsewhere.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from arviz_base import convert_to_dataset
+from arviz_stats.base import array_stats
+
+from pymc_kameleon.corrections import N_BATCHES, corrected
+from pymc_kameleon.layout import Layout
+from pymc_kameleon.logp import ModelOutputs
+from pymc_kameleon.resume import LEARNED, MOVES, STATE
+from pymc_kameleon.samplers.surrogate_moves import moves_of
+
+LEAST_MOVES = 100
+"""Moves by the surrogate from which averages are corrected."""
+
+FEW = slice(0, 1), slice(0, 5)
+"""Draws by which it is seen whether a function mixes them."""
+
+
+class Expectation(NamedTuple):
+    """An average over the posterior.
+
+    Attributes
+    ----------
+    mean, mcse : float or array
+        The average and its standard error, NaN where that is not known.
+    gain : float or array
+        Variance of the mean over the draws, over that of this average, both as estimated from these
+        draws; 1 where it is that mean.
+    ess : float or array
+        Independent draws that would have this standard error.
+    """
+
+    mean: np.ndarray
+    mcse: np.ndarray
+    gain: np.ndarray
+    ess: np.ndarray
+
+
+def expectation(dt, function, model=None):
+    """Average a function over the posterior.
+
+    If SurrogateMetropolis has made the draws, in ``pk.sample``, their mean is corrected by what its
+    surrogate knows, which takes no evaluation of the log-density and remains exact however bad the
+    surrogate is. Of other samplers it is the mean, with its standard error by ArviZ.
+
+    Parameters
+    ----------
+    dt : DataTree
+        A result of ``pk.sample``, perhaps from a file, or of another sampler.
+    function : callable
+        Takes variables on their natural scale, a dict of arrays (chain, draw, ...), and returns an
+        array (chain, draw, ...). It treats each draw for itself, and is called with other points,
+        too.
+    model : pm.Model, optional
+        Taken from the context by default; needed to correct.
+
+    Returns
+    -------
+    Expectation
+        With arrays of what is left of the function's dimensions.
+
+    Raises
+    ------
+    ValueError
+        If the model is lacking or another one, or if the function returns another shape, or mixes
+        draws.
+
+    Notes
+    -----
+    See docs/estimates.md.
+    """
+    draws = Draws(dt, model)
+    f = draws.evaluated(function)
+    values, shape = f.reshape(*f.shape[:2], -1), f.shape[2:]
+    found = averaged(draws, values, lambda x: draws.at(x, function).reshape(len(x), -1))
+    return Expectation(*(part.reshape(shape)[()] for part in found))
+
+
+def averaged(draws, values, function):
+    """Return the Expectation of q functions, by values (chains, draws, q) and at points (n, d)."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
+        mcse, ess = (
+            np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)
+            for of in (array_stats.mcse, array_stats.ess)
+        )
+    found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
+    if draws.moves is None or not np.isfinite(values).all():
+        return found
+    better = corrected(values, draws.moves, function)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ess = values.var(axis=(0, 1)) / better.mcse**2
+    pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
+    return Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
+
+
+class Draws:
+    """The draws of a result, and its variables at other points.
+
+    Parameters
+    ----------
+    dt : DataTree
+    model : pm.Model or None
+
+    Attributes
+    ----------
+    posterior : Dataset
+    moves : Moves or None
+        Those by a surrogate, None if there are too few to correct anything.
+    names : list of str
+        Variables that are known at other points; all, if there are no moves.
+    """
+
+    def __init__(self, dt, model):
+        self.posterior, self.moves = convert_to_dataset(dt, group="posterior"), None
+        self.names = list(self.posterior)
+        if not isinstance(dt, xr.DataTree) or not {MOVES, LEARNED} <= set(dt.children):
+            return
+        kept = dt[MOVES].to_dataset()
+        sample = {dim: kept[dim] for dim in ("chain", "draw") if dim in kept.dims}
+        if len(sample) == 2:
+            common = {dim: np.intersect1d(v, self.posterior[dim]) for dim, v in sample.items()}
+            self.posterior, kept = self.posterior.sel(common), kept.sel(common)
+            moves = moves_of(kept, dt[LEARNED].to_dataset())
+            if _are_enough(moves, kept.sizes):
+                self.moves = moves
+                self._begin_to_compute(dt, _context(model), kept["coordinate"].values.tolist())
+
+    def _begin_to_compute(self, dt, model, coordinates):
+        initial = model.initial_point()
+        own = Layout(model, list(model.value_vars), initial).coordinates()
+        if sorted(own) != sorted(coordinates):
+            raise ValueError(
+                f"This is not the model that was sampled: its coordinates are {own}, and those of "
+                f"the draws {coordinates}."
+            )
+        self._order = [coordinates.index(name) for name in own]
+        every = [var.name for var in model.unobserved_value_vars]
+        self.names = [name for name in every if name in self.posterior]
+        self._outputs = ModelOutputs(model, self.names, initial, {})
+        state = dt[STATE].attrs if STATE in dt.children else {}
+        if state.get("data", self._outputs.digest.hex()) != self._outputs.digest.hex():
+            raise ValueError(
+                "pm.Data, or the length of a dimension, is not what it was for these draws. Set it "
+                "again."
+            )
+
+    def values(self):
+        """Return the draws by name, arrays (chains, draws, ...)."""
+        sampled = self.posterior.transpose("chain", "draw", ...)
+        return {name: sampled[name].values for name in self.names}
+
+    def evaluated(self, function):
+        """Return the values of a function at the draws, (chains, draws, ...)."""
+        draws = self.values()
+        whole = _values(function, draws)
+        part = _values(function, {name: values[FEW] for name, values in draws.items()})
+        if part.shape[2:] != whole.shape[2:] or not np.allclose(part, whole[FEW], equal_nan=True):
+            raise ValueError(
+                "The function must treat each draw for itself, but makes something else of five "
+                "draws than of all. Compute before what depends on several draws."
+            )
+        return whole
+
+    def rows(self, x):
+        """Return the variables at points x (n, d), raveled, (n, outputs)."""
+        return self._outputs.rows(x[:, self._order])
+
+    def at(self, x, function):
+        """Return the values of a function at points x (n, d), (n, ...)."""
+        variables = self._outputs.named(self.rows(x))
+        return _values(function, {name: values[None] for name, values in variables.items()})[0]
+
+
+def _are_enough(moves, sizes):
+    """Whether there are draws and moves enough in each of several chains."""
+    moved = moves.row[(moves.start != moves.end).any(axis=1)]
+    each = np.bincount(moved, minlength=sizes["chain"])
+    enough = each.sum() >= LEAST_MOVES and each.min() >= N_BATCHES
+    return enough and sizes["chain"] > 1 and sizes["draw"] >= 2 * N_BATCHES
+
+
+def _context(model):
+    try:
+        return pm.modelcontext(model)
+    except TypeError:
+        raise ValueError(
+            "Averages over draws of SurrogateMetropolis are corrected by means of the model: pass "
+            "model=..., or call this in its context."
+        ) from None
+
+
+def _values(function, variables):
+    """Return what a function makes of arrays (chains, draws, ...), as float64."""
+    shape = next(iter(variables.values())).shape[:2]
+    with np.errstate(all="ignore"):
+        values = np.asarray(function(variables))
+    if values.shape[:2] != shape:
+        raise ValueError(
+            "The function must return an array (chain, draw, ...), here of shape "
+            f"{(*shape, '...')}, not {values.shape}."
+        )
+    return values.astype(np.float64)

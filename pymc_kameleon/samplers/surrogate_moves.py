@@ -1,0 +1,174 @@
+"""What SurrogateMetropolis has kept of its moves, and new runs of its inner chain, which are free.
+
+Symbols: as in surrogate.py; w = π/s, at the ends of moves.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from arviz_stats.base import array_stats
+
+from pymc_kameleon.core.arrays import allocate, floats
+from pymc_kameleon.core.jit import cached_jit, specialise
+from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
+from pymc_kameleon.core.surrogate import Surrogate, log_surrogate
+from pymc_kameleon.monitor import say_if_compiling
+from pymc_kameleon.samplers.surrogate import Parameters, inner_chain
+from pymc_kameleon.samplers.surrogate_emulator import emulator_from, surrogate_from
+
+
+class Moves(NamedTuple):
+    """The moves by the surrogate of all chains, in the order of chains and draws.
+
+    Attributes
+    ----------
+    row, draw : (n,) int64
+        Which chain made them, and for which of its draws, from 0.
+    start, end : (n, d) float64
+        Where they began, and what they proposed, unconstrained.
+    end_logp : (n,) float64
+        log π there.
+    accept_prob : (n,) float64
+        α.
+    parameters : list of Parameters
+        Those of each chain, as far as the inner chain needs them.
+    log_s : list of callable
+        The fitted log-density of each chain.
+    """
+
+    row: np.ndarray
+    draw: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    end_logp: np.ndarray
+    accept_prob: np.ndarray
+    parameters: list
+    log_s: list
+
+
+def moves_of(kept, learned):
+    """Return the Moves of datasets of a result: what it has kept of moves, and what was learned."""
+    accept_prob = kept["accept_prob"].transpose("chain", "draw").values
+    row, draw = np.nonzero(~np.isnan(accept_prob))
+
+    def of(name):
+        return kept[name].transpose("chain", "draw", ...).values[row, draw]
+
+    chains = kept["chain"].values if len(row) else []
+    return Moves(
+        row,
+        draw,
+        of("start"),
+        of("end"),
+        of("end_logp"),
+        accept_prob[row, draw],
+        [_parameters(learned.sel(chain=chain)) for chain in chains],
+        [emulator_from(learned.sel(chain=chain)) for chain in chains],
+    )
+
+
+def _parameters(own):
+    """Return the Parameters of one chain, with what its inner chain needs."""
+    surrogate = surrogate_from(own)
+    sizes = {"d": surrogate.linear.size, "m": surrogate.weights.size}
+    return allocate(
+        Parameters,
+        sizes,
+        mean=own["mean"].values,
+        factor=own["surrogate_factor"].values,
+        angle=own["angle"].values,
+        reference_share=own["reference_share"].values,
+        n_inner=own["n_inner"].values,
+        surrogate=allocate(Surrogate, sizes, **surrogate._asdict()),
+    )
+
+
+# ---- new runs -----------------------------------------------------------------------------------
+
+
+class Scratch(NamedTuple):
+    """Where an inner chain moves."""
+
+    u: floats("d")
+    v: floats("d")
+    w: floats("d")
+    distances: floats("m")
+
+
+@cache
+def compiled_runs():
+    """Return the compiled function that runs inner chains."""
+
+    def new_runs(parameters, scratch, start, ends, rng):
+        """Run the inner chain from x (n, d), and write where it ends, (n, runs, d)."""
+        surrogate, u, d = parameters.surrogate, scratch.u, start.shape[1]
+        for i in range(start.shape[0]):
+            for j in range(d):
+                u[j] = start[i, j] - parameters.mean[j]
+            solve_lower(parameters.factor, u, u)
+            log_s = log_surrogate(surrogate, u, scratch.distances)
+            for k in range(ends.shape[1]):
+                copy(u, scratch.v)
+                inner_chain(parameters, scratch, log_s, 1.0, rng)
+                multiply_lower(parameters.factor, scratch.v, ends[i, k])
+                for j in range(d):
+                    ends[i, k, j] += parameters.mean[j]
+
+    sizes = {"d": 1, "m": 1}
+    parameters, scratch = allocate(Parameters, sizes), allocate(Scratch, sizes)
+    arguments = parameters, scratch, np.zeros((1, 1)), np.zeros((1, 1, 1))
+    with say_if_compiling("new runs of the inner chain"):
+        return specialise(
+            cached_jit(new_runs, (inner_chain,)), *arguments, np.random.default_rng(0)
+        )
+
+
+def new_ends(parameters, start, n_runs, rng):
+    """Return the ends (n, n_runs, d) of new inner chains from x (n, d)."""
+    n, d = start.shape
+    scratch = allocate(Scratch, {"d": d, "m": parameters.surrogate.weights.size})
+    ends = np.empty((n, n_runs, d))
+    compiled_runs()(parameters, scratch, np.ascontiguousarray(start), ends, rng)
+    return ends
+
+
+# ---- how close s is -----------------------------------------------------------------------------
+
+
+class Certificate(NamedTuple):
+    """How close the surrogate is to the posterior at the ends of its moves, by w = π/s.
+
+    Attributes
+    ----------
+    ess_share : float
+        (Σw)²/(nΣw²), of n moves: 1 if s is the posterior.
+    pareto_k : float
+        Shape of the tail of w, by Pareto-smoothed importance sampling.
+    sd_log_w : float
+        Standard deviation of log w, where it is finite.
+    accept_prob : float
+        Mean of α.
+    """
+
+    ess_share: float
+    pareto_k: float
+    sd_log_w: float
+    accept_prob: float
+
+
+def certificate(moves):
+    """Return how close s is to π, a Certificate."""
+    log_w = np.empty(len(moves.row))
+    for row, log_s in enumerate(moves.log_s):
+        own = moves.row == row
+        log_w[own] = moves.end_logp[own] - log_s(moves.end[own])
+    finite = np.isfinite(log_w)
+    w = np.exp(log_w - log_w[finite].max())
+    _, k = array_stats.psislw(log_w[finite])
+    return Certificate(
+        float(w.sum() ** 2 / (len(w) * np.square(w).sum())),
+        float(k),
+        float(log_w[finite].std()),
+        float(moves.accept_prob.mean()),
+    )

@@ -1,0 +1,484 @@
+"""Averages corrected by what a surrogate knows: exact whatever it is, and as ArviZ's elsewhere."""
+
+import logging
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import reference
+import xarray as xr
+from scipy.stats import norm
+from test_driver import messages, resume, sample
+
+import pymc_kameleon as pk
+from pymc_kameleon import corrections, tables
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.surrogate import Surrogate
+from pymc_kameleon.samplers import surrogate_fit
+from pymc_kameleon.samplers.surrogate import Parameters
+from pymc_kameleon.samplers.surrogate_moves import Moves, certificate, new_ends
+
+# ---- known answers, with a surrogate that is far off --------------------------------------------
+
+BEND = 0.5
+
+
+def log_banana(x):
+    """x₀ ~ N(0, 1), x₁ ~ N(b(x₀² − 1), 1)."""
+    return -(x[:, 0] ** 2) / 2 - (x[:, 1] - BEND * (x[:, 0] ** 2 - 1)) ** 2 / 2
+
+
+def functions(x):
+    """Return (n, 5), of which E is known."""
+    return np.column_stack([x, x**2, x[:, 0] <= 0.5])
+
+
+TRUE = np.array([0, 0, 1, 1 + 2 * BEND**2, norm.cdf(0.5)])
+
+
+def spoilt():
+    """Return Parameters with a surrogate in the wrong place, of the wrong width, with bumps."""
+    rng, sizes = np.random.default_rng(3), {"d": 2, "m": 6}
+    surrogate = allocate(
+        Surrogate,
+        sizes,
+        nu=4.0,
+        is_quadratic=1,
+        linear=(0.5, -0.4),
+        quadratic=((-0.3, 0.0), (0.2, -0.4)),
+        bounds=(-10.0, 10.0),
+        n=6,
+        centres=rng.standard_normal((2, 6)),
+        weights=0.7 * rng.standard_normal(6),
+        rates=(1.0, 1.5),
+    )
+    return allocate(
+        Parameters,
+        sizes,
+        mean=(0.3, -0.2),
+        factor=((1.2, 0.0), (-0.3, 0.9)),
+        angle=1.1,
+        reference_share=0.5,
+        n_inner=4,
+        surrogate=surrogate,
+    )
+
+
+def log_s_of(parameters):
+    def log_s(x):
+        u = np.linalg.solve(parameters.factor, (x - parameters.mean).T).T
+        return surrogate_fit.values(parameters.surrogate, u)
+
+    return log_s
+
+
+def stationary(n, chains=4, seed=1):
+    """Return independent draws (chains, n, 2), and the moves that one chain each makes of them."""
+    rng, parameters = np.random.default_rng(seed), spoilt()
+    x = rng.standard_normal((chains * n, 2))
+    x[:, 1] += BEND * (x[:, 0] ** 2 - 1)
+    end, log_s = new_ends(parameters, x, 1, rng)[:, 0], log_s_of(parameters)
+    log_ratio = log_banana(end) - log_banana(x) + log_s(x) - log_s(end)
+    row, draw = np.divmod(np.arange(chains * n), n)
+    accept_prob = np.exp(np.minimum(0, log_ratio))
+    moves = Moves(
+        row, draw, x, end, log_banana(end), accept_prob, [parameters] * chains, [log_s] * chains
+    )
+    return x.reshape(chains, n, 2), moves
+
+
+def at_draws(x):
+    return functions(x.reshape(-1, 2)).reshape(*x.shape[:2], -1)
+
+
+@pytest.fixture
+def whole_correction(monkeypatch):
+    """Let T be X, which is then tested alone."""
+    monkeypatch.setattr(corrections, "coefficients", lambda a, x: np.ones(a[:, 0].shape))
+
+
+@pytest.mark.usefixtures("whole_correction")
+def test_it_is_exact_however_bad_the_surrogate_is(monkeypatch):
+    """Unlike the mean over a long chain on s, instead of new runs from where each move began."""
+    x, moves = stationary(25_000)
+    assert 0.4 < moves.accept_prob.mean() < 0.7
+    found = corrections.corrected(at_draws(x), moves, functions)
+    assert np.abs((found.mean - TRUE) / found.mcse).max() < 3.5
+    assert found.is_better.all()
+
+    def long_chain(parameters, start, n_runs, rng):
+        ends = start[rng.integers(len(start), size=2000)]
+        for _ in range(10):
+            ends = new_ends(parameters, ends, 1, rng)[:, 0]
+        return ends[rng.integers(len(ends), size=(len(start), n_runs))]
+
+    monkeypatch.setattr(corrections, "new_ends", long_chain)
+    wrong = corrections.corrected(at_draws(x), moves, functions)
+    assert np.abs((wrong.mean - TRUE) / wrong.mcse).max() > 6
+
+
+def test_without_use_it_is_left_out():
+    """As b is then about 0, an average is not made worse."""
+    x, moves = stationary(2500)
+    found = corrections.corrected(at_draws(x), moves, functions)
+    assert (found.gain > 0.8).all()
+
+
+# ---- by hand ------------------------------------------------------------------------------------
+
+
+def test_new_runs_are_those_of_the_inner_chain():
+    parameters, start = spoilt(), np.array([[0.2, -0.7], [1.0, 0.4]])
+    by_hand, rng = reference.SurrogateChain(parameters, None), np.random.default_rng(5)
+    expected = [
+        [parameters.mean + parameters.factor @ by_hand.inner_chain(u, 1.0, rng) for _ in range(3)]
+        for u in np.linalg.solve(parameters.factor, (start - parameters.mean).T).T
+    ]
+    found = new_ends(parameters, start, 3, np.random.default_rng(5))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def slowly(f, moves, function, n_runs):
+    """Return T, its standard error and its gain of one function, from their definitions."""
+    n_chains, n = f.shape
+    low, high = f.min(), f.max()
+    half = 1.3 * (high - low) / 2
+    low, high = (low + high) / 2 - half, (low + high) / 2 + half
+
+    def g(x):
+        value = function(x[None]).item()
+        return min(max(value, low), high) if value == value else low
+
+    def k(row, x):
+        return np.mean([g(v) for v in corrections.new_ends(row, x[None], n_runs, None)[0]])
+
+    a, x = np.zeros((n_chains, 10)), np.zeros((n_chains, 10))
+    sizes = np.array([len([i for i in range(n) if i * 10 // n == b]) for b in range(10)])
+    for c in range(n_chains):
+        own = [i for i in range(len(moves.row)) if moves.row[i] == c]
+        terms = [
+            (1 - moves.accept_prob[i]) * (g(moves.start[i]) - g(moves.end[i]))
+            + k(c, moves.start[i])
+            for i in own
+        ]
+        for b in range(10):
+            values = np.array([f[c, i] for i in range(n) if i * 10 // n == b])
+            a[c, b] = values.mean()
+            inside = [
+                t - np.mean(terms)
+                for t, i in zip(terms, own, strict=True)
+                if moves.draw[i] * 10 // n == b
+            ]
+            influence = np.sum(inside) / len(own) * n / sizes[b]
+            x[c, b] = np.mean(terms) + influence
+    mixed = np.zeros((n_chains, 10))
+    for c in range(n_chains):
+        others = [i for i in range(n_chains) if i != c]
+        difference = (a - x)[others].ravel()
+        b = np.cov(a[others].ravel(), difference)[0, 1] / np.var(difference, ddof=1)
+        mixed[c] = a[c] + np.clip(b, 0, 1) * (x[c] - a[c])
+
+    def variance(batches):
+        chains = batches @ sizes / n
+        return max(np.var(batches, ddof=1) / batches.size, np.var(chains, ddof=1) / n_chains)
+
+    mean = np.mean(mixed @ sizes / n)
+    return mean, np.sqrt(variance(mixed)), variance(a) / variance(mixed)
+
+
+def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
+    """Chains of a length that batches do not divide, some batches without a move, NaN, clipping."""
+    rng = np.random.default_rng(7)
+    walk = np.cumsum(rng.standard_normal((3, 47, 2)), axis=1) / 3
+    row, draw = np.nonzero(rng.random((3, 47)) < 0.3)
+    assert len(np.unique(np.column_stack([row, draw * 10 // 47]), axis=0)) < 30
+    start = walk[row, draw]
+    moves = Moves(
+        row,
+        draw,
+        start,
+        rng.standard_normal(start.shape),
+        None,
+        rng.random(len(row)),
+        [0, 1, 2],
+        None,
+    )
+
+    def shrunk(chain, start, n_runs, rng):
+        return 0.2 * start[:, None] + np.linspace(-5, 4, n_runs)[:, None] + 0.1 * chain
+
+    monkeypatch.setattr(corrections, "new_ends", shrunk)
+    monkeypatch.setattr(corrections, "RUNS", 4 * len(row))
+    monkeypatch.setattr(corrections, "MOST_RUNS", 0)
+    monkeypatch.setattr(corrections, "MOST_NUMBERS", 30)
+
+    def function(x):
+        root = np.sqrt(np.where(x[:, 0] > 3, np.nan, 4.0)) * x[:, 1]
+        return np.column_stack([x[:, 0], x[:, 0] * x[:, 1], root])
+
+    f = function(walk.reshape(-1, 2)).reshape(3, 47, 3)
+    f[np.isnan(f)] = 0.0
+    found = corrections.corrected(f, moves, function)
+    for j in range(3):
+        expected = slowly(f[..., j], moves, lambda x, j=j: function(x)[:, j], 4)
+        np.testing.assert_allclose((found.mean[j], found.mcse[j], found.gain[j]), expected)
+    assert found.is_better.tolist() == (np.abs(found.gain - 1) > 1e-9).tolist() != [False] * 3
+
+
+def test_more_runs_are_made_where_they_are_noisy(monkeypatch):
+    x, moves = stationary(250)
+    asked = []
+
+    def counted(parameters, start, n_runs, rng):
+        asked.append(n_runs)
+        return new_ends(parameters, start, n_runs, rng)
+
+    monkeypatch.setattr(corrections, "new_ends", counted)
+    monkeypatch.setattr(corrections, "coefficients", lambda a, x: np.ones(a[:, 0].shape))
+    monkeypatch.setattr(corrections, "RUNS", 2000)
+    corrections.corrected(at_draws(x), moves, functions)
+    assert asked[::4] == [2, 2, 4, 8][: len(asked) // 4]
+    assert len(asked) > 4
+    asked.clear()
+    monkeypatch.setattr(corrections, "NEGLIGIBLE", np.inf)
+    corrections.corrected(at_draws(x), moves, functions)
+    assert asked == [2] * 4
+
+
+def test_the_certificate_looks_at_weights():
+    parameters, rng = spoilt(), np.random.default_rng(4)
+    x, log_s = rng.standard_normal((400, 2)), log_s_of(parameters)
+    row, log_w = np.repeat([0, 1], 200), 0.3 * rng.standard_normal(400)
+    moves = Moves(
+        row, None, x, x, log_s(x) + log_w, np.full(400, 0.7), [parameters] * 2, [log_s] * 2
+    )
+    w = np.exp(log_w)
+    found = certificate(moves)
+    assert found.ess_share == pytest.approx(w.sum() ** 2 / 400 / np.sum(w**2))
+    assert found.sd_log_w == pytest.approx(log_w.std())
+    assert found.accept_prob == pytest.approx(0.7)
+    assert found.pareto_k < 0.5
+    half = np.where(np.arange(400) % 2 == 0, -np.inf, moves.end_logp)
+    assert certificate(moves._replace(end_logp=half)).ess_share < 0.6
+
+
+@pytest.mark.parametrize("kind", ["eti", "hdi"])
+def test_intervals_of_a_known_distribution(kind):
+    """That of χ² with two degrees of freedom, by shares that are not quite monotone."""
+    x = np.linspace(0, 20, 60)
+    shares = 1 - np.exp(-x / 2)
+    shares[-3:] = shares[-3:][::-1]
+    low, high = tables.interval(x, shares, 0.9, kind)
+    expected = (-2 * np.log(0.95), -2 * np.log(0.05)) if kind == "eti" else (0, -2 * np.log(0.1))
+    assert (low, high) == pytest.approx(expected, abs=0.02)
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def step():
+    with pm.Model(coords={"k": ["u", "v"]}) as model:
+        x = pm.Normal("x", [1.0, -1.0], [1.0, 3.0], dims="k")
+        t = pm.Exponential("t", 1)
+        pm.Deterministic("y", x[0] + t)
+        pm.Deterministic("positive", 1 * (x[0] > 0))
+        return pk.SurrogateMetropolis(model=model, expensive=True)
+
+
+@pytest.fixture(scope="module")
+def result(step):
+    return sample(step, draws=400, tune=300, chains=4)
+
+
+MEAN = np.array([1, -1, 1, 2, norm.cdf(1)])
+"""Of all variables."""
+
+
+def everything(v):
+    return np.concatenate([v["x"], np.stack([v["t"], v["y"], v["positive"]], axis=2)], axis=2)
+
+
+def test_moves_are_kept(step, result):
+    moves, stats = result["surrogate_moves"], result["sample_stats"]
+    posterior = result["posterior"]
+    x = np.concatenate([posterior["x"], np.log(posterior["t"].values)[..., None]], axis=2)
+    np.testing.assert_allclose(moves["start"][:, 1:], x[:, :-1], rtol=1e-12)
+    np.testing.assert_array_equal(moves["accept_prob"], stats["surrogate_accept"])
+    by_surrogate = ~np.isnan(moves["accept_prob"].values)
+    assert 0.1 < by_surrogate.mean() < 0.95
+    moved = by_surrogate & (stats["accept_share"].values == 1)
+    np.testing.assert_allclose(moves["end"].values[moved], x[moved], rtol=1e-12)
+    np.testing.assert_allclose(moves["end_logp"].values[moved], stats["lp"].values[moved])
+    still = stats["n_logp"].values == 0
+    np.testing.assert_array_equal(moves["end"].values[still], moves["start"].values[still])
+    assert moves["coordinate"].values.tolist() == ["x[0]", "x[1]", "t_log__"]
+    assert "start" not in stats
+    assert "surrogate_moves" not in sample(pk.RWM(model=step.model)).children
+
+
+def test_moves_are_kept_of_one_step_alone(step):
+    one = pk.SurrogateMetropolis(["x"], model=step.model)
+    assert one.kept_moves == {} != step.kept_moves
+    assert one.empty_stats(1).size < step.empty_stats(1).size
+
+
+def test_they_outlive_files_and_interruptions(step, result, tmp_path):
+    short = sample(step, draws=150, tune=300, chains=4, cores=2)
+    short.to_netcdf(tmp_path / "run.nc")
+    sample(step, draws=150, tune=300, chains=4, store=tmp_path / "run.zarr")
+    for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
+        whole = resume(saved, step.model, draws=250, step=step)
+        kept = whole["surrogate_moves"].to_dataset().load()
+        assert kept.equals(result["surrogate_moves"].to_dataset())
+    stored = xr.open_datatree(tmp_path / "run.zarr", engine="zarr", consolidated=False)
+    for one in (whole, stored):
+        again = pk.expectation(one, everything, step.model)
+        np.testing.assert_array_equal(again, pk.expectation(result, everything, step.model))
+    del short["surrogate_moves"]
+    with pytest.raises(ValueError, match="surrogate_moves has 0 draws, and the run had 150"):
+        resume(short, step.model)
+
+
+def test_averages_are_worth_more_than_the_draws(step, result):
+    found = pk.expectation(result, everything, step.model)
+    plain = pk.expectation(result["posterior"], everything)
+    assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
+    assert (found.gain[:4] > 3).all()
+    assert (found.mcse < plain.mcse).all()
+    sd = everything(dict(result["posterior"].data_vars)).std(axis=(0, 1))
+    np.testing.assert_allclose(found.ess, (sd / found.mcse) ** 2)
+    one = pk.expectation(result, lambda v: v["t"], step.model)
+    assert one.mean == pytest.approx(found.mean[2], abs=found.mcse[2])
+
+
+def test_the_summary_has_them(step, result):
+    with step.model:
+        table = pk.summary(result, round_to="none")
+        rounded = pk.summary(result)
+        found = pk.expectation(result, everything)
+    order = ["x[u]", "x[v]", "t", "y", "positive"]
+    assert list(table.columns) == [*az.summary(result).columns, "ess", "gain"]
+    assert sorted(table.index) == sorted(order)
+    ours = table.loc[order]
+    np.testing.assert_allclose(ours["mean"], found.mean, atol=3 * found.mcse.min())
+    sd = [1, 3, 1, np.sqrt(2), np.sqrt(MEAN[4] * (1 - MEAN[4]))]
+    assert (np.abs(ours["sd"] - sd) < 4 * ours["mcse_sd"]).all()
+    np.testing.assert_allclose(ours["ess"], (ours["sd"] / ours["mcse_mean"]) ** 2)
+    tails = norm.ppf([0.055, 0.945])
+    ends = [1 + tails, -1 + 3 * tails, -np.log([0.945, 0.055])]
+    deviations = (ours.iloc[:3, 2:4] - np.array(ends)) / np.array(sd[:3])[:, None]
+    np.testing.assert_allclose(deviations, 0, atol=0.08)
+    plain = az.summary(result, round_to="none").loc[order]
+    assert (ours.iloc[:3, 2:4] != plain.iloc[:3, 2:4]).all(axis=None)
+    for column in ("ess_bulk", "ess_tail", "r_hat"):
+        np.testing.assert_array_equal(ours[column], plain[column])
+    assert plain.loc["positive", "eti89_ub"] == ours.loc["positive", "eti89_ub"] == 1
+    errors = np.abs(rounded["mean"] - table["mean"]) / table["mcse_mean"]
+    assert (errors < 1.01).all()
+    assert table.attrs["certificate"]["ess_share"] > 0.9
+    chosen = pk.summary(result, ["t"], ci_kind="hdi", ci_prob=0.5, model=step.model)
+    assert list(chosen.columns[2:4]) == ["hdi50_lb", "hdi50_ub"]
+    assert 0 <= chosen["hdi50_lb"]["t"] < 0.1 < 0.6 < chosen["hdi50_ub"]["t"] < 0.8
+
+
+def test_the_step_may_have_another_order(step):
+    """Its coordinates are in the order of its variables, and a model's in that of the model."""
+    other = pk.SurrogateMetropolis(["t", "x"], model=step.model)
+    dt = sample(other, draws=400, tune=300, chains=4)
+    assert dt["surrogate_moves"]["coordinate"].values.tolist()[0] == "t_log__"
+    found = pk.expectation(dt, everything, step.model)
+    assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
+    assert (found.gain[:4] > 2).all()
+
+
+def test_draws_may_be_left_out(step, result):
+    """Of those that are left, only their own moves count."""
+    part = result.isel(chain=[0, 2, 3], draw=slice(50, None))
+    longer = part.copy()
+    longer["surrogate_moves"] = result["surrogate_moves"]
+    cut = pk.expectation(part, everything, step.model)
+    np.testing.assert_array_equal(cut, pk.expectation(longer, everything, step.model))
+    assert (cut.gain[:4] > 2).all()
+
+
+def test_too_little_corrects_nothing(step, result):
+    """One chain has no others, and a hundred moves are needed; no model is, then."""
+    for part in (result.isel(chain=[0]), result.isel(draw=slice(30)), sample(step, tune=0)):
+        found = pk.expectation(part, everything)
+        np.testing.assert_array_equal(found, pk.expectation(part["posterior"], everything))
+        assert (found.gain == 1).all()
+
+
+def test_what_does_not_vary_has_no_error(step, result):
+    for model in (None, step.model):
+        dt = result if model else result["posterior"]
+        found = pk.expectation(dt, lambda v: v["t"] > -1, model)
+        assert found.mean == found.gain == 1
+        assert np.isnan([found.mcse, found.ess]).all()
+
+
+def test_the_draws_of_others_are_arvizs(result):
+    posterior = result["posterior"].to_dataset()
+    t = posterior[["t"]]
+    table, plain = pk.summary(posterior, round_to="none"), az.summary(posterior, round_to="none")
+    pd.testing.assert_frame_equal(table[plain.columns], pd.DataFrame(plain), check_dtype=False)
+    found = pk.expectation(posterior, lambda v: v["t"])
+    expected = t.mean(), az.mcse(t), 1, az.ess(t, method="mean")
+    assert found == pytest.approx([float(getattr(one, "t", one)) for one in expected])
+    assert (table["gain"] == 1).all()
+    assert table["ess"]["t"] == found.ess
+
+
+def test_what_cannot_be_averaged_is_told(step, result):
+    with pytest.raises(ValueError, match="means of the model: pass model="):
+        pk.summary(result)
+    with pm.Model() as other:
+        pm.Normal("z")
+    with pytest.raises(ValueError, match=r"coordinates are \['z'\], and those of the draws \['x"):
+        pk.expectation(result, everything, other)
+    with pytest.raises(ValueError, match="treat each draw for itself"):
+        pk.expectation(result, lambda v: v["t"] - v["t"].mean(), step.model)
+    with pytest.raises(ValueError, match=r"\(chain, draw, ...\), here of shape \(4, 400, '...'\)"):
+        pk.expectation(result, lambda v: v["t"].mean(axis=1), step.model)
+    with pytest.raises(ValueError, match="round_to"):
+        pk.summary(result, round_to=3, model=step.model)
+
+
+def test_data_must_be_those_of_the_draws():
+    with pm.Model() as model:
+        data = pm.Data("data", [1.0, 2.0])
+        x = pm.Normal("x")
+        pm.Deterministic("sum", x + data.sum())
+        dt = sample(pk.SurrogateMetropolis(), model=model, draws=400, tune=100)
+        pk.expectation(dt, lambda v: v["sum"])
+        pm.set_data({"data": [1.0, 3.0]})
+        with pytest.raises(ValueError, match="not what it was for these draws"):
+            pk.expectation(dt, lambda v: v["sum"])
+
+
+def test_signs_that_errors_are_too_small_are_told(step, result, caplog):
+    caplog.set_level(logging.WARNING)
+    pk.summary(result, model=step.model)
+    assert messages(caplog, logging.WARNING) == []
+    spoiled = result.copy(deep=True)
+    spoiled["posterior"]["x"][0, :, 1] += 5
+    spoiled["sample_stats"]["accept_share"][1, 100:250] = 0
+    spoiled["surrogate_moves"]["end_logp"][:, ::2] += 7
+    pk.summary(spoiled, model=step.model)
+    [said] = messages(caplog, logging.WARNING)
+    for sign in (
+        r"R-hat of x[v] is 1.",
+        "stuck for 15",
+        "effective share of the weights π/s 0.",
+    ):
+        assert sign in said
+
+
+def test_chains_that_differ_are_told(step, result, caplog, monkeypatch):
+    monkeypatch.setattr(tables, "APART", 1e-3)
+    pk.summary(result, ["y"], model=step.model)
+    [said] = messages(caplog, logging.WARNING)
+    assert "corrected averages of y differ between chains" in said

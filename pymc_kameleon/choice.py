@@ -8,6 +8,7 @@ from pymc_kameleon.host import STEP_METHODS, CompoundStep
 from pymc_kameleon.logp import has_gradient
 from pymc_kameleon.samplers.gad import GadMALA
 from pymc_kameleon.samplers.random_walk import GAM
+from pymc_kameleon.samplers.surrogate import SurrogateMetropolis
 from pymc_kameleon.step import KameleonStep, samplers
 from pymc_kameleon.unbound import UnboundStep
 
@@ -15,6 +16,10 @@ _log = logging.getLogger("pymc_kameleon")
 
 MOST_COORDINATES = 1000
 """Up to which GadMALA, which then learns a dense factor, is the default."""
+
+MOST_LEARNED = 40
+"""Up to which SurrogateMetropolis is, without a gradient: more coordinates have more correlations
+than its surrogate is fitted to points."""
 
 
 def bound_steps(step, model, compile_kwargs=None):
@@ -109,7 +114,8 @@ def _default(model):
     start = model.initial_point()
     d = sum(start[var.name].size for var in model.continuous_value_vars)
     if not has_gradient(model):
-        sampler, why = GAM, "as the log-density has no gradient"
+        why = "as the log-density has no gradient"
+        sampler = SurrogateMetropolis if d <= MOST_LEARNED else GAM
     elif d > MOST_COORDINATES:
         sampler, why = GAM, f"as there are {d} coordinates, more than {MOST_COORDINATES}"
     else:

@@ -17,7 +17,7 @@ from pymc_kameleon.logp import ModelOutputs
 from pymc_kameleon.resume import LEARNED, MOVES, STATE
 from pymc_kameleon.samplers.surrogate_moves import moves_of
 
-LEAST_MOVES = 100
+LEAST_MOVES = 40
 """Moves by the surrogate from which averages are corrected."""
 
 FEW = slice(0, 1), slice(0, 5)

@@ -405,8 +405,8 @@ def test_draws_may_be_left_out(step, result):
 
 
 def test_too_little_corrects_nothing(step, result):
-    """One chain has no others, and a hundred moves are needed; no model is, then."""
-    for part in (result.isel(chain=[0]), result.isel(draw=slice(30)), sample(step, tune=0)):
+    """One chain has no others, and forty moves are needed; no model is, then."""
+    for part in (result.isel(chain=[0]), result.isel(draw=slice(12)), sample(step, tune=0)):
         found = pk.expectation(part, everything)
         np.testing.assert_array_equal(found, pk.expectation(part["posterior"], everything))
         assert (found.gain == 1).all()

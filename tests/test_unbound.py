@@ -135,8 +135,13 @@ def test_pk_sample_chooses_and_says_so(pair, caplog):
 
 def test_the_choice_is_by_gradient_and_size(pair, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "pymc_kameleon")
-    assert shown(bound_steps(None, black_box(Blind()))) == [(pk.GAM, ("x",))]
-    assert "Sampling with GAM, as the log-density has no gradient; step=pk.KAM" in caplog.text
+    blind = black_box(Blind())
+    assert shown(bound_steps(None, blind)) == [(pk.SurrogateMetropolis, ("x",))]
+    said = "as the log-density has no gradient; step=pk."
+    assert f"Sampling with SurrogateMetropolis, {said}GAM chooses" in caplog.text
+    monkeypatch.setattr(choice, "MOST_LEARNED", 0)
+    assert shown(bound_steps(None, blind)) == [(pk.GAM, ("x",))]
+    assert f"Sampling with GAM, {said}KAM chooses" in caplog.text
     monkeypatch.setattr(choice, "MOST_COORDINATES", 2)
     assert shown(bound_steps(None, normal(2))) == [(pk.GadMALA, ("x",))]
     assert shown(bound_steps(None, pair)) == [(pk.GAM, ("x", "s_log__"))]

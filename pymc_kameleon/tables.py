@@ -112,7 +112,8 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
     place, rows = np.cumsum(known) - 1, np.flatnonzero(known & varies)
     apart = np.zeros(len(table))
     size = max(1, MOST_NUMBERS // (values[..., 0].size * (GRID + 2)))
-    for own in np.split(rows, range(size, len(rows), size)):
+    for first in range(0, len(rows), size):
+        own = rows[first : first + size]
         block = _Block(values[..., own])
 
         def at(x, own=own, block=block):

@@ -418,6 +418,10 @@ def test_what_does_not_vary_has_no_error(step, result):
         found = pk.expectation(dt, lambda v: v["t"] > -1, model)
         assert found.mean == found.gain == 1
         assert np.isnan([found.mcse, found.ess]).all()
+    constant = result.copy()
+    constant["posterior"] = result["posterior"].to_dataset().assign(t=result["posterior"]["t"] * 0)
+    table = pk.summary(constant, ["t"], model=step.model)
+    assert np.isnan(table["mcse_mean"]["t"])
 
 
 def test_the_draws_of_others_are_arvizs(result):

@@ -22,8 +22,9 @@ import numpy as np
 
 from pymc_kameleon.samplers.surrogate_moves import new_ends
 
-N_BATCHES = 10
-"""Batches of each chain, for b and for standard errors."""
+MOST_BATCHES, PER_BATCH = 10, 2
+"""Batches of each chain, for b and for standard errors, and moves of a batch on average, at least
+in the chain that has the fewest."""
 
 WIDENED = 1.3
 """g is f, clipped to the range that it has over the draws, times this."""
@@ -85,7 +86,8 @@ def corrected(f, moves, function, n_decisive=None):
         values = function(x)
         return np.clip(np.where(np.isnan(values), low, values), low, high)
 
-    batches = np.arange(f.shape[1]) * N_BATCHES // f.shape[1]
+    n_batches = min(MOST_BATCHES, np.bincount(moves.row).min() // PER_BATCH)
+    batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
     a = _batch_means(f, batches)
     batches_of_moves = batches[moves.draw]
     known = _known(moves, batches_of_moves, g, a.shape)

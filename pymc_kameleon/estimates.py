@@ -11,14 +11,14 @@ import xarray as xr
 from arviz_base import convert_to_dataset
 from arviz_stats.base import array_stats
 
-from pymc_kameleon.corrections import N_BATCHES, corrected
+from pymc_kameleon.corrections import corrected
 from pymc_kameleon.layout import Layout
 from pymc_kameleon.logp import ModelOutputs
 from pymc_kameleon.resume import LEARNED, MOVES, STATE
 from pymc_kameleon.samplers.surrogate_moves import moves_of
 
-LEAST_MOVES = 40
-"""Moves by the surrogate from which averages are corrected."""
+LEAST_MOVES = 8
+"""Moves by the surrogate, of each chain, from which averages are corrected."""
 
 FEW = slice(0, 1), slice(0, 5)
 """Draws by which it is seen whether a function mixes them."""
@@ -180,11 +180,10 @@ class Draws:
 
 
 def _are_enough(moves, sizes):
-    """Whether there are draws and moves enough in each of several chains."""
+    """Whether there are moves enough in each of several chains."""
     moved = moves.row[(moves.start != moves.end).any(axis=1)]
     each = np.bincount(moved, minlength=sizes["chain"])
-    enough = each.sum() >= LEAST_MOVES and each.min() >= N_BATCHES
-    return enough and sizes["chain"] > 1 and sizes["draw"] >= 2 * N_BATCHES
+    return sizes["chain"] > 1 and each.min() >= LEAST_MOVES
 
 
 def _context(model):

@@ -143,6 +143,7 @@ def test_new_runs_are_those_of_the_inner_chain():
 def slowly(f, moves, function, n_runs):
     """Return T, its standard error and its gain of one function, from their definitions."""
     n_chains, n = f.shape
+    nb = min(10, min(np.sum(moves.row == c) for c in range(n_chains)) // 2)
     low, high = f.min(), f.max()
     half = 1.3 * (high - low) / 2
     low, high = (low + high) / 2 - half, (low + high) / 2 + half
@@ -154,8 +155,8 @@ def slowly(f, moves, function, n_runs):
     def k(row, x):
         return np.mean([g(v) for v in corrections.new_ends(row, x[None], n_runs, None)[0]])
 
-    a, x = np.zeros((n_chains, 10)), np.zeros((n_chains, 10))
-    sizes = np.array([len([i for i in range(n) if i * 10 // n == b]) for b in range(10)])
+    a, x = np.zeros((n_chains, nb)), np.zeros((n_chains, nb))
+    sizes = np.array([len([i for i in range(n) if i * nb // n == b]) for b in range(nb)])
     for c in range(n_chains):
         own = [i for i in range(len(moves.row)) if moves.row[i] == c]
         terms = [
@@ -163,17 +164,17 @@ def slowly(f, moves, function, n_runs):
             + k(c, moves.start[i])
             for i in own
         ]
-        for b in range(10):
-            values = np.array([f[c, i] for i in range(n) if i * 10 // n == b])
+        for b in range(nb):
+            values = np.array([f[c, i] for i in range(n) if i * nb // n == b])
             a[c, b] = values.mean()
             inside = [
                 t - np.mean(terms)
                 for t, i in zip(terms, own, strict=True)
-                if moves.draw[i] * 10 // n == b
+                if moves.draw[i] * nb // n == b
             ]
             influence = np.sum(inside) / len(own) * n / sizes[b]
             x[c, b] = np.mean(terms) + influence
-    mixed = np.zeros((n_chains, 10))
+    mixed = np.zeros((n_chains, nb))
     for c in range(n_chains):
         others = [i for i in range(n_chains) if i != c]
         difference = (a - x)[others].ravel()
@@ -193,7 +194,7 @@ def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
     rng = np.random.default_rng(7)
     walk = np.cumsum(rng.standard_normal((3, 47, 2)), axis=1) / 3
     row, draw = np.nonzero(rng.random((3, 47)) < 0.3)
-    assert len(np.unique(np.column_stack([row, draw * 10 // 47]), axis=0)) < 30
+    assert len(np.unique(np.column_stack([row, draw * 5 // 47]), axis=0)) < 15
     start = walk[row, draw]
     moves = Moves(
         row,
@@ -405,8 +406,8 @@ def test_draws_may_be_left_out(step, result):
 
 
 def test_too_little_corrects_nothing(step, result):
-    """One chain has no others, and forty moves are needed; no model is, then."""
-    for part in (result.isel(chain=[0]), result.isel(draw=slice(12)), sample(step, tune=0)):
+    """One chain has no others, and eight moves of each are needed; no model is, then."""
+    for part in (result.isel(chain=[0]), result.isel(draw=slice(9)), sample(step, tune=0)):
         found = pk.expectation(part, everything)
         np.testing.assert_array_equal(found, pk.expectation(part["posterior"], everything))
         assert (found.gain == 1).all()

@@ -33,6 +33,9 @@ RUNS, NEGLIGIBLE, MOST_RUNS = 30_000, 0.1, 240_000
 """New inner runs, about, of all moves together, two of each at least. They are doubled while their
 randomness has more than this share of a variance, up to so many."""
 
+MOST_WORK = 6e9
+"""Coordinates of differences to centres that are computed for new runs, which takes seconds."""
+
 MOST_NUMBERS = 2**21
 """Values of functions that are computed at a time."""
 
@@ -94,7 +97,8 @@ def corrected(f, moves, function, n_decisive=None):
     n_moves = np.zeros(a.shape[:2])
     np.add.at(n_moves, (moves.row, batches_of_moves), 1.0)
     lengths = np.bincount(batches)
-    rng, n_runs = np.random.default_rng(SEED), max(2, -(-RUNS // len(moves.row)))
+    most = min(MOST_RUNS, MOST_WORK / _work(moves))
+    rng, n_runs = np.random.default_rng(SEED), max(2, int(min(RUNS, most) / len(moves.row)))
     k, noise = _new_runs(moves, batches_of_moves, g, a.shape, n_runs, rng)
     while True:
         x = _means_over_moves(known + k, n_moves, lengths)
@@ -102,7 +106,7 @@ def corrected(f, moves, function, n_decisive=None):
         found = _combined(a, x, b, lengths)
         own_noise = np.mean(np.square(b / n_moves.sum(axis=1)[:, None]) * noise, axis=0) / len(b)
         noisy = own_noise > NEGLIGIBLE * np.square(found.mcse)
-        if 2 * n_runs * len(moves.row) > MOST_RUNS or not noisy[:n_decisive].any():
+        if 2 * n_runs * len(moves.row) > most or not noisy[:n_decisive].any():
             return found
         more, more_noise = _new_runs(moves, batches_of_moves, g, a.shape, n_runs, rng)
         k, noise, n_runs = (k + more) / 2, (noise + more_noise) / 4, 2 * n_runs
@@ -120,6 +124,12 @@ def coefficients(a, x):
         covariance = (one * difference).sum(axis=0)
         b[row] = np.clip(covariance / np.where(variance > 0, variance, np.inf), 0, 1)
     return b
+
+
+def _work(moves):
+    """Return what one of the new runs takes."""
+    own = moves.parameters[0]
+    return own.n_inner[0] * own.mean.size * max(own.surrogate.n[0], 10)
 
 
 def _range(f):

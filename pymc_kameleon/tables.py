@@ -11,6 +11,7 @@ from arviz_base import extract, rcParams
 from arviz_stats import summary as arviz_summary
 from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
+from scipy.stats import kurtosis
 
 from pymc_kameleon.corrections import Corrected, corrected
 from pymc_kameleon.estimates import Draws
@@ -25,9 +26,9 @@ GRID = 30
 MOST_NUMBERS = 2**25
 """Values of functions at the draws, at a time."""
 
-HIGH_RHAT, POOR, APART = 1.05, 0.8, 10.0
-"""R-hat, the share of effective weights of the certificate, and the variance between chains over
-that within them, beyond which errors are not to be trusted."""
+HIGH_RHAT, POOR, APART, LONG_TAIL = 1.05, 0.3, 10.0, 10.0
+"""R-hat, the share of effective weights of the certificate, the variance between chains over that
+within them, and excess kurtosis, beyond which errors are not to be trusted."""
 
 
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
@@ -89,7 +90,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     if draws.moves is not None:
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
         table.attrs["certificate"] = certificate(draws.moves)._asdict()
-        _warn(table, dt, apart)
+        _warn(table, dt, apart, np.nan_to_num(kurtosis(values.reshape(-1, len(table)))))
     return _rounded(table) if round_to == "auto" else table
 
 
@@ -186,7 +187,7 @@ def interval(x, shares, prob, kind):
 # ---- what the user is told ----------------------------------------------------------------------
 
 
-def _warn(table, dt, apart):
+def _warn(table, dt, apart, tails):
     """Log signs that the errors of corrected averages are not to be trusted."""
     close, reasons = table.attrs["certificate"], []
     if (table["r_hat"] > HIGH_RHAT).any():
@@ -203,6 +204,9 @@ def _warn(table, dt, apart):
     if (apart > APART).any():
         worst = table.index[apart.argmax()]
         reasons.append(f"corrected averages of {worst} differ between chains")
+    if (tails > LONG_TAIL).any():
+        worst = table.index[np.argmax(tails)]
+        reasons.append(f"{worst} has a long tail, most of which no draw has seen")
     if reasons:
         _log.warning(
             "The standard errors may be far too small: %s. The correction does not mend chains "

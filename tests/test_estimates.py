@@ -212,7 +212,8 @@ def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
 
     monkeypatch.setattr(corrections, "new_ends", shrunk)
     monkeypatch.setattr(corrections, "RUNS", 4 * len(row))
-    monkeypatch.setattr(corrections, "MOST_RUNS", 0)
+    monkeypatch.setattr(corrections, "MOST_RUNS", 4 * len(row))
+    monkeypatch.setattr(corrections, "_work", lambda moves: 1)
     monkeypatch.setattr(corrections, "MOST_NUMBERS", 30)
 
     def function(x):
@@ -471,13 +472,15 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog):
     spoiled = result.copy(deep=True)
     spoiled["posterior"]["x"][0, :, 1] += 5
     spoiled["sample_stats"]["accept_share"][1, 100:250] = 0
-    spoiled["surrogate_moves"]["end_logp"][:, ::2] += 7
+    spoiled["surrogate_moves"]["end_logp"][:, ::5] += 7
+    spoiled["posterior"]["t"][0, 7] = 1e3
     pk.summary(spoiled, model=step.model)
     [said] = messages(caplog, logging.WARNING)
     for sign in (
         r"R-hat of x[v] is 1.",
         "stuck for 15",
         "effective share of the weights π/s 0.",
+        "t has a long tail",
     ):
         assert sign in said
 

@@ -138,8 +138,8 @@ NEWS, LATEST, KNOWN = 0.01, 0.17, 2.0
 """Share of the mass, at most, of which the surrogate did not know; the share of the moves, the
 newest, by which that is judged; and by how much log s may be too low where it is known."""
 
-PAYS = 2.0
-"""Times the worth of a walk: what a move by the surrogate should have at least."""
+PAYS, GOOD = 2.0, 1.0
+"""What a move by the surrogate should be worth: so many times a walk, or so much."""
 
 LONG = 1e-3
 """Seconds of an evaluation that is not cheap."""
@@ -529,7 +529,7 @@ def mean_worth(worth):
 def explain_worth(worth):
     """Warn if moves by the surrogate go hardly farther than those of a walk."""
     walk, _, surrogate, _ = mean_worth(worth)
-    if worth[2, 1] < ENOUGH or surrogate > PAYS * walk:
+    if worth[2, 1] < ENOUGH or surrogate > min(PAYS * walk, GOOD):
         return ""
     return (
         f"moves by the surrogate are hardly better than a random walk here: in tuning their mean "

@@ -136,6 +136,10 @@ def new_ends(parameters, start, n_runs, rng):
 # ---- how close s is -----------------------------------------------------------------------------
 
 
+PERFECT = 1e-3
+"""Standard deviation of log w up to which there is no tail to speak of."""
+
+
 class Certificate(NamedTuple):
     """How close the surrogate is to the posterior at the ends of its moves, by w = π/s.
 
@@ -144,7 +148,7 @@ class Certificate(NamedTuple):
     ess_share : float
         (Σw)²/(nΣw²), of n moves: 1 if s is the posterior.
     pareto_k : float
-        Shape of the tail of w, by Pareto-smoothed importance sampling.
+        Shape of the tail of w, by Pareto-smoothed importance sampling; NaN if all are equal.
     sd_log_w : float
         Standard deviation of log w, where it is finite.
     accept_prob : float
@@ -165,7 +169,7 @@ def certificate(moves):
         log_w[own] = moves.end_logp[own] - log_s(moves.end[own])
     finite = np.isfinite(log_w)
     w = np.exp(log_w - log_w[finite].max())
-    _, k = array_stats.psislw(log_w[finite])
+    k = array_stats.psislw(log_w[finite])[1] if log_w[finite].std() > PERFECT else np.nan
     return Certificate(
         float(w.sum() ** 2 / (len(w) * np.square(w).sum())),
         float(k),

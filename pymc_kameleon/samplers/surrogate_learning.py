@@ -130,9 +130,10 @@ FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
 WIDTH = 1.5
 """Standard deviations of log s by which it is lower, typically, where wide moves go."""
 
-MOST_AT_BOUND, DEEPER, DEEPEST = 0.1, 1.5, 6.0
-"""Share of the inner chain's ends where h is at its lower bound, at most; by how much that bound is
-lowered at a time, and in all, until so few are."""
+DEPTHS = {-3.0: 0.003, -1.5: 0.003, 0.0: 0.1, 1.5: 0.1, 3.0: 0.1, 4.5: 0.1, 6.0: 1.0}
+"""By how much the lower bound of h is lowered, and the share of the inner chain's steps where h may
+then be at it. The higher the bound, the sooner chains come to tails that tuning has not seen, and
+leave them again."""
 
 NEWS, LATEST, KNOWN = 0.01, 0.17, 2.0
 """Share of the mass, at most, of which the surrogate did not know; the share of the moves, the
@@ -408,7 +409,7 @@ def log_likelihood(u, nu):
 
 
 def inner_settings(surrogate, u, effort, rng):
-    """Return θ, the share of reference moves and M, by chains from u (n, d); and where they end."""
+    """Return θ, the share of reference moves and M, by chains from u (n, d), and their places."""
     starts, most = u[rng.integers(len(u), size=N_STARTS)], effort.most_inner
 
     def jump(angle, share):
@@ -426,14 +427,14 @@ def inner_settings(surrogate, u, effort, rng):
     else:
         enough = far > UNCORRELATED
         n_inner = next((m for m in range(LEAST_INNER, most, 4) if enough[m - 1]), most)
-    return (angle, share, n_inner), places[-1]
+    return (angle, share, n_inner), places
 
 
 def settle_inner(surrogate, u, effort, rng):
-    """Lower the bound of h until the inner chain is seldom there, and choose θ, share and M.
+    """Choose the bound of h, the highest one where the inner chain seldom is, and θ, share and M.
 
     In a thin, curved posterior most of the volume is beyond all that is known. There the bound
-    would hold most of the mass of s.
+    could hold most of the mass of s.
 
     Returns
     -------
@@ -441,12 +442,12 @@ def settle_inner(surrogate, u, effort, rng):
         By how much the bound was lowered.
     settings : tuple
     """
-    depth = 0.0
-    settings, ends = inner_settings(surrogate, u, effort, rng)
-    while depth < DEEPEST and share_at_bound(surrogate, ends) > MOST_AT_BOUND:
-        surrogate.bounds[0] -= DEEPER
-        depth += DEEPER
-        settings, ends = inner_settings(surrogate, u, effort, rng)
+    fitted = surrogate.bounds[0]
+    for depth, most in DEPTHS.items():
+        surrogate.bounds[0] = fitted - depth
+        settings, places = inner_settings(surrogate, u, effort, rng)
+        if share_at_bound(surrogate, np.concatenate(places)) <= most:
+            break
     return depth, settings
 
 

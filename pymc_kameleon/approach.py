@@ -6,6 +6,9 @@ coefficients of a regression given its scale, a fit in these finds their maximum
 SciPy's BFGS goes the rest of the way, and quadratics that are fitted at the top give the shape.
 Nothing of this is a Markov chain: it is for tuning.
 
+Chains of one run need not all go the whole way: where f does not dip between a chain and the place
+to which another has come, it goes there.
+
 Symbols: f the log-density, x the best point so far (d,), L the metric, u the coordinates in which
 y = x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a
 quadratic, ρ the radius in u of the points that it is fitted to.
@@ -66,9 +69,38 @@ FLATTEST = 0.1
 RADIUS = 0.7
 """ρ at first, and at most."""
 
+DIP, CLOSE = 1.0, 1.0
+"""By how much f may dip between two places that are taken for one; and the distance in u from which
+no more of the line between them is looked at."""
+
 REACH = 0.05, 12.0
 """Times d: squared distances, in radii, of points that are fitted. Nearer ones, as those of finite
 differences, say nothing of curvature."""
+
+
+class Guide(NamedTuple):
+    """What a chain that has come home tells others of the way; NaN before there is one.
+
+    Attributes
+    ----------
+    x, scales, factor, exact
+        As of a Home.
+    """
+
+    x: np.ndarray
+    scales: np.ndarray
+    factor: np.ndarray
+    exact: np.ndarray
+
+    @classmethod
+    def nowhere(cls, d):
+        """Return the one that knows nothing."""
+        return cls(*(np.full(shape, np.nan) for shape in (d, d, (d, d))), np.zeros(d, bool))
+
+    @property
+    def is_home(self):
+        """Whether it is one."""
+        return self.x.size > 0 and not np.isnan(self.x[0])
 
 
 class Home(NamedTuple):
@@ -84,6 +116,8 @@ class Home(NamedTuple):
         Standard deviation of each coordinate, given the others.
     factor : (d, d) float64
         Lower triangular; times its transpose it is about the posterior's covariance.
+    exact : (d,) bool
+        Coordinates in which the log-density is exactly quadratic, together, if that was found.
     climbing : float
         What the log-density still gained in the last 5 d evaluations if the budget was used up;
         else 0.
@@ -97,12 +131,18 @@ class Home(NamedTuple):
     logp: float
     scales: np.ndarray
     factor: np.ndarray
+    exact: np.ndarray
     climbing: float
     points: np.ndarray
     logps: np.ndarray
 
+    @property
+    def guide(self):
+        """What others may know of it."""
+        return Guide(self.x, self.scales, self.factor, self.exact)
 
-def approach(logp, start, rng, budget, rough=False):
+
+def approach(logp, start, rng, budget, rough=False, guide=None):
     """Find the posterior from a far start.
 
     Parameters
@@ -117,6 +157,8 @@ def approach(logp, start, rng, budget, rough=False):
     rough : bool
         Whether a rough shape is enough, as to a sampler that learns from every evaluation: that
         saves a fifth of them, about.
+    guide : Guide, optional
+        Of another chain.
 
     Returns
     -------
@@ -126,13 +168,47 @@ def approach(logp, start, rng, budget, rough=False):
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
         with suppress(_Spent, np.linalg.LinAlgError), np.errstate(all="ignore"):
             search.evaluate(start)
-            _find_home(search, rng, rough)
+            if guide is None or not guide.is_home or not _joins(search, rng, guide):
+                _find_home(search, rng, rough)
         factor = np.linalg.qr(search.metric.T, mode="r").T
     factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
     points, logps = np.array(search.points), np.array(search.logps)
     before = logps[: -LATE * start.size].max(initial=logps[0])
     climbing = float(logps.max() - before) if search.left == 0 else 0.0
-    return Home(search.x, search.f, search.scales, factor, climbing, points, logps)
+    return Home(
+        search.x, search.f, search.scales, factor, search.exact, climbing, points, logps
+    )
+
+
+def _joins(search, rng, guide):
+    """Go to the guide's home if f does not dip on the way; return whether it did not.
+
+    The way leads to the guide's place in the coordinates in which f is exactly quadratic, then to
+    the top along each other coordinate, then straight on. So a chain that starts near another mode
+    does not miss it.
+    """
+    exact, others = guide.exact, np.flatnonzero(~guide.exact)
+    f = [search.f]
+    if exact.any():
+        via = np.where(exact, guide.x, search.x)
+        f += [search.evaluate((search.x + via) / 2), search.evaluate(via)]
+        search.return_to((via, f[-1], search.metric))
+    _sweep(search, rng, others, ALONG[1])
+    place = search.here()
+    way, t = search.x - guide.x, 1.0
+    distance = np.linalg.norm(np.linalg.solve(guide.factor, way))
+    f.append(search.f)
+    while t > 0:
+        t = t / 2 if t * distance > CLOSE else 0.0
+        f.append(search.evaluate(guide.x + t * way))
+    f = np.array(f)
+    dips = np.minimum(np.maximum.accumulate(f), np.maximum.accumulate(f[::-1])[::-1]) - f
+    if not dips.max() < DIP or f[-1] < f.max() - len(exact):
+        search.return_to(place)
+        return False
+    search.return_to((guide.x, f[-1], guide.factor.copy()))
+    search.scales, search.exact = guide.scales.copy(), exact
+    return True
 
 
 TRIES = 10
@@ -171,6 +247,7 @@ def _find_home(search, rng, rough):
         solved = gain >= 0
         if gain > 1:  # what held the coefficients at first may have no weight any more
             solved = _solve(search, rng, exact) >= 0
+        search.exact[exact] = solved
         if rough and solved:
             return
     before, inverse, climbed = search.here(), np.linalg.inv(search.metric), -np.inf
@@ -239,6 +316,7 @@ class _Search:
         self.scales = np.full(start.size, 0.5)
         self.metric = np.diag(self.scales)
         self.misfits, self.ranges = np.full(start.size, np.inf), np.zeros(start.size)
+        self.exact = np.zeros(start.size, bool)
 
     def here(self):
         """Return the best point, f there, and a copy of the metric."""

@@ -341,6 +341,7 @@ class SurrogateMetropolis(KameleonStep):
     algorithm = Algorithm(transition, adapt, derived, report)
     learns_together = True
     arrives_roughly = True
+    follows = True
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):

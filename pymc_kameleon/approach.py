@@ -38,8 +38,11 @@ ALONG, FAR = (12, 6), 20
 """Evaluations along a coordinate, about: the first time, and later; and along one in which f is not
 quadratic, where it is in others."""
 
-SOME = 2
+SOME = 1
 """Coordinates whose scales tell how the volume changes."""
+
+PROBES, MISFIT = 3, 0.2
+"""Points by which a rough shape is tried again, and by how much f may fall by more or less there."""
 
 EXACT, EXACT_FIT = 1e-7, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
@@ -239,13 +242,17 @@ def _find_home(search, rng, rough):
     search.metric = np.diag(search.scales)
     if d == 1:
         return
-    _sweep(search, rng, range(d), ALONG[1])
+    is_clear = search.ranges * EXACT > ROUNDING * abs(search.logps[0])
+    known = np.flatnonzero((search.misfits < EXACT) & is_clear)
+    known = known if len(known) >= max(2, d / 2) else []
+    _sweep(search, rng, np.setdiff1d(range(d), known), ALONG[1])
     search.metric = np.diag(search.scales)
     exact, solved = np.flatnonzero(search.misfits < EXACT), False
     if max(2, d / 2) <= len(exact) <= MANY:
         gain = _solve(search, rng, exact)
         solved = gain >= 0
-        if gain > 1:  # what held the coefficients at first may have no weight any more
+        # what held the coefficients at first may have no weight any more
+        if gain > 1 and not (rough and _is_still_right(search, rng, exact)):
             solved = _solve(search, rng, exact) >= 0
         search.exact[exact] = solved
         if rough and solved:
@@ -351,8 +358,12 @@ def _sweep(search, rng, coordinates, most):
     """
     for k in rng.permutation(coordinates):
         line = _Line(search, k)
-        _bracket(line, search.scales[k], most)
-        search.scales[k], misfit, spread = _top(line)
+        may_be_exact = search.ranges[k] == 0 or search.misfits[k] < EXACT
+        top = _exact_top(line, search.scales[k]) if may_be_exact else None
+        if top is None:
+            _bracket(line, search.scales[k], most)
+            top = _top(line)
+        search.scales[k], misfit, spread = top
         if spread > search.ranges[k]:
             search.misfits[k], search.ranges[k] = misfit, spread
 
@@ -414,17 +425,37 @@ class _MassLine(_Line):
         return -np.log(curvature) / 2 if 0 < curvature < np.inf else -np.inf
 
 
+def _exact_top(line, h):
+    """Return scale, misfit and range of f if the parabola through three points, h apart, is exact.
+
+    That is seen where its top is, or if that is too near, beside it.
+    """
+    t = np.array([0.0, -h, h])
+    f = np.array([line[one] for one in t])
+    a, b, c = _parabola(t, f)
+    if not (a < 0 and np.isfinite(f).all()):
+        return None
+    scale = (-2 * a) ** -0.5
+    aim = -b / (2 * a) if abs(b / a) > 0.6 * scale else 2 * scale
+    misfit, spread = abs(line[aim] - np.polyval((a, b, c), aim)), np.ptp([*line.values()])
+    is_exact = max(misfit, ROUNDING * np.abs(f).max()) <= EXACT * spread
+    return (scale, misfit / spread, spread) if is_exact else None
+
+
 def _bracket(line, h, most):
     """Bracket the maximum of a line, with steps of h at first."""
-    c = 0.0
+    c, uphill = 0.0, 0.0
     for _ in range(most):  # steps may lead back to points that are known
         if len(line) >= most:
             break
-        sides = {t: line[t] for t in (c - h, c + h)}
-        best = max(sides, key=sides.get)
-        gain, drops = sides[best] - line[c], line[c] - np.array([*sides.values()])
+        if uphill != 0 and line[c + uphill * h] > line[c]:
+            best = c + uphill * h
+        else:
+            best = max(c - h, c + h, key=line.__getitem__)
+        gain = line[best] - line[c]
+        drops = line[c] - np.array([line[t] for t in (c - h, c + h) if t in line])
         if gain > 0:
-            c = best
+            uphill, c = np.sign(best - c), best
             h *= 2.5 if gain > 2 else 1.0
         elif drops.min() > 4:  # of a parabola, h would then be about its scale
             h *= np.clip(drops.min() ** -0.5, 1e-3, 0.4) if drops.min() < np.inf else 0.1
@@ -513,6 +544,17 @@ def _solve(search, rng, exact):
         search.metric[k, k] = search.scales[k]
     search.metric[np.ix_(exact, exact)] = block
     return gain
+
+
+def _is_still_right(search, rng, exact):
+    """Whether the quadratic in `exact` coordinates, with the volume that it has now, is f's."""
+    block = search.metric[np.ix_(exact, exact)]
+    origin, top = search.x, search.f
+    for z in rng.standard_normal((PROBES, len(exact))):
+        drop = top - search.evaluate(_moved(origin, exact, block @ z))
+        if not abs(drop / (z @ z / 2) - 1) < MISFIT:
+            return False
+    return True
 
 
 def _moved(x, coordinates, step):

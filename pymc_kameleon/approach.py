@@ -42,7 +42,7 @@ SOME = 1
 """Coordinates whose scales tell how the volume changes."""
 
 PROBES, MISFIT = 3, 0.2
-"""Points by which a rough shape is tried again, and by how much f may fall by more or less there."""
+"""Points by which a rough shape is tried again, and how much more or less f may fall there."""
 
 EXACT, EXACT_FIT = 1e-7, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
@@ -72,9 +72,9 @@ FLATTEST = 0.1
 RADIUS = 0.7
 """ρ at first, and at most."""
 
-DIP, CLOSE = 1.0, 1.0
-"""By how much f may dip between two places that are taken for one; and the distance in u from which
-no more of the line between them is looked at."""
+DIP, NEARER, CLOSE = 1.0, 1.5, 1.0
+"""By how much f may dip on the line between two places that are taken for one; by what the points
+there come nearer to the second place; and the distance in u from which none is looked at."""
 
 REACH = 0.05, 12.0
 """Times d: squared distances, in radii, of points that are fitted. Nearer ones, as those of finite
@@ -178,9 +178,7 @@ def approach(logp, start, rng, budget, rough=False, guide=None):
     points, logps = np.array(search.points), np.array(search.logps)
     before = logps[: -LATE * start.size].max(initial=logps[0])
     climbing = float(logps.max() - before) if search.left == 0 else 0.0
-    return Home(
-        search.x, search.f, search.scales, factor, search.exact, climbing, points, logps
-    )
+    return Home(search.x, search.f, search.scales, factor, search.exact, climbing, points, logps)
 
 
 def _joins(search, rng, guide):
@@ -190,28 +188,40 @@ def _joins(search, rng, guide):
     the top along each other coordinate, then straight on. So a chain that starts near another mode
     does not miss it.
     """
-    exact, others = guide.exact, np.flatnonzero(~guide.exact)
-    f = [search.f]
-    if exact.any():
-        via = np.where(exact, guide.x, search.x)
-        f += [search.evaluate((search.x + via) / 2), search.evaluate(via)]
-        search.return_to((via, f[-1], search.metric))
-    _sweep(search, rng, others, ALONG[1])
-    place = search.here()
+    is_there = _go_where_exact(search, guide) if guide.exact.any() else guide.exact
+    _sweep(search, rng, np.flatnonzero(~is_there), ALONG[1])
+    own = search.here()
     way, t = search.x - guide.x, 1.0
     distance = np.linalg.norm(np.linalg.solve(guide.factor, way))
-    f.append(search.f)
+    f = [search.f]
     while t > 0:
-        t = t / 2 if t * distance > CLOSE else 0.0
+        t = t / NEARER if t * distance > CLOSE else 0.0
         f.append(search.evaluate(guide.x + t * way))
     f = np.array(f)
-    dips = np.minimum(np.maximum.accumulate(f), np.maximum.accumulate(f[::-1])[::-1]) - f
-    if not dips.max() < DIP or f[-1] < f.max() - len(exact):
-        search.return_to(place)
+    before, after = np.maximum.accumulate(f), np.maximum.accumulate(f[::-1])[::-1]
+    if np.max(np.minimum(before, after) - f) > DIP or f[-1] < f.max() - way.size:
+        search.return_to(own)
         return False
     search.return_to((guide.x, f[-1], guide.factor.copy()))
-    search.scales, search.exact = guide.scales.copy(), exact
+    search.scales, search.exact = guide.scales.copy(), guide.exact
     return True
+
+
+def _go_where_exact(search, guide):
+    """Go to the guide's place in the coordinates where f is exactly quadratic, if it is on the way.
+
+    Returns these coordinates, as a mask.
+    """
+    place, way = search.here(), np.where(guide.exact, guide.x - search.x, 0.0)
+    t = np.array([0.4, 0.7, 1.0])
+    f = np.array([search.evaluate(place[0] + one * way) for one in t])
+    misfit = abs(place[1] - np.polyval(_parabola(t, f), 0.0))
+    rounding = ROUNDING * np.abs([place[1], *f]).max()
+    if f[-1] > place[1] and misfit <= EXACT * (f[-1] - place[1]) + rounding:
+        search.return_to((place[0] + way, f[-1], place[2]))
+        return guide.exact
+    search.return_to(place)
+    return np.zeros_like(guide.exact)
 
 
 TRIES = 10
@@ -453,11 +463,12 @@ def _bracket(line, h, most):
         else:
             best = max(c - h, c + h, key=line.__getitem__)
         gain = line[best] - line[c]
-        drops = line[c] - np.array([line[t] for t in (c - h, c + h) if t in line])
         if gain > 0:
             uphill, c = np.sign(best - c), best
             h *= 2.5 if gain > 2 else 1.0
-        elif drops.min() > 4:  # of a parabola, h would then be about its scale
+            continue
+        drops = line[c] - np.array([line[c - h], line[c + h]])
+        if drops.min() > 4:  # of a parabola, h would then be about its scale
             h *= np.clip(drops.min() ** -0.5, 1e-3, 0.4) if drops.min() < np.inf else 0.1
         elif drops.max() < 0.1:
             h *= np.clip(np.maximum(drops.max(), 1e-10) ** -0.5, 4.0, 100.0)

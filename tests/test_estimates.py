@@ -451,6 +451,37 @@ def test_what_cannot_be_averaged_is_told(step, result):
         pk.expectation(result, lambda v: v["t"].mean(axis=1), step.model)
     with pytest.raises(ValueError, match="round_to"):
         pk.summary(result, round_to=3, model=step.model)
+    with pytest.raises(ValueError, match="var_names is empty: name some of"):
+        pk.summary(result, [], model=step.model)
+    with pytest.raises(ValueError, match=r"as lambda v: v\['t'\], not 't'"):
+        pk.expectation(result, "t", step.model)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda v: v["t"] + 1j, "of real numbers, not of complex128"),
+        (lambda v: np.where(v["t"] > 1, "large", "small"), "of real numbers, not of <U5"),
+        (lambda v: {"t": v["t"]}, "not a dict: average its parts one by one"),
+        (lambda v: 3.0, r"shape \(4, 400, '...'\), not \(\)"),
+        (lambda v: None, "of real numbers, not of object"),
+    ],
+)
+def test_a_function_has_to_return_real_numbers(result, function, said):
+    with pytest.raises(ValueError, match=said):
+        pk.expectation(result["posterior"], function)
+
+
+def test_draws_without_a_number_are_counted(result, caplog):
+    n = int((result["posterior"]["x"][..., 0] < 0).sum())
+    assert 0 < n < 1600
+    assert np.isnan(pk.expectation(result["posterior"], lambda v: np.sqrt(v["x"][..., 0])).mean)
+    said = f"The function is NaN or infinite at {n} of 1600 draws"
+    assert messages(caplog, logging.WARNING)[0].startswith(said)
+    posterior = result["posterior"].to_dataset()
+    posterior["root"] = posterior["t"].where(posterior["x"][..., 0] >= 0)
+    assert np.isnan(pk.summary(posterior)["mean"]["root"])
+    assert f"root is NaN or infinite at {n} of" in messages(caplog, logging.WARNING)[-1]
 
 
 def test_data_must_be_those_of_the_draws():

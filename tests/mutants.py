@@ -2194,6 +2194,12 @@ BUGS = {
             ".idxmax(",
             "test_emulator.py -k best",
         ),
+        (
+            "draws are taken for where the last move began",
+            'moves["end_logp"] == logp, moves["end"]',
+            'moves["end_logp"] == logp, moves["start"]',
+            "test_emulator.py -k of_the_model",
+        ),
     ],
     "learned.py": [
         (

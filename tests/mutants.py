@@ -669,6 +669,12 @@ BUGS = {
             "core/test_target.py -k outside_a_region",
         ),
         (
+            "NaN counts as +inf",
+            "    if logp == np.inf:",
+            "    if not logp < np.inf:",
+            "core/test_target.py -k plus_infinity",
+        ),
+        (
             "NaN is a log-density",
             "return logp if logp < np.inf else -np.inf",
             "return logp",
@@ -1785,6 +1791,12 @@ BUGS = {
         ),
     ],
     "draws.py": [
+        (
+            "a chain tells of +inf that it has told of before",
+            "    step.log_density.count[1] = 0\n",
+            "",
+            "test_warnings.py -k plus_infinity",
+        ),
         (
             "a chain alone pauses where there is nothing to pool",
             "if step.learns_alone and learning_is_due",

@@ -128,8 +128,15 @@ class Draws:
     """
 
     def __init__(self, dt, model):
+        if isinstance(dt, xr.DataTree) and not dt.children:  # a group, which need not be posterior
+            dt = dt.to_dataset()
         self.posterior, self.moves = convert_to_dataset(dt, group="posterior"), None
         self.names = list(self.posterior)
+        if "approximate" in self.posterior.attrs:
+            _log.warning(
+                "These are draws of the surrogate, which are approximate: those of the posterior, "
+                "and corrected averages, are in the whole result."
+            )
         if not isinstance(dt, xr.DataTree) or not {MOVES, LEARNED} <= set(dt.children):
             return
         kept = dt[MOVES].to_dataset()

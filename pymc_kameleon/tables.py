@@ -94,8 +94,9 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     table.loc[constant, ["mcse_mean", "mcse_sd", "ess"]] = np.nan
     if draws.moves is not None:
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
-        table.attrs["certificate"] = certificate(draws.moves)._asdict()
-        _warn(table, dt, apart, np.nan_to_num(kurtosis(values.reshape(-1, len(table)))))
+        close = certificate(draws.moves)
+        table.attrs["certificate"] = close._asdict()
+        _warn(table, dt, close, apart, np.nan_to_num(kurtosis(values.reshape(-1, len(table)))))
     return _rounded(table) if round_to == "auto" else table
 
 
@@ -192,20 +193,16 @@ def interval(x, shares, prob, kind):
 # ---- what the user is told ----------------------------------------------------------------------
 
 
-def _warn(table, dt, apart, tails):
+def _warn(table, dt, close, apart, tails):
     """Log signs that the errors of corrected averages are not to be trusted."""
-    close, reasons = table.attrs["certificate"], []
+    reasons = []
     if (table["r_hat"] > HIGH_RHAT).any():
         worst = table["r_hat"].idxmax()
         reasons.append(f"R-hat of {worst} is {table['r_hat'].max():.2f}")
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
-    if close["ess_share"] < POOR:
-        reasons.append(
-            f"the surrogate is poor (effective share of the weights π/s {close['ess_share']:.2f}, "
-            f"their Pareto k {close['pareto_k']:.2f}, sd of log(π/s) {close['sd_log_w']:.2f}, mean "
-            f"acceptance {close['accept_prob']:.2f})"
-        )
+    if close.ess_share < POOR:
+        reasons.append(f"the surrogate is poor ({close.in_words()})")
     if (apart > APART).any():
         worst = table.index[apart.argmax()]
         reasons.append(f"corrected averages of {worst} differ between chains")

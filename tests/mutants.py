@@ -1357,6 +1357,18 @@ BUGS = {
             "finite.sum() * np.square(w).sum()",
             "test_estimates.py -k certificate",
         ),
+        (
+            "draws of the surrogate are those of the posterior",
+            "x = new_ends(parameters, x, 1, rng)[:, 0]",
+            "pass",
+            "test_estimates.py -k poor_surrogate_are_of",
+        ),
+        (
+            "all runs have the same draws of the surrogate, but for their starts",
+            "rng, x = np.random.default_rng(seed)",
+            "rng, x = np.random.default_rng(0)",
+            "test_estimates.py -k poor_surrogate_are_of",
+        ),
     ],
     "corrections.py": [
         (
@@ -1792,6 +1804,12 @@ BUGS = {
     ],
     "draws.py": [
         (
+            "an error on the way to the posterior is one of a draw",
+            "if step.is_on_the_way:",
+            "if False:",
+            "test_driver.py -k on_the_way_to_the_posterior",
+        ),
+        (
             "a chain tells of +inf that it has told of before",
             "    step.log_density.count[1] = 0\n",
             "",
@@ -2075,12 +2093,6 @@ BUGS = {
     ],
     "advance.py": [
         (
-            "an error on the way to the posterior is one of a draw",
-            "if step.is_on_the_way:",
-            "if False:",
-            "test_driver.py -k on_the_way_to_the_posterior",
-        ),
-        (
             "a chain goes on from what another left",
             "step.sampling_state = own",
             "step.sampling_state = own if step.point is None else step.sampling_state",
@@ -2168,6 +2180,18 @@ BUGS = {
         ),
     ],
     "results.py": [
+        (
+            "draws of the surrogate are in the step's order",
+            "points[:, places] = draws",
+            "points[:] = draws",
+            "test_estimates.py -k another_order",
+        ),
+        (
+            "a poor surrogate is no alarm",
+            "if close.ess_share >= CLOSE and",
+            "if",
+            "test_estimates.py -k warned_of",
+        ),
         (
             "the last step overwrites the others' statistics",
             "else np.stack(parts, axis=1)",

@@ -234,8 +234,8 @@ class ModelLogp(ModelFunctions):
         Where the transitions evaluate it.
     asked : (n,) float64
         Where it was evaluated last, or is `point`, if by compiled code.
-    count : (1,) int64
-        Number of evaluations, here and in compiled code.
+    count : (2,) int64
+        Number of evaluations, here and in compiled code, and of those there that were +inf.
     gradient : (d,) or (0,) float64
         Gradient with respect to the step's own variables, where it was evaluated last.
     """
@@ -265,7 +265,7 @@ class ModelLogp(ModelFunctions):
 
     def _allocate(self, gradient_size):
         self.point = self.asked = np.zeros(_size(self.shapes))
-        self.count = np.zeros(1, np.int64)
+        self.count = np.zeros(2, np.int64)
         self.gradient = np.zeros(gradient_size)
 
     def copy(self):

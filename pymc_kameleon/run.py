@@ -25,7 +25,7 @@ from pymc_kameleon.host import (
 from pymc_kameleon.limits import FIRST_LOOK, Enough, next_look
 from pymc_kameleon.monitor import closing_warning, counted, say_what_was_done, told
 from pymc_kameleon.occupancy import explain_modes
-from pymc_kameleon.results import data_tree, with_warnings
+from pymc_kameleon.results import SURROGATE, add_surrogate_posterior, data_tree, with_warnings
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -533,6 +533,8 @@ class Run:
             self._say(chains, length)
         self._flush()
         tree = self._tree(chains, length)
+        if not silent and (n := self._prepared.attributes["surrogate_draws"]):
+            self._add_surrogate_posterior(tree, n)
         if self._finish.keeps_warnings and length:
             speakers = [self._job.steps_at(chain.state) for chain in chains]
             tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in speakers])
@@ -542,6 +544,12 @@ class Run:
             except OSError as error:
                 self._disk_fails(error)
         return tree
+
+    def _add_surrogate_posterior(self, tree, n):
+        try:
+            add_surrogate_posterior(tree, self._job, self._record.columns, n)
+        except Exception:  # a deterministic may fail where the posterior has not been
+            _log.exception("There is no %s, as this failed; the draws are returned.", SURROGATE)
 
     def _tree(self, chains, length):
         finish = self._finish

@@ -15,13 +15,14 @@ from pymc_kameleon.core.chain import (
     ACCEPT_SHARE,
     LOGP,
     N_LOGP,
+    N_PROGRESS,
     N_STATS,
     SCALING,
     Algorithm,
 )
 from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
-from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
+from pymc_kameleon.draws import CannotStart, compiled_run, make_draws, where
 from pymc_kameleon.host import (
     ArrayStepShared,
     Competence,
@@ -383,10 +384,14 @@ class KameleonStep(ArrayStepShared):
 
     def astep(self, q0):
         """Make one draw from the point `q0` (n,) of a chain; return coordinates and statistics."""
+        progress, begun = np.zeros(N_PROGRESS, np.int64), self.monitor.done
         try:
-            [stats] = make_draws(self._run, [self], q0, 1)
+            [stats] = make_draws(self._run, [self], q0, 1, progress=progress)
         except CannotStart as error:
             raise error.explained([self]) from None
+        except Exception as error:
+            error.add_note(f"Raised in {where([self], q0, begun, progress)}")
+            raise
         self.layout.round(self.point)
         draw_stats = self.last_draw(stats)
         draw_stats["warning"] = closing_warning(self) if self.monitor.finished else None

@@ -10,15 +10,20 @@ import pytest
 import reference
 import xarray as xr
 from scipy.stats import norm
-from test_driver import messages, resume, sample
+from test_driver import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon import corrections, tables
+from pymc_kameleon import corrections, results, tables
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate import Parameters
-from pymc_kameleon.samplers.surrogate_moves import Moves, certificate, new_ends
+from pymc_kameleon.samplers.surrogate_moves import (
+    Moves,
+    certificate,
+    draws_of_surrogate,
+    new_ends,
+)
 
 # ---- known answers, with a surrogate that is far off --------------------------------------------
 
@@ -264,6 +269,9 @@ def test_the_certificate_looks_at_weights():
     assert found.pareto_k < 0.5
     half = np.where(np.arange(400) % 2 == 0, -np.inf, moves.end_logp)
     assert certificate(moves._replace(end_logp=half)).ess_share < 0.6
+    nowhere = certificate(moves._replace(end_logp=np.full(400, -np.inf)))
+    assert nowhere.ess_share == 0
+    assert np.isnan(nowhere.sd_log_w)
 
 
 @pytest.mark.parametrize("kind", ["eti", "hdi"])
@@ -292,7 +300,7 @@ def step():
 
 @pytest.fixture(scope="module")
 def result(step):
-    return sample(step, draws=400, tune=300, chains=4)
+    return sample(step, draws=400, tune=300, chains=4, surrogate_draws=500)
 
 
 MEAN = np.array([1, -1, 1, 2, norm.cdf(1)])
@@ -328,14 +336,18 @@ def test_moves_are_kept_of_one_step_alone(step):
 
 
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):
-    short = sample(step, draws=150, tune=300, chains=4, cores=2)
+    options = {"draws": 150, "tune": 300, "chains": 4, "surrogate_draws": 500}
+    short = sample(step, cores=2, **options)
     short.to_netcdf(tmp_path / "run.nc")
-    sample(step, draws=150, tune=300, chains=4, store=tmp_path / "run.zarr")
+    sample(step, store=tmp_path / "run.zarr", **options)
     for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
         whole = resume(saved, step.model, draws=250, step=step)
         kept = whole["surrogate_moves"].to_dataset().load()
         assert kept.equals(result["surrogate_moves"].to_dataset())
+        drawn = whole["surrogate_posterior"].to_dataset()
+        xr.testing.assert_identical(drawn, result["surrogate_posterior"].to_dataset())
     stored = xr.open_datatree(tmp_path / "run.zarr", engine="zarr", consolidated=False)
+    xr.testing.assert_identical(stored["surrogate_posterior"].to_dataset().load(), drawn)
     for one in (whole, stored):
         again = pk.expectation(one, everything, step.model)
         np.testing.assert_array_equal(again, pk.expectation(result, everything, step.model))
@@ -386,10 +398,102 @@ def test_the_summary_has_them(step, result):
     assert 0 <= chosen["hdi50_lb"]["t"] < 0.1 < 0.6 < chosen["hdi50_ub"]["t"] < 0.8
 
 
+def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    drawn, posterior = result["surrogate_posterior"], result["posterior"]
+    assert dict(drawn.sizes) == dict(posterior.sizes) | {"draw": 500}
+    assert {name: v.dtype for name, v in drawn.items()} == {n: posterior[n].dtype for n in drawn}
+    np.testing.assert_allclose(drawn["y"], drawn["x"][..., 0] + drawn["t"])
+    values = everything(dict(drawn.data_vars)).reshape(2000, 5)
+    sd = np.array([1, 3, 1, np.sqrt(2), np.sqrt(MEAN[4] * (1 - MEAN[4]))])
+    assert (np.abs(values.mean(axis=0) - MEAN) < 0.12 * sd).all()
+    np.testing.assert_allclose(values.std(axis=0), sd, rtol=0.12)
+    assert len(np.unique(values[:, 0])) > 1990
+    assert "draws of the surrogate" in drawn.attrs["approximate"]
+    assert drawn.attrs["ess_share"] > 0.9
+    assert drawn.attrs["accept_prob"] == pytest.approx(
+        float(result["surrogate_moves"]["accept_prob"].mean())
+    )
+    again = sample(step, draws=400, tune=300, chains=4, surrogate_draws=500, cores=2)
+    assert_same(again, result, ["posterior", "surrogate_posterior"])
+    [said] = [one for one in messages(caplog) if "surrogate_posterior" in one]
+    assert said.startswith("surrogate_posterior: 2_000 draws, approximate (effective share")
+    caplog.clear()
+    table = pk.summary(drawn, model=step.model)
+    assert table["mean"]["t"] == pytest.approx(values[:, 2].mean(), abs=0.02)
+    assert messages(caplog)[0].startswith("These are draws of the surrogate, which are approx")
+
+
+def test_draws_of_a_poor_surrogate_are_of_the_surrogate():
+    """From draws that are somewhere else."""
+    parameters, n = spoilt(), 20_000
+    x, _ = stationary(n, chains=1)
+    axis = np.linspace(-12, 12, 481)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    s = np.exp(log_s_of(parameters)(grid))
+    mean = s @ functions(grid) / s.sum()
+    found = functions(draws_of_surrogate(parameters, x[0], n))
+    deviation = (found.mean(axis=0) - mean) / found.std(axis=0)
+    assert np.abs(deviation).max() < 0.03
+    assert np.abs((functions(x[0]).mean(axis=0) - mean) / found.std(axis=0)).max() > 0.2
+    a, again, b = (draws_of_surrogate(parameters, start, 500) for start in (x[0], x[0], x[0] + 0.1))
+    np.testing.assert_array_equal(a, again)
+    assert abs(np.corrcoef(a[:, 0], b[:, 0])[0, 1]) < 0.2
+
+
+def test_draws_of_a_poor_surrogate_are_warned_of(step, result, caplog, monkeypatch):
+    found = certificate(stationary(500)[1])
+    assert found.ess_share < results.CLOSE
+    monkeypatch.setattr(results, "certificate", lambda moves: found)
+    poor = sample(step, draws=20, tune=50, surrogate_draws=3)
+    [said] = messages(caplog, logging.WARNING)
+    assert said.startswith("The draws in surrogate_posterior may be far from the posterior (eff")
+    assert poor["surrogate_posterior"].attrs["ess_share"] == found.ess_share
+    assert poor["surrogate_posterior"].sizes["draw"] == 3
+
+
+def test_draws_of_the_surrogate_are_not_worth_a_run(step, caplog, monkeypatch, tmp_path):
+    """If they cannot be made, there is the posterior; a store has them, or leaves them, too."""
+    path = tmp_path / "run.zarr"
+    unknown = certificate(stationary(500)[1])._replace(pareto_k=np.nan)
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "certificate", lambda moves: unknown)
+        sample(step, draws=20, surrogate_draws=3, store=path)
+    with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
+        assert np.isnan(stored["surrogate_posterior"].attrs["pareto_k"])
+    resume(path, step.model, step=step, draws=10, surrogate_draws=0)
+    with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
+        assert "surrogate_posterior" not in stored.children
+
+    def failing(*arguments):
+        raise ArithmeticError("singular")
+
+    monkeypatch.setattr(results, "draws_of_surrogate", failing)
+    dt = sample(step, draws=20, surrogate_draws=3)
+    assert dt["posterior"].sizes["draw"] == 20
+    assert "There is no surrogate_posterior, as this failed" in caplog.messages[-1]
+
+
+def test_there_may_be_no_draws_of_a_surrogate(step, caplog):
+    none = sample(step, draws=20, tune=0, surrogate_draws=3)
+    assert "surrogate_posterior" not in none.children
+    assert "There is no surrogate_posterior" in messages(caplog, logging.WARNING)[-1]
+    model = step.model
+    x, t = model.value_vars
+    two = [pk.SurrogateMetropolis([x], model=model), pk.SurrogateMetropolis([t], model=model)]
+    for other in (pk.RWM(model=model), two):
+        with pytest.raises(ValueError, match=r"surrogate_draws needs a surrogate of the whole"):
+            sample(other, surrogate_draws=3)
+    with pytest.raises(ValueError, match="surrogate_draws"):
+        sample(step, surrogate_draws=-1)
+
+
 def test_the_step_may_have_another_order(step):
     """Its coordinates are in the order of its variables, and a model's in that of the model."""
     other = pk.SurrogateMetropolis(["t", "x"], model=step.model)
-    dt = sample(other, draws=400, tune=300, chains=4)
+    dt = sample(other, draws=400, tune=300, chains=4, surrogate_draws=500)
+    approximate = everything(dict(dt["surrogate_posterior"].data_vars)).mean(axis=(0, 1))
+    np.testing.assert_allclose(approximate, MEAN, atol=0.3)
     assert dt["surrogate_moves"]["coordinate"].values.tolist()[0] == "t_log__"
     found = pk.expectation(dt, everything, step.model)
     assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
@@ -451,6 +555,37 @@ def test_what_cannot_be_averaged_is_told(step, result):
         pk.expectation(result, lambda v: v["t"].mean(axis=1), step.model)
     with pytest.raises(ValueError, match="round_to"):
         pk.summary(result, round_to=3, model=step.model)
+    with pytest.raises(ValueError, match="var_names is empty: name some of"):
+        pk.summary(result, [], model=step.model)
+    with pytest.raises(ValueError, match=r"as lambda v: v\['t'\], not 't'"):
+        pk.expectation(result, "t", step.model)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda v: v["t"] + 1j, "of real numbers, not of complex128"),
+        (lambda v: np.where(v["t"] > 1, "large", "small"), "of real numbers, not of <U5"),
+        (lambda v: {"t": v["t"]}, "not a dict: average its parts one by one"),
+        (lambda v: 3.0, r"shape \(4, 400, '...'\), not \(\)"),
+        (lambda v: None, "of real numbers, not of object"),
+    ],
+)
+def test_a_function_has_to_return_real_numbers(result, function, said):
+    with pytest.raises(ValueError, match=said):
+        pk.expectation(result["posterior"], function)
+
+
+def test_draws_without_a_number_are_counted(result, caplog):
+    n = int((result["posterior"]["x"][..., 0] < 0).sum())
+    assert 0 < n < 1600
+    assert np.isnan(pk.expectation(result["posterior"], lambda v: np.sqrt(v["x"][..., 0])).mean)
+    said = f"The function is NaN or infinite at {n} of 1600 draws"
+    assert messages(caplog, logging.WARNING)[0].startswith(said)
+    posterior = result["posterior"].to_dataset()
+    posterior["root"] = posterior["t"].where(posterior["x"][..., 0] >= 0)
+    assert np.isnan(pk.summary(posterior)["mean"]["root"])
+    assert f"root is NaN or infinite at {n} of" in messages(caplog, logging.WARNING)[-1]
 
 
 def test_data_must_be_those_of_the_draws():

@@ -1,9 +1,13 @@
 """What SurrogateMetropolis has kept of its moves, and new runs of its inner chain, which are free.
 
+Averages are corrected by them, and draws of the surrogate itself are made by them.
+
 Symbols: as in surrogate.py; w = π/s, at the ends of moves.
 """
 
 from functools import cache
+from hashlib import sha256
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -133,6 +137,27 @@ def new_ends(parameters, start, n_runs, rng):
     return ends
 
 
+# ---- draws of s ---------------------------------------------------------------------------------
+
+
+LONG, PER_COORDINATE = 10, 20
+"""Steps of an inner chain from a draw of the posterior to one of the surrogate: so many times M,
+and so many times d, at least."""
+
+
+def draws_of_surrogate(parameters, start, n):
+    """Return draws (n, d) of s, the ends of long inner chains from draws `start` (m, d) of π.
+
+    Their randomness is that of the start, so that the same draws give the same ones.
+    """
+    d, n_inner = start.shape[1], parameters.n_inner[0]
+    seed = np.frombuffer(sha256(np.ascontiguousarray(start)).digest(), np.uint32)
+    rng, x = np.random.default_rng(seed), start[np.arange(n) * len(start) // n]
+    for _ in range(max(LONG, ceil(PER_COORDINATE * d / n_inner))):
+        x = new_ends(parameters, x, 1, rng)[:, 0]
+    return x
+
+
 # ---- how close s is -----------------------------------------------------------------------------
 
 
@@ -160,14 +185,24 @@ class Certificate(NamedTuple):
     sd_log_w: float
     accept_prob: float
 
+    def in_words(self):
+        """Say all of it."""
+        return (
+            f"effective share of the weights π/s {self.ess_share:.2f}, their Pareto k "
+            f"{self.pareto_k:.2f}, sd of log(π/s) {self.sd_log_w:.2f}, mean acceptance "
+            f"{self.accept_prob:.2f}"
+        )
+
 
 def certificate(moves):
-    """Return how close s is to π, a Certificate."""
+    """Return how close s is to π, a Certificate, of one move at least."""
     log_w = np.empty(len(moves.row))
     for row, log_s in enumerate(moves.log_s):
         own = moves.row == row
         log_w[own] = moves.end_logp[own] - log_s(moves.end[own])
     finite = np.isfinite(log_w)
+    if not finite.any():
+        return Certificate(0.0, np.nan, np.nan, float(moves.accept_prob.mean()))
     w = np.exp(log_w - log_w[finite].max())
     k = array_stats.psislw(log_w[finite])[1] if log_w[finite].std() > PERFECT else np.nan
     return Certificate(

@@ -42,6 +42,9 @@ POINTS, RUNS, NEGLIGIBLE = 1024, 2000, 0.2
 each move at least. They are doubled while their randomness has more than this share of a
 variance."""
 
+DOUBTED, MOST_DOUBT = 128, 4.0
+"""Points of each set at which it is asked how sure log s is; and what it is wrong by at most."""
+
 MOST_WORK, OVERHEAD = 3e8, 300
 """Coordinates of differences to centres that may be computed at a time for that, in some .1 s; and
 so many centres take as long as all else."""
@@ -112,7 +115,7 @@ def corrected(f, moves, function, n_decisive=None):
     while True:
         x = _means_over_moves(known + inner.sums(n_moves), n_moves, lengths)
         b = coefficients(a, x, inner.variance_under_s(np.ones(a[:, 0].shape)))
-        found = _combined(a, x, b, lengths, inner.variance_under_s(b))
+        found = _combined(a, x, b, lengths, inner.variance_under_s(b), inner.unseen(b))
         with np.errstate(divide="ignore", invalid="ignore"):
             points, runs = (
                 np.nan_to_num(variance(b) / np.square(found.mcse))[:n_decisive].max()
@@ -193,6 +196,9 @@ class _UnderSurrogate:
         self.rows, self._spread, self._g, self.n = rows, spread, g, 0
         self._sums, self._weights = np.zeros((SETS, q)), np.zeros(SETS)
         self.double()
+        w, x = self._w[:, :DOUBTED].ravel(), self._x[:, :DOUBTED].reshape(-1, self._x.shape[2])
+        lacking = w * np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)) / w.sum()
+        self._lacking = lacking.sum(), lacking @ g(x)
 
     def double(self):
         """Have twice as many points."""
@@ -214,6 +220,12 @@ class _UnderSurrogate:
         """Of the mean, (q,), as sets differ."""
         residuals = self._sums - self._weights[:, None] * self.mean
         return residuals.var(axis=0, ddof=1) / SETS / self._weights.mean() ** 2
+
+    @property
+    def unseen(self):
+        """What E_s g would change by, (q,), if π were higher than s by as much as it may be."""
+        mass, sums = self._lacking
+        return np.abs(sums - mass * self.mean)
 
     def draws(self, n, rng):
         """Return n draws of s (n, d)."""
@@ -275,10 +287,14 @@ class _Inner:
 
     def variance_under_s(self, b):
         """Return the variance of T (q,) by E_s g, which batches do not show; b is (chains, q)."""
-        shares = [b[one.rows].sum(axis=0) / len(b) for one in self._under_s]
-        return sum(
-            share**2 * one.variance for share, one in zip(shares, self._under_s, strict=True)
-        )
+        return sum(self._share(one, b) ** 2 * one.variance for one in self._under_s)
+
+    def unseen(self, b):
+        """Return what T (q,) may be wrong by as nobody has been everywhere."""
+        return sum(self._share(one, b) * one.unseen for one in self._under_s)
+
+    def _share(self, one, b):
+        return b[one.rows].sum(axis=0) / len(b)
 
     def variance_of_runs(self, b):
         """Return the variance of T (q,) by new runs, which batches do show."""
@@ -303,16 +319,17 @@ class _Inner:
 # ---- the average --------------------------------------------------------------------------------
 
 
-def _combined(a, x, b, lengths, common):
+def _combined(a, x, b, lengths, common, unseen):
     """Return T of batch means of A and X (chains, batches, q).
 
-    `common` (q,) is the variance of T that batches do not show.
+    Batches do not show the variance `common` (q,) of T, nor that it may be wrong by `unseen` (q,),
+    which counts up to the standard error of A: that has not seen more.
     """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
     within, between = _variances(mixed, chains)
-    variance = np.maximum(within, between) + common
     before = np.maximum(*_variances(a, np.average(a, axis=1, weights=lengths)))
+    variance = np.maximum(within, between) + common + np.minimum(unseen**2, before)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain, disagreement = before / variance, between / within
     is_better = (b > 0).any(axis=0) & (variance > 0)

@@ -140,37 +140,44 @@ def test_new_runs_are_those_of_the_inner_chain(angle):
     start, others = u @ parameters.factor.T + parameters.mean
     met = 0
     for k in range(30):
-        ends = ends_of_pairs(parameters, start[[k]], others[[k]], np.random.default_rng(k))
-        first = by_hand.inner_chain(u[0, k], 1.0, np.random.default_rng(k))
-        if ends[2][0]:
-            np.testing.assert_allclose(ends[0][0], parameters.mean + parameters.factor @ first)
+        *ends, apart, _ = ends_of_pairs(
+            parameters, start[[k]], others[[k]], np.random.default_rng(k)
+        )
+        alone = [by_hand.inner_chain(v, 1.0, np.random.default_rng(k)) for v in u[:, k]]
+        if apart[0]:
+            expected = parameters.mean + np.array(alone) @ parameters.factor.T
+            np.testing.assert_allclose(np.concatenate(ends), expected)
         else:
             met += 1
-            np.testing.assert_array_equal(
-                first, by_hand.inner_chain(u[1, k], 1.0, np.random.default_rng(k))
-            )
+            np.testing.assert_array_equal(*alone)
     assert met == 0 if angle < np.pi / 2 else 5 < met < 25
 
 
-@pytest.mark.parametrize("angle", [1.1, np.pi / 2])
-def test_partners_move_as_they_would_alone(angle):
-    """So s is left as it is, and both have the same distribution if both begin there."""
-    parameters = spoilt(angle)
-    x, w = Spread(parameters, np.random.default_rng(8)).more(4096)
-    chosen = np.random.default_rng(9).choice(w.size, size=(2, 20_000), p=w.ravel() / w.sum())
-    pairs = x.reshape(-1, 2)[chosen]
-    ends = ends_of_pairs(parameters, *pairs, np.random.default_rng(10))
-    mean = np.tensordot(w, functions(x.reshape(-1, 2)).reshape(*w.shape, -1), 2) / w.sum()
-    for one in (*pairs, *ends[:2]):
-        values = functions(one)
-        z = (values.mean(axis=0) - mean) / values.std(axis=0) * len(values) ** 0.5
-        assert np.abs(z).max() < 4
+def test_doubts_are_those_of_a_gaussian_process():
+    """That has been told the values at the centres."""
+    parameters = spoilt()
+    s, spread = parameters.surrogate, Spread(parameters, np.random.default_rng(1))
+    u = np.random.default_rng(2).standard_normal((5, 2))
+
+    def kernel(a, b):
+        return 1 / (1 + np.sum((a[:, None] - b[None]) ** 2, axis=2))
+
+    c, at = s.centres.T, u * s.rates
+    given, cross = kernel(c, c), kernel(at, c)
+    amplitude = s.weights @ given @ s.weights / 6
+    covariance = kernel(at, at) - cross @ np.linalg.solve(given, cross.T)
+    found = spread.doubt(parameters.mean + u @ parameters.factor.T)
+    np.testing.assert_allclose(found, np.sqrt(amplitude * np.diag(covariance)), rtol=1e-4)
+    at_centres = parameters.mean + (c / s.rates) @ parameters.factor.T
+    np.testing.assert_allclose(spread.doubt(at_centres), 0, atol=1e-2)
+    alone = parameters._replace(surrogate=s._replace(n=np.array([0])))
+    assert not Spread(alone, np.random.default_rng(1)).doubt(at_centres).any()
 
 
 def slowly(f, moves, function, n_runs, under_s):
     """Return T, its standard error and its gain of one function, from their definitions.
 
-    `under_s` are points and weights (sets, n, ...).
+    `under_s` are points, weights, and doubts (sets, n, ...).
     """
     n_chains, n = f.shape
     nb = min(10, min(np.sum(moves.row == c) for c in range(n_chains)) // 2)
@@ -182,7 +189,7 @@ def slowly(f, moves, function, n_runs, under_s):
         value = function(x[None]).item()
         return min(max(value, low), high) if value == value else low
 
-    points, weights = under_s
+    points, weights, doubts = under_s
     sums = [
         sum(v * g(p) for v, p in zip(*one, strict=True))
         for one in zip(weights, points, strict=True)
@@ -191,6 +198,9 @@ def slowly(f, moves, function, n_runs, under_s):
     level = sum(sums) / sum(total)
     off = [one - level * w for one, w in zip(sums, total, strict=True)]
     common = np.var(off, ddof=1) / len(off) / np.mean(total) ** 2
+
+    lacking = weights * (np.exp(np.minimum(doubts, 4)) - 1) / weights.sum()
+    unseen = sum(lacking[i] * (g(points[i]) - level) for i in np.ndindex(weights.shape))
 
     def k(row, x):
         x = np.repeat(x[None], n_runs, axis=0)
@@ -232,6 +242,7 @@ def slowly(f, moves, function, n_runs, under_s):
 
     mean = np.mean(mixed @ sizes / n)
     after = variance(mixed) + common * used.mean() ** 2
+    after += min((unseen * used.mean()) ** 2, variance(a))
     return mean, np.sqrt(after), variance(a) / after
 
 
@@ -253,14 +264,17 @@ def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
         None,
     )
 
-    under_s = 2 * rng.standard_normal((8, 16, 2)), rng.random((8, 16))
+    under_s = 2 * rng.standard_normal((8, 16, 2)), rng.random((8, 16)), 5 * rng.random((8, 16)) ** 3
 
     class Known:
         def __init__(self, *_):
             pass
 
         def more(self, n):
-            return under_s
+            return under_s[:2]
+
+        def doubt(self, x):
+            return under_s[2].ravel()
 
     def shrunk(parameters, start, others, rng):
         shifts = np.resize(np.linspace(-5, 4, 4), len(start))[:, None]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from arviz_stats.base import array_stats
+from scipy.linalg import cholesky, solve_triangular
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
@@ -18,8 +19,10 @@ from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.surrogate import Surrogate, log_surrogate, log_t
 from pymc_kameleon.monitor import say_if_compiling
+from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate import Parameters, reference_from, walk_from
 from pymc_kameleon.samplers.surrogate_emulator import emulator_from, surrogate_from
+from pymc_kameleon.samplers.surrogate_learning import whitened
 
 
 class Moves(NamedTuple):
@@ -119,6 +122,25 @@ class Spread:
         self._most = log_w.max() if self._most is None else self._most
         return p.mean + u @ np.tril(p.factor).T, np.exp(log_w - self._most).reshape(g.shape)
 
+    def doubt(self, x):
+        """Return by how much log π may differ from log s at points x (n, d): standard deviations.
+
+        They are those of a Gaussian process that has the kernels of s, and their values at the
+        centres. A quadratic alone has no doubts.
+        """
+        p, n = self._parameters.surrogate, self._parameters.surrogate.n[0]
+        if n == 0:
+            return np.zeros(len(x))
+        u = whitened(x, self._parameters.mean, self._parameters.factor)
+        centres = p.centres[:, :n].T
+        covariance = 1 / (1 + surrogate_fit.squared_distances(centres, centres))
+        values = covariance @ p.weights[:n]
+        root = cholesky(covariance + LEAST_NOISE * np.eye(n), lower=True)
+        amplitude = np.square(solve_triangular(root, values, lower=True)).mean()
+        cross = 1 / (1 + surrogate_fit.squared_distances(centres, u * p.rates))
+        known = np.square(solve_triangular(root, cross, lower=True)).sum(axis=0)
+        return np.sqrt(amplitude * np.maximum(1 - known, 0))
+
 
 @cache
 def compiled_weights():
@@ -136,6 +158,9 @@ def compiled_weights():
 
 SETS = 8
 """Of points, by which it is seen what their averages are wrong by."""
+
+LEAST_NOISE = 1e-8
+"""Variance of what is known at a centre, in units of the kernels' own."""
 
 TINY = 1e-12
 """Least probability of which a quantile is taken."""

@@ -196,9 +196,11 @@ class _UnderSurrogate:
         self.rows, self._spread, self._g, self.n = rows, spread, g, 0
         self._sums, self._weights = np.zeros((SETS, q)), np.zeros(SETS)
         self.double()
-        w, x = self._w[:, :DOUBTED].ravel(), self._x[:, :DOUBTED].reshape(-1, self._x.shape[2])
-        lacking = w * np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)) / w.sum()
-        self._lacking = lacking.sum(), lacking @ g(x)
+        w, x = self._w[:, :DOUBTED], self._x[:, :DOUBTED].reshape(-1, self._x.shape[2])
+        lacking = np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)).reshape(w.shape)
+        lacking *= w * SETS / w.sum()
+        values = g(x).reshape(*w.shape, q)
+        self._lacking = lacking.sum(axis=1), np.einsum("ij,ijk->ik", lacking, values)
 
     def double(self):
         """Have twice as many points."""
@@ -223,9 +225,14 @@ class _UnderSurrogate:
 
     @property
     def unseen(self):
-        """What E_s g would change by, (q,), if π were higher than s by as much as it may be."""
+        """What E_s g would change by, (q,), if π were higher than s by as much as it may be.
+
+        As far as that is more than chance makes of these few points.
+        """
         mass, sums = self._lacking
-        return np.abs(sums - mass * self.mean)
+        changes = sums - mass[:, None] * self.mean
+        chance = changes.var(axis=0, ddof=1) / SETS
+        return np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
 
     def draws(self, n, rng):
         """Return n draws of s (n, d)."""

@@ -199,8 +199,12 @@ def slowly(f, moves, function, n_runs, under_s):
     off = [one - level * w for one, w in zip(sums, total, strict=True)]
     common = np.var(off, ddof=1) / len(off) / np.mean(total) ** 2
 
-    lacking = weights * (np.exp(np.minimum(doubts, 4)) - 1) / weights.sum()
-    unseen = sum(lacking[i] * (g(points[i]) - level) for i in np.ndindex(weights.shape))
+    lacking = weights * (np.exp(np.minimum(doubts, 4)) - 1) / weights.mean() / weights.shape[1]
+    changes = [
+        sum(v * (g(p) - level) for v, p in zip(*one, strict=True))
+        for one in zip(lacking, points, strict=True)
+    ]
+    unseen = np.sqrt(max(np.mean(changes) ** 2 - np.var(changes, ddof=1) / len(changes), 0))
 
     def k(row, x):
         x = np.repeat(x[None], n_runs, axis=0)

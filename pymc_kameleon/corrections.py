@@ -45,7 +45,7 @@ variance."""
 DOUBTED, MOST_DOUBT = 128, 4.0
 """Points of each set at which it is asked how sure log s is; and what it is wrong by at most."""
 
-MOST_WORK, OVERHEAD = 3e8, 300
+MOST_WORK, OVERHEAD = 1.5e8, 300
 """Coordinates of differences to centres that may be computed at a time for that, in some .1 s; and
 so many centres take as long as all else."""
 

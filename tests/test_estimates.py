@@ -20,8 +20,10 @@ from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate import Parameters
 from pymc_kameleon.samplers.surrogate_moves import (
     Moves,
+    Spread,
     certificate,
     draws_of_surrogate,
+    ends_of_pairs,
     new_ends,
 )
 
@@ -43,7 +45,7 @@ def functions(x):
 TRUE = np.array([0, 0, 1, 1 + 2 * BEND**2, norm.cdf(0.5)])
 
 
-def spoilt():
+def spoilt(angle=np.pi / 2):
     """Return Parameters with a surrogate in the wrong place, of the wrong width, with bumps."""
     rng, sizes = np.random.default_rng(3), {"d": 2, "m": 6}
     surrogate = allocate(
@@ -64,7 +66,7 @@ def spoilt():
         sizes,
         mean=(0.3, -0.2),
         factor=((1.2, 0.0), (-0.3, 0.9)),
-        angle=1.1,
+        angle=angle,
         reference_share=0.5,
         n_inner=4,
         surrogate=surrogate,
@@ -79,12 +81,12 @@ def log_s_of(parameters):
     return log_s
 
 
-def stationary(n, chains=4, seed=1):
+def stationary(n, chains=4, seed=1, angle=np.pi / 2):
     """Return independent draws (chains, n, 2), and the moves that one chain each makes of them."""
-    rng, parameters = np.random.default_rng(seed), spoilt()
+    rng, parameters = np.random.default_rng(seed), spoilt(angle)
     x = rng.standard_normal((chains * n, 2))
     x[:, 1] += BEND * (x[:, 0] ** 2 - 1)
-    end, log_s = new_ends(parameters, x, 1, rng)[:, 0], log_s_of(parameters)
+    end, log_s = new_ends(parameters, x, rng), log_s_of(parameters)
     log_ratio = log_banana(end) - log_banana(x) + log_s(x) - log_s(end)
     row, draw = np.divmod(np.arange(chains * n), n)
     accept_prob = np.exp(np.minimum(0, log_ratio))
@@ -101,25 +103,23 @@ def at_draws(x):
 @pytest.fixture
 def whole_correction(monkeypatch):
     """Let T be X, which is then tested alone."""
-    monkeypatch.setattr(corrections, "coefficients", lambda a, x: np.ones(a[:, 0].shape))
+    monkeypatch.setattr(corrections, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape))
 
 
 @pytest.mark.usefixtures("whole_correction")
-def test_it_is_exact_however_bad_the_surrogate_is(monkeypatch):
-    """Unlike the mean over a long chain on s, instead of new runs from where each move began."""
-    x, moves = stationary(25_000)
+@pytest.mark.parametrize("angle", [1.1, np.pi / 2], ids=["none meet", "many meet"])
+def test_it_is_exact_however_bad_the_surrogate_is(angle, monkeypatch):
+    """Unlike the mean over s, instead of that over new runs from where each move began."""
+    x, moves = stationary(25_000, angle=angle)
     assert 0.4 < moves.accept_prob.mean() < 0.7
     found = corrections.corrected(at_draws(x), moves, functions)
     assert np.abs((found.mean - TRUE) / found.mcse).max() < 3.5
     assert found.is_better.all()
 
-    def long_chain(parameters, start, n_runs, rng):
-        ends = start[rng.integers(len(start), size=2000)]
-        for _ in range(10):
-            ends = new_ends(parameters, ends, 1, rng)[:, 0]
-        return ends[rng.integers(len(ends), size=(len(start), n_runs))]
+    def as_if_all_met(parameters, start, others, rng):
+        return start, others, np.zeros(len(start), bool), len(start)
 
-    monkeypatch.setattr(corrections, "new_ends", long_chain)
+    monkeypatch.setattr(corrections, "ends_of_pairs", as_if_all_met)
     wrong = corrections.corrected(at_draws(x), moves, functions)
     assert np.abs((wrong.mean - TRUE) / wrong.mcse).max() > 6
 
@@ -134,19 +134,53 @@ def test_without_use_it_is_left_out():
 # ---- by hand ------------------------------------------------------------------------------------
 
 
-def test_new_runs_are_those_of_the_inner_chain():
-    parameters, start = spoilt(), np.array([[0.2, -0.7], [1.0, 0.4]])
-    by_hand, rng = reference.SurrogateChain(parameters, None), np.random.default_rng(5)
-    expected = [
-        [parameters.mean + parameters.factor @ by_hand.inner_chain(u, 1.0, rng) for _ in range(3)]
-        for u in np.linalg.solve(parameters.factor, (start - parameters.mean).T).T
-    ]
-    found = new_ends(parameters, start, 3, np.random.default_rng(5))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+@pytest.mark.parametrize("angle", [1.1, np.pi / 2])
+def test_new_runs_are_those_of_the_inner_chain(angle):
+    """Each of a pair is one, with the same random numbers, until both are the same."""
+    parameters, rng = spoilt(angle), np.random.default_rng(2)
+    by_hand, u = reference.SurrogateChain(parameters, None), rng.standard_normal((2, 30, 2))
+    start, others = u @ parameters.factor.T + parameters.mean
+    met = 0
+    for k in range(30):
+        *ends, apart, _ = ends_of_pairs(
+            parameters, start[[k]], others[[k]], np.random.default_rng(k)
+        )
+        alone = [by_hand.inner_chain(v, 1.0, np.random.default_rng(k)) for v in u[:, k]]
+        if apart[0]:
+            expected = parameters.mean + np.array(alone) @ parameters.factor.T
+            np.testing.assert_allclose(np.concatenate(ends), expected)
+        else:
+            met += 1
+            np.testing.assert_array_equal(*alone)
+    assert met == 0 if angle < np.pi / 2 else 5 < met < 25
 
 
-def slowly(f, moves, function, n_runs):
-    """Return T, its standard error and its gain of one function, from their definitions."""
+def test_doubts_are_those_of_a_gaussian_process():
+    """That has been told the values at the centres."""
+    parameters = spoilt()
+    s, spread = parameters.surrogate, Spread(parameters, np.random.default_rng(1))
+    u = np.random.default_rng(2).standard_normal((5, 2))
+
+    def kernel(a, b):
+        return 1 / (1 + np.sum((a[:, None] - b[None]) ** 2, axis=2))
+
+    c, at = s.centres.T, u * s.rates
+    given, cross = kernel(c, c), kernel(at, c)
+    amplitude = s.weights @ given @ s.weights / 6
+    covariance = kernel(at, at) - cross @ np.linalg.solve(given, cross.T)
+    found = spread.doubt(parameters.mean + u @ parameters.factor.T)
+    np.testing.assert_allclose(found, np.sqrt(amplitude * np.diag(covariance)), rtol=1e-4)
+    at_centres = parameters.mean + (c / s.rates) @ parameters.factor.T
+    np.testing.assert_allclose(spread.doubt(at_centres), 0, atol=1e-2)
+    alone = parameters._replace(surrogate=s._replace(n=np.array([0])))
+    assert not Spread(alone, np.random.default_rng(1)).doubt(at_centres).any()
+
+
+def slowly(f, moves, function, n_runs, under_s):
+    """Return T, its standard error and its gain of one function, from their definitions.
+
+    `under_s` are points, weights, and doubts (sets, n, ...).
+    """
     n_chains, n = f.shape
     nb = min(10, min(np.sum(moves.row == c) for c in range(n_chains)) // 2)
     low, high = f.min(), f.max()
@@ -157,8 +191,28 @@ def slowly(f, moves, function, n_runs):
         value = function(x[None]).item()
         return min(max(value, low), high) if value == value else low
 
+    points, weights, doubts = under_s
+    sums = [
+        sum(v * g(p) for v, p in zip(*one, strict=True))
+        for one in zip(weights, points, strict=True)
+    ]
+    total = [w.sum() for w in weights]
+    level = sum(sums) / sum(total)
+    off = [one - level * w for one, w in zip(sums, total, strict=True)]
+    common = np.var(off, ddof=1) / len(off) / np.mean(total) ** 2
+
+    lacking = weights * (np.exp(np.minimum(doubts, 4)) - 1) / weights.mean() / weights.shape[1]
+    changes = [
+        sum(v * (g(p) - level) for v, p in zip(*one, strict=True))
+        for one in zip(lacking, points, strict=True)
+    ]
+    unseen = np.sqrt(max(np.mean(changes) ** 2 - np.var(changes, ddof=1) / len(changes), 0))
+
     def k(row, x):
-        return np.mean([g(v) for v in corrections.new_ends(row, x[None], n_runs, None)[0]])
+        x = np.repeat(x[None], n_runs, axis=0)
+        ends, others, apart, _ = corrections.ends_of_pairs(moves.parameters[row], x, None, None)
+        values = zip(ends, others, apart, strict=True)
+        return level + np.mean([(g(v) - g(w)) * is_apart for v, w, is_apart in values])
 
     a, x = np.zeros((n_chains, nb)), np.zeros((n_chains, nb))
     sizes = np.array([len([i for i in range(n) if i * nb // n == b]) for b in range(nb)])
@@ -179,11 +233,13 @@ def slowly(f, moves, function, n_runs):
             ]
             influence = np.sum(inside) / len(own) * n / sizes[b]
             x[c, b] = np.mean(terms) + influence
-    mixed = np.zeros((n_chains, nb))
+    mixed, used = np.zeros((n_chains, nb)), np.zeros(n_chains)
     for c in range(n_chains):
         others = [i for i in range(n_chains) if i != c]
         difference = (a - x)[others].ravel()
-        b = np.cov(a[others].ravel(), difference)[0, 1] / np.var(difference, ddof=1)
+        variance = np.var(difference, ddof=1) + a.size * common
+        b = np.cov(a[others].ravel(), difference)[0, 1] / variance
+        used[c] = np.clip(b, 0, 1)
         mixed[c] = a[c] + np.clip(b, 0, 1) * (x[c] - a[c])
 
     def variance(batches):
@@ -191,7 +247,9 @@ def slowly(f, moves, function, n_runs):
         return max(np.var(batches, ddof=1) / batches.size, np.var(chains, ddof=1) / n_chains)
 
     mean = np.mean(mixed @ sizes / n)
-    return mean, np.sqrt(variance(mixed)), variance(a) / variance(mixed)
+    after = variance(mixed) + common * used.mean() ** 2
+    after += min((unseen * used.mean()) ** 2, variance(a))
+    return mean, np.sqrt(after), variance(a) / after
 
 
 def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
@@ -208,17 +266,32 @@ def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
         rng.standard_normal(start.shape),
         None,
         rng.random(len(row)),
-        [0, 1, 2],
+        [spoilt()._replace(n_inner=np.array([chain])) for chain in range(3)],
         None,
     )
 
-    def shrunk(chain, start, n_runs, rng):
-        return 0.2 * start[:, None] + np.linspace(-5, 4, n_runs)[:, None] + 0.1 * chain
+    under_s = 2 * rng.standard_normal((8, 16, 2)), rng.random((8, 16)), 5 * rng.random((8, 16)) ** 3
 
-    monkeypatch.setattr(corrections, "new_ends", shrunk)
+    class Known:
+        def __init__(self, *_):
+            pass
+
+        def more(self, n):
+            return under_s[:2]
+
+        def doubt(self, x):
+            return under_s[2].ravel()
+
+    def shrunk(parameters, start, others, rng):
+        shifts = np.resize(np.linspace(-5, 4, 4), len(start))[:, None]
+        ends = 0.2 * start + shifts + 0.1 * parameters.n_inner
+        return ends, ends[:, ::-1] / 2, shifts[:, 0] > -5, 1
+
+    monkeypatch.setattr(corrections, "Spread", Known)
+    monkeypatch.setattr(corrections, "ends_of_pairs", shrunk)
+    monkeypatch.setattr(corrections, "POINTS", 16)
     monkeypatch.setattr(corrections, "RUNS", 4 * len(row))
-    monkeypatch.setattr(corrections, "MOST_RUNS", 4 * len(row))
-    monkeypatch.setattr(corrections, "_work", lambda moves: 1)
+    monkeypatch.setattr(corrections, "MOST_WORK", 0)
     monkeypatch.setattr(corrections, "MOST_NUMBERS", 30)
 
     def function(x):
@@ -229,29 +302,37 @@ def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
     f[np.isnan(f)] = 0.0
     found = corrections.corrected(f, moves, function)
     for j in range(3):
-        expected = slowly(f[..., j], moves, lambda x, j=j: function(x)[:, j], 4)
+        expected = slowly(f[..., j], moves, lambda x, j=j: function(x)[:, j], 4, under_s)
         np.testing.assert_allclose((found.mean[j], found.mcse[j], found.gain[j]), expected)
     assert found.is_better.tolist() == (np.abs(found.gain - 1) > 1e-9).tolist() != [False] * 3
 
 
-def test_more_runs_are_made_where_they_are_noisy(monkeypatch):
+def test_more_is_done_where_it_is_noisy(monkeypatch):
     x, moves = stationary(250)
-    asked = []
+    runs, points = [], []
 
-    def counted(parameters, start, n_runs, rng):
-        asked.append(n_runs)
-        return new_ends(parameters, start, n_runs, rng)
+    def counted(parameters, start, *others):
+        runs.append(len(start) // 250)
+        return ends_of_pairs(parameters, start, *others)
 
-    monkeypatch.setattr(corrections, "new_ends", counted)
-    monkeypatch.setattr(corrections, "coefficients", lambda a, x: np.ones(a[:, 0].shape))
-    monkeypatch.setattr(corrections, "RUNS", 2000)
+    class Counted(Spread):
+        def more(self, n):
+            points.append(n)
+            return super().more(n)
+
+    monkeypatch.setattr(corrections, "ends_of_pairs", counted)
+    monkeypatch.setattr(corrections, "Spread", Counted)
+    monkeypatch.setattr(corrections, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape))
+    monkeypatch.setattr(corrections, "POINTS", 8)
+    monkeypatch.setattr(corrections, "RUNS", 1000)
     corrections.corrected(at_draws(x), moves, functions)
-    assert asked[::4] == [2, 2, 4, 8][: len(asked) // 4]
-    assert len(asked) > 4
-    asked.clear()
+    assert runs[::4] == [1, 1, 2, 4][: len(runs) // 4]
+    assert points == [8, *(8 * 2 ** np.arange(len(points) - 1))]
+    assert min(len(runs) // 4, len(points)) > 1
+    runs.clear()
     monkeypatch.setattr(corrections, "NEGLIGIBLE", np.inf)
     corrections.corrected(at_draws(x), moves, functions)
-    assert asked == [2] * 4
+    assert runs == [1] * 4
 
 
 def test_the_certificate_looks_at_weights():

@@ -115,14 +115,15 @@ def corrected(f, moves, function, n_decisive=None):
     while True:
         x = _means_over_moves(known + inner.sums(n_moves), n_moves, lengths)
         b = coefficients(a, x, inner.variance_under_s(np.ones(a[:, 0].shape)))
-        found = _combined(a, x, b, lengths, inner.variance_under_s(b), inner.unseen(b))
+        variances = inner.rejections(b), inner.variance_under_s(b)
+        found = _combined(a, x, b, lengths, *variances)
         with np.errstate(divide="ignore", invalid="ignore"):
             points, runs = (
                 np.nan_to_num(variance(b) / np.square(found.mcse))[:n_decisive].max()
                 for variance in (inner.variance_under_s, inner.variance_of_runs)
             )
         if max(points, runs) < NEGLIGIBLE or not inner.double(points > runs):
-            return found
+            return _combined(a, x, b, lengths, *variances, inner.unseen(b))
 
 
 def coefficients(a, x, common):
@@ -197,10 +198,13 @@ class _UnderSurrogate:
         self._sums, self._weights = np.zeros((SETS, q)), np.zeros(SETS)
         self.double()
         w, x = self._w[:, :DOUBTED], self._x[:, :DOUBTED].reshape(-1, self._x.shape[2])
+        values, shares = g(x).reshape(*w.shape, q), w / w.sum()
         lacking = np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)).reshape(w.shape)
-        lacking *= w * SETS / w.sum()
-        values = g(x).reshape(*w.shape, q)
+        lacking *= shares * SETS
         self._lacking = lacking.sum(axis=1), np.einsum("ij,ijk->ik", lacking, values)
+        unknown = spread.is_lowest(x).reshape(w.shape) * shares
+        self.rejections = np.einsum("ij,ijk->k", unknown, np.square(values - self.mean))
+        """Variance (q,) of a move's correction by ends where nothing is known, all rejected."""
 
     def double(self):
         """Have twice as many points."""
@@ -300,6 +304,17 @@ class _Inner:
         """Return what T (q,) may be wrong by as nobody has been everywhere."""
         return sum(self._share(one, b) * one.unseen for one in self._under_s)
 
+    def rejections(self, b):
+        """Return the variance of T (q,) by rare moves to where nothing is known, seen or not."""
+        n = np.bincount(self._moves.row)
+        return (
+            sum(
+                (np.square(b[one.rows]) / n[one.rows, None]).sum(axis=0) * one.rejections
+                for one in self._under_s
+            )
+            / len(b) ** 2
+        )
+
     def _share(self, one, b):
         return b[one.rows].sum(axis=0) / len(b)
 
@@ -326,17 +341,20 @@ class _Inner:
 # ---- the average --------------------------------------------------------------------------------
 
 
-def _combined(a, x, b, lengths, common, unseen):
+def _combined(a, x, b, lengths, least, common, unseen=0.0):
     """Return T of batch means of A and X (chains, batches, q).
 
-    Batches do not show the variance `common` (q,) of T, nor that it may be wrong by `unseen` (q,),
+    Its variance by batches is at least `least` (q,), of which they seldom have the rare moves that
+    make it. They do not show the variance `common` (q,), nor that T may be wrong by `unseen` (q,),
     which counts up to the standard error of A: that has not seen more.
     """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
     within, between = _variances(mixed, chains)
     before = np.maximum(*_variances(a, np.average(a, axis=1, weights=lengths)))
-    variance = np.maximum(within, between) + common + np.minimum(unseen**2, before)
+    variance = (
+        np.maximum(np.maximum(within, between), least) + common + np.minimum(unseen**2, before)
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         gain, disagreement = before / variance, between / within
     is_better = (b > 0).any(axis=0) & (variance > 0)

@@ -126,6 +126,13 @@ class Spread:
         self._most = log_w.max() if self._most is None else self._most
         return p.mean + u @ np.tril(p.factor).T, np.exp(log_w - self._most).reshape(g.shape)
 
+    def is_lowest(self, x):
+        """Whether s is as low as it may be at points x (n, d), where nothing is known."""
+        p = self._parameters
+        u = whitened(x, p.mean, p.factor)
+        h = surrogate_fit.values(p.surrogate, u) - surrogate_fit.log_t(u, p.surrogate.nu[0])
+        return h <= p.surrogate.bounds[0] + 1e-6
+
     def doubt(self, x):
         """Return by how much log π may differ from log s at points x (n, d): standard deviations.
 
@@ -318,6 +325,9 @@ def draws_of_surrogate(parameters, start, n):
 PERFECT = 1e-3
 """Standard deviation of log w up to which there is no tail to speak of."""
 
+TAILED = 25
+"""Moves from which ArviZ smooths a tail."""
+
 
 class Certificate(NamedTuple):
     """How close the surrogate is to the posterior at the ends of its moves, by w = π/s.
@@ -327,7 +337,8 @@ class Certificate(NamedTuple):
     ess_share : float
         (Σw)²/(nΣw²), of n moves: 1 if s is the posterior.
     pareto_k : float
-        Shape of the tail of w, by Pareto-smoothed importance sampling; NaN if all are equal.
+        Shape of the tail of w, by Pareto-smoothed importance sampling; NaN if all are equal,
+        or few.
     sd_log_w : float
         Standard deviation of log w, where it is finite.
     accept_prob : float
@@ -358,7 +369,8 @@ def certificate(moves):
     if not finite.any():
         return Certificate(0.0, np.nan, np.nan, float(moves.accept_prob.mean()))
     w = np.exp(log_w - log_w[finite].max())
-    k = array_stats.psislw(log_w[finite])[1] if log_w[finite].std() > PERFECT else np.nan
+    has_tail = np.count_nonzero(finite) >= TAILED and log_w[finite].std() > PERFECT
+    k = array_stats.psislw(log_w[finite])[1] if has_tail else np.nan
     return Certificate(
         float(w.sum() ** 2 / (len(w) * np.square(w).sum())),
         float(k),

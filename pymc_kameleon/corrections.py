@@ -352,9 +352,8 @@ def _combined(a, x, b, lengths, least, common, unseen=0.0):
     chains = np.average(mixed, axis=1, weights=lengths)
     within, between = _variances(mixed, chains)
     before = np.maximum(*_variances(a, np.average(a, axis=1, weights=lengths)))
-    variance = (
-        np.maximum(np.maximum(within, between), least) + common + np.minimum(unseen**2, before)
-    )
+    shown = np.maximum(np.maximum(within, between), least)
+    variance = shown + common + np.minimum(unseen**2, before)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain, disagreement = before / variance, between / within
     is_better = (b > 0).any(axis=0) & (variance > 0)

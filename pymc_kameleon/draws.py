@@ -11,6 +11,7 @@ from pymc_kameleon.core.chain import (
     ACCEPT_SHARE,
     AT_STEP,
     CURRENT,
+    LEARNED,
     MOVED,
     N_LOGP,
     N_PROGRESS,
@@ -23,6 +24,7 @@ from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.target import Outputs
 from pymc_kameleon.host import SamplingError
 from pymc_kameleon.monitor import explain_start, say_if_compiling
+from pymc_kameleon.noise import estimate_variance, explain_moved
 
 NO_OUTPUTS = Outputs(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
 
@@ -101,12 +103,12 @@ def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
 def _begin(step, q):
     """Get a step ready for draws from `q` (n,), in its own order; return what still holds there.
 
-    CURRENT, STALE or MOVED, as far as its own coordinates and the data tell. That other variables
-    moved, compiled code sees itself.
+    CURRENT, STALE, LEARNED or MOVED, as far as its own coordinates and the data tell. That other
+    variables moved, compiled code sees itself. An estimate is kept as long as the data are.
     """
     logp, d = step.log_density, step.layout.d
     status = what_changed(step, q)
-    first = step.point is None
+    logp.rng, first = step.rng, step.point is None
     if first:
         if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
             step._jump(q)
@@ -116,14 +118,18 @@ def _begin(step, q):
             step._scout(q)
     else:  # compiled code compares, to see which of the others moved
         logp.point[d:] = step.point[d:]
+        if step.pseudo_marginal and status == MOVED:
+            raise SamplingError(explain_moved(step))
     if status == MOVED:
         step.state.x[:] = q[:d]
     if step.learns_alone and learning_is_due(step):
         logp.point[:] = q
         step.learn([step])
         step.monitor.learned = step.monitor.done
-    if step.monitor.learned == step.monitor.done:
-        return MOVED  # what the state derives from the parameters is out of date
+    if step.pseudo_marginal and step.monitor.done == step.monitor.tune:
+        step.monitor.noise = estimate_variance(logp, q)
+    if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
+        return status | LEARNED if step.pseudo_marginal else MOVED
     return status
 
 
@@ -140,6 +146,7 @@ def learn_together(steps, points):
     for step, point in zip(steps, points, strict=True):
         step.log_density.follow_data()
         step.log_density.point[:] = point[step.layout.places]
+        step.log_density.rng = step.rng
     counts = [step.log_density.count[0] for step in steps]
     steps[0].learn(steps)
     for step, count in zip(steps, counts, strict=True):
@@ -163,7 +170,7 @@ def block(step, status, stats):
     """Return a step's part of draws, whose statistics are written into `stats`."""
     step.log_density.asked = step.log_density.point  # from here on, compiled code asks
     return Block(
-        step.log_density.target,
+        step.log_density.target(step.rng),
         step.state,
         step.parameters,
         step.tuning,
@@ -183,6 +190,8 @@ def _conclude(step, q, stats, count):
     stats[0, N_LOGP] += elsewhere + step.monitor.uncounted
     step.monitor.uncounted = 0
     step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
+    if step.pseudo_marginal and step.monitor.done > step.monitor.tune:
+        stats[:, -1] = step.monitor.noise
     d = step.layout.d
     step.point = np.concatenate([q[:d], step.log_density.point[d:]])
     step.trail[:] = np.nan

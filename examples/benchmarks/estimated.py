@@ -1,4 +1,4 @@
-"""Estimated log-densities: are the draws exact, where the answer is known?
+"""Estimated log-densities: whether the draws are exact, where the answer is known.
 
     python examples/benchmarks/estimated.py
 

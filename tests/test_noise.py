@@ -1,7 +1,9 @@
 """Estimated log-densities: the draws are exact, the noise is the chain's, and misuse is refused."""
 
+import pickle
 from functools import cache
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -13,6 +15,7 @@ from test_driver import QUIET, assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon import noise
+from pymc_kameleon.advance import ChainState, Job, advance
 from pymc_kameleon.core.chain import CURRENT, LEARNED, N_PROGRESS, STALE
 from pymc_kameleon.draws import NO_OUTPUTS, block
 
@@ -126,6 +129,17 @@ def test_the_noise_is_the_chains_own_wherever_it_runs():
         assert not np.any(x[0] == x[1])
 
 
+def test_a_job_that_has_travelled_makes_the_same_noise():
+    step = step_of(pk.GAM)
+    job, own = Job([step], step.outputs(["x"]), keeps_warmup=True), step.for_chain()
+    own.setup_chain(np.random.default_rng(1), 50, 0)
+    state = ChainState(np.zeros(2), [own.sampling_state])
+    jobs = job, pickle.loads(cloudpickle.dumps(job))
+    (_, here), (_, there) = (advance(each, state, 50) for each in jobs)
+    np.testing.assert_array_equal(here.outputs, there.outputs)
+    assert np.any(np.diff(here.outputs, axis=0) != 0)
+
+
 def test_seeds_are_drawn_from_all_that_there_are():
     step = step_of(pk.RWM)
     logp = step.log_density.copy()
@@ -149,6 +163,11 @@ def test_the_variance_is_measured_where_tuning_ends():
     counted = dt["sample_stats"]["n_logp"].values
     assert np.all(counted[:, 0] == 10 + noise.N_ESTIMATES)
     assert np.all(counted[:, 1:] == 10)
+
+
+def test_pk_sample_chooses_a_sampler_that_keeps_estimates():
+    dt = pk.sample(5, tune=5, chains=1, cores=1, model=toy(), **QUIET)
+    assert noise.STATISTIC in dt["sample_stats"]
 
 
 def test_the_target_acceptance_is_one_that_noise_allows():
@@ -208,7 +227,8 @@ def test_a_step_beside_it_is_noticed():
 
 
 def test_an_estimate_has_to_be_declared_and_to_be_one():
-    assert "Say GAM(pseudo_marginal=True)" in refusal(pk.GAM, toy())
+    assert "Make it GAM(pseudo_marginal=True)" in refusal(pk.GAM, toy())
+    assert "Use pk.GAM(pseudo_marginal=True)" in refusal(pk.SurrogateMetropolis, toy())
     said = refusal(pk.GAM, with_estimate(None), pseudo_marginal=True)
     assert "does not depend on pk.noise_seed()" in said
     assert "True or False" in refusal(pk.GAM, toy(), pseudo_marginal=1)

@@ -14,6 +14,7 @@ import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "examples" / "papers"))
 import gp_classification as gp
+import kam_glass
 
 
 def data(n, d=2, seed=1):
@@ -105,3 +106,9 @@ def test_it_is_a_likelihood_for_pk_sample():
     dt = pk.sample(50, tune=50, chains=1, step=step, model=model, quiet=True, random_seed=1)
     assert 0.02 < dt["sample_stats"]["accept_share"].values.mean() < 0.5
     assert 0 < dt["sample_stats"]["log_estimate_var"].values[0, 0] < 1
+
+
+def test_cubic_features_have_the_kernel_of_the_paper():
+    x, y = np.random.default_rng(1).normal(size=(2, 5, 9))
+    products = np.sum(kam_glass.cubic_features(x) * kam_glass.cubic_features(y), axis=1)
+    np.testing.assert_allclose(products, (1 + np.sum(x * y, axis=1)) ** 3)

@@ -112,22 +112,20 @@ def build(x, y):
 
 def run(step, path, n, chains, cores, seed, start=0.0):
     """Return a run of n iterations, of which a fifth is burn-in; begin it or go on with it."""
+    tune = n // 5 // EVERY
+    draws = n // EVERY - tune
     options = {"step": step, "model": step.model, "cores": cores}
     options |= {"compute_convergence_checks": False}
     if path.exists():
-        return pk.sample(resume=path, **options)
-    path.parent.mkdir(exist_ok=True)
-    tune = n // 5 // EVERY
-    return pk.sample(
-        n // EVERY - tune,
-        tune=tune,
-        chains=chains,
-        initvals=None if start is None else {"theta": np.full(D, start)},
-        pool_tuning=False,
-        random_seed=seed,
-        store=path,
-        **options,
-    )
+        dt = pk.sample(resume=path, **options)
+    else:
+        path.parent.mkdir(exist_ok=True)
+        initvals = None if start is None else {"theta": np.full(D, start)}
+        options |= {"initvals": initvals, "pool_tuning": False, "random_seed": seed}
+        dt = pk.sample(draws, tune=tune, chains=chains, store=path, **options)
+    if "posterior" not in dt or dt["posterior"]["theta"].shape[:2] != (chains, draws):
+        raise SystemExit("Interrupted. When it is started again, it goes on.")
+    return dt
 
 
 def benchmark_of(model, options):

@@ -20,8 +20,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.approach import OnTheWay
-from pymc_kameleon.core.chain import AT_STEP, DRAWS_MADE, N_LOGP, N_PROGRESS
-from pymc_kameleon.draws import compiled_run, learn_together, make_draws
+from pymc_kameleon.core.chain import N_LOGP, N_PROGRESS
+from pymc_kameleon.draws import compiled_run, learn_together, make_draws, where
 from pymc_kameleon.logp import black_box_ops_silent
 
 MOST_JOBS = 4
@@ -163,7 +163,7 @@ def advance(job, state, n):
         except OnTheWay:
             return _on_the_way(job, state, steps, start)
         except BaseException as error:
-            error.add_note(_where(steps, point, begun, progress))
+            error.add_note(where(steps, point, begun, progress))
             raise
         if monitor.done == monitor.tune:
             for step in steps:
@@ -208,22 +208,6 @@ def learn(job, states):
             learn_together([chain[k] for chain in chains], points)
         pairs = zip(chains, states, strict=True)
         return [job.leave(chain, state.point) for chain, state in pairs]
-
-
-def _where(steps, point, begun, progress):
-    """Say in which draw, or when before the first one, and where, an exception was raised."""
-    draw, tune = begun + int(progress[DRAWS_MADE]), steps[0].monitor.tune
-    if progress[AT_STEP] < len(steps):
-        step = steps[progress[AT_STEP]]
-        values = step.layout.unraveled(step.log_density.asked)
-        if step.is_on_the_way:
-            k = np.count_nonzero(~np.isnan(step.trail)) + 1
-            return f"evaluation {k} on the way to the posterior, before the first draw, at {values}"
-    else:
-        values = steps[0].layout.unraveled(point[steps[0].layout.places])
-    return (
-        f"draw {draw} of tuning, at {values}" if draw < tune else f"draw {draw - tune}, at {values}"
-    )
 
 
 # ---- in a worker --------------------------------------------------------------------------------

@@ -6,6 +6,9 @@ coefficients of a regression given its scale, a fit in these finds their maximum
 SciPy's BFGS goes the rest of the way, and quadratics that are fitted at the top give the shape.
 Nothing of this is a Markov chain: it is for tuning.
 
+Chains of one run need not all go the whole way: where f does not dip between a chain and the place
+to which another has come, it goes there.
+
 Symbols: f the log-density, x the best point so far (d,), L the metric, u the coordinates in which
 y = x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a
 quadratic, ρ the radius in u of the points that it is fitted to.
@@ -35,8 +38,11 @@ ALONG, FAR = (12, 6), 20
 """Evaluations along a coordinate, about: the first time, and later; and along one in which f is not
 quadratic, where it is in others."""
 
-SOME = 2
+SOME = 1
 """Coordinates whose scales tell how the volume changes."""
+
+PROBES, MISFIT = 3, 0.2
+"""Points by which a rough shape is tried again, and how much more or less f may fall there."""
 
 EXACT, EXACT_FIT = 1e-7, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
@@ -66,9 +72,38 @@ FLATTEST = 0.1
 RADIUS = 0.7
 """ρ at first, and at most."""
 
+DIP, NEARER, CLOSE = 1.0, 1.5, 1.0
+"""By how much f may dip on the line between two places that are taken for one; by what the points
+there come nearer to the second place; and the distance in u from which none is looked at."""
+
 REACH = 0.05, 12.0
 """Times d: squared distances, in radii, of points that are fitted. Nearer ones, as those of finite
 differences, say nothing of curvature."""
+
+
+class Guide(NamedTuple):
+    """What a chain that has come home tells others of the way; NaN before there is one.
+
+    Attributes
+    ----------
+    x, scales, factor, exact
+        As of a Home.
+    """
+
+    x: np.ndarray
+    scales: np.ndarray
+    factor: np.ndarray
+    exact: np.ndarray
+
+    @classmethod
+    def nowhere(cls, d):
+        """Return the one that knows nothing."""
+        return cls(*(np.full(shape, np.nan) for shape in (d, d, (d, d))), np.zeros(d, bool))
+
+    @property
+    def is_home(self):
+        """Whether it is one."""
+        return self.x.size > 0 and not np.isnan(self.x[0])
 
 
 class Home(NamedTuple):
@@ -84,6 +119,8 @@ class Home(NamedTuple):
         Standard deviation of each coordinate, given the others.
     factor : (d, d) float64
         Lower triangular; times its transpose it is about the posterior's covariance.
+    exact : (d,) bool
+        Coordinates in which the log-density is exactly quadratic, together, if that was found.
     climbing : float
         What the log-density still gained in the last 5 d evaluations if the budget was used up;
         else 0.
@@ -97,12 +134,18 @@ class Home(NamedTuple):
     logp: float
     scales: np.ndarray
     factor: np.ndarray
+    exact: np.ndarray
     climbing: float
     points: np.ndarray
     logps: np.ndarray
 
+    @property
+    def guide(self):
+        """What others may know of it."""
+        return Guide(self.x, self.scales, self.factor, self.exact)
 
-def approach(logp, start, rng, budget, rough=False):
+
+def approach(logp, start, rng, budget, rough=False, guide=None):
     """Find the posterior from a far start.
 
     Parameters
@@ -117,6 +160,8 @@ def approach(logp, start, rng, budget, rough=False):
     rough : bool
         Whether a rough shape is enough, as to a sampler that learns from every evaluation: that
         saves a fifth of them, about.
+    guide : Guide, optional
+        Of another chain.
 
     Returns
     -------
@@ -126,13 +171,57 @@ def approach(logp, start, rng, budget, rough=False):
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
         with suppress(_Spent, np.linalg.LinAlgError), np.errstate(all="ignore"):
             search.evaluate(start)
-            _find_home(search, rng, rough)
+            if guide is None or not guide.is_home or not _joins(search, rng, guide):
+                _find_home(search, rng, rough)
         factor = np.linalg.qr(search.metric.T, mode="r").T
     factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
     points, logps = np.array(search.points), np.array(search.logps)
     before = logps[: -LATE * start.size].max(initial=logps[0])
     climbing = float(logps.max() - before) if search.left == 0 else 0.0
-    return Home(search.x, search.f, search.scales, factor, climbing, points, logps)
+    return Home(search.x, search.f, search.scales, factor, search.exact, climbing, points, logps)
+
+
+def _joins(search, rng, guide):
+    """Go to the guide's home if f does not dip on the way; return whether it did not.
+
+    The way leads to the guide's place in the coordinates in which f is exactly quadratic, then to
+    the top along each other coordinate, then straight on. So a chain that starts near another mode
+    does not miss it.
+    """
+    is_there = _go_where_exact(search, guide) if guide.exact.any() else guide.exact
+    _sweep(search, rng, np.flatnonzero(~is_there), ALONG[1])
+    own = search.here()
+    way, t = search.x - guide.x, 1.0
+    distance = np.linalg.norm(np.linalg.solve(guide.factor, way))
+    f = [search.f]
+    while t > 0:
+        t = t / NEARER if t * distance > CLOSE else 0.0
+        f.append(search.evaluate(guide.x + t * way))
+    f = np.array(f)
+    before, after = np.maximum.accumulate(f), np.maximum.accumulate(f[::-1])[::-1]
+    if np.max(np.minimum(before, after) - f) > DIP or f[-1] < f.max() - way.size:
+        search.return_to(own)
+        return False
+    search.return_to((guide.x, f[-1], guide.factor.copy()))
+    search.scales, search.exact = guide.scales.copy(), guide.exact
+    return True
+
+
+def _go_where_exact(search, guide):
+    """Go to the guide's place in the coordinates where f is exactly quadratic, if it is on the way.
+
+    Returns these coordinates, as a mask.
+    """
+    place, way = search.here(), np.where(guide.exact, guide.x - search.x, 0.0)
+    t = np.array([0.4, 0.7, 1.0])
+    f = np.array([search.evaluate(place[0] + one * way) for one in t])
+    misfit = abs(place[1] - np.polyval(_parabola(t, f), 0.0))
+    rounding = ROUNDING * np.abs([place[1], *f]).max()
+    if f[-1] > place[1] and misfit <= EXACT * (f[-1] - place[1]) + rounding:
+        search.return_to((place[0] + way, f[-1], place[2]))
+        return guide.exact
+    search.return_to(place)
+    return np.zeros_like(guide.exact)
 
 
 TRIES = 10
@@ -163,14 +252,19 @@ def _find_home(search, rng, rough):
     search.metric = np.diag(search.scales)
     if d == 1:
         return
-    _sweep(search, rng, range(d), ALONG[1])
+    is_clear = search.ranges * EXACT > ROUNDING * abs(search.logps[0])
+    known = np.flatnonzero((search.misfits < EXACT) & is_clear)
+    known = known if len(known) >= max(2, d / 2) else []
+    _sweep(search, rng, np.setdiff1d(range(d), known), ALONG[1])
     search.metric = np.diag(search.scales)
     exact, solved = np.flatnonzero(search.misfits < EXACT), False
     if max(2, d / 2) <= len(exact) <= MANY:
         gain = _solve(search, rng, exact)
         solved = gain >= 0
-        if gain > 1:  # what held the coefficients at first may have no weight any more
+        # what held the coefficients at first may have no weight any more
+        if gain > 1 and not (rough and _is_still_right(search, rng, exact)):
             solved = _solve(search, rng, exact) >= 0
+        search.exact[exact] = solved
         if rough and solved:
             return
     before, inverse, climbed = search.here(), np.linalg.inv(search.metric), -np.inf
@@ -239,6 +333,7 @@ class _Search:
         self.scales = np.full(start.size, 0.5)
         self.metric = np.diag(self.scales)
         self.misfits, self.ranges = np.full(start.size, np.inf), np.zeros(start.size)
+        self.exact = np.zeros(start.size, bool)
 
     def here(self):
         """Return the best point, f there, and a copy of the metric."""
@@ -273,8 +368,12 @@ def _sweep(search, rng, coordinates, most):
     """
     for k in rng.permutation(coordinates):
         line = _Line(search, k)
-        _bracket(line, search.scales[k], most)
-        search.scales[k], misfit, spread = _top(line)
+        may_be_exact = search.ranges[k] == 0 or search.misfits[k] < EXACT
+        top = _exact_top(line, search.scales[k]) if may_be_exact else None
+        if top is None:
+            _bracket(line, search.scales[k], most)
+            top = _top(line)
+        search.scales[k], misfit, spread = top
         if spread > search.ranges[k]:
             search.misfits[k], search.ranges[k] = misfit, spread
 
@@ -336,19 +435,40 @@ class _MassLine(_Line):
         return -np.log(curvature) / 2 if 0 < curvature < np.inf else -np.inf
 
 
+def _exact_top(line, h):
+    """Return scale, misfit and range of f if the parabola through three points, h apart, is exact.
+
+    That is seen where its top is, or if that is too near, beside it.
+    """
+    t = np.array([0.0, -h, h])
+    f = np.array([line[one] for one in t])
+    a, b, c = _parabola(t, f)
+    if not (a < 0 and np.isfinite(f).all()):
+        return None
+    scale = (-2 * a) ** -0.5
+    aim = -b / (2 * a) if abs(b / a) > 0.6 * scale else 2 * scale
+    misfit, spread = abs(line[aim] - np.polyval((a, b, c), aim)), np.ptp([*line.values()])
+    is_exact = max(misfit, ROUNDING * np.abs(f).max()) <= EXACT * spread
+    return (scale, misfit / spread, spread) if is_exact else None
+
+
 def _bracket(line, h, most):
     """Bracket the maximum of a line, with steps of h at first."""
-    c = 0.0
+    c, uphill = 0.0, 0.0
     for _ in range(most):  # steps may lead back to points that are known
         if len(line) >= most:
             break
-        sides = {t: line[t] for t in (c - h, c + h)}
-        best = max(sides, key=sides.get)
-        gain, drops = sides[best] - line[c], line[c] - np.array([*sides.values()])
+        if uphill != 0 and line[c + uphill * h] > line[c]:
+            best = c + uphill * h
+        else:
+            best = max(c - h, c + h, key=line.__getitem__)
+        gain = line[best] - line[c]
         if gain > 0:
-            c = best
+            uphill, c = np.sign(best - c), best
             h *= 2.5 if gain > 2 else 1.0
-        elif drops.min() > 4:  # of a parabola, h would then be about its scale
+            continue
+        drops = line[c] - np.array([line[c - h], line[c + h]])
+        if drops.min() > 4:  # of a parabola, h would then be about its scale
             h *= np.clip(drops.min() ** -0.5, 1e-3, 0.4) if drops.min() < np.inf else 0.1
         elif drops.max() < 0.1:
             h *= np.clip(np.maximum(drops.max(), 1e-10) ** -0.5, 4.0, 100.0)
@@ -435,6 +555,17 @@ def _solve(search, rng, exact):
         search.metric[k, k] = search.scales[k]
     search.metric[np.ix_(exact, exact)] = block
     return gain
+
+
+def _is_still_right(search, rng, exact):
+    """Whether the quadratic in `exact` coordinates, with the volume that it has now, is f's."""
+    block = search.metric[np.ix_(exact, exact)]
+    origin, top = search.x, search.f
+    for z in rng.standard_normal((PROBES, len(exact))):
+        drop = top - search.evaluate(_moved(origin, exact, block @ z))
+        if not abs(drop / (z @ z / 2) - 1) < MISFIT:
+            return False
+    return True
 
 
 def _moved(x, coordinates, step):

@@ -18,7 +18,7 @@ import pymc as pm
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.fisher_rule import compiled_learning
-from pymc_kameleon.samplers.surrogate_moves import compiled_runs
+from pymc_kameleon.samplers.surrogate_moves import compiled_runs, compiled_weights
 
 
 def main(arguments=None):
@@ -58,6 +58,7 @@ def seconds_to_compile(name):
         compiled_learning()
     if isinstance(step, pk.SurrogateMetropolis):
         compiled_runs()
+        compiled_weights()
     return perf_counter() - start
 
 

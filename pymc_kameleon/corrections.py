@@ -14,13 +14,21 @@ from x. A is the mean of f over the draws, and X another average with the same e
 As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and as v and the new runs have
 the same distribution given x, E k = E g(v). So E X = E g, whatever the surrogate is; and g is f at
 all draws, and as far beyond them as it is not clipped.
+
+For k, each new run from x has a partner that begins at a draw of s and uses the same random
+numbers, from which it ends at v′, a draw of s too, as inner chains leave s as it is:
+
+    k = E_s g + mean over new runs of g(v) − g(v′)
+
+Most pairs meet after a few steps, and then go on together and differ in nothing. E_s g comes from
+points with weights, which cost one evaluation of s each.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.samplers.surrogate_moves import new_ends
+from pymc_kameleon.samplers.surrogate_moves import SETS, Spread, ends_of_pairs
 
 MOST_BATCHES, PER_BATCH = 10, 2
 """Batches of each chain, for b and for standard errors, and moves of a batch on average, at least
@@ -29,12 +37,17 @@ in the chain that has the fewest."""
 WIDENED = 1.3
 """g is f, clipped to the range that it has over the draws, times this."""
 
-RUNS, NEGLIGIBLE, MOST_RUNS = 30_000, 0.1, 240_000
-"""New inner runs, about, of all moves together, two of each at least. They are doubled while their
-randomness has more than this share of a variance, up to so many."""
+POINTS, RUNS, NEGLIGIBLE = 1024, 2000, 0.2
+"""Points of each set for E_s g, and new runs of all moves together, about, to begin with; one of
+each move at least. They are doubled while their randomness has more than this share of a
+variance."""
 
-MOST_WORK = 6e9
-"""Coordinates of differences to centres that are computed for new runs, which takes seconds."""
+DOUBTED, MOST_DOUBT = 128, 4.0
+"""Points of each set at which it is asked how sure log s is; and what it is wrong by at most."""
+
+MOST_WORK, OVERHEAD = 1.5e8, 300
+"""Coordinates of differences to centres that may be computed at a time for that, in some .1 s; and
+so many centres take as long as all else."""
 
 MOST_NUMBERS = 2**21
 """Values of functions that are computed at a time."""
@@ -77,7 +90,8 @@ def corrected(f, moves, function, n_decisive=None):
     function : callable
         Points (n, d) -> what the functions are there, (n, q).
     n_decisive : int, optional
-        So many of the functions, the first ones, decide on the number of new runs; by default all.
+        So many of the functions, the first ones, decide on the numbers of points and new runs; by
+        default all.
 
     Returns
     -------
@@ -97,39 +111,35 @@ def corrected(f, moves, function, n_decisive=None):
     n_moves = np.zeros(a.shape[:2])
     np.add.at(n_moves, (moves.row, batches_of_moves), 1.0)
     lengths = np.bincount(batches)
-    most = min(MOST_RUNS, MOST_WORK / _work(moves))
-    rng, n_runs = np.random.default_rng(SEED), max(2, int(min(RUNS, most) / len(moves.row)))
-    k, noise = _new_runs(moves, batches_of_moves, g, a.shape, n_runs, rng)
+    inner = _Inner(moves, batches_of_moves, g, a.shape)
     while True:
-        x = _means_over_moves(known + k, n_moves, lengths)
-        b = coefficients(a, x)
-        found = _combined(a, x, b, lengths)
-        own_noise = np.mean(np.square(b / n_moves.sum(axis=1)[:, None]) * noise, axis=0) / len(b)
-        noisy = own_noise > NEGLIGIBLE * np.square(found.mcse)
-        if 2 * n_runs * len(moves.row) > most or not noisy[:n_decisive].any():
+        x = _means_over_moves(known + inner.sums(n_moves), n_moves, lengths)
+        b = coefficients(a, x, inner.variance_under_s(np.ones(a[:, 0].shape)))
+        found = _combined(a, x, b, lengths, inner.variance_under_s(b), inner.unseen(b))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            points, runs = (
+                np.nan_to_num(variance(b) / np.square(found.mcse))[:n_decisive].max()
+                for variance in (inner.variance_under_s, inner.variance_of_runs)
+            )
+        if max(points, runs) < NEGLIGIBLE or not inner.double(points > runs):
             return found
-        more, more_noise = _new_runs(moves, batches_of_moves, g, a.shape, n_runs, rng)
-        k, noise, n_runs = (k + more) / 2, (noise + more_noise) / 4, 2 * n_runs
 
 
-def coefficients(a, x):
-    """Return b (chains, q) of batch means (chains, batches, q), a chain's from all others'."""
-    b = np.empty((len(a), a.shape[2]))
+def coefficients(a, x, common):
+    """Return b (chains, q) of batch means (chains, batches, q), a chain's from all others'.
+
+    `common` (q,) is the variance of the mean of x that batches do not show.
+    """
+    b, n = np.empty((len(a), a.shape[2])), a[..., 0].size
     for row in range(len(a)):
         one, difference = (
             np.delete(part, row, axis=0).reshape(-1, a.shape[2]) for part in (a, a - x)
         )
         difference = difference - difference.mean(axis=0)
-        variance = np.square(difference).sum(axis=0)
+        variance = np.square(difference).sum(axis=0) + n * (len(one) - 1) * common
         covariance = (one * difference).sum(axis=0)
         b[row] = np.clip(covariance / np.where(variance > 0, variance, np.inf), 0, 1)
     return b
-
-
-def _work(moves):
-    """Return what one of the new runs takes."""
-    own = moves.parameters[0]
-    return own.n_inner[0] * own.mean.size * max(own.surrogate.n[0], 10)
 
 
 def _range(f):
@@ -176,27 +186,157 @@ def _known(moves, batches, g, shape):
     return sums
 
 
-def _new_runs(moves, batches, g, shape, n_runs, rng):
-    """Return sums over batches of k, and the variance of its sums that the new runs have made."""
-    sums, noise = np.zeros(shape), np.zeros((shape[0], shape[2]))
-    for row, part in _parts(moves, max(1, MOST_NUMBERS // (shape[2] * n_runs))):
-        ends = new_ends(moves.parameters[row], moves.start[part], n_runs, rng)
-        values = g(ends.reshape(-1, ends.shape[2])).reshape(*ends.shape[:2], -1)
-        np.add.at(sums[row], batches[part], values.mean(axis=1))
-        noise[row] += values.var(axis=1, ddof=1).sum(axis=0) / n_runs
-    return sums, noise
+# ---- k ------------------------------------------------------------------------------------------
+
+
+class _UnderSurrogate:
+    """E_s g by weighted points, for the chains `rows`, which have the same s."""
+
+    def __init__(self, rows, spread, g, q):
+        self.rows, self._spread, self._g, self.n = rows, spread, g, 0
+        self._sums, self._weights = np.zeros((SETS, q)), np.zeros(SETS)
+        self.double()
+        w, x = self._w[:, :DOUBTED], self._x[:, :DOUBTED].reshape(-1, self._x.shape[2])
+        lacking = np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)).reshape(w.shape)
+        lacking *= w * SETS / w.sum()
+        values = g(x).reshape(*w.shape, q)
+        self._lacking = lacking.sum(axis=1), np.einsum("ij,ijk->ik", lacking, values)
+
+    def double(self):
+        """Have twice as many points."""
+        n, size = self.n or POINTS, max(1, MOST_NUMBERS // self._sums.shape[1])
+        self._x, self._w = self._spread.more(n)
+        for i in range(SETS):
+            for first in range(0, n, size):
+                part = slice(first, first + size)
+                self._sums[i] += self._w[i, part] @ self._g(self._x[i, part])
+        self._weights += self._w.sum(axis=1)
+        self.n += n
+
+    @property
+    def mean(self):
+        return self._sums.sum(axis=0) / self._weights.sum()
+
+    @property
+    def variance(self):
+        """Of the mean, (q,), as sets differ."""
+        residuals = self._sums - self._weights[:, None] * self.mean
+        return residuals.var(axis=0, ddof=1) / SETS / self._weights.mean() ** 2
+
+    @property
+    def unseen(self):
+        """What E_s g would change by, (q,), if π were higher than s by as much as it may be.
+
+        As far as that is more than chance makes of these few points.
+        """
+        mass, sums = self._lacking
+        changes = sums - mass[:, None] * self.mean
+        chance = changes.var(axis=0, ddof=1) / SETS
+        return np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
+
+    def draws(self, n, rng):
+        """Return n draws of s (n, d)."""
+        cumulative = np.cumsum(self._w)
+        chosen = np.searchsorted(cumulative, rng.random(n) * cumulative[-1], side="right")
+        return self._x.reshape(-1, self._x.shape[2])[chosen]
+
+
+class _Inner:
+    """The means k of g over inner chains that begin where each move did.
+
+    Parameters
+    ----------
+    moves : Moves
+    batches : (n,) int
+        Of moves.
+    g : callable
+    shape : tuple of int
+        Of batch means, (chains, batches, q).
+    """
+
+    def __init__(self, moves, batches, g, shape):
+        self._moves, self._batches, self._g = moves, batches, g
+        self._rng, self._n_runs, self._evaluated = np.random.default_rng(SEED), 0, 0
+        self._sums, self._squares = np.zeros(shape), np.zeros((shape[0], shape[2]))
+        same = {}
+        for row, own in enumerate(moves.parameters):
+            key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
+            same.setdefault(key, []).append(row)
+        self._under_s = [
+            _UnderSurrogate(rows, Spread(moves.parameters[rows[0]], self._rng), g, shape[2])
+            for rows in same.values()
+        ]
+        self._run(max(1, RUNS // len(moves.row)))
+
+    def _run(self, n_runs):
+        """Make so many more pairs of runs of each move."""
+        moves, size = self._moves, max(1, MOST_NUMBERS // self._sums.shape[2])
+        for one in self._under_s:
+            for row in one.rows:
+                own = np.repeat(np.flatnonzero(moves.row == row), n_runs)
+                pairs = moves.start[own], one.draws(len(own), self._rng)
+                *ends, apart, evaluated = ends_of_pairs(moves.parameters[row], *pairs, self._rng)
+                self._evaluated += evaluated
+                apart = np.flatnonzero(apart)
+                for first in range(0, len(apart), size):
+                    part = apart[first : first + size]
+                    difference = self._g(ends[0][part]) - self._g(ends[1][part])
+                    np.add.at(self._sums[row], self._batches[own[part]], difference)
+                    self._squares[row] += np.square(difference).sum(axis=0)
+        self._n_runs += n_runs
+
+    def sums(self, n_moves):
+        """Return sums of k over batches, by how many moves they have (chains, batches)."""
+        sums = self._sums / self._n_runs
+        for one in self._under_s:
+            sums[one.rows] += n_moves[one.rows][:, :, None] * one.mean
+        return sums
+
+    def variance_under_s(self, b):
+        """Return the variance of T (q,) by E_s g, which batches do not show; b is (chains, q)."""
+        return sum(self._share(one, b) ** 2 * one.variance for one in self._under_s)
+
+    def unseen(self, b):
+        """Return what T (q,) may be wrong by as nobody has been everywhere."""
+        return sum(self._share(one, b) * one.unseen for one in self._under_s)
+
+    def _share(self, one, b):
+        return b[one.rows].sum(axis=0) / len(b)
+
+    def variance_of_runs(self, b):
+        """Return the variance of T (q,) by new runs, which batches do show."""
+        n = self._n_runs * np.bincount(self._moves.row)[:, None]
+        variance = self._squares / n - np.square(self._sums.sum(axis=1) / n)
+        return np.sum(np.square(b / len(b)) * variance / n, axis=0)
+
+    def double(self, points):
+        """Have twice as many points for E_s g, or else runs; return whether work allows it."""
+        own = self._moves.parameters[0]
+        more = sum(SETS * one.n for one in self._under_s) if points else self._evaluated
+        if more * own.mean.size * (own.surrogate.n[0] + OVERHEAD) > MOST_WORK:
+            return False
+        if points:
+            for one in self._under_s:
+                one.double()
+        else:
+            self._run(self._n_runs)
+        return True
 
 
 # ---- the average --------------------------------------------------------------------------------
 
 
-def _combined(a, x, b, lengths):
-    """Return T of batch means of A and X (chains, batches, q)."""
+def _combined(a, x, b, lengths, common, unseen):
+    """Return T of batch means of A and X (chains, batches, q).
+
+    Batches do not show the variance `common` (q,) of T, nor that it may be wrong by `unseen` (q,),
+    which counts up to the standard error of A: that has not seen more.
+    """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
     within, between = _variances(mixed, chains)
-    variance = np.maximum(within, between)
     before = np.maximum(*_variances(a, np.average(a, axis=1, weights=lengths)))
+    variance = np.maximum(within, between) + common + np.minimum(unseen**2, before)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain, disagreement = before / variance, between / within
     is_better = (b > 0).any(axis=0) & (variance > 0)

@@ -11,6 +11,7 @@ from pymc_kameleon.core.chain import (
     ACCEPT_SHARE,
     AT_STEP,
     CURRENT,
+    DRAWS_MADE,
     LEARNED,
     MOVED,
     N_LOGP,
@@ -100,6 +101,22 @@ def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
     return stats
 
 
+def where(steps, point, begun, progress):
+    """Say in which draw, or when before the first one, and where, an exception was raised."""
+    draw, tune = begun + int(progress[DRAWS_MADE]), steps[0].monitor.tune
+    if progress[AT_STEP] < len(steps):
+        step = steps[progress[AT_STEP]]
+        values = step.layout.unraveled(step.log_density.asked)
+        if step.is_on_the_way:
+            k = np.count_nonzero(~np.isnan(step.trail)) + 1
+            return f"evaluation {k} on the way to the posterior, before the first draw, at {values}"
+    else:
+        values = steps[0].layout.unraveled(point[steps[0].layout.places])
+    return (
+        f"draw {draw} of tuning, at {values}" if draw < tune else f"draw {draw - tune}, at {values}"
+    )
+
+
 def _begin(step, q):
     """Get a step ready for draws from `q` (n,), in its own order; return what still holds there.
 
@@ -169,6 +186,7 @@ def what_changed(step, q):
 def block(step, status, stats):
     """Return a step's part of draws, whose statistics are written into `stats`."""
     step.log_density.asked = step.log_density.point  # from here on, compiled code asks
+    step.log_density.count[1] = 0
     return Block(
         step.log_density.target(step.rng),
         step.state,
@@ -189,6 +207,7 @@ def _conclude(step, q, stats, count):
     elsewhere = step.log_density.count[0] - count - stats[:, N_LOGP].sum()
     stats[0, N_LOGP] += elsewhere + step.monitor.uncounted
     step.monitor.uncounted = 0
+    step.monitor.infinite += int(step.log_density.count[1])
     step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
     if step.pseudo_marginal and step.monitor.done > step.monitor.tune:
         stats[:, -1] = step.monitor.noise

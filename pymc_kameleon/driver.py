@@ -57,6 +57,7 @@ def sample(
     executor=None,
     store=None,
     resume=None,
+    surrogate_draws=None,
     blocking=True,
     compile_kwargs=None,
     model=None,
@@ -140,6 +141,12 @@ def sample(
         its chains go on, in tuning or after it, to the last bit as if they had never stopped. The
         result has the old draws and the new ones; a store has both, too, and a file is not
         written. A step may be passed too; it must be the same.
+    surrogate_draws : int, optional
+        How many draws of its surrogate to make for each chain at the end, by a step
+        SurrogateMetropolis that moves all variables: the group ``surrogate_posterior``, for plots.
+        They are approximate, and take no evaluation of the log-density, but what `var_names` keeps
+        is computed of each; its attributes say how close the surrogate is, and the log warns if it
+        is not. By default none, or as many as a run had that is resumed. See docs/estimates.md.
     blocking : bool, optional
         False samples in the background, and returns a `Run` with ``wait(timeout)``, ``inspect()``
         and ``stop()``.
@@ -207,6 +214,7 @@ def sample(
                 keeps_warmup=not discard_tuned_samples,
                 idata_kwargs=idata_kwargs,
                 store=store,
+                surrogate_draws=0 if surrogate_draws is None else surrogate_draws,
             )
         else:
             _check_unsettled(
@@ -226,6 +234,7 @@ def sample(
                 draws=draws,
                 default_draws=most,
                 until_enough=target_ess is not None,
+                surrogate_draws=surrogate_draws,
             )
         try:
             job, all_chains = prepared.job, prepared.chains

@@ -3,6 +3,7 @@
 They are those of corrections.py where a result has moves by a surrogate, and ArviZ's elsewhere.
 """
 
+import logging
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from pymc_kameleon.layout import Layout
 from pymc_kameleon.logp import ModelOutputs
 from pymc_kameleon.resume import LEARNED, MOVES, STATE
 from pymc_kameleon.samplers.surrogate_moves import moves_of
+
+_log = logging.getLogger("pymc_kameleon")
 
 LEAST_MOVES = 8
 """Moves by the surrogate, of each chain, from which averages are corrected."""
@@ -70,15 +73,21 @@ def expectation(dt, function, model=None):
     Raises
     ------
     ValueError
-        If the model is lacking or another one, or if the function returns another shape, or mixes
-        draws.
+        If the model is lacking or another one, or if the function returns another shape, or what is
+        no real number, or mixes draws.
 
     Notes
     -----
-    See docs/estimates.md.
+    It warns if the function is not finite at some draws. See docs/estimates.md.
     """
     draws = Draws(dt, model)
+    if not callable(function):
+        name = function if function in draws.names else draws.names[0]
+        raise ValueError(
+            f"function must be one of the variables, as lambda v: v[{name!r}], not {function!r}."
+        )
     f = draws.evaluated(function)
+    say_if_not_finite("The function", f)
     values, shape = f.reshape(*f.shape[:2], -1), f.shape[2:]
     found = averaged(draws, values, lambda x: draws.at(x, function).reshape(len(x), -1))
     return Expectation(*(part.reshape(shape)[()] for part in found))
@@ -119,8 +128,15 @@ class Draws:
     """
 
     def __init__(self, dt, model):
+        if isinstance(dt, xr.DataTree) and not dt.children:  # a group, which need not be posterior
+            dt = dt.to_dataset()
         self.posterior, self.moves = convert_to_dataset(dt, group="posterior"), None
         self.names = list(self.posterior)
+        if "approximate" in self.posterior.attrs:
+            _log.warning(
+                "These are draws of the surrogate, which are approximate: those of the posterior, "
+                "and corrected averages, are in the whole result."
+            )
         if not isinstance(dt, xr.DataTree) or not {MOVES, LEARNED} <= set(dt.children):
             return
         kept = dt[MOVES].to_dataset()
@@ -200,10 +216,30 @@ def _values(function, variables):
     """Return what a function makes of arrays (chains, draws, ...), as float64."""
     shape = next(iter(variables.values())).shape[:2]
     with np.errstate(all="ignore"):
-        values = np.asarray(function(variables))
-    if values.shape[:2] != shape:
+        found = function(variables)
+    here = (*shape, "...")
+    wanted = f"The function must return an array (chain, draw, ...), here of shape {here}"
+    if isinstance(found, dict):
+        raise ValueError(f"{wanted}, not a dict: average its parts one by one, or stack them.")
+    values = np.asarray(found)
+    if values.dtype.kind not in "biuf":
         raise ValueError(
-            "The function must return an array (chain, draw, ...), here of shape "
-            f"{(*shape, '...')}, not {values.shape}."
+            f"{wanted}, of real numbers, not of {values.dtype}: average the real and the imaginary "
+            "part of complex numbers, and of text whether it is equal to something."
         )
+    if values.shape[:2] != shape:
+        raise ValueError(f"{wanted}, not {values.shape}.")
     return values.astype(np.float64)
+
+
+def say_if_not_finite(what, values):
+    """Warn if values (chains, draws, ...) are NaN or infinite at some draws; say at how many."""
+    fine = np.isfinite(values).reshape(*values.shape[:2], -1).all(axis=2)
+    if not fine.all():
+        _log.warning(
+            "%s is NaN or infinite at %d of %d draws, and so is its average. Give it a value "
+            "there, as by np.where.",
+            what,
+            (~fine).sum(),
+            fine.size,
+        )

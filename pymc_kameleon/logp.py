@@ -235,8 +235,8 @@ class ModelLogp(ModelFunctions):
         Where the transitions evaluate it.
     asked : (n,) float64
         Where it was evaluated last, or is `point`, if by compiled code.
-    count : (1,) int64
-        Number of evaluations, here and in compiled code.
+    count : (2,) int64
+        Number of evaluations, here and in compiled code, and of those there that were +inf.
     rng : numpy.random.Generator or None
         Of the chain, for the seed of an estimate; without one, Python asks with the same seed.
     gradient : (d,) or (0,) float64
@@ -268,7 +268,7 @@ class ModelLogp(ModelFunctions):
 
     def _allocate(self, gradient_size):
         self.point = self.asked = np.zeros(_size(self.shapes))
-        self.count = np.zeros(1, np.int64)
+        self.count = np.zeros(2, np.int64)
         self.gradient = np.zeros(gradient_size)
 
     def copy(self):

@@ -59,6 +59,8 @@ class ChainMonitor:
         Draws after tuning without an accepted proposal: now, and at most in a row.
     accept_sum : float
         Sum of the draws' acceptance probabilities; it starts anew when tuning has ended.
+    infinite : int
+        Proposed points at which the log-density was +inf.
     """
 
     tune: int
@@ -73,6 +75,7 @@ class ChainMonitor:
     run: int = 0
     longest: int = 0
     accept_sum: float = 0.0
+    infinite: int = 0
 
     def follow(self, accept_probs, accept_shares):
         """Take notice of draws, which are all of tuning or all after it."""
@@ -219,6 +222,12 @@ def _explain_way(step):
 
 def _chain_problems(step):
     monitor, problems = step.monitor, []
+    if monitor.infinite:
+        problems.append(
+            f"the log-density was +inf at {counted(monitor.infinite, 'point')}, which count as "
+            "no density, so the posterior is cut there. Let the likelihood return a finite number, "
+            "or -inf where parameters are impossible; look for a scale that goes to 0."
+        )
     needed = step._needed_tuning()
     if step.tuning.n < needed:
         problems.append(

@@ -19,6 +19,7 @@ from pymc_kameleon.host import (
     make_initial_point_fns_per_chain,
 )
 from pymc_kameleon.initvals import finite_point, jittered
+from pymc_kameleon.options import checked_integer
 from pymc_kameleon.results import Columns, Memory
 from pymc_kameleon.resume import (
     AHEAD,
@@ -75,10 +76,12 @@ def new_run(
     keeps_warmup,
     idata_kwargs,
     store,
+    surrogate_draws,
 ):
     """Return a run that begins."""
     if draws + tune == 0:
         raise ValueError("draws and tune are 0: there is nothing to do.")
+    surrogate_draws = _checked_surrogate_draws(surrogate_draws, steps)
     names = names_to_keep(model, var_names, idata_kwargs)
     outputs = steps[0].outputs(names)
     coords, dims = coords_and_dims_for_inferencedata(model)
@@ -91,13 +94,15 @@ def new_run(
     )
     states = _first_states(model, steps, chains, tune, draws, random_seed, initvals)
     job = Job(steps, outputs, keeps_warmup)
-    attributes = _attributes(steps, names, outputs, draws, pool_tuning, keeps_warmup)
+    attributes = _attributes(
+        steps, names, outputs, draws, pool_tuning, keeps_warmup, surrogate_draws
+    )
     numbers = list(range(chains))
     record = _room(store, job, columns, numbers, tune, draws, attributes, states)
     return Prepared(job, _chains(numbers, states, steps), record, attributes)
 
 
-def resumed_run(model, step, *, resume, store, draws, default_draws, until_enough):
+def resumed_run(model, step, *, resume, store, draws, default_draws, until_enough, surrogate_draws):
     """Return a run that goes on, with the steps that are given, or as they were."""
     path = resume if isinstance(resume, Path) else None
     if path is not None and store is not None and store != path:
@@ -108,6 +113,7 @@ def resumed_run(model, step, *, resume, store, draws, default_draws, until_enoug
     try:
         saved = saved_tree(resume) if path is None else saved_store(path)
         options = {"draws": draws, "default_draws": default_draws, "until_enough": until_enough}
+        options["surrogate_draws"] = surrogate_draws
         return _resumed(model, step, saved, path, lock, store, **options)
     except BaseException:
         if lock is not None:
@@ -115,9 +121,24 @@ def resumed_run(model, step, *, resume, store, draws, default_draws, until_enoug
         raise
 
 
-def _resumed(model, steps, saved, path, lock, store, *, draws, default_draws, until_enough):
+def _resumed(
+    model,
+    steps,
+    saved,
+    path,
+    lock,
+    store,
+    *,
+    draws,
+    default_draws,
+    until_enough,
+    surrogate_draws,
+):
     steps, names = steps_and_names(saved.plan, steps, model)
     check_whole(steps, model)
+    if surrogate_draws is None:
+        surrogate_draws = int(saved.plan.get("surrogate_draws", 0))
+    surrogate_draws = _checked_surrogate_draws(surrogate_draws, steps)
     outputs = steps[0].outputs(names)
     check_same_outputs(saved, outputs, model)
     states = [unpack(steps, arrays) for arrays in saved.arrays]
@@ -137,7 +158,9 @@ def _resumed(model, steps, saved, path, lock, store, *, draws, default_draws, un
         for step in state.steps:
             step.monitor.draws = total
     pool_tuning = bool(saved.plan["pool_tuning"])
-    attributes = _attributes(steps, names, outputs, total, pool_tuning, keeps_warmup)
+    attributes = _attributes(
+        steps, names, outputs, total, pool_tuning, keeps_warmup, surrogate_draws
+    )
     coords, dims = _coords_and_dims_then(saved, model)
     columns = Columns(outputs, steps, keeps_warmup, coords, dims)
     room = max(total, *(state.monitor.done - state.monitor.tune for state in states))
@@ -197,7 +220,19 @@ def _take_over(record, saved):
                         record.put(row, start, group, name, values)
 
 
-def _attributes(steps, names, outputs, draws, pool_tuning, keeps_warmup):
+def _checked_surrogate_draws(n, steps):
+    """Return how many draws of the surrogate are wanted; raise a ValueError if it has none."""
+    checked_integer("surrogate_draws", n, at_least=0)
+    if n > 0 and not steps[0].kept_moves:
+        raise ValueError(
+            "surrogate_draws needs a surrogate of the whole posterior, which step="
+            "pk.SurrogateMetropolis() fits if it moves all variables, not "
+            f"{', '.join(map(repr, steps))}."
+        )
+    return n
+
+
+def _attributes(steps, names, outputs, draws, pool_tuning, keeps_warmup, surrogate_draws):
     return {
         "steps": json.dumps([describe(step) for step in steps]),
         "var_names": json.dumps(names),
@@ -205,6 +240,7 @@ def _attributes(steps, names, outputs, draws, pool_tuning, keeps_warmup):
         "draws": draws,
         "pool_tuning": int(pool_tuning),
         "keeps_warmup": int(keeps_warmup),
+        "surrogate_draws": surrogate_draws,
         "draws_kept": -1,  # until it has ended
     }
 

@@ -1,6 +1,7 @@
 """What is kept of the draws of a run, in memory, and the result: a DataTree."""
 
 import json
+import logging
 import platform
 from importlib.metadata import version
 
@@ -10,10 +11,21 @@ from arviz_base import dict_to_dataset
 
 from pymc_kameleon.host import find_constants, find_observations
 from pymc_kameleon.learned import COORDINATE
+from pymc_kameleon.monitor import counted
 from pymc_kameleon.resume import AHEAD, BEHIND, LEARNED, MOVES, STATE, pack
+from pymc_kameleon.samplers.surrogate_moves import certificate, draws_of_surrogate, moves_of
+
+_log = logging.getLogger("pymc_kameleon")
 
 DRAWN, WARMUP = ("posterior", "sample_stats"), ("warmup_posterior", "warmup_sample_stats")
 """Groups of what is kept of draws, after tuning and while tuning."""
+
+SURROGATE = "surrogate_posterior"
+"""The group of draws of the surrogate itself, which are approximate."""
+
+CLOSE, KNOWN = 0.8, 40
+"""The share of effective weights of the certificate below which that is warned of, and the number
+of moves by which it is known."""
 
 RENAMED = {"model_logp": "lp"}
 """Statistics that PyMC renames."""
@@ -202,6 +214,60 @@ def with_warnings(tree, warnings):
         values, dims = values[..., 0], dims[:2]
     tree["sample_stats"] = xr.DataTree(stats.assign(warning=(dims, values)))
     return tree
+
+
+def add_surrogate_posterior(tree, job, columns, n):
+    """Add n draws of each chain's surrogate, like those of the posterior; say how close it is.
+
+    Without draws to begin from, or moves by a surrogate, there are none, which is said.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A result.
+    job : Job
+        Of a SurrogateMetropolis that moves all variables.
+    columns : Columns
+    n : int
+    """
+    kept = tree[MOVES].to_dataset() if MOVES in tree.children else None
+    if kept is None or kept["accept_prob"].isnull().all():
+        _log.warning(
+            "There is no %s, as the surrogate has made no move after tuning. Tune and draw longer.",
+            SURROGATE,
+        )
+        return
+    moves, places = moves_of(kept, tree[LEARNED].to_dataset()), job.steps[0].layout.places
+    chains = []
+    for parameters, start in zip(
+        moves.parameters, kept["start"].transpose("chain", "draw", ...).values, strict=True
+    ):
+        points = np.empty((n, len(places)))
+        points[:, places] = draws_of_surrogate(parameters, start, n)
+        chains.append(job.outputs.named(job.outputs.rows(points)))
+    like = columns.like("posterior", kept["chain"].values)
+    arrays = {name: (like[name].dims, np.stack([own[name] for own in chains])) for name in like}
+    close, numbers = certificate(moves), {"draw": np.arange(n)}
+    attributes = attributes_of(job.steps) | {"n_moves": len(moves.row)} | close._asdict()
+    attributes["approximate"] = "draws of the surrogate, not of the posterior"
+    found = xr.Dataset(arrays, like.drop_vars("draw").coords, attributes).assign_coords(numbers)
+    tree[SURROGATE] = xr.DataTree(found)
+    _say_how_close(close, len(moves.row), n * len(chains))
+
+
+def _say_how_close(close, n_moves, n_draws):
+    if close.ess_share >= CLOSE and n_moves >= KNOWN:
+        _log.info(
+            "%s: %s, approximate (%s).", SURROGATE, counted(n_draws, "draw"), close.in_words()
+        )
+        return
+    _log.warning(
+        "The draws in %s may be far from the posterior (%s, by %s). Tune longer for a better "
+        "surrogate; those in posterior, and averages by pk.summary, are exact all the same.",
+        SURROGATE,
+        close.in_words(),
+        counted(n_moves, "move"),
+    )
 
 
 def _more(record, prefix, chains, length, tuned):

@@ -33,7 +33,7 @@ PLAN = (
 )
 """Attributes that say what a run was asked for, and what a result has of it."""
 
-TUPLES = ("parameters", "state", "tuning")
+TUPLES = ("parameters", "state", "tuning", "guide")
 """Of a step, as arrays."""
 
 CHANGED = "pm.Data, or the length of a dimension, was changed since"

@@ -5,7 +5,7 @@ import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from pymc_kameleon.host import (
 from pymc_kameleon.limits import FIRST_LOOK, Enough, next_look
 from pymc_kameleon.monitor import closing_warning, counted, say_what_was_done, told
 from pymc_kameleon.occupancy import explain_modes
-from pymc_kameleon.results import data_tree, with_warnings
+from pymc_kameleon.results import SURROGATE, add_surrogate_posterior, data_tree, with_warnings
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -151,6 +151,7 @@ class Run:
             {p for p in step.pauses() if pools and step.learns_together and p < chains[0].tune}
             for step in example
         ]
+        self._follow = pools and any(step.follows for step in example)
         for chain in chains:
             if chain.begun > 0:
                 steps = job.steps_at(chain.state)
@@ -283,7 +284,11 @@ class Run:
         """Submit what can be done: the chains that are behind go first."""
         if self._stop.is_set() or self._learning is not None:
             return
-        ready = [chain for chain in self._chains if chain.waits and not self._has_to_meet(chain)]
+        ready = [
+            chain
+            for chain in self._chains
+            if chain.waits and not self._has_to_meet(chain) and not self._lacks_guide(chain)
+        ]
         busy = sum(chain.future is not None for chain in self._chains)
         suspects = [chain for chain in ready if chain.failures]
         if suspects:  # alone, as one that kills its worker may kill others with it
@@ -292,7 +297,7 @@ class Run:
             free = (self._workers.at_once or len(self._chains)) - busy
         for chain in sorted(suspects or ready, key=lambda chain: chain.done)[: max(0, free)]:
             n = chain.next_portion(self._pauses)
-            chain.task = (advance, chain.state, n)
+            chain.task = (advance, self._guided(chain), n)
             chain.future = self._workers.submit(*chain.task)
         if busy == 0 and not ready and any(chain.waits for chain in self._chains):
             self._meet()
@@ -302,6 +307,20 @@ class Run:
             chain.done in meetings and own.monitor.learned != chain.done
             for meetings, own in zip(self._meetings, chain.state.steps, strict=True)
         )
+
+    def _lacks_guide(self, chain):
+        """Whether a chain has to wait until the first one has found the posterior."""
+        first = self._chains[0]
+        begins = chain is not first and chain.done == 0 < chain.tune
+        return self._follow and begins and first.done == 0 and not first.lost
+
+    def _guided(self, chain):
+        """Return the state of a chain, which knows where the first one has come if it begins."""
+        if not self._follow or chain.done > 0:
+            return chain.state
+        pairs = zip(chain.state.steps, self._chains[0].state.steps, strict=True)
+        steps = [replace(own, guide=first.guide) for own, first in pairs]
+        return replace(chain.state, steps=steps)
 
     def _meet(self):
         """Let the chains learn together that have come to where that is due.
@@ -514,6 +533,8 @@ class Run:
             self._say(chains, length)
         self._flush()
         tree = self._tree(chains, length)
+        if not silent and (n := self._prepared.attributes["surrogate_draws"]):
+            self._add_surrogate_posterior(tree, n)
         if self._finish.keeps_warnings and length:
             speakers = [self._job.steps_at(chain.state) for chain in chains]
             tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in speakers])
@@ -523,6 +544,12 @@ class Run:
             except OSError as error:
                 self._disk_fails(error)
         return tree
+
+    def _add_surrogate_posterior(self, tree, n):
+        try:
+            add_surrogate_posterior(tree, self._job, self._record.columns, n)
+        except Exception:  # a deterministic may fail where the posterior has not been
+            _log.exception("There is no %s, as this failed; the draws are returned.", SURROGATE)
 
     def _tree(self, chains, length):
         finish = self._finish

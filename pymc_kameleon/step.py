@@ -10,19 +10,20 @@ import numpy as np
 import pymc as pm
 
 from pymc_kameleon import noise
-from pymc_kameleon.approach import BUDGET, TRIES, Trail, approach, draw_near
+from pymc_kameleon.approach import BUDGET, TRIES, Guide, Trail, approach, draw_near
 from pymc_kameleon.core.chain import (
     ACCEPT_PROB,
     ACCEPT_SHARE,
     LOGP,
     N_LOGP,
+    N_PROGRESS,
     N_STATS,
     SCALING,
     Algorithm,
 )
 from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
-from pymc_kameleon.draws import CannotStart, compiled_run, make_draws
+from pymc_kameleon.draws import CannotStart, compiled_run, make_draws, where
 from pymc_kameleon.host import (
     ArrayStepShared,
     Competence,
@@ -69,6 +70,7 @@ class KameleonState(StepMethodState):
     point: np.ndarray | None
     data: bytes
     trail: np.ndarray
+    guide: Guide
     state: Any
     parameters: Any
     tuning: Any
@@ -96,6 +98,9 @@ class KameleonStep(ArrayStepShared):
         Whether a chain first goes to the posterior, and learns its shape there (approach.py).
     arrives_roughly : bool
         Whether it is enough to know the shape there roughly.
+    follows : bool
+        Whether a chain of `pk.sample` goes to where the first one has come, if no dip of the
+        log-density is in between.
     tunes_acceptance : bool
         Whether `target_accept` is an option.
     derivatives : int
@@ -114,6 +119,7 @@ class KameleonStep(ArrayStepShared):
     own_stats: ClassVar[tuple[str, ...] | Mapping[str, type]] = ()
     approaches: ClassVar[bool] = True
     arrives_roughly: ClassVar[bool] = False
+    follows: ClassVar[bool] = False
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
     needs_exact_logp: ClassVar[str] = ""
@@ -320,6 +326,7 @@ class KameleonStep(ArrayStepShared):
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
         self.trail = np.full(1 + self._budget() + TRIES if self.approaches else 0, np.nan)
+        self.guide = Guide.nowhere(self._d if self.follows else 0)
         self.log_density.read_data()
         self.data = self.log_density.digest
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
@@ -348,11 +355,15 @@ class KameleonStep(ArrayStepShared):
             trail = Trail(
                 lambda x: self.log_density(np.concatenate([x, others])), self.trail, self.patience
             )
-            home = approach(trail, q[:d], self.rng, self._budget(), self.arrives_roughly)
+            home = approach(
+                trail, q[:d], self.rng, self._budget(), self.arrives_roughly, self.guide
+            )
             q[:d] = draw_near(home, trail, self.rng)
             self.log_density.count[0] += trail.begun  # of this draw, too
             self._fill(home.scales, self.tuning.n)
             self._settle(home)
+            if self.follows and len(home.logps) <= self._budget():
+                self.guide = home.guide
             self.monitor.climbing = home.climbing
 
     @property
@@ -390,10 +401,14 @@ class KameleonStep(ArrayStepShared):
 
     def astep(self, q0):
         """Make one draw from the point `q0` (n,) of a chain; return coordinates and statistics."""
+        progress, begun = np.zeros(N_PROGRESS, np.int64), self.monitor.done
         try:
-            [stats] = make_draws(self._run, [self], q0, 1)
+            [stats] = make_draws(self._run, [self], q0, 1, progress=progress)
         except CannotStart as error:
             raise error.explained([self]) from None
+        except Exception as error:
+            error.add_note(f"Raised in {where([self], q0, begun, progress)}")
+            raise
         self.layout.round(self.point)
         draw_stats = self.last_draw(stats)
         draw_stats["warning"] = closing_warning(self) if self.monitor.finished else None

@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
-from pymc_kameleon.results import DRAWN, WARMUP
+from pymc_kameleon.results import DRAWN, SURROGATE, WARMUP
 from pymc_kameleon.resume import AHEAD, BEHIND, MOVES, STATE, Saved, stacked
 
 MOST_NUMBERS = 2**16
@@ -362,6 +362,8 @@ class Store:
         self._resize(longest)
         ended = ("draws", "draws_kept", "tuning_kept", "chains_kept")
         self._root.attrs.update({key: tree[STATE].attrs[key] for key in ended})
+        if SURROGATE in self._root and SURROGATE not in tree.children:  # of an earlier run
+            del self._root[SURROGATE]
         for name in tree.children:
             if name in self.columns.groups:
                 self._root[name].attrs.update(tree[name].attrs)

@@ -14,7 +14,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.stats import kurtosis
 
 from pymc_kameleon.corrections import Corrected, corrected
-from pymc_kameleon.estimates import Draws
+from pymc_kameleon.estimates import Draws, say_if_not_finite
 from pymc_kameleon.monitor import STUCK_SHARE, STUCK_TRANSITIONS
 from pymc_kameleon.samplers.surrogate_moves import certificate
 
@@ -65,20 +65,25 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     Raises
     ------
     ValueError
-        If the model is lacking, or another one.
+        If the model is lacking, or another one, or if `var_names` is empty.
 
     Notes
     -----
-    It warns if there are signs that the errors are not to be trusted. See docs/estimates.md.
+    It warns if a variable is not finite at some draws, and if there are signs that the errors are
+    not to be trusted. See docs/estimates.md.
     """
     if round_to not in ("auto", "none"):
         raise ValueError(f'round_to must be "auto" or "none", not {round_to!r}.')
     draws = Draws(dt, model)
+    if var_names is not None and np.size(var_names) == 0:
+        raise ValueError(f"var_names is empty: name some of {list(draws.posterior)}.")
     chosen = extract(draws.posterior, var_names=var_names, combined=False, keep_dataset=True)
     chosen = chosen.transpose("chain", "draw", ...)
     ci_kind = rcParams["stats.ci_kind"] if ci_kind is None else ci_kind
     ci_prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     values = _columns({name: variable.values for name, variable in chosen.items()})
+    for name, variable in chosen.items():
+        say_if_not_finite(name, variable.values)
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         found = arviz_summary(
             chosen.astype(np.float64), ci_kind=ci_kind, ci_prob=ci_prob, round_to="none"
@@ -89,8 +94,9 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     table.loc[constant, ["mcse_mean", "mcse_sd", "ess"]] = np.nan
     if draws.moves is not None:
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
-        table.attrs["certificate"] = certificate(draws.moves)._asdict()
-        _warn(table, dt, apart, np.nan_to_num(kurtosis(values.reshape(-1, len(table)))))
+        close = certificate(draws.moves)
+        table.attrs["certificate"] = close._asdict()
+        _warn(table, dt, close, apart, np.nan_to_num(kurtosis(values.reshape(-1, len(table)))))
     return _rounded(table) if round_to == "auto" else table
 
 
@@ -187,20 +193,16 @@ def interval(x, shares, prob, kind):
 # ---- what the user is told ----------------------------------------------------------------------
 
 
-def _warn(table, dt, apart, tails):
+def _warn(table, dt, close, apart, tails):
     """Log signs that the errors of corrected averages are not to be trusted."""
-    close, reasons = table.attrs["certificate"], []
+    reasons = []
     if (table["r_hat"] > HIGH_RHAT).any():
         worst = table["r_hat"].idxmax()
         reasons.append(f"R-hat of {worst} is {table['r_hat'].max():.2f}")
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
-    if close["ess_share"] < POOR:
-        reasons.append(
-            f"the surrogate is poor (effective share of the weights π/s {close['ess_share']:.2f}, "
-            f"their Pareto k {close['pareto_k']:.2f}, sd of log(π/s) {close['sd_log_w']:.2f}, mean "
-            f"acceptance {close['accept_prob']:.2f})"
-        )
+    if close.ess_share < POOR:
+        reasons.append(f"the surrogate is poor ({close.in_words()})")
     if (apart > APART).any():
         worst = table.index[apart.argmax()]
         reasons.append(f"corrected averages of {worst} differ between chains")

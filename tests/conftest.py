@@ -29,9 +29,10 @@ def begin_with(monkeypatch):
     """
 
     def begin(scales):
-        def stay(logp, start, rng, budget, rough=False):
+        def stay(logp, start, rng, budget, rough=False, guide=None):
             x, f = start.copy(), logp(start)
-            return Home(x, f, scales, np.diag(scales), 0.0, x[None], np.array([f]))
+            exact = np.zeros(x.size, bool)
+            return Home(x, f, scales, np.diag(scales), exact, 0.0, x[None], np.array([f]))
 
         monkeypatch.setattr("pymc_kameleon.step.approach", stay)
         monkeypatch.setattr("pymc_kameleon.step.draw_near", lambda home, logp, rng: home.x)

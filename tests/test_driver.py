@@ -920,6 +920,9 @@ def test_an_exception_says_in_which_draw():
     n = int(re.match(r"In chain 0, draw (\d+), at ", error.value.__notes__[0])[1])
     assert n > 0
     assert sample(step, draws=n, **options)["posterior"].sizes["draw"] == n
+    with pytest.raises(ZeroDivisionError) as error:
+        run_by_hand(step, {"x": np.array([0.1, 0.2])}, draws=100_000)
+    assert re.match(r"Raised in draw \d+, at \{'x'", error.value.__notes__[0])
     with pytest.raises(ZeroDivisionError):
         sample(step, draws=n + 1, **options)
 

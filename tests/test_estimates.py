@@ -10,15 +10,22 @@ import pytest
 import reference
 import xarray as xr
 from scipy.stats import norm
-from test_driver import messages, resume, sample
+from test_driver import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon import corrections, tables
+from pymc_kameleon import corrections, results, tables
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate import Parameters
-from pymc_kameleon.samplers.surrogate_moves import Moves, certificate, new_ends
+from pymc_kameleon.samplers.surrogate_moves import (
+    Moves,
+    Spread,
+    certificate,
+    draws_of_surrogate,
+    ends_of_pairs,
+    new_ends,
+)
 
 # ---- known answers, with a surrogate that is far off --------------------------------------------
 
@@ -38,7 +45,7 @@ def functions(x):
 TRUE = np.array([0, 0, 1, 1 + 2 * BEND**2, norm.cdf(0.5)])
 
 
-def spoilt():
+def spoilt(angle=np.pi / 2):
     """Return Parameters with a surrogate in the wrong place, of the wrong width, with bumps."""
     rng, sizes = np.random.default_rng(3), {"d": 2, "m": 6}
     surrogate = allocate(
@@ -59,7 +66,7 @@ def spoilt():
         sizes,
         mean=(0.3, -0.2),
         factor=((1.2, 0.0), (-0.3, 0.9)),
-        angle=1.1,
+        angle=angle,
         reference_share=0.5,
         n_inner=4,
         surrogate=surrogate,
@@ -74,12 +81,12 @@ def log_s_of(parameters):
     return log_s
 
 
-def stationary(n, chains=4, seed=1):
+def stationary(n, chains=4, seed=1, angle=np.pi / 2):
     """Return independent draws (chains, n, 2), and the moves that one chain each makes of them."""
-    rng, parameters = np.random.default_rng(seed), spoilt()
+    rng, parameters = np.random.default_rng(seed), spoilt(angle)
     x = rng.standard_normal((chains * n, 2))
     x[:, 1] += BEND * (x[:, 0] ** 2 - 1)
-    end, log_s = new_ends(parameters, x, 1, rng)[:, 0], log_s_of(parameters)
+    end, log_s = new_ends(parameters, x, rng), log_s_of(parameters)
     log_ratio = log_banana(end) - log_banana(x) + log_s(x) - log_s(end)
     row, draw = np.divmod(np.arange(chains * n), n)
     accept_prob = np.exp(np.minimum(0, log_ratio))
@@ -96,25 +103,23 @@ def at_draws(x):
 @pytest.fixture
 def whole_correction(monkeypatch):
     """Let T be X, which is then tested alone."""
-    monkeypatch.setattr(corrections, "coefficients", lambda a, x: np.ones(a[:, 0].shape))
+    monkeypatch.setattr(corrections, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape))
 
 
 @pytest.mark.usefixtures("whole_correction")
-def test_it_is_exact_however_bad_the_surrogate_is(monkeypatch):
-    """Unlike the mean over a long chain on s, instead of new runs from where each move began."""
-    x, moves = stationary(25_000)
+@pytest.mark.parametrize("angle", [1.1, np.pi / 2], ids=["none meet", "many meet"])
+def test_it_is_exact_however_bad_the_surrogate_is(angle, monkeypatch):
+    """Unlike the mean over s, instead of that over new runs from where each move began."""
+    x, moves = stationary(25_000, angle=angle)
     assert 0.4 < moves.accept_prob.mean() < 0.7
     found = corrections.corrected(at_draws(x), moves, functions)
     assert np.abs((found.mean - TRUE) / found.mcse).max() < 3.5
     assert found.is_better.all()
 
-    def long_chain(parameters, start, n_runs, rng):
-        ends = start[rng.integers(len(start), size=2000)]
-        for _ in range(10):
-            ends = new_ends(parameters, ends, 1, rng)[:, 0]
-        return ends[rng.integers(len(ends), size=(len(start), n_runs))]
+    def as_if_all_met(parameters, start, others, rng):
+        return start, others, np.zeros(len(start), bool), len(start)
 
-    monkeypatch.setattr(corrections, "new_ends", long_chain)
+    monkeypatch.setattr(corrections, "ends_of_pairs", as_if_all_met)
     wrong = corrections.corrected(at_draws(x), moves, functions)
     assert np.abs((wrong.mean - TRUE) / wrong.mcse).max() > 6
 
@@ -129,19 +134,53 @@ def test_without_use_it_is_left_out():
 # ---- by hand ------------------------------------------------------------------------------------
 
 
-def test_new_runs_are_those_of_the_inner_chain():
-    parameters, start = spoilt(), np.array([[0.2, -0.7], [1.0, 0.4]])
-    by_hand, rng = reference.SurrogateChain(parameters, None), np.random.default_rng(5)
-    expected = [
-        [parameters.mean + parameters.factor @ by_hand.inner_chain(u, 1.0, rng) for _ in range(3)]
-        for u in np.linalg.solve(parameters.factor, (start - parameters.mean).T).T
-    ]
-    found = new_ends(parameters, start, 3, np.random.default_rng(5))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+@pytest.mark.parametrize("angle", [1.1, np.pi / 2])
+def test_new_runs_are_those_of_the_inner_chain(angle):
+    """Each of a pair is one, with the same random numbers, until both are the same."""
+    parameters, rng = spoilt(angle), np.random.default_rng(2)
+    by_hand, u = reference.SurrogateChain(parameters, None), rng.standard_normal((2, 30, 2))
+    start, others = u @ parameters.factor.T + parameters.mean
+    met = 0
+    for k in range(30):
+        *ends, apart, _ = ends_of_pairs(
+            parameters, start[[k]], others[[k]], np.random.default_rng(k)
+        )
+        alone = [by_hand.inner_chain(v, 1.0, np.random.default_rng(k)) for v in u[:, k]]
+        if apart[0]:
+            expected = parameters.mean + np.array(alone) @ parameters.factor.T
+            np.testing.assert_allclose(np.concatenate(ends), expected)
+        else:
+            met += 1
+            np.testing.assert_array_equal(*alone)
+    assert met == 0 if angle < np.pi / 2 else 5 < met < 25
 
 
-def slowly(f, moves, function, n_runs):
-    """Return T, its standard error and its gain of one function, from their definitions."""
+def test_doubts_are_those_of_a_gaussian_process():
+    """That has been told the values at the centres."""
+    parameters = spoilt()
+    s, spread = parameters.surrogate, Spread(parameters, np.random.default_rng(1))
+    u = np.random.default_rng(2).standard_normal((5, 2))
+
+    def kernel(a, b):
+        return 1 / (1 + np.sum((a[:, None] - b[None]) ** 2, axis=2))
+
+    c, at = s.centres.T, u * s.rates
+    given, cross = kernel(c, c), kernel(at, c)
+    amplitude = s.weights @ given @ s.weights / 6
+    covariance = kernel(at, at) - cross @ np.linalg.solve(given, cross.T)
+    found = spread.doubt(parameters.mean + u @ parameters.factor.T)
+    np.testing.assert_allclose(found, np.sqrt(amplitude * np.diag(covariance)), rtol=1e-4)
+    at_centres = parameters.mean + (c / s.rates) @ parameters.factor.T
+    np.testing.assert_allclose(spread.doubt(at_centres), 0, atol=1e-2)
+    alone = parameters._replace(surrogate=s._replace(n=np.array([0])))
+    assert not Spread(alone, np.random.default_rng(1)).doubt(at_centres).any()
+
+
+def slowly(f, moves, function, n_runs, under_s):
+    """Return T, its standard error and its gain of one function, from their definitions.
+
+    `under_s` are points, weights, and doubts (sets, n, ...).
+    """
     n_chains, n = f.shape
     nb = min(10, min(np.sum(moves.row == c) for c in range(n_chains)) // 2)
     low, high = f.min(), f.max()
@@ -152,8 +191,28 @@ def slowly(f, moves, function, n_runs):
         value = function(x[None]).item()
         return min(max(value, low), high) if value == value else low
 
+    points, weights, doubts = under_s
+    sums = [
+        sum(v * g(p) for v, p in zip(*one, strict=True))
+        for one in zip(weights, points, strict=True)
+    ]
+    total = [w.sum() for w in weights]
+    level = sum(sums) / sum(total)
+    off = [one - level * w for one, w in zip(sums, total, strict=True)]
+    common = np.var(off, ddof=1) / len(off) / np.mean(total) ** 2
+
+    lacking = weights * (np.exp(np.minimum(doubts, 4)) - 1) / weights.mean() / weights.shape[1]
+    changes = [
+        sum(v * (g(p) - level) for v, p in zip(*one, strict=True))
+        for one in zip(lacking, points, strict=True)
+    ]
+    unseen = np.sqrt(max(np.mean(changes) ** 2 - np.var(changes, ddof=1) / len(changes), 0))
+
     def k(row, x):
-        return np.mean([g(v) for v in corrections.new_ends(row, x[None], n_runs, None)[0]])
+        x = np.repeat(x[None], n_runs, axis=0)
+        ends, others, apart, _ = corrections.ends_of_pairs(moves.parameters[row], x, None, None)
+        values = zip(ends, others, apart, strict=True)
+        return level + np.mean([(g(v) - g(w)) * is_apart for v, w, is_apart in values])
 
     a, x = np.zeros((n_chains, nb)), np.zeros((n_chains, nb))
     sizes = np.array([len([i for i in range(n) if i * nb // n == b]) for b in range(nb)])
@@ -174,11 +233,13 @@ def slowly(f, moves, function, n_runs):
             ]
             influence = np.sum(inside) / len(own) * n / sizes[b]
             x[c, b] = np.mean(terms) + influence
-    mixed = np.zeros((n_chains, nb))
+    mixed, used = np.zeros((n_chains, nb)), np.zeros(n_chains)
     for c in range(n_chains):
         others = [i for i in range(n_chains) if i != c]
         difference = (a - x)[others].ravel()
-        b = np.cov(a[others].ravel(), difference)[0, 1] / np.var(difference, ddof=1)
+        variance = np.var(difference, ddof=1) + a.size * common
+        b = np.cov(a[others].ravel(), difference)[0, 1] / variance
+        used[c] = np.clip(b, 0, 1)
         mixed[c] = a[c] + np.clip(b, 0, 1) * (x[c] - a[c])
 
     def variance(batches):
@@ -186,7 +247,9 @@ def slowly(f, moves, function, n_runs):
         return max(np.var(batches, ddof=1) / batches.size, np.var(chains, ddof=1) / n_chains)
 
     mean = np.mean(mixed @ sizes / n)
-    return mean, np.sqrt(variance(mixed)), variance(a) / variance(mixed)
+    after = variance(mixed) + common * used.mean() ** 2
+    after += min((unseen * used.mean()) ** 2, variance(a))
+    return mean, np.sqrt(after), variance(a) / after
 
 
 def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
@@ -203,17 +266,32 @@ def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
         rng.standard_normal(start.shape),
         None,
         rng.random(len(row)),
-        [0, 1, 2],
+        [spoilt()._replace(n_inner=np.array([chain])) for chain in range(3)],
         None,
     )
 
-    def shrunk(chain, start, n_runs, rng):
-        return 0.2 * start[:, None] + np.linspace(-5, 4, n_runs)[:, None] + 0.1 * chain
+    under_s = 2 * rng.standard_normal((8, 16, 2)), rng.random((8, 16)), 5 * rng.random((8, 16)) ** 3
 
-    monkeypatch.setattr(corrections, "new_ends", shrunk)
+    class Known:
+        def __init__(self, *_):
+            pass
+
+        def more(self, n):
+            return under_s[:2]
+
+        def doubt(self, x):
+            return under_s[2].ravel()
+
+    def shrunk(parameters, start, others, rng):
+        shifts = np.resize(np.linspace(-5, 4, 4), len(start))[:, None]
+        ends = 0.2 * start + shifts + 0.1 * parameters.n_inner
+        return ends, ends[:, ::-1] / 2, shifts[:, 0] > -5, 1
+
+    monkeypatch.setattr(corrections, "Spread", Known)
+    monkeypatch.setattr(corrections, "ends_of_pairs", shrunk)
+    monkeypatch.setattr(corrections, "POINTS", 16)
     monkeypatch.setattr(corrections, "RUNS", 4 * len(row))
-    monkeypatch.setattr(corrections, "MOST_RUNS", 4 * len(row))
-    monkeypatch.setattr(corrections, "_work", lambda moves: 1)
+    monkeypatch.setattr(corrections, "MOST_WORK", 0)
     monkeypatch.setattr(corrections, "MOST_NUMBERS", 30)
 
     def function(x):
@@ -224,29 +302,37 @@ def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
     f[np.isnan(f)] = 0.0
     found = corrections.corrected(f, moves, function)
     for j in range(3):
-        expected = slowly(f[..., j], moves, lambda x, j=j: function(x)[:, j], 4)
+        expected = slowly(f[..., j], moves, lambda x, j=j: function(x)[:, j], 4, under_s)
         np.testing.assert_allclose((found.mean[j], found.mcse[j], found.gain[j]), expected)
     assert found.is_better.tolist() == (np.abs(found.gain - 1) > 1e-9).tolist() != [False] * 3
 
 
-def test_more_runs_are_made_where_they_are_noisy(monkeypatch):
+def test_more_is_done_where_it_is_noisy(monkeypatch):
     x, moves = stationary(250)
-    asked = []
+    runs, points = [], []
 
-    def counted(parameters, start, n_runs, rng):
-        asked.append(n_runs)
-        return new_ends(parameters, start, n_runs, rng)
+    def counted(parameters, start, *others):
+        runs.append(len(start) // 250)
+        return ends_of_pairs(parameters, start, *others)
 
-    monkeypatch.setattr(corrections, "new_ends", counted)
-    monkeypatch.setattr(corrections, "coefficients", lambda a, x: np.ones(a[:, 0].shape))
-    monkeypatch.setattr(corrections, "RUNS", 2000)
+    class Counted(Spread):
+        def more(self, n):
+            points.append(n)
+            return super().more(n)
+
+    monkeypatch.setattr(corrections, "ends_of_pairs", counted)
+    monkeypatch.setattr(corrections, "Spread", Counted)
+    monkeypatch.setattr(corrections, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape))
+    monkeypatch.setattr(corrections, "POINTS", 8)
+    monkeypatch.setattr(corrections, "RUNS", 1000)
     corrections.corrected(at_draws(x), moves, functions)
-    assert asked[::4] == [2, 2, 4, 8][: len(asked) // 4]
-    assert len(asked) > 4
-    asked.clear()
+    assert runs[::4] == [1, 1, 2, 4][: len(runs) // 4]
+    assert points == [8, *(8 * 2 ** np.arange(len(points) - 1))]
+    assert min(len(runs) // 4, len(points)) > 1
+    runs.clear()
     monkeypatch.setattr(corrections, "NEGLIGIBLE", np.inf)
     corrections.corrected(at_draws(x), moves, functions)
-    assert asked == [2] * 4
+    assert runs == [1] * 4
 
 
 def test_the_certificate_looks_at_weights():
@@ -264,6 +350,9 @@ def test_the_certificate_looks_at_weights():
     assert found.pareto_k < 0.5
     half = np.where(np.arange(400) % 2 == 0, -np.inf, moves.end_logp)
     assert certificate(moves._replace(end_logp=half)).ess_share < 0.6
+    nowhere = certificate(moves._replace(end_logp=np.full(400, -np.inf)))
+    assert nowhere.ess_share == 0
+    assert np.isnan(nowhere.sd_log_w)
 
 
 @pytest.mark.parametrize("kind", ["eti", "hdi"])
@@ -292,7 +381,7 @@ def step():
 
 @pytest.fixture(scope="module")
 def result(step):
-    return sample(step, draws=400, tune=300, chains=4)
+    return sample(step, draws=400, tune=300, chains=4, surrogate_draws=500)
 
 
 MEAN = np.array([1, -1, 1, 2, norm.cdf(1)])
@@ -328,14 +417,18 @@ def test_moves_are_kept_of_one_step_alone(step):
 
 
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):
-    short = sample(step, draws=150, tune=300, chains=4, cores=2)
+    options = {"draws": 150, "tune": 300, "chains": 4, "surrogate_draws": 500}
+    short = sample(step, cores=2, **options)
     short.to_netcdf(tmp_path / "run.nc")
-    sample(step, draws=150, tune=300, chains=4, store=tmp_path / "run.zarr")
+    sample(step, store=tmp_path / "run.zarr", **options)
     for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
         whole = resume(saved, step.model, draws=250, step=step)
         kept = whole["surrogate_moves"].to_dataset().load()
         assert kept.equals(result["surrogate_moves"].to_dataset())
+        drawn = whole["surrogate_posterior"].to_dataset()
+        xr.testing.assert_identical(drawn, result["surrogate_posterior"].to_dataset())
     stored = xr.open_datatree(tmp_path / "run.zarr", engine="zarr", consolidated=False)
+    xr.testing.assert_identical(stored["surrogate_posterior"].to_dataset().load(), drawn)
     for one in (whole, stored):
         again = pk.expectation(one, everything, step.model)
         np.testing.assert_array_equal(again, pk.expectation(result, everything, step.model))
@@ -386,10 +479,102 @@ def test_the_summary_has_them(step, result):
     assert 0 <= chosen["hdi50_lb"]["t"] < 0.1 < 0.6 < chosen["hdi50_ub"]["t"] < 0.8
 
 
+def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    drawn, posterior = result["surrogate_posterior"], result["posterior"]
+    assert dict(drawn.sizes) == dict(posterior.sizes) | {"draw": 500}
+    assert {name: v.dtype for name, v in drawn.items()} == {n: posterior[n].dtype for n in drawn}
+    np.testing.assert_allclose(drawn["y"], drawn["x"][..., 0] + drawn["t"])
+    values = everything(dict(drawn.data_vars)).reshape(2000, 5)
+    sd = np.array([1, 3, 1, np.sqrt(2), np.sqrt(MEAN[4] * (1 - MEAN[4]))])
+    assert (np.abs(values.mean(axis=0) - MEAN) < 0.12 * sd).all()
+    np.testing.assert_allclose(values.std(axis=0), sd, rtol=0.12)
+    assert len(np.unique(values[:, 0])) > 1990
+    assert "draws of the surrogate" in drawn.attrs["approximate"]
+    assert drawn.attrs["ess_share"] > 0.9
+    assert drawn.attrs["accept_prob"] == pytest.approx(
+        float(result["surrogate_moves"]["accept_prob"].mean())
+    )
+    again = sample(step, draws=400, tune=300, chains=4, surrogate_draws=500, cores=2)
+    assert_same(again, result, ["posterior", "surrogate_posterior"])
+    [said] = [one for one in messages(caplog) if "surrogate_posterior" in one]
+    assert said.startswith("surrogate_posterior: 2_000 draws, approximate (effective share")
+    caplog.clear()
+    table = pk.summary(drawn, model=step.model)
+    assert table["mean"]["t"] == pytest.approx(values[:, 2].mean(), abs=0.02)
+    assert messages(caplog)[0].startswith("These are draws of the surrogate, which are approx")
+
+
+def test_draws_of_a_poor_surrogate_are_of_the_surrogate():
+    """From draws that are somewhere else."""
+    parameters, n = spoilt(), 20_000
+    x, _ = stationary(n, chains=1)
+    axis = np.linspace(-12, 12, 481)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    s = np.exp(log_s_of(parameters)(grid))
+    mean = s @ functions(grid) / s.sum()
+    found = functions(draws_of_surrogate(parameters, x[0], n))
+    deviation = (found.mean(axis=0) - mean) / found.std(axis=0)
+    assert np.abs(deviation).max() < 0.03
+    assert np.abs((functions(x[0]).mean(axis=0) - mean) / found.std(axis=0)).max() > 0.2
+    a, again, b = (draws_of_surrogate(parameters, start, 500) for start in (x[0], x[0], x[0] + 0.1))
+    np.testing.assert_array_equal(a, again)
+    assert abs(np.corrcoef(a[:, 0], b[:, 0])[0, 1]) < 0.2
+
+
+def test_draws_of_a_poor_surrogate_are_warned_of(step, result, caplog, monkeypatch):
+    found = certificate(stationary(500)[1])
+    assert found.ess_share < results.CLOSE
+    monkeypatch.setattr(results, "certificate", lambda moves: found)
+    poor = sample(step, draws=20, tune=50, surrogate_draws=3)
+    [said] = messages(caplog, logging.WARNING)
+    assert said.startswith("The draws in surrogate_posterior may be far from the posterior (eff")
+    assert poor["surrogate_posterior"].attrs["ess_share"] == found.ess_share
+    assert poor["surrogate_posterior"].sizes["draw"] == 3
+
+
+def test_draws_of_the_surrogate_are_not_worth_a_run(step, caplog, monkeypatch, tmp_path):
+    """If they cannot be made, there is the posterior; a store has them, or leaves them, too."""
+    path = tmp_path / "run.zarr"
+    unknown = certificate(stationary(500)[1])._replace(pareto_k=np.nan)
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "certificate", lambda moves: unknown)
+        sample(step, draws=20, surrogate_draws=3, store=path)
+    with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
+        assert np.isnan(stored["surrogate_posterior"].attrs["pareto_k"])
+    resume(path, step.model, step=step, draws=10, surrogate_draws=0)
+    with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
+        assert "surrogate_posterior" not in stored.children
+
+    def failing(*arguments):
+        raise ArithmeticError("singular")
+
+    monkeypatch.setattr(results, "draws_of_surrogate", failing)
+    dt = sample(step, draws=20, surrogate_draws=3)
+    assert dt["posterior"].sizes["draw"] == 20
+    assert "There is no surrogate_posterior, as this failed" in caplog.messages[-1]
+
+
+def test_there_may_be_no_draws_of_a_surrogate(step, caplog):
+    none = sample(step, draws=20, tune=0, surrogate_draws=3)
+    assert "surrogate_posterior" not in none.children
+    assert "There is no surrogate_posterior" in messages(caplog, logging.WARNING)[-1]
+    model = step.model
+    x, t = model.value_vars
+    two = [pk.SurrogateMetropolis([x], model=model), pk.SurrogateMetropolis([t], model=model)]
+    for other in (pk.RWM(model=model), two):
+        with pytest.raises(ValueError, match=r"surrogate_draws needs a surrogate of the whole"):
+            sample(other, surrogate_draws=3)
+    with pytest.raises(ValueError, match="surrogate_draws"):
+        sample(step, surrogate_draws=-1)
+
+
 def test_the_step_may_have_another_order(step):
     """Its coordinates are in the order of its variables, and a model's in that of the model."""
     other = pk.SurrogateMetropolis(["t", "x"], model=step.model)
-    dt = sample(other, draws=400, tune=300, chains=4)
+    dt = sample(other, draws=400, tune=300, chains=4, surrogate_draws=500)
+    approximate = everything(dict(dt["surrogate_posterior"].data_vars)).mean(axis=(0, 1))
+    np.testing.assert_allclose(approximate, MEAN, atol=0.3)
     assert dt["surrogate_moves"]["coordinate"].values.tolist()[0] == "t_log__"
     found = pk.expectation(dt, everything, step.model)
     assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
@@ -451,6 +636,37 @@ def test_what_cannot_be_averaged_is_told(step, result):
         pk.expectation(result, lambda v: v["t"].mean(axis=1), step.model)
     with pytest.raises(ValueError, match="round_to"):
         pk.summary(result, round_to=3, model=step.model)
+    with pytest.raises(ValueError, match="var_names is empty: name some of"):
+        pk.summary(result, [], model=step.model)
+    with pytest.raises(ValueError, match=r"as lambda v: v\['t'\], not 't'"):
+        pk.expectation(result, "t", step.model)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda v: v["t"] + 1j, "of real numbers, not of complex128"),
+        (lambda v: np.where(v["t"] > 1, "large", "small"), "of real numbers, not of <U5"),
+        (lambda v: {"t": v["t"]}, "not a dict: average its parts one by one"),
+        (lambda v: 3.0, r"shape \(4, 400, '...'\), not \(\)"),
+        (lambda v: None, "of real numbers, not of object"),
+    ],
+)
+def test_a_function_has_to_return_real_numbers(result, function, said):
+    with pytest.raises(ValueError, match=said):
+        pk.expectation(result["posterior"], function)
+
+
+def test_draws_without_a_number_are_counted(result, caplog):
+    n = int((result["posterior"]["x"][..., 0] < 0).sum())
+    assert 0 < n < 1600
+    assert np.isnan(pk.expectation(result["posterior"], lambda v: np.sqrt(v["x"][..., 0])).mean)
+    said = f"The function is NaN or infinite at {n} of 1600 draws"
+    assert messages(caplog, logging.WARNING)[0].startswith(said)
+    posterior = result["posterior"].to_dataset()
+    posterior["root"] = posterior["t"].where(posterior["x"][..., 0] >= 0)
+    assert np.isnan(pk.summary(posterior)["mean"]["root"])
+    assert f"root is NaN or infinite at {n} of" in messages(caplog, logging.WARNING)[-1]
 
 
 def test_data_must_be_those_of_the_draws():

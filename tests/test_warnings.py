@@ -145,6 +145,17 @@ def test_a_long_run_of_rejections(sampler):
     assert refused(step, op, range(400, 420)) == ""
 
 
+def test_plus_infinity_is_told():
+    """Of the chain that has seen it alone, however many draws are made at a time."""
+    _, model = box(lambda x: np.inf if x[0] > 1 else -0.5 * x @ x)
+    step = pk.RWM(model=model, steps_per_draw=3, scaling=1.0, tune_scaling=False)
+    message = last_warning(step)
+    n = int(re.search(r"the log-density was \+inf at (\d+) points, which count", message)[1])
+    assert 50 < n < 900
+    box()
+    assert "inf" not in last_warning(step)
+
+
 def test_single_transitions_of_a_sound_chain_are_no_long_run():
     """Of 100 draws of one transition, 11 rejections in a row are ordinary."""
     step = pk.RWM(model=normal(2), steps_per_draw=1)

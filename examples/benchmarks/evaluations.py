@@ -65,7 +65,7 @@ SHARE = 0.4
 OPTIONS = {"SurrogateMetropolis": {"expensive": True}}
 """Here evaluations count, not seconds."""
 
-WAY, LEAST_TUNING = 35, 30
+WAY, LEAST_TUNING = 10, 30
 """Evaluations times d of the way to the posterior, about, which SurrogateMetropolis makes in full
 whatever is left for tuning; and draws of tuning at least."""
 

@@ -38,8 +38,8 @@ class Target(NamedTuple):
         Their shapes, one after the other.
     region : (2, d) float64
         Least and largest value of each coordinate; outside, the log-density is -inf.
-    count : (1,) int64
-        Number of evaluations.
+    count : (2,) int64
+        Number of evaluations, and of those that were +inf.
     gradient : (d,) or (0,) float64
         Of the log-density where it was evaluated last; empty for samplers that need none.
     curvature : int
@@ -137,6 +137,8 @@ def evaluate(target):
     for i in range(target.seed.size):
         target.seed[i] = N_SEEDS * target.rng.random()
     logp = call(target.address, (target.point, target.data, target.shapes, target.gradient))
+    if logp == np.inf:
+        target.count[1] += 1
     return logp if logp < np.inf else -np.inf
 
 

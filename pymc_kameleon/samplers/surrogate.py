@@ -83,6 +83,7 @@ class Tuning(NamedTuple):
     has_arrived: integers(1)  # whether that way ended before its evaluations did
     middle: floats("d")  # where that led, and the covariance there
     home_factor: floats("d", "d")
+    mass: floats(1)  # log of the mass there, but for a constant; -inf if there was no way
     lost: floats(1)  # log of the mass that a chain lacked which was moved; else 0
     hyper: floats("d + 5")  # how the surrogate is fitted, NaN before that was chosen
     n_chosen: integers(1)  # points when it was
@@ -342,6 +343,7 @@ class SurrogateMetropolis(KameleonStep):
     algorithm = Algorithm(transition, adapt, derived, report)
     learns_together = True
     arrives_roughly = True
+    follows = True
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):
@@ -400,6 +402,7 @@ class SurrogateMetropolis(KameleonStep):
             scale=scale,
             moves=moves,
             home_factor=np.diag(scales),
+            mass=-np.inf,
             hyper=np.nan,
         )
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
@@ -410,6 +413,7 @@ class SurrogateMetropolis(KameleonStep):
     def _settle(self, home):
         tuning = self.tuning
         tuning.middle[:], tuning.home_factor[:] = home.x, home.factor
+        tuning.mass[0] = home.logp + np.log(np.diag(home.factor)).sum()
         best = np.argsort(-home.logps, kind="stable")[: len(tuning.home)]
         tuning.n_home[0] = len(best)
         tuning.has_arrived[0] = len(home.logps) <= self._budget()

@@ -19,6 +19,9 @@ LOGP = "log-density"
 BATCH = 2000
 """Points that are evaluated at a time, for the memory that their distances to the centres take."""
 
+MOST_DRAWS = 4000
+"""Draws by which it is seen how good an emulator is."""
+
 SHOWN = 4
 """Coordinates that are named in one line."""
 
@@ -42,7 +45,12 @@ class Emulator:
         What it is wrong by at a point that was left out when it was fitted, in units of the
         log-density: a mean of absolute errors, about their own mean, each at most 6, in which
         points of lower density count less.
+    posterior_error : float
+        What it is wrong by at the draws after tuning, of all chains, from which it has not learned:
+        a mean of absolute errors, as they are. NaN if the result has no such draws.
     """
+
+    posterior_error = np.nan
 
     def __init__(self, coordinates, mean, factor, surrogate, error):
         self.coordinates, self.mean, self.error = coordinates, mean, error
@@ -67,9 +75,10 @@ class Emulator:
 
     def __repr__(self):
         """Say of what, how good, and from how many points, or that it is a quadratic."""
-        n = self._surrogate.n[0]
+        n, at_draws = self._surrogate.n[0], self.posterior_error
         return (
             f"Emulator(unconstrained log-density of {self._names()}; error {self.error:.2g}, "
+            f"{'' if np.isnan(at_draws) else f'{at_draws:.2g} at the draws, '}"
             f"{f'fitted to {n} points' if n else 'a quadratic'})"
         )
 
@@ -135,7 +144,23 @@ def emulator_of(dt, chain=None):
         raise ValueError(
             f"No surrogate was fitted in chain {chain}: nothing is learned with tune=0."
         )
-    return emulator_from(own.sel(chain=chain))
+    emulator = emulator_from(own.sel(chain=chain))
+    if {"surrogate_moves", "sample_stats"} <= set(dt.children):
+        x, logp = _draws(dt["surrogate_moves"].to_dataset(), dt["sample_stats"]["lp"])
+        emulator.posterior_error = float(np.mean(np.abs(emulator(x) - logp)))
+    return emulator
+
+
+def _draws(moves, logp):
+    """Return draws (n, d), unconstrained, and their log-densities (n,).
+
+    A draw is the end of its last move if it has the log-density of that, and otherwise its start.
+    """
+    moves, logp = xr.align(moves, logp, join="inner")
+    x = xr.where(moves["end_logp"] == logp, moves["end"], moves["start"])
+    x = x.transpose(*logp.dims, COORDINATE).values.reshape(logp.size, -1)
+    some = np.unique(np.linspace(0, logp.size - 1, MOST_DRAWS).astype(int))
+    return x[some], logp.values.ravel()[some]
 
 
 def emulator_from(own):

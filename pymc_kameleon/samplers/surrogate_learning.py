@@ -85,7 +85,7 @@ LEAST_INNER = 4
 LEARNED = "shares", "mean", "factor", "angle", "reference_share", "n_inner", "error"
 """Parameters that chains share, beside the surrogate."""
 
-HOME = "home", "n_home", "middle", "home_factor", "has_arrived"
+HOME = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
 """What a chain remembers of its way."""
 
 NEGLIGIBLE = 10.0
@@ -249,7 +249,7 @@ def bring_home(chains):
     """
     best = best_home(chains)
     for chain in chains:
-        lost = log_mass(best.tuning) - log_mass(chain.tuning)
+        lost = best.tuning.mass[0] - chain.tuning.mass[0]
         if lost > NEGLIGIBLE:
             give(best.state, chain.state, best.state._fields)
             give(best.tuning, chain.tuning, HOME)
@@ -259,14 +259,7 @@ def bring_home(chains):
 
 def best_home(chains):
     """Return the chain whose way led to where most mass is; one that arrived, if any did."""
-    return max(chains, key=lambda chain: (chain.tuning.has_arrived[0], log_mass(chain.tuning)))
-
-
-def log_mass(tuning):
-    """Return the log of the mass around the middle of a home, but for a constant."""
-    if tuning.n_home[0] == 0:
-        return -np.inf
-    return tuning.home[0, -1] + np.log(np.diag(tuning.home_factor)).sum()
+    return max(chains, key=lambda chain: (chain.tuning.has_arrived[0], chain.tuning.mass[0]))
 
 
 def explain_size(d):

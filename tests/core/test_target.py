@@ -29,7 +29,7 @@ def target(logp, point, data=(), shapes=(), region=None):
         np.array(data, np.float64),
         np.array(shapes, np.int64),
         np.array(region, np.float64),
-        np.zeros(1, np.int64),
+        np.zeros(2, np.int64),
         np.zeros(0),
         0,
         np.zeros(0),
@@ -69,6 +69,16 @@ def test_counts_its_evaluations():
     for x in [0.0, 0.5, np.inf, -2.0, np.nan]:
         log_density(t, np.array([x]))
     assert t.count[0] == 3
+
+
+def test_counts_what_is_plus_infinity():
+    t = target(first_coordinate, [0.0])
+    for x in [0.0, np.inf, -np.inf, np.inf]:
+        log_density(t, np.array([x]))
+    assert t.count.tolist() == [4, 2]
+    nan = target(weighted_sum, [0.0, 0.0], data=[np.nan, 1.0], shapes=[0])
+    log_density(nan, np.array([0.5]))
+    assert nan.count.tolist() == [1, 0]
 
 
 def test_a_region_concerns_the_own_variables_only():

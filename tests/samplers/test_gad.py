@@ -200,7 +200,7 @@ class CompiledLogp:
         d = self.region.shape[1]
         self.function, self.data = function, np.array(data, float)
         self.value_vars, self.digest = own, b""
-        self.point, self.count = np.zeros(d), np.zeros(1, np.int64)
+        self.point, self.count = np.zeros(d), np.zeros(2, np.int64)
         self.gradient, self.shapes = np.zeros(d if derivatives else 0), np.zeros(0, np.int64)
         addresses = [function_address(f) if f else 0 for f in (function, curvature)]
         self.address, self.curvature = addresses[0], addresses[1] if derivatives > 1 else 0

@@ -10,7 +10,7 @@ import pytest
 import reference
 from invariance import TARGETS, invariance_p_value, moved_fast, tuned
 from models import box, normal, normal_model
-from test_driver import sample
+from test_driver import assert_same, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
@@ -527,6 +527,34 @@ def test_chains_learn_together(step):
     assert same(one, other)
     assert not same(one, third)
     assert not same(before, third)
+
+
+def test_other_chains_follow_the_first_one(step):
+    """By few evaluations, on any number of cores; not if chains are independent."""
+    kept = {"chains": 3, "tune": 60, "draws": 5, "discard_tuned_samples": False, "cores": 2}
+    for pool_tuning in (True, False):
+        result = sample(step, pool_tuning=pool_tuning, **kept)
+        first, *others = result["warmup_sample_stats"]["n_logp"].values[:, 0]
+        assert (np.array(others) < 0.7 * first).all() == pool_tuning
+
+
+def test_a_run_that_stops_before_the_others_begin_follows_when_it_goes_on(step):
+    whole = sample(step, chains=3)
+    begun = sample(step, chains=3, callback=lambda run, draw: run.stop())
+    assert begun["sampling_state"]["monitor_done"].values.tolist() == [1, 0, 0]
+    assert_same(resume(begun, step.model), whole)
+
+
+def test_a_chain_with_hardly_any_mass_is_moved(step):
+    """By where its own way led, whatever it has seen."""
+    chains = chains_after(step, 5, tune=100)
+    surrogate_learning.bring_home(chains)
+    assert all(chain.tuning.lost[0] == 0 for chain in chains)
+    mass, chains[1].tuning.mass[0] = chains[0].tuning.mass[0], -1000.0
+    surrogate_learning.bring_home(chains)
+    assert [chain.tuning.lost[0] > 900 for chain in chains] == [False, True, False]
+    assert chains[1].tuning.mass[0] >= mass - 1
+    assert any((chains[1].state.x == chains[k].state.x).all() for k in (0, 2))
 
 
 def test_chains_that_learn_together_use_what_all_have_seen(step, monkeypatch):

@@ -8,6 +8,7 @@ from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.driver import sample
 from pymc_kameleon.estimates import expectation
 from pymc_kameleon.initvals import initvals
+from pymc_kameleon.noise import noise_seed
 from pymc_kameleon.occupancy import mode_occupancy
 from pymc_kameleon.samplers.barker import Barker
 from pymc_kameleon.samplers.cmh import CMH
@@ -32,5 +33,5 @@ SAMPLERS = (
 )
 
 __all__ = ["SAMPLERS", "Decay", "expectation", "initvals", "kernels", "mode_occupancy"]
-__all__ += ["registered", "sample", "summary"]
+__all__ += ["noise_seed", "registered", "sample", "summary"]
 __all__ += [sampler.__name__ for sampler in SAMPLERS]

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from pymc_kameleon.host import STEP_METHODS, CompoundStep
 from pymc_kameleon.logp import has_gradient
+from pymc_kameleon.noise import NOISE_SEED
 from pymc_kameleon.samplers.gad import GadMALA
 from pymc_kameleon.samplers.random_walk import GAM
 from pymc_kameleon.samplers.surrogate import SurrogateMetropolis
@@ -111,6 +112,12 @@ def _default(model):
             f"No step of pymc_kameleon moves {others}, which are discrete. "
             "pm.sample(step=pk.GAM()) leaves them to PyMC's own steps."
         )
+    if NOISE_SEED in model.named_vars:
+        _log.info(
+            "Sampling with GAM(pseudo_marginal=True), as the log-density is only estimated; "
+            "step=pk.KAM.options(pseudo_marginal=True) chooses another."
+        )
+        return GAM.options(pseudo_marginal=True)
     start = model.initial_point()
     d = sum(start[var.name].size for var in model.continuous_value_vars)
     if not has_gradient(model):

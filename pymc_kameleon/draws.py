@@ -12,6 +12,7 @@ from pymc_kameleon.core.chain import (
     AT_STEP,
     CURRENT,
     DRAWS_MADE,
+    LEARNED,
     MOVED,
     N_LOGP,
     N_PROGRESS,
@@ -24,6 +25,7 @@ from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.target import Outputs
 from pymc_kameleon.host import SamplingError
 from pymc_kameleon.monitor import explain_start, say_if_compiling
+from pymc_kameleon.noise import estimate_variance, explain_moved
 
 NO_OUTPUTS = Outputs(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
 
@@ -118,12 +120,12 @@ def where(steps, point, begun, progress):
 def _begin(step, q):
     """Get a step ready for draws from `q` (n,), in its own order; return what still holds there.
 
-    CURRENT, STALE or MOVED, as far as its own coordinates and the data tell. That other variables
-    moved, compiled code sees itself.
+    CURRENT, STALE, LEARNED or MOVED, as far as its own coordinates and the data tell. That other
+    variables moved, compiled code sees itself. An estimate is kept as long as the data are.
     """
     logp, d = step.log_density, step.layout.d
     status = what_changed(step, q)
-    first = step.point is None
+    logp.rng, first = step.rng, step.point is None
     if first:
         if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
             step._jump(q)
@@ -133,14 +135,18 @@ def _begin(step, q):
             step._scout(q)
     else:  # compiled code compares, to see which of the others moved
         logp.point[d:] = step.point[d:]
+        if step.pseudo_marginal and status == MOVED:
+            raise SamplingError(explain_moved(step))
     if status == MOVED:
         step.state.x[:] = q[:d]
     if step.learns_alone and learning_is_due(step):
         logp.point[:] = q
         step.learn([step])
         step.monitor.learned = step.monitor.done
-    if step.monitor.learned == step.monitor.done:
-        return MOVED  # what the state derives from the parameters is out of date
+    if step.pseudo_marginal and step.monitor.done == step.monitor.tune:
+        step.monitor.noise = estimate_variance(logp, q)
+    if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
+        return status | LEARNED if step.pseudo_marginal else MOVED
     return status
 
 
@@ -157,6 +163,7 @@ def learn_together(steps, points):
     for step, point in zip(steps, points, strict=True):
         step.log_density.follow_data()
         step.log_density.point[:] = point[step.layout.places]
+        step.log_density.rng = step.rng
     counts = [step.log_density.count[0] for step in steps]
     steps[0].learn(steps)
     for step, count in zip(steps, counts, strict=True):
@@ -181,7 +188,7 @@ def block(step, status, stats):
     step.log_density.asked = step.log_density.point  # from here on, compiled code asks
     step.log_density.count[1] = 0
     return Block(
-        step.log_density.target,
+        step.log_density.target(step.rng),
         step.state,
         step.parameters,
         step.tuning,
@@ -202,6 +209,8 @@ def _conclude(step, q, stats, count):
     step.monitor.uncounted = 0
     step.monitor.infinite += int(step.log_density.count[1])
     step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
+    if step.pseudo_marginal and step.monitor.done > step.monitor.tune:
+        stats[:, -1] = step.monitor.noise
     d = step.layout.d
     step.point = np.concatenate([q[:d], step.log_density.point[d:]])
     step.trail[:] = np.nan

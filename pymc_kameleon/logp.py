@@ -25,7 +25,8 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core import compiler, linalg
 from pymc_kameleon.core.jit import entry_jit
-from pymc_kameleon.core.target import LOGP_SIGNATURE, Outputs, Target, function_address
+from pymc_kameleon.core.target import LOGP_SIGNATURE, N_SEEDS, Outputs, Target, function_address
+from pymc_kameleon.noise import NOISE_SEED
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -236,6 +237,8 @@ class ModelLogp(ModelFunctions):
         Where it was evaluated last, or is `point`, if by compiled code.
     count : (2,) int64
         Number of evaluations, here and in compiled code, and of those there that were +inf.
+    rng : numpy.random.Generator or None
+        Of the chain, for the seed of an estimate; without one, Python asks with the same seed.
     gradient : (d,) or (0,) float64
         Gradient with respect to the step's own variables, where it was evaluated last.
     """
@@ -246,7 +249,7 @@ class ModelLogp(ModelFunctions):
         logp = model.logp()
         value_vars = [*own, *(var for var in model.value_vars if var not in own)]
         super().__init__(value_vars, initial_point, [logp])
-        self.region = region
+        self.region, self.rng = region, None
         self._allocate(gradient_size=region.shape[1] if derivatives else 0)
 
         def graphs():
@@ -272,12 +275,34 @@ class ModelLogp(ModelFunctions):
         """Return the same function with arrays of its own, for another chain."""
         twin = object.__new__(ModelLogp)  # copy.copy would compile anew
         twin.__dict__.update(self.__dict__)
+        twin.rng = None
         twin._allocate(self.gradient.size)
+        twin._own_seed()
         return twin
 
+    def read_data(self):
+        """Read the shared variables, in case one was set or changed in place."""
+        super().read_data()
+        self._own_seed()
+
+    def _own_seed(self):
+        """Give the seed of an estimate a place of its own: other chains share the other data."""
+        self.seed = np.zeros(0)
+        place = 0
+        for var in self.shared:
+            if var.name == NOISE_SEED:
+                self._data = self._data.copy()
+                self.seed = self._data[place : place + 1]
+                self.seed[:] = 0.0
+            place += var.get_value(borrow=True).size
+
     @property
-    def target(self):
-        """What the compiled transitions call."""
+    def is_estimate(self):
+        """Whether it depends on a seed."""
+        return self.seed.size > 0
+
+    def target(self, rng):
+        """Return what the compiled transitions call, with the chain's Generator."""
         return Target(
             self.functions[0].address,
             self.point,
@@ -287,6 +312,8 @@ class ModelLogp(ModelFunctions):
             self.count,
             self.gradient,
             self.functions[1].address if len(self.functions) > 1 else 0,
+            self.seed,
+            rng,
         )
 
     def __call__(self, x):
@@ -294,6 +321,8 @@ class ModelLogp(ModelFunctions):
         if not self.inside(x):
             return -np.inf
         self.count[0] += 1
+        if self.rng is not None:
+            self.seed[:] = N_SEEDS * self.rng.random(self.seed.size)
         self.asked = x = np.ascontiguousarray(x, np.float64)
         logp = self.functions[0].entry(x, self._data, self._shapes, self.gradient)
         return logp if logp < np.inf else -np.inf

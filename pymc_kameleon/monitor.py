@@ -14,6 +14,7 @@ import numpy as np
 from pymc_kameleon.approach import LATE
 from pymc_kameleon.core.subsample import Subsample, least_points
 from pymc_kameleon.host import Problems, SamplerWarning, WarningType
+from pymc_kameleon.noise import explain_noise
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -50,6 +51,8 @@ class ChainMonitor:
     climbing : float
         What the log-density still gained when the way to the posterior ended for want of
         evaluations.
+    noise : float
+        Variance of estimates of the log-density where tuning ended; 0 if it is no estimate.
     accepted : bool
         Whether any proposal was accepted after tuning.
     run, longest : int
@@ -67,6 +70,7 @@ class ChainMonitor:
     uncounted: int = 0
     common_start: bool = False
     climbing: float = 0.0
+    noise: float = 0.0
     accepted: bool = False
     run: int = 0
     longest: int = 0
@@ -128,7 +132,7 @@ def closing_problems(step):
     """
     problems = [*_start_problems(step), _explain_way(step)]
     if step.monitor.done >= step.monitor.tune:
-        problems += [*_chain_problems(step), *step._problems()]
+        problems += [*_chain_problems(step), explain_noise(step), *step._problems()]
         if step.tuning.n > 0:
             problems.append(_explain_condition(step))
             problems += [_explain_bound(*scale) for scale in step._tuned_scales()]
@@ -371,21 +375,22 @@ def terms_that_are_not_finite(model, point):
     return {name: logp for name, logp in terms.items() if not np.isfinite(logp)}
 
 
-def seconds_per_logp(log_density, q):
+def seconds_per_logp(log_density, q, values):
     """Return how long an evaluation at `q` (n,) takes, NaN if it raises.
 
-    What takes more than a second is evaluated once, anything else three times.
+    What takes more than a second is evaluated twice, anything else three times. What it was is
+    added to the list `values`.
     """
 
     def evaluate():
         start = time.perf_counter()
-        log_density(q)
+        values.append(log_density(q))
         return time.perf_counter() - start
 
     try:
-        seconds = evaluate()
-        if seconds < 1:  # a first call may have to warm up
-            seconds = min(seconds, evaluate(), evaluate())
+        seconds = min(evaluate(), evaluate())  # a first call may have to warm up
+        if seconds < 1:
+            seconds = min(seconds, evaluate())
     except Exception:  # a bad point is reported where a chain starts
         return np.nan
     return seconds

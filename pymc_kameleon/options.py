@@ -42,6 +42,11 @@ jitter : bool, optional
     draw, by a uniform number in (−1, 1) in each of the step's coordinates on the unconstrained
     scale, as PyMC's NUTS does: True by default. Starts of your own, ``initvals=``, are kept, unless
     they equal the initial point, which looks the same. ``pk.sample`` disperses starts itself.""",
+    "pseudo_marginal": """
+pseudo_marginal : bool, optional
+    Say that the log-density is the log of an unbiased estimate, whose random numbers come from
+    ``pk.noise_seed()``: see docs/pseudo_marginal.md. The estimate where the chain is, is kept until
+    a move is accepted, so that the draws are exact. Not for samplers that use the gradient.""",
     "model": """
 model : pm.Model, optional
     Taken from the context by default.""",

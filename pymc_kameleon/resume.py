@@ -175,7 +175,7 @@ def check_untouched(saved, steps, outputs, states):
 def check_same_density(job, state):
     """Raise a ValueError if the log-density is not what it was, and not noisy."""
     step = job.steps_at(state)[-1]
-    if step.point is None:
+    if step.point is None or step.pseudo_marginal:
         return
     now, again = (step.log_density(state.point[step.layout.places]) for _ in range(2))
     before = step.state.logp[0]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon import noise
 from pymc_kameleon.approach import BUDGET, TRIES, Guide, Trail, approach, draw_near
 from pymc_kameleon.core.chain import (
     ACCEPT_PROB,
@@ -105,6 +106,8 @@ class KameleonStep(ArrayStepShared):
     derivatives : int
         How many derivatives of the log-density it uses; 2 for products with the Hessian. With 1 or
         2 its State has a field `gradient`.
+    needs_exact_logp : str
+        Why the log-density cannot be an estimate, if it cannot.
     learns_together : bool
         Whether `learn` wants the steps of all chains of a run. Then all wait for each other there.
     learns_alone : bool
@@ -119,6 +122,7 @@ class KameleonStep(ArrayStepShared):
     follows: ClassVar[bool] = False
     tunes_acceptance: ClassVar[bool] = True
     derivatives: ClassVar[int] = 0
+    needs_exact_logp: ClassVar[str] = ""
     learns_together: ClassVar[bool] = False
     learns_alone: ClassVar[bool] = True
     patience = math.inf
@@ -130,6 +134,8 @@ class KameleonStep(ArrayStepShared):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        if cls.derivatives:
+            cls.needs_exact_logp = "it uses the gradient, and that of an estimate is another one"
         if isinstance(cls.own_stats, str):
             raise TypeError(f"{cls.__name__}.own_stats must be a tuple of names, as ('name',).")
         cls.__signature__ = signature_with_common_options(cls, KameleonStep)
@@ -145,6 +151,7 @@ class KameleonStep(ArrayStepShared):
         keep_adapting=False,
         region=None,
         jitter=True,
+        pseudo_marginal=False,
         model=None,
         rng=None,
         initial_point=None,
@@ -167,6 +174,10 @@ class KameleonStep(ArrayStepShared):
         self._d = d = self.layout.d
         if steps_per_draw is not None:
             steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
+        self.pseudo_marginal = checked_bool("pseudo_marginal", pseudo_marginal)
+        if pseudo_marginal:
+            noise.check_sampler(self)
+            self.approaches, self.default_target_accept = False, noise.target_accept
         if target_accept is None:
             target_accept = self.default_target_accept(d)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
@@ -179,6 +190,7 @@ class KameleonStep(ArrayStepShared):
         self.log_density = ModelLogp(
             self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
         )
+        noise.check_model(self)
         self.steps_per_draw = self._usual_steps() if steps_per_draw is None else steps_per_draw
         self.configuration = {
             "sampler": name,
@@ -187,6 +199,7 @@ class KameleonStep(ArrayStepShared):
             "target_accept": self.target_accept,
             "keep_adapting": self.keep_adapting,
             "region": region,
+            "pseudo_marginal": self.pseudo_marginal,
             **self.settings,
         }
         self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
@@ -194,7 +207,11 @@ class KameleonStep(ArrayStepShared):
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
         start = self.layout.raveled(self._initial_point)
-        self.seconds_per_logp = seconds_per_logp(self.log_density, start[self.layout.places])
+        values = []
+        self.seconds_per_logp = seconds_per_logp(
+            self.log_density, start[self.layout.places], values
+        )
+        noise.say_if_noisy(self, values)
 
     def __repr__(self):
         """Show the sampler and its variables."""
@@ -433,6 +450,8 @@ class KameleonStep(ArrayStepShared):
 
     def _declare_stats(self):
         self._own_kinds = self._own_stats()
+        if self.pseudo_marginal:
+            self._own_kinds = self._own_kinds | {noise.STATISTIC: (float, ())}
         self.kept_moves = {name: (shape, np.float64) for name, shape in self._kept_moves().items()}
         logp = {"model_logp": (float, ())} if self.layout.covers_all else {}
         self.stats_dtypes_shapes = _stats_dtypes_shapes(self._own_kinds | logp)

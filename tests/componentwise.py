@@ -75,8 +75,10 @@ def target_of(logp, offset=0.0):
     region = REGIONS.get(logp, [[-np.inf] * d, [np.inf] * d])
     data, shapes = np.array([offset]), np.array([1])
     address = function_address(logp)
-    count, gradient = np.zeros(2, np.int64), np.zeros(0)
-    return Target(address, np.zeros(d), data, shapes, np.array(region), count, gradient, 0)
+    count, empty = np.zeros(2, np.int64), np.zeros(0)
+    rng = np.random.default_rng(0)  # for estimates
+    where = np.zeros(d), data, shapes, np.array(region), count
+    return Target(address, *where, empty, 0, empty, rng)
 
 
 class LogDensity:

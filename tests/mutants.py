@@ -213,7 +213,21 @@ BUGS = {
             "test_executors.py -k never_has_the_same",
         ),
     ],
+    "noise.py": [
+        (
+            "undeclared noise goes unnoticed",
+            "if differ.any():",
+            "if False:",
+            "test_noise.py -k nobody_declared",
+        ),
+    ],
     "core/chain.py": [
+        (
+            "an estimate is made again where parameters were learned",
+            "if status & STALE:",
+            "if status != CURRENT:",
+            "test_noise.py -k 'kept_until_a_move and CyclicalKAM'",
+        ),
         (
             "what other steps moved goes unnoticed",
             "for j in range(d, places.size):",
@@ -222,14 +236,14 @@ BUGS = {
         ),
         (
             "the gradient is stale where another step moved",
-            "status = MOVED if target.gradient.size > 0 else STALE",
-            "status = STALE",
+            "status |= MOVED if target.gradient.size > 0 else STALE",
+            "status |= STALE",
             "samplers/test_gad.py -k some_variables_of_a_model",
         ),
         (
             "what derives from the position is not computed where a chain starts",
-            "if status == MOVED:\n            derived",
-            "if status == STALE:\n            derived",
+            "if status & LEARNED:\n            derived",
+            "if status & STALE and not status & LEARNED:\n            derived",
             "samplers/test_gad.py -k test_mala",
         ),
         (
@@ -686,6 +700,12 @@ BUGS = {
         ),
     ],
     "core/target.py": [
+        (
+            "all estimates have the same noise",
+            "target.seed[i] = N_SEEDS * target.rng.random()",
+            "pass",
+            "test_noise.py -k 'draws_are_exact and RWM'",
+        ),
         (
             "a region has no upper end",
             "target.region[0, i] <= y[i] <= target.region[1, i]",
@@ -1864,6 +1884,12 @@ BUGS = {
     ],
     "draws.py": [
         (
+            "an estimate is made again where another step has moved",
+            "if step.pseudo_marginal and status == MOVED:",
+            "if False:",
+            "test_noise.py -k beside_it",
+        ),
+        (
             "an error on the way to the posterior is one of a draw",
             "if step.is_on_the_way:",
             "if False:",
@@ -1982,6 +2008,12 @@ BUGS = {
         ),
     ],
     "logp.py": [
+        (
+            "chains share the seed of their estimates",
+            "self._data = self._data.copy()",
+            "pass",
+            "test_noise.py -k seeds_are_drawn",
+        ),
         (
             "a model that changed keeps its old log-density",
             "equal_computations(self.results, results)",
@@ -2336,6 +2368,12 @@ BUGS = {
         ),
     ],
     "resume.py": [
+        (
+            "an estimate is compared with another one where a run goes on",
+            "if step.point is None or step.pseudo_marginal:",
+            "if step.point is None:",
+            "test_noise.py -k 'kept_until_a_move and GAM'",
+        ),
         (
             "draws in another order are taken",
             "if n > 0 and not np.array_equal(",

@@ -82,6 +82,7 @@ LAYERS = [
     "core",
     "host",
     "layout",
+    "noise",
     "logp",
     "options",
     "unbound",

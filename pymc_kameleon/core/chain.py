@@ -16,8 +16,10 @@ from pymc_kameleon.core.target import (
     write_outputs,
 )
 
-CURRENT, STALE, MOVED = 0, 1, 2
-"""What holds of the state at the start of a draw: all of it; all but logp; the position only."""
+CURRENT, STALE, LEARNED = 0, 1, 2
+MOVED = STALE | LEARNED
+"""What holds of the state at the start of a draw: all of it; all but logp; all but what is derived
+from the parameters; the position only."""
 
 ACCEPT_PROB, ACCEPT_SHARE, LOGP, N_LOGP, SCALING, N_STATS = range(6)
 """Places in the statistics of a draw; a sampler's own follow from N_STATS on."""
@@ -78,7 +80,7 @@ class Block(NamedTuple):
         For each draw.
     tune : bool
     status : int
-        CURRENT, STALE or MOVED, at the start of the first draw.
+        CURRENT, STALE, LEARNED or MOVED, at the start of the first draw.
     stats : (draws, N_STATS + own) float64
         Where the statistics are written.
     """
@@ -153,12 +155,12 @@ def _compile_draw(algorithms):
             value = point[places[j]]
             if target.point[j] != value:  # NaN is never what it was
                 target.point[j] = value
-                if status == CURRENT:  # with derivatives, the state is more than logp
-                    status = MOVED if target.gradient.size > 0 else STALE
-        if status != CURRENT:
+                # with derivatives, the state is more than logp
+                status |= MOVED if target.gradient.size > 0 else STALE
+        if status & STALE:
             state.logp[0] = log_density(target, state.x)
             take_gradient(target, state)
-        if status == MOVED:
+        if status & LEARNED:
             derived(state, parameters, work)
         if state.logp[0] == -np.inf:
             return False

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import config, float64, int64
 from numba.extending import overload
+from numpy.random import Generator
 
 from pymc_kameleon.core import compiler
 from pymc_kameleon.core.jit import jit, part_options
@@ -44,6 +45,11 @@ class Target(NamedTuple):
     curvature : int
         Machine code of a function with `LOGP_SIGNATURE` that turns a vector v, its last argument,
         into the Hessian of the log-density times v; 0 for samplers that need none.
+    seed : (1,) or (0,) float64
+        Where in `data` the seed of an estimate is, drawn anew before each evaluation; empty if
+        the log-density is no estimate.
+    rng : numpy.random.Generator
+        The chain's, which the seed is drawn from.
     """
 
     address: int
@@ -54,6 +60,8 @@ class Target(NamedTuple):
     count: np.ndarray
     gradient: np.ndarray
     curvature: int
+    seed: np.ndarray
+    rng: Generator
 
 
 class Outputs(NamedTuple):
@@ -118,10 +126,16 @@ def log_density_along(target, k, value):
     return evaluate(target)
 
 
+N_SEEDS = 2.0**53
+"""Seeds that there are: as many as floats between 0 and 1 that a Generator draws."""
+
+
 @jit
 def evaluate(target):
-    """Log-density at `target.point`."""
+    """Log-density at `target.point`, or a fresh estimate of it."""
     target.count[0] += 1
+    for i in range(target.seed.size):
+        target.seed[i] = N_SEEDS * target.rng.random()
     logp = call(target.address, (target.point, target.data, target.shapes, target.gradient))
     if logp == np.inf:
         target.count[1] += 1

@@ -444,7 +444,7 @@ class PCAKAM(LearnedSubsample):
         sizes = {"d": d, "m": m, "k": settings["n_components"]}
         shares = {"exploration": EXPLORATION, "bandwidth_share": BANDWIDTH_SHARE}
         subsample, past = start_subsample(
-            self, scales, n_tune, m, default_target_accept(d), **shares
+            self, scales, n_tune, m, min(self.target_accept, default_target_accept(d)), **shares
         )
         bounds = np.log([LEAST_RHO, LARGEST_RHO])
         _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)

@@ -338,6 +338,7 @@ class SurrogateMetropolis(KameleonStep):
     """
 
     name = "surrogate_metropolis"
+    needs_exact_logp = "its surrogate is fitted to values that it takes to be exact"
     own_stats = ("surrogate_accept", "reference_accept")
     algorithm = Algorithm(transition, adapt, derived, report)
     learns_together = True

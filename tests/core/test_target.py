@@ -32,6 +32,8 @@ def target(logp, point, data=(), shapes=(), region=None):
         np.zeros(2, np.int64),
         np.zeros(0),
         0,
+        np.zeros(0),
+        np.random.default_rng(0),
     )
 
 

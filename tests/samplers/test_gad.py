@@ -205,10 +205,11 @@ class CompiledLogp:
         addresses = [function_address(f) if f else 0 for f in (function, curvature)]
         self.address, self.curvature = addresses[0], addresses[1] if derivatives > 1 else 0
 
-    @property
-    def target(self):
+    is_estimate = False
+
+    def target(self, rng):
         fields = self.address, self.point, self.data, self.shapes, self.region, self.count
-        return Target(*fields, self.gradient, self.curvature)
+        return Target(*fields, self.gradient, self.curvature, np.zeros(0), rng)
 
     def read_data(self):
         pass
@@ -579,7 +580,10 @@ class Path:
     def __init__(self, target, factor):
         d = len(factor)
         self.step = build(pk.GadMALA, target, d)
-        self.target, self.factor = self.step.log_density.target, self.step.parameters.factor
+        self.target, self.factor = (
+            self.step.log_density.target(self.step.rng),
+            self.step.parameters.factor,
+        )
         self.factor[:] = factor
         self.work = allocate(mala.Work, {"d": d})
 

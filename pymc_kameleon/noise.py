@@ -1,0 +1,163 @@
+"""Log-densities that are only estimated: pseudo-marginal Metropolis.
+
+A likelihood may be replaced by an unbiased estimate of it, if the estimate at the current point is
+kept until a move is accepted [AR]. Its noise comes from a seed, an integer input of the model,
+which core/target.py draws from the chain's Generator before each evaluation.
+
+Source: Andrieu & Roberts, "The pseudo-marginal approach for efficient Monte Carlo computations",
+Annals of Statistics 37 (2009), here [AR]. Symbols: v the variance of the log-estimate at one point.
+"""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytensor
+from pytensor.graph.traversal import ancestors
+
+_log = logging.getLogger("pymc_kameleon")
+
+NOISE_SEED = "noise_seed"
+"""The name of the seed in the model."""
+
+STATISTIC = "log_estimate_var"
+"""The statistic that tells v; NaN while tuning."""
+
+N_ESTIMATES = 30
+"""From which v is measured: to a quarter of it."""
+
+TOO_NOISY = 4.0
+"""v from which on it is said: with a normal log-estimate the best random walk then accepts 6 %, and
+moves 28 % as far, squared, as without noise."""
+
+REPEATABLE = 1e-6
+"""Difference of two evaluations, absolute or relative, that counts as none."""
+
+
+def noise_seed(model=None):
+    """Return the seed of an estimated likelihood, an integer that becomes part of the model.
+
+    Samplers with ``pseudo_marginal=True`` draw it anew, between 0 and 2**53, before each
+    evaluation, so an estimator has to draw all its random numbers from it.
+
+    Parameters
+    ----------
+    model : pm.Model, optional
+        Taken from the context by default.
+
+    Returns
+    -------
+    pytensor variable
+        A scalar int64, in the model as "noise_seed". It is one for all estimates of a model: two of
+        them are independent if they take it as ``np.random.default_rng([seed, 0])`` and
+        ``[seed, 1]``.
+
+    Examples
+    --------
+    >>> with pm.Model():
+    ...     theta = pm.Normal("theta")
+    ...     pm.Potential("likelihood", log_estimate(theta, pk.noise_seed()))
+    ...     dt = pk.sample(step=pk.GAM(pseudo_marginal=True))
+    """
+    seed = pytensor.shared(np.int64(0), name=NOISE_SEED)
+    pm.modelcontext(model).register_data_var(seed)
+    return seed
+
+
+def target_accept(d):
+    """Return the acceptance rate that scales are tuned to, whatever the dimension.
+
+    With a normal log-estimate, a random walk moves at least 85 % as far, squared, as with the best
+    scale if v is between .25 and 3.3, in many dimensions, and 75 % for v from 2 to 4, in one.
+    """
+    return 0.1
+
+
+# ---- when a step is built -----------------------------------------------------------------------
+
+
+def check_sampler(step):
+    """Raise a ValueError if a step that is to keep estimates cannot."""
+    name, layout = type(step).__name__, step.layout
+    if step.needs_exact_logp:
+        raise ValueError(f"{name} cannot be pseudo_marginal: {step.needs_exact_logp}. {CURE}")
+    if not layout.covers_all:
+        others = [var.name for var in step.model.value_vars if var.name not in layout.shapes]
+        raise ValueError(
+            f"With pseudo_marginal=True {name} has to move all variables of the model, but leaves "
+            f"{others} to other steps. When these move, the estimate that is kept would have to be "
+            "made again, and the draws would be wrong."
+        )
+
+
+CURE = "Use pk.GAM(pseudo_marginal=True), pk.KAM, pk.CMH or pk.CMTM."
+
+
+def check_model(step):
+    """Raise a ValueError unless a step and its model agree on what is only estimated."""
+    name, model = type(step).__name__, step.model
+    if step.log_density.is_estimate and not step.pseudo_marginal:
+        cure = CURE if step.needs_exact_logp else f"Make it {name}(pseudo_marginal=True)."
+        raise ValueError(
+            f"The model's log-density depends on {NOISE_SEED}, so it is only estimated. {cure}"
+        )
+    if not step.pseudo_marginal:
+        return
+    if not step.log_density.is_estimate:
+        raise ValueError(
+            f"{name} is to be pseudo_marginal, but the model's log-density does not depend on "
+            "pk.noise_seed(). Make it an input of the estimator, which draws its random numbers "
+            "from it; one that draws for itself makes the same ones in several chains."
+        )
+    told = [v.name for v in model.deterministics if model[NOISE_SEED] in ancestors([v])]
+    if told:
+        raise ValueError(
+            f"{told} depend on {NOISE_SEED}, so their values would be other estimates than those "
+            "that the chain keeps. Make them no pm.Deterministic."
+        )
+
+
+def say_if_noisy(step, values):
+    """Log a warning if evaluations at one point, with the same seed, differ."""
+    values = np.array(values)
+    differ = ~np.isclose(values, values[:1], rtol=REPEATABLE, atol=REPEATABLE)
+    if differ.any():
+        _log.warning(
+            "The model's log-density has noise of its own: at one point it was %.8g, and then "
+            "%.8g. %s does not sample the posterior then. Make it repeatable; or, if it is the log "
+            "of an unbiased estimate, let its random numbers come from pk.noise_seed(), and say "
+            "pseudo_marginal=True.",
+            values[0],
+            values[differ][0],
+            type(step).__name__,
+        )
+
+
+# ---- in a chain ---------------------------------------------------------------------------------
+
+
+def estimate_variance(log_density, q):
+    """Return v at the point `q` (n,); inf if some estimates are 0."""
+    values = np.array([log_density(q) for _ in range(N_ESTIMATES)])
+    return float(values.var(ddof=1)) if np.isfinite(values).all() else np.inf
+
+
+def explain_moved(step):
+    """Return why a chain cannot go on whose variables another step has moved."""
+    return (
+        f"{type(step).__name__} with pseudo_marginal=True keeps an estimate of the log-density "
+        f"where it is, but another step has moved {', '.join(step.var_names)}. It has to be the "
+        "only step."
+    )
+
+
+def explain_noise(step):
+    """Warn if estimates are too noisy to work with."""
+    v = step.monitor.noise
+    if not v > TOO_NOISY:
+        return ""
+    return (
+        f"the estimates are noisy: where tuning ended, the variance of the log-density is {v:.3g}, "
+        "so few moves are accepted, whatever their length, and the chain sticks to what was "
+        "overestimated. Take more particles, or samples, for each estimate: 1 to 3 is a good value."
+    )

@@ -3,6 +3,7 @@
     python examples/benchmarks/evaluations.py [--cases AR5,GARCH] [--samplers GAM,KAM]
         [--budgets 2000,10000] [--seeds 20] [--jobs 2] [--json FILE] [--cache DIRECTORY]
     python examples/benchmarks/evaluations.py --per-second     beside nutpie, on one core
+    python examples/benchmarks/evaluations.py --plot FILE --json FILE     error by evaluations
 
 A run has 4 chains from dispersed starts. Its evaluations are those of all chains together; tuning
 and the way from the starts to the posterior are among them, and draws beyond the budget are cut
@@ -41,6 +42,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import arviz as az
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor
@@ -87,7 +89,11 @@ def main():
     parser.add_argument("--json", type=Path, help="file for the results")
     parser.add_argument("--cache", type=Path, help="directory of the references")
     parser.add_argument("--per-second", action="store_true", help="ESS per second instead")
+    parser.add_argument("--plot", type=Path, help="picture to draw of the results in --json")
     options = parser.parse_args()
+    if options.plot:
+        draw(json.loads(options.json.read_text()), options.plot)
+        return
     samplers = installed(options.samplers.split(","))
     if options.per_second:
         rows = per_second(samplers, options.cases.split(",") if options.cases else NEAR_NORMAL)
@@ -147,8 +153,8 @@ def measured(samplers, budgets, seeds, share, directory, name):
             began = time.perf_counter()
             runs = [found(run(budget // CHAINS, share, seed)) for seed in range(seeds)]
             seconds = (time.perf_counter() - began) / seeds
-            for kind in runs[0]:
-                worth = known.worth([estimates[kind] for estimates in runs])
+            for kind in dict.fromkeys(kind for estimates in runs for kind in estimates):
+                worth = known.worth([estimates.get(kind, estimates[""]) for estimates in runs])
                 column = {"evaluations": budget, "seconds": seconds} | worth
                 columns.setdefault(kind, []).append(column)
         for kind, own in columns.items():
@@ -291,7 +297,8 @@ class Problem:
     def coordinates(self, posterior):
         """Return the draws (chains, n, d) of a dataset, or arrays, with the value variables."""
         values = [np.asarray(posterior[name]) for name in self.initial]
-        return np.concatenate([v.reshape(*v.shape[:2], -1) for v in values], axis=2)
+        parts = [v.reshape(*v.shape[:2], int(np.prod(v.shape[2:]))) for v in values]
+        return np.concatenate(parts, axis=2)
 
     def starts(self, n, seed, jitter=None):
         """Return n dispersed points (n, d) where the log-density is finite."""
@@ -633,6 +640,32 @@ CASES = {
 
 NEAR_NORMAL = ("AR5", "interaction", "log regression", "flat priors", "precise", "GARCH")
 
+
+# ---- a picture ----------------------------------------------------------------------------------
+
+
+def draw(rows, path):
+    """Draw the error of the median quantity by evaluations, one panel for each case."""
+    cases = list(dict.fromkeys(row["case"] for row in rows))
+    figure, axes = plt.subplots(
+        1, len(cases), figsize=(4 * len(cases), 3.6), sharey=True, squeeze=False, layout="tight"
+    )
+    for axis, case in zip(axes[0], cases, strict=True):
+        for row in rows:
+            if row["case"] == case:
+                name = LABELS.get(row["sampler"], row["sampler"])
+                own = [(b["evaluations"], b["median"] ** -0.5) for b in row["budgets"]]
+                n, error = zip(*[(n, e) for n, e in own if e < np.inf], strict=True)
+                axis.loglog(n, error, "o-", ms=4, label=name)
+        d = next(row["d"] for row in rows if row["case"] == case)
+        axis.set(title=f"{case}, d = {d}", xlabel="evaluations in all")
+        axis.grid(alpha=0.3)
+    axes[0, 0].set(ylabel="error / posterior sd")
+    axes[0, 0].legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+LABELS = {"SurrogateMetropolis": "SurrogateMetropolis, its draws", "corrected": "pk.expectation"}
 
 # ---- effective draws per second -----------------------------------------------------------------
 

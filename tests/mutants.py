@@ -1519,7 +1519,7 @@ BUGS = {
         ),
         (
             "μ stays as it was",
-            "    parameters.mean[:], parameters.factor[:] = mean, factor\n",
+            "    parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor\n",
             "    parameters.factor[:] = factor\n",
             "samplers/test_surrogate.py -k 'nearly_independent or learn_together'",
         ),

@@ -149,39 +149,52 @@ SHARPNESS = 5
 """Power of e that shares are proportional to."""
 
 
+class Seen(NamedTuple):
+    """What chains have seen, in coordinates u.
+
+    Attributes
+    ----------
+    mean, factor
+        μ and L.
+    sample : tuple
+        Points (n, d) to fit, f there, and which count.
+    states : (m, d) float64
+        Newest states.
+    middle : float
+        Median of f over the states.
+    n : int
+        All points.
+    """
+
+    mean: np.ndarray
+    factor: np.ndarray
+    sample: tuple
+    states: np.ndarray
+    middle: float
+    n: int
+
+
 def learn_from(chains, rng):
     """Let chains, each with `parameters`, `tuning` and `state`, learn what they all have seen."""
-    moves = [newest(chain.tuning.moves, NEWEST) for chain in chains]
-    points, f, is_move = archive(chains)
+    first = chains[0]
+    parameters, tuning, effort = first.parameters, first.tuning, first.effort
+    surrogate, is_last = parameters.surrogate, first.monitor.done >= first.monitor.tune - 1
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        mean, factor = moments(chains, moves)
-        states = np.concatenate(
-            [[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)]
-        )
-        first = chains[0]
-        parameters, tuning, effort = first.parameters, first.tuning, first.effort
-        surrogate = parameters.surrogate
-        u = whitened(points, mean, factor)
-        starts = whitened(states[-10 * N_STARTS :], mean, factor)
-        middle = level(chains, moves)
-        most = MOST_POINTS if effort.is_cheap else effort.n_centres
-        rows = worth_fitting(u, f - middle, most, rng)
-        if len(rows) == 0:
+        news, seen = share_of_news(chains), seen_by(chains, effort, rng)
+        if len(seen.sample[0]) == 0:
             return
-        is_last = first.monitor.done >= first.monitor.tune - 1
-        chooses = is_last or len(f) >= 2 * tuning.n_chosen[0]
-        sample = u[rows], f[rows], counted(is_move[rows])
-        news = share_of_news(chains)
-        left_out = fitted(surrogate, sample, tuning.hyper, best_nu(starts), effort, chooses, middle)
+        chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
+        nu = best_nu(seen.states)
+        left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, effort, chooses, seen.middle)
         if not left_out < np.inf:
             return
         if chooses:
-            tuning.n_chosen[0] = len(f)
-            tuning.depth[0], settings = settle_inner(surrogate, starts, effort, rng)
+            tuning.n_chosen[0] = seen.n
+            tuning.depth[0], settings = settle_inner(surrogate, seen.states, effort, rng)
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
         else:
             surrogate.bounds[0] -= tuning.depth[0]
-    parameters.mean[:], parameters.factor[:] = mean, factor
+    parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor
     parameters.error[0], tuning.news[0] = left_out, news
     worth = sum(chain.tuning.worth for chain in chains)
     costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
@@ -192,6 +205,20 @@ def learn_from(chains, rng):
         give(surrogate, chain.parameters.surrogate, surrogate._fields)
         give(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
         chain.tuning.worth[:] /= 2
+
+
+def seen_by(chains, effort, rng):
+    """Return what chains have Seen."""
+    moves = [newest(chain.tuning.moves, NEWEST) for chain in chains]
+    points, f, is_move = archive(chains)
+    mean, factor = moments(chains, moves)
+    states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
+    u, middle = whitened(points, mean, factor), level(chains, moves)
+    most = MOST_POINTS if effort.is_cheap else effort.n_centres
+    rows = worth_fitting(u, f - middle, most, rng)
+    sample = u[rows], f[rows], counted(is_move[rows])
+    newest_states = whitened(states[-10 * N_STARTS :], mean, factor)
+    return Seen(mean, factor, sample, newest_states, middle, len(f))
 
 
 def give(source, out, names):

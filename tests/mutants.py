@@ -1520,7 +1520,7 @@ BUGS = {
         (
             "μ stays as it was",
             "    parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor\n",
-            "    parameters.factor[:] = factor\n",
+            "    parameters.factor[:] = seen.factor\n",
             "samplers/test_surrogate.py -k 'nearly_independent or learn_together'",
         ),
         (

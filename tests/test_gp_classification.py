@@ -16,6 +16,8 @@ sys.path.append(str(Path(__file__).parents[1] / "examples" / "papers"))
 import gp_classification as gp
 import kam_glass
 
+SLOW = pytest.mark.slow
+
 
 def data(n, d=2, seed=1):
     rng = np.random.default_rng(seed)
@@ -39,7 +41,7 @@ def by_quadrature(theta, x, y, points=40):
     return logsumexp(log_p, b=product.ravel())
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [pytest.param(1, marks=SLOW), 2, pytest.param(3, marks=SLOW)])
 @pytest.mark.parametrize("theta", [[0.0, 0.0], [2.0, -1.0]])
 def test_the_estimate_is_unbiased(n, theta):
     theta, (x, y) = np.array(theta), data(n)
@@ -89,6 +91,7 @@ def test_the_mode_is_the_maximum():
     np.testing.assert_allclose(f, factor @ found.x, atol=0.02)
 
 
+@pytest.mark.slow
 def test_it_is_a_likelihood_for_pk_sample():
     """Compiled, and called from Python, it is the same; a chain moves."""
     x, y = data(20)

@@ -77,7 +77,12 @@ def p_value(step, status, n=20_000, draws=3):
     return min(tests) * len(tests)
 
 
-@pytest.mark.parametrize("cls", TAKES)
+QUICK = pk.RWM, pk.GAM, pk.CMTM
+
+
+@pytest.mark.parametrize(
+    "cls", [cls if cls in QUICK else pytest.param(cls, marks=pytest.mark.slow) for cls in TAKES]
+)
 def test_draws_are_exact_whatever_the_noise(cls):
     assert p_value(tuned(step_of(cls)), CURRENT | LEARNED) > 1e-3
 

@@ -648,7 +648,12 @@ def draw(rows, path):
     """Draw the error of the median quantity by evaluations, one panel for each case."""
     cases = list(dict.fromkeys(row["case"] for row in rows))
     figure, axes = plt.subplots(
-        1, len(cases), figsize=(4 * len(cases), 3.6), sharey=True, squeeze=False, layout="tight"
+        1,
+        len(cases),
+        figsize=(4 * len(cases), 3.6),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
     )
     for axis, case in zip(axes[0], cases, strict=True):
         for row in rows:
@@ -661,7 +666,7 @@ def draw(rows, path):
         axis.set(title=f"{case}, d = {d}", xlabel="evaluations in all")
         axis.grid(alpha=0.3)
     axes[0, 0].set(ylabel="error / posterior sd")
-    axes[0, 0].legend(fontsize=8)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     figure.savefig(path, dpi=110)
 
 

@@ -76,6 +76,10 @@ DIP, NEARER, CLOSE = 1.0, 1.5, 1.0
 """By how much f may dip on the line between two places that are taken for one; by what the points
 there come nearer to the second place; and the distance in u from which none is looked at."""
 
+STEPS, TOP, ARMIJO = 20, 0.15, 0.3
+"""Of a climb in another chain's metric: steps at most; times d, what is to be gained where it ends;
+and the share of what its slope promises that a step has to gain. Steps into other modes do not."""
+
 REACH = 0.05, 12.0
 """Times d: squared distances, in radii, of points that are fitted. Nearer ones, as those of finite
 differences, say nothing of curvature."""
@@ -184,12 +188,16 @@ def approach(logp, start, rng, budget, rough=False, guide=None):
 def _joins(search, rng, guide):
     """Go to the guide's home if f does not dip on the way; return whether it did not.
 
-    The way leads to the guide's place in the coordinates in which f is exactly quadratic, then to
-    the top along each other coordinate, then straight on. So a chain that starts near another mode
-    does not miss it.
+    The way leads to the guide's place in the coordinates in which f is exactly quadratic, then up
+    in all, then straight on. From halfway up another mode the straight line might show no dip, so
+    the climb ends at a top, or at home.
     """
     is_there = _go_where_exact(search, guide) if guide.exact.any() else guide.exact
-    _sweep(search, rng, np.flatnonzero(~is_there), ALONG[1])
+    others = np.flatnonzero(~is_there)
+    if len(others) > 1:
+        _climb_in_metric(search, guide)
+    else:
+        _sweep(search, rng, others, ALONG[1])
     own = search.here()
     way, t = search.x - guide.x, 1.0
     distance = np.linalg.norm(np.linalg.solve(guide.factor, way))
@@ -222,6 +230,40 @@ def _go_where_exact(search, guide):
         return guide.exact
     search.return_to(place)
     return np.zeros_like(guide.exact)
+
+
+def _climb_in_metric(search, guide):
+    """Climb with the guide's curvature, which BFGS corrects, until near a top or the guide's home.
+
+    SciPy's BFGS would begin with a step of length 1, and take a gradient at each trial.
+    """
+    d, origin, inverse = search.x.size, search.x, np.eye(search.x.size)
+    home = np.linalg.solve(guide.factor, guide.x - origin)
+
+    def at(u):
+        return search.evaluate(origin + guide.factor @ u)
+
+    def slope(u, f):
+        return np.array([at(u + DIFFERENCE * one) - f for one in np.eye(d)]) / DIFFERENCE
+
+    u, f = np.zeros(d), search.f
+    gradient = slope(u, f)
+    for i in range(STEPS):
+        step = inverse @ gradient
+        is_top = i > 0 and not gradient @ step > 2 * TOP * d  # at first the scale is another's
+        if is_top or np.sum((u - home) ** 2) < d:
+            return
+        t, f_new = 1.0, at(u + step)
+        while not f_new > f + ARMIJO * t * (gradient @ step) and t > 1e-3:
+            t *= ARMIJO
+            f_new = at(u + t * step)
+        u, before, f = u + t * step, gradient, f_new
+        gradient = slope(u, f)
+        moved, change = t * step, before - gradient
+        if not moved @ change > 1e-3 * np.linalg.norm(moved) * np.linalg.norm(change):
+            continue
+        left = np.eye(d) - np.outer(moved, change) / (moved @ change)
+        inverse = left @ inverse @ left.T + np.outer(moved, moved) / (moved @ change)
 
 
 TRIES = 10

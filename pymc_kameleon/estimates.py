@@ -23,7 +23,7 @@ _log = logging.getLogger("pymc_kameleon")
 LEAST_MOVES = 8
 """Moves by the surrogate, of each chain, from which averages are corrected."""
 
-FEW = slice(0, 1), slice(0, 5)
+FEW = slice(0, 1), slice(-5, None)
 """Draws by which it is seen whether a function mixes them."""
 
 

@@ -315,7 +315,7 @@ class Run:
         return self._follow and begins and first.done == 0 and not first.lost
 
     def _guided(self, chain):
-        """Return the state of a chain, which knows where the first one has come if it begins."""
+        """Return the state of a chain; one that begins is told where the first one has come."""
         if not self._follow or chain.done > 0:
             return chain.state
         pairs = zip(chain.state.steps, self._chains[0].state.steps, strict=True)
@@ -378,12 +378,18 @@ class Run:
         chain.take(state, portion, self._workers.seconds, self._width)
         try:
             self._record.write(chain.row, start, portion, tuning)
-            self._record.save(chain.row, state)
+        except OSError as error:
+            self._disk_fails(error)
+        self._save(chain)
+        if self._limits.callback is not None and portion.last is not None:
+            self._call_back(chain, tuning)
+
+    def _save(self, chain):
+        try:
+            self._record.save(chain.row, chain.state)
             self._record.flush_if_due()
         except OSError as error:
             self._disk_fails(error)
-        if self._limits.callback is not None and portion.last is not None:
-            self._call_back(chain, tuning)
 
     def _disk_fails(self, error):
         if not self._disk_failed:
@@ -450,6 +456,7 @@ class Run:
         else:
             for chain, state in zip(chains, outcome, strict=True):
                 chain.state, chain.failures = state, 0
+                self._save(chain)
 
     def _fail(self, error):
         self._error = self._error or error

@@ -163,6 +163,12 @@ BUGS = {
             "test_approach.py -k near_another_mode",
         ),
         (
+            "chains do not climb before they look for a dip",
+            "        _climb_in_metric(search, guide)\n",
+            "        _sweep(search, rng, others, ALONG[1])\n",
+            "test_approach.py -k ridge_that_it_would",
+        ),
+        (
             "a chain that does not follow goes to the other place all the same",
             "        search.return_to(own)\n        return False",
             "        return False",
@@ -2127,6 +2133,12 @@ BUGS = {
             "return self._follow and begins and first.done == 0",
             "return False and first.done == 0",
             "samplers/test_surrogate.py -k follow_the_first",
+        ),
+        (
+            "a store does not hear of what chains have learned together",
+            "                self._save(chain)\n",
+            "",
+            "samplers/test_surrogate.py -k store_keeps",
         ),
         (
             "where the first chain has come is told to nobody",

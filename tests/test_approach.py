@@ -321,6 +321,22 @@ def test_a_chain_that_starts_near_another_mode_does_not_follow():
     assert own.x[0] < -2
 
 
+def two_ridges(x):
+    """Side by side, 16 of their narrow standard deviations apart."""
+    along, across = (x[0] + x[1]) / 2**0.5, (x[0] - x[1]) / 2**0.5
+    return np.logaddexp(*(-((across - c) ** 2) / 3.2e-5 for c in (-0.032, 0.032))) - 50 * along**2
+
+
+def test_a_chain_stays_on_the_ridge_that_it_would_climb():
+    first = approach(two_ridges, far(2, 0), np.random.default_rng(0), 120)
+    same = []
+    for seed in range(1, 25):
+        rng = np.random.default_rng(seed)
+        home = approach(two_ridges, far(2, seed), rng, 120, guide=first.guide)
+        same.append((home.x[0] - home.x[1]) * (first.x[0] - first.x[1]) > 0)
+    assert 0.2 < np.mean(same) < 0.8
+
+
 def test_a_place_where_f_is_not_finite_guides_nobody():
     """The chain then goes its own way from where it began."""
 

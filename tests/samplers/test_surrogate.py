@@ -545,6 +545,18 @@ def test_a_run_that_stops_before_the_others_begin_follows_when_it_goes_on(step):
     assert_same(resume(begun, step.model), whole)
 
 
+def test_a_store_keeps_what_chains_have_learned_together(step, tmp_path):
+    """So a run that is interrupted while some have gone on from there makes the same draws."""
+    whole, path = sample(step, chains=3), tmp_path / "run.zarr"
+
+    def stop(run, draw):
+        if draw.chain == 0 and draw.draw_idx == 12:
+            run.stop()
+
+    sample(step, chains=3, callback=stop, store=path)
+    assert_same(resume(path, step.model), whole, ["posterior"])
+
+
 def test_a_chain_with_hardly_any_mass_is_moved(step):
     """By where its own way led, whatever it has seen."""
     chains = chains_after(step, 5, tune=100)

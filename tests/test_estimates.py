@@ -642,6 +642,8 @@ def test_what_cannot_be_averaged_is_told(step, result):
         pk.expectation(result, everything, other)
     with pytest.raises(ValueError, match="treat each draw for itself"):
         pk.expectation(result, lambda v: v["t"] - v["t"].mean(), step.model)
+    with pytest.raises(ValueError, match="treat each draw for itself"):  # the first draws agree
+        pk.expectation(result, lambda v: np.cumsum(v["t"], axis=1), step.model)
     with pytest.raises(ValueError, match=r"\(chain, draw, ...\), here of shape \(4, 400, '...'\)"):
         pk.expectation(result, lambda v: v["t"].mean(axis=1), step.model)
     with pytest.raises(ValueError, match="round_to"):

@@ -14,7 +14,7 @@ import numpy as np
 from pymc_kameleon.approach import LATE
 from pymc_kameleon.core.subsample import Subsample, least_points
 from pymc_kameleon.host import Problems, SamplerWarning, WarningType
-from pymc_kameleon.noise import explain_noise
+from pymc_kameleon.noise import STUCK, explain_noise
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -240,10 +240,11 @@ def _chain_problems(step):
             "reports them as independent. Tune longer, start elsewhere, or rescale."
         )
     elif monitor.is_stuck(step.steps_per_draw):
+        cure = "Look there for a narrow part of the posterior; tune longer, or reparametrise."
         problems.append(
             f"the chain was stuck for {monitor.longest} draws in a row "
             f"({monitor.longest * step.steps_per_draw} transitions). "
-            "Look there for a narrow part of the posterior; tune longer, or reparametrise."
+            f"{STUCK if step.pseudo_marginal else cure}"
         )
     return problems
 

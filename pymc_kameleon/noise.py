@@ -30,6 +30,12 @@ TOO_NOISY = 4.0
 """v from which on it is said: with a normal log-estimate the best random walk then accepts 6 %, and
 moves 28 % as far, squared, as without noise."""
 
+STUCK = (
+    "The likelihood may have been overestimated there: take more particles, or samples, for each "
+    "estimate. Or the posterior is narrow there: tune longer, or reparametrise."
+)
+"""Said of a chain that did not move for long."""
+
 REPEATABLE = 1e-6
 """Difference of two evaluations, absolute or relative, that counts as none."""
 
@@ -48,9 +54,9 @@ def noise_seed(model=None):
     Returns
     -------
     pytensor variable
-        A scalar int64, in the model as "noise_seed". It is one for all estimates of a model: two of
-        them are independent if they take it as ``np.random.default_rng([seed, 0])`` and
-        ``[seed, 1]``.
+        A scalar int64, in the model as "noise_seed"; ``np.random.default_rng(int(seed))`` takes it
+        in an `Op`. It is one for all estimates of a model: two of them are independent if they take
+        it as ``default_rng([int(seed), 0])`` and ``[int(seed), 1]``.
 
     Examples
     --------

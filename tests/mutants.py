@@ -226,6 +226,12 @@ BUGS = {
             "if False:",
             "test_noise.py -k nobody_declared",
         ),
+        (
+            "a seed is no input of the model",
+            "pm.modelcontext(model).register_data_var(seed)",
+            "pm.modelcontext(model)",
+            "test_noise.py -k a_deterministic",
+        ),
     ],
     "core/chain.py": [
         (
@@ -1762,6 +1768,12 @@ BUGS = {
             "problems = [*_start_problems(step), _explain_way(step)]",
             "problems = _start_problems(step)",
             "test_warnings.py -k way_to_the_posterior",
+        ),
+        (
+            "a chain that is stuck to an estimate is told of narrow posteriors alone",
+            "STUCK if step.pseudo_marginal else cure",
+            "cure",
+            "test_noise.py -k too_much_noise",
         ),
         (
             "runs of rejections end where calls do",

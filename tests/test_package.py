@@ -73,6 +73,14 @@ def test_until_enough(tmp_path):
     assert (tmp_path / "until_enough.zarr").exists()
 
 
+def test_a_page_names_every_example():
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    scripts = sorted(path.name for path in ROOT.glob("examples/**/*.py"))
+    assert len(scripts) > 20
+    assert [name for name in scripts if name not in text] == []
+
+
 def test_the_table_of_samplers_is_that_of_the_classes():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert tables.with_table(readme) == readme, "run python docs/tables.py"

@@ -42,7 +42,7 @@ SOME = 1
 """Coordinates whose scales tell how the volume changes."""
 
 PROBES, MISFIT = 3, 0.2
-"""Points by which a rough shape is tried again, and how much more or less f may fall there."""
+"""Points at which a rough shape is tried, and the share by which f may fall more or less there."""
 
 EXACT, EXACT_FIT = 1e-7, 1e-3
 """Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
@@ -76,9 +76,13 @@ DIP, NEARER, CLOSE = 1.0, 1.5, 1.0
 """By how much f may dip on the line between two places that are taken for one; by what the points
 there come nearer to the second place; and the distance in u from which none is looked at."""
 
-STEPS, TOP, ARMIJO = 20, 0.15, 0.3
-"""Of a climb in another chain's metric: steps at most; times d, what is to be gained where it ends;
-and the share of what its slope promises that a step has to gain. Steps into other modes do not."""
+TRIES = 10
+"""Draws near home, at most."""
+
+TOP, ARMIJO, SHORTEST = 0.15, 0.3, 1e-3
+"""Of a climb in another chain's metric: times d, what is still to be gained where it ends; what a
+step has to gain of what the slope promises, as steps into other modes seldom do; and the least
+factor by which steps are shortened."""
 
 REACH = 0.05, 12.0
 """Times d: squared distances, in radii, of points that are fitted. Nearer ones, as those of finite
@@ -186,7 +190,7 @@ def approach(logp, start, rng, budget, rough=False, guide=None):
 
 
 def _joins(search, rng, guide):
-    """Go to the guide's home if f does not dip on the way; return whether it did not.
+    """Go to the guide's home if f does not dip on the way, nor ends low; return whether it did.
 
     The way leads to the guide's place in the coordinates in which f is exactly quadratic, then up
     in all, then straight on. From halfway up another mode the straight line might show no dip, so
@@ -246,28 +250,29 @@ def _climb_in_metric(search, guide):
     def slope(u, f):
         return np.array([at(u + DIFFERENCE * one) - f for one in np.eye(d)]) / DIFFERENCE
 
-    u, f = np.zeros(d), search.f
-    gradient = slope(u, f)
-    for i in range(STEPS):
+    u, f, moved, gradient = np.zeros(d), search.f, None, None
+    while np.sum((u - home) ** 2) > d:
+        before, gradient = gradient, slope(u, f)
+        if moved is not None:
+            inverse = _updated(inverse, moved, before - gradient)
         step = inverse @ gradient
-        is_top = i > 0 and not gradient @ step > 2 * TOP * d  # at first the scale is another's
-        if is_top or np.sum((u - home) ** 2) < d:
+        if moved is not None and not gradient @ step > 2 * TOP * d:  # at first the scale is foreign
             return
         t, f_new = 1.0, at(u + step)
-        while not f_new > f + ARMIJO * t * (gradient @ step) and t > 1e-3:
+        while not f_new > f + ARMIJO * t * (gradient @ step):
             t *= ARMIJO
+            if t < SHORTEST:
+                return
             f_new = at(u + t * step)
-        u, before, f = u + t * step, gradient, f_new
-        gradient = slope(u, f)
-        moved, change = t * step, before - gradient
-        if not moved @ change > 1e-3 * np.linalg.norm(moved) * np.linalg.norm(change):
-            continue
-        left = np.eye(d) - np.outer(moved, change) / (moved @ change)
-        inverse = left @ inverse @ left.T + np.outer(moved, moved) / (moved @ change)
+        moved, u, f = t * step, u + t * step, f_new
 
 
-TRIES = 10
-"""Draws near home, at most."""
+def _updated(inverse, moved, change):
+    """Return what BFGS makes of an inverse curvature; as it was, if f is not concave there."""
+    if not moved @ change > 1e-3 * np.linalg.norm(moved) * np.linalg.norm(change):
+        return inverse
+    left = np.eye(moved.size) - np.outer(moved, change) / (moved @ change)
+    return left @ inverse @ left.T + np.outer(moved, moved) / (moved @ change)
 
 
 def draw_near(home, logp, rng):
@@ -478,9 +483,10 @@ class _MassLine(_Line):
 
 
 def _exact_top(line, h):
-    """Return scale, misfit and range of f if the parabola through three points, h apart, is exact.
+    """Return scale, misfit and range of f if f is a parabola along the line; else None.
 
-    That is seen where its top is, or if that is too near, beside it.
+    It goes through three points, h apart. A fourth one shows whether it is f: its top, or, if that
+    is near the first point, one that is two scales away.
     """
     t = np.array([0.0, -h, h])
     f = np.array([line[one] for one in t])
@@ -488,8 +494,8 @@ def _exact_top(line, h):
     if not (a < 0 and np.isfinite(f).all()):
         return None
     scale = (-2 * a) ** -0.5
-    aim = -b / (2 * a) if abs(b / a) > 0.6 * scale else 2 * scale
-    misfit, spread = abs(line[aim] - np.polyval((a, b, c), aim)), np.ptp([*line.values()])
+    fourth = -b / (2 * a) if abs(b / a) > 0.6 * scale else 2 * scale
+    misfit, spread = abs(line[fourth] - np.polyval((a, b, c), fourth)), np.ptp([*line.values()])
     is_exact = max(misfit, ROUNDING * np.abs(f).max()) <= EXACT * spread
     return (scale, misfit / spread, spread) if is_exact else None
 

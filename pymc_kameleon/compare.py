@@ -32,7 +32,7 @@ from pymc_kameleon.unbound import UnboundStep
 _log = logging.getLogger("pymc_kameleon")
 
 HIGH_RHAT, FEW = 1.05, 100
-"""R-hat from which on, and ESS below which, a step has not converged."""
+"""R-hat above which, and ESS below which, a step has not converged."""
 
 BY_CHANCE = 1e-3
 """How often steps that are right may be told to disagree."""
@@ -292,8 +292,9 @@ def _found_afterwards(tree, model):
     """
     found = run_convergence_checks(tree, model)
     said = [w.message for w in found if w.level == "warning" or w.kind is WarningType.DIVERGENCES]
-    if any(w.kind is WarningType.CONVERGENCE for w in found):
-        said.append(explain_modes(tree, [rv.name for rv in model.free_RVs]))
+    names = [rv.name for rv in model.free_RVs if tree["posterior"][rv.name].dtype.kind == "f"]
+    if names and any(w.kind is WarningType.CONVERGENCE for w in found):
+        said.append(explain_modes(tree, names))
     return [message for message in said if message]
 
 
@@ -391,8 +392,8 @@ def plot_compare(table, backend=None):
     shown = table[::-1]  # from below
     columns = {name: ("step", shown[name].to_numpy()) for name in texts}
     values = xr.Dataset(columns, {"step": shown.index.to_list()})
-    place = xr.zeros_like(values["step"], int) + np.arange(len(shown))
-    ok = xr.zeros_like(place, bool) | shown["ok"].to_numpy()
+    place = xr.DataArray(np.arange(len(shown)), values.coords)
+    ok = xr.DataArray(shown["ok"].to_numpy(), values.coords)
     plots = PlotCollection.grid(
         values,
         cols=["__variable__"],

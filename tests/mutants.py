@@ -63,6 +63,38 @@ BUGS = {
             "test_compile.py -k learn_together",
         ),
     ],
+    "compare.py": [
+        (
+            "the step that is wrong is as good as any",
+            'rows[label]["ok"] and z <= limit',
+            'rows[label]["ok"]',
+            "test_compare.py",
+        ),
+        (
+            "the nearest judge decides",
+            "apart[(len(apart) - 1) // 2]",
+            "apart[0]",
+            "test_compare.py -k majority",
+        ),
+        (
+            "chains that never moved have an ESS",
+            "np.where(moves, np.nan_to_num(ess), 0.0)",
+            "np.nan_to_num(ess)",
+            "test_compare.py -k does_not_move",
+        ),
+        (
+            "steps that have not converged judge the others",
+            "for k in judges",
+            "for k in draws",
+            "test_compare.py -k judges_nobody",
+        ),
+        (
+            "evaluations of tuning do not count",
+            '("warmup_sample_stats", "sample_stats")',
+            '("sample_stats",)',
+            "test_compare.py -k evaluations",
+        ),
+    ],
     "pooling.py": [
         (
             "a chain in a bad place learns with the others",

@@ -1,0 +1,70 @@
+"""Signs that the standard errors of corrected averages are not to be trusted."""
+
+import logging
+
+import numpy as np
+
+from pymc_kameleon.monitor import STUCK_SHARE, STUCK_TRANSITIONS
+
+_log = logging.getLogger("pymc_kameleon")
+
+HIGH_RHAT, POOR, APART, LONG_TAIL = 1.05, 0.3, 10.0, 10.0
+"""R-hat, the share of effective weights of the certificate, the variance between chains over that
+within them, and excess kurtosis, beyond which errors are not to be trusted."""
+
+
+def warn_of(dt, names, values, r_hat, close, apart):
+    """Log the signs that there are.
+
+    Parameters
+    ----------
+    dt : DataTree
+    names : list of str
+        Of q quantities.
+    values : (chains, draws, q) float64
+        They at the draws.
+    r_hat : (q,) float64
+    close : Certificate
+    apart : (q,) float64
+        Variance of corrected averages between chains over that within them, 0 of others.
+    """
+    reasons = []
+    if stuck := _longest_rejection(dt):
+        reasons.append(f"a chain was stuck for {stuck} draws in a row")
+    if close.ess_share < POOR:
+        reasons.append(f"the surrogate is poor ({close.in_words()})")
+    for measured, limit, sign in (
+        (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
+        (apart, APART, "corrected averages of {} differ between chains"),
+        (_excess_kurtosis(values), LONG_TAIL, "{} has a long tail, most of which no draw has seen"),
+    ):
+        if (measured > limit).any():
+            worst = np.nanargmax(measured)
+            reasons.append(sign.format(names[worst], measured[worst]))
+    if reasons:
+        _log.warning(
+            "The standard errors may be far too small: %s. The correction does not mend chains "
+            "that stick, or that have missed a part of the posterior. Tune and draw longer, or "
+            "reparametrise.",
+            "; ".join(reasons),
+        )
+
+
+def _longest_rejection(dt):
+    """Return the length of the longest run of draws without an accepted proposal, 0 if short."""
+    if "sample_stats" not in dt.children or "accept_share" not in dt["sample_stats"]:
+        return 0
+    moved = dt["sample_stats"]["accept_share"].transpose("chain", "draw").values > 0
+    ends = [np.flatnonzero(np.concatenate([[True], own, [True]])) for own in moved]
+    longest = max(int(np.diff(own).max()) - 1 for own in ends)
+    return longest if longest >= max(STUCK_TRANSITIONS, STUCK_SHARE * moved.shape[1]) else 0
+
+
+def _excess_kurtosis(values):
+    """Return that of values (chains, draws, q), NaN where there is none, as of two values."""
+    with np.errstate(all="ignore"):
+        low, high = values.min(axis=(0, 1)), values.max(axis=(0, 1))
+        is_event = ((values == low) | (values == high)).all(axis=(0, 1))
+        squares = np.square(values - values.mean(axis=(0, 1)))
+        found = np.square(squares).mean(axis=(0, 1)) / np.square(squares.mean(axis=(0, 1))) - 3
+    return np.where(is_event, np.nan, found)

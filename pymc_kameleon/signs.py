@@ -1,16 +1,22 @@
 """Signs that the standard errors of corrected averages are not to be trusted."""
 
 import logging
+from contextlib import suppress
 
 import numpy as np
+from arviz_stats.base import array_stats
 
 from pymc_kameleon.monitor import STUCK_SHARE, STUCK_TRANSITIONS
 
 _log = logging.getLogger("pymc_kameleon")
 
-HIGH_RHAT, POOR, APART, LONG_TAIL = 1.05, 0.3, 10.0, 10.0
+HIGH_RHAT, POOR, APART, LONG_TAIL = 1.05, 0.3, 10.0, 0.5
 """R-hat, the share of effective weights of the certificate, the variance between chains over that
-within them, and excess kurtosis, beyond which errors are not to be trusted."""
+within them, and Pareto k of the draws, beyond which errors are not to be trusted: the variance of
+what has a larger k is infinite."""
+
+ENOUGH = 100
+"""Draws of all chains from which tails are fitted."""
 
 
 def warn_of(dt, names, values, r_hat, close, apart):
@@ -36,7 +42,7 @@ def warn_of(dt, names, values, r_hat, close, apart):
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
         (apart, APART, "corrected averages of {} differ between chains"),
-        (_excess_kurtosis(values), LONG_TAIL, "{} has a long tail, most of which no draw has seen"),
+        (_pareto_k(values), LONG_TAIL, "{} has a long tail, of Pareto k {:.2f}"),
     ):
         if (measured > limit).any():
             worst = np.nanargmax(measured)
@@ -60,11 +66,16 @@ def _longest_rejection(dt):
     return longest if longest >= max(STUCK_TRANSITIONS, STUCK_SHARE * moved.shape[1]) else 0
 
 
-def _excess_kurtosis(values):
-    """Return that of values (chains, draws, q), NaN where there is none, as of two values."""
-    with np.errstate(all="ignore"):
-        low, high = values.min(axis=(0, 1)), values.max(axis=(0, 1))
-        is_event = ((values == low) | (values == high)).all(axis=(0, 1))
-        squares = np.square(values - values.mean(axis=(0, 1)))
-        found = np.square(squares).mean(axis=(0, 1)) / np.square(squares.mean(axis=(0, 1))) - 3
-    return np.where(is_event, np.nan, found)
+def _pareto_k(values):
+    """Return that of the longer tail of values (chains, draws, q), (q,); -inf if none is fitted."""
+    found = np.full(values.shape[2], -np.inf)
+    if values[..., 0].size < ENOUGH:
+        return found
+    for j in np.flatnonzero(np.isfinite(values).all(axis=(0, 1))):
+        for tail in ("left", "right"):
+            with suppress(ValueError), np.errstate(all="ignore"):  # if all in it are equal
+                k = array_stats.pareto_khat(
+                    values[..., j], chain_axis=0, draw_axis=1, r_eff=1.0, tail=tail
+                )
+                found[j] = np.fmax(found[j], k)
+    return found

@@ -724,7 +724,7 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog):
     spoiled["posterior"]["x"][0, :, 1] += 5
     spoiled["sample_stats"]["accept_share"][1, 100:250] = 0
     spoiled["surrogate_moves"]["end_logp"][:, ::5] += 7
-    spoiled["posterior"]["t"][0, 7] = 1e3
+    spoiled["posterior"]["t"] = 1 / spoiled["posterior"]["t"]
     with step.model:
         pk.summary(spoiled)
         pk.expectation(spoiled, everything)
@@ -737,8 +737,9 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog):
         assert f"{tailed} has a long tail" in said or not tailed
 
 
-def test_an_event_that_is_rare_has_no_tail(step, result, caplog):
-    pk.expectation(result, lambda v: v["t"] > 4, step.model)
+@pytest.mark.parametrize("function", [lambda v: v["t"] > 4, lambda v: v["x"] ** 2])
+def test_rare_events_and_squares_have_no_long_tail(function, step, result, caplog):
+    pk.expectation(result, function, step.model)
     assert messages(caplog, logging.WARNING) == []
 
 

@@ -228,7 +228,7 @@ BUGS = {
         ),
         (
             "a seed is no input of the model",
-            "pm.modelcontext(model).register_data_var(seed)",
+            "model.register_data_var(seed)",
             "pm.modelcontext(model)",
             "test_noise.py -k a_deterministic",
         ),

@@ -106,6 +106,7 @@ LAYERS = [
     "plan",
     "driver",
     "corrections",
+    "signs",
     "estimates",
     "tables",
     "compare",

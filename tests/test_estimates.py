@@ -13,7 +13,7 @@ from scipy.stats import norm
 from test_driver import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon import corrections, results, tables
+from pymc_kameleon import corrections, results, signs, tables
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.samplers import surrogate_fit
@@ -345,6 +345,19 @@ def test_more_is_done_where_it_is_noisy(monkeypatch):
     assert runs == [1] * 4
 
 
+def test_work_is_that_of_all_chains(monkeypatch):
+    """Of which the first may have no kernels."""
+    _, moves = stationary(250)
+    first = moves.parameters[0]
+    first = first._replace(surrogate=first.surrogate._replace(n=np.array([0])))
+    moves = moves._replace(parameters=[first, *moves.parameters[1:]])
+    monkeypatch.setattr(corrections, "OVERHEAD", 0)
+    monkeypatch.setattr(corrections, "MOST_WORK", 1)
+    inner = corrections._Inner(moves, np.zeros(1000, int), functions, (4, 1, 5))
+    assert not inner.double(True)
+    assert not inner.double(False)
+
+
 def test_the_certificate_looks_at_weights():
     parameters, rng = spoilt(), np.random.default_rng(4)
     x, log_s = rng.standard_normal((400, 2)), log_s_of(parameters)
@@ -609,16 +622,17 @@ def test_too_little_corrects_nothing(step, result):
         assert (found.gain == 1).all()
 
 
-def test_what_does_not_vary_has_no_error(step, result):
+def test_what_does_not_vary_or_is_infinite_has_no_error(step, result):
     for model in (None, step.model):
         dt = result if model else result["posterior"]
         found = pk.expectation(dt, lambda v: v["t"] > -1, model)
         assert found.mean == found.gain == 1
         assert np.isnan([found.mcse, found.ess]).all()
-    constant = result.copy()
-    constant["posterior"] = result["posterior"].to_dataset().assign(t=result["posterior"]["t"] * 0)
-    table = pk.summary(constant, ["t"], model=step.model)
-    assert np.isnan(table["mcse_mean"]["t"])
+    changed = result.copy()
+    changed["posterior"] = result["posterior"].to_dataset().assign(t=result["posterior"]["t"] * 0)
+    changed["posterior"]["y"] = result["posterior"]["y"].where(lambda y: y < 4, np.inf)
+    table = pk.summary(changed, ["t", "y"], model=step.model)
+    assert table["mcse_mean"].isna().all()
 
 
 def test_the_draws_of_others_are_arvizs(result):
@@ -646,6 +660,13 @@ def test_what_cannot_be_averaged_is_told(step, result):
         pk.expectation(result, lambda v: np.cumsum(v["t"], axis=1), step.model)
     with pytest.raises(ValueError, match=r"\(chain, draw, ...\), here of shape \(4, 400, '...'\)"):
         pk.expectation(result, lambda v: v["t"].mean(axis=1), step.model)
+    with pytest.raises(KeyError, match=r"for 'z', but the variables are \['x', 't', 'y', 'pos"):
+        pk.expectation(result, lambda v: v["z"], step.model)
+    empty = result.copy()
+    del empty["posterior"]
+    for none in (result.isel(draw=slice(0)), empty):
+        with pytest.raises(ValueError, match="There are no draws"):
+            pk.summary(none, model=step.model)
     with pytest.raises(ValueError, match="round_to"):
         pk.summary(result, round_to=3, model=step.model)
     with pytest.raises(ValueError, match="var_names is empty: name some of"):
@@ -661,7 +682,9 @@ def test_what_cannot_be_averaged_is_told(step, result):
         (lambda v: np.where(v["t"] > 1, "large", "small"), "of real numbers, not of <U5"),
         (lambda v: {"t": v["t"]}, "not a dict: average its parts one by one"),
         (lambda v: 3.0, r"shape \(4, 400, '...'\), not \(\)"),
-        (lambda v: None, "of real numbers, not of object"),
+        (lambda v: [None], "of real numbers, not of object"),
+        (lambda v: None, "returns None: does it end with return"),
+        (lambda v: v["x"][..., :0], r"not \(4, 400, 0\): that has nothing to average"),
     ],
 )
 def test_a_function_has_to_return_real_numbers(result, function, said):
@@ -701,20 +724,28 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog):
     spoiled["posterior"]["x"][0, :, 1] += 5
     spoiled["sample_stats"]["accept_share"][1, 100:250] = 0
     spoiled["surrogate_moves"]["end_logp"][:, ::5] += 7
-    spoiled["posterior"]["t"][0, 7] = 1e3
-    pk.summary(spoiled, model=step.model)
-    [said] = messages(caplog, logging.WARNING)
-    for sign in (
-        r"R-hat of x[v] is 1.",
-        "stuck for 15",
-        "effective share of the weights π/s 0.",
-        "t has a long tail",
-    ):
-        assert sign in said
+    spoiled["posterior"]["t"] = 1 / spoiled["posterior"]["t"]
+    with step.model:
+        pk.summary(spoiled)
+        pk.expectation(spoiled, everything)
+        pk.expectation(spoiled, lambda v: v["x"][..., 1])
+    names = ("x[v]", "t"), ("the function[1]", "the function[2]"), ("the function", "")
+    for said, (moved, tailed) in zip(messages(caplog, logging.WARNING), names, strict=True):
+        assert f"R-hat of {moved} is 1." in said
+        assert "stuck for 15" in said
+        assert "effective share of the weights π/s 0." in said
+        assert f"{tailed} has a long tail" in said or not tailed
+
+
+@pytest.mark.parametrize("function", [lambda v: v["t"] > 4, lambda v: v["x"] ** 2])
+def test_rare_events_and_squares_have_no_long_tail(function, step, result, caplog):
+    pk.expectation(result, function, step.model)
+    assert messages(caplog, logging.WARNING) == []
 
 
 def test_chains_that_differ_are_told(step, result, caplog, monkeypatch):
-    monkeypatch.setattr(tables, "APART", 1e-3)
+    monkeypatch.setattr(signs, "APART", 1e-3)
     pk.summary(result, ["y"], model=step.model)
-    [said] = messages(caplog, logging.WARNING)
-    assert "corrected averages of y differ between chains" in said
+    pk.expectation(result, lambda v: v["y"], step.model)
+    for said, name in zip(messages(caplog, logging.WARNING), ("y", "the function"), strict=True):
+        assert f"corrected averages of {name} differ between chains" in said

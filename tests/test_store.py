@@ -465,10 +465,15 @@ def test_a_store_of_other_data_is_refused(path):
         resume(path, model, 5)
 
 
-def test_settled_and_finished(walk, path):
+def test_settled_and_finished(walk, path, caplog):
     """A script that is started again finishes, and adds nothing unless it is asked."""
+    caplog.set_level(logging.INFO, "pymc_kameleon")
     whole = sample(walk, store=path)
     assert_same(resume(path, walk.model), whole)
+    assert any("30 of each chain. A store gets no more, unless" in one for one in caplog.messages)
+    result = resume(sample(walk), walk.model)
+    assert result["posterior"].sizes["draw"] == 1030
+    assert any("It makes 1_000 more; draws=" in one for one in caplog.messages)
     assert resume(path, walk.model, draws=5)["posterior"].sizes["draw"] == 35
     with pytest.raises(ValueError, match="tune is settled by resume"):
         resume(path, walk.model, tune=5)

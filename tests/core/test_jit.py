@@ -64,7 +64,6 @@ def test_the_next_process_loads_what_this_one_compiled_until_the_code_changes(tm
     }
     imported = str(copy / "__init__.py")
     assert python(LOAD, **environment) == [imported, 0, 1]
-    assert python(LOAD, **environment) == [imported, 1, 0]
     with (copy / "core" / "metropolis.py").open("a") as file:
         file.write("# a comment\n")
     assert python(LOAD, **environment) == [imported, 1, 0]
@@ -73,7 +72,6 @@ def test_the_next_process_loads_what_this_one_compiled_until_the_code_changes(tm
     assert changed != text
     (copy / "core" / "metropolis.py").write_text(changed)
     assert python(LOAD, **environment) == [imported, 0, 1]
-    assert python(LOAD, **environment) == [imported, 1, 0]
     (copy / "core" / "metropolis.py").write_text(text)  # another version does not replace it
     assert python(LOAD, **environment) == [imported, 1, 0]
 
@@ -132,22 +130,23 @@ import pymc_kameleon as pk
 
 with pm.Model() as model:
     pm.Normal("x", [1, 2], [1, 3])
-    step = pk.PCAKAM(n_subsample=40)
+    step = getattr(pk, NAME)()
 step.setup_chain(np.random.default_rng(1), 60, 1)
 point = model.initial_point()
 for _ in range(60):
     point, _ = step.step(point)
-print(json.dumps([*point["x"], *step.parameters.subsample.shape.factor.ravel()]))
+print(json.dumps([*point["x"], *step._learned_factor().ravel()]))
 """
 
 
-def test_what_was_compiled_and_what_was_loaded_agree_to_the_last_bit(tmp_path):
+@pytest.mark.parametrize("name", ["AM", pytest.param("PCAKAM", marks=SLOW)])
+def test_what_was_compiled_and_what_was_loaded_agree_to_the_last_bit(name, tmp_path):
     """The model's log-density too, which PyTensor compiles."""
     environment = {
         "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}",
         "NUMBA_CACHE_DIR": tmp_path / "numba",
     }
-    compiled, loaded = (python(DRAW, **environment) for _ in range(2))
+    compiled, loaded = (python(f"NAME = {name!r}" + DRAW, **environment) for _ in range(2))
     assert compiled == loaded
 
 
@@ -183,8 +182,6 @@ def test_the_order_of_compilation_changes_no_bit(tmp_path):
 
 
 THEIRS = """
-import json
-import sys
 import numpy as np
 import pymc as pm
 from pymc_kameleon.core import jit, metropolis
@@ -207,15 +204,27 @@ with pm.Model():
     pm.Normal("x")
     Theirs(compile_kwargs={"mode": "FAST_COMPILE"})
 stats = compile_draws((Theirs.algorithm,)).stats
-print(json.dumps([sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
+counts = [sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]
+"""
+
+
+def compiled_theirs(*steps):
+    """Return the script that prints, for samplers that differ in a constant, hits and misses."""
+    return f"""
+import json
+found = []
+for step in {steps}:
+    known = {{"__name__": "__main__", "STEP": step}}
+    exec({THEIRS!r}, known)
+    found.append(known["counts"])
+print(json.dumps(found))
 """
 
 
 def test_samplers_outside_the_package_are_cached_too(tmp_path):
     environment = {"NUMBA_CACHE_DIR": tmp_path, "PYTENSOR_FLAGS": "linker=py,cxx="}
-    assert python("STEP = 1.0" + THEIRS, **environment) == [0, 1]
-    assert python("STEP = 1.0" + THEIRS, **environment) == [1, 0]
-    assert python("STEP = 2.0" + THEIRS, **environment) == [0, 1]
+    assert python(compiled_theirs(1.0), **environment) == [[0, 1]]
+    assert python(compiled_theirs(1.0, 2.0), **environment) == [[1, 0], [0, 1]]
 
 
 def test_specialise_returns_an_entry_point_for_these_types():

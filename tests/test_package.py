@@ -1,5 +1,6 @@
 """The wheel works outside the checkout, and the examples run."""
 
+import logging
 import os
 import re
 import runpy
@@ -66,7 +67,10 @@ def example(tmp_path, monkeypatch, capfd):
             runpy.run_path(path, run_name="__main__")
         return capfd.readouterr().out
 
-    return run
+    logger = logging.getLogger("pymc")
+    level = logger.level
+    yield run
+    logger.setLevel(level)
 
 
 def test_quickstart(example, tmp_path):

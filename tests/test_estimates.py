@@ -443,9 +443,8 @@ def test_moves_are_kept_of_one_step_alone(step):
 
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):
     options = {"draws": 150, "tune": 300, "chains": 4, "surrogate_draws": 500}
-    short = sample(step, cores=2, **options)
+    short = sample(step, cores=2, store=tmp_path / "run.zarr", **options).load()
     short.to_netcdf(tmp_path / "run.nc")
-    sample(step, store=tmp_path / "run.zarr", **options)
     for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
         whole = resume(saved, step.model, draws=250, step=step)
         kept = whole["surrogate_moves"].to_dataset().load()

@@ -93,7 +93,7 @@ def report(state, parameters, stats):
 class CMH(Componentwise):
     r"""Componentwise Metropolis-Hastings: a random walk in one coordinate after the other.
 
-    .. math:: z \sim N(x_k, \sigma_k^2), \qquad k = 1, \dots, d
+    .. math:: z \sim N(x_k, \sigma_k^2), \qquad k = 1, \ldots, d
 
     The baseline of :class:`CMTM`, and often as good per evaluation: for posteriors whose
     coordinates hardly correlate, whatever their scales.

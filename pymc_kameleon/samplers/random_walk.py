@@ -426,8 +426,8 @@ class RAM(LearnedShape):
 
     Notes
     -----
-    .. math:: LL^\top \leftarrow L\Big(I + \eta_t(\alpha - \alpha^*)
-        \frac{\xi\xi^\top}{|\xi|^2}\Big)L^\top, \qquad \eta_t = \min(1, d\,t^{-2/3})
+    .. math:: LL^\top \leftarrow L\Bigl(I + \eta_t(\alpha - \alpha^*)
+        \frac{\xi\xi^\top}{|\xi|^2}\Bigr)L^\top, \qquad \eta_t = \min(1, d\,t^{-2/3})
 
     by a rank-one update or downdate in O(d²), in the last quarter of tuning. Deviation: before, the
     sampler is :class:`GAM`, without which a far start, or a posterior of high condition number, is

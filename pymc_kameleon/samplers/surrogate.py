@@ -276,7 +276,7 @@ class SurrogateMetropolis(KameleonStep):
     r"""Surrogate-transition Metropolis: for expensive log-densities without a gradient.
 
     .. math:: y \sim K_s^M(x, \cdot), \qquad
-        \alpha = \min\Big(1, \frac{\pi(y)\, s(x)}{\pi(x)\, s(y)}\Big)
+        \alpha = \min\Bigl(1, \frac{\pi(y)\, s(x)}{\pi(x)\, s(y)}\Bigr)
 
     s is a density that was fitted to all points that tuning evaluated, and :math:`K_s` a Metropolis
     step on s, which needs no evaluation of the log-density. So a move costs one evaluation, after M

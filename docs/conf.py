@@ -1,0 +1,71 @@
+"""How Sphinx makes the site: `make docs`.
+
+The root of the repository is Sphinx's source, so that links between README.md, docs/ and examples/
+are the same here as where the repository is browsed. Nothing is fetched: formulas are MathML, and
+there are no links into other projects' documentation, whose inventories would have to be.
+"""
+
+import importlib.metadata
+from pathlib import Path
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
+
+project = "pymc_kameleon"
+author = "The pymc_kameleon developers"
+copyright = author
+release = importlib.metadata.version("pymc_kameleon")
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+]
+root_doc = "docs/index"
+include_patterns = [
+    "CHANGELOG.md",
+    "docs/*.md",
+    "docs/generated/*.rst",
+    "examples/papers/README.md",
+]
+
+myst_enable_extensions = ["dollarmath", "html_image"]
+myst_heading_anchors = 4  # links to headings, as page.md#heading
+nb_execution_mode = "cache"  # pages with cells run once, and again when their code changes
+nb_execution_raise_on_error = True
+
+autodoc_typehints = "none"  # the docstrings say it
+autosummary_generate = True
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = project
+html_additional_pages = {"index": "front.html"}
+templates_path = [str(Path(__file__).parent / "_templates")]
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_math_renderer = "mathml"
+
+
+def writer(*, as_block):
+    """Return what writes a formula as MathML, which browsers draw without a script."""
+
+    def write(translator, node):
+        try:
+            translator.body.append(tex2mathml(node.astext(), as_block=as_block))
+        except MathError as error:
+            logging.getLogger(__name__).warning("%s", error, location=node)
+        raise nodes.SkipNode
+
+    return write, None
+
+
+def setup(app):
+    """Register the writer of formulas."""
+    app.add_html_math_renderer("mathml", writer(as_block=False), writer(as_block=True))

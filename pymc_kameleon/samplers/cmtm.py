@@ -364,8 +364,9 @@ class CMTM(Componentwise):
     n_tries : int, optional
         m, at least 3. A move makes at most 2m − 1 evaluations.
     alpha : float, optional
-        α, how much long jumps are preferred. 2.9 is the paper's. Tails heavier than :math:`|x|^{-(1+\alpha)}`, as
-        those of a Cauchy distribution, need a smaller one; with 0 the narrowest try always wins.
+        α, how much long jumps are preferred. 2.9 is the paper's. Tails heavier than those of a t
+        with α degrees of freedom, as a Cauchy distribution's, need a smaller one; with 0 the
+        narrowest try always wins.
     adapt_every : int, optional
         Sweeps between adaptation points, 200 as in the paper; None to keep the scales as they are.
     scales : array, optional

@@ -1,22 +1,20 @@
 """The pages: their links lead somewhere, their code runs, and the API has every public name.
 
-A block of Python on a page is run, after those above it, with few draws. It finds the usual modules,
-a `model` with the variables a and b, and what the blocks above it have made. Comments right before
-a block, which readers do not see, say otherwise:
+A block of Python on a page is run, after those above it, with few draws. It finds the usual
+modules, a `model` with the variables a and b, and what the blocks above it have made. Comments
+right before a block, which readers do not see, say otherwise:
 
-    <!-- not run: reason -->    it is only compiled
+    <!-- not run: reason -->    it is only parsed
     <!-- slow -->               its page is run with the slow tests
     <!-- first: code -->        what has to be there is made by this code
 """
 
 import ast
 import concurrent.futures
-import contextlib
 import datetime
 import doctest
 import functools
 import inspect
-import logging
 import os
 import pathlib
 import re
@@ -189,23 +187,59 @@ def run(things, tmp_path, monkeypatch):
     return run
 
 
-def runs(text):
+def blocks_to_run(text):
     return [block for block in blocks(text) if "not run" not in block.notes]
 
 
-RUN = {
-    name: any("slow" in block.notes for block in runs(text))
-    for name, text in TEXTS.items()
-    if runs(text)
-}
+def pages_with_code():
+    """Names of the pages that have code to run, marked if that takes long."""
+    for name, text in TEXTS.items():
+        if code := blocks_to_run(text):
+            slow = any("slow" in block.notes for block in code)
+            yield pytest.param(name, marks=[pytest.mark.slow] if slow else [])
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NUTS, in ten draws of tuning
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * slow) for name, slow in RUN.items()]
-)
+@pytest.mark.parametrize("name", [*pages_with_code()])
 def test_the_code_of_a_page_runs(name, run):
-    for block in runs(TEXTS[name]):
-        if "first" in block.notes:
-            run(block.notes["first"], f"{name}, before line {block.line}")
+    for block in blocks_to_run(TEXTS[name]):
+        run(block.notes.get("first", ""), f"what comes before line {block.line} of {name}")
         run(block.code, name, block.line)
+
+
+# ---- the API ------------------------------------------------------------------------------------
+
+KERNELS = [name for name, thing in vars(pk.kernels).items() if hasattr(thing, "compiled")]
+PUBLIC = {name: getattr(pk, name) for name in pk.__all__ if callable(getattr(pk, name))}
+PUBLIC |= {f"kernels.{name}": getattr(pk.kernels, name) for name in KERNELS}
+EXAMPLES = PUBLIC | {"SurrogateMetropolis.surrogate": pk.SurrogateMetropolis.surrogate}
+
+
+def example(thing):
+    """The code of the examples in a docstring."""
+    examples = doctest.DocTestParser().get_examples(inspect.getdoc(thing) or "")
+    return "".join(example.source for example in examples)
+
+
+def without_example(things):
+    return [name for name, thing in things.items() if f"pk.{name}" not in example(thing)]
+
+
+def test_the_api_has_every_public_name():
+    page = TEXTS["docs/api.md"]
+    assert sorted(re.findall(r"^   ([\w.]+)$", page, re.M)) == sorted(PUBLIC)
+    others = set(pk.__all__) - set(PUBLIC)
+    assert others == {"SAMPLERS", "kernels"}
+    assert all(f"`pk.{name}`" in page for name in others)
+
+
+def test_every_public_name_has_an_example():
+    assert without_example(EXAMPLES) == []
+    assert without_example({"GAM": lambda: None}) == ["GAM"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_docstring_runs(name, run):
+    run(example(EXAMPLES[name]), f"the docstring of {name}")

@@ -115,6 +115,11 @@ class Barker(LearnedShape):
     ----------
     Livingstone & Zanella (2022). The Barker proposal: combining robustness and efficiency in
     gradient-based MCMC. Journal of the Royal Statistical Society B 84.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.Barker())
     """
 
     name = "barker"

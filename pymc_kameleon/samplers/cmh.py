@@ -127,6 +127,11 @@ class CMH(Componentwise):
     ----------
     Roberts & Rosenthal (2001). Optimal scaling for various Metropolis-Hastings algorithms.
     Statistical Science 16.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CMH(steps_per_draw=5))  # a draw is five sweeps
     """
 
     name = "cmh"

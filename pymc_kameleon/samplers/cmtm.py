@@ -405,6 +405,11 @@ class CMTM(Componentwise):
     ----------
     Yang, Levi, Craiu & Rosenthal (2019). Adaptive component-wise multiple-try Metropolis sampling.
     Journal of Computational and Graphical Statistics 28.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CMTM())
     """
 
     name = "cmtm"

@@ -377,6 +377,12 @@ class KAM(LearnedSubsample):
     ----------
     Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
     Metropolis-Hastings. ICML.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.KAM())
+    ...     dt = pk.sample(step=pk.KAM(kernel=pk.kernels.Matern(4), n_subsample=200))
     """
 
     name = "kam"

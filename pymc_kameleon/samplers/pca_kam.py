@@ -414,6 +414,11 @@ class PCAKAM(LearnedSubsample):
     ----------
     Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
     Metropolis-Hastings. ICML, appendix C.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.PCAKAM())
     """
 
     name = "pca_kam"

@@ -35,7 +35,9 @@ include_patterns = [
 myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 4  # links to headings, as page.md#heading
 nb_execution_mode = "cache"  # pages with cells run once, and again when their code changes
+nb_merge_streams = True
 nb_execution_raise_on_error = True
+nb_execution_timeout = 600  # seconds of a cell, the first of which may compile
 
 autodoc_typehints = "none"  # the docstrings say it
 autosummary_generate = True
@@ -44,6 +46,8 @@ numpydoc_show_class_members = False
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_additional_pages = {"index": "front.html"}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 templates_path = [str(Path(__file__).parent / "_templates")]
 html_theme_options = {
     "show_toc_level": 2,
@@ -52,15 +56,21 @@ html_theme_options = {
 }
 html_math_renderer = "mathml"
 
+ALONE = ["install", "quickstart", "choosing", "gallery", "performance", "faq", "out_of_scope"]
+html_sidebars = {f"docs/{page}": [] for page in [*ALONE, "adding_a_sampler"]}
+html_sidebars |= {"CHANGELOG": [], "examples/papers/README": []}
+
 
 def writer(*, as_block):
     """Return what writes a formula as MathML, which browsers draw without a script."""
 
     def write(translator, node):
         try:
-            translator.body.append(tex2mathml(node.astext(), as_block=as_block))
+            formula = tex2mathml(node.astext(), as_block=as_block)
         except MathError as error:
+            formula = ""
             logging.getLogger(__name__).warning("%s", error, location=node)
+        translator.body.append(f'<div class="formula">{formula}</div>' if as_block else formula)
         raise nodes.SkipNode
 
     return write, None

@@ -338,7 +338,8 @@ class KAM(LearnedSubsample):
 
     with a kernel k, H the centring matrix, and a subsample z of the chain's past. The
     proposal follows the local shape of the posterior, which the past has shown; no gradient is
-    needed. For curved posteriors and black-box likelihoods.
+    needed. On most posteriors, curved ones included, :class:`GAM` has more effective draws per
+    evaluation and per second.
 
     Parameters
     ----------

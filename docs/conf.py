@@ -32,7 +32,7 @@ include_patterns = [
     "examples/papers/README.md",
 ]
 
-myst_enable_extensions = ["dollarmath", "html_image"]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # links to headings, as page.md#heading
 nb_execution_mode = "cache"  # pages with cells run once, and again when their code changes
 nb_merge_streams = True

@@ -65,7 +65,7 @@ def noise_seed(model=None):
 
     Examples
     --------
-    >>> from pytensor.compile.ops import wrap_py
+    >>> from pytensor import wrap_py
     >>> @wrap_py(itypes=[pt.dscalar, pt.lscalar], otypes=[pt.dscalar])
     ... def log_estimate(theta, seed):
     ...     rng = np.random.default_rng(int(seed))

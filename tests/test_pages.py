@@ -27,6 +27,11 @@ import pytest
 
 import pymc_kameleon as pk
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # of NUTS, in ten draws of tuning
+    pytest.mark.filterwarnings("ignore:Numba will use object mode"),  # of black boxes
+]
+
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
@@ -200,7 +205,6 @@ def pages_with_code():
             yield pytest.param(name, marks=[pytest.mark.slow] if slow else [])
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NUTS, in ten draws of tuning
 @pytest.mark.parametrize("name", [*pages_with_code()])
 def test_the_code_of_a_page_runs(name, run):
     for block in blocks_to_run(TEXTS[name]):
@@ -240,7 +244,6 @@ def test_every_public_name_has_an_example():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_of_a_docstring_runs(name, run):
     run(example(EXAMPLES[name]), f"the docstring of {name}")

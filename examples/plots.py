@@ -61,13 +61,19 @@ def main(arguments=None):
     kernel = pk.kernels.Gaussian(bandwidth=3)
     kam = pk.KAM.options(kernel=kernel, whiten=False, gamma=0.2, target_accept=0.7)
     curved = sample(banana(), kam)
+    x = curved["posterior"]["x"]
+    nearest = [abs(x - place).argmin(("chain", "draw")) for place in np.linspace(-18, 18, 7)]
+    along = [(int(at["chain"]), int(at["draw"])) for at in nearest]
+    large = {"figsize": (9, 7)}
     ladders = sample(scales(), pk.CMTM.options(steps_per_draw=5))
     jumps = sample(modes(), pk.CyclicalKAM)
     pictures = {
         "adaptation": pk.plot_adaptation(sample(banana(), pk.KAM), backend="matplotlib"),
         "learned": pk.plot_learned(walk, backend="matplotlib"),
         "factor": pk.plot_factor(walk, backend="matplotlib"),
-        "proposals": pk.plot_proposals(curved, draws=8, backend="matplotlib"),
+        "proposals": pk.plot_proposals(
+            curved, draws=along, backend="matplotlib", figure_kwargs=large
+        ),
         "scales": pk.plot_scales(ladders, backend="matplotlib"),
         "modes": pk.plot_modes(jumps, backend="matplotlib"),
     }

@@ -2,6 +2,7 @@
 
 import re
 from inspect import cleandoc
+from textwrap import fill
 
 import numpy as np
 import xarray as xr
@@ -22,7 +23,8 @@ plot_collection : PlotCollection, optional
 backend : str, optional
     ``"matplotlib"``, ``"bokeh"`` or ``"plotly"``; by default that of ArviZ.
 visuals : dict, optional
-    Visual -> False to leave it out, or keyword arguments of what draws it. The visuals are {}.
+    Visual -> False to leave it out, or keyword arguments of what draws it.
+    {}
 aes_by_visuals : dict, optional
     Visual -> the aesthetics that it follows.
 **pc_kwargs
@@ -44,11 +46,13 @@ def documented(known, layout):
     layout : str
         What makes its PlotCollection.
     """
-    *names, last = [f"``{name!r}``".replace("'", '"') for name in known]
-    text = PARAMETERS.format(f"{', '.join(names)} and {last}", f"arviz_plots.{layout}")
+    *names, last = [f'``"{name}"``' for name in known]
+    listed = fill(f"The visuals are {', '.join(names)} and {last}.", 95, subsequent_indent="    ")
+    text = PARAMETERS.format(listed, f"arviz_plots.{layout}")
 
     def complete(function):
-        function.__doc__ = cleandoc(function.__doc__).replace("{common}", text)
+        if function.__doc__:  # python -OO has none
+            function.__doc__ = cleandoc(function.__doc__).replace("{common}", text)
         return function
 
     return complete
@@ -196,7 +200,8 @@ def _of(learned, step):
     start = f"{step}_"
     names = [name for name in learned if name.startswith(start)]
     own = learned[names]
-    return own.rename({k: k.removeprefix(start) for k in (*names, *own.dims) if start in k})
+    every = [name for name in (*names, *own.dims) if name.startswith(start)]
+    return own.rename({name: name.removeprefix(start) for name in every})
 
 
 def selected(own, var_names, coords):
@@ -243,8 +248,8 @@ def _draws_of(posterior, coordinate):
         if into is None or natural not in posterior:
             raise ValueError(
                 f"The draws of {name}, on the scale that it is sampled on, are not in the result. "
-                'Sample with idata_kwargs={"include_transformed": True}, or leave it out with '
-                "var_names."
+                'Sample with idata_kwargs={"include_transformed": True} and all var_names, or '
+                "leave it out here, with var_names or coords."
             )
     values = posterior[natural].transpose("chain", "draw", ...)[(..., *index)].astype(float)
     values = values.drop_vars([c for c in values.coords if c not in ("chain", "draw")])

@@ -95,6 +95,62 @@ BUGS = {
             "test_compare.py -k evaluations",
         ),
     ],
+    "plots/tuning.py": [
+        (
+            "the end of tuning is where the draws end",
+            "end = parts[0].sizes[along]",
+            "end = parts[-1].sizes[along]",
+            "test_plots.py -k adaptation",
+        ),
+        (
+            "covariances are taken for correlations",
+            "return covariance / (sd[..., None] * sd[..., None, :])",
+            "return covariance",
+            "test_plots.py -k 'correlations or factor'",
+        ),
+        (
+            "CyclicalKAM's learned correlations are those within modes",
+            'own.get("global_covariance", own["covariance"])',
+            'own["covariance"]',
+            "test_plots.py -k whole_past",
+        ),
+    ],
+    "plots/common.py": [
+        (
+            "draws are on the natural scale",
+            "return values if into is None else into(values)",
+            "return values",
+            "test_plots.py -k correlations",
+        ),
+        (
+            "the first of several steps is taken without a word",
+            "if (step is None and len(able) > 1) or step",
+            "if step",
+            "test_plots.py -k several_steps",
+        ),
+    ],
+    "plots/proposals.py": [
+        (
+            "a contour has 95 % of one dimension",
+            "CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))",
+            "CONTOUR = 1.96",
+            "test_plots.py -k 95",
+        ),
+        (
+            "KAM sees its points from where they are not",
+            "np.linalg.solve(root, x), found",
+            "x, found",
+            "test_plots.py -k of_the_sampler",
+        ),
+    ],
+    "plots/modes.py": [
+        (
+            "the rows of chains are upside down",
+            "row = xr.DataArray(np.arange(len(chains))[::-1], ",
+            "row = xr.DataArray(np.arange(len(chains)), ",
+            "test_plots.py -k test_modes",
+        ),
+    ],
     "pooling.py": [
         (
             "a chain in a bad place learns with the others",

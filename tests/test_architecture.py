@@ -109,6 +109,7 @@ LAYERS = [
     "signs",
     "estimates",
     "tables",
+    "plots",
     "compare",
 ]
 """Each part knows those before it, and itself."""

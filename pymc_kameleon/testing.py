@@ -19,8 +19,9 @@ import multiprocessing
 import pickle
 import warnings
 from contextlib import redirect_stdout
-from functools import cache
+from functools import cache, partial
 from io import StringIO
+from itertools import pairwise
 from unittest import SkipTest
 
 import numpy as np
@@ -29,7 +30,7 @@ import pymc as pm
 
 from pymc_kameleon.host import progress_bar_of, quiet_logging
 
-__all__ = ["binary", "categorical", "check_step", "checks", "continuous", "report"]
+__all__ = ["binary", "check_step", "checks", "continuous", "report"]
 
 TUNE, DRAWS = 120, 30
 """Draws of the chains that are made by hand. PyMC's Metropolis tunes every hundred draws."""
@@ -37,7 +38,8 @@ TUNE, DRAWS = 120, 30
 FIXED = ("scaling", "step_size", "step_size_bar", "lambda")
 """Statistics that say what tuning decided, wherever a step has them."""
 
-# ---- models -------------------------------------------------------------------------------------
+OTHERS = ("level", "count")
+"""Variables that a step leaves to others: all depend on "level", and none on "count"."""
 
 
 def continuous():
@@ -50,18 +52,9 @@ def binary():
     return [pm.Bernoulli("vector", [0.3, 0.6]), pm.Bernoulli("scalar", 0.5)]
 
 
-def categorical():
-    """Make a vector and a scalar of three categories."""
-    p = [0.2, 0.3, 0.5]
-    return [pm.Categorical("vector", p, shape=2), pm.Categorical("scalar", p)]
-
-
 @cache
 def _model(variables, others):
-    """Return a model, and those of its variables that the step moves.
-
-    The others are "level", on which they depend, and "count", which is independent of all.
-    """
+    """Return a model, perhaps with `OTHERS`, and those of its variables that the step moves."""
     with pm.Model() as model:
         level = pm.Normal("level") if others else 0.0
         own = variables()
@@ -71,31 +64,17 @@ def _model(variables, others):
     return model, own
 
 
-class _Subject:
-    """What is checked: how the step is made, and for which variables."""
-
-    def __init__(self, make, variables):
-        self._make, self._variables = make, variables
-
-    def step(self, others=False):
-        """Return a new step and its model."""
-        model, own = _model(self._variables, others)
-        with model:
-            return self._make(own), model
-
-    def chain(self, **options):
-        """Return the draws of a new step."""
-        step, model = self.step(others="change" in options)
-        return _chain(step, model.initial_point(), **options)
+def _new(make, variables, others=False):
+    """Return a new step and its model."""
+    model, own = _model(variables, others)
+    with model:
+        return make(own), model
 
 
-# ---- chains -------------------------------------------------------------------------------------
-
-
-def _chain(step, point, tune=TUNE, draws=DRAWS, seed=1, **options):
+def _chain(step, model, tune=TUNE, draws=DRAWS, seed=1, **options):
     """Make a chain as PyMC's worker processes do; return point and statistics of each draw."""
     step.setup_chain(np.random.default_rng(seed), tune, draws)
-    return _go_on(step, point, tune, range(tune + draws), **options)
+    return _go_on(step, model.initial_point(), tune, range(tune + draws), **options)
 
 
 def _go_on(step, point, tune, places, change=lambda i: {}):
@@ -115,25 +94,10 @@ def _copy(point):
 
 def _sample(step, model, **options):
     """Run pm.sample small and silent."""
-    defaults = {
-        "draws": 20,
-        "tune": 20,
-        "chains": 2,
-        "cores": 1,
-        "random_seed": 1,
-        "progressbar": False,
-        "compute_convergence_checks": False,
-    }
+    small = {"draws": 20, "tune": 20, "chains": 2, "cores": 1, "random_seed": 1}
+    silent = {"progressbar": False, "compute_convergence_checks": False}
     with quiet_logging(True), redirect_stdout(StringIO()):
-        return pm.sample(step=step, model=model, **defaults | options)
-
-
-def _methods(step):
-    """Return the steps of a step: PyMC makes several where each variable has one of its own."""
-    return getattr(step, "methods", [step])
-
-
-# ---- comparisons --------------------------------------------------------------------------------
+        return pm.sample(step=step, model=model, **small | silent | options)
 
 
 def _expect(met, expected, seen):
@@ -151,33 +115,13 @@ def _repeats(name):
     return name != "warning" and not any(word in name for word in ("time", "perf_counter"))
 
 
-def _numbers(draw):
-    """Return by name all that the seed decides."""
-    point, stats = draw
-    return point | {
-        f"{name} of its statistics": value
-        for row in stats
-        for name, value in row.items()
-        if _repeats(name)
-    }
-
-
 def _expect_same(found, expected, what):
-    """Compare draws with those that they should be."""
+    """Compare draws with those that they should be: points, and each step's statistics."""
     for i, (draw, other) in enumerate(zip(found, expected, strict=True)):
-        seen = _numbers(draw)
-        for name, value in _numbers(other).items():
-            _expect(
-                _equal(seen[name], value), f"{value} as {name} in draw {i} {what}", seen[name]
-            )
-
-
-def _expect_same_result(found, expected, what):
-    """Compare the posterior and statistics of two results of pm.sample."""
-    for group in ("posterior", "sample_stats"):
-        for name in filter(_repeats, expected[group].data_vars):
-            same = _equal(found[group][name], expected[group][name])
-            _expect(same, f"the same {name} of the {group} {what}", "others")
+        for seen, wanted in zip([draw[0], *draw[1]], [other[0], *other[1]], strict=True):
+            for name in filter(_repeats, wanted):
+                same = _equal(seen[name], wanted[name])
+                _expect(same, f"{name} = {wanted[name]} in draw {i} {what}", seen[name])
 
 
 def _expect_fixed(history):
@@ -191,119 +135,104 @@ def _expect_fixed(history):
 
 
 class Check:
-    """A check: call it with what makes a step, and perhaps with its variables.
+    """A check; it is called as `check_step` is.
 
     It raises what goes wrong, AssertionError where something is not as expected; and
     `unittest.SkipTest`, which pytest knows, where it cannot be run.
     """
 
     def __init__(self, function):
-        self._function = function
-        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self._function, self.__doc__ = function, function.__doc__
 
     def __call__(self, make, variables=continuous):
-        """Check a step; the arguments are those of `check_step`."""
-        self._function(_Subject(make, variables))
+        """Check a step."""
+        self._function(partial(_new, make, variables))
 
-    def __str__(self):
-        return self.__name__
+    def __repr__(self):
+        return self._function.__name__
 
 
 @Check
-def statistics(subject):
-    """The user loses statistics, or the run ends with an error, after the last draw at the worst.
-
-    PyMC makes room for what a step declares in `stats_dtypes_shapes`, and fills it draw by draw.
-    """
-    step, model = subject.step()
-    methods = _methods(step)
+def statistics(new):
+    """Emit the statistics that are declared, or users lose some, or the whole run at its end."""
+    step, model = new()
+    methods = getattr(step, "methods", [step])
     unused = {"model_logp"} if len(methods) > 1 else set()  # which PyMC takes away
-    for _, stats in _chain(step, model.initial_point()):
+    for _, stats in _chain(step, model):
         _expect(len(stats) == len(methods), "a dictionary of statistics", stats)
         for method, row in zip(methods, stats, strict=True):
             kinds = method.stats_dtypes_shapes
             always = {name for name, (_, shape) in kinds.items() if shape is not None}
             _expect(set(row) <= set(kinds), f"only what is declared, {sorted(kinds)}", sorted(row))
-            _expect(always - unused <= set(row), f"all that is declared, {always}", sorted(row))
+            emitted = always - unused <= set(row)
+            _expect(emitted, f"all that is declared, {sorted(always)}", sorted(row))
             for name in always & set(row):
                 _expect_kind(name, np.asarray(row[name]), *kinds[name])
-    _sample(step, model)
+    _sample(*new())
 
 
 def _expect_kind(name, value, dtype, shape):
-    fits = value.ndim == len(shape) and all(
-        n in (None, m) for n, m in zip(shape, value.shape, strict=True)
-    )
+    lengths = zip(shape, value.shape, strict=False)
+    fits = value.ndim == len(shape) and all(n in (None, m) for n, m in lengths)
     _expect(fits, f"{name} of shape {shape}, as declared", value.shape)
-    dtype = np.dtype(dtype)
-    _expect(dtype.kind in "biuf", f"{name} declared as a number, or with the shape None", dtype)
+    number = np.dtype(dtype).kind in "biuf"
+    _expect(number, f"{name} declared as a number, or with the shape None", dtype)
     cast = np.can_cast(value.dtype, dtype, "same_kind")
-    _expect(cast, f"{name} of type {dtype}, as declared", value.dtype)
+    _expect(cast, f"{name} of type {np.dtype(dtype)}, as declared", value.dtype)
 
 
 @Check
-def point(subject):
-    """The user gets draws of one variable under the name of another, or of wrong types.
-
-    PyMC records a point by the order of its names; and it may still be reading the point that it
-    gave to the step, which therefore must not change.
-    """
-    step, model = subject.step(others=True)
-    own = {var.name for var in step.vars}
+def point(new):
+    """Change only what is one's own, or users get draws of a variable under the name of another."""
+    step, model = new(others=True)
     before = model.initial_point()
-    step.setup_chain(np.random.default_rng(1), 0, DRAWS)
-    step.stop_tuning()
+    step.setup_chain(np.random.default_rng(1), DRAWS, 0)
     for _ in range(DRAWS):
         given = _copy(before)
         after, _ = step.step(given)
+        # PyMC records a point by its order, and may still be reading the one that it gave.
         _expect(list(after) == list(before), f"a point of {list(before)}", list(after))
         for name, value in before.items():
             _expect(_equal(given[name], value), f"{name} left as given, {value}", given[name])
             new = np.asarray(after[name])
             kind, expected = (new.dtype, new.shape), (value.dtype, value.shape)
             _expect(kind == expected, f"{name} of type and shape {expected}", kind)
-            kept = name in own or _equal(new, value)
+            kept = name not in OTHERS or _equal(new, value)
             _expect(kept, f"{name}, which is of another step, left at {value}", new)
         before = _copy(after)
 
 
 @Check
-def state(subject):
-    """The user cannot go on from a saved state, and each chain depends on the one before.
-
-    All that a chain needs to go on has to be in `sampling_state`, which has to survive pickle.
-    """
-    step, model = subject.step()
+def state(new):
+    """Have all in `sampling_state`, or chains depend on each other, and users cannot go on."""
+    step, model = new()
     step.setup_chain(np.random.default_rng(1), TUNE, DRAWS)
     now, history, saved = model.initial_point(), [], []
     cuts = (0, 7, TUNE - 10, TUNE + 5, TUNE + DRAWS)
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in pairwise(cuts):
         saved.append((begin, now, pickle.dumps(step.sampling_state)))
         history += _go_on(step, now, TUNE, range(begin, end))
         now = history[-1][0]
     for begin, now, pickled in saved:
-        fresh, _ = subject.step()
+        fresh, _ = new()
         fresh.sampling_state = pickle.loads(pickled)
         found = _go_on(fresh, now, TUNE, range(begin, TUNE + DRAWS))
         _expect_same(found, history[begin:], f"after the state of draw {begin}, by a new step")
 
 
 @Check
-def reuse(subject):
-    """The user who samples twice with one step gets other draws the second time, or no tuning.
-
-    `setup_chain` has to forget the chain before: in worker processes PyMC calls nothing else.
-    """
-    used, model = subject.step()
-    start = model.initial_point()
-    _chain(used, start, seed=2)
-    _expect_same(_chain(used, start), subject.chain(), "of a second chain, as of a new step")
+def reuse(new):
+    """Forget the last chain, or users who sample again get other draws, or no tuning."""
+    used, model = new()
+    _chain(used, model, seed=2)
+    # In worker processes PyMC calls nothing but setup_chain before a chain.
+    _expect_same(_chain(used, model), _chain(*new()), "of a second chain, as of a new step")
 
 
 @Check
-def tune_zero(subject):
-    """The user who asks for no tuning gets an error, a chain that stands still, or NaN."""
-    history = subject.chain(tune=0)
+def tune_zero(new):
+    """Work without tuning, or users of ``tune=0`` get errors, chains that stand still, or bias."""
+    history = _chain(*new(), tune=0)
     positions = np.array([np.concatenate([*map(np.ravel, point.values())]) for point, _ in history])
     _expect(np.isfinite(positions).all(), "finite draws", positions)
     _expect(np.ptp(positions, axis=0).any(), f"moves in {DRAWS} draws", positions[0])
@@ -311,19 +240,16 @@ def tune_zero(subject):
 
 
 @Check
-def tuning_ends(subject):
-    """The user's draws come from another distribution than the posterior.
-
-    After `stop_tuning` nothing may adapt. This is as much as the statistics named in `FIXED` tell.
-    """
-    _expect_fixed(subject.chain()[TUNE:])
+def tuning_ends(new):
+    """Adapt nothing after tuning, as far as `FIXED` tells, or users get draws with a bias."""
+    _expect_fixed(_chain(*new())[TUNE:])
 
 
 @Check
-def follows_others(subject):
-    """The user's draws are wrong wherever another step moves the other variables."""
+def follows_others(new):
+    """See what other steps moved, or users get wrong draws without any sign of it."""
     still, led, tossed = (
-        subject.chain(tune=0, change=change)
+        _chain(*new(others=True), tune=0, change=change)
         for change in (
             lambda i: {},
             lambda i: {"level": np.array(4.0)},
@@ -341,14 +267,14 @@ def _agree(one, other):
         np.allclose(a[name], b[name], rtol=1e-6)
         for (a, _), (b, _) in zip(one, other, strict=True)
         for name in a
-        if name not in ("level", "count")
+        if name not in OTHERS
     )
 
 
 @Check
-def beside(subject):
-    """The user cannot have NUTS and a discrete step for the variables that this step leaves."""
-    step, model = subject.step(others=True)
+def beside(new):
+    """Work beside NUTS and a discrete step, or users cannot sample models that need them."""
+    step, model = new(others=True)
     posterior = _sample([step], model)["posterior"]
     for variable in model.free_RVs:
         draws = posterior[variable.name].values
@@ -356,67 +282,61 @@ def beside(subject):
 
 
 @Check
-def progress_bar(subject):
-    """The user's run ends with an error of the progress bar, or its columns stay empty."""
-    step, model = subject.step()
+def progress_bar(new):
+    """Fill the columns of the progress bar, or users see errors, or numbers that stand still."""
+    step, model = new()
     fields, updates = progress_bar_of(step, n_chains=2)
     for name, values in fields.items():
         _expect(len(values) == 2, f"a value of {name} for each of 2 chains", values)
-    for _, stats in _chain(step, model.initial_point(), tune=5, draws=5):
+    for _, stats in _chain(step, model, tune=5, draws=5):
         _expect(len(stats) == len(updates), "an update of the bar for each step", len(updates))
-        for update, row in zip(updates, stats, strict=True):
-            shown = set(update(row)) - {"failing"}
-            _expect(shown <= set(fields), f"updates of the columns {sorted(fields)}", shown)
+        shown = {name for update, row in zip(updates, stats, strict=True) for name in update(row)}
+        _expect(set(fields) <= shown, f"updates of all columns, {sorted(fields)}", sorted(shown))
     for progressbar in ("split+stats", "combined+stats"):
         _sample(step, model, progressbar=progressbar)
 
 
 @Check
-def workers(subject):
-    """The user's run ends with an error on another system, or its draws depend on the cores.
-
-    PyMC forks where it can; macOS, Windows and Python 3.14 begin processes afresh, to which the
-    step travels by cloudpickle.
-    """
-    step, model = subject.step()
-    many = {}
-    for method in multiprocessing.get_all_start_methods():  # which leave this step as it is
+def workers(new):
+    """Draw the same in processes of all kinds, or users get none, or others than colleagues."""
+    one = _sample(*new())
+    step, model = new()  # which workers leave as it is
+    for method in multiprocessing.get_all_start_methods():
+        where = f"in processes begun by {method}"
         try:
-            many[method] = _sample(step, model, cores=2, mp_ctx=method)
+            found = _sample(step, model, cores=2, mp_ctx=method)
         except Exception as error:
-            error.add_note(f"Processes were begun by {method}.")
+            error.add_note(f"This happened {where}.")
             raise
-    one = _sample(step, model)
-    for method, found in many.items():
-        _expect_same_result(found, one, f"of processes begun by {method} as of one process")
+        for group in ("posterior", "sample_stats"):
+            for name in filter(_repeats, one[group].data_vars):
+                same = _equal(found[group][name], one[group][name])
+                _expect(same, f"the {name} of one process {where}", "others")
 
 
 @Check
-def zarr_trace(subject):
-    """The user cannot keep draws on disk while they are made.
-
-    PyMC's trace writes all statistics and the step's `sampling_state`.
-    """
+def zarr_trace(new):
+    """Fit into PyMC's Zarr trace, or users cannot keep draws on disk while they are made."""
     try:
         trace = pm.backends.ZarrTrace()
     except RuntimeError:
         raise SkipTest("PyMC finds no zarr that it can use: it needs a version below 3") from None
-    step, model = subject.step()
+    step, model = new()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyMC 6.4 cannot convert it
         _sample(step, model, trace=trace, return_inferencedata=False)
-    fresh, _ = subject.step()
+    fresh, _ = new()
     fresh.sampling_state = trace.root["_sampling_state/sampling_state"][0]
-    for name, draws in _sample(subject.step()[0], model)["posterior"].data_vars.items():
+    for name, draws in _sample(*new())["posterior"].data_vars.items():
         same = _equal(trace.posterior[name][:], draws)
         _expect(same, f"the draws of {name} that are made without the trace", "others")
 
 
 @Check
-def representation(subject):
-    """The user cannot tell steps apart where they are printed: in notebooks, logs and messages."""
-    step, _ = subject.step()
-    for method in _methods(step):
+def representation(new):
+    """Show name and variables as `repr`, or users cannot tell steps apart in notebooks and logs."""
+    step, _ = new()
+    for method in getattr(step, "methods", [step]):
         text = repr(method)
         names = [type(method).__name__, *(var.name for var in method.vars)]
         named = all(name.removesuffix("_log__") in text for name in names)
@@ -425,9 +345,6 @@ def representation(subject):
 
 checks = tuple(check for check in list(globals().values()) if isinstance(check, Check))
 """All checks; each is called with the same arguments as `check_step`."""
-
-
-# ---- all together -------------------------------------------------------------------------------
 
 
 def check_step(make, variables=continuous):
@@ -440,8 +357,8 @@ def check_step(make, variables=continuous):
         the step's class, or ``lambda vars: MyStep(vars, option=3)``.
     variables : callable, optional
         Called in the context of a model, it makes these variables and returns them in a list:
-        `continuous`, `binary`, `categorical`, or a function of your own. It makes none
-        that are called "level", "count" or "observed".
+        `continuous`, `binary`, or a function of your own, which makes none that are called
+        "level", "count" or "observed".
 
     Raises
     ------
@@ -477,12 +394,9 @@ def report(steps, variables=continuous):
     pandas.DataFrame
         A row for each check, a column for each step: "passes", "fails: why", or "not run: why".
     """
-    return pd.DataFrame(
-        {
-            name: {str(check): _outcome(check, make, variables) for check in checks}
-            for name, make in steps.items()
-        }
-    )
+    rows = [str(check) for check in checks]
+    columns = {name: [_outcome(c, make, variables) for c in checks] for name, make in steps.items()}
+    return pd.DataFrame(columns, index=rows)
 
 
 def _outcome(check, make, variables):
@@ -493,5 +407,5 @@ def _outcome(check, make, variables):
     except AssertionError as error:
         return f"fails: {error}"
     except Exception as error:
-        return f"fails: {type(error).__name__}: {error}"
+        return f"fails: {type(error).__name__}: {str(error).partition('\n')[0]}"
     return "passes"

@@ -108,6 +108,7 @@ LAYERS = [
     "corrections",
     "estimates",
     "tables",
+    "testing",
 ]
 """Each part knows those before it, and itself."""
 

@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from pymc_kameleon import kernels
 from pymc_kameleon.choice import registered
+from pymc_kameleon.compare import compare, plot_compare
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.driver import sample
 from pymc_kameleon.estimates import expectation
@@ -32,6 +33,6 @@ SAMPLERS = (
     SurrogateMetropolis,
 )
 
-__all__ = ["SAMPLERS", "Decay", "expectation", "initvals", "kernels", "mode_occupancy"]
-__all__ += ["noise_seed", "registered", "sample", "summary"]
+__all__ = ["SAMPLERS", "Decay", "compare", "expectation", "initvals", "kernels", "mode_occupancy"]
+__all__ += ["noise_seed", "plot_compare", "registered", "sample", "summary"]
 __all__ += [sampler.__name__ for sampler in SAMPLERS]

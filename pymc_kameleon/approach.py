@@ -7,7 +7,7 @@ SciPy's BFGS goes the rest of the way, and quadratics that are fitted at the top
 Nothing of this is a Markov chain: it is for tuning.
 
 Chains of one run need not all go the whole way: where f does not dip between a chain and the place
-to which another has come, it goes there.
+to which another has come, it goes there. With few evaluations in all it goes there without a look.
 
 Symbols: f the log-density, x the best point so far (d,), L the metric, u the coordinates in which
 y = x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a
@@ -24,6 +24,9 @@ from threadpoolctl import threadpool_limits
 
 BUDGET = 60
 """Times d: evaluations of an approach, at most."""
+
+IN_HASTE = 30
+"""Times d: evaluations of a chain in all below which it has none to spare for a way of its own."""
 
 LATE = 5
 """Times d: evaluations by whose gain a way is judged that has used up its budget."""
@@ -153,7 +156,7 @@ class Home(NamedTuple):
         return Guide(self.x, self.scales, self.factor, self.exact)
 
 
-def approach(logp, start, rng, budget, rough=False, guide=None):
+def approach(logp, start, rng, budget, rough=False, guide=None, in_haste=False):
     """Find the posterior from a far start.
 
     Parameters
@@ -170,6 +173,8 @@ def approach(logp, start, rng, budget, rough=False, guide=None):
         saves a fifth of them, about.
     guide : Guide, optional
         Of another chain.
+    in_haste : bool
+        Whether to go where that has come without a look at what is on the way.
 
     Returns
     -------
@@ -179,7 +184,10 @@ def approach(logp, start, rng, budget, rough=False, guide=None):
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
         with suppress(_Spent, np.linalg.LinAlgError), np.errstate(all="ignore"):
             search.evaluate(start)
-            if guide is None or not guide.is_home or not _joins(search, rng, guide):
+            is_led = guide is not None and guide.is_home
+            if is_led and in_haste:
+                search.go_to(guide, search.evaluate(guide.x))
+            elif not is_led or not _joins(search, rng, guide):
                 _find_home(search, rng, rough)
         factor = np.linalg.qr(search.metric.T, mode="r").T
     factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
@@ -214,8 +222,7 @@ def _joins(search, rng, guide):
     if np.max(np.minimum(before, after) - f) > DIP or f[-1] < f.max() - way.size:
         search.return_to(own)
         return False
-    search.return_to((guide.x, f[-1], guide.factor.copy()))
-    search.scales, search.exact = guide.scales.copy(), guide.exact
+    search.go_to(guide, f[-1])
     return True
 
 
@@ -389,6 +396,11 @@ class _Search:
     def return_to(self, place):
         """Make a place the best again."""
         self.x, self.f, self.metric = place
+
+    def go_to(self, guide, f):
+        """Take the place of a guide, where f is known, for home."""
+        self.return_to((guide.x, f, guide.factor.copy()))
+        self.scales, self.exact = guide.scales.copy(), guide.exact
 
     def evaluate(self, y):
         """Return f(y); y may be the best so far."""

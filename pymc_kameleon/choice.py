@@ -46,8 +46,8 @@ def bound_steps(step, model, compile_kwargs=None):
         is nothing to choose as some variables are discrete.
     """
     if step is None:
-        step = _default(model)
-    given = [_unbound(each) for each in _listed(step)]
+        step = default_step(model)
+    given = [as_unbound(each) for each in listed(step)]
     if compile_kwargs is not None:
         given = [_compiled_with(each, compile_kwargs) for each in given]
     undecided = [each for each in given if isinstance(each, UnboundStep) and each.chosen is None]
@@ -78,20 +78,24 @@ def _compiled_with(step, compile_kwargs):
     return step.sampler.options(step.chosen, **{"compile_kwargs": compile_kwargs} | step.options)
 
 
-def _listed(step):
+def listed(step):
+    """Return the steps of a list, of a CompoundStep, or a single one, as a list."""
     if isinstance(step, CompoundStep):
         step = step.methods
     return list(step) if isinstance(step, list | tuple) else [step]
 
 
-def _unbound(step):
-    """Return a class or a name as an unbound step, and a step as it is."""
+def as_unbound(step, more=()):
+    """Return a class or a name as an unbound step, and a step as it is.
+
+    An unknown name is answered by those that are known, and `more`.
+    """
     if isinstance(step, str):
         known = {cls.__name__.lower(): cls for cls in samplers()}
         if step.lower() not in known:
             near = get_close_matches(step.lower(), known, n=1)
             hint = f" Did you mean {known[near[0]].__name__!r}?" if near else ""
-            names = ", ".join(sorted(cls.__name__ for cls in known.values()))
+            names = ", ".join([*sorted(cls.__name__ for cls in known.values()), *more])
             raise ValueError(f"There is no sampler {step!r}.{hint} There are {names}.")
         return known[step.lower()].options()
     if isinstance(step, type) and issubclass(step, KameleonStep):
@@ -104,7 +108,7 @@ def _unbound(step):
     return step
 
 
-def _default(model):
+def default_step(model):
     """Choose a sampler, and say which and why."""
     others = [var.name for var in model.value_vars if var not in model.continuous_value_vars]
     if others:

@@ -245,6 +245,11 @@ class _UnderSurrogate:
         return self._x.reshape(-1, self._x.shape[2])[chosen]
 
 
+def _work(parameters):
+    """Return what an evaluation of s takes."""
+    return parameters.mean.size * (float(parameters.surrogate.n[0]) + OVERHEAD)
+
+
 class _Inner:
     """The means k of g over inner chains that begin where each move did.
 
@@ -260,7 +265,7 @@ class _Inner:
 
     def __init__(self, moves, batches, g, shape):
         self._moves, self._batches, self._g = moves, batches, g
-        self._rng, self._n_runs, self._evaluated = np.random.default_rng(SEED), 0, 0
+        self._rng, self._n_runs, self._work = np.random.default_rng(SEED), 0, 0.0
         self._sums, self._squares = np.zeros(shape), np.zeros((shape[0], shape[2]))
         same = {}
         for row, own in enumerate(moves.parameters):
@@ -280,7 +285,7 @@ class _Inner:
                 own = np.repeat(np.flatnonzero(moves.row == row), n_runs)
                 pairs = moves.start[own], one.draws(len(own), self._rng)
                 *ends, apart, evaluated = ends_of_pairs(moves.parameters[row], *pairs, self._rng)
-                self._evaluated += evaluated
+                self._work += evaluated * _work(moves.parameters[row])
                 apart = np.flatnonzero(apart)
                 for first in range(0, len(apart), size):
                     part = apart[first : first + size]
@@ -326,9 +331,12 @@ class _Inner:
 
     def double(self, points):
         """Have twice as many points for E_s g, or else runs; return whether work allows it."""
-        own = self._moves.parameters[0]
-        more = sum(SETS * one.n for one in self._under_s) if points else self._evaluated
-        if more * own.mean.size * (own.surrogate.n[0] + OVERHEAD) > MOST_WORK:
+        if points:
+            of = self._moves.parameters
+            more = sum(SETS * one.n * _work(of[one.rows[0]]) for one in self._under_s)
+        else:
+            more = self._work
+        if more > MOST_WORK:
             return False
         if points:
             for one in self._under_s:

@@ -71,8 +71,9 @@ def sample(
     Parameters
     ----------
     draws : int, optional
-        Draws of each chain after tuning; 1000 by default, or what is left of a run that is resumed
-        (nothing, of a store whose run has ended). With `target_ess` the most, by default 100 000.
+        Draws of each chain after tuning; 1000 by default, or what is left of a run that is resumed.
+        One that has ended makes 1000 more, but in a store none, so that a script can be started
+        again. With `target_ess` the most, by default 100 000.
         0 only tunes; `resume` draws later.
     tune : int, optional
         Draws of tuning; 1000, as in ``pm.sample``.

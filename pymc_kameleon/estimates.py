@@ -16,7 +16,8 @@ from pymc_kameleon.corrections import corrected
 from pymc_kameleon.layout import Layout
 from pymc_kameleon.logp import ModelOutputs
 from pymc_kameleon.resume import LEARNED, MOVES, STATE
-from pymc_kameleon.samplers.surrogate_moves import moves_of
+from pymc_kameleon.samplers.surrogate_moves import certificate, moves_of
+from pymc_kameleon.signs import warn_of
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -73,12 +74,15 @@ def expectation(dt, function, model=None):
     Raises
     ------
     ValueError
-        If the model is lacking or another one, or if the function returns another shape, or what is
-        no real number, or mixes draws.
+        If there are no draws, if the model is lacking or another one, or if the function returns
+        another shape, or what is no real number, or mixes draws.
+    KeyError
+        If the function asks for a variable that there is not.
 
     Notes
     -----
-    It warns if the function is not finite at some draws. See docs/estimates.md.
+    It warns if the function is not finite at some draws, and if there are signs that the errors are
+    not to be trusted. See docs/estimates.md.
     """
     draws = Draws(dt, model)
     if not callable(function):
@@ -89,25 +93,37 @@ def expectation(dt, function, model=None):
     f = draws.evaluated(function)
     say_if_not_finite("The function", f)
     values, shape = f.reshape(*f.shape[:2], -1), f.shape[2:]
-    found = averaged(draws, values, lambda x: draws.at(x, function).reshape(len(x), -1))
+    found, apart = _averaged(draws, values, lambda x: draws.at(x, function).reshape(len(x), -1))
+    if draws.moves is not None:
+        names = [f"the function{list(index) or ''}" for index in np.ndindex(shape)]
+        with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
+            r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
+        warn_of(dt, names, values, r_hat, certificate(draws.moves), apart)
     return Expectation(*(part.reshape(shape)[()] for part in found))
 
 
-def averaged(draws, values, function):
-    """Return the Expectation of q functions, by values (chains, draws, q) and at points (n, d)."""
+def _averaged(draws, values, function):
+    """Return the Expectation of q functions, and how far corrected averages of chains are apart.
+
+    By values (chains, draws, q) and at points (n, d).
+    """
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         mcse, ess = (
             np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)
             for of in (array_stats.mcse, array_stats.ess)
         )
+        if draws.are_approximate:
+            mcse = np.hypot(mcse, draws.error_of_surrogates(values))
+            ess = values.var(axis=(0, 1)) / mcse**2
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
     if draws.moves is None or not np.isfinite(values).all():
-        return found
+        return found, np.zeros(values.shape[2])
     better = corrected(values, draws.moves, function)
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
-    return Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
+    found = Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
+    return found, better.disagreement * better.is_better
 
 
 class Draws:
@@ -125,14 +141,21 @@ class Draws:
         Those by a surrogate, None if there are too few to correct anything.
     names : list of str
         Variables that are known at other points; all, if there are no moves.
+    are_approximate : bool
+        Whether they are of surrogates, not of the posterior.
     """
 
     def __init__(self, dt, model):
         if isinstance(dt, xr.DataTree) and not dt.children:  # a group, which need not be posterior
             dt = dt.to_dataset()
+        elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
+            raise ValueError("There are no draws to average: the result has no posterior.")
         self.posterior, self.moves = convert_to_dataset(dt, group="posterior"), None
         self.names = list(self.posterior)
-        if "approximate" in self.posterior.attrs:
+        if any(self.posterior.sizes.get(dim) == 0 for dim in ("chain", "draw")):
+            raise ValueError("There are no draws to average: chain or draw has the length 0.")
+        self.are_approximate = "approximate" in self.posterior.attrs
+        if self.are_approximate:
             _log.warning(
                 "These are draws of the surrogate, which are approximate: those of the posterior, "
                 "and corrected averages, are in the whole result."
@@ -167,6 +190,15 @@ class Draws:
                 "pm.Data, or the length of a dimension, is not what it was for these draws. Set it "
                 "again."
             )
+
+    def error_of_surrogates(self, values):
+        """Return what means of values (chains, draws, q) may be wrong by, (q,), by the jackknife.
+
+        Each chain's surrogate has learned from all others. NaN, if it has not.
+        """
+        means, n = values.mean(axis=1), len(values)
+        known = self.posterior.attrs.get("learned_from_other_chains")
+        return np.sqrt((n - 1) * means.var(axis=0)) if known else np.full(means.shape[1], np.nan)
 
     def values(self):
         """Return the draws by name, arrays (chains, draws, ...)."""
@@ -216,11 +248,13 @@ def _values(function, variables):
     """Return what a function makes of arrays (chains, draws, ...), as float64."""
     shape = next(iter(variables.values())).shape[:2]
     with np.errstate(all="ignore"):
-        found = function(variables)
+        found = function(_Named(variables))
     here = (*shape, "...")
     wanted = f"The function must return an array (chain, draw, ...), here of shape {here}"
     if isinstance(found, dict):
         raise ValueError(f"{wanted}, not a dict: average its parts one by one, or stack them.")
+    if found is None:
+        raise ValueError(f"{wanted}, but returns None: does it end with return?")
     values = np.asarray(found)
     if values.dtype.kind not in "biuf":
         raise ValueError(
@@ -229,7 +263,16 @@ def _values(function, variables):
         )
     if values.shape[:2] != shape:
         raise ValueError(f"{wanted}, not {values.shape}.")
+    if values.size == 0:
+        raise ValueError(f"{wanted}, not {values.shape}: that has nothing to average.")
     return values.astype(np.float64)
+
+
+class _Named(dict):
+    """Variables, which say what there are if one is asked for that there is not."""
+
+    def __missing__(self, name):
+        raise KeyError(f"The function asks for {name!r}, but the variables are {list(self)}.")
 
 
 def say_if_not_finite(what, values):

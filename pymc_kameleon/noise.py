@@ -58,6 +58,11 @@ def noise_seed(model=None):
         in an `Op`. It is one for all estimates of a model: two of them are independent if they take
         it as ``default_rng([int(seed), 0])`` and ``[int(seed), 1]``.
 
+    Raises
+    ------
+    ValueError
+        If the model has it already.
+
     Examples
     --------
     >>> with pm.Model():
@@ -65,8 +70,15 @@ def noise_seed(model=None):
     ...     pm.Potential("likelihood", log_estimate(theta, pk.noise_seed()))
     ...     dt = pk.sample(step=pk.GAM(pseudo_marginal=True))
     """
+    model = pm.modelcontext(model)
+    if NOISE_SEED in model:
+        raise ValueError(
+            f"The model has its {NOISE_SEED} already, which is one for all its estimates: take "
+            f'model["{NOISE_SEED}"], and let two of them draw from [int(seed), 0] and '
+            "[int(seed), 1]."
+        )
     seed = pytensor.shared(np.int64(0), name=NOISE_SEED)
-    pm.modelcontext(model).register_data_var(seed)
+    model.register_data_var(seed)
     return seed
 
 
@@ -152,8 +164,8 @@ def explain_moved(step):
     """Return why a chain cannot go on whose variables another step has moved."""
     return (
         f"{type(step).__name__} with pseudo_marginal=True keeps an estimate of the log-density "
-        f"where it is, but another step has moved {', '.join(step.var_names)}. It has to be the "
-        "only step."
+        f"where it is, but another step has moved {', '.join(step.var_names)}, and "
+        "draws would be wrong. It has to be the only step: leave the others out."
     )
 
 

@@ -126,16 +126,13 @@ class ModeOccupancy:
         """
         from arviz_plots import PlotCollection, visuals  # takes half a second
 
-        backend = rcParams["plot.backend"] if backend is None else backend
-        if backend == "none":
-            raise ImportError("Plotting needs matplotlib, bokeh or plotly: install one of them.")
         shown = self.dataset[["share", "mode_of_draw"]]
         n = shown.sizes["chain"]
         plots = PlotCollection.grid(
             shown,
             rows=["chain"],
             cols=["__variable__"],
-            backend=backend,
+            backend=checked_backend(backend),
             figure_kwargs={"figsize": (10, 1 + 1.2 * n), "sharex": "col", "sharey": True},
         )
         share, mode = shown[["share"]], shown[["mode_of_draw"]]
@@ -144,7 +141,7 @@ class ModeOccupancy:
         plots.map(visuals.set_xlim, data=share, limits=(-0.05, 1.05), store_artist=False)
         margins = (-0.5, shown.sizes["mode"] - 0.5)
         plots.map(visuals.set_ylim, data=share, limits=margins, store_artist=False)
-        plots.map(_mode_ticks, data=share, modes=shown["mode"].values, store_artist=False)
+        plots.map(name_rows, data=share, names=shown["mode"].values, store_artist=False)
         for chain in shown["chain"].values:
             text, row = f"chain {chain}\nmode", share.sel(chain=[chain])
             plots.map(visuals.labelled_y, data=row, text=text, store_artist=False)
@@ -154,11 +151,19 @@ class ModeOccupancy:
         return plots
 
 
-def _mode_ticks(share, target, modes):
-    """Put a tick at each mode."""
+def checked_backend(backend):
+    """Return what is to plot, by default as ArviZ has it; raise an ImportError for nothing."""
+    backend = rcParams["plot.backend"] if backend is None else backend
+    if backend == "none":
+        raise ImportError("Plotting needs matplotlib, bokeh or plotly: install one of them.")
+    return backend
+
+
+def name_rows(data, target, names):
+    """Put names at 0, 1, 2 ... of the vertical axis."""
     from arviz_plots.plot_collection import backend_from_object
 
-    backend_from_object(target).yticks(modes, [str(mode) for mode in modes], target)
+    backend_from_object(target).yticks(np.arange(len(names)), [*map(str, names)], target)
 
 
 # ---- the draws ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ They are made from the user's arguments, or from a run to go on with.
 """
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,8 @@ from pymc_kameleon.resume import (
 )
 from pymc_kameleon.run import Chain
 from pymc_kameleon.store import Store, locked, refuse_existing, saved_store
+
+_log = logging.getLogger("pymc_kameleon")
 
 
 @dataclass
@@ -153,6 +156,13 @@ def _resumed(
         draws = int(saved.plan["draws"]) - before
         if draws <= 0:  # a script that is started again is to finish, and not to add
             draws = default_draws if path is None or until_enough else 0
+            _log.info(
+                "The run that is resumed had made all its draws, %s of each chain. %s",
+                f"{before:_}",
+                f"It makes {'at most ' * until_enough}{draws:_} more; draws= says how many."
+                if draws
+                else "A store gets no more, unless draws= says how many.",
+            )
     total = before + draws
     for state in states:
         for step in state.steps:

@@ -10,7 +10,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_kameleon import noise
-from pymc_kameleon.approach import BUDGET, TRIES, Guide, Trail, approach, draw_near
+from pymc_kameleon.approach import BUDGET, IN_HASTE, TRIES, Guide, Trail, approach, draw_near
 from pymc_kameleon.core.chain import (
     ACCEPT_PROB,
     ACCEPT_SHARE,
@@ -356,7 +356,13 @@ class KameleonStep(ArrayStepShared):
                 lambda x: self.log_density(np.concatenate([x, others])), self.trail, self.patience
             )
             home = approach(
-                trail, q[:d], self.rng, self._budget(), self.arrives_roughly, self.guide
+                trail,
+                q[:d],
+                self.rng,
+                self._budget(),
+                self.arrives_roughly,
+                self.guide,
+                self._is_in_haste,
             )
             q[:d] = draw_near(home, trail, self.rng)
             self.log_density.count[0] += trail.begun  # of this draw, too
@@ -371,6 +377,12 @@ class KameleonStep(ArrayStepShared):
         """Whether the log-density was asked for last on the way to the posterior."""
         begins = self.approaches and self.tune and self.point is None
         return begins and self.log_density.asked is not self.log_density.point
+
+    @property
+    def _is_in_haste(self):
+        """Whether a chain has too few evaluations for a way of its own to the posterior."""
+        n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
+        return n < IN_HASTE * self._d
 
     def _budget(self):
         """Return the evaluations that a chain has for its way to the posterior."""

@@ -3,32 +3,23 @@
 Symbols: F the distribution function of a variable, estimated at the points of a grid.
 """
 
-import logging
-
 import numpy as np
 import pandas as pd
 from arviz_base import extract, rcParams
 from arviz_stats import summary as arviz_summary
 from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
-from scipy.stats import kurtosis
 
 from pymc_kameleon.corrections import Corrected, corrected
 from pymc_kameleon.estimates import Draws, say_if_not_finite
-from pymc_kameleon.monitor import STUCK_SHARE, STUCK_TRANSITIONS
 from pymc_kameleon.samplers.surrogate_moves import certificate
-
-_log = logging.getLogger("pymc_kameleon")
+from pymc_kameleon.signs import warn_of
 
 GRID = 30
 """Points at which F is estimated."""
 
 MOST_NUMBERS = 2**25
 """Values of functions at the draws, at a time."""
-
-HIGH_RHAT, POOR, APART, LONG_TAIL = 1.05, 0.3, 10.0, 10.0
-"""R-hat, the share of effective weights of the certificate, the variance between chains over that
-within them, and excess kurtosis, beyond which errors are not to be trusted."""
 
 
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
@@ -65,7 +56,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     Raises
     ------
     ValueError
-        If the model is lacking, or another one, or if `var_names` is empty.
+        If there are no draws, if the model is lacking, or another one, or if `var_names` is empty.
 
     Notes
     -----
@@ -90,14 +81,26 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         )
         ess = array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean")
     table = pd.DataFrame(found, dtype=float).assign(ess=ess, gain=1.0)
+    if draws.are_approximate:
+        _widen(table, draws, values)
     constant = np.ptp(values, axis=(0, 1)) == 0
     table.loc[constant, ["mcse_mean", "mcse_sd", "ess"]] = np.nan
     if draws.moves is not None:
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
         close = certificate(draws.moves)
         table.attrs["certificate"] = close._asdict()
-        _warn(table, dt, close, apart, np.nan_to_num(kurtosis(values.reshape(-1, len(table)))))
+        warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), close, apart)
     return _rounded(table) if round_to == "auto" else table
+
+
+def _widen(table, draws, values):
+    """Let the errors in a table of surrogates' draws count what the surrogates are wrong by."""
+    sd, squares = table["sd"], np.square(values - values.mean(axis=(0, 1)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_mean, of_square = (draws.error_of_surrogates(own) for own in (values, squares))
+        table["mcse_mean"] = np.hypot(table["mcse_mean"], of_mean)
+        table["mcse_sd"] = np.hypot(table["mcse_sd"], of_square / (2 * sd))
+        table["ess"] = (sd / table["mcse_mean"]) ** 2
 
 
 def _columns(variables):
@@ -188,44 +191,6 @@ def interval(x, shares, prob, kind):
     low = np.array([(1 - prob) / 2]) if kind == "eti" else np.linspace(0, 1 - prob, 501)
     ends = np.interp([low, low + prob], cumulative, fine)
     return ends[:, np.argmin(ends[1] - ends[0])]
-
-
-# ---- what the user is told ----------------------------------------------------------------------
-
-
-def _warn(table, dt, close, apart, tails):
-    """Log signs that the errors of corrected averages are not to be trusted."""
-    reasons = []
-    if (table["r_hat"] > HIGH_RHAT).any():
-        worst = table["r_hat"].idxmax()
-        reasons.append(f"R-hat of {worst} is {table['r_hat'].max():.2f}")
-    if stuck := _longest_rejection(dt):
-        reasons.append(f"a chain was stuck for {stuck} draws in a row")
-    if close.ess_share < POOR:
-        reasons.append(f"the surrogate is poor ({close.in_words()})")
-    if (apart > APART).any():
-        worst = table.index[apart.argmax()]
-        reasons.append(f"corrected averages of {worst} differ between chains")
-    if (tails > LONG_TAIL).any():
-        worst = table.index[np.argmax(tails)]
-        reasons.append(f"{worst} has a long tail, most of which no draw has seen")
-    if reasons:
-        _log.warning(
-            "The standard errors may be far too small: %s. The correction does not mend chains "
-            "that stick, or that have missed a part of the posterior. Tune and draw longer, or "
-            "reparametrise.",
-            "; ".join(reasons),
-        )
-
-
-def _longest_rejection(dt):
-    """Return the length of the longest run of draws without an accepted proposal, 0 if short."""
-    if "sample_stats" not in dt.children or "accept_share" not in dt["sample_stats"]:
-        return 0
-    moved = dt["sample_stats"]["accept_share"].transpose("chain", "draw").values > 0
-    ends = [np.flatnonzero(np.concatenate([[True], own, [True]])) for own in moved]
-    longest = max(int(np.diff(own).max()) - 1 for own in ends)
-    return longest if longest >= max(STUCK_TRANSITIONS, STUCK_SHARE * moved.shape[1]) else 0
 
 
 def _rounded(table):

@@ -194,11 +194,11 @@ def point(new):
         _expect(list(after) == list(before), f"a point of {list(before)}", list(after))
         for name, value in before.items():
             _expect(_equal(given[name], value), f"{name} left as given, {value}", given[name])
-            new = np.asarray(after[name])
-            kind, expected = (new.dtype, new.shape), (value.dtype, value.shape)
+            moved = np.asarray(after[name])
+            kind, expected = (moved.dtype, moved.shape), (value.dtype, value.shape)
             _expect(kind == expected, f"{name} of type and shape {expected}", kind)
-            kept = name not in OTHERS or _equal(new, value)
-            _expect(kept, f"{name}, which is of another step, left at {value}", new)
+            kept = name not in OTHERS or _equal(moved, value)
+            _expect(kept, f"{name}, which is of another step, left at {value}", moved)
         before = _copy(after)
 
 
@@ -297,21 +297,33 @@ def progress_bar(new):
 
 
 @Check
-def workers(new):
-    """Draw the same in processes of all kinds, or users get none, or others than colleagues."""
-    one = _sample(*new())
-    step, model = new()  # which workers leave as it is
-    for method in multiprocessing.get_all_start_methods():
-        where = f"in processes begun by {method}"
-        try:
-            found = _sample(step, model, cores=2, mp_ctx=method)
-        except Exception as error:
-            error.add_note(f"This happened {where}.")
-            raise
-        for group in ("posterior", "sample_stats"):
-            for name in filter(_repeats, one[group].data_vars):
-                same = _equal(found[group][name], one[group][name])
-                _expect(same, f"the {name} of one process {where}", "others")
+def fork(new):
+    """Draw the same in forked processes, or users of ``cores`` get none, or others than alone."""
+    _compare_processes(new, "fork")
+
+
+@Check
+def forkserver(new):
+    """Draw the same in processes of a server, as from Python 3.14 on, or users get none there."""
+    _compare_processes(new, "forkserver")
+
+
+@Check
+def spawn(new):
+    """Draw the same in new processes, or users get none, or others, on macOS and Windows."""
+    _compare_processes(new, "spawn")
+
+
+def _compare_processes(new, method):
+    if method not in multiprocessing.get_all_start_methods():
+        raise SkipTest(f"this system has no {method}")
+    step, model = new()
+    found = _sample(step, model, cores=2, mp_ctx=method)  # which leaves the step as it is
+    one = _sample(step, model)
+    for group in ("posterior", "sample_stats"):
+        for name in filter(_repeats, one[group].data_vars):
+            same = _equal(found[group][name], one[group][name])
+            _expect(same, f"the {name} of one process", f"others in processes by {method}")
 
 
 @Check

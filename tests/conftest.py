@@ -29,7 +29,7 @@ def begin_with(monkeypatch):
     """
 
     def begin(scales):
-        def stay(logp, start, rng, budget, rough=False, guide=None):
+        def stay(logp, start, *how):
             x, f = start.copy(), logp(start)
             exact = np.zeros(x.size, bool)
             return Home(x, f, scales, np.diag(scales), exact, 0.0, x[None], np.array([f]))

@@ -81,6 +81,7 @@ def test_core_knows_numpy_and_numba_only():
 LAYERS = [
     "core",
     "host",
+    "testing",
     "layout",
     "noise",
     "logp",
@@ -106,9 +107,10 @@ LAYERS = [
     "plan",
     "driver",
     "corrections",
+    "signs",
     "estimates",
     "tables",
-    "testing",
+    "compare",
 ]
 """Each part knows those before it, and itself."""
 

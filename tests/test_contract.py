@@ -22,6 +22,7 @@ import pymc_kameleon as pk
 from pymc_kameleon import draws, testing
 from pymc_kameleon.advance import Job
 from pymc_kameleon.core.chain import MOVED, compile_draws
+from pymc_kameleon.core.compiler import Cache
 from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.samplers import mala
 from pymc_kameleon.samplers.published_cyclical_kam import PublishedCyclicalKAM
@@ -52,7 +53,6 @@ ROWS = {cls.__name__: (cls, arguments) for cls, arguments in ARGUMENTS.items()} 
 NOT_PROMISED = {
     "published": {  # it never stops adapting, and evaluates more in some draws
         "test_alone",
-        "test_without_tuning_nothing_adapts",
         "test_one_dimension",
         "test_one_evaluation_per_proposal",
         "test_logp_follows_the_other_steps",
@@ -198,40 +198,40 @@ def log_density(model):
     return model.compile_logp()
 
 
-EXACT = (pk.GadMALA, {"gradient": "exact", "adaptation": "published"})
-MEMBERS = [*ROWS.values(), EXACT]
+MEMBERS = (*ROWS.values(), (pk.GadMALA, {"gradient": "exact", "adaptation": "published"}))
 
 
-def variables_of_all():
-    return [pm.Normal(f"x{i}", shape=2) for i in range(len(MEMBERS))]
+def variables_for(members):
+    return [pm.Normal(f"x{i}", shape=2) for i in range(len(members))]
 
 
-def all_samplers(own):
-    """Steps that move a variable each: of every row."""
-    return [cls([x], **options) for (cls, options), x in zip(MEMBERS, own, strict=True)]
+def steps_for(members, own):
+    return [cls([x], **options) for (cls, options), x in zip(members, own, strict=True)]
 
 
 # ---- the checks for steps of any package ----------------------------------------------------
 
 
-DEAR = {"statistics", "beside", "progress_bar", "zarr_trace"}
-"""Checks that run pm.sample: slow but for these rows, as the steps of all have that in common."""
+PROCESSES = {testing.fork, testing.forkserver, testing.spawn}
+DEAR = {testing.statistics, testing.beside, testing.progress_bar, testing.zarr_trace}
+"""Checks that run pm.sample: slow but for two rows, as the steps of all have that in common."""
 
 
-CONFORMANCE = [
-    pytest.param(
-        name,
-        check,
-        marks=[pytest.mark.slow] * (str(check) in DEAR and name not in ("GAM", "GadMALA")),
-        id=f"{name}-{check}",
-    )
-    for name in ROWS
-    for check in testing.checks
-    if check is not testing.workers
-]
-
-
-@pytest.mark.parametrize(("sampler", "check"), CONFORMANCE, indirect=["sampler"])
+@pytest.mark.parametrize(
+    ("sampler", "check"),
+    [
+        pytest.param(
+            name,
+            check,
+            marks=[pytest.mark.slow] * (check in DEAR and name not in ("GAM", "GadMALA")),
+        )
+        for name in ROWS
+        for check in testing.checks
+        if check not in PROCESSES
+    ],
+    indirect=["sampler"],
+    ids=str,
+)
 def test_conforms(sampler, check):
     never_stops = {testing.tune_zero, testing.tuning_ends}
     if sampler.cls is PublishedCyclicalKAM and check in never_stops:
@@ -241,15 +241,21 @@ def test_conforms(sampler, check):
         check(sampler)
 
 
-@rows("GAM")
-def test_workers_draw_what_one_process_draws(sampler):
-    testing.workers(sampler)
+@pytest.mark.parametrize(
+    ("check", "members"),
+    [
+        (testing.fork, MEMBERS),
+        (testing.spawn, [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]),
+        pytest.param(testing.forkserver, MEMBERS, marks=pytest.mark.slow),
+    ],
+    ids=["fork", "spawn", "forkserver"],
+)
+def test_workers_draw_what_one_process_draws(check, members):
+    """Each step has a generator and a state of its own, so that one run shows it for all.
 
-
-@pytest.mark.slow
-def test_workers_draw_what_one_process_draws_with_all_samplers():
-    """Each step has a generator and a state of its own, so that one run shows it for all."""
-    testing.workers(lambda own: CompoundStep(all_samplers(own)), variables_of_all)
+    A worker that begins afresh compiles for each step, which takes half a minute for all of them.
+    """
+    check(lambda own: CompoundStep(steps_for(members, own)), lambda: variables_for(members))
 
 
 # ---- construction ---------------------------------------------------------------------------
@@ -457,10 +463,10 @@ def test_alone(sampler):
 def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     """PyMC refuses its Metropolis and DEMetropolisZ together: `accepted` has two types."""
     with pm.Model() as model:
-        variables = variables_of_all()
+        variables = variables_for(MEMBERS)
         k = pm.Poisson("k", 3) if theirs is pm.Metropolis else pm.Normal("k", shape=2)
         pm.Normal("nuts", k.sum())
-        own = all_samplers(variables)
+        own = steps_for(MEMBERS, variables)
         # DEMetropolisZ takes the dimension of the whole model unless it is given S.
         options = {"S": np.ones(2)} if theirs is pm.DEMetropolisZ else {}
         steps = [*own, theirs([k], **options)]
@@ -473,12 +479,6 @@ def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     for name, count in owners.items():
         assert stats[name].shape == ((2, 30, count) if count > 1 else (2, 30)), name
     assert {"accepted", "accept", "acceptance_rate", "tree_depth"} <= set(stats)
-
-
-def test_without_tuning_nothing_adapts(sampler):
-    dt = sample(sampler(model=normal(2)), normal(2), pk.sample, tune=0)
-    assert len(np.unique(dt["sample_stats"]["scaling"].values[..., 0])) == 1
-    assert dt["sample_stats"]["accept_share"].mean() > 0
 
 
 def test_short_tuning_leaves_a_working_sampler(sampler):
@@ -778,7 +778,9 @@ def test_transitions_compile_once_for_all_models(mixed_model):
     for name, (cls, arguments) in ROWS.items():
         cls([mixed_model["b"]], model=mixed_model, **arguments)
         step = cls(model=normal(3), **arguments)
-        assert len(compile_draws((step.algorithm,)).signatures) == 1, name
+        compiled = compile_draws((step.algorithm,))
+        assert len(compiled.signatures) == 1, name
+        assert isinstance(compiled._cache, Cache), name  # for other processes, too
 
 
 @pytest.mark.parametrize(

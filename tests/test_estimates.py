@@ -13,7 +13,7 @@ from scipy.stats import norm
 from test_driver import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon import corrections, results, tables
+from pymc_kameleon import corrections, results, signs, tables
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.samplers import surrogate_fit
@@ -24,8 +24,10 @@ from pymc_kameleon.samplers.surrogate_moves import (
     certificate,
     draws_of_surrogate,
     ends_of_pairs,
+    moves_of,
     new_ends,
 )
+from pymc_kameleon.samplers.surrogate_second import with_second_surrogates
 
 # ---- known answers, with a surrogate that is far off --------------------------------------------
 
@@ -345,6 +347,19 @@ def test_more_is_done_where_it_is_noisy(monkeypatch):
     assert runs == [1] * 4
 
 
+def test_work_is_that_of_all_chains(monkeypatch):
+    """Of which the first may have no kernels."""
+    _, moves = stationary(250)
+    first = moves.parameters[0]
+    first = first._replace(surrogate=first.surrogate._replace(n=np.array([0])))
+    moves = moves._replace(parameters=[first, *moves.parameters[1:]])
+    monkeypatch.setattr(corrections, "OVERHEAD", 0)
+    monkeypatch.setattr(corrections, "MOST_WORK", 1)
+    inner = corrections._Inner(moves, np.zeros(1000, int), functions, (4, 1, 5))
+    assert not inner.double(True)
+    assert not inner.double(False)
+
+
 def test_the_certificate_looks_at_weights():
     parameters, rng = spoilt(), np.random.default_rng(4)
     x, log_s = rng.standard_normal((400, 2)), log_s_of(parameters)
@@ -428,9 +443,8 @@ def test_moves_are_kept_of_one_step_alone(step):
 
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):
     options = {"draws": 150, "tune": 300, "chains": 4, "surrogate_draws": 500}
-    short = sample(step, cores=2, **options)
+    short = sample(step, cores=2, store=tmp_path / "run.zarr", **options).load()
     short.to_netcdf(tmp_path / "run.nc")
-    sample(step, store=tmp_path / "run.zarr", **options)
     for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
         whole = resume(saved, step.model, draws=250, step=step)
         kept = whole["surrogate_moves"].to_dataset().load()
@@ -513,6 +527,46 @@ def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, ca
     table = pk.summary(drawn, model=step.model)
     assert table["mean"]["t"] == pytest.approx(values[:, 2].mean(), abs=0.02)
     assert messages(caplog)[0].startswith("These are draws of the surrogate, which are approx")
+
+
+def test_surrogates_learn_from_other_chains_after_tuning(step, caplog):
+    """So draws of them are better than the one that was frozen, and differ by chain."""
+    dt = sample(step, draws=40, tune=2, chains=4, surrogate_draws=4000)
+    drawn, kept = dt["surrogate_posterior"], dt["surrogate_moves"].to_dataset()
+    assert drawn.attrs["learned_from_other_chains"] == 1
+    moves = moves_of(kept, dt["learned"].to_dataset())
+    better, all_are = with_second_surrogates(moves)
+    assert all_are
+    frozen, learned = certificate(moves), certificate(better)
+    assert learned.sd_log_w < 0.5 * frozen.sd_log_w
+    assert drawn.attrs["sd_log_w"] == learned.sd_log_w
+    found = pk.expectation(drawn, everything, step.model)
+    means = everything(dict(drawn.data_vars)).mean(axis=1)
+    assert (found.mcse >= np.sqrt(0.75 * np.square(means - means.mean(axis=0)).sum(axis=0))).all()
+    assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
+    table = pk.summary(drawn, ["t"], round_to="none", model=step.model)
+    assert table.loc["t", "mcse_mean"] == pytest.approx(found.mcse[2], rel=0.02)
+    sds = drawn["t"].std(dim="draw").values
+    assert table.loc["t", "mcse_sd"] > np.sqrt(0.7 * np.square(sds - sds.mean()).sum())
+
+
+def test_a_surrogate_does_not_learn_from_the_chain_that_it_is_judged_by(step):
+    dt = sample(step, draws=40, tune=12, chains=4)
+    moves = moves_of(dt["surrogate_moves"].to_dataset(), dt["learned"].to_dataset())
+    seen = moves.seen.copy()
+    seen[2, :, -1] -= 5 * np.arange(40) % 3
+    before, after = (
+        with_second_surrogates(moves._replace(seen=own))[0].log_s for own in (moves.seen, seen)
+    )
+    x = moves.start[:9]
+    same = [np.array_equal(before[row](x), after[row](x)) for row in range(4)]
+    assert same == [False, False, True, False]
+
+
+def test_surrogates_that_learned_nothing_have_no_standard_error(step):
+    alone = sample(step, draws=60, tune=12, chains=1, surrogate_draws=50)["surrogate_posterior"]
+    assert alone.attrs["learned_from_other_chains"] == 0
+    assert np.isnan(pk.expectation(alone, everything, step.model).mcse).all()
 
 
 def test_draws_of_a_poor_surrogate_are_of_the_surrogate():
@@ -609,16 +663,17 @@ def test_too_little_corrects_nothing(step, result):
         assert (found.gain == 1).all()
 
 
-def test_what_does_not_vary_has_no_error(step, result):
+def test_what_does_not_vary_or_is_infinite_has_no_error(step, result):
     for model in (None, step.model):
         dt = result if model else result["posterior"]
         found = pk.expectation(dt, lambda v: v["t"] > -1, model)
         assert found.mean == found.gain == 1
         assert np.isnan([found.mcse, found.ess]).all()
-    constant = result.copy()
-    constant["posterior"] = result["posterior"].to_dataset().assign(t=result["posterior"]["t"] * 0)
-    table = pk.summary(constant, ["t"], model=step.model)
-    assert np.isnan(table["mcse_mean"]["t"])
+    changed = result.copy()
+    changed["posterior"] = result["posterior"].to_dataset().assign(t=result["posterior"]["t"] * 0)
+    changed["posterior"]["y"] = result["posterior"]["y"].where(lambda y: y < 4, np.inf)
+    table = pk.summary(changed, ["t", "y"], model=step.model)
+    assert table["mcse_mean"].isna().all()
 
 
 def test_the_draws_of_others_are_arvizs(result):
@@ -646,6 +701,13 @@ def test_what_cannot_be_averaged_is_told(step, result):
         pk.expectation(result, lambda v: np.cumsum(v["t"], axis=1), step.model)
     with pytest.raises(ValueError, match=r"\(chain, draw, ...\), here of shape \(4, 400, '...'\)"):
         pk.expectation(result, lambda v: v["t"].mean(axis=1), step.model)
+    with pytest.raises(KeyError, match=r"for 'z', but the variables are \['x', 't', 'y', 'pos"):
+        pk.expectation(result, lambda v: v["z"], step.model)
+    empty = result.copy()
+    del empty["posterior"]
+    for none in (result.isel(draw=slice(0)), empty):
+        with pytest.raises(ValueError, match="There are no draws"):
+            pk.summary(none, model=step.model)
     with pytest.raises(ValueError, match="round_to"):
         pk.summary(result, round_to=3, model=step.model)
     with pytest.raises(ValueError, match="var_names is empty: name some of"):
@@ -661,7 +723,9 @@ def test_what_cannot_be_averaged_is_told(step, result):
         (lambda v: np.where(v["t"] > 1, "large", "small"), "of real numbers, not of <U5"),
         (lambda v: {"t": v["t"]}, "not a dict: average its parts one by one"),
         (lambda v: 3.0, r"shape \(4, 400, '...'\), not \(\)"),
-        (lambda v: None, "of real numbers, not of object"),
+        (lambda v: [None], "of real numbers, not of object"),
+        (lambda v: None, "returns None: does it end with return"),
+        (lambda v: v["x"][..., :0], r"not \(4, 400, 0\): that has nothing to average"),
     ],
 )
 def test_a_function_has_to_return_real_numbers(result, function, said):
@@ -701,20 +765,28 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog):
     spoiled["posterior"]["x"][0, :, 1] += 5
     spoiled["sample_stats"]["accept_share"][1, 100:250] = 0
     spoiled["surrogate_moves"]["end_logp"][:, ::5] += 7
-    spoiled["posterior"]["t"][0, 7] = 1e3
-    pk.summary(spoiled, model=step.model)
-    [said] = messages(caplog, logging.WARNING)
-    for sign in (
-        r"R-hat of x[v] is 1.",
-        "stuck for 15",
-        "effective share of the weights π/s 0.",
-        "t has a long tail",
-    ):
-        assert sign in said
+    spoiled["posterior"]["t"] = 1 / spoiled["posterior"]["t"]
+    with step.model:
+        pk.summary(spoiled)
+        pk.expectation(spoiled, everything)
+        pk.expectation(spoiled, lambda v: v["x"][..., 1])
+    names = ("x[v]", "t"), ("the function[1]", "the function[2]"), ("the function", "")
+    for said, (moved, tailed) in zip(messages(caplog, logging.WARNING), names, strict=True):
+        assert f"R-hat of {moved} is 1." in said
+        assert "stuck for 15" in said
+        assert "effective share of the weights π/s 0." in said
+        assert f"{tailed} has a long tail" in said or not tailed
+
+
+@pytest.mark.parametrize("function", [lambda v: v["t"] > 4, lambda v: v["x"] ** 2])
+def test_rare_events_and_squares_have_no_long_tail(function, step, result, caplog):
+    pk.expectation(result, function, step.model)
+    assert messages(caplog, logging.WARNING) == []
 
 
 def test_chains_that_differ_are_told(step, result, caplog, monkeypatch):
-    monkeypatch.setattr(tables, "APART", 1e-3)
+    monkeypatch.setattr(signs, "APART", 1e-3)
     pk.summary(result, ["y"], model=step.model)
-    [said] = messages(caplog, logging.WARNING)
-    assert "corrected averages of y differ between chains" in said
+    pk.expectation(result, lambda v: v["y"], step.model)
+    for said, name in zip(messages(caplog, logging.WARNING), ("y", "the function"), strict=True):
+        assert f"corrected averages of {name} differ between chains" in said

@@ -228,7 +228,7 @@ def test_what_is_left_to_another_step_is_refused():
 
 def test_a_step_beside_it_is_noticed():
     both = [step_of(pk.RWM), pk.RWM(model=toy(), pseudo_marginal=True)]
-    with toy(), pytest.raises(SamplingError, match="another step has moved x"):
+    with toy(), pytest.raises(SamplingError, match=r"another step has moved x, .* leave the"):
         pm.sample(5, tune=5, chains=1, cores=1, step=both, **QUIET)
 
 
@@ -246,6 +246,11 @@ def test_a_deterministic_that_would_be_another_estimate_is_refused():
         pm.Potential("p", estimate)
         pm.Deterministic("estimate", estimate)
     assert "['estimate'] depend on noise_seed" in refusal(pk.GAM, model, pseudo_marginal=True)
+
+
+def test_there_is_one_seed():
+    with toy() as model, pytest.raises(ValueError, match=r'take model\["noise_seed"\]'):
+        pk.noise_seed(model)
 
 
 def test_noise_that_nobody_declared_is_said(caplog):

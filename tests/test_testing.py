@@ -214,10 +214,11 @@ WRONG = {
     EmptyColumn: {"progress_bar"},
     Nameless: {"representation"},
 }
-"""The checks that they fail, but for `workers`."""
+"""The checks that they fail, but for processes."""
 
 NAMES = [str(check) for check in testing.checks]
-WITHOUT_WORKERS = [name for name in NAMES if name != "workers"]
+PROCESSES = ["fork", "forkserver", "spawn"]
+QUICK = [name for name in NAMES if name not in PROCESSES]
 
 
 def fails(step):
@@ -239,14 +240,14 @@ def only(monkeypatch):
 
 
 def test_every_check_has_a_wrong_step_and_a_reason():
-    assert set().union(*WRONG.values()) == set(NAMES) - {"workers", "zarr_trace"}
+    assert set().union(*WRONG.values()) == set(QUICK) - {"zarr_trace"}
     for check in testing.checks:
         assert ", or " in check.__doc__
         assert "users" in check.__doc__
 
 
 def test_a_plain_step_passes(only):
-    only(*WITHOUT_WORKERS)
+    only(*QUICK)
     testing.check_step(Walk)
 
 
@@ -262,15 +263,23 @@ def test_wrong_steps_fail(wrong, name, only):
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_steps_fail_nothing_else(wrong, only):
-    only(*WITHOUT_WORKERS)
+    only(*QUICK)
     assert fails(wrong) == WRONG[wrong]
 
 
-@pytest.mark.parametrize("wrong", [DependsOnTheProcess, CannotTravel])
-def test_wrong_steps_fail_in_workers(wrong):
-    """The first where it is forked, the second before a process begins."""
-    with pytest.raises((AssertionError, TypeError), match=r"fork|pickle"):
-        testing.workers(wrong)
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        (DependsOnTheProcess, "fork"),
+        (CannotTravel, "forkserver"),
+        (CannotTravel, "spawn"),
+        pytest.param(DependsOnTheProcess, "forkserver", marks=pytest.mark.slow),
+        pytest.param(DependsOnTheProcess, "spawn", marks=pytest.mark.slow),
+    ],
+)
+def test_wrong_steps_fail_in_processes(wrong, name, only):
+    only(name)
+    assert fails(wrong) == {name}
 
 
 def test_all_that_fails_is_named(only):

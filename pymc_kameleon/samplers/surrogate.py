@@ -442,12 +442,13 @@ class SurrogateMetropolis(KameleonStep):
                 surrogate_learning.learn_from([chain], chain.rng)
 
     def _needed_tuning(self):
-        return max(50, 5 * self._d)
+        return self._d if self._is_in_haste else max(50, 5 * self._d)
 
     def _problems(self):
         learning, tuning = surrogate_learning, self.tuning
         return [
             learning.explain_size(self._d),
+            learning.explain_haste(self._is_in_haste and tuning.n_home[0] == 2),
             learning.explain_lost(tuning.lost[0]),
             learning.explain_worth(tuning.worth),
             learning.explain_news(tuning.news[0]),

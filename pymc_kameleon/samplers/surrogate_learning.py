@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import erfc, gammaln
 from threadpoolctl import ThreadpoolController
 
+from pymc_kameleon.approach import IN_HASTE
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.monitor import in_words
 from pymc_kameleon.samplers import surrogate_fit
@@ -145,6 +146,9 @@ PAYS, GOOD = 2.0, 1.0
 LONG = 1e-3
 """Seconds of an evaluation that is not cheap."""
 
+EXPECTED = 10
+"""Moves by the surrogate that its error counts for, which tells how many will be accepted."""
+
 SHARPNESS = 5
 """Power of e that shares are proportional to."""
 
@@ -197,6 +201,8 @@ def learn_from(chains, rng):
     parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor
     parameters.error[0], tuning.news[0] = left_out, news
     worth = sum(chain.tuning.worth for chain in chains)
+    if is_last:  # before that it would keep chains from looking for what is not known
+        worth[2] += EXPECTED * np.array([2 * acceptance(left_out), 1.0])
     costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
     least = LEAST_SHARES if is_last else TUNING_SHARES
     parameters.shares[:] = shares_of(worth, least, costs)
@@ -303,6 +309,17 @@ def explain_size(d):
 def n_coefficients(d):
     """Return P, the number of coefficients of a quadratic."""
     return (d + 1) * (d + 2) // 2
+
+
+def explain_haste(followed):
+    """Warn if a chain has begun where another one had come, without a look at the way."""
+    if not followed:
+        return ""
+    return (
+        "it has too few evaluations for a way of its own to the posterior, so it began where the "
+        "first chain had arrived. R-hat cannot tell of other modes then. With tune + draws of "
+        f"{IN_HASTE} times the number of parameters, each chain looks for itself."
+    )
 
 
 def explain_lost(lost):

@@ -13,6 +13,7 @@ from models import box, normal, normal_model
 from test_driver import assert_same, resume, sample
 
 import pymc_kameleon as pk
+from pymc_kameleon.approach import TRIES
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.samplers import surrogate_fit, surrogate_learning
@@ -536,6 +537,17 @@ def test_other_chains_follow_the_first_one(step):
         result = sample(step, pool_tuning=pool_tuning, **kept)
         first, *others = result["warmup_sample_stats"]["n_logp"].values[:, 0]
         assert (np.array(others) < 0.7 * first).all() == pool_tuning
+
+
+def test_with_few_evaluations_the_others_begin_where_the_first_one_has_come(step, caplog):
+    result = sample(step, chains=3, tune=8, draws=20, discard_tuned_samples=False)
+    spent = result["warmup_sample_stats"]["n_logp"].values[:, 0]
+    assert spent[0] > 15
+    assert spent[1:].max() <= 3 + TRIES
+    assert "began where the first chain had arrived" in caplog.text
+    caplog.clear()
+    sample(step, chains=3, tune=60, draws=40)
+    assert "began where" not in caplog.text
 
 
 def test_a_run_that_stops_before_the_others_begin_follows_when_it_goes_on(step):

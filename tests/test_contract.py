@@ -241,21 +241,17 @@ def test_conforms(sampler, check):
         check(sampler)
 
 
-@pytest.mark.parametrize(
-    ("check", "members"),
-    [
-        (testing.fork, MEMBERS),
-        (testing.spawn, [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]),
-        pytest.param(testing.forkserver, MEMBERS, marks=pytest.mark.slow),
-    ],
-    ids=["fork", "spawn", "forkserver"],
-)
-def test_workers_draw_what_one_process_draws(check, members):
-    """Each step has a generator and a state of its own, so that one run shows it for all.
+@pytest.mark.parametrize("check", [testing.fork, testing.spawn], ids=str)
+def test_processes_draw_the_same(check):
+    few = [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]
+    check(lambda own: CompoundStep(steps_for(few, own)), lambda: variables_for(few))
 
-    A worker that begins afresh compiles for each step, which takes half a minute for all of them.
-    """
-    check(lambda own: CompoundStep(steps_for(members, own)), lambda: variables_for(members))
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [testing.fork, testing.forkserver], ids=str)
+def test_processes_draw_the_same_with_all_samplers(check):
+    """Each step has a generator and a state of its own, so that one run shows it for all."""
+    check(lambda own: CompoundStep(steps_for(MEMBERS, own)), lambda: variables_for(MEMBERS))
 
 
 # ---- construction ---------------------------------------------------------------------------

@@ -281,6 +281,17 @@ def test_wrong_steps_fail_in_processes(wrong, name, only):
     assert fails(wrong) == {name}
 
 
+def test_wrong_steps_fail_in_a_zarr_trace(only):
+    """Where PyMC can use zarr, as docs/conformance.md says."""
+    only("zarr_trace")
+    said = testing.report({"plain": Walk, "wrong": StateThatCannotTravel}).loc["zarr_trace"]
+    if said["plain"].startswith("not run"):
+        assert said["plain"] == said["wrong"]
+        pytest.skip(said["plain"])
+    assert said["plain"] == "passes"
+    assert said["wrong"].startswith("fails")
+
+
 def test_all_that_fails_is_named(only):
     class Wrong(NotEmitted, Nameless):
         pass

@@ -286,7 +286,6 @@ def test_wrong_steps_fail_in_a_zarr_trace(only):
     only("zarr_trace")
     said = testing.report({"plain": Walk, "wrong": StateThatCannotTravel}).loc["zarr_trace"]
     if said["plain"].startswith("not run"):
-        assert said["plain"] == said["wrong"]
         pytest.skip(said["plain"])
     assert said["plain"] == "passes"
     assert said["wrong"].startswith("fails")

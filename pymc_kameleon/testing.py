@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
-from pymc_kameleon.host import progress_bar_of, quiet_logging
+from pymc_kameleon.host import natural_name, progress_bar_of, quiet_logging
 
 __all__ = ["binary", "check_step", "checks", "continuous", "report"]
 
@@ -350,8 +350,8 @@ def representation(new):
     step, _ = new()
     for method in getattr(step, "methods", [step]):
         text = repr(method)
-        names = [type(method).__name__, *(var.name for var in method.vars)]
-        named = all(name.removesuffix("_log__") in text for name in names)
+        names = [type(method).__name__, *(natural_name(var.name) for var in method.vars)]
+        named = all(name in text for name in names)
         _expect(named and " at 0x" not in text, f"repr to show {names} and no address", text)
 
 

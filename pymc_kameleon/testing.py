@@ -60,7 +60,9 @@ def _model(variables, others):
         own = variables()
         if others:
             pm.Poisson("count", 3)
-        pm.Normal("observed", level + sum(variable.sum() for variable in own), observed=1.0)
+        # Elements count by place, as the sum of a simplex would tell nothing.
+        told = sum(variable.flatten().cumsum().sum() for variable in own)
+        pm.Normal("observed", level + told, observed=1.0)
     return model, own
 
 

@@ -25,6 +25,7 @@ extensions = [
     "numpydoc",
 ]
 root_doc = "docs/index"
+highlight_language = "text"  # of blocks that name none
 include_patterns = [
     "CHANGELOG.md",
     "docs/*.md",
@@ -57,7 +58,7 @@ html_theme_options = {
 html_math_renderer = "mathml"
 
 ALONE = ["install", "quickstart", "choosing", "gallery", "performance", "faq", "out_of_scope"]
-html_sidebars = {f"docs/{page}": [] for page in [*ALONE, "adding_a_sampler"]}
+html_sidebars = {f"docs/{page}": [] for page in [*ALONE, "conformance", "adding_a_sampler"]}
 html_sidebars |= {"CHANGELOG": [], "examples/papers/README": []}
 
 

@@ -44,7 +44,7 @@ TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page 
 # ---- links --------------------------------------------------------------------------------------
 
 FENCED = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.M | re.S)
-LINK = re.compile(r"\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)\"")
+LINK = re.compile(r"\]\(([^)\s]+)|<(?:img|source)[^>]* src(?:set)?=\"([^\"]+)\"")
 
 
 def prose(text):

@@ -197,7 +197,7 @@ ROWS = (
     | {cls: Runs(arguments) for cls, arguments in SMALL.items()}
     | {
         pk.RWM: Runs({"steps_per_draw": 30}),
-        pk.CMH: Runs({"steps_per_draw": 8}),
+        pk.CMH: Runs({"steps_per_draw": 20}),
         pk.MALA: Runs({"steps_per_draw": 20}),
         pk.SurrogateMetropolis: Runs(tune=40, replicates=40),  # whose tuning is dear
     }

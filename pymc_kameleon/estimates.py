@@ -112,6 +112,9 @@ def _averaged(draws, values, function):
             np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)
             for of in (array_stats.mcse, array_stats.ess)
         )
+        if draws.are_approximate:
+            mcse = np.hypot(mcse, draws.error_of_surrogates(values))
+            ess = values.var(axis=(0, 1)) / mcse**2
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
     if draws.moves is None or not np.isfinite(values).all():
         return found, np.zeros(values.shape[2])
@@ -138,6 +141,8 @@ class Draws:
         Those by a surrogate, None if there are too few to correct anything.
     names : list of str
         Variables that are known at other points; all, if there are no moves.
+    are_approximate : bool
+        Whether they are of surrogates, not of the posterior.
     """
 
     def __init__(self, dt, model):
@@ -149,7 +154,8 @@ class Draws:
         self.names = list(self.posterior)
         if any(self.posterior.sizes.get(dim) == 0 for dim in ("chain", "draw")):
             raise ValueError("There are no draws to average: chain or draw has the length 0.")
-        if "approximate" in self.posterior.attrs:
+        self.are_approximate = "approximate" in self.posterior.attrs
+        if self.are_approximate:
             _log.warning(
                 "These are draws of the surrogate, which are approximate: those of the posterior, "
                 "and corrected averages, are in the whole result."
@@ -184,6 +190,15 @@ class Draws:
                 "pm.Data, or the length of a dimension, is not what it was for these draws. Set it "
                 "again."
             )
+
+    def error_of_surrogates(self, values):
+        """Return what means of values (chains, draws, q) may be wrong by, (q,), by the jackknife.
+
+        Each chain's surrogate has learned from all others. NaN, if it has not.
+        """
+        means, n = values.mean(axis=1), len(values)
+        known = self.posterior.attrs.get("learned_from_other_chains")
+        return np.sqrt((n - 1) * means.var(axis=0)) if known else np.full(means.shape[1], np.nan)
 
     def values(self):
         """Return the draws by name, arrays (chains, draws, ...)."""

@@ -14,6 +14,7 @@ from pymc_kameleon.learned import COORDINATE
 from pymc_kameleon.monitor import counted
 from pymc_kameleon.resume import AHEAD, BEHIND, LEARNED, MOVES, STATE, pack
 from pymc_kameleon.samplers.surrogate_moves import certificate, draws_of_surrogate, moves_of
+from pymc_kameleon.samplers.surrogate_second import with_second_surrogates
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -237,7 +238,8 @@ def add_surrogate_posterior(tree, job, columns, n):
             SURROGATE,
         )
         return
-    moves, places = moves_of(kept, tree[LEARNED].to_dataset()), job.steps[0].layout.places
+    moves, all_learned = with_second_surrogates(moves_of(kept, tree[LEARNED].to_dataset()))
+    places = job.steps[0].layout.places
     chains = []
     for parameters, start in zip(
         moves.parameters, kept["start"].transpose("chain", "draw", ...).values, strict=True
@@ -250,6 +252,7 @@ def add_surrogate_posterior(tree, job, columns, n):
     close, numbers = certificate(moves), {"draw": np.arange(n)}
     attributes = attributes_of(job.steps) | {"n_moves": len(moves.row)} | close._asdict()
     attributes["approximate"] = "draws of the surrogate, not of the posterior"
+    attributes["learned_from_other_chains"] = int(all_learned)
     found = xr.Dataset(arrays, like.drop_vars("draw").coords, attributes).assign_coords(numbers)
     tree[SURROGATE] = xr.DataTree(found)
     _say_how_close(close, len(moves.row), n * len(chains))

@@ -81,6 +81,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         )
         ess = array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean")
     table = pd.DataFrame(found, dtype=float).assign(ess=ess, gain=1.0)
+    if draws.are_approximate:
+        _widen(table, draws, values)
     constant = np.ptp(values, axis=(0, 1)) == 0
     table.loc[constant, ["mcse_mean", "mcse_sd", "ess"]] = np.nan
     if draws.moves is not None:
@@ -89,6 +91,16 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         table.attrs["certificate"] = close._asdict()
         warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), close, apart)
     return _rounded(table) if round_to == "auto" else table
+
+
+def _widen(table, draws, values):
+    """Let the errors in a table of surrogates' draws count what the surrogates are wrong by."""
+    sd, squares = table["sd"], np.square(values - values.mean(axis=(0, 1)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_mean, of_square = (draws.error_of_surrogates(own) for own in (values, squares))
+        table["mcse_mean"] = np.hypot(table["mcse_mean"], of_mean)
+        table["mcse_sd"] = np.hypot(table["mcse_sd"], of_square / (2 * sd))
+        table["ess"] = (sd / table["mcse_mean"]) ** 2
 
 
 def _columns(variables):

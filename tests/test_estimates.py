@@ -24,8 +24,10 @@ from pymc_kameleon.samplers.surrogate_moves import (
     certificate,
     draws_of_surrogate,
     ends_of_pairs,
+    moves_of,
     new_ends,
 )
+from pymc_kameleon.samplers.surrogate_second import with_second_surrogates
 
 # ---- known answers, with a surrogate that is far off --------------------------------------------
 
@@ -441,9 +443,8 @@ def test_moves_are_kept_of_one_step_alone(step):
 
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):
     options = {"draws": 150, "tune": 300, "chains": 4, "surrogate_draws": 500}
-    short = sample(step, cores=2, **options)
+    short = sample(step, cores=2, store=tmp_path / "run.zarr", **options).load()
     short.to_netcdf(tmp_path / "run.nc")
-    sample(step, store=tmp_path / "run.zarr", **options)
     for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
         whole = resume(saved, step.model, draws=250, step=step)
         kept = whole["surrogate_moves"].to_dataset().load()
@@ -526,6 +527,46 @@ def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, ca
     table = pk.summary(drawn, model=step.model)
     assert table["mean"]["t"] == pytest.approx(values[:, 2].mean(), abs=0.02)
     assert messages(caplog)[0].startswith("These are draws of the surrogate, which are approx")
+
+
+def test_surrogates_learn_from_other_chains_after_tuning(step, caplog):
+    """So draws of them are better than the one that was frozen, and differ by chain."""
+    dt = sample(step, draws=40, tune=2, chains=4, surrogate_draws=4000)
+    drawn, kept = dt["surrogate_posterior"], dt["surrogate_moves"].to_dataset()
+    assert drawn.attrs["learned_from_other_chains"] == 1
+    moves = moves_of(kept, dt["learned"].to_dataset())
+    better, all_are = with_second_surrogates(moves)
+    assert all_are
+    frozen, learned = certificate(moves), certificate(better)
+    assert learned.sd_log_w < 0.5 * frozen.sd_log_w
+    assert drawn.attrs["sd_log_w"] == learned.sd_log_w
+    found = pk.expectation(drawn, everything, step.model)
+    means = everything(dict(drawn.data_vars)).mean(axis=1)
+    assert (found.mcse >= np.sqrt(0.75 * np.square(means - means.mean(axis=0)).sum(axis=0))).all()
+    assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
+    table = pk.summary(drawn, ["t"], round_to="none", model=step.model)
+    assert table.loc["t", "mcse_mean"] == pytest.approx(found.mcse[2], rel=0.02)
+    sds = drawn["t"].std(dim="draw").values
+    assert table.loc["t", "mcse_sd"] > np.sqrt(0.7 * np.square(sds - sds.mean()).sum())
+
+
+def test_a_surrogate_does_not_learn_from_the_chain_that_it_is_judged_by(step):
+    dt = sample(step, draws=40, tune=12, chains=4)
+    moves = moves_of(dt["surrogate_moves"].to_dataset(), dt["learned"].to_dataset())
+    seen = moves.seen.copy()
+    seen[2, :, -1] -= 5 * np.arange(40) % 3
+    before, after = (
+        with_second_surrogates(moves._replace(seen=own))[0].log_s for own in (moves.seen, seen)
+    )
+    x = moves.start[:9]
+    same = [np.array_equal(before[row](x), after[row](x)) for row in range(4)]
+    assert same == [False, False, True, False]
+
+
+def test_surrogates_that_learned_nothing_have_no_standard_error(step):
+    alone = sample(step, draws=60, tune=12, chains=1, surrogate_draws=50)["surrogate_posterior"]
+    assert alone.attrs["learned_from_other_chains"] == 0
+    assert np.isnan(pk.expectation(alone, everything, step.model).mcse).all()
 
 
 def test_draws_of_a_poor_surrogate_are_of_the_surrogate():

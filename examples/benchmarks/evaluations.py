@@ -11,8 +11,9 @@ off. Its estimates are the means of every x_k and x_k², on the unconstrained sc
 after tuning. A quantity's effective draws are 1 / mean over the seeds of the squared error, in
 units of the posterior standard deviation: as many independent draws would have that error. The
 table has the worst quantity and the median one. Twenty seeds know each to some 30 %.
-Rows "corrected" are the estimates of ``pk.expectation`` from the same draws; z is the root mean
-square of error / standard error, over seeds and quantities.
+Rows "corrected" are the estimates of ``pk.expectation`` from the same draws, and rows "surrogates"
+those of ``surrogate_draws``, where there are few evaluations; z is the root mean square of
+error / standard error, over seeds and quantities.
 
 The errors are those against a long run, which is made once and kept in the cache. It is marked
 where it is not long enough, as then there are more effective draws than the table says.
@@ -70,6 +71,10 @@ OPTIONS = {"SurrogateMetropolis": {"expensive": True}}
 WAY, LEAST_TUNING = 10, 30
 """Evaluations times d of the way to the posterior, about, which SurrogateMetropolis makes in full
 whatever is left for tuning; and draws of tuning at least."""
+
+FEW, FEW_TUNING, SURROGATE_DRAWS = 30, 8, 4000
+"""Evaluations of a chain, times d, below which chains share one way; draws of tuning then; and
+draws of surrogates that have learned from all others."""
 
 LONG = 100_000
 """Draws of each chain of a reference."""
@@ -331,31 +336,36 @@ def ours(sampler, problem):
 
     def run(each, share, seed):
         way = WAY * problem.d if sampler == "SurrogateMetropolis" else 0
-        tune = max(LEAST_TUNING, round(share * (each - way)))
-        with quiet():
-            dt = pk.sample(
-                each - tune,
-                tune=tune,
-                step=step,
-                model=problem.model,
-                chains=CHAINS,
-                cores=1,
-                initvals=problem.initvals(seed),
-                random_seed=seed,
-                progressbar=False,
-                compute_convergence_checks=False,
-                idata_kwargs={"include_transformed": True},
-            )
-        spent = evaluations(dt).sum(axis=0)[tune:]
-        dt = dt.isel(draw=slice(np.count_nonzero(spent <= CHAINS * each)))
-        if "surrogate_moves" not in dt.children or dt["posterior"].sizes["draw"] == 0:
-            return problem.coordinates(dt["posterior"])
-        plain = pk.expectation(dt["posterior"], moments)
-        better = pk.expectation(dt, moments, problem.model)
-        return {
-            "": Estimates(plain.mean, plain.mcse),
-            "corrected": Estimates(better.mean, better.mcse),
+        is_few = way > 0 and each < FEW * problem.d
+        tune = FEW_TUNING if is_few else max(LEAST_TUNING, round(share * (each - way)))
+        options = {
+            "tune": tune,
+            "step": step,
+            "model": problem.model,
+            "chains": CHAINS,
+            "cores": 1,
+            "initvals": problem.initvals(seed),
+            "random_seed": seed,
+            "progressbar": False,
+            "compute_convergence_checks": False,
+            "idata_kwargs": {"include_transformed": True},
         }
+        with quiet():
+            dt = pk.sample(each - tune, **options)
+        n = np.count_nonzero(evaluations(dt).sum(axis=0)[tune:] <= CHAINS * each)
+        dt = dt.isel(draw=slice(n))
+        if "surrogate_moves" not in dt.children or n == 0:
+            return problem.coordinates(dt["posterior"])
+        found = {
+            "": pk.expectation(dt["posterior"], moments),
+            "corrected": pk.expectation(dt, moments, problem.model),
+        }
+        if is_few:
+            with quiet():
+                dt = pk.sample(n, surrogate_draws=SURROGATE_DRAWS, **options)
+                surrogates = dt["surrogate_posterior"]
+                found["surrogates"] = pk.expectation(surrogates, moments, problem.model)
+        return {kind: Estimates(one.mean, one.mcse) for kind, one in found.items()}
 
     def moments(variables):
         return both(problem.coordinates(variables))

@@ -8,7 +8,7 @@ process. Without numba (``NUMBA_DISABLE_JIT=1``) all of it is plain Python.
 import dis
 import hashlib
 import logging
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, ModuleType
 
 import numpy as np
 from numba import config, typeof
@@ -183,6 +183,8 @@ def _described(value, seen):
         yield f"{type(value).__name__} of {len(value)}".encode()
         for part in value:
             yield from _described(part, seen)
+    elif isinstance(value, MappingProxyType):
+        yield from _described(tuple(value.items()), seen)
     elif isinstance(value, np.ndarray):
         yield repr((value.dtype, value.shape)).encode() + value.tobytes()
     elif isinstance(value, type) and (hasattr(value, "_fields") or _package(value) in LIBRARIES):

@@ -46,6 +46,8 @@ class Moves(NamedTuple):
         Those of each chain, as far as the inner chain needs them.
     log_s : list of callable
         The fitted log-density of each chain.
+    seen : (chains, draws, d + 1) float64
+        What each draw has proposed last, by whatever move, and log π there.
     """
 
     row: np.ndarray
@@ -56,6 +58,7 @@ class Moves(NamedTuple):
     accept_prob: np.ndarray
     parameters: list
     log_s: list
+    seen: np.ndarray = None
 
 
 def moves_of(kept, learned):
@@ -67,6 +70,8 @@ def moves_of(kept, learned):
         return kept[name].transpose("chain", "draw", ...).values[row, draw]
 
     chains = kept["chain"].values if len(row) else []
+    points = kept["end"].transpose("chain", "draw", ...).values
+    logp = kept["end_logp"].transpose("chain", "draw").values
     return Moves(
         row,
         draw,
@@ -76,6 +81,7 @@ def moves_of(kept, learned):
         accept_prob[row, draw],
         [_parameters(learned.sel(chain=chain)) for chain in chains],
         [emulator_from(learned.sel(chain=chain)) for chain in chains],
+        np.concatenate([points, logp[..., None]], axis=2),
     )
 
 

@@ -102,7 +102,7 @@ def verdict(problem, step, seed, known):
     error = (x.mean(axis=(0, 1)) - known["mean"]) / sd
     z = error / np.maximum(np.hypot(mcse, known["mcse"]) / sd, 1e-300)
     wrong = (np.abs(error) > SMALL) & (np.abs(z) > ERRORS)
-    k = int(np.argmax(np.where(wrong, np.inf, 1) * np.abs(z)))
+    k = int(np.argmax(np.where(wrong | ~wrong.any(), np.abs(z), 0)))
     return {
         "right": not wrong.any(),
         "told": [first_sentence(record) for record in records if is_warning(record)],

@@ -289,7 +289,13 @@ def tables(found):
         cells.setdefault((run["case"], run["sampler"]), []).append(SIGNS[outcome(run)])
     counts = {s: Counter(outcome(run) for run in runs if run["sampler"] == s) for s in samplers}
     dates = sorted(run["date"] for run in runs)
-    lines = [f"{len(runs)} runs, {dates[0]} to {dates[-1]}.", ""]
+    unwarned = [run for run in runs if not run["told"]]
+    furthest = max(abs(run["z"]) for run in unwarned)
+    lines = [
+        f"{len(runs)} runs, {dates[0]} to {dates[-1]}. {len(unwarned)} of them said nothing; there",
+        f"the worst mean of all was off by {furthest} standard errors.",
+        "",
+    ]
     lines += [f"| sampler | {' | '.join(SIGNS)} |", "|---" * 5 + "|"]
     for sampler, own in counts.items():
         lines.append(f"| {sampler} | {' | '.join(str(own[what]) for what in SIGNS)} |")

@@ -292,8 +292,8 @@ def tables(found):
     unwarned = [run for run in runs if not run["told"]]
     furthest = max(abs(run["z"]) for run in unwarned)
     lines = [
-        f"{len(runs)} runs, {dates[0]} to {dates[-1]}. {len(unwarned)} of them said nothing; there",
-        f"the worst mean of all was off by {furthest} standard errors.",
+        f"{len(runs)} runs, {dates[0]} to {dates[-1]}. {len(unwarned)} of them said nothing;",
+        f"the worst mean among these was off by {furthest} standard errors.",
         "",
     ]
     lines += [f"| sampler | {' | '.join(SIGNS)} |", "|---" * 5 + "|"]

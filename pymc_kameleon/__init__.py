@@ -11,6 +11,14 @@ from pymc_kameleon.estimates import expectation
 from pymc_kameleon.initvals import initvals
 from pymc_kameleon.noise import noise_seed
 from pymc_kameleon.occupancy import mode_occupancy
+from pymc_kameleon.plots import (
+    plot_adaptation,
+    plot_factor,
+    plot_learned,
+    plot_modes,
+    plot_proposals,
+    plot_scales,
+)
 from pymc_kameleon.samplers.barker import Barker
 from pymc_kameleon.samplers.cmh import CMH
 from pymc_kameleon.samplers.cmtm import CMTM
@@ -34,5 +42,6 @@ SAMPLERS = (
 )
 
 __all__ = ["SAMPLERS", "Decay", "compare", "expectation", "initvals", "kernels", "mode_occupancy"]
-__all__ += ["noise_seed", "plot_compare", "registered", "sample", "summary"]
+__all__ += ["noise_seed", "plot_adaptation", "plot_compare", "plot_factor", "plot_learned"]
+__all__ += ["plot_modes", "plot_proposals", "plot_scales", "registered", "sample", "summary"]
 __all__ += [sampler.__name__ for sampler in SAMPLERS]

@@ -21,8 +21,9 @@ from pymc_kameleon.host import BlockedStep, CompoundStep, WarningType, run_conve
 from pymc_kameleon.initvals import initvals as dispersed
 from pymc_kameleon.logp import has_gradient
 from pymc_kameleon.noise import NOISE_SEED
-from pymc_kameleon.occupancy import checked_backend, explain_modes, name_rows
+from pymc_kameleon.occupancy import explain_modes
 from pymc_kameleon.options import checked_integer
+from pymc_kameleon.plots.common import checked_backend, name_rows
 from pymc_kameleon.samplers.kam import KAM
 from pymc_kameleon.samplers.random_walk import GAM
 from pymc_kameleon.samplers.surrogate import SurrogateMetropolis

@@ -144,10 +144,11 @@ def sample(
         written. A step may be passed too; it must be the same.
     surrogate_draws : int, optional
         How many draws of its surrogate to make for each chain at the end, by a step
-        SurrogateMetropolis that moves all variables: the group ``surrogate_posterior``, for plots.
-        They are approximate, and take no evaluation of the log-density, but what `var_names` keeps
-        is computed of each; its attributes say how close the surrogate is, and the log warns if it
-        is not. By default none, or as many as a run had that is resumed. See docs/estimates.md.
+        SurrogateMetropolis that moves all variables: the group ``surrogate_posterior``, for plots,
+        and for averages where there are some 300 evaluations. They are approximate, and take no
+        evaluation of the log-density, but what `var_names` keeps is computed of each; its
+        attributes say how close the surrogate is, and the log warns if it is not. By default none,
+        or as many as a run had that is resumed. See docs/estimates.md.
     blocking : bool, optional
         False samples in the background, and returns a `Run` with ``wait(timeout)``, ``inspect()``
         and ``stop()``.

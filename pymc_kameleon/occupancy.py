@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from arviz_base import convert_to_dataset, rcParams
+from arviz_base import convert_to_dataset
 
 from pymc_kameleon.gaps import find_modes, local_scale, modes_of_draws
 from pymc_kameleon.monitor import grouped
@@ -44,7 +44,7 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     Returns
     -------
     ModeOccupancy
-        Printed it is a table and the verdict; ``plot()`` draws it.
+        Printed it is a table and the verdict; ``pk.plot_modes`` draws it.
 
     Raises
     ------
@@ -106,64 +106,6 @@ class ModeOccupancy:
         table.index.name = "mode"
         shown = table.to_string(float_format="{:.3g}".format, line_width=100)
         return f"{shown}\n\n{self.verdict}"
-
-    def plot(self, backend=None):
-        """Plot the share of each mode, and the mode of each draw, a row for each chain.
-
-        Parameters
-        ----------
-        backend : str, optional
-            ``"matplotlib"``, ``"bokeh"`` or ``"plotly"``; by default that of ArviZ.
-
-        Returns
-        -------
-        arviz_plots.PlotCollection
-
-        Raises
-        ------
-        ImportError
-            If there is no library for plotting.
-        """
-        from arviz_plots import PlotCollection, visuals  # takes half a second
-
-        shown = self.dataset[["share", "mode_of_draw"]]
-        n = shown.sizes["chain"]
-        plots = PlotCollection.grid(
-            shown,
-            rows=["chain"],
-            cols=["__variable__"],
-            backend=checked_backend(backend),
-            figure_kwargs={"figsize": (10, 1 + 1.2 * n), "sharex": "col", "sharey": True},
-        )
-        share, mode = shown[["share"]], shown[["mode_of_draw"]]
-        plots.map(visuals.scatter_xy, "share", data=share, y=shown["mode"])
-        plots.map(visuals.scatter_xy, "mode", data=mode, x=shown["draw"], marker="|")
-        plots.map(visuals.set_xlim, data=share, limits=(-0.05, 1.05), store_artist=False)
-        margins = (-0.5, shown.sizes["mode"] - 0.5)
-        plots.map(visuals.set_ylim, data=share, limits=margins, store_artist=False)
-        plots.map(name_rows, data=share, names=shown["mode"].values, store_artist=False)
-        for chain in shown["chain"].values:
-            text, row = f"chain {chain}\nmode", share.sel(chain=[chain])
-            plots.map(visuals.labelled_y, data=row, text=text, store_artist=False)
-        last = {"chain": shown["chain"].values[-1:]}
-        for data, text in [(share, "share of draws"), (mode, "draw")]:
-            plots.map(visuals.labelled_x, data=data.sel(last), text=text, store_artist=False)
-        return plots
-
-
-def checked_backend(backend):
-    """Return what is to plot, by default as ArviZ has it; raise an ImportError for nothing."""
-    backend = rcParams["plot.backend"] if backend is None else backend
-    if backend == "none":
-        raise ImportError("Plotting needs matplotlib, bokeh or plotly: install one of them.")
-    return backend
-
-
-def name_rows(data, target, names):
-    """Put names at 0, 1, 2 ... of the vertical axis."""
-    from arviz_plots.plot_collection import backend_from_object
-
-    backend_from_object(target).yticks(np.arange(len(names)), [*map(str, names)], target)
 
 
 # ---- the draws ----------------------------------------------------------------------------------

@@ -207,6 +207,18 @@ def describe(step):
     }
 
 
+def sampler_of(result, variables):
+    """Return the sampler, by its class's name, that moved these variables, and its options.
+
+    The options are None if the result does not hold them.
+    """
+    for description in json.loads(result[STATE].attrs["steps"]):
+        if set(description["variables"]) == set(variables):
+            options = description["options"]
+            return description["configuration"]["sampler"], options and _decoded_all(options)
+    raise ValueError(f"No step of the result moved {sorted(variables)} together.")
+
+
 def rebuilt_step(description, model):
     """Make the step that `describe` described, for the same variables of `model`."""
     sampler = description["configuration"]["sampler"]
@@ -222,7 +234,7 @@ def rebuilt_step(description, model):
     if missing:
         raise ValueError(f"resume needs the same model: this one has no variables {missing}.")
     variables = [own[name] for name in description["variables"]]
-    return classes[sampler](variables, model=model, **{k: _decoded(v) for k, v in options.items()})
+    return classes[sampler](variables, model=model, **_decoded_all(options))
 
 
 def check_same_step(step, description):
@@ -268,6 +280,10 @@ def _encoded(value):
     raise TypeError
 
 
+def _decoded_all(options):
+    return {name: _decoded(value) for name, value in options.items()}
+
+
 def _decoded(value):
     if isinstance(value, list):
         return [_decoded(v) for v in value]
@@ -276,7 +292,7 @@ def _decoded(value):
     kind, value = value["type"], value["value"]
     if kind == "array":
         return np.array(value)
-    parts = {k: _decoded(v) for k, v in value.items()}
+    parts = _decoded_all(value)
     return parts if kind == "dict" else OPTION_TYPES[kind](**parts)
 
 

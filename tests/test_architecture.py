@@ -81,6 +81,7 @@ def test_core_knows_numpy_and_numba_only():
 LAYERS = [
     "core",
     "host",
+    "testing",
     "layout",
     "noise",
     "logp",
@@ -109,6 +110,7 @@ LAYERS = [
     "signs",
     "estimates",
     "tables",
+    "plots",
     "compare",
 ]
 """Each part knows those before it, and itself."""

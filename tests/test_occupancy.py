@@ -9,7 +9,6 @@ import pytest
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib import pyplot as plt
 from scipy.signal import lfilter
 from test_driver import messages
 
@@ -293,23 +292,6 @@ def test_what_does_not_fit_is_refused():
         pk.mode_occupancy(dt, centers={})
     with pytest.raises(ValueError, match="as many modes"):
         pk.mode_occupancy(dt, centers={"x": [[0, 0]], "k": [0, 1]})
-
-
-def test_plot():
-    found = pk.mode_occupancy(tree(x=10 * SIT + np.random.default_rng(12).normal(size=SIT.shape)))
-    plots = found.plot(backend="matplotlib")
-    [(x, y)] = plots.viz["share"]["share"].sel(chain=1).item().get_offsets()[1:].tolist()
-    assert (x, y) == (1, 1)
-    x, y = plots.viz["mode"]["mode_of_draw"].sel(chain=1).item().get_offsets().T
-    assert (x == np.arange(DRAWS)).all()
-    assert (y == 1).all()
-    plt.close("all")
-
-
-def test_without_a_library_for_plotting():
-    found = pk.mode_occupancy(tree(x=np.random.default_rng(13).normal(size=(4, 100))))
-    with az.rc_context({"plot.backend": "none"}), pytest.raises(ImportError, match="matplotlib"):
-        found.plot()
 
 
 # ---- after sampling -------------------------------------------------------------------------

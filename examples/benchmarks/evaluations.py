@@ -457,12 +457,46 @@ def preconditioned(sampler, problem):
     return run
 
 
+def variational(sampler, problem):
+    """Return a run of PyVBMC from one start, with plausible bounds a unit about it.
+
+    Its answer is a mixture of normals, of which we draw. A run that fails leaves no draws.
+    """
+    from pyvbmc import VBMC
+
+    def run(each, share, seed):
+        start, size = problem.starts(1, seed), problem.case.jitter
+        options = {"max_fun_evals": CHAINS * each, "display": "off"}
+        try:
+            with quiet():
+                vbmc = VBMC(
+                    problem.logp,
+                    start,
+                    plausible_lower_bounds=start - size,
+                    plausible_upper_bounds=start + size,
+                    options=options,
+                    seed=seed,
+                )
+                found, _ = vbmc.optimize()
+        except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
+            print(f"{sampler} of {problem.name}, seed {seed}: {error!r}", file=sys.stderr)
+            return np.empty((1, 0, problem.d))
+        return found.sample(SURROGATE_DRAWS)[0][None]
+
+    return run
+
+
 WIDE = 5.0
 """Standard deviation of the normals from which pocoMC starts."""
 
-SAMPLERS = {"DEMetropolisZ": differential_evolution, "emcee": stretch, "pocoMC": preconditioned}
+SAMPLERS = {
+    "DEMetropolisZ": differential_evolution,
+    "emcee": stretch,
+    "pocoMC": preconditioned,
+    "PyVBMC": variational,
+}
 """Those of others; the rest is ours."""
-PACKAGES = {"emcee": "emcee", "pocoMC": "pocomc"}
+PACKAGES = {"emcee": "emcee", "pocoMC": "pocomc", "PyVBMC": "pyvbmc"}
 
 
 # ---- regressions, a hidden Markov model, shapes -------------------------------------------------

@@ -1,0 +1,264 @@
+"""What the plots share: ArviZ's arguments, what a step learned, and draws on the scale of that."""
+
+import re
+from inspect import cleandoc
+from textwrap import fill
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from arviz_base.validate import validate_dict_argument
+from scipy.special import logit
+
+from pymc_kameleon.host import natural_name
+from pymc_kameleon.learned import BIS, COORDINATE
+from pymc_kameleon.resume import LEARNED
+
+INTO = {"_log__": np.log, "_logodds__": logit}
+"""Transforms of PyMC that need no bounds, by what they add to a variable's name."""
+
+PARAMETERS = """\
+plot_collection : PlotCollection, optional
+    Draw into this one, instead of a new one.
+backend : str, optional
+    ``"matplotlib"``, ``"bokeh"`` or ``"plotly"``; by default that of ArviZ.
+visuals : dict, optional
+    Visual -> False to leave it out, or keyword arguments of what draws it.
+    {}
+aes_by_visuals : dict, optional
+    Visual -> the aesthetics that it follows.
+**pc_kwargs
+    To ``{}``.
+
+Returns
+-------
+arviz_plots.PlotCollection"""
+"""Of all plots."""
+
+
+def documented(known, layout):
+    """Return a decorator that describes the common parameters where a docstring says so.
+
+    Parameters
+    ----------
+    known : dict
+        The visuals of the plot.
+    layout : str
+        What makes its PlotCollection.
+    """
+    *names, last = [f'``"{name}"``' for name in known]
+    listed = fill(f"The visuals are {', '.join(names)} and {last}.", 95, subsequent_indent="    ")
+    text = PARAMETERS.format(listed, f"arviz_plots.{layout}")
+
+    def complete(function):
+        if function.__doc__:  # python -OO has none
+            function.__doc__ = cleandoc(function.__doc__).replace("{common}", text)
+        return function
+
+    return complete
+
+
+def checked_backend(backend):
+    """Return what is to plot, by default as ArviZ has it; raise an ImportError for nothing."""
+    if backend is None and rcParams["plot.backend"] == "none":
+        raise ImportError("Plotting needs matplotlib, bokeh or plotly: install one of them.")
+    return rcParams["plot.backend"] if backend is None else backend
+
+
+def name_rows(data, target, names):
+    """Put names at 0, 1, 2 ... of the vertical axis."""
+    from arviz_plots.plot_collection import backend_from_object
+
+    backend_from_object(target).yticks(np.arange(len(names)), [*map(str, names)], target)
+
+
+class Style:
+    """What the caller wants of the visuals of a plot.
+
+    Parameters
+    ----------
+    known : dict
+        Visual -> the aesthetics that it follows by default.
+    visuals, aes_by_visuals : dict or None
+        As in ArviZ.
+    """
+
+    def __init__(self, known, visuals, aes_by_visuals):
+        self._visuals = validate_dict_argument(visuals, valid_keys=list(known))
+        self._aes = known | validate_dict_argument(aes_by_visuals, valid_keys=list(known))
+
+    def options(self, name, **defaults):
+        """Return the keyword arguments of a visual, None if it is left out."""
+        wanted = self._visuals.get(name, {})
+        return None if wanted is False else defaults | ({} if wanted is True else wanted)
+
+    def draw(self, plots, name, how, data, *, mapped="map", **defaults):
+        """Draw a visual, by a function or the name of one of arviz_plots.visuals."""
+        from arviz_plots import visuals  # takes half a second
+
+        follows = plots.aes_set & set(self._aes[name])
+        defaults = {key: value for key, value in defaults.items() if key not in follows}
+        options = self.options(name, **defaults)
+        if options is not None:
+            how = getattr(visuals, how) if isinstance(how, str) else how
+            ignored = plots.aes_set - follows
+            getattr(plots, mapped)(how, name, data=data, ignore_aes=ignored, **options)
+
+    def legend(self, plots, dim):
+        """Add a legend of a dimension that colours are mapped to."""
+        options = self.options("legend")
+        if options is not None and "color" in plots.aes_set and dim in plots.aes["color"].dims:
+            plots.add_legend(dim, **options)
+
+
+def made(plot_collection, layout, data, backend, pc_kwargs, figure, **defaults):
+    """Return the PlotCollection to draw into, a new one by default.
+
+    Parameters
+    ----------
+    layout : {"grid", "wrap"}
+    figure : dict
+        Defaults of ``figure_kwargs``.
+    **defaults
+        Of `pc_kwargs`.
+    """
+    from arviz_plots import PlotCollection  # takes half a second
+
+    if plot_collection is not None:
+        return plot_collection
+    backend, options = checked_backend(backend), defaults | pc_kwargs
+    options["figure_kwargs"] = figure_of(backend, pc_kwargs, **figure)
+    return getattr(PlotCollection, layout)(data, backend=backend, **options)
+
+
+def figure_of(backend, pc_kwargs, figsize=None, **figure):
+    """Return ``figure_kwargs``, by default of a figure of a size in inches."""
+    given = pc_kwargs.get("figure_kwargs", {})
+    if backend == "matplotlib":
+        figure["layout"] = "constrained"  # the others leave space for labels and legends
+        figure |= {"figsize": figsize} if figsize else {}
+    elif figsize and "figsize" not in given:
+        figure |= {"figsize": tuple(100 * side for side in figsize), "figsize_units": "dots"}
+    return figure | given
+
+
+def beside(labels):
+    """Return how far to move what is drawn of each chain, or mode, so that they are side by side.
+
+    Parameters
+    ----------
+    labels : DataArray
+        A coordinate.
+    """
+    places = 0.7 * ((np.arange(labels.size) + 0.5) / labels.size - 0.5)
+    return xr.DataArray(places, {labels.name: labels.values}, labels.name)
+
+
+# ---- what was learned, and draws ----------------------------------------------------------------
+
+
+def learned_by(dt, what, step, var_names, coords):
+    """Return the Dataset of what one step has learned, without the step in its names.
+
+    Parameters
+    ----------
+    dt : DataTree
+    what : str
+        A variable with coordinates that it has to have.
+    step : str or None
+        What its names begin with, if several have learned that.
+    var_names : str, list of str or None
+        Variables of the model.
+    coords : dict or None
+        Of chains and coordinates.
+    """
+    if not isinstance(dt, xr.DataTree) or LEARNED not in dt.children:
+        raise ValueError(
+            "There is no group 'learned', which tells what tuning decided. Only pk.sample keeps "
+            "it, and not pm.sample: draw with pk.sample."
+        )
+    learned = dt[LEARNED].to_dataset()
+    ends = f"_{COORDINATE}"
+    steps = [dim.removesuffix(ends) for dim in learned.dims if f"_{dim}".endswith(ends)]
+    steps = ["" if own == COORDINATE else own for own in steps]
+    able = [own for own in steps if COORDINATE in _of(learned, own).get(what, xr.Dataset()).dims]
+    if not able:
+        raise ValueError(
+            f"No step of {learned.attrs.get('samplers')} has learned a {what} of its coordinates: "
+            f"'learned' has {list(learned)}."
+        )
+    if (step is None and len(able) > 1) or step not in (None, *able):
+        raise ValueError(f"step must be one of {able}, which have learned a {what}, not {step!r}.")
+    own = _of(learned, able[0] if step is None else step)
+    return selected(own, var_names, coords)
+
+
+def _of(learned, step):
+    """Return what one step has learned, without its name."""
+    if step == "":
+        return learned
+    start = f"{step}_"
+    names = [name for name in learned if name.startswith(start)]
+    own = learned[names]
+    every = [name for name in (*names, *own.dims) if name.startswith(start)]
+    return own.rename({name: name.removeprefix(start) for name in every})
+
+
+def selected(own, var_names, coords):
+    """Return what was learned of some variables and coordinates."""
+    if var_names is not None:
+        wanted = [var_names] if isinstance(var_names, str) else list(var_names)
+        names = [split_name(name)[0] for name in own[COORDINATE].values]
+        known = {*names, *map(natural_name, names)}
+        if unknown := [name for name in wanted if name not in known]:
+            raise ValueError(f"var_names: there is no {unknown} among {sorted(known)}.")
+        mine = [k for k, name in enumerate(names) if {name, natural_name(name)} & {*wanted}]
+        own = own.isel({dim: mine for dim in (COORDINATE, BIS) if dim in own.dims})
+    coords = {dim: np.atleast_1d(labels) for dim, labels in (coords or {}).items()}
+    if COORDINATE in coords and BIS in own.dims:
+        coords[BIS] = coords[COORDINATE]
+    return own.sel(coords)
+
+
+def split_name(coordinate):
+    """Return the variable and the index of a coordinate: b and (0, 1) of b[0, 1]."""
+    name, index = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", coordinate).groups()
+    return name, tuple(map(int, index.split(","))) if index else ()
+
+
+def draws_as_learned(dt, own):
+    """Return the draws of coordinates, (chain, draw, coordinate), on the scale of what was learned.
+
+    That is of the chains and coordinates of `own`.
+    """
+    if "posterior" not in dt.children:
+        raise ValueError("The result has no draws after tuning: go on with pk.sample(resume=dt).")
+    posterior = dt["posterior"].to_dataset().sel(chain=own["chain"])
+    coordinates = own[COORDINATE].values
+    parts = [_draws_of(posterior, coordinate) for coordinate in coordinates]
+    return xr.concat(parts, xr.Variable(COORDINATE, coordinates)).transpose("chain", "draw", ...)
+
+
+def _draws_of(posterior, coordinate):
+    name, index = split_name(coordinate)
+    natural, into = name, None
+    if name not in posterior:
+        natural = natural_name(name)
+        into = next((INTO[end] for end in INTO if name == natural + end), None)
+        if into is None or natural not in posterior:
+            raise ValueError(
+                f"The draws of {name}, on the scale that it is sampled on, are not in the result. "
+                'Sample with idata_kwargs={"include_transformed": True} and all var_names, or '
+                "leave it out here, with var_names or coords."
+            )
+    values = posterior[natural].transpose("chain", "draw", ...)[(..., *index)].astype(float)
+    values = values.drop_vars([c for c in values.coords if c not in ("chain", "draw")])
+    return values if into is None else into(values)
+
+
+def checked_pairs(own):
+    """Raise a ValueError if there is one coordinate only."""
+    if own.sizes[COORDINATE] < 2:
+        raise ValueError(
+            f"There are no pairs of coordinates, but only {own[COORDINATE].values.tolist()}."
+        )

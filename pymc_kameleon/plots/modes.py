@@ -1,0 +1,111 @@
+"""A plot of modes: where they are, what they weigh, and how the chains went between them."""
+
+import numpy as np
+import xarray as xr
+from arviz_base import convert_to_dataset, dataset_to_dataarray
+
+from pymc_kameleon.monitor import counted
+from pymc_kameleon.occupancy import SAMPLE, mode_occupancy
+from pymc_kameleon.plots.common import Style, beside, documented, made, name_rows
+
+MODES = {
+    **{"centre": ["color"], "share": ["color", "overlay"], "weight": ["color"]},
+    **{"draw": ["color", "overlay"], "names": [], "limits": [], "xlabel": [], "legend": []},
+}
+"""Visuals, and the aesthetics that they follow."""
+
+TEXTS = {
+    "centre": "centre of each mode\n(standard deviations from the mean)",
+    "share": "share of draws, by chain;\nline: weight ± 2 standard errors",
+    "draws": "draw",
+}
+"""Of the panels."""
+
+
+@documented(MODES, "PlotCollection.grid")
+def plot_modes(
+    dt,
+    *,
+    var_names=None,
+    coords=None,
+    centers=None,
+    group="posterior",
+    plot_collection=None,
+    backend=None,
+    visuals=None,
+    aes_by_visuals=None,
+    **pc_kwargs,
+):
+    """Plot the modes of ``pk.mode_occupancy``: centres, weights, occupancy and jumps.
+
+    On the left the mean of each variable in each mode, in the middle the share of its draws, by
+    chain and of all, on the right the mode of each draw, with how often a chain jumped.
+
+    Parameters
+    ----------
+    dt : DataTree
+        Of ``pk.sample``, ``pm.sample``, or anything that ``pk.mode_occupancy`` takes.
+    var_names : str or list of str, optional
+        Variables to go by; all of real numbers by default.
+    coords : dict, optional
+        Which chains, and elements of variables.
+    centers : dict or Dataset, optional
+        A point in each mode, if they are known.
+    group : str, optional
+        Of `dt`.
+    {common}
+
+    Raises
+    ------
+    ValueError
+        If there is no variable to go by, or `centers` does not fit the draws.
+
+    Examples
+    --------
+    >>> dt = pk.sample(step=pk.CyclicalKAM())
+    >>> pk.plot_modes(dt, var_names="mu")
+    """
+    style = Style(MODES, visuals, aes_by_visuals)
+    lists = {dim: np.atleast_1d(labels) for dim, labels in (coords or {}).items()}
+    posterior = convert_to_dataset(dt, group=group).sel(lists)
+    found = mode_occupancy(posterior, var_names=var_names, centers=centers)
+    own, numbers = found.dataset, found.dataset["mode"].values
+    values = dataset_to_dataarray(posterior[list(found.centers)], SAMPLE, label_type="flat")
+    centres = dataset_to_dataarray(found.centers, ["mode"], label_type="flat")
+    centres = ((centres - values.mean(SAMPLE)) / values.std(SAMPLE)).round(6)
+    centres = centres.assign_coords(mode=numbers)
+    mode = xr.DataArray(numbers, {"mode": numbers}, "mode")
+    draws = own["draw"].where(own["mode_of_draw"] == mode)
+    data = xr.Dataset({"centre": centres, "share": own["share"], "draws": draws})
+    names, chains = centres["label"].values, own["chain"].values
+    plots = made(
+        *(plot_collection, "grid", data, backend, pc_kwargs),
+        {"figsize": (13, 1.5 + 0.4 * max(4, len(names), len(chains), len(numbers)))},
+        cols=["__variable__"],
+        aes={"color": ["mode"], "overlay": ["chain"]},
+    )
+    row = xr.DataArray(np.arange(len(names))[::-1], dims="label")
+    style.draw(plots, "centre", "scatter_xy", data[["centre"]], y=row)
+    row = xr.DataArray(np.arange(len(chains))[::-1], {"chain": chains}, "chain")
+    lane = row - beside(own["mode"])
+    style.draw(plots, "draw", "scatter_xy", data[["draws"]], y=lane, marker="|", alpha=0.6)
+    line = own["weight"] + xr.DataArray([-2, 2], dims="end") * own["mcse"].fillna(0)
+    last = len(numbers) - 1
+    style.draw(plots, "weight", "line_xy", line.to_dataset(name="share"), y=last - mode)
+    style.draw(plots, "share", "scatter_xy", data[["share"]], y=last - mode, alpha=0.6)
+    jumps = [counted(int(n), "jump") for n in own["jumps"]]
+    rows = {
+        "centre": names,
+        "share": [f"mode {k}" for k in numbers],
+        "draws": [f"chain {chain}: {n}" for chain, n in zip(chains, jumps, strict=True)],
+    }
+    for name, labels in rows.items():
+        panel, limits = data[[name]], (-0.5, len(labels) - 0.5)
+        style.draw(plots, "names", name_rows, panel, names=labels[::-1], store_artist=False)
+        style.draw(plots, "limits", "set_ylim", panel, limits=limits, store_artist=False)
+        style.draw(plots, "xlabel", "labelled_x", panel, text=TEXTS[name], store_artist=False)
+    style.draw(
+        plots, "limits", "set_xlim", data[["share"]], limits=(-0.05, 1.05), store_artist=False
+    )
+    style.legend(plots, "mode")
+    return plots

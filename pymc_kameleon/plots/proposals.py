@@ -1,0 +1,201 @@
+"""A plot of proposals: from some draws, where 95 % of them go."""
+
+import numpy as np
+import xarray as xr
+
+from pymc_kameleon.core.rkhs import kernel_covariance
+from pymc_kameleon.kernels import Gaussian
+from pymc_kameleon.learned import BIS, COORDINATE
+from pymc_kameleon.plots.common import (
+    Style,
+    checked_backend,
+    checked_pairs,
+    documented,
+    draws_as_learned,
+    figure_of,
+    learned_by,
+    selected,
+    split_name,
+)
+from pymc_kameleon.resume import STATE, sampler_of
+
+WALKS = ("AM", "RBAM", "GAM", "RAM", "GadRWM")
+"""They propose from a normal with the covariance scale² · `covariance`, from anywhere."""
+
+KERNELS = ("KAM", "CyclicalKAM")
+"""They propose from a normal whose covariance depends on where they are."""
+
+CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
+"""Radius of the circle that has 95 % of a standard normal in two dimensions."""
+
+PASSED = {"scatter": ["overlay"], "dist": [], "xlabel": [], "ylabel": []}
+PROPOSALS = {**PASSED, "proposal": [], "start": []}
+"""Visuals, those of arviz_plots.plot_pair first, and the aesthetics that they follow."""
+
+
+@documented(PROPOSALS, "PlotMatrix")
+def plot_proposals(
+    dt,
+    *,
+    var_names=None,
+    coords=None,
+    draws=6,
+    step=None,
+    plot_collection=None,
+    backend=None,
+    visuals=None,
+    aes_by_visuals=None,
+    **pc_kwargs,
+):
+    """Plot the draws of each pair of coordinates, and where 95 % of the proposals from some go.
+
+    An ellipse has 95 % of a pair's marginal distribution, whatever the others do. Coordinates are
+    on the scale that they are sampled on. Of CyclicalKAM these are the moves within modes.
+
+    Parameters
+    ----------
+    dt : DataTree
+        Of ``pk.sample`` with AM, RBAM, GAM, RAM, GadRWM, KAM or CyclicalKAM: the others propose
+        from no normal distribution that a result knows.
+    var_names : str or list of str, optional
+        Variables of the model; all that the step moves by default.
+    coords : dict, optional
+        Which chains and coordinates, as ``{"chain": [0], "coordinate": ["a", "b[0]"]}``.
+    draws : int or list of (chain, draw), optional
+        From how many draws, evenly spaced over all chains, or from which, by their labels. The
+        proposal is that of their chain.
+    step : str, optional
+        Which, as ``"gam"``, if several have learned a covariance.
+    {common}
+
+    Raises
+    ------
+    ValueError
+        If the result is of ``pm.sample``, or of other samplers, or there is one coordinate only.
+
+    Examples
+    --------
+    >>> dt = pk.sample(step=pk.KAM())
+    >>> pk.plot_proposals(dt, draws=[(0, 100), (0, 200)])
+    """
+    from arviz_plots import plot_pair  # takes half a second
+
+    style = Style(PROPOSALS, visuals, aes_by_visuals)
+    own = learned_by(dt, "covariance", step, None, None)
+    shown = selected(own, var_names, coords)
+    checked_pairs(shown)
+    names, chains = shown[COORDINATE].values.tolist(), shown["chain"]
+    propose = _proposal(dt, own)
+    cloud = draws_as_learned(dt, shown)
+    labels = _chosen(cloud, draws)
+    from_all = draws_as_learned(dt, own.sel(chain=chains)) if "subsample" in own else cloud
+    covariances = [
+        propose(own.sel(chain=chain), from_all.sel(chain=chain, draw=draw).values)
+        .sel({COORDINATE: names, BIS: names})
+        .values
+        for chain, draw in labels
+    ]
+    defaults = {"scatter": {"color": "gray", "alpha": 0.3, "size": 6}, "dist": {"color": "gray"}}
+    passed = {name: style.options(name, **defaults.get(name, {})) for name in PASSED}
+    if plot_collection is None:
+        backend = checked_backend(backend)
+        size = (2.8 * len(names), 2.3 * len(names))
+        pc_kwargs["figure_kwargs"] = figure_of(backend, pc_kwargs, figsize=size)
+    plots = plot_pair(
+        cloud.to_dataset(COORDINATE),
+        plot_matrix=plot_collection,
+        backend=backend,
+        visuals={name: False if options is None else options for name, options in passed.items()},
+        aes_by_visuals={k: v for k, v in (aes_by_visuals or {}).items() if k in PASSED},
+        **pc_kwargs,
+    )
+    starts = xr.concat([cloud.sel(chain=c, draw=d, drop=True) for c, d in labels], "start")
+    starts = starts.to_dataset(COORDINATE)
+    lower = {"mapped": "map_lower", "color": "C1"}
+    ellipses = _Ellipses(names, np.stack(covariances))
+    style.draw(plots, "proposal", ellipses, starts, subset_info=True, **lower)
+    style.draw(plots, "start", "scatter_couple", starts, marker="x", width=1.5, **lower)
+    return plots
+
+
+def _chosen(cloud, draws):
+    """Return the labels (chain, draw) of draws."""
+    chains, numbers = cloud["chain"].values.tolist(), cloud["draw"].values.tolist()
+    if isinstance(draws, int | np.integer) and not isinstance(draws, bool) and draws > 0:
+        places = np.linspace(0, cloud["chain"].size * cloud["draw"].size - 1, draws + 2)[1:-1]
+        where = zip(*np.divmod(places.astype(int), len(numbers)), strict=True)
+        return [(chains[k], numbers[i]) for k, i in where]
+    try:
+        labels = [(chain, draw) for chain, draw in draws]
+        valid = bool(labels) and all(c in chains and d in numbers for c, d in labels)
+    except TypeError:
+        valid = False
+    if not valid:
+        raise ValueError(
+            f"draws must be a number from 1 on, or a list of (chain, draw) with chains of {chains} "
+            f"and draws from {numbers[0]} to {numbers[-1]}, not {draws!r}."
+        )
+    return labels
+
+
+def _proposal(dt, own):
+    """Return a function of what a chain learned, and a point (d,): the proposal's covariance."""
+    if STATE not in dt.children:
+        raise ValueError(f"The result has no group {STATE!r}, which names the sampler.")
+    sampler, options = sampler_of(dt, {split_name(name)[0] for name in own[COORDINATE].values})
+    if sampler in WALKS:
+        return lambda learned, x: learned["scale"] ** 2 * learned["covariance"]
+    if sampler not in KERNELS:
+        raise ValueError(
+            f"{sampler} proposes from no normal distribution that the result knows. There is a "
+            f"plot for {', '.join(WALKS + KERNELS)}."
+        )
+    if options is None:
+        raise ValueError(
+            f"The result does not know the kernel of {sampler}, as it has options that cannot be "
+            "stored."
+        )
+    kernel = (options.get("kernel") or Gaussian()).compiled()
+
+    def propose(learned, x):
+        root = np.linalg.cholesky(learned["covariance"].values)
+        gamma, nu = (learned[name].item() for name in ("gamma", "nu"))
+        spread = gamma**2 * np.eye(len(x))
+        if np.isfinite(nu):
+            z = np.linalg.solve(root, learned["subsample"].dropna("point").values.T)
+            bandwidth = np.array([learned["bandwidth"].item()])
+            spread += nu**2 * _seen(kernel._replace(bandwidth=bandwidth), z, x, root)
+        return learned["covariance"].copy(data=root @ spread @ root.T)
+
+    return propose
+
+
+def _seen(kernel, z, x, root):
+    """Return S(u) of points z (d, m), in whitened coordinates, as KAM computes it."""
+    (d, m), z = z.shape, np.ascontiguousarray(z)
+    found, work = np.empty((d, d)), np.empty((d + 1, m))
+    kernel_covariance(kernel, z, m, np.linalg.solve(root, x), found, work)
+    return found
+
+
+class _Ellipses:
+    """Draws those that have 95 % of normals with covariances (n, d, d)."""
+
+    __name__ = "proposal"
+
+    def __init__(self, names, covariances):
+        self._names, self._covariances = names, covariances
+
+    def __call__(self, da_x, da_y, target, *, var_name_x, var_name_y, color=None, **options):
+        from arviz_plots.plot_collection import backend_from_object
+
+        for extra in ("sel_x", "isel_x", "sel_y", "isel_y"):
+            del options[extra]
+        pair = [self._names.index(name) for name in (var_name_x, var_name_y)]
+        roots = np.linalg.cholesky(self._covariances[:, pair][:, :, pair])
+        angle = np.linspace(0, 2 * np.pi, 100)
+        circle = np.append(CONTOUR * np.stack([np.cos(angle), np.sin(angle)]), [[np.nan]] * 2, 1)
+        x, y = np.stack([da_x.values, da_y.values])[..., None] + (roots @ circle).swapaxes(0, 1)
+        return backend_from_object(target).line(
+            x.ravel(), y.ravel(), target, color=color, **options
+        )

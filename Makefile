@@ -1,8 +1,9 @@
 # make demo      install into .venv and run examples/quickstart.py
 # make test      install into .venv and run the tests
 # make test-all  the slow tests, which repeat what others show or take long
+# make docs      install into .venv and make the site, docs/_build/html/index.html; needs no network then
 # make lint      ruff
-.PHONY: demo test test-all lint
+.PHONY: demo test test-all docs lint
 
 # The first Python from 3.12 on: python3 (with pyenv, what .python-version names), or a named one.
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 \
@@ -25,6 +26,12 @@ test: .venv/installed-dev
 test-all: .venv/installed-dev
 	@echo "== Running the slow tests"
 	@$(PYTEST) -m slow
+
+# -n: a link that leads nowhere is an error; -W: and so is each warning.
+docs: .venv/installed-docs
+	@echo "== Making the site"
+	@.venv/bin/python -m sphinx -nWq --keep-going -c docs -d docs/_build/doctrees . docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 lint: .venv/installed-dev
 	@.venv/bin/ruff check .

@@ -173,6 +173,12 @@ def sample(
     KeyboardInterrupt
         On Ctrl-C before the first draw. After that, what there is, is returned with a warning. A
         second Ctrl-C does not wait for the draws that are being made.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GAM(), random_seed=1)
+    ...     dt = pk.sample(resume=dt, draws=500)  # the same chains, 500 draws longer
     """
     for name, value in {
         "quiet": quiet,

@@ -62,6 +62,12 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     -----
     It warns if a variable is not finite at some draws, and if there are signs that the errors are
     not to be trusted. See docs/estimates.md.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.SurrogateMetropolis())
+    ...     table = pk.summary(dt)
     """
     if round_to not in ("auto", "none"):
         raise ValueError(f'round_to must be "auto" or "none", not {round_to!r}.')

@@ -378,6 +378,11 @@ def check_step(make, variables=continuous):
     ------
     ExceptionGroup
         Of what each check that fails has raised.
+
+    Examples
+    --------
+    >>> check_step(pk.GAM)  # doctest: +SKIP
+    >>> check_step(lambda vars: pk.GAM(vars, steps_per_draw=1))  # doctest: +SKIP
     """
     failed = {}
     for check in checks:
@@ -407,6 +412,10 @@ def report(steps, variables=continuous):
     -------
     pandas.DataFrame
         A row for each check, a column for each step: "passes", "fails: why", or "not run: why".
+
+    Examples
+    --------
+    >>> report({"ours": pk.GAM, "PyMC's": pm.Metropolis})  # doctest: +SKIP
     """
     rows = [str(check) for check in checks]
     columns = {name: [_outcome(c, make, variables) for c in checks] for name, make in steps.items()}

@@ -283,6 +283,12 @@ BUGS = {
             "test_executors.py -k dies_once",
         ),
         (
+            "executors that cannot cancel tasks, as loky's, are told to",
+            "shutdown(wait=False)  # loky's",
+            "shutdown(wait=False, cancel_futures=True)  # loky's",
+            "test_executors.py -k own_processes_and",
+        ),
+        (
             "workers outlive their parent",
             "threading.Thread(target=_end_with_parent, daemon=True).start()",
             "pass",

@@ -324,6 +324,12 @@ class CyclicalKAM(LearnedShape):
 
     Pompe, Holmes & Łatuszyński (2020). A framework for adaptive MCMC targeting multimodal
     distributions. Annals of Statistics 48.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CyclicalKAM(), initvals=pk.initvals(4, how="prior"))
+    ...     occupancy = pk.mode_occupancy(dt)
     """
 
     name = "cyclical_kam"

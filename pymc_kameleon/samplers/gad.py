@@ -346,6 +346,11 @@ class GadRWM(GradientAdaptive):
     References
     ----------
     Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GadRWM())
     """
 
     name = "gad_rwm"
@@ -408,6 +413,12 @@ class GadMALA(GradientAdaptive):
     References
     ----------
     Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GadMALA())
+    ...     dt = pm.sample(step=pk.GadMALA(n_leapfrog=1))  # one leapfrog step: MALA
     """
 
     name = "gad_mala"

@@ -204,6 +204,11 @@ class MALA(OneScale):
     ----------
     Roberts & Rosenthal (1998). Optimal scaling of discrete approximations to Langevin diffusions.
     Journal of the Royal Statistical Society B 60.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.MALA())
     """
 
     name = "mala"

@@ -372,7 +372,7 @@ def report(state, parameters, stats):
 class PCAKAM(LearnedSubsample):
     r"""Kernel adaptive Metropolis along principal directions, "MCMC PCA-Kameleon".
 
-    .. math:: y \sim N\big(x,\; C(\gamma^2 I + \nu_j^2 w_j w_j^\top)C^\top\big),
+    .. math:: y \sim N\bigl(x,\; C(\gamma^2 I + \nu_j^2 w_j w_j^\top)C^\top\bigr),
         \qquad w_j = M_u H \alpha_j, \quad j \sim \omega
 
     with α_j the leading eigenvectors of the centred kernel matrix of z, a subsample of the chain's
@@ -414,6 +414,11 @@ class PCAKAM(LearnedSubsample):
     ----------
     Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
     Metropolis-Hastings. ICML, appendix C.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.PCAKAM())
     """
 
     name = "pca_kam"

@@ -36,7 +36,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     var_names : str or list of str, optional
         As in ``arviz.summary``; all variables by default.
     ci_prob : float, optional
-        Probability of the interval; by default ArviZ's, .89.
+        Probability of the interval; by default ArviZ's, 0.89.
     ci_kind : {"eti", "hdi"}, optional
         Interval with equal tails, ArviZ's default, or the shortest one.
     round_to : {"auto", "none"}, optional

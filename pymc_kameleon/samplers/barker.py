@@ -97,7 +97,7 @@ class Barker(LearnedShape):
     Parameters
     ----------
     target_accept : float, optional
-        Acceptance rate that s is tuned to; .57, about the best in many dimensions.
+        Acceptance rate that s is tuned to; 0.57, about the best in many dimensions.
     {common parameters}
 
     Notes

@@ -110,7 +110,7 @@ class CMH(Componentwise):
         Sweeps per draw, 1 by default: a sweep makes d evaluations. Even without correlations an
         independent draw takes 4.5 sweeps, so 5 are good where the log-density is cheap.
     target_accept : float, optional
-        Acceptance rate that each σ_k is tuned to; .44, the best in one dimension.
+        Acceptance rate that each σ_k is tuned to; 0.44, the best in one dimension.
     {common parameters}
 
     Notes

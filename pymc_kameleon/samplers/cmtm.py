@@ -191,9 +191,9 @@ def judge(target, state, parameters, k, s, y, log_total, rng):
 def adapt(state, parameters, tuning, work, accept_prob, rng):
     """Adapt the ladders, and at the end of tuning decide where single tries do as well.
 
-    At every adapt_every-th sweep, with probability max(.99^(r-1), r^(-1/2)), each ladder is widened
-    or narrowed; one coin decides for all coordinates. Before, unless the scales were given, they
-    are shifted to where the chain is.
+    At every adapt_every-th sweep, with probability max(0.99^(r-1), r^(-1/2)), each ladder is
+    widened or narrowed; one coin decides for all coordinates. Before, unless the scales were given,
+    they are shifted to where the chain is.
     """
     d, m = parameters.ladders.shape
     for k in range(d):
@@ -389,7 +389,7 @@ class CMTM(Componentwise):
 
     Notes
     -----
-    At the r-th adaptation point, with probability :math:`\max(.99^{r-1}, r^{-1/2})`, σ_m of each
+    At the r-th adaptation point, with probability :math:`\max(0.99^{r-1}, r^{-1/2})`, σ_m of each
     coordinate is doubled if it was selected too often, halved if too rarely, and σ_1 likewise.
     Before, in the first half of tuning and unless ``scales`` are given, the ladders are shifted to
     where the chain is. The tries of tuning also tell how far single ones of each scale would have

@@ -357,7 +357,7 @@ class KAM(LearnedSubsample):
         as published, one γ cannot suit a posterior whose scales differ by orders of magnitude.
     redraw_decay : float, optional
         a: while tuning, z is redrawn with probability :math:`p_t = (1+t)^{-a}`, t transitions after
-        the first z. In (0, 1], so that p_t → 0 and Σ p_t = ∞; .5 by default.
+        the first z. In (0, 1], so that p_t → 0 and Σ p_t = ∞; 0.5 by default.
     scale_bounds : (float, float), optional
         Least and largest ν. By default within 1/1000 and 10 times its first guess.
     {common parameters}

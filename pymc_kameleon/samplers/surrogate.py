@@ -295,7 +295,7 @@ class SurrogateMetropolis(KameleonStep):
         Transitions per draw; by default 1 if evaluations are expensive, so that a draw costs one at
         most, and otherwise max(2, d // 3).
     target_accept : float, optional
-        Acceptance rate that the scale of the random walk is tuned to; .234, or .44 in one
+        Acceptance rate that the scale of the random walk is tuned to; 0.234, or 0.44 in one
         dimension. The moves by the surrogate have no scale: the better it is, the more of them are
         accepted.
     keep_adapting : bool, optional

@@ -6,6 +6,7 @@ import time
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ class Finish:
     ----------
     model : pm.Model
     computed : dict
-        Groups to compute: name -> (function, names of variables or True).
+        Groups to compute: name -> (function, names of variables, or None for all).
     checks_convergence, keeps_warnings, quiet : bool
     store : str, path or None
         From where the run can go on.
@@ -591,14 +592,17 @@ class Run:
         """Compute what was asked for besides, and look at the convergence."""
         finish = self._finish
         with quiet_logging(finish.quiet):
-            for compute, chosen in finish.computed.values():
-                names = None if chosen is True else chosen
-                compute(tree, var_names=names, model=finish.model, progressbar=False)
-            if finish.checks_convergence and "posterior" in tree.children:
+            tasks = {
+                name: partial(compute, tree, names, model=finish.model, progressbar=False)
+                for name, (compute, names) in finish.computed.items()
+            }
+            if finish.checks_convergence:
+                tasks["convergence checks"] = partial(self._check_convergence, tree)
+            for name, task in tasks.items() if "posterior" in tree.children else ():
                 try:
-                    self._check_convergence(tree)
+                    task()
                 except Exception:  # a finished run is worth more than what is said about it
-                    _log.exception("The convergence checks failed; the draws are returned.")
+                    _log.exception("The %s failed; the draws are returned.", name)
 
     def _check_convergence(self, tree):
         warnings = run_convergence_checks(tree, self._finish.model)

@@ -158,6 +158,7 @@ class Run:
                 steps = job.steps_at(chain.state)
                 chain.told = told(steps)
                 job.leave(steps, chain.state.point)
+        self._data = [_data_of(chain) for chain in chains]
         self._learning = None
         self._stop, self._changing = threading.Event(), threading.RLock()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
@@ -585,6 +586,11 @@ class Run:
             _log.info("%s are enough.", made)
         elif self._limits.target_ess is not None:
             _log.warning("%s are not enough; %s", made, how)
+        if [_data_of(chain) for chain in self._chains] != self._data:
+            _log.warning(
+                "The data were changed while the chains ran (pm.set_data?). Draws before and after "
+                "are of different posteriors: sample again."
+            )
         speakers = [(chain, self._job.steps_at(chain.state)) for chain in chains]
         say_what_was_done(speakers, self._seconds)
 
@@ -616,6 +622,10 @@ class Run:
         kept = [name for name in names if name in tree["posterior"]]
         if problem := explain_modes(tree, kept):
             _log.warning(problem)
+
+
+def _data_of(chain):
+    return [own.data for own in chain.state.steps]
 
 
 def _longest(chains):

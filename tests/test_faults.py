@@ -3,21 +3,33 @@
 docs/faults.md lists them, with the tests of the other files that look at each.
 """
 
+import errno
 import faulthandler
 import multiprocessing
+import os
+import shutil
 import signal
+import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import faults
 import numpy as np
 import pymc as pm
 import pytest
+from core.test_compiler import plus_one, scaled
 from models import box, normal
+from numba import config, int64
+from pytensor.compile import Mode
+from scipy.stats import norm
 from test_driver import DRAWN, QUIET, assert_same, resume, sample
 
 import pymc_kameleon as pk
+from pymc_kameleon import logp
+from pymc_kameleon.core import compiler
 
 ALL = (*DRAWN, "warmup_sample_stats", "learned")
 
@@ -35,6 +47,11 @@ def watch():
 @pytest.fixture(scope="module")
 def walk():
     return pk.RWM(model=normal(), steps_per_draw=2)
+
+
+@pytest.fixture(scope="module")
+def plane():
+    return pk.RWM(model=normal(2), steps_per_draw=2)
 
 
 @pytest.fixture(scope="module")
@@ -178,8 +195,465 @@ def test_ctrl_c_at_a_random_moment_of_pm_sample(cores, n, walk):
         except KeyboardInterrupt:
             continue
         except ValueError as error:
-            assert "Not enough samples" in str(error)  # as PyMC says if there are no draws
+            if "Not enough samples" not in str(error):  # as PyMC says if there are no draws
+                raise
             continue
         kept += is_part_of(result, whole, renumbered=True)
     assert kept > 0
     assert_same(run(), whole)
+
+
+# ---- results that could not be made ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dims": {"x": ["k"]}, "coords": {"k": [1, 2, 3]}}, "could not be returned: .*'k'"),
+        ({"dims": {"x": ["chain"]}}, "could not be returned"),
+        ({"dims": {"x": ["k", "l"]}}, "could not be returned"),
+        ({"dims": {"x": ["x"]}}, r"Dimensions of the result are called \['x'\]"),
+        ({"log_prior": ["y"]}, r"log_prior must be True, or some of \['x'\]"),
+        ({"log_likelihood": ["x"]}, r"log_likelihood must be True, or some of \[\]"),
+    ],
+)
+def test_a_result_that_could_not_be_made_is_refused_before_sampling(options, message, plane, done):
+    """It would lose the draws."""
+    with pytest.raises(ValueError, match=message):
+        sample(plane, idata_kwargs=options)
+    assert not done
+
+
+@pytest.fixture(scope="module")
+def odd():
+    """Of a model with names that are taken, and with variables that have no elements."""
+    with pm.Model() as model:
+        x, empty = pm.Normal("x", shape=2), pm.Normal("empty", shape=(3, 0))
+        pm.Deterministic("draw", 3 * x)
+        pm.Deterministic("x_dim_0", 2 * x)
+        pm.Deterministic("both", x[0] * empty)
+    return pk.RWM(model=model, steps_per_draw=1)
+
+
+def test_variables_are_not_called_as_dimensions(odd, done):
+    with pytest.raises(ValueError, match=r"called \['draw', 'x_dim_0'\]"):
+        sample(odd)
+    assert not done
+
+
+def test_what_is_computed_besides_needs_all_variables(odd, done):
+    options = {"var_names": ["both", "empty"], "idata_kwargs": {"log_prior": True}}
+    with pytest.raises(ValueError, match=r"log_prior needs \['x'\], which var_names leaves out"):
+        sample(odd, **options)
+    assert not done
+
+
+def test_variables_without_elements(odd, tmp_path):
+    """Beside others they are there; alone there is nothing to do."""
+    with pytest.raises(ValueError, match=r"RWM has nothing to move: \['empty'\] have no elements"):
+        pk.RWM(["empty"], model=odd.model)
+    result = sample(odd, var_names=["both", "empty"], store=tmp_path / "run.zarr")
+    assert result["posterior"]["empty"].shape == result["posterior"]["both"].shape == (2, 30, 3, 0)
+    assert resume(tmp_path / "run.zarr", odd.model, 5)["posterior"].sizes["draw"] == 35
+
+
+def test_what_is_computed_besides_may_fail(walk, monkeypatch, caplog):
+    """Also of a run that was stopped while tuning."""
+
+    def fail(*arguments, **options):
+        raise ZeroDivisionError("the solver broke down")
+
+    expected = sample(walk)
+    monkeypatch.setitem(pk.driver.COMPUTED, "log_prior", fail)
+    assert_same(sample(walk, idata_kwargs={"log_prior": True}), expected, ALL)
+    assert "The log_prior failed; the draws are returned." in caplog.text
+    caplog.clear()
+    stop = {"callback": lambda run, draw: run.stop()}
+    assert "posterior" not in sample(walk, idata_kwargs={"log_prior": True}, **stop).children
+    assert "failed" not in caplog.text
+
+
+def test_one_chain_may_have_ended_before_a_run_is_interrupted(walk, monkeypatch):
+    """The others make what is left of theirs, and none makes more."""
+    whole = sample(walk)
+    waits = pk.run.Chain.waits.fget
+    behind = property(lambda self: waits(self) and (self.row == 0 or self.done < 60))
+    monkeypatch.setattr(pk.run.Chain, "waits", behind)
+    half = sample(walk, callback=lambda run, draw: run.stop() if draw.draw_idx == 79 else None)
+    monkeypatch.undo()
+    assert half["sampling_state"]["monitor_done"].values.tolist() == [80, 50]
+    assert half["posterior"].sizes["chain"] == 1
+    assert_same(resume(half, walk.model, None), whole, ALL)
+
+
+# ---- compiled code on disk ------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def cached(identity="identity"):
+    """Return a file of code, and of other code under another key; both of another process."""
+
+    def entry():
+        pass
+
+    return compiler.Cache(entry, identity)._cache_file
+
+
+def test_code_that_was_damaged_on_disk_is_none(place):
+    """Cut off, or changed, at any byte; what is saved again is there."""
+    code, rng = {"code": bytes(range(256)) * 4}, np.random.default_rng(1)
+    file = cached()
+    file.save("key", code)
+    assert cached().load("key") == code
+    assert cached().load("other key") is None
+    for path in place.rglob("*.nb?"):
+        whole = path.read_bytes()
+        for at in (0, *rng.integers(1, len(whole), 30)):
+            changed = bytearray(whole)
+            changed[at] ^= 255
+            for content in (whole[:at], bytes(changed)):
+                path.write_bytes(content)
+                assert cached().load("key") in (None, code)
+                if path.suffix == ".nbc":
+                    assert cached().load("key") is None
+        path.unlink()
+        assert cached().load("key") is None
+        cached().save("key", code)
+        assert cached().load("key") == code
+
+
+def test_code_of_another_key_is_none(place):
+    """Two processes that write at once may leave the index of one, and the code of the other."""
+    cached().save("key", {"code": 1})
+    index = next(place.rglob("*.nbi"))
+    of_one = index.read_bytes()
+    index.unlink()
+    cached().save("other key", {"code": 2})
+    index.write_bytes(of_one)
+    assert cached().load("key") is None
+
+
+def test_code_that_cannot_be_kept_is_used_all_the_same(place, monkeypatch, caplog):
+    """On a full disk."""
+
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(compiler.CacheFile, "_open_for_write", fail)
+    compiler._say_once.cache_clear()
+    with caplog.at_level("INFO", logger="pymc_kameleon"):
+        assert compiler.entry_point(scaled(17, plus_one), (int64,))(1) == 34
+    assert "cannot be kept ([Errno 28] No space left on device)" in caplog.text
+
+
+TOGETHER = """
+import os, sys
+import numpy as np, pymc as pm, pymc_kameleon as pk
+for i in range(7):
+    if os.fork() == 0:
+        break
+with pm.Model() as model:
+    pm.Normal("x", 1, [1.0, 3.0])
+    step = pk.RWM(steps_per_draw=2)
+point, _ = model.initial_point(), step.setup_chain(np.random.default_rng(1), 10, 10)
+for _ in range(20):
+    point, _ = step.step(point)
+print(point["x"].tobytes().hex(), flush=True)
+if i == 6:
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+"""
+
+
+@pytest.mark.slow
+def test_8_processes_that_start_at_once_share_an_empty_cache(tmp_path):
+    environment = {
+        "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
+        "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}",
+        "PYTHONPATH": str(Path(PACKAGE).parent),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", TOGETHER],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert ended.returncode == 0, ended.stderr
+    draws = ended.stdout.split()
+    assert len(draws) == 8
+    assert len(set(draws)) == 1
+
+
+# ---- a store that was cut off ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [5, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_store_cut_off_at_a_random_byte(n, walk, tmp_path, monkeypatch):
+    """It is refused, or goes on as if it were whole."""
+    whole, rng = sample(walk, draws=10, tune=6), np.random.default_rng(3)
+    made = tmp_path / "made.zarr"
+    sample(walk, draws=6, tune=6, store=made)
+    files = sorted(path.relative_to(made) for path in made.rglob("*") if path.is_file())
+    refused = 0
+    for i in range(n):
+        path = tmp_path / f"{i}.zarr"
+        shutil.copytree(made, path)
+        file = path / files[rng.integers(len(files))]
+        file.write_bytes(file.read_bytes()[: rng.integers(file.stat().st_size)])
+        try:
+            result = resume(path, walk.model, 4)
+        except ValueError as error:
+            if str(path) not in str(error):
+                raise
+            refused += 1
+        else:
+            assert_same(result, whole, ALL)
+    assert refused > 0
+
+
+# ---- linkers --------------------------------------------------------------------------------
+
+
+class Jitted:
+    """Machine code that is not numba's."""
+
+
+def test_a_linker_that_is_neither_numbas_nor_c_nor_python_is_replaced(monkeypatch, caplog):
+    """As JAX's, by C's, which is said."""
+    step, make = pk.RWM(model=normal(), steps_per_draw=2), logp.pymc_compile
+
+    def compile_as_jax_would(*arguments, **options):
+        function = make(*arguments, **options)
+        if "mode" not in options:
+            function.vm.jit_fn = Jitted()
+        return function
+
+    expected = sample(step)
+    monkeypatch.setattr(logp, "pymc_compile", compile_as_jax_would)
+    monkeypatch.setattr(logp, "Mode", lambda *names: Mode("py", "fast_compile"))  # sooner than C
+    with pm.Model() as model:
+        pm.Normal("x")
+    result = sample(pk.RWM(model=model, steps_per_draw=2))
+    said = "log-density runs through Python, which is slower: NumbaLinker compiles nothing that"
+    assert said in caplog.text
+    np.testing.assert_allclose(result["posterior"]["x"], expected["posterior"]["x"], rtol=1e-6)
+
+
+@cache
+def regression():
+    with pm.Model() as model:
+        data = pm.Data("data", [0.5, 1.0, 3.0])
+        pm.Normal("y", pm.Normal("x", 0, 10), pm.HalfNormal("s"), observed=data)
+    return model
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return pk.GAM(model=regression(), steps_per_draw=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["C", "CVM", "JAX"])
+@pytest.mark.parametrize("cls", [pk.GAM, pk.GadMALA])
+def test_other_linkers_give_the_same_log_density(cls, mode, caplog):
+    if mode == "JAX":
+        pytest.importorskip("jax", reason="JAX, whose linker PyTensor uses")
+    step = cls(model=regression(), compile_kwargs={"mode": mode})
+    result = sample(step, tune=100)
+    draws, log_density = result["posterior"], regression().compile_logp()
+    expected = [
+        log_density({"x": x, "s_log__": np.log(s)})
+        for x, s in zip(draws["x"].values[0], draws["s"].values[0], strict=True)
+    ]
+    np.testing.assert_allclose(result["sample_stats"]["lp"][0], expected, rtol=1e-9)
+    assert ("JAXLinker compiles nothing" in caplog.text) == (mode == "JAX")
+
+
+def test_linkers_that_are_not_installed_are_refused():
+    if find_spec("jax"):
+        pytest.skip("JAX is installed")
+    with pytest.raises(ModuleNotFoundError, match="jax"):
+        pk.RWM(model=regression(), compile_kwargs={"mode": "JAX"})
+
+
+# ---- transforms -----------------------------------------------------------------------------
+
+
+@cache
+def transformed():
+    """A variable with each transform of PyMC, and two with those that are given by functions."""
+    transforms = pm.distributions.transforms
+    with pm.Model() as model:
+        pm.HalfNormal("log")
+        free = {"default_transform": None, "transform": transforms.log_exp_m1}
+        pm.Gamma("log_exp_m1", 2, 1, **free)
+        pm.Beta("logodds", 2, 3)
+        place = pm.Normal("place", 0, 0.1)
+        pm.Uniform("interval", place - 1, place + 2)
+        pm.TruncatedNormal("half_open", 0, 1, lower=0.5)
+        pm.VonMises("circular", 0.5, 2)
+        pm.Normal("ordered", shape=3, transform=transforms.ordered, initval=np.arange(3.0))
+        both = transforms.Chain([transforms.log, transforms.ordered])
+        free = {"default_transform": None, "transform": both, "initval": np.arange(1.0, 4)}
+        pm.Gamma("chained", 2, 1, shape=3, **free)
+        pm.Dirichlet("simplex", np.array([1.0, 2, 3]))
+        pm.ZeroSumNormal("zerosum", shape=(2, 3), n_zerosum_axes=2)
+        pm.LKJCholeskyCov("cov", n=2, eta=2, sd_dist=pm.Exponential.dist(1), compute_corr=False)
+        pm.LKJCorr("corr", n=3, eta=2)
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compile_kwargs", [{}, {"mode": "FAST_COMPILE"}], ids=["numba", "python"])
+def test_every_transform(compile_kwargs):
+    """Draws are where PyMC says, and have its log-density."""
+    model = transformed()
+    step = pk.GAM(model=model, steps_per_draw=1, compile_kwargs=compile_kwargs)
+    options = {"idata_kwargs": {"include_transformed": True}, "tune": 20, "draws": 20}
+    result = sample(step, **options)
+    draws = result["posterior"].to_dataset().isel(chain=1)
+    assert len(np.unique(draws["place"])) > 3
+    natural = model.compile_fn(
+        [*model.replace_rvs_by_values(model.free_RVs), model.logp()],
+        inputs=model.value_vars,
+        mode="FAST_COMPILE",
+    )
+    for i in range(20):
+        *expected, lp = natural({v.name: draws[v.name].values[i] for v in model.value_vars})
+        for rv, values in zip(model.free_RVs, expected, strict=True):
+            np.testing.assert_allclose(draws[rv.name][i], values, rtol=1e-9, err_msg=rv.name)
+        np.testing.assert_allclose(result["sample_stats"]["lp"][1, i], lp, rtol=1e-9)
+
+
+def test_every_transform_of_pymc_has_a_variable():
+    transforms = pm.distributions.transforms
+    used = [transform for transform in transformed().rvs_to_transforms.values() if transform]
+    used += transformed().rvs_to_transforms[transformed()["chained"]].transform_list
+    # The first one is abstract, the second in no distribution, and the third is deprecated.
+    for name in set(transforms.__all__) - {"Transform", "CholeskyCovTransform", "sum_to_1"}:
+        kind = getattr(transforms, name)
+        kind = kind if isinstance(kind, type) else type(kind)
+        assert any(issubclass(kind, type(one)) or isinstance(one, kind) for one in used), name
+
+
+# ---- numbers --------------------------------------------------------------------------------
+
+SCALES = 10.0 ** np.arange(-12, 13, 4)
+
+
+@cache
+def wide():
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=len(SCALES))
+        pm.Potential("p", -0.5 * ((x / SCALES) ** 2).sum())
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", pk.SAMPLERS)
+def test_scales_from_1e_12_to_1e12(cls, caplog):
+    """Either they are right, or the log says that something is wrong."""
+    step = cls(model=wide())
+    draws = sample(step, draws=1000, tune=1000, initvals={"x": SCALES})["posterior"]["x"]
+    sds = draws.std(("chain", "draw")).values / SCALES
+    assert np.abs(np.log(sds)).max() < 0.3 or caplog.messages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", [pk.RWM, pk.GAM, pk.KAM, pk.GadMALA, pk.CMH])
+@pytest.mark.parametrize("d", [1, 500])
+def test_one_and_500_dimensions(cls, d):
+    step = cls(model=normal(d), steps_per_draw=10)
+    result = sample(step, tune=20, draws=20)
+    draws = result["posterior"]["x"].values
+    np.testing.assert_allclose(
+        result["sample_stats"]["lp"],
+        -0.5 * (draws**2).sum(axis=2) - d / 2 * np.log(2 * np.pi),
+        rtol=1e-10,
+    )
+    assert_same(resume(sample(step, tune=20, draws=5), step.model, 15), result, ALL)
+
+
+@cache
+def bounded():
+    with pm.Model() as model:
+        pm.HalfNormal("x", shape=2, default_transform=None)
+    return model
+
+
+@pytest.mark.parametrize("cls", [pk.GAM, pytest.param(pk.GadMALA, marks=pytest.mark.slow)])
+def test_a_start_on_the_boundary(cls):
+    step = cls(model=bounded())
+    options = {"initvals": {"x": np.zeros(2)}, "tune": 500, "draws": 2000}
+    draws = sample(step, **options)["posterior"]["x"]
+    np.testing.assert_allclose(draws.mean(("chain", "draw")), np.sqrt(2 / np.pi), atol=0.07)
+
+
+def test_a_start_on_the_boundary_of_a_transform(fit):
+    """Where its coordinate is infinite."""
+    with pytest.raises(pm.exceptions.SamplingError, match=r"(?s)not finite at .*'s_log__': .*-inf"):
+        sample(fit, initvals={"x": 0.0, "s": 0.0})
+
+
+@pytest.mark.parametrize("at", [0.0, -1.0])
+def test_a_jump_of_the_log_density(at, black_walk):
+    """A draw is beyond it as often as it should be."""
+    box(lambda x: -0.5 * x @ x - 3 * (x[0] > at))
+    options = {"tune": 300, "draws": 3000, "initvals": {"x": np.zeros(2)}}
+    beyond = sample(black_walk, **options)["posterior"]["x"][..., 0] > at
+    below, above = norm.cdf(at), np.exp(-3) * norm.cdf(-at)
+    assert float(beyond.mean()) == pytest.approx(above / (above + below), abs=0.05)
+
+
+# ---- data, and several runs at once ---------------------------------------------------------
+
+
+def test_data_may_change_between_runs(fit):
+    """In number, too; each run is that of a step which knows no other data."""
+    results = []
+    for data in ([0.5, 1.0, 3.0], [5.0, 5.5], [0.5, 1.0, 3.0]):
+        pm.set_data({"data": data}, model=fit.model)
+        results.append(sample(fit))
+        assert_same(results[-1], sample(pk.GAM(model=fit.model, steps_per_draw=2)), ALL)
+        np.testing.assert_array_equal(results[-1]["constant_data"]["data"], data)
+    assert_same(results[0], results[2], ALL)
+    assert float(results[1]["posterior"]["x"].mean()) > 3
+
+
+def test_data_that_change_during_a_run_are_told(fit, caplog):
+    def change(run, draw):
+        pm.set_data({"data": [5.0, 5.5, 5.0]}, model=fit.model)
+
+    sample(fit)
+    assert "data were changed" not in caplog.text
+    sample(fit, callback=change)
+    assert "The data were changed while the chains ran" in caplog.text
+    pm.set_data({"data": [0.5, 1.0, 3.0]}, model=fit.model)
+
+
+@pytest.mark.slow
+def test_runs_in_threads(walk):
+    """Models and steps that are made at once, and one step that is shared."""
+
+    def own(seed):
+        with pm.Model() as model:
+            pm.Normal("x", seed, shape=2)
+        return sample(pk.GAM(model=model, steps_per_draw=2), random_seed=seed)
+
+    def shared(seed):
+        return sample(walk, random_seed=seed, cores=2)
+
+    for run in (own, shared):
+        with ThreadPoolExecutor(4) as threads:
+            results = [*threads.map(run, range(4))]
+        for seed, result in enumerate(results):
+            assert_same(result, run(seed), ALL)

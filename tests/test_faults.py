@@ -21,6 +21,8 @@ import numpy as np
 import pymc as pm
 import pytest
 from core.test_compiler import plus_one, scaled
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from models import box, normal
 from numba import config, int64
 from pytensor.compile import Mode
@@ -657,3 +659,143 @@ def test_runs_in_threads(walk):
             results = [*threads.map(run, range(4))]
         for seed, result in enumerate(results):
             assert_same(result, run(seed), ALL)
+
+
+# ---- anything at any time -------------------------------------------------------------------
+
+STEPS = {
+    "walk": lambda: pk.RWM(model=normal(), steps_per_draw=2),
+    "gam": lambda: pk.GAM(model=normal(2), steps_per_draw=2),
+    "kam": lambda: pk.KAM(model=normal(2), steps_per_draw=3),
+    "mala": lambda: pk.GadMALA(model=normal(2), steps_per_draw=2),
+    "modes": lambda: pk.CyclicalKAM(model=normal(2), steps_per_draw=2),
+    "box": lambda: pk.RWM(model=box()[1], steps_per_draw=2),
+    "box by gam": lambda: pk.GAM(model=box()[1], steps_per_draw=1),
+}
+DRAWS = 8
+"""Of a whole run, after tuning."""
+
+
+@cache
+def made(name):
+    return STEPS[name]()
+
+
+@cache
+def undisturbed(name, tune, pool):
+    if name.startswith("box"):
+        box()
+    return sample(made(name), tune=tune, draws=DRAWS, pool_tuning=pool)
+
+
+class Disturbed:
+    """A black box with which something happens at its evaluation number `at`."""
+
+    def __init__(self, at, what):
+        self.left, self.what = at, what
+
+    def __call__(self, x):
+        self.left -= 1
+        if self.left == 0:
+            if self.what == "Ctrl-C":
+                signal.raise_signal(signal.SIGINT)
+            elif isinstance(self.what, type):
+                raise self.what("the solver broke down")
+            else:
+                return self.what
+        return -0.5 * x @ x
+
+
+ERRORS = [ZeroDivisionError, MemoryError, SystemExit, OSError]
+"""What a likelihood may raise."""
+
+
+@st.composite
+def interrupted_runs(draw):
+    """Draw a run, and what happens to it: a line or an evaluation, and there Ctrl-C or an error."""
+    name = draw(st.sampled_from([*STEPS]))
+    faults = [*ERRORS, "Ctrl-C", np.nan, np.inf, -np.inf, 1e3] if name.startswith("box") else []
+    return {
+        "name": name,
+        "tune": draw(st.sampled_from([0, 3, 6])),
+        "draws": draw(st.integers(1, DRAWS)),
+        "pool": draw(st.booleans()),
+        "cores": 1 if name.startswith("box") else draw(st.integers(1, 2)),
+        "portion": draw(st.integers(1, 4)),
+        "fault": draw(st.sampled_from([*faults, "line", "stop", "callback"])),
+        "at": draw(st.integers(1, 60)),
+    }
+
+
+def disturb(run):
+    """Return what a run gives, None if nothing, and whether its likelihood was another one."""
+    fault, at = run["fault"], run["at"]
+    step, options = made(run["name"]), {"tune": run["tune"], "draws": run["draws"]}
+    options |= {"pool_tuning": run["pool"], "cores": run["cores"]}
+    if run["name"].startswith("box"):
+        box(Disturbed(at, fault))
+    if fault in ("stop", "callback"):
+        calls = iter(range(at % 12, -1, -1))
+
+        def look(run, draw):
+            if next(calls, None) == 0:
+                run.stop()
+                if fault == "callback":
+                    raise ZeroDivisionError("in the callback")
+
+        options["callback"] = look
+    try:
+        with Press(100 * at if fault == "line" else None):
+            return sample(step, **options)
+    except (KeyboardInterrupt, ZeroDivisionError, MemoryError, RuntimeError, OSError) as error:
+        return getattr(error, "result", None)
+    finally:
+        if run["name"].startswith("box"):
+            box()
+
+
+def check_run(run):
+    """See that what was drawn is right, and that going on gives the rest."""
+    step = made(run["name"])
+    whole = undisturbed(run["name"], run["tune"], run["pool"])
+    with pytest.MonkeyPatch.context() as patch:
+        bound = pk.run.Chain.next_portion
+        patch.setattr(
+            pk.run.Chain,
+            "next_portion",
+            lambda self, pauses: min(run["portion"], bound(self, pauses)),
+        )
+        result = disturb(run)
+    if result is None:
+        return 0
+    draws = is_part_of(result, whole) if not isinstance(run["fault"], float) else 0
+    if "posterior" in result.children:
+        x = result["posterior"]["x"].values
+        x = x[..., None] if x.ndim == 2 else x
+        lp = (
+            -0.5 * (x**2).sum(axis=-1)
+            - (not run["name"].startswith("box")) * CONSTANT * x.shape[-1]
+        )
+        there = np.isclose(result["sample_stats"]["lp"], lp, rtol=1e-9)
+        assert there.mean() > 0.5 if isinstance(run["fault"], float) else there.all()
+    left = DRAWS - int(result["sampling_state"].attrs["draws_kept"])
+    if isinstance(run["fault"], float) or left <= 0:
+        return draws
+    assert_same(resume(result, step.model, left), whole, ALL)
+    return draws
+
+
+CONSTANT = 0.5 * np.log(2 * np.pi)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(interrupted_runs())
+def test_no_disturbance_changes_a_draw_or_loses_one(run):
+    check_run(run)
+
+
+@settings(max_examples=4, deadline=None, derandomize=True, database=None)
+@given(interrupted_runs())
+def test_few_disturbances_change_no_draw(run):
+    check_run(run)

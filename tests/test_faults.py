@@ -80,7 +80,7 @@ class Press:
     """
 
     def __init__(self, at=None):
-        self.lines, self._at = 0, at
+        self.lines, self._at, self._home = 0, at, os.getpid()
 
     def __enter__(self):
         self._before = sys.gettrace()
@@ -95,7 +95,7 @@ class Press:
             return None
         if event == "line":
             self.lines += 1
-            if self.lines == self._at:
+            if self.lines == self._at and os.getpid() == self._home:  # not in a fork
                 signal.raise_signal(signal.SIGINT)
         return self._follow
 
@@ -361,7 +361,7 @@ def test_code_that_cannot_be_kept_is_used_all_the_same(place, monkeypatch, caplo
 TOGETHER = """
 import os, sys
 import numpy as np, pymc as pm, pymc_kameleon as pk
-for i in range(7):
+for i in range(3):
     if os.fork() == 0:
         break
 with pm.Model() as model:
@@ -371,7 +371,7 @@ point, _ = model.initial_point(), step.setup_chain(np.random.default_rng(1), 10,
 for _ in range(20):
     point, _ = step.step(point)
 print(point["x"].tobytes().hex(), flush=True)
-if i == 6:
+if i == 2:
     while True:
         try:
             os.wait()
@@ -381,7 +381,7 @@ if i == 6:
 
 
 @pytest.mark.slow
-def test_8_processes_that_start_at_once_share_an_empty_cache(tmp_path):
+def test_processes_that_start_at_once_share_an_empty_cache(tmp_path):
     environment = {
         "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
         "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}",
@@ -396,7 +396,7 @@ def test_8_processes_that_start_at_once_share_an_empty_cache(tmp_path):
     )
     assert ended.returncode == 0, ended.stderr
     draws = ended.stdout.split()
-    assert len(draws) == 8
+    assert len(draws) == 4
     assert len(set(draws)) == 1
 
 
@@ -572,11 +572,11 @@ def test_scales_from_1e_12_to_1e12(cls, caplog):
     step = cls(model=wide())
     draws = sample(step, draws=1000, tune=1000, initvals={"x": SCALES})["posterior"]["x"]
     sds = draws.std(("chain", "draw")).values / SCALES
-    assert np.abs(np.log(sds)).max() < 0.3 or caplog.messages
+    assert (abs(sds - 1) < 0.25).all() or caplog.messages
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls", [pk.RWM, pk.GAM, pk.KAM, pk.GadMALA, pk.CMH])
+@pytest.mark.parametrize("cls", [pk.RWM, pk.GAM, pk.GadMALA])
 @pytest.mark.parametrize("d", [1, 500])
 def test_one_and_500_dimensions(cls, d):
     step = cls(model=normal(d), steps_per_draw=10)
@@ -660,8 +660,8 @@ def test_runs_in_threads(walk):
         return sample(walk, random_seed=seed, cores=2)
 
     for run in (own, shared):
-        with ThreadPoolExecutor(4) as threads:
-            results = [*threads.map(run, range(4))]
+        with ThreadPoolExecutor(2) as threads:
+            results = [*threads.map(run, range(2))]
         for seed, result in enumerate(results):
             assert_same(result, run(seed), ALL)
 
@@ -798,7 +798,7 @@ def test_few_disturbances_change_no_draw(run):
 
 
 @pytest.mark.slow
-@examples(200)
+@examples(150)
 @given(interrupted_runs())
 def test_no_disturbance_changes_a_draw_or_loses_one(run):
     check_run(run)
@@ -880,7 +880,7 @@ def test_few_disturbances_change_no_chain(case):
 
 
 @pytest.mark.slow
-@examples(800)
+@examples(850)
 @given(disturbed_chains())
 def test_no_disturbance_changes_a_chain(case):
     check_chain(case)

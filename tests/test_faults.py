@@ -22,6 +22,7 @@ from pathlib import Path
 import faults
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from core.test_compiler import plus_one, scaled
 from hypothesis import given, settings
@@ -619,6 +620,25 @@ def test_a_jump_of_the_log_density(at, black_walk):
     beyond = sample(black_walk, **options)["posterior"]["x"][..., 0] > at
     below, above = norm.cdf(at), np.exp(-3) * norm.cdf(-at)
     assert float(beyond.mean()) == pytest.approx(above / (above + below), abs=0.05)
+
+
+@pytest.mark.slow
+def test_a_model_of_float32():
+    """Its log-density is as exact as that allows, and runs go on exactly."""
+    with pytensor.config.change_flags(floatX="float32"):
+        with pm.Model() as model:
+            x, s = pm.Normal("x", 1, 2, shape=2), pm.HalfNormal("s")
+            pm.Normal("y", x[0], 1 + s, observed=[0.5, 1.5, 2.0])
+        step = pk.GAM(model=model, steps_per_draw=2)
+        result, log_density = sample(step), model.compile_logp()
+        draws = result["posterior"].to_dataset().isel(chain=0)
+        assert {str(values.dtype) for values in draws.values()} == {"float32"}
+        expected = [
+            log_density({"x": x, "s_log__": np.log(s)})
+            for x, s in zip(draws["x"].values, draws["s"].values, strict=True)
+        ]
+        np.testing.assert_allclose(result["sample_stats"]["lp"][0], expected, rtol=1e-5)
+        assert_same(resume(sample(step, draws=10), model, 20), result, ALL)
 
 
 # ---- data, and several runs at once ---------------------------------------------------------

@@ -470,7 +470,7 @@ def fit():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["C", "CVM", "JAX"])
+@pytest.mark.parametrize("mode", ["C", "JAX"])
 @pytest.mark.parametrize("cls", [pk.GAM, pk.GadMALA])
 def test_other_linkers_give_the_same_log_density(cls, mode, caplog):
     if mode == "JAX":
@@ -521,11 +521,11 @@ def transformed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compile_kwargs", [{}, {"mode": "FAST_COMPILE"}], ids=["numba", "python"])
-def test_every_transform(compile_kwargs):
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
+def test_every_transform():
     """Draws are where PyMC says, and have its log-density."""
     model = transformed()
-    step = pk.GAM(model=model, steps_per_draw=1, compile_kwargs=compile_kwargs)
+    step = pk.CMH(model=model, steps_per_draw=1)  # some coordinates move in each draw
     options = {"idata_kwargs": {"include_transformed": True}, "tune": 20, "draws": 20}
     result = sample(step, **options)
     draws = result["posterior"].to_dataset().isel(chain=1)

@@ -2075,7 +2075,7 @@ BUGS = {
             "nothing is moved",
             "if d == 0:",
             "if d < 0:",
-            "test_faults.py -k without_elements",
+            "test_faults.py -k of_no_elements",
         ),
         (
             "a chain jumps to where its gradient is not finite",

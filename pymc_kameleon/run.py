@@ -599,7 +599,7 @@ class Run:
         finish = self._finish
         with quiet_logging(finish.quiet):
             tasks = {
-                name: partial(compute, tree, names, model=finish.model, progressbar=False)
+                name: partial(compute, tree, var_names=names, model=finish.model, progressbar=False)
                 for name, (compute, names) in finish.computed.items()
             }
             if finish.checks_convergence:

@@ -16,7 +16,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numba import config
-from numba.core.dispatcher import Dispatcher
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
 from pytensor.gradient import NullTypeGradError
@@ -541,7 +540,7 @@ def _inner(function, *more):
     Its disk cache holds this code. Linked into ours, it would be compiled again for each step.
     What it caches takes ``*arguments``.
     """
-    if not isinstance(function.vm.jit_fn, Dispatcher):
+    if not isinstance(function.vm.jit_fn, compiler.CPUDispatcher):
         linker = type(function.maker.linker).__name__
         raise TypeError(f"{linker} compiles nothing that transitions can call, as numba does.")
     inner = compiler.as_whole(function.vm.jit_fn)

@@ -423,7 +423,7 @@ class KameleonStep(ArrayStepShared):
         except CannotStart as error:
             raise error.explained([self]) from None
         except Exception as error:
-            error.add_note(f"Raised in {where([self], q0, begun, progress)}")
+            error.add_note(f"Raised in {where(error, [self], q0, begun, progress)}")
             raise
         self.layout.round(self.point)
         draw_stats = self.last_draw(stats)

@@ -65,7 +65,7 @@ def test_a_way_to_the_posterior_that_is_too_long(caplog):
     for sample in (pk.sample, pm.sample):
         caplog.clear()
         sample(draws=10, tune=200, step=step, compute_convergence_checks=False, **options)
-        said = "took all of its 600 evaluations, by the last 50 of which the log-density still grew"
+        said = "took all of its 600 evaluations, and the log-density still grew by"
         assert said in caplog.text
 
 

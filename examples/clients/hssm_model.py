@@ -35,9 +35,7 @@ def main(arguments=None):
         dt = pk.sample(step=pk.SurrogateMetropolis(), chains=4, **arguments)
         print(pk.summary(dt, var_names=names))
 
-    # HSSM builds no context, so the step is told its model.
-    step = pk.GAM(model=model.pymc_model)
-    dt = model.sample(step=step, chains=4, **arguments)  # has log_likelihood, too
+    dt = model.sample(step=pk.GAM.options(), chains=4, **arguments)  # has log_likelihood, too
     print(az.summary(dt, var_names=names))
 
 

@@ -21,7 +21,7 @@ from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
 
-PROGRAM = [sys.executable, "-I", str(Path(__file__).with_name("rod.py"))]
+PROGRAM = [sys.executable, "-I", str(Path(__file__).resolve().with_name("rod.py"))]
 UNSTABLE = 3
 """The exit status by which the program says that it cannot simulate these parameters."""
 SHAPE = (4, 5)

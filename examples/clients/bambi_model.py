@@ -37,7 +37,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
 
     data = make_data()
-    # With centred predictors, Intercept in the PyMC model is the mean at the predictors' means. Only
+    # With centred predictors the PyMC model's Intercept is the mean at the predictors' means. Only
     # Bambi's own fit() turns it into the intercept, and predict() relies on that.
     formula = "reaction ~ day + (day | subject)"
     model = bmb.Model(formula, data, family="t", center_predictors=False)

@@ -2,7 +2,7 @@
 
 Three parameters of a heated rod (`rod.py`), from temperatures at five sensors and four times. An
 evaluation takes some 40 ms, nearly all of it to start the program. Draws go to a store while the
-chains run; started again, the script goes on from there. Half a minute on two cores:
+chains run; started again, the script goes on from there. About a minute on two cores:
 
     python subprocess_simulator.py [--draws N] [--tune N] [--store PATH]
 """

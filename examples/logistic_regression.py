@@ -18,7 +18,7 @@ import pymc_kameleon as pk
 
 
 def regression():
-    """Build the model: 500 observations, 25 correlated predictors of scales .01 … 100."""
+    """Build the model: 500 observations, 25 correlated predictors of scales 0.01 … 100."""
     rng = np.random.default_rng(1)
     n, d = 500, 25
     predictors = rng.normal(size=(n, 1)) + 0.5 * rng.normal(size=(n, d))

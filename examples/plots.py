@@ -37,7 +37,7 @@ def scales():
 
 
 def modes():
-    """Build two modes of two dimensions, with .7 and .3 of the probability."""
+    """Build two modes of two dimensions, with 0.7 and 0.3 of the probability."""
     with pm.Model() as model:
         near = pm.MvNormal.dist([-4, 0], np.eye(2))
         far = pm.MvNormal.dist([4, 3], [[1, 0.7], [0.7, 1]])

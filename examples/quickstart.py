@@ -184,7 +184,7 @@ def main(arguments=None):
         trace, seconds = sample(pk.SurrogateMetropolis(), options.draws, options.tune)
         calls = int(trace.warmup_sample_stats.n_logp.sum() + trace.sample_stats.n_logp.sum())
         print(f"\n{az.summary(trace)}\n")
-        print("Published means: alpha .55, beta .028, gamma .80, delta .024, sigma .25 and .25.\n")
+        print("Published means: alpha 0.55, beta 0.028, gamma 0.80, delta 0.024, sigma 0.25.\n")
 
         # A draw of DEMetropolisZ costs two calls: it evaluates the model at both of its points.
         total = calls // (2 * CHAINS)

@@ -22,7 +22,7 @@ SEED = 1
 
 
 def regression():
-    """Two predictors that correlate by .99; the posterior is a narrow ridge."""
+    """Two predictors that correlate by 0.99; the posterior is a narrow ridge."""
     rng = np.random.default_rng(SEED)
     base = rng.standard_normal((100, 1))
     predictors = base + 0.1 * rng.standard_normal((100, 2))

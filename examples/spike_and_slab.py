@@ -2,7 +2,7 @@
 
     python examples/spike_and_slab.py [--draws 2000] [--tune 2000]
 
-Each slope is near 0 (the spike, sd .02) or free (the slab, sd 2), so its conditional density is
+Each slope is near 0 (the spike, sd 0.02) or free (the slab, sd 2), so its conditional density is
 narrow here and wider there. Prints how often each slope is free by CMTM and by NUTS, with the
 effective sample size of that and the seconds it took.
 """

@@ -153,6 +153,11 @@ def registered(sampler):
     ------
     TypeError
         For anything else.
+
+    Examples
+    --------
+    >>> with model, pk.registered(pk.GAM):
+    ...     dt = pm.sample(gam={"steps_per_draw": 3})
     """
     if not (isinstance(sampler, type) and issubclass(sampler, KameleonStep)):
         raise TypeError(

@@ -108,6 +108,12 @@ def compare(
         For what is no step, a label that comes twice, or impossible numbers.
     ImportError
         For ``"nutpie"`` without that package.
+
+    Examples
+    --------
+    >>> with model:
+    ...     table = pk.compare(["GAM", pk.KAM.options(gamma=0.1), "nuts"])
+    >>> best = table.index[0]
     """
     model = pm.modelcontext(model)
     checked_integer("draws", draws, at_least=4)
@@ -382,6 +388,12 @@ def plot_compare(table, backend=None):
     Returns
     -------
     arviz_plots.PlotCollection
+
+    Examples
+    --------
+    >>> with model:
+    ...     table = pk.compare(["GAM", "KAM"])
+    >>> plot = pk.plot_compare(table)
     """
     from arviz_plots import PlotCollection, visuals  # takes half a second
 

@@ -46,7 +46,7 @@ DOUBTED, MOST_DOUBT = 128, 4.0
 """Points of each set at which it is asked how sure log s is; and what it is wrong by at most."""
 
 MOST_WORK, OVERHEAD = 1.5e8, 300
-"""Coordinates of differences to centres that may be computed at a time for that, in some .1 s; and
+"""Coordinates of differences to centres that may be computed at a time for that, in some 0.1 s; and
 so many centres take as long as all else."""
 
 MOST_NUMBERS = 2**21

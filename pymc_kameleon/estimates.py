@@ -83,6 +83,12 @@ def expectation(dt, function, model=None):
     -----
     It warns if the function is not finite at some draws, and if there are signs that the errors are
     not to be trusted. See docs/estimates.md.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.SurrogateMetropolis())
+    ...     answer = pk.expectation(dt, lambda v: v["a"] > v["b"])  # a probability
     """
     draws = Draws(dt, model)
     if not callable(function):

@@ -94,8 +94,10 @@ class Workers:
         """Leave, once the tasks that are being done are done."""
         if self._in_processes:
             self.abandon()  # shutdown waits for ever if a process dies just now
-        if self._own or self._executor is not self._given:  # it was made here
-            self._executor.shutdown(wait=self._own and not self._abandoned, cancel_futures=True)
+        if self._own:
+            self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
+        elif self._executor is not self._given:  # it was made here
+            self._executor.shutdown(wait=False)  # loky's knows no cancel_futures
         self._limits.restore_original_limits()
         release(self._job)
 

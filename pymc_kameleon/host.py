@@ -61,6 +61,7 @@ __all__ = [
     "make_initial_point_fns_per_chain",
     "multiprocessing_context",
     "natural_name",
+    "progress_bar_of",
     "progress_columns",
     "progress_update",
     "quiet_logging",
@@ -178,6 +179,12 @@ class Number(ProgressColumn):
 def progress_columns(titles, n_chains):
     """Return what PyMC asks of a step for its bar: columns, and what is in them at first."""
     return [Number(title) for title in titles], {title: [0.0] * n_chains for title in titles}
+
+
+def progress_bar_of(step, n_chains):
+    """Return a step's fields of the bar, and the functions that make them of statistics."""
+    _, fields = step._progressbar_config(n_chains)
+    return fields, step._make_progressbar_update_functions()
 
 
 def progress_update(titles):

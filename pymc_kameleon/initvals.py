@@ -41,6 +41,11 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
     ValueError
         For an impossible option, a variable without a prior to draw from (``pm.Flat``), or if the
         log-density is not finite at any of 100 points.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pm.sample(step=pm.DEMetropolisZ(), chains=4, initvals=pk.initvals(4))
     """
     model = pm.modelcontext(model)
     if isinstance(chains, bool) or not isinstance(chains, int | np.integer) or chains < 1:

@@ -65,6 +65,11 @@ def noise_seed(model=None):
 
     Examples
     --------
+    >>> from pytensor import wrap_py
+    >>> @wrap_py(itypes=[pt.dscalar, pt.lscalar], otypes=[pt.dscalar])
+    ... def log_estimate(theta, seed):
+    ...     rng = np.random.default_rng(int(seed))
+    ...     return np.asarray(-(theta**2) / 2 + 0.1 * rng.normal())
     >>> with pm.Model():
     ...     theta = pm.Normal("theta")
     ...     pm.Potential("likelihood", log_estimate(theta, pk.noise_seed()))
@@ -86,7 +91,7 @@ def target_accept(d):
     """Return the acceptance rate that scales are tuned to, whatever the dimension.
 
     With a normal log-estimate, a random walk moves at least 85 % as far, squared, as with the best
-    scale if v is between .25 and 3.3, in many dimensions, and 75 % for v from 2 to 4, in one.
+    scale if v is between 0.25 and 3.3, in many dimensions, and 75 % for v from 2 to 4, in one.
     """
     return 0.1
 

@@ -50,6 +50,13 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     ------
     ValueError
         If there is no variable to go by, or `centers` does not fit the draws.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CyclicalKAM())
+    >>> occupancy = pk.mode_occupancy(dt)
+    >>> weights = occupancy.dataset["weight"]
     """
     posterior = convert_to_dataset(dt, group=group)
     if centers is None:

@@ -23,7 +23,7 @@ steps_per_draw : int, optional
     where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.""",
     "target_accept": """
 target_accept : float, optional
-    Acceptance rate that the scale is tuned to; .234, or .44 in one dimension, which are best
+    Acceptance rate that the scale is tuned to; 0.234, or 0.44 in one dimension, which are best
     for a random walk on normal targets.""",
     "keep_adapting": """
 keep_adapting : bool, optional
@@ -215,7 +215,7 @@ def checked_cycle(cycle_length, beta):
     """Return L, β and ⌊βL⌋; raise a ValueError if they are impossible."""
     cycle_length = checked_integer("cycle_length", cycle_length, at_least=2)
     beta = checked_number("beta", beta, 0, 1)
-    n_exploration = int(beta * cycle_length + 1e-9)  # .29 · 100 is 29
+    n_exploration = int(beta * cycle_length + 1e-9)  # 0.29 · 100 is 29
     if not 0 < n_exploration < cycle_length:
         raise ValueError(
             "beta * cycle_length must be at least 1, and less than cycle_length, not "

@@ -36,7 +36,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     var_names : str or list of str, optional
         As in ``arviz.summary``; all variables by default.
     ci_prob : float, optional
-        Probability of the interval; by default ArviZ's, .89.
+        Probability of the interval; by default ArviZ's, 0.89.
     ci_kind : {"eti", "hdi"}, optional
         Interval with equal tails, ArviZ's default, or the shortest one.
     round_to : {"auto", "none"}, optional
@@ -62,6 +62,12 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     -----
     It warns if a variable is not finite at some draws, and if there are signs that the errors are
     not to be trusted. See docs/estimates.md.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.SurrogateMetropolis())
+    ...     table = pk.summary(dt)
     """
     if round_to not in ("auto", "none"):
         raise ValueError(f'round_to must be "auto" or "none", not {round_to!r}.')

@@ -283,6 +283,12 @@ BUGS = {
             "test_executors.py -k dies_once",
         ),
         (
+            "executors that cannot cancel tasks, as loky's, are told to",
+            "shutdown(wait=False)  # loky's",
+            "shutdown(wait=False, cancel_futures=True)  # loky's",
+            "test_executors.py -k own_processes_and",
+        ),
+        (
             "workers outlive their parent",
             "threading.Thread(target=_end_with_parent, daemon=True).start()",
             "pass",
@@ -501,6 +507,24 @@ BUGS = {
     ],
     "core/compiler.py": [
         (
+            "what was damaged on disk is run",
+            "if sha256(code).digest() != digest:",
+            "if False:",
+            "test_faults.py -k damaged_on_disk",
+        ),
+        (
+            "the code of other arguments is run",
+            "return data if found == key else None",
+            "return data",
+            "test_faults.py -k another_key",
+        ),
+        (
+            "a full disk stops what could be compiled",
+            '    except OSError as error:\n        _say_once(f"Compiled code cannot',
+            '    except KeyError as error:\n        _say_once(f"Compiled code cannot',
+            "test_faults.py -k cannot_be_kept",
+        ),
+        (
             "what PyTensor compiles later is linked with a part of ours",
             'function.name = f"{function.name}.{own}"',
             "pass",
@@ -508,8 +532,8 @@ BUGS = {
         ),
         (
             "what is cached of a class that is gone breaks its successor",
-            "except (AttributeError, ImportError):",
-            "except ImportError:",
+            "except Exception:  # whatever unpickling raises\n            return {}",
+            "except ImportError:\n            return {}",
             "core/test_compiler.py -k class_that_is_gone",
         ),
         (
@@ -891,6 +915,12 @@ BUGS = {
     ],
     "samplers/mala.py": [
         (
+            "the proposal is taken for a symmetric one",
+            "accept(target, state, work.y, logp_y, log_hastings, rng)",
+            "accept(target, state, work.y, logp_y, 0.0, rng)",
+            "test_calibration.py -k 'uniform and MALA and hierarchy'",
+        ),
+        (
             "the Hastings ratio is inverted",
             "log_hastings = kinetic - kinetic_y",
             "log_hastings = kinetic_y - kinetic",
@@ -1080,6 +1110,12 @@ BUGS = {
         ),
     ],
     "samplers/kam.py": [
+        (
+            "the proposal is taken for a symmetric one",
+            "state, y, logp_y, log_hastings, log_u, cap)",
+            "state, y, logp_y, 0.0, log_u, cap)",
+            "samplers/test_kam.py -k transitions_by_hand",
+        ),
         (
             "points are of the own past alone",
             "pool_histories([chain.tuning.past.history for chain in in_the_same_place(chains)])",
@@ -1327,6 +1363,12 @@ BUGS = {
         ),
     ],
     "samplers/barker.py": [
+        (
+            "the proposal is taken for a symmetric one",
+            "accept(target, state, work.y, logp_y, log_hastings, rng)",
+            "accept(target, state, work.y, logp_y, 0.0, rng)",
+            "test_calibration.py -k 'uniform and Barker and hierarchy'",
+        ),
         (
             "the gradient does not decide on the sign",
             "softplus(-w * state.u[i]) else -w",
@@ -1876,6 +1918,44 @@ BUGS = {
             "test_unbound.py -k chosen_by_pm_sample",
         ),
     ],
+    "testing.py": [
+        (
+            "statistics that are declared need not be emitted",
+            "emitted = always - unused <= set(row)",
+            "emitted = True",
+            "test_testing.py -k NotEmitted",
+        ),
+        (
+            "a new step goes on without the state",
+            "fresh.sampling_state = pickle.loads(pickled)",
+            "pickle.loads(pickled)",
+            "test_testing.py -k plain",
+        ),
+        (
+            "no chain is made before the one that should not depend on it",
+            "_chain(used, model, seed=2)",
+            "_chain(*new(), seed=2)",
+            "test_testing.py -k Leaky",
+        ),
+        (
+            "what tuning decided is compared with itself",
+            "values[0] == values[-1]",
+            "values[-1] == values[-1]",
+            "test_testing.py -k 'NeverStops or AlwaysTunes'",
+        ),
+        (
+            "the draws of processes are made in one",
+            "cores=2, mp_ctx=method",
+            "mp_ctx=method",
+            "test_testing.py -k 'processes and fork'",
+        ),
+        (
+            "only the last check that fails is told",
+            "failed[str(check)] = error",
+            "failed = {str(check): error}",
+            "test_testing.py -k all_that_fails",
+        ),
+    ],
     "host.py": [
         (
             "what one run said is not said by the next",
@@ -2031,7 +2111,7 @@ BUGS = {
             "a step of some variables reports the log-density as the model's",
             "self.covers_all = not others",
             "self.covers_all = True",
-            "test_contract.py -k 'beside_nuts or (logp_follows_the_other and RWM and not Gad)'",
+            "test_contract.py -k 'logp_follows_the_other and RWM and not Gad'",
         ),
     ],
     "draws.py": [
@@ -2110,6 +2190,12 @@ BUGS = {
     ],
     "step.py": [
         (
+            "nothing is moved",
+            "if d == 0:",
+            "if d < 0:",
+            "test_faults.py -k of_no_elements",
+        ),
+        (
             "a chain jumps to where its gradient is not finite",
             " and np.isfinite(self.log_density.gradient).all():",
             ":",
@@ -2132,7 +2218,7 @@ BUGS = {
             "a chain without tuning tunes",
             "self.tune = tune > 0",
             "self.tune = True",
-            "test_contract.py -k 'without_tuning_nothing_adapts and RWM and not Gad'",
+            "test_contract.py -k 'tune_zero and RWM and not Gad'",
         ),
         (
             "the generator of the last chain is used again",
@@ -2160,6 +2246,12 @@ BUGS = {
         ),
     ],
     "logp.py": [
+        (
+            "a function that cannot be copied is called as a copy from a pickle",
+            "values = _call_in_python(number, x, data, shapes)",
+            "values = function(x, data, shapes)",
+            "test_faults.py -k 'linkers_give and C and GadMALA'",
+        ),
         (
             "chains share the seed of their estimates",
             "self._data = self._data.copy()",
@@ -2216,6 +2308,18 @@ BUGS = {
         ),
     ],
     "plan.py": [
+        (
+            "what cannot be returned is drawn",
+            "    check_names(model, columns, numbers)\n",
+            "",
+            "test_faults.py -k 'refused_before or called_as'",
+        ),
+        (
+            "a chain that is behind gets as many more draws as a new run",
+            "draws == 0 and (ended or until_enough)",
+            "draws == 0",
+            "test_faults.py -k one_chain_may",
+        ),
         (
             "a run that goes on pools what was not pooled",
             'bool(saved.plan["pool_tuning"])',
@@ -2274,6 +2378,18 @@ BUGS = {
         ),
     ],
     "run.py": [
+        (
+            "what is computed besides loses the draws if it fails",
+            "                except Exception:  # a finished run is worth",
+            "                except KeyError:  # a finished run is worth",
+            "test_faults.py -k computed_besides_may",
+        ),
+        (
+            "data that change during a run are not told",
+            "!= self._data:",
+            "!= self._data and False:",
+            "test_faults.py -k change_during",
+        ),
         (
             "chains begin before the first one has come home",
             "return self._follow and begins and first.done == 0",
@@ -2448,6 +2564,12 @@ BUGS = {
         ),
     ],
     "results.py": [
+        (
+            "a variable is called as a dimension",
+            "if taken := [name",
+            "if taken := [] and [name",
+            "test_faults.py -k called_as",
+        ),
         (
             "draws of the surrogate are in the step's order",
             "points[:, places] = draws",

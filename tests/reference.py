@@ -275,7 +275,7 @@ class CyclicalKAM(KAM):
         self.moves = []
 
     def ladder(self, t):
-        """γ of the t-th transition of a cycle: from 20 s to γ = .25 (2.38/√d) s, geometrically."""
+        """γ of the t-th transition of a cycle: from 20 s to γ = 0.25 (2.38/√d) s, geometrically."""
         widest = 20 * self.gamma * np.sqrt(self.whitening.shape[0]) / (0.25 * 2.38)
         return widest * (self.gamma / widest) ** (t / max(1, self.n_exploration - 1))
 

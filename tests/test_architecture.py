@@ -81,6 +81,7 @@ def test_core_knows_numpy_and_numba_only():
 LAYERS = [
     "core",
     "host",
+    "testing",
     "layout",
     "noise",
     "logp",

@@ -16,9 +16,10 @@ import pytest
 import skeleton
 from models import Slope, box, normal
 from pymc.exceptions import SamplingError
+from pymc.step_methods.compound import CompoundStep
 
 import pymc_kameleon as pk
-from pymc_kameleon import draws
+from pymc_kameleon import draws, testing
 from pymc_kameleon.advance import Job
 from pymc_kameleon.core.chain import MOVED, compile_draws
 from pymc_kameleon.core.compiler import Cache
@@ -52,7 +53,6 @@ ROWS = {cls.__name__: (cls, arguments) for cls, arguments in ARGUMENTS.items()} 
 NOT_PROMISED = {
     "published": {  # it never stops adapting, and evaluates more in some draws
         "test_alone",
-        "test_without_tuning_nothing_adapts",
         "test_one_dimension",
         "test_one_evaluation_per_proposal",
         "test_logp_follows_the_other_steps",
@@ -198,28 +198,60 @@ def log_density(model):
     return model.compile_logp()
 
 
-@cache
-def crowd(theirs=None, names=tuple(ROWS)):
-    """A model, and steps that move it together: of rows; with one of PyMC, NUTS moves more."""
-    exact = {"gradient": "exact", "adaptation": "published"}
-    members = [*(ROWS[name] for name in names), (pk.GadMALA, exact)]
-    with pm.Model() as model:
-        own = [pm.Normal(f"x{i}", shape=2) for i in range(len(members))]
-        if theirs is not None:
-            k = pm.Poisson("k", 3) if theirs is pm.Metropolis else pm.Normal("k", shape=2)
-            pm.Normal("nuts", k.sum())
-        steps = [cls([x], **options) for (cls, options), x in zip(members, own, strict=True)]
-        if theirs is not None:
-            # DEMetropolisZ takes the dimension of the whole model unless it is given S.
-            options = {"S": np.ones(2)} if theirs is pm.DEMetropolisZ else {}
-            steps.append(theirs([k], **options))
-    return model, steps
+MEMBERS = (*ROWS.values(), (pk.GadMALA, {"gradient": "exact", "adaptation": "published"}))
 
 
-@cache
-def crowd_in_one_process(*which):
-    model, steps = crowd(*which)
-    return sample(steps, model, progressbar=True)
+def variables_for(members):
+    return [pm.Normal(f"x{i}", shape=2) for i in range(len(members))]
+
+
+def steps_for(members, own):
+    return [cls([x], **options) for (cls, options), x in zip(members, own, strict=True)]
+
+
+# ---- the checks for steps of any package ----------------------------------------------------
+
+
+PROCESSES = {testing.fork, testing.forkserver, testing.spawn}
+DEAR = {testing.statistics, testing.beside, testing.progress_bar, testing.zarr_trace}
+"""Checks that run pm.sample: slow but for two rows, as the steps of all have that in common."""
+
+
+@pytest.mark.parametrize(
+    ("sampler", "check"),
+    [
+        pytest.param(
+            name,
+            check,
+            marks=[pytest.mark.slow] * (check in DEAR and name not in ("GAM", "GadMALA")),
+        )
+        for name in ROWS
+        for check in testing.checks
+        if check not in PROCESSES
+    ],
+    indirect=["sampler"],
+    ids=str,
+)
+def test_conforms(sampler, check):
+    never_stops = {testing.tune_zero, testing.tuning_ends}
+    if sampler.cls is PublishedCyclicalKAM and check in never_stops:
+        with pytest.raises(AssertionError, match="scaling to stay"):
+            check(sampler)
+    else:
+        check(sampler)
+
+
+@pytest.mark.parametrize("check", [testing.fork, testing.spawn], ids=str)
+def test_processes_draw_the_same(check):
+    few = [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]
+    check(lambda own: CompoundStep(steps_for(few, own)), lambda: variables_for(few))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [testing.fork, testing.forkserver], ids=str)
+def test_processes_draw_the_same_with_all_samplers(check):
+    """Each step has a generator and a state of its own, so that one run shows it for all."""
+    check(lambda own: CompoundStep(steps_for(MEMBERS, own)), lambda: variables_for(MEMBERS))
 
 
 # ---- construction ---------------------------------------------------------------------------
@@ -426,8 +458,15 @@ def test_alone(sampler):
 )
 def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     """PyMC refuses its Metropolis and DEMetropolisZ together: `accepted` has two types."""
-    *own, _ = crowd(theirs)[1]
-    stats = crowd_in_one_process(theirs)["sample_stats"]
+    with pm.Model() as model:
+        variables = variables_for(MEMBERS)
+        k = pm.Poisson("k", 3) if theirs is pm.Metropolis else pm.Normal("k", shape=2)
+        pm.Normal("nuts", k.sum())
+        own = steps_for(MEMBERS, variables)
+        # DEMetropolisZ takes the dimension of the whole model unless it is given S.
+        options = {"S": np.ones(2)} if theirs is pm.DEMetropolisZ else {}
+        steps = [*own, theirs([k], **options)]
+    stats = sample(steps, model, progressbar=True)["sample_stats"]
     for name in ["accept_prob", "accept_share", "n_logp"]:
         assert stats[name].shape == (2, 30, len(own)), name
     assert stats["scaling"].shape == (2, 30, len(own) + 1)
@@ -436,21 +475,6 @@ def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     for name, count in owners.items():
         assert stats[name].shape == ((2, 30, count) if count > 1 else (2, 30)), name
     assert {"accepted", "accept", "acceptance_rate", "tree_depth"} <= set(stats)
-
-
-def test_beside_nuts_and_a_discrete_variable(mixed_model):
-    with mixed_model:
-        dt = sample(pk.GAM([mixed_model["a"]]), mixed_model)
-    assert set(dt["sample_stats"]) >= STATS
-    assert len(np.unique(dt["posterior"]["k"])) > 1
-    assert len(np.unique(dt["posterior"]["b"])) > 30
-    assert dt["sample_stats"]["lp"].dims == ("chain", "draw")  # that of NUTS alone
-
-
-def test_without_tuning_nothing_adapts(sampler):
-    dt = sample(sampler(model=normal(2)), normal(2), pk.sample, tune=0)
-    assert len(np.unique(dt["sample_stats"]["scaling"].values[..., 0])) == 1
-    assert dt["sample_stats"]["accept_share"].mean() > 0
 
 
 def test_short_tuning_leaves_a_working_sampler(sampler):
@@ -477,31 +501,6 @@ def test_one_dimension(sampler):
         assert 0.1 < share < 0.9
 
 
-@pytest.mark.parametrize(
-    ("context", "which"),
-    [
-        ("fork", (pm.Metropolis,)),
-        ("spawn", (None, ("CyclicalKAM", "CMTM", "skeleton"))),
-        pytest.param("forkserver", (pm.Metropolis,), marks=pytest.mark.slow),
-    ],
-    ids=["fork", "spawn", "forkserver"],
-)
-def test_workers_draw_what_one_process_draws(context, which):
-    """Each step has a generator and a state of its own, so that one run shows it for all.
-
-    A worker that begins afresh compiles for each step, which takes half a minute for all of them.
-    """
-    model, steps = crowd(*which)
-    one = crowd_in_one_process(*which)
-    many = sample(steps, model, cores=2, mp_ctx=context)
-    assert len(np.unique(one["posterior"]["x0"])) > 20
-    times = {"perf_counter_diff", "perf_counter_start", "process_time_diff"}  # of NUTS
-    for group in ["posterior", "sample_stats"]:
-        assert set(one[group]) == set(many[group])
-        for name in set(one[group]) - times:
-            np.testing.assert_array_equal(one[group][name], many[group][name], name)
-
-
 def test_compiled_functions_travel():
     """By name to where they can be imported; those of a notebook are compiled again."""
     assert pickle.loads(pickle.dumps(mala.transition)) is mala.transition
@@ -519,36 +518,6 @@ def test_compiled_functions_travel():
         return travelled(x)
 
     assert cached_jit(entry, (travelled,))(3.0) == 8.0
-
-
-def assert_no_leak(used, fresh):
-    """A chain is the same whether another one ran before it or not: `setup_chain` resets all."""
-    start = used.model.initial_point()
-    run(used, start | {"a": start["a"] + 0.5}, draws=15, tune=40, seed=1)
-    (one, stats), (other, other_stats) = (
-        run(step, start, draws=20, tune=30, seed=2) for step in (used, fresh)
-    )
-    np.testing.assert_array_equal(one["a"], other["a"])
-    np.testing.assert_equal(stats, other_stats)
-    np.testing.assert_equal(vars(used.sampling_state), vars(fresh.sampling_state))
-
-
-def test_sequential_chains_do_not_leak(sampler, mixed_model):
-    """PyMC also restores `sampling_state` between them, which is not done here."""
-    assert_no_leak(*(sampler(model=mixed_model) for _ in range(2)))
-
-
-class Leaky(pk.GAM):
-    """What was learned in one chain is where the next one begins."""
-
-    def _allocate(self, scales, n_tune):
-        state, parameters, *others = super()._allocate(scales, n_tune)
-        return state, getattr(self, "parameters", parameters), *others
-
-
-def test_what_leaks_is_seen(mixed_model):
-    with pytest.raises(AssertionError):
-        assert_no_leak(*(Leaky(model=mixed_model) for _ in range(2)))
 
 
 # ---- one evaluation per proposal, and when the log-density is computed again ----------------
@@ -634,27 +603,6 @@ def test_nothing_derived_outlives_what_it_is_derived_from(sampler, mixed_model, 
 
 
 # ---- the state of a chain -------------------------------------------------------------------
-
-
-def test_a_saved_state_continues_bit_for_bit(sampler, mixed_model):
-    """Saved at the start, in tuning and after it, and given to steps that never ran."""
-    step, copies = sampler(model=mixed_model), []
-    point = mixed_model.initial_point()
-    step.setup_chain(np.random.default_rng(3), 50, 50)
-    for i in range(100):
-        if i == 50:
-            for one in [step, *(fresh for _, fresh, _ in copies)]:
-                one.stop_tuning()
-        if i in (0, 7, 30, 55):
-            fresh = sampler(model=mixed_model)
-            fresh.sampling_state = step.sampling_state
-            copies.append([f"saved at draw {i}, at draw", fresh, dict(point)])
-        point, stats = step.step(point)
-        for copy in copies:
-            when, fresh, copied = copy
-            copy[2], copied_stats = fresh.step(copied)
-            np.testing.assert_equal(stats, copied_stats, f"{when} {i}")
-            np.testing.assert_equal(point, copy[2], f"{when} {i}")
 
 
 @rows("GAM", "GadMALA")

@@ -1,5 +1,6 @@
-"""The wheel works outside the checkout, and the examples run."""
+"""The wheel works outside the checkout, the examples run, and the pages say what is so."""
 
+import json
 import logging
 import os
 import re
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import tables
+
+import pymc_kameleon as pk
 
 ROOT = Path(__file__).parents[1]
 
@@ -109,6 +112,19 @@ def test_the_table_of_samplers_is_that_of_the_classes():
     assert tables.with_table(readme) == readme, "run python docs/tables.py"
     assert tables.with_table(readme.replace("[`pk.GAM`", "[`pk.MAG`")) == readme
     assert "evaluations per draw" in readme
+
+
+def test_the_tables_of_reliability_are_those_of_its_runs(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
+    import reliability
+
+    page = reliability.PAGE.read_text(encoding="utf-8")
+    found = json.loads(reliability.FILE.read_text())
+    assert reliability.with_tables(page, found) == page, "run reliability.py --table"
+    assert {run["sampler"] for run in found["runs"]} == {cls.__name__ for cls in pk.SAMPLERS}
+    assert found["known"].keys() == reliability.CASES.keys()
+    found["runs"][0] |= {"right": False, "told": []}
+    assert "Wrong in silence: 1" in reliability.with_tables(page, found)
 
 
 def test_the_pages_name_every_sampler_and_its_statistics(monkeypatch):

@@ -1,4 +1,4 @@
-"""The particle filter of examples, and the one that docs/pseudo_marginal.md has to copy."""
+"""The particle filter of the examples."""
 
 import re
 import sys
@@ -72,14 +72,6 @@ def test_it_is_a_likelihood_for_pk_sample():
     dt = pk.sample(50, tune=50, chains=1, step=step, model=model, quiet=True, random_seed=1)
     assert dt["sample_stats"]["accept_share"].values.mean() > 0.02
     assert dt["sample_stats"]["log_estimate_var"].values[0, 0] > 0
-
-
-def test_the_page_has_one_that_runs(capsys):
-    page = (ROOT / "docs" / "pseudo_marginal.md").read_text(encoding="utf-8")
-    (code,) = [text for text in re.findall(r"```python\n(.*?)```", page, re.S) if "import" in text]
-    few = code.replace("pk.sample(", "pk.sample(5, tune=5, chains=1, quiet=True, ")
-    exec(few, {})
-    assert float(capsys.readouterr().out.strip("[]\n")) > 0
 
 
 @pytest.mark.slow

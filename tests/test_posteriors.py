@@ -54,7 +54,7 @@ def newton(gradient_and_hessian, x):
 
 @cache
 def regression():
-    """11 parameters; predictors that correlate by .98, on different scales."""
+    """11 parameters; predictors that correlate by 0.98, on different scales."""
     rng = np.random.default_rng(1)
     n, d = 80, 10
     base = rng.standard_normal((n, 1))
@@ -191,7 +191,7 @@ CASES = [(sampler, posterior) for sampler in SAMPLERS for posterior in POSTERIOR
 
 @pytest.mark.parametrize(("sampler", "posterior"), CASES, ids=lambda case: case.__name__)
 def test_default_arguments_get_it_right(sampler, posterior):
-    """An error of .3 posterior sds, or of 20 % in an sd, would be seen."""
+    """An error of 0.3 posterior sds, or of 20 % in an sd, would be seen."""
     x, (_, mean, sd) = draws(sampler, posterior), posterior()
     assert float(az.rhat(az.convert_to_datatree({"x": x}))["x"].max()) < 1.03
     assert largest_z(x, mean, sd) < 5

@@ -32,7 +32,7 @@ def rotated(d, condition):
 TARGETS = {
     "normal, d = 10": np.eye(10),
     "sd 1e-3 to 1e3": np.diag(np.logspace(-3, 3, 10) ** 2),
-    "correlation .99": equicorrelated(10, 0.99, np.ones(10)),
+    "correlation 0.99": equicorrelated(10, 0.99, np.ones(10)),
     "both, far start": equicorrelated(10, 0.99, np.logspace(-3, 3, 10)),
     "condition 1e6": rotated(10, 1e6),
     "normal, d = 20": np.eye(20),

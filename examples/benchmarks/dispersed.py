@@ -73,10 +73,10 @@ def reference(model):
 
 
 @contextmanager
-def quiet():
-    """Show no messages; yield a list of those that are warnings."""
+def quiet(level=logging.WARNING):
+    """Show no messages; yield a list of those that are warnings, or of this level."""
     keeper = BufferingHandler(10_000)
-    keeper.setLevel(logging.WARNING)
+    keeper.setLevel(level)
     loggers = [logging.getLogger(name) for name in ("pymc_kameleon", "pymc")]
     before = [(logger, logger.handlers, logger.propagate) for logger in loggers]
     for logger in loggers:

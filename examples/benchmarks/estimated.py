@@ -3,7 +3,7 @@
     python examples/benchmarks/estimated.py
 
 Two independent standard normals, each of whose densities is estimated, unbiasedly, with a normal
-log-estimate whose standard deviation grows from .3 to 1.7 with the first of them. Of each sampler
+log-estimate whose standard deviation grows from 0.3 to 1.7 with the first of them. Of each sampler
 with ``pseudo_marginal=True``, 4 chains of 50 000 draws: how far mean, variance, and the shares of
 draws below the 5 % and the 95 % quantile are from the truth, in Monte-Carlo standard errors. In
 the controls the estimate is made again before each transition, as a step would that does not know

@@ -277,8 +277,8 @@ class Case(NamedTuple):
 class Problem:
     """The model of a case, whose value variables, raveled in its order, are x (d,)."""
 
-    def __init__(self, name):
-        self.name, self.case = name, CASES[name]
+    def __init__(self, name, case=None):
+        self.name, self.case = name, CASES[name] if case is None else case
         self.model = self.case.build()
         self.initial = self.model.initial_point()
         self.centre = np.concatenate([value.ravel() for value in self.initial.values()])

@@ -88,7 +88,7 @@ def costs():
 
 
 def scales_with_correlation():
-    """Return a normal of 30 dimensions, standard deviations .001 … 1000, correlations .9."""
+    """Return a normal of 30 dimensions, standard deviations 0.001 … 1000, correlations 0.9."""
     scales = np.geomspace(1e-3, 1e3, 30)
     return Normal((0.9 + 0.1 * np.eye(30)) * np.outer(scales, scales))
 

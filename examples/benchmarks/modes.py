@@ -5,7 +5,7 @@
 Figures: visits, search, paper, labels, real. With `--full` more runs and longer chains,
 half an hour or more on one core; else some five minutes.
 
-visits: two normal modes at distance 16, weights .2 and .8, variances .5 and 2; half of 8 chains
+visits: two normal modes at distance 16, weights 0.2 and 0.8, variances 0.5 and 2; half of 8 chains
 start in each. Independent visits per 1e6 evaluations after tuning, w(1 − w)/Var(ŵ) of the chains.
 search: the same from one start in the wider mode; in how many runs 4 chains find both modes with
 10 000 d transitions of tuning in all.

@@ -73,7 +73,7 @@ def prices():
 
 
 def correlated():
-    """Twelve quantities that correlate by .96, each measured twice: 24 predictors."""
+    """Twelve quantities that correlate by 0.96, each measured twice: 24 predictors."""
     rng = np.random.default_rng(4)
     quantities = rng.normal(size=(400, 1)) + 0.2 * rng.normal(size=(400, 12))
     predictors = np.repeat(quantities, 2, axis=1) + 0.02 * rng.normal(size=(400, 24))

@@ -6,7 +6,7 @@ Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six min
 `--full`, 40 chains and an hour. Three tables:
 
 1. Effective sample size on A.1, as ArviZ has it, per second (figure 11); beside it the weight of
-   the first mode, which is .5.
+   the first mode, which is 0.5.
 2. Kernels on A.1 (figure 13), by symmetric KL. The linear kernel has S = 4 m Cov(z) everywhere: it
    is the cyclical schedule with a global covariance, the ablation that the paper proposes.
 3. The bias of cKAM, which learns anew in every cycle, by the length L of a cycle: on a normal of
@@ -82,9 +82,9 @@ def measure_bias(sampler, seed):
 
 
 TABLES = {
-    measure_ess: (SAMPLERS["A.1"], {"ESS": 0, "ESS/s": 0, "weight, exact .5": 3}),
+    measure_ess: (SAMPLERS["A.1"], {"ESS": 0, "ESS/s": 0, "weight, exact 0.5": 3}),
     measure_kl: (KERNELS, {"symmetric KL": 4}),
-    measure_bias: (LENGTHS, {"variance, exact 1": 4, "x₁ < 0, exact .2136": 4}),
+    measure_bias: (LENGTHS, {"variance, exact 1": 4, "x₁ < 0, exact 0.2136": 4}),
 }
 """The samplers in a table, and its columns with their digits."""
 

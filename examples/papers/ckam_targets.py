@@ -121,7 +121,7 @@ class Mixture:
 
 
 def two_modes(weight=0.5):
-    """A.1, whose modes at (-8, 0) and (8, 0) have variances .5 and 2; the weight of the first."""
+    """A.1, whose modes at (-8, 0) and (8, 0) have variances 0.5 and 2; the weight of the first."""
     return Mixture(
         (weight, 1 - weight), ((-8, 0), (8, 0)), (0.5, 2), start=(-8, 0), bins=(-14, 14, 112)
     )

@@ -2,7 +2,7 @@
 
     python ckam_weights.py [--full]
 
-Not in the paper. A.1 of Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis", with weights .2 and
+Not in the paper. A.1 of Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis", with weights 0.2 and
 .8, and as it is. Eight chains, a few minutes on one core; `--full`, 40 chains. Our samplers start
 in the first mode; SMC, emcee and zeus (`pip install emcee zeus-mcmc`) need many starts, and have
 them all over a box that contains both modes. Seconds include tuning, not compilation.

@@ -137,7 +137,9 @@ def print_frequencies(runs):
         for j in range(20):
             cells = [f"{paper[k, j]:>12.2f}{ours[k, j]:>6.2f}" for k in range(4)]
             print(f"{f'2^{j - 10}':<10}{''.join(cells)}".replace("nan", "  -"))
-    print("\nwith adaptation, least and largest over tries; the paper's are .04 … .06, .53 … .66")
+    print(
+        "\nwith adaptation, least and largest over tries; the paper's are 0.04 … 0.06, 0.53 … 0.66"
+    )
     for name in ("stops", "goes on"):
         for title, values in zip(titles, frequencies(runs[name]), strict=True):
             cells = "".join(f"{row.min():>9.3f} … {row.max():.3f}" for row in values)

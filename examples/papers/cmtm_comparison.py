@@ -6,10 +6,10 @@ Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis 
 2019; of these experiments the slides have pictures only. 10 000 sweeps, half of them discarded.
 Two minutes: 8 chains; `--full`, 40 chains and a quarter of an hour.
 
-CMTM has five tries, with scales .1, .2, .4, .8, 1.6 at first, as in the paper on the banana; for
-the mixture it does not say. CMH with fixed scales, which it does not give, has σ = 1 everywhere.
-`CMTM, wide` has fixed scales from .1 to 16. `CMTM, default` is the package's, which chooses its
-first scales, and makes single tries where these cost less.
+CMTM has five tries, with scales 0.1, 0.2, 0.4, 0.8, 1.6 at first, as in the paper on the banana;
+for the mixture it does not say. CMH with fixed scales, which it does not give, has σ = 1
+everywhere. `CMTM, wide` has fixed scales from 0.1 to 16. `CMTM, default` is the package's, which
+chooses its first scales, and makes single tries where these cost less.
 Adaptation ends with the half that is discarded. Effective sample sizes (ESS) are of a chain, but
 ArviZ has them from all together (for means): a chain that does not leave a mode of the mixture
 would look good by itself. Errors are by jackknife over chains. Per CPU second and per 1000
@@ -157,7 +157,7 @@ def print_truth(name, results):
         estimates = {"E x₁² = 100": lambda x: np.mean(x[:, 0] ** 2)}
     else:
         estimates = {
-            "first mode, exact .5": lambda x: LARGE.first_mode(x).mean(),
+            "first mode, exact 0.5": lambda x: LARGE.first_mode(x).mean(),
             "passages between modes": lambda x: np.sum(np.diff(LARGE.first_mode(x) > 0.5)),
         }
     print(f"\n{'sampler':<16}" + "".join(f"{column:>26}" for column in estimates))

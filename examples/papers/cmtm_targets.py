@@ -90,7 +90,7 @@ LARGE = Mixture(
 """In twenty dimensions: a block of ten, twice, but with one component for all."""
 
 BANANA = Banana(-0.01, d=10)
-"""x₂ + .01 (x₁² − 100) is normal."""
+"""x₂ + 0.01 (x₁² − 100) is normal."""
 
 # ---- chains -------------------------------------------------------------------------------------
 

@@ -3,10 +3,10 @@
     python gad_figure1.py [--plot-dir DIRECTORY]
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. The paper's
-adaptation, from L = .1/√d I:
+adaptation, from L = 0.1/√d I:
 
-1. two dimensions, correlation .99: GadRWM, η = 5e-4, 20 000 iterations, target acceptance .25 and
-   .4. The learned LLᵀ has the target's shape, and a size that goes with the acceptance. β is what
+1. two dimensions, correlation 0.99: GadRWM, η = 5e-4, 20 000 iterations, target acceptance 0.25 and
+   0.4. The learned LLᵀ has the target's shape, and a size that goes with the acceptance. β is what
    that takes; the paper has 7.4 and 2.2. β goes up and down as long as L lags behind it, so the
    script also prints it for twenty chains, and after ten times as many iterations.
 2. 51 values of a Gaussian process: GadMALA, η = 1e-3, 200 000 iterations. On a normal target the

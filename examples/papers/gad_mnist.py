@@ -10,7 +10,7 @@ set, as the 1850 test images, works too, but is another posterior.
 
 GadMALA as in the paper, with η = 1e-5, 50 000 iterations of adaptation and 20 000 that are kept;
 MALA; and this package's default, "fisher". Without `--full`, 15 000 and 5000, in which η = 1e-5
-does not come far: L may move by .15. Minutes with 1850 images: ten; `--full`, half an hour.
+does not come far: L may move by 0.15. Minutes with 1850 images: ten; `--full`, half an hour.
 """
 
 import argparse

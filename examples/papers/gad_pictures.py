@@ -3,7 +3,7 @@
     python gad_pictures.py [--plot-dir DIRECTORY]
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019, figures 2
-and 3. The target's standard deviations are .01, .02 … 1, so the diagonal of a good L rises on a
+and 3. The target's standard deviations are 0.01, 0.02 … 1, so the diagonal of a good L rises on a
 straight line. One chain of each sampler, by the paper's protocol: 20 000 iterations of adaptation,
 20 000 that are kept, from N(0, I). A minute.
 """

@@ -8,10 +8,10 @@ the paper's estimator, least, median and largest over the coordinates. Fifty min
 3 chains. `--full`: 10 chains and some 15 hours. Data as in gad_targets.py; those that are missing
 are left out. Of Ripley's, Pima, heart and German credit we do not have the paper's tables.
 
-- AM is the paper's recursion on L with its rate .001/(1 + t/4000), but with λ = 2.38²/d, and it
-  first learns a start for L, while the paper begins with .1/√d I. The paper's accepts .26
+- AM is the paper's recursion on L with its rate 0.001/(1 + t/4000), but with λ = 2.38²/d, and it
+  first learns a start for L, while the paper begins with 0.1/√d I. The paper's accepts 0.26
   everywhere, so its scale must have been tuned: that is GAM here, with the same rate.
-- HMC and NUTS are PyMC's, with unit masses as in the paper, and tuned to an acceptance of .7. HMC
+- HMC and NUTS are PyMC's, with unit masses as in the paper, and tuned to an acceptance of 0.7. HMC
   makes a fixed number of leapfrog steps, which PyMC's does not: a subclass sets the length of the
   path. Their step sizes are jittered by 15 %. "NUTS, PyMC's" is as users have it: it learns masses.
   NUTS has 500 iterations of burn-in, as in the paper.
@@ -82,7 +82,7 @@ PAPER = {
     },
 }
 """Seconds, acceptance, ESS (least, median, largest), least ESS per second and its deviation over
-chains. Tables 1 and 2; of HMC they have the best, and NUTS accepts more than .7."""
+chains. Tables 1 and 2; of HMC they have the best, and NUTS accepts more than 0.7."""
 
 # ---- samplers -----------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Sampler:
 
 
 RATE = pk.Decay(0.001, 4000, 1)
-"""The paper's .001/(1 + t/4000) for AM."""
+"""The paper's 0.001/(1 + t/4000) for AM."""
 WALK = {"target_accept": 0.25, "steps_per_draw": 1}
 PUBLISHED = {"adaptation": "published"}
 

@@ -60,10 +60,10 @@ class Normal:
 
 
 PAIR = Normal(np.array([[1, 0.99], [0.99, 1]]))
-"""Two dimensions, correlation .99."""
+"""Two dimensions, correlation 0.99."""
 
 NEAL = Normal(np.diag(np.arange(1, 101) / 100) ** 2)
-"""Neal's: standard deviations .01, .02 … 1."""
+"""Neal's: standard deviations 0.01, 0.02 … 1."""
 
 
 def gaussian_process():
@@ -295,7 +295,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add_data_option(parser)
     options = parser.parse_args()
-    print("largest and smallest eigenvalue of the process (paper: 12.07 and .01): ", end="")
+    print("largest and smallest eigenvalue of the process (paper: 12.07 and 0.01): ", end="")
     eigenvalues = np.linalg.eigvalsh(gaussian_process().covariance)
     print(f"{eigenvalues[-1]:.2f} and {eigenvalues[0]:.2f}\n")
     for name in SHAPES:

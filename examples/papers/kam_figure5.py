@@ -10,8 +10,8 @@ independent prototype before this package was written.
 Iterations and burn-in are the paper's. It does not say where its chains start; here they start at
 N(0, I), which is in the bend of the bananas and in the middle of the flower. Of the states after
 the burn-in, one in ten is kept, which is faster than keeping all, as the paper does. It does not
-matter: on B(.03, 100) the deviations of KAM and of AM that stops changed by -.01 (.06) and -.03
-(.04). --every 1 keeps all.
+matter: on B(0.03, 100) the deviations of KAM and of AM that stops changed by -0.01 (0.06) and -0.03
+(0.04). --every 1 keeps all.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import pymc_kameleon as pk
 
 CORES = 2
 D = 8
-ITERATIONS = {"B(.03, 100)": 40_000, "B(.1, 100)": 80_000, "F(10, 6, 6, 1)": 120_000}
+ITERATIONS = {"B(0.03, 100)": 40_000, "B(0.1, 100)": 80_000, "F(10, 6, 6, 1)": 120_000}
 """The first half is burn-in."""
 
 # AM has its first covariance after 160 transitions, so that rates differ only from there on.
@@ -58,29 +58,29 @@ SAMPLERS = {
 }
 
 REFERENCE = {
-    "B(.03, 100)": {
-        "SM": "3.77 (.81) / 2.57",
-        "AM-FS, never stops, t^-1/2": "3.68 (.35) / 1.11",
-        "AM-LS, never stops, t^-1/2": "3.01 (.28) / 1.03",
+    "B(0.03, 100)": {
+        "SM": "3.77 (0.81) / 2.57",
+        "AM-FS, never stops, t^-1/2": "3.68 (0.35) / 1.11",
+        "AM-LS, never stops, t^-1/2": "3.01 (0.28) / 1.03",
         "AM-FS, stops, 1/t": "1.94",
         "AM-LS, stops, 1/t": "1.93",
-        KAM: "1.07 (.13) / 1.02",
+        KAM: "1.07 (0.13) / 1.02",
     },
-    "B(.1, 100)": {
+    "B(0.1, 100)": {
         "SM": "6.35 (1.7) / 9.8",
-        "AM-FS, never stops, t^-1/2": "4.60 (.33) / 3.8",
-        "AM-LS, never stops, t^-1/2": "5.83 (.25) / 4.6",
+        "AM-FS, never stops, t^-1/2": "4.60 (0.33) / 3.8",
+        "AM-LS, never stops, t^-1/2": "5.83 (0.25) / 4.6",
         "AM-FS, stops, 1/t": "2.44",
         "AM-LS, stops, 1/t": "2.99",
-        KAM: "1.81 (.32) / 3.3",
+        KAM: "1.81 (0.32) / 3.3",
     },
     "F(10, 6, 6, 1)": {
-        "SM": ".67 (.08) / 5.7",
-        "AM-FS, never stops, t^-1/2": "2.23 (.19) / .58",
-        "AM-LS, never stops, t^-1/2": "3.69 (.38) / 1.3",
+        "SM": "0.67 (0.08) / 5.7",
+        "AM-FS, never stops, t^-1/2": "2.23 (0.19) / 0.58",
+        "AM-LS, never stops, t^-1/2": "3.69 (0.38) / 1.3",
         "AM-FS, stops, 1/t": "1.16",
         "AM-LS, stops, 1/t": "1.31",
-        KAM: ".65 (.08) / 1.1",
+        KAM: "0.65 (0.08) / 1.1",
     },
 }
 """Prototype: deviation (standard error) / |mean|, as far as they were noted."""
@@ -151,7 +151,9 @@ def main():
     options = parser.parse_args()
     n_chains = 20 if options.full else 4
 
-    print(f"{n_chains} chains. Deviation: of the quantile regions .1 … .9, mean |share − p| in %,")
+    print(
+        f"{n_chains} chains. Deviation: of the quantile regions 0.1 … 0.9, mean |share − p| in %,"
+    )
     print("mean over chains (standard error), median and worst chain.")
     print("Prototype: deviation (standard error) / |mean|. The paper gives bars only.")
     with ProcessPoolExecutor(CORES) as pool:

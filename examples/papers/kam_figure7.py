@@ -3,7 +3,7 @@
     python kam_figure7.py [--chains 20] [--output FILE]
 
 About two minutes on two cores. Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel
-adaptive Metropolis-Hastings", ICML 2014, appendix B. B(.1, 100) in 8 dimensions, 40 000 iterations
+adaptive Metropolis-Hastings", ICML 2014, appendix B. B(0.1, 100) in 8 dimensions, 40 000 iterations
 after 40 000 of burn-in, as in figure 5; the bars are 80 % confidence intervals of the mean over
 chains.
 """
@@ -19,7 +19,7 @@ from kam_targets import LEVELS, TARGETS, deviations
 from scipy import stats
 
 OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "images" / "kam_figure7.png"
-TARGET = "B(.1, 100)"
+TARGET = "B(0.1, 100)"
 SAMPLERS = {
     "SM": "black",
     "AM-FS, never stops, t^-1/2": "tab:orange",
@@ -34,7 +34,7 @@ MEDIAN = list(LEVELS).index(0.5)
 
 
 def measure(sampler, seed):
-    """Return |mean| and the deviation of the .5-quantile in %, at all checkpoints of one chain."""
+    """Return |mean| and the deviation of the 0.5-quantile in %, at all checkpoints of one chain."""
     step = build(TARGET, sampler)
     x, _, _ = run_chain(step, TARGET, seed)
     level = TARGETS[TARGET].level(x)
@@ -74,7 +74,7 @@ def main():
                 flush=True,
             )
     axes[0].set(ylabel="norm of the estimated mean; exact: 0")
-    axes[1].set(ylabel="deviation of the .5-quantile in %, exact: 0")
+    axes[1].set(ylabel="deviation of the 0.5-quantile in %, exact: 0")
     for axis in axes:
         axis.set(xlabel="thousands of iterations after the burn-in", ylim=(0, None))
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)

@@ -30,7 +30,7 @@ from pymc_kameleon.core.metropolis import accept_capped, log_uniform
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers import kam, pca_kam
 
-TARGET = "B(.03, 100)"
+TARGET = "B(0.03, 100)"
 
 
 @jit

@@ -3,10 +3,10 @@
     python kam_pictures.py [--output DIRECTORY]
 
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
-ICML 2014. All targets are in two dimensions here. A chain tunes, unwhitened and with γ = .2 as in
+ICML 2014. All targets are in two dimensions here. A chain tunes, unwhitened and with γ = 0.2 as in
 the paper; the proposals are computed from its parameters. The paper does not say with which scales
-its pictures were drawn. In two dimensions those that give the usual acceptance of .234 span half a
-target and show nothing, so here the chain is tuned to .7, with a bandwidth of 3.
+its pictures were drawn. In two dimensions those that give the usual acceptance of 0.234 span half a
+target and show nothing, so here the chain is tuned to 0.7, with a bandwidth of 3.
 """
 
 import argparse
@@ -192,7 +192,7 @@ def draw_figure2(directory):
     """Draw contours of proposals on the banana."""
     figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
     draw_contours(axis, BANANA, 7)
-    axis.set_title("KAM on B(.03, 100): density, subsample, and 95 % of the proposals")
+    axis.set_title("KAM on B(0.03, 100): density, subsample, and 95 % of the proposals")
     save(figure, directory, "kam_figure2.png")
 
 
@@ -232,7 +232,7 @@ def draw_directions(directory):
                 w = nu * proposal.features(x) @ p.directions[j, :m]
                 axis.plot(*np.stack([x - w, x + w], axis=1), color=f"C{j}", lw=2)
             axis.plot(*x, "o", color="black", ms=4)
-    axes[0].set_title("PCAKAM on B(.03, 100): $x ± ν_j w_j(x)$, the leading directions")
+    axes[0].set_title("PCAKAM on B(0.03, 100): $x ± ν_j w_j(x)$, the leading directions")
     axes[1].set_title("and on the flower")
     handles = [
         plt.Line2D([], [], color=f"C{j}", lw=2, label=f"$j = {j + 1}$") for j in range(N_DIRECTIONS)

@@ -2,7 +2,7 @@
 
     python kam_subsample.py [--chains 20] [--output FILE]
 
-Some ten minutes on two cores. B(.1, 100) and the flower in 8 dimensions, KAM with the settings and
+Some ten minutes on two cores. B(0.1, 100) and the flower in 8 dimensions, KAM with the settings and
 the protocol of figure 5 of Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel
 adaptive Metropolis-Hastings", ICML 2014, but for m, which is 1000 there. Seconds are those of the
 sampling after the burn-in, in the fastest chain: others may have had to share their core.
@@ -18,7 +18,7 @@ from kam_figure5 import CORES, ITERATIONS, KAM, build, run_chain
 from kam_targets import TARGETS, deviations
 
 OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "images" / "kam_subsample.png"
-NAMES = {"B(.1, 100)": "tab:red", "F(10, 6, 6, 1)": "tab:blue"}
+NAMES = {"B(0.1, 100)": "tab:red", "F(10, 6, 6, 1)": "tab:blue"}
 """The targets, and their colours."""
 SIZES = np.array([50, 100, 200, 500, 1000, 2000])
 

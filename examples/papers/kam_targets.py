@@ -148,7 +148,7 @@ class Flower:
         return x
 
 
-TARGETS = {"B(.03, 100)": Banana(0.03), "B(.1, 100)": Banana(0.1), "F(10, 6, 6, 1)": Flower()}
+TARGETS = {"B(0.03, 100)": Banana(0.03), "B(0.1, 100)": Banana(0.1), "F(10, 6, 6, 1)": Flower()}
 """Those of figure 5, in 8 dimensions."""
 
 
@@ -163,7 +163,7 @@ def deviations(levels):
     Returns
     -------
     (9,) float64
-        Share of the draws within the region of probability p, minus p, for p = .1, …, .9.
+        Share of the draws within the region of probability p, minus p, for p = 0.1, …, 0.9.
     """
     return np.searchsorted(np.sort(levels), LEVELS, side="right") / levels.size - LEVELS
 
@@ -171,7 +171,7 @@ def deviations(levels):
 def main():
     """Print what exact draws give: deviations, mean, and whether model and log-density agree."""
     n = 1_000_000
-    print(f"{n:,} exact draws: the largest deviation of a quantile, in %, should be some .05.\n")
+    print(f"{n:,} exact draws: the largest deviation of a quantile, in %, should be some 0.05.\n")
     print(f"{'target':<16}{'largest deviation':>20}{'|mean|':>9}{'model - log-density':>22}")
     for name, target in (TARGETS | {"ring": Flower(amplitude=0.0)}).items():
         x = target.draw(np.random.default_rng(1), n)

@@ -21,7 +21,7 @@ def best_scale(d):
 
 
 def default_target_accept(d):
-    """Best acceptance rate of a random walk: .44 in one dimension, else .234 [same]."""
+    """Best acceptance rate of a random walk: 0.44 in one dimension, else 0.234 [same]."""
     return 0.44 if d == 1 else 0.234
 
 

@@ -16,6 +16,11 @@ class Decay(NamedTuple):
         Transitions until it begins to fall.
     power : float, optional
         How fast it falls in the end; 0 for a constant.
+
+    Examples
+    --------
+    >>> with model:
+    ...     step = pk.KAM(gamma=pk.Decay(5, delay=100))  # halved at t = 300
     """
 
     start: float

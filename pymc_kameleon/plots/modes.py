@@ -62,8 +62,9 @@ def plot_modes(
 
     Examples
     --------
-    >>> dt = pk.sample(step=pk.CyclicalKAM())
-    >>> pk.plot_modes(dt, var_names="mu")
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CyclicalKAM())
+    >>> plots = pk.plot_modes(dt, var_names="a")
     """
     style = Style(MODES, visuals, aes_by_visuals)
     lists = {dim: np.atleast_1d(labels) for dim, labels in (coords or {}).items()}

@@ -75,8 +75,9 @@ def plot_proposals(
 
     Examples
     --------
-    >>> dt = pk.sample(step=pk.KAM())
-    >>> pk.plot_proposals(dt, draws=[(0, 100), (0, 200)])
+    >>> with model:
+    ...     dt = pk.sample(step=pk.KAM())
+    >>> plots = pk.plot_proposals(dt, draws=[(0, 5), (1, 5)])
     """
     from arviz_plots import plot_pair  # takes half a second
 

@@ -78,8 +78,9 @@ def plot_adaptation(
 
     Examples
     --------
-    >>> dt = pk.sample(step=pk.GAM())
-    >>> pk.plot_adaptation(dt)
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GAM())
+    >>> plots = pk.plot_adaptation(dt)
     """
     style = Style(ADAPTATION, visuals, aes_by_visuals)
     parts, window = _statistics(dt, var_names, coords or {})
@@ -184,8 +185,9 @@ def plot_learned(
 
     Examples
     --------
-    >>> dt = pk.sample(step=pk.GAM())
-    >>> pk.plot_learned(dt, var_names=["slope", "noise"])
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GAM())
+    >>> plots = pk.plot_learned(dt, var_names=["a", "b"])
     """
     style = Style(CORRELATIONS, visuals, aes_by_visuals)
     own = learned_by(dt, "covariance", step, var_names, coords)
@@ -267,8 +269,9 @@ def plot_factor(
 
     Examples
     --------
-    >>> dt = pk.sample(step=pk.GadMALA())
-    >>> pk.plot_factor(dt, var_names=["slope", "noise"])
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GadMALA())
+    >>> plots = pk.plot_factor(dt, var_names=["a", "b"])
     """
     style = Style(FACTOR, visuals, aes_by_visuals)
     own = learned_by(dt, "covariance", step, var_names, coords)
@@ -336,8 +339,9 @@ def plot_scales(
 
     Examples
     --------
-    >>> dt = pk.sample(step=pk.CMTM())
-    >>> pk.plot_scales(dt)
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CMTM())
+    >>> plots = pk.plot_scales(dt)
     """
     style = Style(SCALES, visuals, aes_by_visuals)
     own = learned_by(dt, "scale", step, var_names, coords)

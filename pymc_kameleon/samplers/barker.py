@@ -97,15 +97,15 @@ class Barker(LearnedShape):
     Parameters
     ----------
     target_accept : float, optional
-        Acceptance rate that s is tuned to; .57, about the best in many dimensions.
+        Acceptance rate that s is tuned to; 0.57, about the best in many dimensions.
     {common parameters}
 
     Notes
     -----
     With u′ the same as u at y, y is accepted with
 
-    .. math:: \min\Big(1, \frac{\pi(y)}{\pi(x)}
-        \prod_i \frac{1 + \exp(-w_i u_i)}{1 + \exp(w_i u'_i)}\Big)
+    .. math:: \min\Bigl(1, \frac{\pi(y)}{\pi(x)}
+        \prod_i \frac{1 + \exp(-w_i u_i)}{1 + \exp(w_i u'_i)}\Bigr)
 
     [LZ, equation 17]. The statistic ``scaling`` is s. LLᵀ is the covariance of the past, learned
     as by :class:`GAM`; a transition evaluates the log-density and its gradient once. Deviation:
@@ -115,6 +115,11 @@ class Barker(LearnedShape):
     ----------
     Livingstone & Zanella (2022). The Barker proposal: combining robustness and efficiency in
     gradient-based MCMC. Journal of the Royal Statistical Society B 84.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.Barker())
     """
 
     name = "barker"

@@ -93,7 +93,7 @@ def report(state, parameters, stats):
 class CMH(Componentwise):
     r"""Componentwise Metropolis-Hastings: a random walk in one coordinate after the other.
 
-    .. math:: z \sim N(x_k, \sigma_k^2), \qquad k = 1, \dots, d
+    .. math:: z \sim N(x_k, \sigma_k^2), \qquad k = 1, \ldots, d
 
     The baseline of :class:`CMTM`, and often as good per evaluation: for posteriors whose
     coordinates hardly correlate, whatever their scales.
@@ -110,7 +110,7 @@ class CMH(Componentwise):
         Sweeps per draw, 1 by default: a sweep makes d evaluations. Even without correlations an
         independent draw takes 4.5 sweeps, so 5 are good where the log-density is cheap.
     target_accept : float, optional
-        Acceptance rate that each σ_k is tuned to; .44, the best in one dimension.
+        Acceptance rate that each σ_k is tuned to; 0.44, the best in one dimension.
     {common parameters}
 
     Notes
@@ -127,6 +127,11 @@ class CMH(Componentwise):
     ----------
     Roberts & Rosenthal (2001). Optimal scaling for various Metropolis-Hastings algorithms.
     Statistical Science 16.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CMH(steps_per_draw=5))  # a draw is five sweeps
     """
 
     name = "cmh"

@@ -191,9 +191,9 @@ def judge(target, state, parameters, k, s, y, log_total, rng):
 def adapt(state, parameters, tuning, work, accept_prob, rng):
     """Adapt the ladders, and at the end of tuning decide where single tries do as well.
 
-    At every adapt_every-th sweep, with probability max(.99^(r-1), r^(-1/2)), each ladder is widened
-    or narrowed; one coin decides for all coordinates. Before, unless the scales were given, they
-    are shifted to where the chain is.
+    At every adapt_every-th sweep, with probability max(0.99^(r-1), r^(-1/2)), each ladder is
+    widened or narrowed; one coin decides for all coordinates. Before, unless the scales were given,
+    they are shifted to where the chain is.
     """
     d, m = parameters.ladders.shape
     for k in range(d):
@@ -352,7 +352,7 @@ class CMTM(Componentwise):
     r"""Adaptive componentwise multiple-try Metropolis.
 
     .. math:: z_j \sim N(x_k, \sigma_{k,j}^2), \qquad w_j = \pi(z_j)\,|z_j - x_k|^\alpha,
-        \qquad j = 1, \dots, m
+        \qquad j = 1, \ldots, m
 
     In one coordinate k after the other, m tries of different scales compete, one is selected with
     probability proportional to its weight, and accepted or not. So the scale that suits the place
@@ -364,8 +364,9 @@ class CMTM(Componentwise):
     n_tries : int, optional
         m, at least 3. A move makes at most 2m − 1 evaluations.
     alpha : float, optional
-        α, how much long jumps are preferred. 2.9 is the paper's. Tails heavier than |x|^-(1+α), as
-        those of a Cauchy distribution, need a smaller one; with 0 the narrowest try always wins.
+        α, how much long jumps are preferred. 2.9 is the paper's. Tails heavier than those of a t
+        with α degrees of freedom, as a Cauchy distribution's, need a smaller one; with 0 the
+        narrowest try always wins.
     adapt_every : int, optional
         Sweeps between adaptation points, 200 as in the paper; None to keep the scales as they are.
     scales : array, optional
@@ -388,7 +389,7 @@ class CMTM(Componentwise):
 
     Notes
     -----
-    At the r-th adaptation point, with probability :math:`\max(.99^{r-1}, r^{-1/2})`, σ_m of each
+    At the r-th adaptation point, with probability :math:`\max(0.99^{r-1}, r^{-1/2})`, σ_m of each
     coordinate is doubled if it was selected too often, halved if too rarely, and σ_1 likewise.
     Before, in the first half of tuning and unless ``scales`` are given, the ladders are shifted to
     where the chain is. The tries of tuning also tell how far single ones of each scale would have
@@ -404,6 +405,11 @@ class CMTM(Componentwise):
     ----------
     Yang, Levi, Craiu & Rosenthal (2019). Adaptive component-wise multiple-try Metropolis sampling.
     Journal of Computational and Graphical Statistics 28.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CMTM())
     """
 
     name = "cmtm"

@@ -107,7 +107,7 @@ class Componentwise(KameleonStep):
     default_steps_per_draw = staticmethod(lambda d: 1)
     sweeps_per_draw: ClassVar[float]
     """Sweeps per independent draw of a normal, times the least eigenvalue of its precision matrix
-    scaled to a diagonal of 1; measured for correlations from .5 to .95."""
+    scaled to a diagonal of 1; measured for correlations from 0.5 to 0.95."""
 
     def __init__(self, vars=None, *, scales, order, **common):
         checked_choice("order", order, ("systematic", "random"))

@@ -293,7 +293,7 @@ class CyclicalKAM(LearnedShape):
         L, the paper's T/M, in transitions: 10 by default, so that each draw of ten transitions has
         a whole cycle.
     beta : float, optional
-        β, the share of a cycle that explores: .3 by default.
+        β, the share of a cycle that explores: 0.3 by default.
     scale_bounds : (float, float), optional
         Least and largest ν of the local moves. By default within 1/1000 and 10 times its first
         guess.
@@ -324,6 +324,12 @@ class CyclicalKAM(LearnedShape):
 
     Pompe, Holmes & Łatuszyński (2020). A framework for adaptive MCMC targeting multimodal
     distributions. Annals of Statistics 48.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CyclicalKAM(), initvals=pk.initvals(4, how="prior"))
+    ...     occupancy = pk.mode_occupancy(dt)
     """
 
     name = "cyclical_kam"

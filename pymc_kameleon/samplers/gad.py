@@ -224,14 +224,14 @@ def relative_step(factor, objective, decay, a):
 
 @jit
 def follow_acceptance(objective):
-    """β ← β(1 + .02(accepted − α*)) [TD, algorithm 1]."""
+    """β ← β(1 + 0.02(accepted − α*)) [TD, algorithm 1]."""
     change = BETA_RATE * (objective.accepted[0] - objective.target_accept)
     objective.beta[0] = max(LEAST_BETA, objective.beta[0] * (1.0 + change))
 
 
 @jit
 def retreat(factor):
-    """L ← .9L, after a proposal where nothing is finite."""
+    """L ← 0.9L, after a proposal where nothing is finite."""
     for i in range(factor.shape[0]):
         for j in range(i + 1):
             factor[i, j] *= 0.9
@@ -332,7 +332,7 @@ class GadRWM(GradientAdaptive):
     learning_rate : float or pk.Decay, optional
         η of ``"published"``, 5e-5 by default, as in the paper. It has the unit of x.
     target_accept : float, optional
-        Acceptance rate that β, and in the end s, is tuned to; .25, as in the paper.
+        Acceptance rate that β, and in the end s, is tuned to; 0.25, as in the paper.
     {common parameters}
 
     Notes
@@ -346,6 +346,11 @@ class GadRWM(GradientAdaptive):
     References
     ----------
     Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GadRWM())
     """
 
     name = "gad_rwm"
@@ -394,9 +399,9 @@ class GadMALA(GradientAdaptive):
     steps_per_draw : int, optional
         Transitions per draw, 1 by default.
     target_accept : float, optional
-        Acceptance rate that s is tuned to: .574 for one leapfrog step; .75 for more, or what is
+        Acceptance rate that s is tuned to: 0.574 for one leapfrog step; 0.75 for more, or what is
         higher with s as great as makes sense, in few dimensions. With ``"published"`` what β is
-        tuned to, .55, as in the paper.
+        tuned to, 0.55, as in the paper.
     {common parameters}
 
     Notes
@@ -408,6 +413,12 @@ class GadMALA(GradientAdaptive):
     References
     ----------
     Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GadMALA())
+    ...     dt = pm.sample(step=pk.GadMALA(n_leapfrog=1))  # one leapfrog step: MALA
     """
 
     name = "gad_mala"

@@ -2,7 +2,7 @@
 
 Sources: Roberts & Tweedie, "Exponential convergence of Langevin distributions and their discrete
 approximations", Bernoulli 2 (1996); Roberts & Rosenthal, JRSS B 60 (1998), here [RR], for the scale
-1.65 d^-1/6 and the acceptance .574; Neal, "MCMC using Hamiltonian dynamics" (2010), for leapfrog.
+1.65 d^-1/6 and the acceptance 0.574; Neal, "MCMC using Hamiltonian dynamics" (2010), for leapfrog.
 
 Symbols: x the position (d,), y the proposal, g the gradient of the log-density at x and g′ at y,
 L the factor and s the scale of the proposal, u = Lᵀg, ξ ~ N(0, I), h = ξ + ½su, K the largest
@@ -192,7 +192,7 @@ class MALA(OneScale):
     steps_per_draw : int, optional
         Transitions per draw, 1 by default. Each evaluates the log-density and its gradient once.
     target_accept : float, optional
-        Acceptance rate that s is tuned to; .574, which is best for normal targets.
+        Acceptance rate that s is tuned to; 0.574, which is best for normal targets.
     {common parameters}
 
     Notes
@@ -204,6 +204,11 @@ class MALA(OneScale):
     ----------
     Roberts & Rosenthal (1998). Optimal scaling of discrete approximations to Langevin diffusions.
     Journal of the Royal Statistical Society B 60.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.MALA())
     """
 
     name = "mala"

@@ -372,7 +372,7 @@ def report(state, parameters, stats):
 class PCAKAM(LearnedSubsample):
     r"""Kernel adaptive Metropolis along principal directions, "MCMC PCA-Kameleon".
 
-    .. math:: y \sim N\big(x,\; C(\gamma^2 I + \nu_j^2 w_j w_j^\top)C^\top\big),
+    .. math:: y \sim N\bigl(x,\; C(\gamma^2 I + \nu_j^2 w_j w_j^\top)C^\top\bigr),
         \qquad w_j = M_u H \alpha_j, \quad j \sim \omega
 
     with α_j the leading eigenvectors of the centred kernel matrix of z, a subsample of the chain's
@@ -388,7 +388,7 @@ class PCAKAM(LearnedSubsample):
     n_subsample : int, optional
         m, the number of points of z; 25 d by default, at least 50 and at most 200.
     gamma : float or pk.Decay, optional
-        γ, the exploration scale; as for :class:`KAM`, but .6 of the best random walk's
+        γ, the exploration scale; as for :class:`KAM`, but 0.6 of the best random walk's
         scale by default: it alone moves the coordinates across the direction drawn.
     whiten : bool, optional
         Work in coordinates C⁻¹x; as for :class:`KAM`.
@@ -403,7 +403,7 @@ class PCAKAM(LearnedSubsample):
     takes an eigenvalue problem of size m, which is solved by subspace iteration. ω_j is
     proportional to the eigenvalue; each ν_j is tuned by its own acceptance, and carried over by
     rank. Where it is at its lower bound, and acceptance still too low, γ gives way, unless it was
-    given. The default of ``target_accept`` is .44, as in one dimension, which is what ν_j moves.
+    given. The default of ``target_accept`` is 0.44, as in one dimension, which is what ν_j moves.
     The walk before has that of :class:`GAM`.
 
     Deviation: the proposal density in the acceptance ratio is that given the direction drawn. That
@@ -414,6 +414,11 @@ class PCAKAM(LearnedSubsample):
     ----------
     Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
     Metropolis-Hastings. ICML, appendix C.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.PCAKAM())
     """
 
     name = "pca_kam"

@@ -158,7 +158,7 @@ class PublishedCyclicalKAM(KameleonStep):
     cycle_length : int, optional
         L, the paper's T/M, in transitions; 1000 by default.
     beta : float, optional
-        β, the share of a cycle that explores; .4 by default.
+        β, the share of a cycle that explores; 0.4 by default.
     nu : float, optional
         ν at the start of each cycle, :math:`2 \cdot 2.38/\sqrt d` by default.
     gamma : float or pk.Decay, optional
@@ -166,9 +166,9 @@ class PublishedCyclicalKAM(KameleonStep):
         ``pk.Decay(20, 10, 0.5)``, the default, chains change modes most often.
     learning_rate : float or pk.Decay, optional
         η_t of log ν over each Exploration, ``pk.Decay(1, 1, 0.75)`` by default, which is
-        :math:`(1+t)^{-\varepsilon}` with the paper's ε = .75.
+        :math:`(1+t)^{-\varepsilon}` with the paper's ε = 0.75.
     redraw_decay : float, optional
-        a of the probability :math:`(1+t)^{-a}` that z is redrawn; .2 by default.
+        a of the probability :math:`(1+t)^{-a}` that z is redrawn; 0.2 by default.
     {common parameters}
 
     Notes

@@ -97,6 +97,11 @@ class RWM(OneScale):
     -----
     log ν follows [AT]'s Robbins-Monro recursion with step size :math:`(1+t)^{-0.6}` and settles at
     its mean over the second half of tuning.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pm.sample(step=pk.RWM(scaling=0.5, tune_scaling=False))  # a fixed scale
     """
 
     name = "rwm"
@@ -241,6 +246,11 @@ class AM(LearnedShape):
     Haario, Saksman & Tamminen (2001). An adaptive Metropolis algorithm. Bernoulli 7.
     Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS,
     appendix B, here [GAD].
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.AM())
     """
 
     name = "am"
@@ -283,6 +293,11 @@ class RBAM(LearnedShape):
     -----
     Σ learns from x before the move and the proposal y, weighted by its acceptance probability
     [AT, algorithm 3]: the expectation of :class:`AM`'s update over acceptance.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.RBAM())
     """
 
     name = "rbam"
@@ -331,6 +346,12 @@ class GAM(LearnedShape):
     algorithm 4, in O(d²). In ``pk.sample`` the chains pool it.
     Deviations: [AT] leaves η open, and has no seeding, without which the way from a far start
     stays in Σ. See docs/random_walk.md.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GAM())  # all variables, whole chains compiled
+    ...     dt = pm.sample(step=[pk.GAM(["a"])])  # PyMC's own steps take the other variables
     """
 
     name = "gam"
@@ -426,8 +447,8 @@ class RAM(LearnedShape):
 
     Notes
     -----
-    .. math:: LL^\top \leftarrow L\Big(I + \eta_t(\alpha - \alpha^*)
-        \frac{\xi\xi^\top}{|\xi|^2}\Big)L^\top, \qquad \eta_t = \min(1, d\,t^{-2/3})
+    .. math:: LL^\top \leftarrow L\Bigl(I + \eta_t(\alpha - \alpha^*)
+        \frac{\xi\xi^\top}{|\xi|^2}\Bigr)L^\top, \qquad \eta_t = \min(1, d\,t^{-2/3})
 
     by a rank-one update or downdate in O(d²), in the last quarter of tuning. Deviation: before, the
     sampler is :class:`GAM`, without which a far start, or a posterior of high condition number, is
@@ -437,6 +458,12 @@ class RAM(LearnedShape):
     ----------
     Vihola (2012). Robust adaptive Metropolis algorithm with coerced acceptance rate. Statistics
     and Computing 22.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.RAM())
+    ...     dt = pk.sample(step=pk.RAM(region={"a": (-10, 10)}))  # the posterior in a box
     """
 
     name = "ram"

@@ -276,7 +276,7 @@ class SurrogateMetropolis(KameleonStep):
     r"""Surrogate-transition Metropolis: for expensive log-densities without a gradient.
 
     .. math:: y \sim K_s^M(x, \cdot), \qquad
-        \alpha = \min\Big(1, \frac{\pi(y)\, s(x)}{\pi(x)\, s(y)}\Big)
+        \alpha = \min\Bigl(1, \frac{\pi(y)\, s(x)}{\pi(x)\, s(y)}\Bigr)
 
     s is a density that was fitted to all points that tuning evaluated, and :math:`K_s` a Metropolis
     step on s, which needs no evaluation of the log-density. So a move costs one evaluation, after M
@@ -295,7 +295,7 @@ class SurrogateMetropolis(KameleonStep):
         Transitions per draw; by default 1 if evaluations are expensive, so that a draw costs one at
         most, and otherwise max(2, d // 3).
     target_accept : float, optional
-        Acceptance rate that the scale of the random walk is tuned to; .234, or .44 in one
+        Acceptance rate that the scale of the random walk is tuned to; 0.234, or 0.44 in one
         dimension. The moves by the surrogate have no scale: the better it is, the more of them are
         accepted.
     keep_adapting : bool, optional
@@ -335,6 +335,12 @@ class SurrogateMetropolis(KameleonStep):
     cosmological inference with preconditioned Monte Carlo. MNRAS 516.
 
     Rasmussen & Williams (2006). Gaussian Processes for Machine Learning. MIT Press.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.SurrogateMetropolis())
+    ...     pk.summary(dt)  # averages that the surrogate has corrected
     """
 
     name = "surrogate_metropolis"
@@ -481,15 +487,16 @@ class SurrogateMetropolis(KameleonStep):
         Notes
         -----
         A model of which an evaluation takes seconds becomes a function of microseconds, for plots,
-        profiles, and searches of a maximum::
+        profiles, and searches of a maximum. The chains learn it while tuning, most of it where the
+        posterior is. Chains that learned together share it, and others each have their own.
 
-            dt = pk.sample(step=pk.SurrogateMetropolis())
-            emulator = pk.SurrogateMetropolis.surrogate(dt)
-            emulator.coordinates  # ["a", "s_log__"]
-            emulator([[0.3, np.log(2.0)], [0.4, np.log(2.0)]])  # two log-densities
-
-        The chains learn it while tuning, most of it where the posterior is. Chains that learned
-        together share it, and others each have their own.
+        Examples
+        --------
+        >>> with model:
+        ...     dt = pk.sample(step=pk.SurrogateMetropolis())
+        >>> emulator = pk.SurrogateMetropolis.surrogate(dt)
+        >>> names = emulator.coordinates  # ["a", "b"]
+        >>> two_log_densities = emulator([[0.3, 0.7], [0.4, 0.7]])
         """
         return surrogate_emulator.emulator_of(dt, chain)
 

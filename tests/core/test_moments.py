@@ -242,7 +242,7 @@ def learn_all(states, n_tune, start_scales, *rate):
 
 def test_learns_the_moments_of_an_independent_sequence():
     """A gain that does not decrease, 1/16d, never converges: it fails the same bound."""
-    n, bound = 40_000, 0.05  # standard errors are .007 to .01
+    n, bound = 40_000, 0.05  # standard errors are 0.007 to 0.01
     states = normal_sequence(n)
     learned, ends = learn_all(states, n, np.full(4, 1e-3))
     assert [end + 1 for end in ends] == reference.seeding_times(4, n)

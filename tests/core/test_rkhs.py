@@ -180,7 +180,7 @@ def test_median_distance_from_some_pairs():
     points = np.random.default_rng(0).standard_normal((1000, 2))
     exact = np.median(pdist(points))
     estimate = median_distance(with_spare_columns(points), 1000, 2000)
-    assert estimate == pytest.approx(exact, rel=0.05)  # its standard error is .014
+    assert estimate == pytest.approx(exact, rel=0.05)  # its standard error is 0.014
     ordered = points[np.argsort(points[:, 0])]
     biased = median_distance(with_spare_columns(ordered), 1000, 2000)
     assert biased != pytest.approx(exact, rel=0.05)

@@ -518,7 +518,7 @@ def test_one_coin_for_all_coordinates():
 
 @pytest.mark.parametrize("r", [1, 2, 3, 30, 250, 300, 10_000])
 def test_probability_of_adaptation(r):
-    """The greater of .99^(r-1) and r^-½ at the r-th point; the latter is from about 284 on."""
+    """The greater of 0.99^(r-1) and r^-½ at the r-th point; the latter is from about 284 on."""
     p = max(0.99 ** (r - 1), r**-0.5)
     assert (p == r**-0.5) == (r in (1, 300, 10_000))
     for uniform in [0, p * (1 - 1e-12), p * (1 + 1e-12), 1 - 2**-53]:

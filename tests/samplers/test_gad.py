@@ -672,7 +672,7 @@ def test_one_leapfrog_step_is_mala():
 
 
 def slow_mala(target, x, n_tune, n, rng, target_accept, bounds=None):
-    """Tune log s with step sizes (1+t)^-.6 and settle it at its mean over the second half."""
+    """Tune log s with step sizes (1+t)^-0.6 and settle it at its mean over the second half."""
     d = len(x)
     log_s = np.log(1.65 * d ** (-1 / 6))
     bounds = log_s + np.log([1e-6, 1e6]) if bounds is None else np.log(bounds)

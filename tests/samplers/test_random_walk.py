@@ -129,7 +129,7 @@ def bounded(log_scale, d, bounds=None):
 
 
 def slow_rwm(x, n, target, rng, bounds=None, start=None):
-    """Tune log ν with step sizes (1+t)^-.6 and settle it at its mean over the second half."""
+    """Tune log ν with step sizes (1+t)^-0.6 and settle it at its mean over the second half."""
     log_nu = bounded(np.log(start or 2.38 / np.sqrt(x.size)), x.size, bounds)
     positions, path = [], []
     for t in range(n):
@@ -482,7 +482,7 @@ def test_reaches_the_target_acceptance(model, sampler, target):
     ],
 )
 def test_learns_the_covariance(sampler):
-    """Coordinates that correlate by .99: RWM, which sees one scale, fails where they do not."""
+    """Coordinates that correlate by 0.99: RWM, which sees one scale, fails where they do not."""
     d = 10
     model = normal_model(np.linalg.inv(0.01 * np.eye(d) + 0.99))
 

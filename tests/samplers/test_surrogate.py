@@ -668,7 +668,7 @@ def test_without_tuning_it_walks():
 
 
 def test_a_thin_bend_is_explored_to_its_ends():
-    """x ~ N(0, 1) and y ~ N(2x², .1²), on which walks alone never come to the ends in time."""
+    """x ~ N(0, 1) and y ~ N(2x², 0.1²), on which walks alone never come to the ends in time."""
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Normal("y", 2 * x**2, 0.1)

@@ -1,0 +1,84 @@
+"""How Sphinx makes the site: `make docs`.
+
+The root of the repository is Sphinx's source, so that links between README.md, docs/ and examples/
+are the same here as where the repository is browsed. Nothing is fetched: formulas are MathML, and
+there are no links into other projects' documentation, whose inventories would have to be.
+"""
+
+import importlib.metadata
+from pathlib import Path
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
+
+project = "pymc_kameleon"
+author = "The pymc_kameleon developers"
+copyright = author
+release = importlib.metadata.version("pymc_kameleon")
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+]
+root_doc = "docs/index"
+highlight_language = "text"  # of blocks that name none
+include_patterns = [
+    "CHANGELOG.md",
+    "docs/*.md",
+    "docs/generated/*.rst",
+    "examples/papers/README.md",
+]
+
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4  # links to headings, as page.md#heading
+nb_execution_mode = "cache"  # pages with cells run once, and again when their code changes
+nb_merge_streams = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600  # seconds of a cell, the first of which may compile
+
+autodoc_typehints = "none"  # the docstrings say it
+autosummary_generate = True
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = project
+html_additional_pages = {"index": "front.html"}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+templates_path = [str(Path(__file__).parent / "_templates")]
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_math_renderer = "mathml"
+
+ALONE = ["install", "quickstart", "choosing", "gallery", "performance", "faq", "out_of_scope"]
+html_sidebars = {
+    f"docs/{page}": [] for page in [*ALONE, "reliability", "conformance", "adding_a_sampler"]
+}
+html_sidebars |= {"CHANGELOG": [], "examples/papers/README": []}
+
+
+def writer(*, as_block):
+    """Return what writes a formula as MathML, which browsers draw without a script."""
+
+    def write(translator, node):
+        try:
+            formula = tex2mathml(node.astext(), as_block=as_block)
+        except MathError as error:
+            formula = ""
+            logging.getLogger(__name__).warning("%s", error, location=node)
+        translator.body.append(f'<div class="formula">{formula}</div>' if as_block else formula)
+        raise nodes.SkipNode
+
+    return write, None
+
+
+def setup(app):
+    """Register the writer of formulas."""
+    app.add_html_math_renderer("mathml", writer(as_block=False), writer(as_block=True))

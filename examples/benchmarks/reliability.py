@@ -1,0 +1,320 @@
+"""Which samplers are right with default arguments, which say that they are not, and which do not.
+
+    python examples/benchmarks/reliability.py [--samplers GAM,KAM] [--cases AR5,GARCH] [--seeds 1]
+    python examples/benchmarks/reliability.py --table     write the tables of docs/reliability.md
+
+A run is `pk.sample(step=...)` with all its defaults: four chains from dispersed starts. Its means
+of every x_k and x_k², on the unconstrained scale, are compared with exact quadrature, or a long
+run of PyMC's NUTS. What is known, and what each run gave, is in reliability.json, to which each
+run is added as it ends; what is in there is not run again.
+"""
+
+import argparse
+import json
+import logging
+import time
+import warnings
+from collections import Counter
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pymc as pm
+from dispersed import quiet
+from evaluations import Case, Moments, Problem, both, from_draws
+from posteriors import POSTERIORS
+
+import pymc_kameleon as pk
+
+FILE = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+
+ERRORS, SMALL = 4.0, 0.1
+"""A mean is wrong if it is off by more than so many standard errors and standard deviations."""
+
+NUTS = {"draws": 10_000, "tune": 2000, "chains": 4, "cores": 1, "random_seed": 1}
+
+
+def main():
+    """Run what is asked for and is not in the file yet, or write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--samplers", default=",".join(cls.__name__ for cls in pk.SAMPLERS))
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each")
+    parser.add_argument("--table", action="store_true", help="write docs/reliability.md")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    found = json.loads(FILE.read_text()) if FILE.exists() else {"known": {}, "runs": []}
+    if options.table:
+        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+        return
+    for name in options.cases.split(","):
+        add_runs(found, name, options.samplers.split(","), range(options.seeds))
+
+
+def add_runs(found, name, samplers, seeds):
+    """Add the runs of a case that are not there yet."""
+    done = {(run["case"], run["sampler"], run["seed"]) for run in found["runs"]}
+    left = [(s, seed) for s in samplers for seed in seeds if (name, s, seed) not in done]
+    if not left:
+        return
+    problem = Problem(name, CASES[name])
+    if name not in found["known"]:
+        found["known"][name] = known_of(problem)
+        save(found)
+    for sampler, seed in left:
+        step = getattr(pk, sampler)(model=problem.model)
+        run = {"case": name, "sampler": sampler, "seed": seed, "date": str(date.today())}
+        found["runs"].append(run | verdict(problem, step, seed, found["known"][name]))
+        save(found)
+        print(found["runs"][-1], flush=True)
+
+
+def save(found):
+    """Write the file, at one blow."""
+    new = FILE.with_suffix(".new")
+    new.write_text(json.dumps(found, indent=1) + "\n")
+    new.replace(FILE)
+
+
+# ---- a run --------------------------------------------------------------------------------------
+
+
+def verdict(problem, step, seed, known):
+    """Run once, and say what is wrong, and what the run said."""
+    began = time.perf_counter()
+    with quiet(logging.INFO) as records:
+        dt = pk.sample(
+            step=step,
+            model=problem.model,
+            random_seed=seed,
+            cores=1,
+            progressbar=False,
+            idata_kwargs={"include_transformed": True},
+        )
+    seconds = time.perf_counter() - began
+    x = both(problem.coordinates(dt["posterior"]))
+    tree = az.convert_to_datatree({"x": x})
+    mcse = np.nan_to_num(az.mcse(tree, method="mean")["x"].values)
+    sd = np.array(known["sd"])
+    error = (x.mean(axis=(0, 1)) - known["mean"]) / sd
+    z = error / np.maximum(np.hypot(mcse, known["mcse"]) / sd, 1e-300)
+    wrong = (np.abs(error) > SMALL) & (np.abs(z) > ERRORS)
+    k = int(np.argmax(np.where(wrong | ~wrong.any(), np.abs(z), 0)))
+    return {
+        "right": not wrong.any(),
+        "told": [first_sentence(record) for record in records if is_warning(record)],
+        "worst": quantities(problem)[k],
+        "error": round(float(error[k]), 3),
+        "z": round(float(z[k]), 1),
+        "rhat": round(float(az.rhat(tree)["x"].max()), 3),
+        "ess": round(float(az.ess(tree)["x"].min())),
+        "seconds": round(seconds, 1),
+    }
+
+
+def is_warning(record):
+    """Whether a message is one; that on R-hat is, though PyMC's level is lower."""
+    return record.levelno >= logging.WARNING or "rhat statistic" in record.getMessage()
+
+
+def first_sentence(record):
+    """Return how a message begins."""
+    return record.getMessage().partition(". ")[0]
+
+
+def quantities(problem):
+    """Return the names of x_k and x_k², (2d,)."""
+    names = []
+    for name, value in problem.initial.items():
+        names += [f"{name}{list(i) if i else ''}" for i in np.ndindex(value.shape)]
+    return names + [f"{name}²" for name in names]
+
+
+# ---- what is known ------------------------------------------------------------------------------
+
+
+def known_of(problem):
+    """Return means, standard deviations and standard errors of x_k and x_k², and how."""
+    moments = problem.case.known(problem)
+    return {
+        "mean": moments.mean.tolist(),
+        "sd": moments.sd.tolist(),
+        "mcse": (moments.sd * moments.ess**-0.5).tolist(),
+        "how": "quadrature" if np.isinf(moments.ess).all() else "NUTS",
+        "d": problem.d,
+    }
+
+
+def long_nuts(problem):
+    """Return the moments of a long run of PyMC's NUTS, which has to have converged."""
+    with quiet():
+        dt = pm.sample(
+            **NUTS,
+            model=problem.model,
+            target_accept=0.95,
+            progressbar=False,
+            nuts_sampler="pymc",
+            idata_kwargs={"include_transformed": True},
+        )
+    x = problem.coordinates(dt["posterior"])
+    rhat = float(az.rhat(az.convert_to_datatree({"x": both(x)}))["x"].max())
+    diverging = int(dt["sample_stats"]["diverging"].sum())
+    print(f"{problem.name}: R-hat {rhat:.4f}, {diverging} divergences", flush=True)
+    assert rhat < 1.01
+    return from_draws(x)
+
+
+def quadrature(problem, given=("sigma_log__",), to=None, within=(-14, 12)):
+    """Return the exact moments where all but the `given` coordinates are normal, given those.
+
+    `given` are names of one or two value variables that are numbers. `to` returns a matrix by which
+    the others are multiplied. `within` is where to look for the `given`.
+    """
+    own = np.concatenate(
+        [np.full(value.size, name in given) for name, value in problem.initial.items()]
+    )
+    logp, gradient = problem.model.compile_logp(), problem.model.compile_dlogp()
+    eye = np.eye(problem.d)[~own]
+
+    def slope(x):
+        return gradient(problem.unraveled(x))[~own]
+
+    def conditional(values):
+        """Return the log marginal density of the given values, and mean and covariance."""
+        x = np.zeros(problem.d)
+        x[own] = values
+        for _ in range(2):  # the second one takes back what the first one rounds
+            here = slope(x)
+            precision = here - np.array([slope(x + e) for e in eye])
+            x[~own] += np.linalg.solve(precision, here)
+        log_density = logp(problem.unraveled(x)) - np.linalg.slogdet(precision)[1] / 2
+        a = np.eye(len(eye)) if to is None else to(values)
+        return log_density, a @ x[~own], np.diag(a @ np.linalg.inv(precision) @ a.T)
+
+    points, log_w, means, variances = grid(conditional, [within] * len(given))
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
+    m, v = np.zeros((2, len(w), problem.d))
+    m[:, own], m[:, ~own], v[:, ~own] = points, means, variances
+    first, second, fourth = w @ m, w @ (m**2 + v), w @ (m**4 + 6 * m**2 * v + 3 * v**2)
+    mean, squares = np.concatenate([first, second]), np.concatenate([second, fourth])
+    return Moments(mean, np.sqrt(squares - mean**2), np.full(mean.size, np.inf))
+
+
+def grid(conditional, ends, n=(600, 60), rounds=5, depth=30):
+    """Return points (m, k) where the density is not negligible, and what is known there.
+
+    Each round looks at where the last one has found it, with as many points.
+    """
+    for _ in range(rounds):
+        axes = [np.linspace(*pair, n[len(ends) - 1]) for pair in ends]
+        points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(ends))
+        log_w, means, variances = map(np.array, zip(*map(conditional, points), strict=True))
+        high = points[log_w > log_w.max() - depth]
+        step = np.array([axis[1] - axis[0] for axis in axes])
+        ends = np.stack([high.min(axis=0) - step, high.max(axis=0) + step], axis=1)
+    return points, log_w, means, variances
+
+
+def centred_schools(problem):
+    """Return the moments of the schools by those of z, as θ = μ + τz."""
+
+    def to(given):
+        a = np.exp(given[0]) * np.eye(9)
+        a[:, 0] = 1.0
+        return a
+
+    return quadrature(Problem("schools"), ["tau_log__"], to)
+
+
+CASES = {
+    "AR5": Case(POSTERIORS["autoregression"], quadrature),
+    "interaction": Case(POSTERIORS["interaction"], quadrature),
+    "trend": Case(POSTERIORS["trend"], quadrature),
+    "prices": Case(POSTERIORS["prices"], quadrature),
+    "groups": Case(
+        POSTERIORS["groups"],
+        partial(quadrature, given=("tau_log__", "sigma_log__"), within=(-9, 9)),
+    ),
+    "schools": Case(POSTERIORS["schools"], partial(quadrature, given=("tau_log__",))),
+    "centred schools": Case(POSTERIORS["centred schools"], centred_schools),
+    **{
+        name: Case(POSTERIORS[name], long_nuts)
+        for name in (
+            "robust",
+            "wells",
+            "negative binomial",
+            "dose response",
+            "elimination",
+            "oxygen",
+            "GARCH",
+            "two components",
+            "latent process",
+        )
+    },
+}
+
+# ---- the page -----------------------------------------------------------------------------------
+
+
+def with_tables(text, found):
+    """Return the text of the page with the tables as they should be."""
+    begin, end = "<!-- tables -->\n", "<!-- end -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + begin + "\n".join(tables(found)) + "\n" + end + after
+
+
+RIGHT, RIGHT_TOLD, TOLD, SILENT = "right", "right, told", "wrong, told", "wrong in silence"
+SIGNS = {RIGHT: "+", RIGHT_TOLD: "(+)", TOLD: "–", SILENT: "**S**"}
+
+
+def outcome(run):
+    """Return one of the four outcomes."""
+    if run["right"]:
+        return RIGHT_TOLD if run["told"] else RIGHT
+    return TOLD if run["told"] else SILENT
+
+
+def tables(found):
+    """Return the lines of all tables."""
+    runs, known = found["runs"], found["known"]
+    samplers = [cls.__name__ for cls in pk.SAMPLERS]
+    cases = [name for name in CASES if name in known]
+    cells = {}
+    for run in runs:
+        cells.setdefault((run["case"], run["sampler"]), []).append(SIGNS[outcome(run)])
+    counts = {s: Counter(outcome(run) for run in runs if run["sampler"] == s) for s in samplers}
+    dates = sorted(run["date"] for run in runs)
+    unwarned = [run for run in runs if not run["told"]]
+    furthest = max(abs(run["z"]) for run in unwarned)
+    lines = [
+        f"{len(runs)} runs, {dates[0]} to {dates[-1]}. {len(unwarned)} of them said nothing;",
+        f"the worst mean among these was off by {furthest} standard errors.",
+        "",
+    ]
+    lines += [f"| sampler | {' | '.join(SIGNS)} |", "|---" * 5 + "|"]
+    for sampler, own in counts.items():
+        lines.append(f"| {sampler} | {' | '.join(str(own[what]) for what in SIGNS)} |")
+    lines += ["", f"| posterior | d | known by | {' | '.join(samplers)} |"]
+    lines.append("|---" * (3 + len(samplers)) + "|")
+    for name in cases:
+        signs = [" ".join(cells.get((name, sampler), [])) for sampler in samplers]
+        row = [name, str(known[name]["d"]), known[name]["how"], *signs]
+        lines.append(f"| {' | '.join(row)} |")
+    silent = [run for run in runs if outcome(run) == SILENT]
+    lines += ["", f"Wrong in silence: {len(silent) or 'none'}.", ""]
+    if silent:
+        lines += ["| posterior | sampler | seed | worst | off by, in sd | in standard errors |"]
+        lines += ["|---" * 6 + "|"]
+        for run in silent:
+            row = (run[key] for key in ("case", "sampler", "seed", "worst", "error", "z"))
+            lines.append(f"| {' | '.join(map(str, row))} |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Which checks of pymc_kameleon.testing the steps of PyMC pass.
+
+    python examples/conformance.py
+
+writes the table of docs/conformance.md, and prints why a step fails. It takes some minutes, as
+worker processes are begun in each way that the system has.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+import pymc as pm
+
+from pymc_kameleon import testing
+
+PAGE = Path(__file__).parents[1] / "docs" / "conformance.md"
+
+
+def categorical():
+    """Make a vector and a scalar of three categories: variables of one's own for the checks."""
+    p = [0.2, 0.3, 0.5]
+    return [pm.Categorical("vector", p, shape=2), pm.Categorical("scalar", p)]
+
+
+STEPS = {
+    testing.continuous: [pm.Metropolis, pm.DEMetropolisZ, pm.Slice, pm.NUTS],
+    testing.binary: [pm.BinaryGibbsMetropolis],
+    categorical: [pm.CategoricalGibbsMetropolis],
+}
+"""The steps for each kind of variables."""
+
+
+def outcomes():
+    """Return what each check says of each step."""
+    reports = [
+        testing.report({step.__name__: step for step in steps}, variables)
+        for variables, steps in STEPS.items()
+    ]
+    return pd.concat(reports, axis=1)
+
+
+def table(reports):
+    """Return the table of the page, a line for each check."""
+    marks = {"passes": "✓", "fails": "✗", "not run": "–"}
+    lines = ["| | " + " | ".join(reports.columns) + " |", "|---" * (1 + len(reports.columns)) + "|"]
+    for check, row in reports.iterrows():
+        cells = [marks[said.partition(":")[0]] for said in row]
+        lines.append(f"| `{check}` | " + " | ".join(cells) + " |")
+    return lines
+
+
+def with_table(text, lines):
+    """Return the text of the page with another table."""
+    begin, end = "<!-- table -->\n", "<!-- end -->"
+    before, _, rest = text.partition(begin)
+    return before + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
+
+
+if __name__ == "__main__":
+    found = outcomes()
+    for step in found:
+        for check, said in found[step].items():
+            if said != "passes":
+                print(f"{step}, {check} {said}")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), table(found)), encoding="utf-8")

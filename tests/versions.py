@@ -125,13 +125,12 @@ def try_out(name, versions, wheel, folder):
         print(error)
         return [name, versions, *[""] * len(COLUMNS), "cannot be installed"], False
     code, printed = run_tests(python, versions, folder)
-    if code:
-        print(printed)
+    print(printed)
     counts = re.findall(r"\d+ (?:passed|failed|skipped|errors?)", printed.splitlines()[-1])
     listed = json.loads(uv("pip", "list", "--quiet", "--format=json", "--python", python))
     found = {package["name"]: package["version"] for package in listed}
     full = run(python, "--version")[1].split()[1]
-    return [full, versions, *(found[c] for c in COLUMNS), ", ".join(counts) or "none ran"], not code
+    return [full, versions, *(found[c] for c in COLUMNS), ", ".join(counts) or "crashed"], not code
 
 
 def main():

@@ -2,7 +2,9 @@
 # make test      install into .venv and run the tests
 # make test-all  the slow tests, which repeat what others show or take long
 # make lint      ruff
-.PHONY: demo test test-all lint
+# make versions  the oldest and the newest versions that pyproject.toml allows, on each Python
+# make canary    the newest pre-releases, whatever it allows
+.PHONY: demo test test-all lint versions canary
 
 # The first Python from 3.12 on: python3 (with pyenv, what .python-version names), or a named one.
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 \
@@ -29,6 +31,12 @@ test-all: .venv/installed-dev
 lint: .venv/installed-dev
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
+
+versions: .venv/installed-dev
+	@.venv/bin/python tests/versions.py
+
+canary: .venv/installed-dev
+	@.venv/bin/python tests/versions.py --with canary
 
 .venv/installed-%: pyproject.toml
 ifeq ($(PYTHON),)

@@ -143,7 +143,7 @@ def main():
     rows, passed = [["Python", "versions", *COLUMNS, "tests"]], []
     rows.append(["---"] * len(rows[0]))
     with TemporaryDirectory() as folder:
-        uv("build", "--quiet", "--wheel", "--out-dir", folder, ROOT)
+        uv("build", "--quiet", "--wheel", "--python", sys.executable, "--out-dir", folder, ROOT)
         (wheel,) = Path(folder).glob("*.whl")
         for name in options.pythons:
             for versions in tried:

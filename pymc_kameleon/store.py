@@ -343,6 +343,7 @@ class Store:
     def dataset(self, group, rows, start, stop):
         """Return some draws of some chains, which are read when they are needed."""
         stored = xr.open_zarr(self.path, group=group, chunks=None, consolidated=False)
+        stored = stored[list(self.columns.groups[group])]  # Zarr lists them in the disk's order
         stored = stored.isel(chain=rows, draw=slice(start, stop))
         waiting = [item for batch in [*self._batches] for item in batch.values.items()]
         if not waiting:

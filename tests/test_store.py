@@ -86,6 +86,18 @@ def test_a_store_changes_nothing(discard, steps, model, path):
     assert stored["posterior"]["city"].values.tolist() == ["A", "B"]
 
 
+def test_a_store_keeps_the_order_of_variables(path):
+    names = ["second", "b", "first", "a"]
+    with pm.Model():
+        for name in names:
+            pm.Normal(name)
+        step = pk.RWM()
+        made = [sample(step, store=path, draws=4, tune=4)]
+        made.append(pk.sample(resume=path, **QUIET))
+    for result in made:
+        assert list(result["posterior"].data_vars) == names
+
+
 def test_a_store_of_a_run_without_tuning_or_draws(walk, path, tmp_path):
     for options, where in (({"tune": 0}, path), ({"draws": 0}, tmp_path / "b.zarr")):
         assert_same(sample(walk, store=where, **options), sample(walk, **options), ["learned"])

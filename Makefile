@@ -4,7 +4,9 @@
 # make docs      install into .venv and make the site, docs/_build/html/index.html; needs no network then
 # make dist      wheel and source distribution; the wheel runs the README's first example by itself
 # make lint      ruff
-.PHONY: demo test test-all docs dist lint
+# make versions  the oldest and the newest versions that pyproject.toml allows, on each Python
+# make canary    the newest pre-releases, whatever it allows
+.PHONY: demo test test-all docs dist lint versions canary
 
 # The first Python from 3.12 on: python3 (with pyenv, what .python-version names), or a named one.
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 \
@@ -47,6 +49,12 @@ dist: .venv/installed-dev
 lint: .venv/installed-dev
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
+
+versions: .venv/installed-dev
+	@.venv/bin/python tests/versions.py
+
+canary: .venv/installed-dev
+	@.venv/bin/python tests/versions.py --with canary
 
 .venv/installed-%: pyproject.toml
 ifeq ($(PYTHON),)

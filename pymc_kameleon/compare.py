@@ -213,15 +213,15 @@ def _checked(step):
         return step.lower() if step.lower() in NUTS else as_unbound(step, more=NUTS)
     if any(step is run for run in RUNS):
         raise ValueError(
-            f"{_name(step)} is no step, but a run of its own. compare runs steps: pk.GAM for "
-            "pk.sample, 'nuts' for pm.sample. pm.sample_smc has none; compare its result by hand."
+            f"{_name(step)} is not a step: it makes a whole run. compare makes the runs itself, "
+            "with steps such as pk.GAM, or 'nuts'. pm.sample_smc has no step that it could take."
         )
     is_class = isinstance(step, type)
     is_step = issubclass(step if is_class else type(step), BlockedStep | CompoundStep)
     if not is_step and (is_class or not callable(step)):
         raise ValueError(
-            f"{step!r} is no step. compare takes steps of pymc_kameleon and their names, steps of "
-            'PyMC, functions that make them, "nuts" and "nutpie".'
+            f"{step!r} is not a step. compare takes steps of pymc_kameleon and their names, steps "
+            'of PyMC, functions that make them, "nuts" and "nutpie".'
         )
     return step
 

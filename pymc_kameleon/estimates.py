@@ -75,10 +75,10 @@ def expectation(dt, function, model=None):
     Raises
     ------
     ValueError
-        If there are no draws, if the model is lacking or another one, or if the function returns
+        If there are no draws, if the model is missing or another one, or if the function returns
         another shape, or what is no real number, or mixes draws.
     KeyError
-        If the function asks for a variable that there is not.
+        If the function asks for a variable that does not exist.
 
     Notes
     -----
@@ -162,9 +162,9 @@ class Draws:
         self.names = list(self.posterior)
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError(
-                f"The draws have the dimensions {list(self.posterior.dims)}, of which chain and "
-                "draw must be two. Give what was not stacked by az.extract; a list, as in "
-                "dt.isel(chain=[0]), keeps a dimension."
+                "The draws need the dimensions chain and draw, and have "
+                f"{list(self.posterior.dims)}. az.extract stacks them, and dt.isel(chain=0) drops "
+                "one: pass the whole result, or dt.isel(chain=[0])."
             )
         if any(self.posterior.sizes.get(dim) == 0 for dim in ("chain", "draw")):
             raise ValueError("There are no draws to average: chain or draw has the length 0.")
@@ -226,8 +226,8 @@ class Draws:
         part = _values(function, {name: values[FEW] for name, values in draws.items()})
         if part.shape[2:] != whole.shape[2:] or not np.allclose(part, whole[FEW], equal_nan=True):
             raise ValueError(
-                "The function must treat each draw for itself, but makes something else of five "
-                "draws than of all. Compute before what depends on several draws."
+                "The function must treat each draw for itself, but its values at five draws change "
+                "with the others. Compute beforehand what depends on several draws."
             )
         return whole
 

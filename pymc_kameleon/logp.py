@@ -380,7 +380,9 @@ class ModelOutputs(ModelFunctions):
         super().__init__(model.value_vars, initial_point, results)
         for name, result in zip(names, results, strict=True):
             if result.dtype.startswith("complex"):
-                raise ValueError(f"{name} is complex, which cannot be kept: leave it to var_names.")
+                raise ValueError(
+                    f"{name} is complex, and cannot be kept: leave it out by var_names."
+                )
         shapes = model.compile_fn(
             [result.shape for result in results],
             inputs=model.value_vars,
@@ -471,7 +473,7 @@ def _shared_variables(results, what):
         if np.asarray(value).dtype.kind not in "biuf":
             raise ValueError(
                 f"{what} depends on the shared variable {var.name or var!r} of type {var.type}, "
-                "which is no dense numerical array. Make it a constant, or dense."
+                "which is not a dense numerical array. Make it a constant, or dense."
             )
     return shared
 

@@ -161,11 +161,11 @@ def _resumed(
             # A script that is started again is to finish, and not to add.
             draws = default_draws if path is None or until_enough else 0
             _log.info(
-                "The run that is resumed had made all its draws, %s of each chain. %s",
+                "The run had already made all its draws, %s of each chain. %s",
                 f"{before:_}",
-                f"It makes {'at most ' * until_enough}{draws:_} more; draws= says how many."
+                f"It makes {'at most ' * until_enough}{draws:_} more; draws= sets another number."
                 if draws
-                else "A store gets no more, unless draws= says how many.",
+                else "Pass draws= to add to the store.",
             )
     total = before + draws
     for state in states:

@@ -248,7 +248,9 @@ class Run:
 
     def _interrupted(self):
         if not self._stop.is_set():
-            _log.info("Stopping after the draws that are being made. Ctrl-C again leaves them.")
+            _log.info(
+                "Stopping after the draws that are being made; press Ctrl-C again not to wait."
+            )
         self._end("interrupted")
 
     def _drive(self, ctrl_c=None):
@@ -530,7 +532,7 @@ class Run:
         """Return the DataTree, and say what is to be said."""
         if not any(chain.done > chain.begun for chain in self._chains):
             if all(chain.lost for chain in self._chains):
-                raise SamplingError("There are no draws: the workers died of each chain.")
+                raise SamplingError("There are no draws: workers died in every chain.")
             if self._why == "interrupted":
                 raise KeyboardInterrupt("There are no draws.")
         whole = self._why is None and len(chains) == len(self._chains)

@@ -78,7 +78,7 @@ def _new(make, variables, others=False):
     with model:
         step = make(own)
     if not isinstance(step, BlockedStep | CompoundStep):
-        raise TypeError(f"make must return a step of PyMC's kind, not {step!r}.")
+        raise TypeError(f"make must return a step of PyMC, such as pk.GAM(vars), not {step!r}.")
     return step, model
 
 

@@ -154,10 +154,10 @@ def test_without_a_gradient_there_is_no_nuts():
     ("steps", "says"),
     [
         (["gma"], "There is no sampler 'gma'. Did you mean 'GAM'.* nuts, nutpie"),
-        ([7], "7 is no step"),
-        ([dict], "<class 'dict'> is no step"),
+        ([7], "7 is not a step"),
+        ([dict], "<class 'dict'> is not a step"),
         ([], "steps is empty"),
-        ([pm.sample_smc], "sample_smc is no step, but a run of its own"),
+        ([pm.sample_smc], "sample_smc is not a step: it makes a whole run"),
         ("GAM", r"must be a list, as \[pk.GAM, 'nuts'\], or a dict, not 'GAM'"),
         (pk.GAM, "must be a list"),
         (["GAM", pk.GAM], r"Several steps are called \['GAM'\]: give a dict"),

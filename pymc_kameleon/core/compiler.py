@@ -50,7 +50,8 @@ SOURCE = sha256(Path(__file__).read_bytes()).hexdigest()
 VERSIONS = (sys.version, numba.__version__, version("llvmlite"), version("numpy"), SOURCE)
 """What compiled code depends on beside its own source."""
 
-KNOWN_VERSIONS = ("0.65", "0.66", "0.67", "0.68")
+KNOWN_VERSIONS = ("0.66", "0.67", "0.68")
+"""Of numba. LLVM aborts with 0.65, whose llvmlite gives ``Part.inlining`` to what is returned."""
 
 IS_KNOWN = numba.__version__.rpartition(".")[0] in KNOWN_VERSIONS
 if not IS_KNOWN:

@@ -545,7 +545,7 @@ def test_with_few_evaluations_the_others_begin_where_the_first_one_has_come(step
     assert spent[0] > 15
     assert spent[1:].max() <= 3 + TRIES
     assert "began where the first chain had arrived" in caplog.text
-    assert "With tune + draws of 90 each chain looks for itself" in caplog.text
+    assert "With tune + draws of 90 each chain searches for itself" in caplog.text
     assert [evaluations_for_a_way(d) for d in (1, 2, 4)] == [90, 90, 120]
     caplog.clear()
     sample(step, chains=3, tune=60, draws=40)

@@ -163,7 +163,7 @@ def advance(job, state, n):
         except OnTheWay:
             return _on_the_way(job, state, steps, start)
         except BaseException as error:
-            error.add_note(where(steps, point, begun, progress))
+            error.add_note(where(error, steps, point, begun, progress))
             raise
         if monitor.done == monitor.tune:
             for step in steps:

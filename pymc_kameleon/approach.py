@@ -26,7 +26,8 @@ BUDGET = 60
 """Times d: evaluations of an approach, at most."""
 
 IN_HASTE = 30
-"""Times d: evaluations of a chain in all below which it has none to spare for a way of its own."""
+"""Times d, or times 3 if d is less: evaluations of a chain in all below which it has none to spare
+for a way of its own."""
 
 LATE = 5
 """Times d: evaluations by whose gain a way is judged that has used up its budget."""
@@ -154,6 +155,11 @@ class Home(NamedTuple):
     def guide(self):
         """What others may know of it."""
         return Guide(self.x, self.scales, self.factor, self.exact)
+
+
+def evaluations_for_a_way(d):
+    """Return from how many evaluations in all a chain finds the posterior by a way of its own."""
+    return IN_HASTE * max(d, 3)
 
 
 def approach(logp, start, rng, budget, rough=False, guide=None, in_haste=False):

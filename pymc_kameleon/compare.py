@@ -3,6 +3,7 @@
 import logging
 import warnings
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import contextmanager
 from importlib.util import find_spec
 from logging.handlers import BufferingHandler
@@ -23,7 +24,7 @@ from pymc_kameleon.logp import has_gradient
 from pymc_kameleon.noise import NOISE_SEED
 from pymc_kameleon.occupancy import explain_modes
 from pymc_kameleon.options import checked_integer
-from pymc_kameleon.plots.common import checked_backend, name_rows
+from pymc_kameleon.plots.common import checked_backend, figure_of, name_rows
 from pymc_kameleon.samplers.kam import KAM
 from pymc_kameleon.samplers.random_walk import GAM
 from pymc_kameleon.samplers.surrogate import SurrogateMetropolis
@@ -43,6 +44,9 @@ NUTS = {"nuts": "pymc", "nutpie": "nutpie"}
 
 TWO_EACH = (pm.Metropolis, pm.DEMetropolis, pm.DEMetropolisZ)
 """Steps of PyMC that evaluate the log-density at both points of a draw."""
+
+RUNS = (pm.sample, pm.sample_smc, sample)
+"""What might be taken for a function that makes a step."""
 
 ACCEPTANCE = ("accept_prob", "acceptance_rate", "mean_tree_accept", "accepted")
 
@@ -146,7 +150,9 @@ def compare(
     limit = _judge(rows, results, [rv.name for rv in model.free_RVs]) if results else np.nan
     table = pd.DataFrame(list(rows.values()), index=list(rows), columns=["ok", *NUMBERS, *TEXTS])
     table = table.astype(dict.fromkeys(NUMBERS, float))
-    if not table["ok"].any():
+    if not results:
+        _log.warning("All of these steps have failed: see the column warnings.")
+    elif not table["ok"].any():
         _log.warning(
             "None of these steps can be recommended: none has converged and agrees with most of "
             "those that have. See the columns r_hat, disagreement and warnings; tune and draw "
@@ -180,6 +186,8 @@ def _default_steps(model):
 
 def _labelled(steps):
     """Return {label: step}; raise an error for what is none."""
+    if isinstance(steps, str) or not isinstance(steps, Iterable):
+        raise ValueError(f"steps must be a list, as [pk.GAM, 'nuts'], or a dict, not {steps!r}.")
     pairs = list(steps.items()) if isinstance(steps, dict) else [(_name(s), s) for s in steps]
     if not pairs:
         raise ValueError("steps is empty: name some, as [pk.GAM, 'nuts'].")
@@ -203,6 +211,11 @@ def _checked(step):
         if step.lower() == "nutpie" and find_spec("nutpie") is None:
             raise ImportError('The step "nutpie" needs the package nutpie, which is not installed.')
         return step.lower() if step.lower() in NUTS else as_unbound(step, more=NUTS)
+    if any(step is run for run in RUNS):
+        raise ValueError(
+            f"{_name(step)} is not a step: it makes a whole run. compare makes the runs itself, "
+            "with steps such as pk.GAM, or 'nuts'. pm.sample_smc has no step that it could take."
+        )
     is_class = isinstance(step, type)
     is_step = issubclass(step if is_class else type(step), BlockedStep | CompoundStep)
     if not is_step and (is_class or not callable(step)):
@@ -244,6 +257,8 @@ def _sampled(step, model, options):
 def _methods(step, model):
     """Return the steps that one of those to compare consists of, in the model's context."""
     own = listed(step() if callable(step) else step)
+    if strangers := [each for each in own if not isinstance(each, BlockedStep | CompoundStep)]:
+        raise ValueError(f"The function has to return a step, or a list of some, not {strangers}.")
     unbound = all(isinstance(each, KameleonStep | UnboundStep) for each in own)
     return bound_steps(own, model) if unbound else own
 
@@ -289,7 +304,12 @@ def _heard():
         for logger, handlers, propagate in before:
             logger.handlers, logger.propagate = handlers, propagate
         said += [record.getMessage() for record in keeper.buffer]
-        said += [str(w.message) for w in caught if w.category in (UserWarning, RuntimeWarning)]
+        said += [
+            str(w.message)
+            for w in caught
+            if w.category in (UserWarning, RuntimeWarning)
+            and not str(w.message).startswith("Numba will use object mode")  # of any black box
+        ]
 
 
 def _found_afterwards(tree, model):
@@ -407,11 +427,12 @@ def plot_compare(table, backend=None):
     values = xr.Dataset(columns, {"step": shown.index.to_list()})
     place = xr.DataArray(np.arange(len(shown)), values.coords)
     ok = xr.DataArray(shown["ok"].to_numpy(), values.coords)
+    backend, size = checked_backend(backend), (10, 1.5 + 0.4 * len(shown))
     plots = PlotCollection.grid(
         values,
         cols=["__variable__"],
-        backend=checked_backend(backend),
-        figure_kwargs={"figsize": (10, 1.5 + 0.4 * len(shown)), "sharey": True},
+        backend=backend,
+        figure_kwargs=figure_of(backend, {}, figsize=size, sharey=True),
     )
     for name, kept, marker in [("ok", ok, "o"), ("not ok", ~ok, "x")]:
         plots.map(visuals.scatter_xy, name, data=values.where(kept), y=place, marker=marker)

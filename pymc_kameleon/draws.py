@@ -101,20 +101,26 @@ def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
     return stats
 
 
-def where(steps, point, begun, progress):
-    """Say in which draw, or when before the first one, and where, an exception was raised."""
+def where(error, steps, point, begun, progress):
+    """Say in which draw, or when before the first one, and where, an exception was raised.
+
+    And what helps, if that is known.
+    """
     draw, tune = begun + int(progress[DRAWS_MADE]), steps[0].monitor.tune
+    advice = ""
     if progress[AT_STEP] < len(steps):
         step = steps[progress[AT_STEP]]
         values = step.layout.unraveled(step.log_density.asked)
+        if not isinstance(error, CannotStart | SamplingError):
+            advice = step.log_density.advice(error)
         if step.is_on_the_way:
             k = np.count_nonzero(~np.isnan(step.trail)) + 1
-            return f"evaluation {k} on the way to the posterior, before the first draw, at {values}"
+            when = f"evaluation {k} on the way to the posterior, before the first draw"
+            return f"{when}, at {values}{advice}"
     else:
         values = steps[0].layout.unraveled(point[steps[0].layout.places])
-    return (
-        f"draw {draw} of tuning, at {values}" if draw < tune else f"draw {draw - tune}, at {values}"
-    )
+    when = f"draw {draw} of tuning" if draw < tune else f"draw {draw - tune}"
+    return f"{when}, at {values}{advice}"
 
 
 def _begin(step, q):

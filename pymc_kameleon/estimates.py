@@ -18,6 +18,7 @@ from pymc_kameleon.logp import ModelOutputs
 from pymc_kameleon.resume import LEARNED, MOVES, STATE
 from pymc_kameleon.samplers.surrogate_moves import certificate, moves_of
 from pymc_kameleon.signs import warn_of
+from pymc_kameleon.store import opened
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -57,8 +58,8 @@ def expectation(dt, function, model=None):
 
     Parameters
     ----------
-    dt : DataTree
-        A result of ``pk.sample``, perhaps from a file, or of another sampler.
+    dt : DataTree or path
+        A result of ``pk.sample``, or of another sampler, or the path of a file or store of one.
     function : callable
         Takes variables on their natural scale, a dict of arrays (chain, draw, ...), and returns an
         array (chain, draw, ...). It treats each draw for itself, and is called with other points,
@@ -90,6 +91,7 @@ def expectation(dt, function, model=None):
     ...     dt = pk.sample(step=pk.SurrogateMetropolis())
     ...     answer = pk.expectation(dt, lambda v: v["a"] > v["b"])  # a probability
     """
+    dt = opened(dt)
     draws = Draws(dt, model)
     if not callable(function):
         name = function if function in draws.names else draws.names[0]
@@ -158,6 +160,12 @@ class Draws:
             raise ValueError("There are no draws to average: the result has no posterior.")
         self.posterior, self.moves = convert_to_dataset(dt, group="posterior"), None
         self.names = list(self.posterior)
+        if not {"chain", "draw"} <= set(self.posterior.dims):
+            raise ValueError(
+                "The draws need the dimensions chain and draw, and have "
+                f"{list(self.posterior.dims)}. az.extract stacks them, and dt.isel(chain=0) drops "
+                "one: pass the whole result, or dt.isel(chain=[0])."
+            )
         if any(self.posterior.sizes.get(dim) == 0 for dim in ("chain", "draw")):
             raise ValueError("There are no draws to average: chain or draw has the length 0.")
         self.are_approximate = "approximate" in self.posterior.attrs
@@ -255,10 +263,11 @@ def _values(function, variables):
     shape = next(iter(variables.values())).shape[:2]
     with np.errstate(all="ignore"):
         found = function(_Named(variables))
-    here = (*shape, "...")
+    here = f"({shape[0]}, {shape[1]}, ...)"
     wanted = f"The function must return an array (chain, draw, ...), here of shape {here}"
-    if isinstance(found, dict):
-        raise ValueError(f"{wanted}, not a dict: average its parts one by one, or stack them.")
+    if isinstance(found, dict | list | tuple):
+        kind = type(found).__name__
+        raise ValueError(f"{wanted}, not a {kind}: average its parts one by one, or stack them.")
     if found is None:
         raise ValueError(f"{wanted}, but returns None: does it end with return?")
     values = np.asarray(found)

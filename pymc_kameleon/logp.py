@@ -60,6 +60,15 @@ class Compiled:
         self.holds_gil = bool(ops) or not _in_numba(function)
         self._make_entry()
 
+    def declared(self):
+        """Return the types that Ops declare to return which run through Python, as text."""
+        nodes, ops = self.function.maker.fgraph.apply_nodes, python_ops(self.function)
+        return sorted(
+            f"{node.op}: {', '.join(str(out.type) for out in node.outputs)}"
+            for node in nodes
+            if str(node.op) in ops
+        )
+
     def _make_entry(self):
         with warnings.catch_warnings():  # numba, of large data; then it is compiled by each process
             warnings.filterwarnings("ignore", "Cannot cache compiled function")
@@ -123,6 +132,21 @@ class ModelFunctions:
     def holds_gil(self):
         """Whether Python is called, so that threads wait for each other."""
         return any(function.holds_gil for function in self.functions)
+
+    def advice(self, error):
+        """Return what helps against an exception of a likelihood that Python is called for."""
+        if not self.holds_gil or not isinstance(error, Exception):
+            return ""
+        if "can't unbox" not in str(error):
+            return (
+                ". If the likelihood raises this, let it return NaN instead: then the point is "
+                "rejected"
+            )
+        declared = "; ".join(dict.fromkeys(d for f in self.functions for d in f.declared()))
+        return (
+            f". An Op returned another type than it declares{declared and f' ({declared})'}: let "
+            "its perform convert what it returns, as by np.asarray(..., dtype=...)"
+        )
 
     def follow_data(self):
         """Read the shared variables again if one was set since the last time."""

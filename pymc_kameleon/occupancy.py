@@ -10,6 +10,7 @@ from arviz_base import convert_to_dataset
 
 from pymc_kameleon.gaps import find_modes, local_scale, modes_of_draws
 from pymc_kameleon.monitor import grouped
+from pymc_kameleon.store import opened
 
 FEW = 10
 """Independent draws in a mode, or outside it, below which its weight is hardly known."""
@@ -29,7 +30,7 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
 
     Parameters
     ----------
-    dt : DataTree
+    dt : DataTree or path
         Of ``pk.sample``, ``pm.sample``, or anything that ``arviz.convert_to_dataset`` takes.
     var_names : str or list of str, optional
         Variables to go by, for example the parameters where there are many deterministics. By
@@ -58,7 +59,7 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     >>> occupancy = pk.mode_occupancy(dt)
     >>> weights = occupancy.dataset["weight"]
     """
-    posterior = convert_to_dataset(dt, group=group)
+    posterior = convert_to_dataset(opened(dt), group=group)
     if centers is None:
         posterior = _chosen(posterior, var_names)
         modes = find_modes(_matrix(posterior)[0])

@@ -378,7 +378,8 @@ def _starts(model, steps, seeds, initvals):
             try:
                 return min(step.log_density(q[step.layout.places]) for step in copies)
             except Exception as error:
-                error.add_note(f"In chain {len(points)}, looking for a start, at {point}")
+                advice = copies[0].log_density.advice(error)
+                error.add_note(f"In chain {len(points)}, looking for a start, at {point}{advice}")
                 raise
 
         draw, points = jittered(model), []

@@ -10,7 +10,15 @@ import numpy as np
 import pymc as pm
 
 from pymc_kameleon import noise
-from pymc_kameleon.approach import BUDGET, IN_HASTE, TRIES, Guide, Trail, approach, draw_near
+from pymc_kameleon.approach import (
+    BUDGET,
+    TRIES,
+    Guide,
+    Trail,
+    approach,
+    draw_near,
+    evaluations_for_a_way,
+)
 from pymc_kameleon.core.chain import (
     ACCEPT_PROB,
     ACCEPT_SHARE,
@@ -386,7 +394,7 @@ class KameleonStep(ArrayStepShared):
     def _is_in_haste(self):
         """Whether a chain has too few evaluations for a way of its own to the posterior."""
         n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
-        return n < IN_HASTE * self._d
+        return n < evaluations_for_a_way(self._d)
 
     def _budget(self):
         """Return the evaluations that a chain has for its way to the posterior."""
@@ -423,7 +431,7 @@ class KameleonStep(ArrayStepShared):
         except CannotStart as error:
             raise error.explained([self]) from None
         except Exception as error:
-            error.add_note(f"Raised in {where([self], q0, begun, progress)}")
+            error.add_note(f"Raised in {where(error, [self], q0, begun, progress)}")
             raise
         self.layout.round(self.point)
         draw_stats = self.last_draw(stats)

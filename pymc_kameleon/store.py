@@ -68,12 +68,50 @@ def as_saved(resume):
     path = as_path("resume", resume)
     if not path.exists():
         raise ValueError(f"{path} does not exist, so there is no run to go on with.")
-    if path.is_dir():
-        return path
+    return path if path.is_dir() else _read(path)
+
+
+def opened(dt):
+    """Return a result, also that in the file or the store whose path is given."""
+    if not isinstance(dt, str | os.PathLike):
+        return dt
+    path = as_path("dt", dt)
+    if not path.exists():
+        raise ValueError(f"{path} does not exist: give a result of pk.sample, or the path of one.")
+    if not path.is_dir():
+        return _read(path)
+    zarr_module()
+    tree = _read(path, engine="zarr", consolidated=False)
+    if "draws_kept" not in tree.attrs:  # a result that was written to it as a whole
+        return tree
+    if tree.attrs["draws_kept"] < 0:
+        raise ValueError(
+            f"The run in {path} has not ended, or was killed: pk.sample(resume={str(path)!r}) goes "
+            "on with it."
+        )
+    return _as_returned(tree)
+
+
+def _as_returned(tree):
+    """Return what a run has returned of all that is in its store."""
+    kept, groups = tree.attrs, {STATE: xr.Dataset(attrs=tree.attrs)}
+    chains = json.loads(kept["chains_kept"])
+    for name, group in tree.children.items():
+        data = group.to_dataset()
+        if name in (*DRAWN, *WARMUP, MOVES):
+            n = kept["tuning_kept" if name in WARMUP else "draws_kept"]
+            data = data.sel(chain=chains).isel(draw=slice(n))
+        if data.sizes.get("draw") != 0:
+            groups[name] = data
+    return xr.DataTree.from_dict(groups)
+
+
+def _read(path, **options):
     try:
-        return xr.load_datatree(path)
+        return xr.load_datatree(path, **options)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a file that xarray can read ({error}).") from None
+        what = "store" if path.is_dir() else "file"
+        raise ValueError(f"{path} is not a {what} that xarray can read ({error}).") from None
 
 
 def refuse_existing(path):

@@ -3,6 +3,8 @@
 Symbols: F the distribution function of a variable, estimated at the points of a grid.
 """
 
+from numbers import Integral
+
 import numpy as np
 import pandas as pd
 from arviz_base import extract, rcParams
@@ -14,6 +16,7 @@ from pymc_kameleon.corrections import Corrected, corrected
 from pymc_kameleon.estimates import Draws, say_if_not_finite
 from pymc_kameleon.samplers.surrogate_moves import certificate
 from pymc_kameleon.signs import warn_of
+from pymc_kameleon.store import opened
 
 GRID = 30
 """Points at which F is estimated."""
@@ -23,24 +26,25 @@ MOST_NUMBERS = 2**25
 
 
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
-    """Summarise the posterior, more exactly than the draws do: as ``arviz.summary``.
+    """Summarise the posterior, more exactly than the draws do.
 
     If SurrogateMetropolis has made the draws, in ``pk.sample``, means, standard deviations,
     intervals and their errors are corrected as those of ``pk.expectation``, each where that is of
-    use. Of other samplers they are ArviZ's.
+    use. Of other samplers they are those of ``arviz.summary``, whose other arguments, as `kind`,
+    `coords` and `filter_vars`, it does not take.
 
     Parameters
     ----------
-    dt : DataTree
-        A result of ``pk.sample``, perhaps from a file, or of another sampler.
+    dt : DataTree or path
+        A result of ``pk.sample``, or of another sampler, or the path of a file or store of one.
     var_names : str or list of str, optional
         As in ``arviz.summary``; all variables by default.
     ci_prob : float, optional
         Probability of the interval; by default ArviZ's, 0.89.
     ci_kind : {"eti", "hdi"}, optional
         Interval with equal tails, ArviZ's default, or the shortest one.
-    round_to : {"auto", "none"}, optional
-        By default to digits that are known.
+    round_to : int or {"auto", "none"}, optional
+        To so many decimals; by default to digits that are known.
     model : pm.Model, optional
         Taken from the context by default; needed to correct.
 
@@ -69,8 +73,12 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     ...     dt = pk.sample(step=pk.SurrogateMetropolis())
     ...     table = pk.summary(dt)
     """
-    if round_to not in ("auto", "none"):
-        raise ValueError(f'round_to must be "auto" or "none", not {round_to!r}.')
+    is_number = isinstance(round_to, Integral) and not isinstance(round_to, bool)
+    if not is_number and round_to not in ("auto", "none"):
+        raise ValueError(
+            f'round_to must be "auto", "none" or a number of decimals, not {round_to!r}.'
+        )
+    dt = opened(dt)
     draws = Draws(dt, model)
     if var_names is not None and np.size(var_names) == 0:
         raise ValueError(f"var_names is empty: name some of {list(draws.posterior)}.")
@@ -96,6 +104,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         close = certificate(draws.moves)
         table.attrs["certificate"] = close._asdict()
         warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), close, apart)
+    if is_number:
+        return table.round(round_to)
     return _rounded(table) if round_to == "auto" else table
 
 

@@ -21,14 +21,20 @@ import warnings
 from contextlib import redirect_stdout
 from functools import cache, partial
 from io import StringIO
-from itertools import pairwise
+from itertools import pairwise, product
 from unittest import SkipTest
 
 import numpy as np
 import pandas as pd
 import pymc as pm
 
-from pymc_kameleon.host import natural_name, progress_bar_of, quiet_logging
+from pymc_kameleon.host import (
+    BlockedStep,
+    CompoundStep,
+    natural_name,
+    progress_bar_of,
+    quiet_logging,
+)
 
 __all__ = ["binary", "check_step", "checks", "continuous", "report"]
 
@@ -70,7 +76,10 @@ def _new(make, variables, others=False):
     """Return a new step and its model."""
     model, own = _model(variables, others)
     with model:
-        return make(own), model
+        step = make(own)
+    if not isinstance(step, BlockedStep | CompoundStep):
+        raise TypeError(f"make must return a step of PyMC, such as pk.GAM(vars), not {step!r}.")
+    return step, model
 
 
 def _chain(step, model, tune=TUNE, draws=DRAWS, seed=1, **options):
@@ -277,6 +286,12 @@ def _agree(one, other):
 def beside(new):
     """Work beside NUTS and a discrete step, or users cannot sample models that need them."""
     step, model = new(others=True)
+    for own, other in product(getattr(step, "methods", [step]), (pm.NUTS, pm.Metropolis)):
+        kinds = [dict(method.stats_dtypes_shapes) for method in (own, other)]
+        for name in kinds[0].keys() & kinds[1]:
+            mine, theirs = (kind[name][0] for kind in kinds)
+            of = f"{name} of type {theirs}, as that of {other.__name__} is, or another name"
+            _expect(mine == theirs, of, mine)
     posterior = _sample([step], model)["posterior"]
     for variable in model.free_RVs:
         draws = posterior[variable.name].values
@@ -378,12 +393,19 @@ def check_step(make, variables=continuous):
     ------
     ExceptionGroup
         Of what each check that fails has raised.
+    Exception
+        Whatever `make` or `variables` raise: then nothing is checked.
 
     Examples
     --------
     >>> check_step(pk.GAM)  # doctest: +SKIP
     >>> check_step(lambda vars: pk.GAM(vars, steps_per_draw=1))  # doctest: +SKIP
     """
+    try:
+        _new(make, variables)
+    except Exception as error:
+        error.add_note("The step could not be made, so that nothing was checked.")
+        raise
     failed = {}
     for check in checks:
         try:

@@ -65,6 +65,12 @@ BUGS = {
     ],
     "compare.py": [
         (
+            "labels are cut off",
+            "figure_of(backend, {}, figsize=size, sharey=True)",
+            '{"figsize": size, "sharey": True}',
+            "test_compare.py -k a_plot",
+        ),
+        (
             "the step that is wrong is as good as any",
             'rows[label]["ok"] and z <= limit',
             'rows[label]["ok"]',
@@ -116,6 +122,12 @@ BUGS = {
         ),
     ],
     "plots/common.py": [
+        (
+            "a coordinate that there is not ends in an error of xarray",
+            "if unknown := [dim for dim in coords if dim not in data.dims]:",
+            "if unknown := []:",
+            "test_plots.py -k coords_are",
+        ),
         (
             "draws are on the natural scale",
             "return values if into is None else into(values)",
@@ -1686,6 +1698,12 @@ BUGS = {
     ],
     "tables.py": [
         (
+            "the path of a result has no corrections",
+            "    dt = opened(dt)\n",
+            "",
+            "test_estimates.py -k outlive",
+        ),
+        (
             "an interval does not follow",
             "changed = below.is_better.reshape(GRID, q).any(axis=0) & real",
             "changed = real & False",
@@ -1919,6 +1937,12 @@ BUGS = {
         ),
     ],
     "testing.py": [
+        (
+            "what is no step may pass",
+            "if not isinstance(step, BlockedStep | CompoundStep):",
+            "if False:",
+            "test_testing.py -k cannot_be_made",
+        ),
         (
             "statistics that are declared need not be emitted",
             "emitted = always - unused <= set(row)",
@@ -2508,6 +2532,18 @@ BUGS = {
         ),
     ],
     "store.py": [
+        (
+            "a store whose run was killed is averaged over draws that were not made",
+            'if tree.attrs["draws_kept"] < 0:',
+            "if False:",
+            "test_store.py -k after_kill_9",
+        ),
+        (
+            "what chains have made beyond the result is part of it",
+            "data = data.sel(chain=chains).isel(draw=slice(n))",
+            "pass",
+            "test_store.py -k after_a_stop",
+        ),
         (
             "draws that are lost are read as NaN",
             "            self._check_draws(row, state.monitor)\n",

@@ -25,6 +25,7 @@ def broken():
 
 def wary():
     warnings.warn("take care", UserWarning, stacklevel=1)
+    warnings.warn("Numba will use object mode to run Box's perform", UserWarning, stacklevel=1)
     logging.getLogger("pymc.sampling").warning("slowly")
     return [pk.GAM(["x"], steps_per_draw=3)]
 
@@ -104,6 +105,10 @@ def test_a_plot(table):
     assert shown == [ok.tolist(), (~ok & table["seconds"].notna()[::-1]).tolist()]
     (line,) = axes[1].lines
     assert line.get_xdata()[0] == table.attrs["limit"]
+    long = pk.plot_compare(table.rename(index={"GAM": "GAM " * 10}), backend="matplotlib")
+    long.viz["figure"].item().canvas.draw()
+    labels = long.get_viz("plot", "ess_per_second").get_yticklabels()
+    assert min(label.get_window_extent().x0 for label in labels) >= 0
 
 
 def test_the_same_seed_gives_the_same_draws():
@@ -127,6 +132,13 @@ def test_discrete_variables_are_left_to_pymc(caplog):
     assert "None of these steps can be recommended" in caplog.text
 
 
+def test_a_function_that_returns_no_step_fails(caplog):
+    table = pk.compare({"none": lambda: None}, normal(2), **OPTIONS)
+    said = "ValueError: The function has to return a step, or a list of some, not [None]."
+    assert table.loc["none", "warnings"] == said
+    assert "All of these steps have failed: see the column warnings." in caplog.text
+
+
 def test_without_a_gradient_there_is_no_nuts():
     model = black_box(Blind())
     assert compare._default_steps(model) == [pk.SurrogateMetropolis, pk.GAM]
@@ -145,13 +157,16 @@ def test_without_a_gradient_there_is_no_nuts():
         ([7], "7 is not a step"),
         ([dict], "<class 'dict'> is not a step"),
         ([], "steps is empty"),
+        ([pm.sample_smc], "sample_smc is not a step: it makes a whole run"),
+        ("GAM", r"must be a list, as \[pk.GAM, 'nuts'\], or a dict, not 'GAM'"),
+        (pk.GAM, "must be a list"),
         (["GAM", pk.GAM], r"Several steps are called \['GAM'\]: give a dict"),
     ],
 )
 def test_what_is_no_step_is_refused_before_anything_runs(steps, says, monkeypatch):
     monkeypatch.setattr(compare, "_sampled", lambda *arguments: pytest.fail("it ran"))
     with pytest.raises(ValueError, match=says):
-        pk.compare(["RWM", *steps] if steps else steps, normal(2))
+        pk.compare(["RWM", *steps] if steps and isinstance(steps, list) else steps, normal(2))
 
 
 def test_other_arguments_are_checked():

@@ -923,7 +923,8 @@ def test_an_exception_says_in_which_draw():
     assert sample(step, draws=n, **options)["posterior"].sizes["draw"] == n
     with pytest.raises(ZeroDivisionError) as error:
         run_by_hand(step, {"x": np.array([0.1, 0.2])}, draws=100_000)
-    assert re.match(r"Raised in draw \d+, at \{'x'", error.value.__notes__[0])
+    said = r"Raised in draw \d+, at \{'x': .* raises this, let it return NaN instead"
+    assert re.match(said, error.value.__notes__[0])
     with pytest.raises(ZeroDivisionError):
         sample(step, draws=n + 1, **options)
 
@@ -948,6 +949,22 @@ def test_exceptions_before_the_first_transition_say_where(where):
     named = re.match(r"In chain 0.*, at \{'x': array\(\[ *([^ ,]*) *, *([^ ,]*)\]\)", note)
     assert named, note
     np.testing.assert_allclose([float(named[1]), float(named[2])], failed[0], rtol=1e-6)
+
+
+def test_an_op_that_returns_another_type_is_reminded_of_what_it_declares(monkeypatch):
+    def single(node, inputs, outputs):
+        outputs[0][0] = np.zeros((), np.float32)
+
+    op, model = box()
+    step = pk.GAM(model=model)
+    monkeypatch.setattr(op, "perform", single)
+    with pytest.raises(TypeError, match="can't unbox array") as error:
+        sample(step, chains=1)
+    declared = r".* at \{'x': .*\. An Op .* \(Counting: Scalar\(float64.*\): let its perform"
+    assert re.match(f"In chain 0, looking for a start,{declared}", error.value.__notes__[0])
+    with pytest.raises(TypeError, match="can't unbox array") as error:
+        sample(step, chains=1, initvals={"x": [0.1, 0.2]})
+    assert re.match(f"In chain 0, evaluation 1 on{declared}", error.value.__notes__[0])
 
 
 @pytest.mark.parametrize("k", [2, 17])

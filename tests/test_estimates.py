@@ -453,9 +453,15 @@ def test_they_outlive_files_and_interruptions(step, result, tmp_path):
         xr.testing.assert_identical(drawn, result["surrogate_posterior"].to_dataset())
     stored = xr.open_datatree(tmp_path / "run.zarr", engine="zarr", consolidated=False)
     xr.testing.assert_identical(stored["surrogate_posterior"].to_dataset().load(), drawn)
-    for one in (whole, stored):
+    file = tmp_path / "run.nc"
+    whole.to_netcdf(file)
+    for one in (whole, stored, file, str(file), tmp_path / "run.zarr"):
         again = pk.expectation(one, everything, step.model)
         np.testing.assert_array_equal(again, pk.expectation(result, everything, step.model))
+    tables = [pk.summary(one, model=step.model).sort_index() for one in (file, result)]
+    assert tables[0].equals(tables[1])
+    with pytest.raises(ValueError, match=r"no\.zarr does not exist: give a result of pk\.sample"):
+        pk.summary(tmp_path / "no.zarr")
     del short["surrogate_moves"]
     with pytest.raises(ValueError, match="surrogate_moves has 0 draws, and the run had 150"):
         resume(short, step.model)
@@ -476,7 +482,7 @@ def test_averages_are_worth_more_than_the_draws(step, result):
 def test_the_summary_has_them(step, result):
     with step.model:
         table = pk.summary(result, round_to="none")
-        rounded = pk.summary(result)
+        rounded, to_three = pk.summary(result), pk.summary(result, round_to=3)
         found = pk.expectation(result, everything)
     order = ["x[u]", "x[v]", "t", "y", "positive"]
     assert list(table.columns) == [*az.summary(result).columns, "ess", "gain"]
@@ -498,6 +504,8 @@ def test_the_summary_has_them(step, result):
     errors = np.abs(rounded["mean"] - table["mean"]) / table["mcse_mean"]
     assert (errors < 1.01).all()
     assert table.attrs["certificate"]["ess_share"] > 0.9
+    assert to_three["mean"]["t"] == round(table["mean"]["t"], 3) != table["mean"]["t"]
+    assert to_three.attrs == table.attrs
     chosen = pk.summary(result, ["t"], ci_kind="hdi", ci_prob=0.5, model=step.model)
     assert list(chosen.columns[2:4]) == ["hdi50_lb", "hdi50_ub"]
     assert 0 <= chosen["hdi50_lb"]["t"] < 0.1 < 0.6 < chosen["hdi50_ub"]["t"] < 0.8
@@ -699,7 +707,7 @@ def test_what_cannot_be_averaged_is_told(step, result):
         pk.expectation(result, lambda v: v["t"] - v["t"].mean(), step.model)
     with pytest.raises(ValueError, match="treat each draw for itself"):  # the first draws agree
         pk.expectation(result, lambda v: np.cumsum(v["t"], axis=1), step.model)
-    with pytest.raises(ValueError, match=r"\(chain, draw, ...\), here of shape \(4, 400, '...'\)"):
+    with pytest.raises(ValueError, match=r"\(chain, draw, ...\), here of shape \(4, 400, \.\.\.\)"):
         pk.expectation(result, lambda v: v["t"].mean(axis=1), step.model)
     with pytest.raises(KeyError, match=r"for 'z', but the variables are \['x', 't', 'y', 'pos"):
         pk.expectation(result, lambda v: v["z"], step.model)
@@ -708,8 +716,11 @@ def test_what_cannot_be_averaged_is_told(step, result):
     for none in (result.isel(draw=slice(0)), empty):
         with pytest.raises(ValueError, match="There are no draws"):
             pk.summary(none, model=step.model)
-    with pytest.raises(ValueError, match="round_to"):
-        pk.summary(result, round_to=3, model=step.model)
+    with pytest.raises(ValueError, match='"none" or a number of decimals, not 3'):
+        pk.summary(result, round_to=3.5, model=step.model)
+    for other in (az.extract(result), result.isel(chain=0)):
+        with pytest.raises(ValueError, match=r"dimensions chain and draw, and have \["):
+            pk.summary(other, model=step.model)
     with pytest.raises(ValueError, match="var_names is empty: name some of"):
         pk.summary(result, [], model=step.model)
     with pytest.raises(ValueError, match=r"as lambda v: v\['t'\], not 't'"):
@@ -722,8 +733,9 @@ def test_what_cannot_be_averaged_is_told(step, result):
         (lambda v: v["t"] + 1j, "of real numbers, not of complex128"),
         (lambda v: np.where(v["t"] > 1, "large", "small"), "of real numbers, not of <U5"),
         (lambda v: {"t": v["t"]}, "not a dict: average its parts one by one"),
-        (lambda v: 3.0, r"shape \(4, 400, '...'\), not \(\)"),
-        (lambda v: [None], "of real numbers, not of object"),
+        (lambda v: 3.0, r"shape \(4, 400, \.\.\.\), not \(\)"),
+        (lambda v: (v["t"], v["x"]), "not a tuple: average its parts one by one"),
+        (lambda v: np.array([None]), "of real numbers, not of object"),
         (lambda v: None, "returns None: does it end with return"),
         (lambda v: v["x"][..., :0], r"not \(4, 400, 0\): that has nothing to average"),
     ],

@@ -313,6 +313,30 @@ def test_what_was_not_learned(result):
         pk.plot_factor(result, var_names=["a", "t"], backend="none")
 
 
+def test_coords_are_those_of_what_is_shown(result):
+    said = r"no dimension \['term'\] among \[.*'coordinate'.*\]. Coord.* are \['a', 's_log__', 'b"
+    with pytest.raises(ValueError, match=said):
+        pk.plot_factor(result, coords={"term": ["u"]}, backend="none")
+    for draw in (pk.plot_adaptation, pk.plot_modes):
+        with pytest.raises(ValueError, match=r"no dimension \['term'\] among \['chain', 'draw'"):
+            draw(result, coords={"term": ["u"]}, backend="none")
+        with pytest.raises(ValueError, match=r"coords: .*chain"):
+            draw(result, coords={"chain": [7]}, backend="none")
+        with pytest.raises(TypeError, match="This plot takes no step"):
+            draw(result, step="kam", backend="none")
+
+
+@pytest.mark.parametrize("name", PLOTS[:3] + PLOTS[4:])
+def test_a_path_is_that_of_a_result(result, name, tmp_path):
+    draw = getattr(pk, f"plot_{name}")
+    with pytest.raises(TypeError, match=r"dt is None: give the result of pk\.sample"):
+        draw(None, backend="none")
+    with pytest.raises(ValueError, match=r"no\.nc does not exist"):
+        draw("no.nc", backend="none")
+    result.to_netcdf(tmp_path / "run.nc")
+    assert draw(tmp_path / "run.nc", backend="none").backend == "none"
+
+
 def test_visuals_are_the_callers(result):
     options = {"visuals": {"legend": False, "equal": False, "scatter": {"marker": "s"}}}
     options["aes_by_visuals"] = {"scatter": []}

@@ -169,6 +169,7 @@ def test_resumes_after_a_stop(when, walk, whole, path, monkeypatch):
     half = sample(walk, callback=stop, store=path, discard_tuned_samples=False)
     there = xr.open_datatree(path, engine="zarr", consolidated=False)
     assert ("posterior" in half.children) == (when >= 50)
+    assert_same(store.opened(path), half, [name for name in half.children if name in ALL])
     if when >= 50:
         n = half["posterior"].sizes["draw"]
         assert there["posterior"].sizes["draw"] >= n
@@ -240,6 +241,8 @@ def test_resumes_after_kill_9(writes, walk, whole, tmp_path):
     )
     assert ended.stdout.split() == ["9"] * len(writes), ended.stderr
     for n in writes:
+        with pytest.raises(ValueError, match=r"not ended, or was killed: pk\.sample\(resume="):
+            store.opened(tmp_path / f"{n}.zarr")
         assert_same(resume(tmp_path / f"{n}.zarr", walk.model), whole, (*DRAWN, *WARMUP))
 
 

@@ -303,6 +303,27 @@ def test_all_that_fails_is_named(only):
     assert "Check representation: Show name and variables" in second.__notes__[0]
 
 
+def test_the_other_step_is_named(only):
+    only("beside")
+    said = testing.report({"step": OtherTypeThanMetropolis})["step"]["beside"]
+    assert "expected accepted of type <class 'numpy.float64'>, as that of Metropolis is" in said
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "said"),
+    [
+        (lambda vars: None, TypeError, "must return a step of PyMC, .* not None"),
+        (lambda vars: 1 / 0, ZeroDivisionError, "division by zero"),
+    ],
+)
+def test_a_step_that_cannot_be_made_is_told_once(make, kind, said):
+    with pytest.raises(kind, match=said) as raised:
+        testing.check_step(make)
+    assert raised.value.__notes__ == ["The step could not be made, so that nothing was checked."]
+    table = testing.report({"step": make})
+    assert not (table == "passes").any(axis=None)
+
+
 def test_report(only):
     only("statistics", "representation", "zarr_trace")
     table = testing.report({"plain": Walk, "wrong": Nameless})

@@ -13,6 +13,7 @@ from scipy.special import logit
 from pymc_kameleon.host import natural_name
 from pymc_kameleon.learned import BIS, COORDINATE
 from pymc_kameleon.resume import LEARNED
+from pymc_kameleon.store import opened
 
 INTO = {"_log__": np.log, "_logodds__": logit}
 """Transforms of PyMC that need no bounds, by what they add to a variable's name."""
@@ -124,6 +125,8 @@ def made(plot_collection, layout, data, backend, pc_kwargs, figure, **defaults):
     """
     from arviz_plots import PlotCollection  # takes half a second
 
+    if "step" in pc_kwargs:
+        raise TypeError("This plot takes no step: it shows all of them, or what var_names selects.")
     if plot_collection is not None:
         return plot_collection
     backend, options = checked_backend(backend), defaults | pc_kwargs
@@ -157,6 +160,30 @@ def beside(labels):
 # ---- what was learned, and draws ----------------------------------------------------------------
 
 
+def result_of(dt):
+    """Return the result that is meant, also by a path; raise a TypeError for what is none."""
+    dt = opened(dt)
+    if not isinstance(dt, xr.DataTree):
+        kind = dt if dt is None else type(dt)
+        raise TypeError(f"dt is {kind}: give the result of pk.sample, or the path of one.")
+    return dt
+
+
+def with_labels(data, coords):
+    """Return the data with these labels; raise a ValueError if there are none."""
+    coords = coords or {}
+    if unknown := [dim for dim in coords if dim not in data.dims]:
+        said = f"coords: there is no dimension {unknown} among {list(data.dims)}."
+        if COORDINATE in data.dims:
+            said += f" Coordinates are {data[COORDINATE].values.tolist()}."
+        raise ValueError(said)
+    lists = {k: v if isinstance(v, slice) else np.atleast_1d(v) for k, v in coords.items()}
+    try:
+        return data.sel(lists)
+    except KeyError as error:
+        raise ValueError(f"coords: {error.args[0]}") from None
+
+
 def learned_by(dt, what, step, var_names, coords):
     """Return the Dataset of what one step has learned, without the step in its names.
 
@@ -172,7 +199,7 @@ def learned_by(dt, what, step, var_names, coords):
     coords : dict or None
         Of chains and coordinates.
     """
-    if not isinstance(dt, xr.DataTree) or LEARNED not in dt.children:
+    if LEARNED not in dt.children:
         raise ValueError(
             "There is no group 'learned', which tells what tuning decided. Only pk.sample keeps "
             "it, and not pm.sample: draw with pk.sample."
@@ -214,10 +241,10 @@ def selected(own, var_names, coords):
             raise ValueError(f"var_names: there is no {unknown} among {sorted(known)}.")
         mine = [k for k, name in enumerate(names) if {name, natural_name(name)} & {*wanted}]
         own = own.isel({dim: mine for dim in (COORDINATE, BIS) if dim in own.dims})
-    coords = {dim: np.atleast_1d(labels) for dim, labels in (coords or {}).items()}
+    coords = dict(coords or {})
     if COORDINATE in coords and BIS in own.dims:
         coords[BIS] = coords[COORDINATE]
-    return own.sel(coords)
+    return with_labels(own, coords)
 
 
 def split_name(coordinate):

@@ -6,7 +6,8 @@ from arviz_base import convert_to_dataset, dataset_to_dataarray
 
 from pymc_kameleon.monitor import counted
 from pymc_kameleon.occupancy import SAMPLE, mode_occupancy
-from pymc_kameleon.plots.common import Style, beside, documented, made, name_rows
+from pymc_kameleon.plots.common import Style, beside, documented, made, name_rows, with_labels
+from pymc_kameleon.store import opened
 
 MODES = {
     **{"centre": ["color"], "share": ["color", "overlay"], "weight": ["color"]},
@@ -43,7 +44,7 @@ def plot_modes(
 
     Parameters
     ----------
-    dt : DataTree
+    dt : DataTree or path
         Of ``pk.sample``, ``pm.sample``, or anything that ``pk.mode_occupancy`` takes.
     var_names : str or list of str, optional
         Variables to go by; all of real numbers by default.
@@ -67,8 +68,7 @@ def plot_modes(
     >>> plots = pk.plot_modes(dt, var_names="a")
     """
     style = Style(MODES, visuals, aes_by_visuals)
-    lists = {dim: np.atleast_1d(labels) for dim, labels in (coords or {}).items()}
-    posterior = convert_to_dataset(dt, group=group).sel(lists)
+    posterior = with_labels(convert_to_dataset(opened(dt), group=group), coords)
     found = mode_occupancy(posterior, var_names=var_names, centers=centers)
     own, numbers = found.dataset, found.dataset["mode"].values
     values = dataset_to_dataarray(posterior[list(found.centers)], SAMPLE, label_type="flat")

@@ -14,6 +14,7 @@ from pymc_kameleon.plots.common import (
     draws_as_learned,
     figure_of,
     learned_by,
+    result_of,
     selected,
     split_name,
 )
@@ -54,7 +55,7 @@ def plot_proposals(
 
     Parameters
     ----------
-    dt : DataTree
+    dt : DataTree or path
         Of ``pk.sample`` with AM, RBAM, GAM, RAM, GadRWM, KAM or CyclicalKAM: the others propose
         from no normal distribution that a result knows.
     var_names : str or list of str, optional
@@ -82,6 +83,7 @@ def plot_proposals(
     from arviz_plots import plot_pair  # takes half a second
 
     style = Style(PROPOSALS, visuals, aes_by_visuals)
+    dt = result_of(dt)
     own = learned_by(dt, "covariance", step, None, None)
     shown = selected(own, var_names, coords)
     checked_pairs(shown)

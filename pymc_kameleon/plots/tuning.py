@@ -15,6 +15,8 @@ from pymc_kameleon.plots.common import (
     learned_by,
     made,
     name_rows,
+    result_of,
+    with_labels,
 )
 
 TUNED = ("scaling", "accept_prob", "bandwidth")
@@ -61,7 +63,7 @@ def plot_adaptation(
 
     Parameters
     ----------
-    dt : DataTree
+    dt : DataTree or path
         Of ``pk.sample``, or of ``pm.sample(discard_tuned_samples=False)``.
     var_names : str or list of str, optional
         Statistics; ``"scaling"``, ``"accept_prob"`` and ``"bandwidth"`` by default.
@@ -83,7 +85,7 @@ def plot_adaptation(
     >>> plots = pk.plot_adaptation(dt)
     """
     style = Style(ADAPTATION, visuals, aes_by_visuals)
-    parts, window = _statistics(dt, var_names, coords or {})
+    parts, window = _statistics(result_of(dt), var_names, coords)
     *others, along = validate_sample_dims(sample_dims, data=parts[0])
     end = parts[0].sizes[along]
     if "accept_prob" in parts[0]:
@@ -136,7 +138,7 @@ def _statistics(dt, var_names, coords):
             f"Samplers of pymc_kameleon have {list(TUNED)}, or the first two."
         )
     n = sum(part.sizes.get("draw", 0) for part in parts)
-    return [part[names].sel(coords) for part in parts], max(1, n // WINDOWS)
+    return [with_labels(part[names], coords) for part in parts], max(1, n // WINDOWS)
 
 
 def _smoothed(part, name, along, window):
@@ -165,7 +167,7 @@ def plot_learned(
 
     Parameters
     ----------
-    dt : DataTree
+    dt : DataTree or path
         Of ``pk.sample``.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
@@ -190,6 +192,7 @@ def plot_learned(
     >>> plots = pk.plot_learned(dt, var_names=["a", "b"])
     """
     style = Style(CORRELATIONS, visuals, aes_by_visuals)
+    dt = result_of(dt)
     own = learned_by(dt, "covariance", step, var_names, coords)
     checked_pairs(own)
     draws = draws_as_learned(dt, own)
@@ -251,7 +254,7 @@ def plot_factor(
 
     Parameters
     ----------
-    dt : DataTree
+    dt : DataTree or path
         Of ``pk.sample``.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
@@ -274,6 +277,7 @@ def plot_factor(
     >>> plots = pk.plot_factor(dt, var_names=["a", "b"])
     """
     style = Style(FACTOR, visuals, aes_by_visuals)
+    dt = result_of(dt)
     own = learned_by(dt, "covariance", step, var_names, coords)
     names = own[COORDINATE].values
     d, (rows, columns) = len(names), np.tril_indices(len(names))
@@ -322,7 +326,7 @@ def plot_scales(
 
     Parameters
     ----------
-    dt : DataTree
+    dt : DataTree or path
         Of ``pk.sample``.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
@@ -344,6 +348,7 @@ def plot_scales(
     >>> plots = pk.plot_scales(dt)
     """
     style = Style(SCALES, visuals, aes_by_visuals)
+    dt = result_of(dt)
     own = learned_by(dt, "scale", step, var_names, coords)
     names = own[COORDINATE].values
     data = own[["scale"]] if "trial" in own["scale"].dims else own[["scale"]].expand_dims("trial")

@@ -454,7 +454,7 @@ class SurrogateMetropolis(KameleonStep):
         learning, tuning = surrogate_learning, self.tuning
         return [
             learning.explain_size(self._d),
-            learning.explain_haste(self._is_in_haste and tuning.n_home[0] == 2),
+            learning.explain_haste(self._is_in_haste and tuning.n_home[0] == 2, self._d),
             learning.explain_lost(tuning.lost[0]),
             learning.explain_worth(tuning.worth),
             learning.explain_news(tuning.news[0]),

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import erfc, gammaln
 from threadpoolctl import ThreadpoolController
 
-from pymc_kameleon.approach import IN_HASTE
+from pymc_kameleon.approach import evaluations_for_a_way
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.monitor import in_words
 from pymc_kameleon.samplers import surrogate_fit
@@ -311,14 +311,14 @@ def n_coefficients(d):
     return (d + 1) * (d + 2) // 2
 
 
-def explain_haste(followed):
+def explain_haste(followed, d):
     """Warn if a chain has begun where another one had come, without a look at the way."""
     if not followed:
         return ""
     return (
         "it has too few evaluations to search for the posterior itself, so it began where the "
         "first chain had arrived. R-hat then says nothing about other modes. With tune + draws "
-        f"of {IN_HASTE} times the number of parameters, each chain searches for itself."
+        f"of {evaluations_for_a_way(d)} each chain searches for itself."
     )
 
 

@@ -13,7 +13,7 @@ from models import box, normal, normal_model
 from test_driver import assert_same, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.approach import TRIES
+from pymc_kameleon.approach import TRIES, evaluations_for_a_way
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.samplers import surrogate_fit, surrogate_learning
@@ -545,6 +545,8 @@ def test_with_few_evaluations_the_others_begin_where_the_first_one_has_come(step
     assert spent[0] > 15
     assert spent[1:].max() <= 3 + TRIES
     assert "began where the first chain had arrived" in caplog.text
+    assert "With tune + draws of 90 each chain searches for itself" in caplog.text
+    assert [evaluations_for_a_way(d) for d in (1, 2, 4)] == [90, 90, 120]
     caplog.clear()
     sample(step, chains=3, tune=60, draws=40)
     assert "began where" not in caplog.text

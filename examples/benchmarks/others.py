@@ -195,7 +195,7 @@ def zeus(sampler, problem):
     n = n_walkers(problem)
 
     def run(each, share, seed):
-        np.random.seed(seed)  # noqa: NPY002: it has no other
+        np.random.seed(seed)  # noqa: NPY002 (it takes no generator)
         logp = counted(problem.logp, CHAINS * each)
         ensemble, x = EnsembleSampler(n, problem.d, logp, verbose=False), []
         options = {"iterations": CHAINS * each // n, "progress": False}
@@ -215,7 +215,7 @@ def pints(sampler, problem):
     from pints import HaarioBardenetACMC
 
     def run(each, share, seed):
-        np.random.seed(seed)  # noqa: NPY002: it has no other
+        np.random.seed(seed)  # noqa: NPY002 (it takes no generator)
         chains, tune = [], round(share * each)
         for start in problem.starts(CHAINS, seed):
             chain, x = HaarioBardenetACMC(start), []

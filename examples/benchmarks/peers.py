@@ -15,7 +15,6 @@ log-density and the step were compiled before, and what the sampler prepares for
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 import warnings
@@ -27,11 +26,19 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from dispersed import quiet
-from evaluations import BANANA, Case, Moments, Problem, banana_moments, found, installed
+from evaluations import (
+    BANANA,
+    Case,
+    Moments,
+    Problem,
+    banana_moments,
+    found,
+    installed,
+    known_moments,
+    ours,
+)
 from evaluations import CASES as OTHER_CASES
-from evaluations import known_moments, ours
-from others import CHAINS, PACKAGES, SAMPLERS, WITH_GRADIENT, planned
-from reliability import CASES as QUADRATURES
+from others import CHAINS, SAMPLERS, WITH_GRADIENT, planned
 
 import pymc_kameleon as pk
 
@@ -40,8 +47,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
 PICTURE = PAGE.parent / "images" / "peers.png"
 
 BUDGETS = (1000, 10_000, 100_000)
+SHOWN = 10_000
+"""The budget of the first tables."""
 SHARE = 0.4
-LEAST_SEEDS = 3
+SEEDS, LEAST_SEEDS = 8, 3
 
 
 def main():
@@ -50,7 +59,7 @@ def main():
     parser.add_argument("--samplers", default=";".join(ALL), help="with semicolons in between")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
-    parser.add_argument("--seeds", type=int, default=8, help="runs of each")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each")
     parser.add_argument("--limit", type=float, default=60, help="seconds of a row")
     parser.add_argument("--cache", type=Path, help="directory of the references")
     parser.add_argument("--table", action="store_true", help="write the page and its picture")
@@ -161,7 +170,7 @@ OURS = {
     "GadMALA": ours_planned,
 }
 ALL = OURS | {name: run for name, run in SAMPLERS.items() if name != "PyVBMC"}
-WITH = ("GadMALA", *WITH_GRADIENT)
+GRADIENT = ("GadMALA", *WITH_GRADIENT)
 
 
 # ---- cases --------------------------------------------------------------------------------------
@@ -236,12 +245,184 @@ def exact(mean, second, fourth):
 
 
 CASES = {
-    "AR5": QUADRATURES["AR5"],
-    "schools": QUADRATURES["schools"],
-    "GARCH": OTHER_CASES["GARCH"],
+    **{name: OTHER_CASES[name] for name in ("AR5", "schools", "GARCH")},
     "banana": Case(partial(target, banana, BANANA.d, 20.0), banana_moments),
     "heavy tails": Case(partial(target, heavy_tails, D, 10.0), heavy_moments),
     "two modes": Case(partial(target, two_modes, MODES_D, 10.0), two_modes_moments),
+}
+
+# ---- the page -----------------------------------------------------------------------------------
+
+SHORT = {
+    "AR5": "AR5",
+    "schools": "schools",
+    "banana": "banana",
+    "heavy tails": "heavy tails",
+    "two modes": "two modes",
+}
+SHORT_SAMPLERS = (
+    "SurrogateMetropolis",
+    "GAM",
+    "DEMetropolisZ",
+    "emcee, DE",
+    "Slice",
+    "GadMALA",
+    "NUTS",
+)
+"""Columns and rows of the small table."""
+
+
+def with_tables(text, rows):
+    """Return the text of the page with the tables as they should be."""
+    for name, lines in tables(rows).items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        assert rest, f"the page has no {name}"
+        text = before + begin + "\n".join(lines) + "\n" + end + after
+    return text
+
+
+def tables(rows):
+    """Return the lines of each table by its name."""
+    budgets = {budget: [row for row in rows if row["evaluations"] == budget] for budget in BUDGETS}
+    small = [row for row in budgets[SHOWN] if row["sampler"] in SHORT_SAMPLERS]
+    made = {"summary": table(small, worst, tuple(SHORT))}
+    for budget, own in budgets.items():
+        made[f"worst at {budget}"] = table(own, worst, tuple(CASES))
+    made["median"] = table(budgets[SHOWN], median, tuple(CASES))
+    made["per second"] = table(longest(rows), per_second, tuple(CASES))
+    return made | {"failures": failures(rows)}
+
+
+def table(rows, cell, cases):
+    """Return a table of samplers by cases; the best of those without a gradient is bold.
+
+    `cell` returns the number of a row.
+    """
+    by_place = {(row["sampler"], row["case"]): row for row in rows}
+    present = {row["sampler"] for row in rows}
+    samplers = [name for name in in_order(rows) if name in present]
+    best = {
+        case: max(
+            (cell(by_place[s, case]) for s in samplers if is_free(s) and (s, case) in by_place),
+            default=None,
+        )
+        for case in cases
+    }
+    lines = [f"| sampler | gradient | {' | '.join(cases)} |", "|---" * (2 + len(cases)) + "|"]
+    for sampler in samplers:
+        cells = []
+        for case in cases:
+            row = by_place.get((sampler, case))
+            text = "" if row is None else written(row, cell(row))
+            cells.append(f"**{text}**" if text and best[case] == cell(row) > 0 else text)
+        gradient = "no" if is_free(sampler) else "yes"
+        lines.append(f"| {label(sampler)} | {gradient} | {' | '.join(cells)} |")
+    return lines
+
+
+def in_order(rows):
+    """Return the names of samplers as they are listed: without a gradient, with one."""
+    names = dict.fromkeys(row["sampler"] for row in rows)
+    order = list(ALL)
+    of = {row["sampler"]: row["of"] for row in rows}
+    return sorted(names, key=lambda name: (not is_free(name), order.index(of[name])))
+
+
+def is_free(sampler):
+    """Whether a sampler needs no gradient."""
+    return sampler not in GRADIENT
+
+
+def label(sampler):
+    """Return the name of a sampler as the page has it; ours say so."""
+    if sampler == "corrected":
+        return "SurrogateMetropolis, [corrected averages](estimates.md)"
+    own = {"emcee": "emcee, stretch", "nutpie": "nutpie, diagonal", "PINTS": "PINTS, adaptive"}
+    return f"`pk.{sampler}`" if sampler in OURS else own.get(sampler, sampler)
+
+
+def written(row, value):
+    """Return a number with two digits, marked if it is a lower bound or of fewer seeds."""
+    if "failed" in row:
+        return "too slow" if row["failed"].startswith("too slow") else "fails"
+    text = f"{float(f'{value:.2g}'):,.10g}" if value >= 0.1 else "0"
+    return text + ("+" if row["too_short"] else "") + ("°" if row["seeds"] < SEEDS else "")
+
+
+def worst(row):
+    """Return the effective draws of the worst quantity."""
+    return row.get("worst", 0.0)
+
+
+def median(row):
+    """Return those of the median quantity."""
+    return row.get("median", 0.0)
+
+
+def per_second(row):
+    """Return those of the worst quantity for each second."""
+    return row["worst"] / row["seconds"] if "worst" in row else 0.0
+
+
+def longest(rows):
+    """Return for each sampler and case the row of the largest budget that it ended."""
+    ended = [row for row in rows if "failed" not in row]
+    chosen = {}
+    for row in sorted(ended, key=lambda row: row["evaluations"]):
+        chosen[row["case"], row["sampler"]] = row
+    return list(chosen.values())
+
+
+def failures(rows):
+    """Return a list of what failed, and how."""
+    return [
+        f"- {label(row['sampler'])}, {row['case']}, {row['evaluations']:,} evaluations: "
+        f"{row['failed']}"
+        for row in rows
+        if "failed" in row
+    ] or ["None failed."]
+
+
+def draw(rows, path):
+    """Draw the effective draws of the worst quantity, a panel for each case."""
+    own = [row for row in rows if row["evaluations"] == SHOWN]
+    samplers = in_order(own)[::-1]
+    figure, axes = plt.subplots(
+        1, len(CASES), figsize=(2.1 * len(CASES), 5), sharey=True, layout="constrained"
+    )
+    for axis, case in zip(axes, CASES, strict=True):
+        for row in own:
+            if row["case"] == case and "failed" not in row:
+                group = ("ours" if row["of"] in OURS else "others") + (
+                    "" if is_free(row["sampler"]) else ", with a gradient"
+                )
+                x, y = max(worst(row), 0.5), samplers.index(row["sampler"])
+                axis.plot(x, y, "o", ms=7, color=COLOURS[group], label=group)
+        axis.set(xscale="log", title=case, yticks=range(len(samplers)), xlim=(0.35, 2e4))
+        axis.set_yticklabels([plain(sampler) for sampler in samplers])
+        axis.grid(alpha=0.3)
+    figure.supxlabel(f"effective draws of the worst quantity, {SHOWN:,} evaluations", fontsize=11)
+    handles = {}
+    for axis in axes:
+        handles |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside upper center", ncols=4, frameon=False
+    )
+    figure.savefig(path, dpi=110)
+
+
+def plain(sampler):
+    """Return a label without marks."""
+    return "Surrogate…, corrected" if sampler == "corrected" else label(sampler).strip("`")
+
+
+COLOURS = {
+    "ours": "#c0392b",
+    "others": "#2471a3",
+    "ours, with a gradient": "#e59866",
+    "others, with a gradient": "#85c1e9",
 }
 
 if __name__ == "__main__":

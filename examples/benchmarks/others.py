@@ -198,8 +198,8 @@ def zeus(sampler, problem):
         np.random.seed(seed)  # noqa: NPY002 (it takes no generator)
         logp = counted(problem.logp, CHAINS * each)
         ensemble, x = EnsembleSampler(n, problem.d, logp, verbose=False), []
-        options = {"iterations": CHAINS * each // n, "progress": False}
-        with suppress(Spent), redirect_stdout(StringIO()):  # it prints what is raised
+        options, told = {"iterations": CHAINS * each // n, "progress": False}, StringIO()
+        with suppress(Spent), redirect_stdout(told), redirect_stderr(told):  # it prints errors
             for state in ensemble.sample(problem.starts(n, seed), **options):
                 x.append(np.array(state[0]))
         return np.array(x)[round(share * len(x)) :].reshape(-1, n, problem.d).transpose(1, 0, 2)

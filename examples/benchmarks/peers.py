@@ -399,17 +399,14 @@ def draw(rows, path):
                     "" if is_free(row["sampler"]) else ", with a gradient"
                 )
                 x, y = max(worst(row), 0.5), samplers.index(row["sampler"])
-                axis.plot(x, y, "o", ms=7, color=COLOURS[group], label=group)
-        axis.set(xscale="log", title=case, yticks=range(len(samplers)), xlim=(0.35, 2e4))
+                axis.plot(x, y, "o", ms=7, color=COLOURS[group])
+        axis.set(xscale="log", title=case, yticks=range(len(samplers)), xlim=(0.3, 1e5))
         axis.set_yticklabels([plain(sampler) for sampler in samplers])
         axis.grid(alpha=0.3)
     figure.supxlabel(f"effective draws of the worst quantity, {SHOWN:,} evaluations", fontsize=11)
-    handles = {}
-    for axis in axes:
-        handles |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside upper center", ncols=4, frameon=False
-    )
+    for group, colour in COLOURS.items():
+        axes[0].plot([], [], "o", ms=7, color=colour, label=group)
+    figure.legend(loc="outside upper center", ncols=len(COLOURS), frameon=False)
     figure.savefig(path, dpi=110)
 
 

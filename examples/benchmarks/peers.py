@@ -253,19 +253,13 @@ CASES = {
 
 # ---- the page -----------------------------------------------------------------------------------
 
-SHORT = {
-    "AR5": "AR5",
-    "schools": "schools",
-    "banana": "banana",
-    "heavy tails": "heavy tails",
-    "two modes": "two modes",
-}
+SHORT = ("AR5", "schools", "banana", "heavy tails", "two modes")
 SHORT_SAMPLERS = (
     "SurrogateMetropolis",
     "GAM",
     "DEMetropolisZ",
+    "SMC",
     "emcee, DE",
-    "Slice",
     "GadMALA",
     "NUTS",
 )
@@ -287,11 +281,11 @@ def tables(rows):
     """Return the lines of each table by its name."""
     budgets = {budget: [row for row in rows if row["evaluations"] == budget] for budget in BUDGETS}
     small = [row for row in budgets[SHOWN] if row["sampler"] in SHORT_SAMPLERS]
-    made = {"summary": table(small, worst, tuple(SHORT))}
+    made = {"summary": table(small, worst, SHORT)}
     for budget, own in budgets.items():
-        made[f"worst at {budget}"] = table(own, worst, tuple(CASES))
-    made["median"] = table(budgets[SHOWN], median, tuple(CASES))
-    made["per second"] = table(longest(rows), per_second, tuple(CASES))
+        made[f"worst at {budget}"] = table(own, worst, CASES)
+    made["median"] = table(budgets[SHOWN], median, CASES)
+    made["per second"] = table(longest(rows), per_second, CASES)
     return made | {"failures": failures(rows)}
 
 
@@ -301,24 +295,19 @@ def table(rows, cell, cases):
     `cell` returns the number of a row.
     """
     by_place = {(row["sampler"], row["case"]): row for row in rows}
-    present = {row["sampler"] for row in rows}
-    samplers = [name for name in in_order(rows) if name in present]
     best = {
-        case: max(
-            (cell(by_place[s, case]) for s in samplers if is_free(s) and (s, case) in by_place),
-            default=None,
-        )
+        case: max((cell(r) for r in rows if r["case"] == case and is_free(r["sampler"])), default=0)
         for case in cases
     }
     lines = [f"| sampler | gradient | {' | '.join(cases)} |", "|---" * (2 + len(cases)) + "|"]
-    for sampler in samplers:
-        cells = []
+    for sampler in in_order(rows):
+        cells = [label(sampler), "no" if is_free(sampler) else "yes"]
         for case in cases:
             row = by_place.get((sampler, case))
             text = "" if row is None else written(row, cell(row))
-            cells.append(f"**{text}**" if text and best[case] == cell(row) > 0 else text)
-        gradient = "no" if is_free(sampler) else "yes"
-        lines.append(f"| {label(sampler)} | {gradient} | {' | '.join(cells)} |")
+            is_best = row is not None and is_free(sampler) and cell(row) == best[case]
+            cells.append(f"**{text}**" if is_best else text)
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 

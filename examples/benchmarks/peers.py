@@ -284,8 +284,9 @@ def tables(rows):
     made = {"summary": table(small, worst, SHORT)}
     for budget, own in budgets.items():
         made[f"worst at {budget}"] = table(own, worst, CASES)
+        if budget >= SHOWN:
+            made[f"per second at {budget}"] = table(own, per_second, CASES)
     made["median"] = table(budgets[SHOWN], median, CASES)
-    made["per second"] = table(longest(rows), per_second, CASES)
     return made | {"failures": failures(rows)}
 
 
@@ -355,15 +356,6 @@ def per_second(row):
     return row["worst"] / row["seconds"] if "worst" in row else 0.0
 
 
-def longest(rows):
-    """Return for each sampler and case the row of the largest budget that it ended."""
-    ended = [row for row in rows if "failed" not in row]
-    chosen = {}
-    for row in sorted(ended, key=lambda row: row["evaluations"]):
-        chosen[row["case"], row["sampler"]] = row
-    return list(chosen.values())
-
-
 def failures(rows):
     """Return a list of what failed, and how."""
     return [
@@ -376,14 +368,14 @@ def failures(rows):
 
 def draw(rows, path):
     """Draw the effective draws of the worst quantity, a panel for each case."""
-    own = [row for row in rows if row["evaluations"] == SHOWN]
+    own = [row for row in rows if row["evaluations"] == SHOWN and "failed" not in row]
     samplers = in_order(own)[::-1]
     figure, axes = plt.subplots(
         1, len(CASES), figsize=(2.1 * len(CASES), 5), sharey=True, layout="constrained"
     )
     for axis, case in zip(axes, CASES, strict=True):
         for row in own:
-            if row["case"] == case and "failed" not in row:
+            if row["case"] == case:
                 group = ("ours" if row["of"] in OURS else "others") + (
                     "" if is_free(row["sampler"]) else ", with a gradient"
                 )

@@ -298,13 +298,13 @@ VARIATIONAL_DRAWS = 4000
 SAMPLERS = {
     "NUTS": partial(step_of_pymc, pm.NUTS, of_trees),
     "nutpie": partial(nutpie, "diag"),
-    "nutpie, low rank": partial(nutpie, "low_rank"),
+    "nutpie low rank": partial(nutpie, "low_rank"),
     "DEMetropolisZ": partial(step_of_pymc, pm.DEMetropolisZ, lambda s, _: constant(2, s)),
     "Metropolis": partial(step_of_pymc, pm.Metropolis, of_differences),
     "Slice": partial(step_of_pymc, pm.Slice, of_slices),
     "SMC": sequential,
     "emcee": partial(emcee, "StretchMove"),
-    "emcee, DE": partial(emcee, "DEMove"),
+    "emcee DE": partial(emcee, "DEMove"),
     "zeus": zeus,
     "PINTS": pints,
     "pocoMC": preconditioned,
@@ -312,13 +312,13 @@ SAMPLERS = {
 }
 PACKAGES = {
     "nutpie": "nutpie",
-    "nutpie, low rank": "nutpie",
+    "nutpie low rank": "nutpie",
     "emcee": "emcee",
-    "emcee, DE": "emcee",
+    "emcee DE": "emcee",
     "zeus": "zeus",
     "PINTS": "pints",
     "pocoMC": "pocomc",
     "PyVBMC": "pyvbmc",
 }
 """What they need besides PyMC."""
-WITH_GRADIENT = ("NUTS", "nutpie", "nutpie, low rank")
+WITH_GRADIENT = ("NUTS", "nutpie", "nutpie low rank")

@@ -56,7 +56,7 @@ SEEDS, LEAST_SEEDS = 8, 3
 def main():
     """Run what is asked for and is not in the file yet, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--samplers", default=";".join(ALL), help="with semicolons in between")
+    parser.add_argument("--samplers", default=",".join(ALL))
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
     parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each")
@@ -72,7 +72,7 @@ def main():
         return
     cache = options.cache or Path(tempfile.gettempdir()) / "kameleon-references"
     budgets = [int(budget) for budget in options.budgets.split(",")]
-    samplers = installed(options.samplers.split(";"))
+    samplers = installed(options.samplers.split(","))
     for name in options.cases.split(","):
         add_rows(name, samplers, budgets, options.seeds, options.limit, cache)
 
@@ -259,7 +259,7 @@ SHORT_SAMPLERS = (
     "GAM",
     "DEMetropolisZ",
     "SMC",
-    "emcee, DE",
+    "emcee DE",
     "GadMALA",
     "NUTS",
 )
@@ -329,7 +329,9 @@ def label(sampler):
     """Return the name of a sampler as the page has it; ours say so."""
     if sampler == "corrected":
         return "SurrogateMetropolis, [corrected averages](estimates.md)"
-    own = {"emcee": "emcee, stretch", "nutpie": "nutpie, diagonal", "PINTS": "PINTS, adaptive"}
+    if sampler == "surrogates":
+        return "SurrogateMetropolis, [draws of its surrogates](estimates.md)"
+    own = {"emcee": "emcee stretch", "nutpie": "nutpie diagonal", "PINTS": "PINTS adaptive"}
     return f"`pk.{sampler}`" if sampler in OURS else own.get(sampler, sampler)
 
 

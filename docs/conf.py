@@ -59,7 +59,8 @@ html_math_renderer = "mathml"
 
 ALONE = ["install", "quickstart", "choosing", "gallery", "performance", "faq", "out_of_scope"]
 html_sidebars = {
-    f"docs/{page}": [] for page in [*ALONE, "reliability", "conformance", "adding_a_sampler"]
+    f"docs/{page}": []
+    for page in [*ALONE, "reliability", "peers", "conformance", "adding_a_sampler"]
 }
 html_sidebars |= {"CHANGELOG": [], "examples/papers/README": []}
 

@@ -127,6 +127,25 @@ def test_the_tables_of_reliability_are_those_of_its_runs(monkeypatch):
     assert "Wrong without a warning: 1" in reliability.with_tables(page, found)
 
 
+def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
+    import peers
+
+    page, rows = peers.PAGE.read_text(encoding="utf-8"), peers.load()
+    assert peers.with_tables(page, rows) == page, "run peers.py --table"
+    assert {row["case"] for row in rows} == peers.CASES.keys()
+    assert {row["of"] for row in rows} == peers.ALL.keys()
+    gam = [row for row in rows if row["sampler"] == "GAM" and row["evaluations"] == peers.SHOWN]
+    gam[0]["worst"] = 12_345
+    lines = [line for line in peers.tables(rows)["summary"] if "pk.GAM" in line]
+    assert len(lines) == 1
+    assert "**12,000**" in lines[0]
+    gam[0] |= {"worst": 0, "failed": "too slow: 99 s a run"}
+    changed = peers.tables(rows)
+    assert any("| too slow |" in line for line in changed["summary"])
+    assert any("99 s a run" in line for line in changed["failures"])
+
+
 def test_the_pages_name_every_sampler_and_its_statistics(monkeypatch):
     assert tables.undocumented() == []
     stranger = type("Stranger", (tables.pk.RWM,), {"own_stats": ("unheard_of",)})

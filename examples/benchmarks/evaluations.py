@@ -30,12 +30,9 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import redirect_stderr, suppress
-from copy import deepcopy
 from functools import cached_property, partial
 from hashlib import sha256
 from importlib.util import find_spec
-from io import StringIO
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
@@ -49,8 +46,8 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from dispersed import evaluations, quiet, with_squares
+from others import CHAINS, PACKAGES, SAMPLERS
 from posteriors import POSTERIORS, recursion
-from scipy.stats import norm
 
 import pymc_kameleon as pk
 
@@ -60,7 +57,6 @@ import quickstart
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 from kam_targets import Banana
 
-CHAINS = 4
 BUDGETS = (1000, 2000, 10_000, 50_000)
 SHARE = 0.4
 """Of a chain's evaluations, the share that it tunes; its way to the posterior comes on top."""
@@ -286,11 +282,16 @@ class Problem:
 
     @cached_property
     def _logp(self):
-        return self.model.compile_logp()
+        by_name = {value.name: value for value in self.model.value_vars}
+        values = [by_name[name] for name in self.initial]
+        [logp], x = pm.pytensorf.join_nonshared_inputs(self.initial, [self.model.logp()], values)
+        function = pm.pytensorf.compile([x], logp)
+        function.trust_input = True  # checks of the argument take as long as a cheap log-density
+        return function
 
     def logp(self, x):
         """Return the log-density at x, -inf for NaN."""
-        value = float(self._logp(self.unraveled(x)))
+        value = float(self._logp(x))
         return value if value < np.inf else -np.inf
 
     def unraveled(self, x):
@@ -371,132 +372,6 @@ def ours(sampler, problem):
         return both(problem.coordinates(variables))
 
     return run
-
-
-def differential_evolution(sampler, problem):
-    """Return a run of PyMC's DEMetropolisZ, of which a draw costs two evaluations."""
-    step = pm.DEMetropolisZ(model=problem.model)
-    fresh = deepcopy(step.sampling_state)
-
-    def run(each, share, seed):
-        tune = round(share * each / 2)
-        step.sampling_state = deepcopy(fresh)
-        with quiet():
-            dt = pm.sample(
-                each // 2 - tune,
-                tune=tune,
-                step=step,
-                model=problem.model,
-                chains=CHAINS,
-                cores=1,
-                initvals=problem.initvals(seed),
-                random_seed=seed,
-                progressbar=False,
-                compute_convergence_checks=False,
-                idata_kwargs={"include_transformed": True},
-            )
-        return problem.coordinates(dt["posterior"])
-
-    return run
-
-
-def stretch(sampler, problem):
-    """Return a run of emcee's stretch move, with as few walkers as it takes."""
-    import emcee
-
-    n_walkers = max(CHAINS, 2 * problem.d)
-
-    def run(each, share, seed):
-        ensemble = emcee.EnsembleSampler(n_walkers, problem.d, problem.logp)
-        ensemble.random_state = np.random.RandomState(seed).get_state()
-        n = CHAINS * each // n_walkers - 1  # the starts are evaluated, too
-        ensemble.run_mcmc(problem.starts(n_walkers, seed), n)
-        return ensemble.get_chain(discard=round(share * n)).transpose(1, 0, 2)
-
-    return run
-
-
-class Spent(Exception):
-    """The budget is spent."""
-
-
-def preconditioned(sampler, problem):
-    """Return a run of pocoMC, from wide normals about the initial point to the posterior.
-
-    It is cut short where the budget is spent; before it has arrived at the posterior, that leaves
-    no draws.
-    """
-    import pocomc
-
-    prior = pocomc.Prior([norm(x, WIDE) for x in problem.centre])
-
-    def run(each, share, seed):
-        budget = left = CHAINS * each
-
-        def log_likelihood(x):
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Spent
-            return problem.logp(x) - prior.logpdf(x[None])[0]
-
-        n_active = min(256, max(2 * problem.d, budget // 50))
-        smc = pocomc.Sampler(
-            prior,
-            log_likelihood,
-            n_effective=2 * n_active,
-            n_active=n_active,
-            random_state=seed,
-        )
-        with suppress(Spent), redirect_stderr(StringIO()):
-            smc.run(n_total=budget, n_evidence=0, progress=False)
-        if smc.particles.get("beta", -1) < 1:
-            return np.empty((1, 0, problem.d))
-        return smc.posterior(resample=True)[0][None]
-
-    return run
-
-
-def variational(sampler, problem):
-    """Return a run of PyVBMC from one start, with plausible bounds a unit about it.
-
-    Its answer is a mixture of normals, of which we draw. A run that fails leaves no draws.
-    """
-    from pyvbmc import VBMC
-
-    def run(each, share, seed):
-        start, size = problem.starts(1, seed), problem.case.jitter
-        options = {"max_fun_evals": CHAINS * each, "display": "off"}
-        try:
-            with quiet():
-                vbmc = VBMC(
-                    problem.logp,
-                    start,
-                    plausible_lower_bounds=start - size,
-                    plausible_upper_bounds=start + size,
-                    options=options,
-                    seed=seed,
-                )
-                found, _ = vbmc.optimize()
-        except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
-            print(f"{sampler} of {problem.name}, seed {seed}: {error!r}", file=sys.stderr)
-            return np.empty((1, 0, problem.d))
-        return found.sample(SURROGATE_DRAWS)[0][None]
-
-    return run
-
-
-WIDE = 5.0
-"""Standard deviation of the normals from which pocoMC starts."""
-
-SAMPLERS = {
-    "DEMetropolisZ": differential_evolution,
-    "emcee": stretch,
-    "pocoMC": preconditioned,
-    "PyVBMC": variational,
-}
-"""Those of others; the rest is ours."""
-PACKAGES = {"emcee": "emcee", "pocoMC": "pocomc", "PyVBMC": "pyvbmc"}
 
 
 # ---- regressions, a hidden Markov model, shapes -------------------------------------------------

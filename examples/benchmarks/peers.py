@@ -1,0 +1,409 @@
+"""Ours beside the samplers of other packages: at equal numbers of evaluations, and per second.
+
+    python examples/benchmarks/peers.py [--cases AR5,banana] [--samplers emcee,zeus]
+        [--budgets 1000,10000,100000] [--seeds 8] [--limit 60] [--cache DIRECTORY]
+    python examples/benchmarks/peers.py --table     write the tables of docs/peers.md, and a picture
+
+others.py has the other samplers, evaluations.py says what is counted and what effective draws are.
+`pip install pymc-kameleon[peers]` installs what there is to compare with; what is not installed is
+left out. A row of peers.json is the runs of one sampler on one case with one budget; it is added
+as soon as these have ended, and what is in there is not run again. Where the seeds do not end
+within the limit, in seconds of a processor, the row is of those that did, and of none if fewer
+than three. Seconds are those of a processor, so other work on the machine hardly counts; the
+log-density and the step were compiled before, and what the sampler prepares for each run is in.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from dispersed import quiet
+from evaluations import (
+    BANANA,
+    Case,
+    Moments,
+    Problem,
+    banana_moments,
+    found,
+    installed,
+    known_moments,
+    ours,
+)
+from evaluations import CASES as OTHER_CASES
+from others import CHAINS, SAMPLERS, WITH_GRADIENT, planned
+
+import pymc_kameleon as pk
+
+FILE = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
+PICTURE = PAGE.parent / "images" / "peers.png"
+
+BUDGETS = (1000, 10_000, 100_000)
+SHOWN = 10_000
+"""The budget of the first tables."""
+SHARE = 0.4
+SEEDS, LEAST_SEEDS = 8, 3
+
+
+def main():
+    """Run what is asked for and is not in the file yet, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--samplers", default=",".join(ALL))
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each")
+    parser.add_argument("--limit", type=float, default=60, help="seconds of a row")
+    parser.add_argument("--cache", type=Path, help="directory of the references")
+    parser.add_argument("--table", action="store_true", help="write the page and its picture")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.table:
+        rows = load()
+        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+        draw(rows, PICTURE)
+        return
+    cache = options.cache or Path(tempfile.gettempdir()) / "kameleon-references"
+    budgets = [int(budget) for budget in options.budgets.split(",")]
+    samplers = installed(options.samplers.split(","))
+    for name in options.cases.split(","):
+        add_rows(name, samplers, budgets, options.seeds, options.limit, cache)
+
+
+def load():
+    """Return the rows of the file."""
+    return json.loads(FILE.read_text()) if FILE.exists() else []
+
+
+def save(rows):
+    """Write the file, at one blow, one row a line."""
+    new = FILE.with_suffix(".new")
+    new.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    new.replace(FILE)
+
+
+def add_rows(name, samplers, budgets, seeds, limit, cache):
+    """Add the rows of a case that are not there yet."""
+    done = {(row["case"], row["of"], row["evaluations"]) for row in load()}
+    problem = known = None
+    for sampler in samplers:
+        left = [budget for budget in budgets if (name, sampler, budget) not in done]
+        if not left:
+            continue
+        problem = problem or Problem(name, CASES[name])
+        known = known or known_moments(problem, cache)
+        run = None
+        for budget in left:
+            try:
+                run = run or ALL[sampler](sampler, problem)
+                new = measured(run, known, budget, seeds, limit)
+            except Exception as error:  # of any package: the row says so
+                new = {"": {"failed": f"{type(error).__name__}: {error}"[:80]}}
+            for kind, values in new.items():
+                row = {"case": name, "d": problem.d, "sampler": kind or sampler, "of": sampler}
+                print(row | {"evaluations": budget} | values, flush=True)
+                save([*load(), row | {"evaluations": budget} | values])
+
+
+def measured(run, known, budget, seeds, limit):
+    """Return by kind of estimate what the runs of a sampler are worth."""
+    runs, seconds = [], []
+    run(min(budget, 1000) // CHAINS, SHARE, seeds)  # compiles what is compiled once
+    for seed in range(seeds):
+        began = time.process_time()
+        runs.append(found(run(budget // CHAINS, SHARE, seed)))
+        seconds.append(time.process_time() - began)
+        if sum(seconds) > limit or seconds[0] * LEAST_SEEDS > limit:
+            break
+    own = {"seeds": len(runs), "seconds": float(f"{np.mean(seconds):.3g}")}
+    if len(runs) < LEAST_SEEDS:
+        return {"": own | {"failed": f"too slow: {seconds[0]:.0f} s a run"}}
+    rows = {}
+    for kind in dict.fromkeys(kind for estimates in runs for kind in estimates):
+        worth = known.worth([estimates.get(kind, estimates[""]) for estimates in runs])
+        values = {key: float(f"{worth[key]:.3g}") for key in ("worst", "median")}
+        rows[kind] = own | values | {key: worth[key] for key in ("worst_quantity", "too_short")}
+    return rows
+
+
+# ---- samplers -----------------------------------------------------------------------------------
+
+
+def ours_planned(sampler, problem):
+    """Return a run of one of ours whose transitions cost more than one evaluation."""
+    step = getattr(pk, sampler)(model=problem.model, steps_per_draw=1)
+
+    def go(tune, draws, seed):
+        with quiet():
+            dt = pk.sample(
+                draws,
+                tune=tune,
+                step=step,
+                model=problem.model,
+                chains=CHAINS,
+                cores=1,
+                initvals=problem.initvals(seed),
+                random_seed=seed,
+                progressbar=False,
+                compute_convergence_checks=False,
+                idata_kwargs={"include_transformed": True},
+            )
+        groups = (dt["warmup_sample_stats"], dt["sample_stats"])
+        costs = np.concatenate([group["n_logp"].values for group in groups], axis=1)
+        return problem.coordinates(dt["posterior"]), costs
+
+    return planned(go)
+
+
+OURS = {
+    "SurrogateMetropolis": ours,
+    "GAM": ours,
+    "KAM": ours,
+    "CyclicalKAM": ours_planned,
+    "GadMALA": ours_planned,
+}
+ALL = OURS | {name: run for name, run in SAMPLERS.items() if name != "PyVBMC"}
+GRADIENT = ("GadMALA", *WITH_GRADIENT)
+
+
+# ---- cases --------------------------------------------------------------------------------------
+
+
+def target(log_density, d, sd):
+    """Return a model of a log-density, with a wide normal prior, from which SMC can start.
+
+    What the prior adds to the log-density is taken away again.
+    """
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, sd, shape=d)
+        prior = pt.sum(pm.logp(pm.Normal.dist(0, sd), x))
+        pm.Potential("target", log_density(x) - prior)
+    return model
+
+
+def banana(x):
+    """Return the log-density of evaluations.py's."""
+    straight = x[1] - BANANA.b * (x[0] ** 2 - BANANA.v)
+    return -(x[0] ** 2 / BANANA.v + straight**2 + pt.sum(x[2:] ** 2)) / 2
+
+
+NU, RHO, D = 5, 0.9, 5
+"""Degrees of freedom of the heavy tails, the correlation of neighbours, and the dimension."""
+
+
+def heavy_tails(x):
+    """Return the log-density of Student's t, whose scales differ by a factor of ten."""
+    precision = np.linalg.inv(scale_matrix())
+    return -(NU + D) / 2 * pt.log1p(x @ precision @ x / NU)
+
+
+def scale_matrix():
+    """Return the scale matrix, (D, D)."""
+    k, scales = np.arange(D), np.geomspace(0.3, 3, D)
+    return RHO ** np.abs(k[:, None] - k) * np.outer(scales, scales)
+
+
+def heavy_moments(problem):
+    """Return the moments of a multivariate t."""
+    second = NU / (NU - 2) * np.diag(scale_matrix())
+    return exact(np.zeros(D), second, 3 * second**2 * (NU - 2) / (NU - 4))
+
+
+WEIGHTS, APART, MODES_D = np.array([0.3, 0.7]), 8.0, 4
+"""Weights of two normal modes with unit variances, how far apart they are, and the dimension."""
+
+
+def two_modes(x):
+    """Return the log-density of both; the middle between them is 0."""
+    terms = [pt.sum((x - centre) ** 2) for centre in centres()]
+    return pt.logaddexp(*[np.log(w) - t / 2 for w, t in zip(WEIGHTS, terms, strict=True)])
+
+
+def centres():
+    """Return the means of the modes, (2, d)."""
+    along = np.ones(MODES_D) / MODES_D**0.5
+    return APART / 2 * np.array([-along, along])
+
+
+def two_modes_moments(problem):
+    """Return the moments of the mixture."""
+    m = centres()
+    return exact(WEIGHTS @ m, WEIGHTS @ (m**2 + 1), WEIGHTS @ (m**4 + 6 * m**2 + 3))
+
+
+def exact(mean, second, fourth):
+    """Return the Moments from those of x about 0, each (d,)."""
+    sd = np.sqrt(np.concatenate([second - mean**2, fourth - second**2]))
+    return Moments(np.concatenate([mean, second]), sd, np.full(2 * mean.size, np.inf))
+
+
+CASES = {
+    **{name: OTHER_CASES[name] for name in ("AR5", "schools", "GARCH")},
+    "banana": Case(partial(target, banana, BANANA.d, 20.0), banana_moments),
+    "heavy tails": Case(partial(target, heavy_tails, D, 10.0), heavy_moments),
+    "two modes": Case(partial(target, two_modes, MODES_D, 10.0), two_modes_moments),
+}
+
+# ---- the page -----------------------------------------------------------------------------------
+
+SHORT = ("AR5", "schools", "banana", "heavy tails", "two modes")
+SHORT_SAMPLERS = (
+    "SurrogateMetropolis",
+    "GAM",
+    "DEMetropolisZ",
+    "SMC",
+    "emcee DE",
+    "GadMALA",
+    "NUTS",
+)
+"""Columns and rows of the small table."""
+
+
+def with_tables(text, rows):
+    """Return the text of the page with the tables as they should be."""
+    for name, lines in tables(rows).items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        assert rest, f"the page has no {name}"
+        text = before + begin + "\n".join(lines) + "\n" + end + after
+    return text
+
+
+def tables(rows):
+    """Return the lines of each table by its name."""
+    budgets = {budget: [row for row in rows if row["evaluations"] == budget] for budget in BUDGETS}
+    small = [row for row in budgets[SHOWN] if row["sampler"] in SHORT_SAMPLERS]
+    made = {"summary": table(small, worst, SHORT)}
+    for budget, own in budgets.items():
+        made[f"worst at {budget}"] = table(own, worst, CASES)
+        if budget >= SHOWN:
+            made[f"per second at {budget}"] = table(own, per_second, CASES)
+    made["median"] = table(budgets[SHOWN], median, CASES)
+    return made | {"failures": failures(rows)}
+
+
+def table(rows, cell, cases):
+    """Return a table of samplers by cases; the best of those without a gradient is bold.
+
+    `cell` returns the number of a row.
+    """
+    by_place = {(row["sampler"], row["case"]): row for row in rows}
+    best = {
+        case: max((cell(r) for r in rows if r["case"] == case and is_free(r["sampler"])), default=0)
+        for case in cases
+    }
+    lines = [f"| sampler | gradient | {' | '.join(cases)} |", "|---" * (2 + len(cases)) + "|"]
+    for sampler in in_order(rows):
+        cells = [label(sampler), "no" if is_free(sampler) else "yes"]
+        for case in cases:
+            row = by_place.get((sampler, case))
+            text = "" if row is None else written(row, cell(row))
+            is_best = row is not None and is_free(sampler) and cell(row) == best[case]
+            cells.append(f"**{text}**" if is_best else text)
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def in_order(rows):
+    """Return the names of samplers as they are listed: without a gradient, with one."""
+    names = dict.fromkeys(row["sampler"] for row in rows)
+    order = list(ALL)
+    of = {row["sampler"]: row["of"] for row in rows}
+    return sorted(names, key=lambda name: (not is_free(name), order.index(of[name])))
+
+
+def is_free(sampler):
+    """Whether a sampler needs no gradient."""
+    return sampler not in GRADIENT
+
+
+def label(sampler):
+    """Return the name of a sampler as the page has it; ours say so."""
+    if sampler == "corrected":
+        return "SurrogateMetropolis, [corrected averages](estimates.md)"
+    if sampler == "surrogates":
+        return "SurrogateMetropolis, [draws of its surrogates](estimates.md)"
+    own = {"emcee": "emcee stretch", "nutpie": "nutpie diagonal", "PINTS": "PINTS adaptive"}
+    return f"`pk.{sampler}`" if sampler in OURS else own.get(sampler, sampler)
+
+
+def written(row, value):
+    """Return a number with two digits, marked if it is a lower bound or of fewer seeds."""
+    if "failed" in row:
+        return "too slow" if row["failed"].startswith("too slow") else "fails"
+    text = f"{float(f'{value:.2g}'):,.10g}" if value >= 0.1 else "0"
+    return text + ("+" if row["too_short"] else "") + ("°" if row["seeds"] < SEEDS else "")
+
+
+def worst(row):
+    """Return the effective draws of the worst quantity."""
+    return row.get("worst", 0.0)
+
+
+def median(row):
+    """Return those of the median quantity."""
+    return row.get("median", 0.0)
+
+
+def per_second(row):
+    """Return those of the worst quantity for each second."""
+    return row["worst"] / row["seconds"] if "worst" in row else 0.0
+
+
+def failures(rows):
+    """Return a list of what failed, and how."""
+    return [
+        f"- {label(row['sampler'])}, {row['case']}, {row['evaluations']:,} evaluations: "
+        f"{row['failed']}"
+        for row in rows
+        if "failed" in row
+    ] or ["None failed."]
+
+
+def draw(rows, path):
+    """Draw the effective draws of the worst quantity, a panel for each case."""
+    own = [row for row in rows if row["evaluations"] == SHOWN and "failed" not in row]
+    samplers = in_order(own)[::-1]
+    figure, axes = plt.subplots(
+        1, len(CASES), figsize=(2.1 * len(CASES), 5), sharey=True, layout="constrained"
+    )
+    for axis, case in zip(axes, CASES, strict=True):
+        for row in own:
+            if row["case"] == case:
+                group = ("ours" if row["of"] in OURS else "others") + (
+                    "" if is_free(row["sampler"]) else ", with a gradient"
+                )
+                x, y = max(worst(row), 0.5), samplers.index(row["sampler"])
+                axis.plot(x, y, "o", ms=7, color=COLOURS[group])
+        axis.set(xscale="log", title=case, yticks=range(len(samplers)), xlim=(0.3, 1e5))
+        axis.set_yticklabels([plain(sampler) for sampler in samplers])
+        axis.grid(alpha=0.3)
+    figure.supxlabel(f"effective draws of the worst quantity, {SHOWN:,} evaluations", fontsize=11)
+    for group, colour in COLOURS.items():
+        axes[0].plot([], [], "o", ms=7, color=colour, label=group)
+    figure.legend(loc="outside upper center", ncols=len(COLOURS), frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def plain(sampler):
+    """Return a label without marks."""
+    return "Surrogate…, corrected" if sampler == "corrected" else label(sampler).strip("`")
+
+
+COLOURS = {
+    "ours": "#c0392b",
+    "others": "#2471a3",
+    "ours, with a gradient": "#e59866",
+    "others, with a gradient": "#85c1e9",
+}
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,11 @@
 # make test      install into .venv and run the tests
 # make test-all  the slow tests, which repeat what others show or take long
 # make docs      install into .venv and make the site, docs/_build/html/index.html; needs no network then
+# make dist      wheel and source distribution; the wheel runs the README's first example by itself
 # make lint      ruff
-.PHONY: demo test test-all docs lint
+# make versions  the oldest and the newest versions that pyproject.toml allows, on each Python
+# make canary    the newest pre-releases, whatever it allows
+.PHONY: demo test test-all docs dist lint versions canary
 
 # The first Python from 3.12 on: python3 (with pyenv, what .python-version names), or a named one.
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 \
@@ -33,9 +36,25 @@ docs: .venv/installed-docs
 	@.venv/bin/python -m sphinx -nWq --keep-going -c docs -d docs/_build/doctrees . docs/_build/html
 	@echo "docs/_build/html/index.html"
 
+dist: .venv/installed-dev
+	@rm -rf dist
+	@.venv/bin/python -m hatchling build -d dist
+	@$(PYTHON) -m venv dist/venv
+	@echo "== Installing the wheel in dist/venv"
+	@dist/venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@awk '/^```python/ {on = 1; next} on && /^```/ {exit} on' README.md > dist/first_example.py
+	@echo "== Running the first example of the README"
+	@cd dist && venv/bin/python first_example.py
+
 lint: .venv/installed-dev
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
+
+versions: .venv/installed-dev
+	@.venv/bin/python tests/versions.py
+
+canary: .venv/installed-dev
+	@.venv/bin/python tests/versions.py --with canary
 
 .venv/installed-%: pyproject.toml
 ifeq ($(PYTHON),)

@@ -53,8 +53,8 @@ def bound_steps(step, model, compile_kwargs=None):
     undecided = [each for each in given if isinstance(each, UnboundStep) and each.chosen is None]
     if len(undecided) > 1:
         raise ValueError(
-            f"{' and '.join(map(repr, undecided))} would each take all variables. Name those of "
-            f"all but one, as in {undecided[0].sampler.__name__}.options(vars=[...])."
+            f"{' and '.join(map(repr, undecided))} would each take all variables. Name the "
+            f"variables of all but one, as in {undecided[0].sampler.__name__}.options(vars=[...])."
         )
     steps = [
         each.bound_to(model) if isinstance(each, UnboundStep) and each not in undecided else each
@@ -65,7 +65,7 @@ def bound_steps(step, model, compile_kwargs=None):
         moved = [var for each in steps if each is not steps[i] for var in each.vars]
         left = [var for var in model.continuous_value_vars if var not in moved]
         if not left:
-            raise ValueError(f"{steps[i]!r} has nothing to move: the other steps move all.")
+            raise ValueError(f"{steps[i]!r} has nothing to move: others move all variables.")
         steps[i] = steps[i].bound_to(model, left)
     elif undecided:
         steps = [undecided[0].bound_to(model)]
@@ -74,7 +74,7 @@ def bound_steps(step, model, compile_kwargs=None):
 
 def _compiled_with(step, compile_kwargs):
     if not isinstance(step, UnboundStep):
-        raise ValueError(f"compile_kwargs comes too late for {step!r}: pass it when you make that.")
+        raise ValueError(f"compile_kwargs comes too late for {step!r}: pass it when you make it.")
     return step.sampler.options(step.chosen, **{"compile_kwargs": compile_kwargs} | step.options)
 
 

@@ -207,8 +207,8 @@ def _checked(step):
     is_step = issubclass(step if is_class else type(step), BlockedStep | CompoundStep)
     if not is_step and (is_class or not callable(step)):
         raise ValueError(
-            f"{step!r} is no step. compare takes steps of pymc_kameleon and their names, steps of "
-            'PyMC, functions that make them, "nuts" and "nutpie".'
+            f"{step!r} is not a step. compare takes steps of pymc_kameleon and their names, steps "
+            'of PyMC, functions that make them, "nuts" and "nutpie".'
         )
     return step
 

@@ -262,7 +262,7 @@ def sample(
                 Limits(callback, seconds, target_ess, _parameters(model, job.outputs, target_ess)),
                 Finish(
                     model,
-                    {n: (f, idata_kwargs[n]) for n, f in COMPUTED.items() if idata_kwargs.get(n)},
+                    _computed(idata_kwargs, model, job.outputs),
                     compute_convergence_checks and bool(_kept_parameters(model, job.outputs)),
                     keep_warning_stat,
                     quiet,
@@ -286,6 +286,22 @@ def _checked_idata_kwargs(idata_kwargs):
     if strangers:
         raise ValueError(f"idata_kwargs takes {', '.join(IDATA_KWARGS)}, not {strangers}.")
     return idata_kwargs
+
+
+def _computed(idata_kwargs, model, outputs):
+    """Return what to compute at the end: group -> (function, names of variables or None)."""
+    variables = {"log_likelihood": model.observed_RVs, "log_prior": model.free_RVs}
+    computed = {}
+    for group, function in COMPUTED.items():
+        if not (chosen := idata_kwargs.get(group)):
+            continue
+        known = [rv.name for rv in variables[group]]
+        if chosen is not True and not set(chosen) <= set(known):
+            raise ValueError(f"idata_kwargs: {group} must be True, or some of {known}.")
+        if left := [rv.name for rv in model.free_RVs if rv.name not in outputs.variables]:
+            raise ValueError(f"idata_kwargs: {group} needs {left}, which var_names leaves out.")
+        computed[group] = function, None if chosen is True else chosen
+    return computed
 
 
 def _check_unsettled(**settled):

@@ -74,10 +74,10 @@ def expectation(dt, function, model=None):
     Raises
     ------
     ValueError
-        If there are no draws, if the model is lacking or another one, or if the function returns
+        If there are no draws, if the model is missing or another one, or if the function returns
         another shape, or what is no real number, or mixes draws.
     KeyError
-        If the function asks for a variable that there is not.
+        If the function asks for a variable that does not exist.
 
     Notes
     -----
@@ -218,8 +218,8 @@ class Draws:
         part = _values(function, {name: values[FEW] for name, values in draws.items()})
         if part.shape[2:] != whole.shape[2:] or not np.allclose(part, whole[FEW], equal_nan=True):
             raise ValueError(
-                "The function must treat each draw for itself, but makes something else of five "
-                "draws than of all. Compute before what depends on several draws."
+                "The function must treat each draw for itself, but its values at five draws change "
+                "with the others. Compute beforehand what depends on several draws."
             )
         return whole
 

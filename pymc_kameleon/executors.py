@@ -174,9 +174,8 @@ class Workers:
             self.at_once = os.cpu_count() or 1
             self.seconds, self._own = IN_PROCESSES, True
             _log.warning(
-                "The executor is broken, and cannot be used again. The chains go on on this "
-                "machine. A callable that makes executors, as executor=lambda: "
-                "ProcessPoolExecutor(4), is called again instead."
+                "The executor is broken, so the chains go on on this machine. To have a new one "
+                "made instead, pass a function: executor=lambda: ProcessPoolExecutor(4)."
             )
         elif self._own:
             self._executor.shutdown(wait=False, cancel_futures=True)

@@ -15,8 +15,8 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
     """Draw dispersed starting points, one for each chain.
 
     With a step of your own, ``pm.sample`` starts all chains at the same point. Steps of this
-    package jump away from it while they tune; other steps do not, and then R-hat cannot see a
-    mode, or a slow direction, that no chain leaves that point for.
+    package jump away from it while they tune; other steps do not. If no chain then explores a
+    mode, or a slow direction, R-hat cannot see that.
 
     Parameters
     ----------

@@ -187,7 +187,7 @@ def checked_point(point, model):
         try:
             arrays[var.name] = array = np.asarray(value, dtype=var.dtype)
         except (TypeError, ValueError):
-            raise ValueError(f"initial_point[{var.name!r}] is no number: {value!r}.") from None
+            raise ValueError(f"initial_point[{var.name!r}] is not a number: {value!r}.") from None
         shape = var.type.shape
         if array.ndim != len(shape) or any(
             length not in (None, own) for length, own in zip(shape, array.shape, strict=True)

@@ -6,6 +6,7 @@ import math
 import warnings
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import count
 from types import FunctionType
 from typing import ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -355,7 +356,9 @@ class ModelOutputs(ModelFunctions):
         super().__init__(model.value_vars, initial_point, results)
         for name, result in zip(names, results, strict=True):
             if result.dtype.startswith("complex"):
-                raise ValueError(f"{name} is complex, which cannot be kept: leave it to var_names.")
+                raise ValueError(
+                    f"{name} is complex, and cannot be kept: leave it out by var_names."
+                )
         shapes = model.compile_fn(
             [result.shape for result in results],
             inputs=model.value_vars,
@@ -446,7 +449,7 @@ def _shared_variables(results, what):
         if np.asarray(value).dtype.kind not in "biuf":
             raise ValueError(
                 f"{what} depends on the shared variable {var.name or var!r} of type {var.type}, "
-                "which is no dense numerical array. Make it a constant, or dense."
+                "which is not a dense numerical array. Make it a constant, or dense."
             )
     return shared
 
@@ -539,6 +542,9 @@ def _inner(function, *more):
     Its disk cache holds this code. Linked into ours, it would be compiled again for each step.
     What it caches takes ``*arguments``.
     """
+    if not isinstance(function.vm.jit_fn, compiler.CPUDispatcher):
+        linker = type(function.maker.linker).__name__
+        raise TypeError(f"{linker} compiles nothing that transitions can call, as numba does.")
     inner = compiler.as_whole(function.vm.jit_fn)
     _, taken = inner.fold_argument_types((*LOGP_SIGNATURE.args[:3], *more), {})
     address, returned = compiler.address_of(inner, taken)
@@ -571,29 +577,53 @@ def _logp_and_gradient_entry(function):
     return entry_jit(logp, LOGP_SIGNATURE)
 
 
+class _InPython:
+    """A function that compiled code calls by its number: numba would call a copy, from a pickle.
+
+    Not every function of PyTensor can be made again from that.
+    """
+
+    known, numbers = WeakValueDictionary(), count()
+
+    def __init__(self, function):
+        self.function, self.number = function, next(self.numbers)
+        self.known[self.number] = self
+
+
+def _call_in_python(number, *arguments):
+    return _InPython.known[number].function(*arguments)
+
+
 def _python_logp_entry(function):
+    in_python = _InPython(function)
+    number = in_python.number
+
     @numba.njit(LOGP_SIGNATURE)
     def logp(x, data, shapes, gradient):
         with numba.objmode(value="float64"):
-            values = function(x, data, shapes)
+            values = _call_in_python(number, x, data, shapes)
             value = float(values[0])
             if gradient.size:
                 gradient[:] = values[1]
         return value
 
+    logp.in_python = in_python  # which lives as long as it does
     return logp
 
 
 def _vector_entry(function):
     """Return a function that replaces its last argument; a graph may take that as an input."""
     if not _in_numba(function):
+        in_python = _InPython(function)
+        number = in_python.number
 
         @numba.njit(LOGP_SIGNATURE)
         def vector_in_python(x, data, shapes, v):
             with numba.objmode():
-                v[:] = function(x, data, shapes, v)[0]
+                v[:] = _call_in_python(number, x, data, shapes, v)[0]
             return 0.0
 
+        vector_in_python.in_python = in_python
         return vector_in_python
 
     address, call = _inner(function, LOGP_SIGNATURE.args[3])

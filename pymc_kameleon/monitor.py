@@ -213,10 +213,10 @@ def _explain_way(step):
     if not gain > STEEP * d:
         return ""
     return (
-        f"the way to the posterior took all of its {step._budget()} evaluations, by the last "
-        f"{LATE * d} of which the log-density still grew by {gain:.3g}; so the chain may not have "
-        "arrived before it was tuned. Start nearer (initvals=...), rescale the parameters so that "
-        "their scales are about 1, or tune longer; and look at R-hat."
+        f"the way to the posterior took all of its {step._budget()} evaluations, and the "
+        f"log-density still grew by {gain:.3g} in the last {LATE * d} of them. So the chain may "
+        "not have arrived before it was tuned. Start nearer (initvals=...), rescale the "
+        "parameters so that their scales are about 1, or tune longer; and look at R-hat."
     )
 
 
@@ -224,9 +224,9 @@ def _chain_problems(step):
     monitor, problems = step.monitor, []
     if monitor.infinite:
         problems.append(
-            f"the log-density was +inf at {counted(monitor.infinite, 'point')}, which count as "
-            "no density, so the posterior is cut there. Let the likelihood return a finite number, "
-            "or -inf where parameters are impossible; look for a scale that goes to 0."
+            f"the log-density was +inf at {counted(monitor.infinite, 'point')}. They are rejected, "
+            "so the posterior is cut there. Let the likelihood return a finite number, or -inf "
+            "where parameters are impossible; look for a scale that goes to 0."
         )
     needed = step._needed_tuning()
     if step.tuning.n < needed:
@@ -264,9 +264,9 @@ def _explain_condition(step):
     if left[i] > SINGULAR:
         return ""
     return (
-        f"{step.layout.coordinates()[i]} is known to {SINGULAR:.0e} of its sd, or better, once "
-        "others are. That is not learned exactly, and the draws may be too narrow. "
-        "Sample the combination that is known so well as a parameter of its own."
+        f"{step.layout.coordinates()[i]} is known to {SINGULAR:.0e} of its sd, or better, if the "
+        "others are known. That is not learned exactly, and the draws may be too narrow. "
+        "Make the combination that is known so well a parameter of its own."
     )
 
 

@@ -78,8 +78,8 @@ def noise_seed(model=None):
     model = pm.modelcontext(model)
     if NOISE_SEED in model:
         raise ValueError(
-            f"The model has its {NOISE_SEED} already, which is one for all its estimates: take "
-            f'model["{NOISE_SEED}"], and let two of them draw from [int(seed), 0] and '
+            f"The model already has its {NOISE_SEED}, the one seed of all its estimates: use "
+            f'model["{NOISE_SEED}"], and let two estimates draw from [int(seed), 0] and '
             "[int(seed), 1]."
         )
     seed = pytensor.shared(np.int64(0), name=NOISE_SEED)
@@ -129,14 +129,14 @@ def check_model(step):
     if not step.log_density.is_estimate:
         raise ValueError(
             f"{name} is to be pseudo_marginal, but the model's log-density does not depend on "
-            "pk.noise_seed(). Make it an input of the estimator, which draws its random numbers "
-            "from it; one that draws for itself makes the same ones in several chains."
+            "pk.noise_seed(). Make it an input of the estimator, and draw all random numbers from "
+            "it; an estimator with a generator of its own repeats its noise in several chains."
         )
     told = [v.name for v in model.deterministics if model[NOISE_SEED] in ancestors([v])]
     if told:
         raise ValueError(
             f"{told} depend on {NOISE_SEED}, so their values would be other estimates than those "
-            "that the chain keeps. Make them no pm.Deterministic."
+            "that the chain keeps. Leave out pm.Deterministic for them."
         )
 
 
@@ -148,7 +148,7 @@ def say_if_noisy(step, values):
         _log.warning(
             "The model's log-density has noise of its own: at one point it was %.8g, and then "
             "%.8g. %s does not sample the posterior then. Make it repeatable; or, if it is the log "
-            "of an unbiased estimate, let its random numbers come from pk.noise_seed(), and say "
+            "of an unbiased estimate, let its random numbers come from pk.noise_seed(), and pass "
             "pseudo_marginal=True.",
             values[0],
             values[differ][0],

@@ -170,7 +170,7 @@ def _placed(posterior, centers):
         placed[name] = (("mode", *dims), values)
     sizes = {name: len(values) for name, (_, values) in placed.items()}
     if len(set(sizes.values())) > 1:
-        raise ValueError(f"centers: all variables need as many modes, not {sizes}.")
+        raise ValueError(f"centers: all variables need the same number of modes, not {sizes}.")
     return posterior, xr.Dataset(placed)
 
 

@@ -27,9 +27,9 @@ target_accept : float, optional
     for a random walk on normal targets.""",
     "keep_adapting": """
 keep_adapting : bool, optional
-    Go on adapting after tuning, ever less. The chain is then no Markov chain any more: it still
-    converges to the posterior under conditions on it (see docs/adaptation.md), but the draws
-    are not exact from the first one on, as they are by default.""",
+    Go on adapting after tuning, less and less. The draws are then no longer those of a Markov
+    chain. They still converge to the posterior, under conditions on it (see docs/adaptation.md),
+    but are not exact from the first one on, as they are by default.""",
     "region": """
 region : dict, optional
     Least and largest value of some variables, ``{"x": (-10, 10)}``, each of them a number or
@@ -38,10 +38,10 @@ region : dict, optional
     sampled: ``{"sigma_log__": (-5, 5)}``.""",
     "jitter": """
 jitter : bool, optional
-    Let a chain that tunes, and begins where the model's initial point is, jump before its first
-    draw, by a uniform number in (−1, 1) in each of the step's coordinates on the unconstrained
-    scale, as PyMC's NUTS does: True by default. Starts of your own, ``initvals=``, are kept, unless
-    they equal the initial point, which looks the same. ``pk.sample`` disperses starts itself.""",
+    Disperse starts: a chain that tunes, and begins at the model's initial point, first moves by
+    a uniform number in (−1, 1) in each of the step's coordinates on the unconstrained scale, as
+    with PyMC's NUTS. True by default. Starts of your own, ``initvals=``, are kept, unless they
+    equal the initial point. ``pk.sample`` disperses starts itself.""",
     "pseudo_marginal": """
 pseudo_marginal : bool, optional
     Say that the log-density is the log of an unbiased estimate, whose random numbers come from

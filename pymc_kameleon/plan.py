@@ -21,7 +21,7 @@ from pymc_kameleon.host import (
 )
 from pymc_kameleon.initvals import finite_point, jittered
 from pymc_kameleon.options import checked_integer
-from pymc_kameleon.results import Columns, Memory
+from pymc_kameleon.results import Columns, Memory, check_names
 from pymc_kameleon.resume import (
     AHEAD,
     BEHIND,
@@ -95,12 +95,13 @@ def new_run(
         coords | idata_kwargs.get("coords", {}),
         dims | idata_kwargs.get("dims", {}),
     )
+    numbers = list(range(chains))
+    check_names(model, columns, numbers)
     states = _first_states(model, steps, chains, tune, draws, random_seed, initvals)
     job = Job(steps, outputs, keeps_warmup)
     attributes = _attributes(
         steps, names, outputs, draws, pool_tuning, keeps_warmup, surrogate_draws
     )
-    numbers = list(range(chains))
     record = _room(store, job, columns, numbers, tune, draws, attributes, states)
     return Prepared(job, _chains(numbers, states, steps), record, attributes)
 
@@ -153,15 +154,18 @@ def _resumed(
         check_untouched(saved, steps, outputs, states)
     before = _draws_before(saved, states, path)
     if draws is None:
-        draws = int(saved.plan["draws"]) - before
-        if draws <= 0:  # a script that is started again is to finish, and not to add
+        planned = int(saved.plan["draws"])
+        draws = max(0, planned - before)
+        ended = all(state.monitor.done >= state.monitor.tune + planned for state in states)
+        if draws == 0 and (ended or until_enough):
+            # A script that is started again is to finish, and not to add.
             draws = default_draws if path is None or until_enough else 0
             _log.info(
-                "The run that is resumed had made all its draws, %s of each chain. %s",
+                "The run had already made all its draws, %s of each chain. %s",
                 f"{before:_}",
-                f"It makes {'at most ' * until_enough}{draws:_} more; draws= says how many."
+                f"It makes {'at most ' * until_enough}{draws:_} more; draws= sets another number."
                 if draws
-                else "A store gets no more, unless draws= says how many.",
+                else "Pass draws= to add to the store.",
             )
     total = before + draws
     for state in states:
@@ -173,6 +177,7 @@ def _resumed(
     )
     coords, dims = _coords_and_dims_then(saved, model)
     columns = Columns(outputs, steps, keeps_warmup, coords, dims)
+    check_names(model, columns, saved.numbers)
     room = max(total, *(state.monitor.done - state.monitor.tune for state in states))
     if path is not None:
         record = Store(path, lock, steps, columns, saved.numbers).extend(room, attributes, states)

@@ -207,7 +207,7 @@ class Progress:
             display, self._display = self._display, Nothing()
             with suppress(Exception):  # it may have left the terminal in disorder
                 display.stop()
-            _log.warning("The progress bar fails (%r) and is given up. Sampling goes on.", error)
+            _log.warning("The progress bar failed (%r) and is turned off. Sampling goes on.", error)
 
     # ---- what displays show ---------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ class Columns:
 
     def __init__(self, outputs, steps, keeps_warmup, coords, dims):
         self._outputs, self._steps, self.coords, self.dims = outputs, steps, coords, dims
+        self._likes = {}
         kinds = [dict(step.stats_dtypes_shapes) for step in steps]
         for kind in kinds:
             del kind["warning"]
@@ -92,13 +93,15 @@ class Columns:
 
     def like(self, group, numbers):
         """Return a dataset of a group with one draw of each of the chains `numbers`."""
+        if (known := self._likes.get((group, *numbers))) is not None:  # ArviZ takes a while
+            return known
         coords, dims = {}, {}
         if group.endswith("posterior"):
             coords, dims = self.coords, self.dims
         elif group == MOVES:
             coords = {COORDINATE: self._steps[0].layout.coordinates()}
             dims = {name: [COORDINATE] for name, (shape, _) in self.groups[group].items() if shape}
-        return dict_to_dataset(
+        self._likes[group, *numbers] = like = dict_to_dataset(
             {
                 name: np.zeros((len(numbers), 1, *shape), dtype)
                 for name, (shape, dtype) in self.groups[group].items()
@@ -107,6 +110,7 @@ class Columns:
             dims=dims,
             check_conventions=False,
         )
+        return like
 
 
 class Memory:
@@ -187,13 +191,8 @@ def data_tree(model, job, everyone, chains, length, record, plan, seconds):
         n = tuned if group in WARMUP else length
         if n > 0:
             groups[group] = record.dataset(group, rows, 0, n).assign_attrs(attributes)
-    coords, dims = record.columns.coords, record.columns.dims
-    found = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
-    for group, arrays in found.items():
-        if arrays:
-            groups[group] = dict_to_dataset(
-                arrays, coords=coords, dims=dims, sample_dims=[], attrs=attributes
-            )
+    for group, data in _data_of(model, record.columns).items():
+        groups[group] = data.assign_attrs(attributes)
     learned, states = pack(job.steps, [chain.state for chain in everyone])
     kept = {"draws_kept": length, "tuning_kept": tuned, "chains_kept": json.dumps(numbers)}
     all_numbers = [chain.number for chain in everyone]
@@ -203,6 +202,36 @@ def data_tree(model, job, everyone, chains, length, record, plan, seconds):
     groups |= _more(record, AHEAD, chains, length, tuned)
     groups |= _more(record, BEHIND, [c for c in everyone if c not in chains], 0, 0)
     return xr.DataTree.from_dict(groups)
+
+
+def _data_of(model, columns):
+    """Return the model's data, as a dataset for each group that there is."""
+    found = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
+    return {
+        group: dict_to_dataset(arrays, coords=columns.coords, dims=columns.dims, sample_dims=[])
+        for group, arrays in found.items()
+        if arrays
+    }
+
+
+def check_names(model, columns, numbers):
+    """Raise a ValueError if there could be no result, or one that lacks a variable.
+
+    After sampling it would be too late: the draws would be lost.
+    """
+    try:
+        dims = columns.like("posterior", numbers).dims
+        _data_of(model, columns)
+    except Exception as error:  # ArviZ and xarray raise several kinds
+        raise ValueError(
+            f"These draws could not be returned: {error}. Look at the names, dims and coords of "
+            "the model's variables and data, and of idata_kwargs."
+        ) from error
+    if taken := [name for name in columns.groups["posterior"] if name in dims]:
+        raise ValueError(
+            f"Dimensions of the result are called {taken}. Give these variables other names, or "
+            "leave them to var_names."
+        )
 
 
 def with_warnings(tree, warnings):

@@ -75,8 +75,8 @@ def saved_tree(result):
         )
     if STATE not in result.children:
         raise ValueError(
-            f"resume must be a result of pk.sample; this one has no group {STATE!r}. Of a store, "
-            "pass the path."
+            f"resume must be a result of pk.sample; this one has no group {STATE!r}. For a "
+            "store, pass its path."
         )
     result.load()
     result.close()  # so that the new result may be written over the file
@@ -121,7 +121,7 @@ def check_same_outputs(saved, outputs, model):
     posterior = saved.draws["posterior"]
     for name, (shape, _) in outputs.variables.items():
         if name not in posterior or posterior[name].shape[2:] != shape:
-            raise ValueError(f"resume needs the same model: {name} had not the shape {shape}.")
+            raise ValueError(f"resume needs the same model: {name} did not have shape {shape}.")
     for name, values in coords_and_dims_for_inferencedata(model)[0].items():
         if name in posterior.coords and list(posterior[name].values) != list(np.asarray(values)):
             raise ValueError(f"resume needs the same model: the coordinate {name} has changed.")

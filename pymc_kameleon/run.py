@@ -6,6 +6,7 @@ import time
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ class Finish:
     ----------
     model : pm.Model
     computed : dict
-        Groups to compute: name -> (function, names of variables or True).
+        Groups to compute: name -> (function, names of variables, or None for all).
     checks_convergence, keeps_warnings, quiet : bool
     store : str, path or None
         From where the run can go on.
@@ -157,6 +158,7 @@ class Run:
                 steps = job.steps_at(chain.state)
                 chain.told = told(steps)
                 job.leave(steps, chain.state.point)
+        self._data = [_data_of(chain) for chain in chains]
         self._learning = None
         self._stop, self._changing = threading.Event(), threading.RLock()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
@@ -246,7 +248,9 @@ class Run:
 
     def _interrupted(self):
         if not self._stop.is_set():
-            _log.info("Stopping after the draws that are being made. Ctrl-C again leaves them.")
+            _log.info(
+                "Stopping after the draws that are being made; press Ctrl-C again not to wait."
+            )
         self._end("interrupted")
 
     def _drive(self, ctrl_c=None):
@@ -528,7 +532,7 @@ class Run:
         """Return the DataTree, and say what is to be said."""
         if not any(chain.done > chain.begun for chain in self._chains):
             if all(chain.lost for chain in self._chains):
-                raise SamplingError("There are no draws: the workers died of each chain.")
+                raise SamplingError("There are no draws: workers died in every chain.")
             if self._why == "interrupted":
                 raise KeyboardInterrupt("There are no draws.")
         whole = self._why is None and len(chains) == len(self._chains)
@@ -584,6 +588,11 @@ class Run:
             _log.info("%s are enough.", made)
         elif self._limits.target_ess is not None:
             _log.warning("%s are not enough; %s", made, how)
+        if [_data_of(chain) for chain in self._chains] != self._data:
+            _log.warning(
+                "The data were changed while the chains ran (pm.set_data?). Draws before and after "
+                "are of different posteriors: sample again."
+            )
         speakers = [(chain, self._job.steps_at(chain.state)) for chain in chains]
         say_what_was_done(speakers, self._seconds)
 
@@ -591,14 +600,17 @@ class Run:
         """Compute what was asked for besides, and look at the convergence."""
         finish = self._finish
         with quiet_logging(finish.quiet):
-            for compute, chosen in finish.computed.values():
-                names = None if chosen is True else chosen
-                compute(tree, var_names=names, model=finish.model, progressbar=False)
-            if finish.checks_convergence and "posterior" in tree.children:
+            tasks = {
+                name: partial(compute, tree, var_names=names, model=finish.model, progressbar=False)
+                for name, (compute, names) in finish.computed.items()
+            }
+            if finish.checks_convergence:
+                tasks["convergence checks"] = partial(self._check_convergence, tree)
+            for name, task in tasks.items() if "posterior" in tree.children else ():
                 try:
-                    self._check_convergence(tree)
+                    task()
                 except Exception:  # a finished run is worth more than what is said about it
-                    _log.exception("The convergence checks failed; the draws are returned.")
+                    _log.exception("The %s failed; the draws are returned.", name)
 
     def _check_convergence(self, tree):
         warnings = run_convergence_checks(tree, self._finish.model)
@@ -612,6 +624,10 @@ class Run:
         kept = [name for name in names if name in tree["posterior"]]
         if problem := explain_modes(tree, kept):
             _log.warning(problem)
+
+
+def _data_of(chain):
+    return [own.data for own in chain.state.steps]
 
 
 def _longest(chains):

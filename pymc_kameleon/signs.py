@@ -49,8 +49,8 @@ def warn_of(dt, names, values, r_hat, close, apart):
             reasons.append(sign.format(names[worst], measured[worst]))
     if reasons:
         _log.warning(
-            "The standard errors may be far too small: %s. The correction does not mend chains "
-            "that stick, or that have missed a part of the posterior. Tune and draw longer, or "
+            "The standard errors may be far too small: %s. The correction cannot mend chains "
+            "that are stuck, or have missed a part of the posterior. Tune and draw longer, or "
             "reparametrise.",
             "; ".join(reasons),
         )

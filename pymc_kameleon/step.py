@@ -172,6 +172,10 @@ class KameleonStep(ArrayStepShared):
         self._initial_point = checked_point(point, self.model)
         self.layout = Layout(self.model, own, self._initial_point)
         self._d = d = self.layout.d
+        if d == 0:
+            raise ValueError(
+                f"{name} has nothing to move: {[*self.layout.shapes]} have no elements."
+            )
         if steps_per_draw is not None:
             steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         self.pseudo_marginal = checked_bool("pseudo_marginal", pseudo_marginal)

@@ -73,7 +73,7 @@ def as_saved(resume):
     try:
         return xr.load_datatree(path)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is no file that xarray reads ({error}).") from None
+        raise ValueError(f"{path} is not a file that xarray can read ({error}).") from None
 
 
 def refuse_existing(path):
@@ -115,7 +115,7 @@ def saved_store(path):
         root = zarr.open_group(path, mode="r")
         checkpoints = root["checkpoints"]
     except (FileNotFoundError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is no store that pk.sample has written ({error}).") from None
+        raise ValueError(f"{path} is not a store of pk.sample ({error}).") from None
     draws = {}
     for group in (*DRAWN, *WARMUP, MOVES):
         if group in root:
@@ -141,7 +141,7 @@ def _checkpointed(path, checkpoints, row):
     except UNREADABLE as error:
         number = checkpoints.attrs["chains"][row]
         raise _damaged(path, f"the state of chain {number} cannot be read ({error})") from None
-    raise ValueError(f"{path} was left before it was made: delete it, and begin again.")
+    raise ValueError(f"{path} is incomplete, its run ended early: delete it, and begin again.")
 
 
 def _as_bytes(steps, state):
@@ -343,6 +343,7 @@ class Store:
     def dataset(self, group, rows, start, stop):
         """Return some draws of some chains, which are read when they are needed."""
         stored = xr.open_zarr(self.path, group=group, chunks=None, consolidated=False)
+        stored = stored[list(self.columns.groups[group])]  # Zarr lists them in the disk's order
         stored = stored.isel(chain=rows, draw=slice(start, stop))
         waiting = [item for batch in [*self._batches] for item in batch.values.items()]
         if not waiting:

@@ -56,7 +56,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     Raises
     ------
     ValueError
-        If there are no draws, if the model is lacking, or another one, or if `var_names` is empty.
+        If there are no draws, if the model is missing or another one, or if `var_names` is empty.
 
     Notes
     -----

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from pymc_kameleon.approach import Home
-
 # PyMC reports each run at length; the tests that need its log use caplog.
 logging.getLogger("pymc").setLevel(logging.WARNING)
 
@@ -27,6 +25,8 @@ def begin_with(monkeypatch):
 
     For comparisons with slow versions, which do not go to the posterior first.
     """
+
+    from pymc_kameleon.approach import Home  # here, for test_architecture.py must run without it
 
     def begin(scales):
         def stay(logp, start, *how):

@@ -142,8 +142,8 @@ def test_without_a_gradient_there_is_no_nuts():
     ("steps", "says"),
     [
         (["gma"], "There is no sampler 'gma'. Did you mean 'GAM'.* nuts, nutpie"),
-        ([7], "7 is no step"),
-        ([dict], "<class 'dict'> is no step"),
+        ([7], "7 is not a step"),
+        ([dict], "<class 'dict'> is not a step"),
         ([], "steps is empty"),
         (["GAM", pk.GAM], r"Several steps are called \['GAM'\]: give a dict"),
     ],

@@ -343,7 +343,7 @@ def test_refuses_impossible_initial_points(mixed_model):
     for point, message in [
         (3, "initial_point must be a dict of names and values, not 3."),
         ({"a": np.zeros(2)}, "initial_point lacks ['b_log__', 'k']"),
-        (start | {"a": ["x", "y"]}, "initial_point['a'] is no number: ['x', 'y']"),
+        (start | {"a": ["x", "y"]}, "initial_point['a'] is not a number: ['x', 'y']"),
         (start | {"a": 1.0}, "initial_point['a'] must have shape (2,), not ()."),
         (start | {"a": np.zeros(3)}, "initial_point['a'] must have shape (2,), not (3,)."),
     ]:

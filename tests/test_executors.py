@@ -372,7 +372,7 @@ def test_an_executor_that_breaks_is_replaced_on_this_machine(
     said = [m for m in messages(caplog) if "The executor is broken" in m]
     assert len(said) == 1
     assert "go on on this machine" in said[0]
-    assert "executor=lambda: ProcessPoolExecutor(4), is called again" in said[0]
+    assert "pass a function: executor=lambda: ProcessPoolExecutor(4)" in said[0]
     assert len(made) == 1
     with pytest.raises(RuntimeError, match="shutdown"):
         made[0].submit(int)
@@ -400,7 +400,7 @@ def test_of_two_chains_the_whole_one_is_returned(black_box, expected, late, capl
 
 
 def test_if_all_chains_are_given_up_what_there_is_is_returned(black_box, caplog, monkeypatch):
-    with pytest.raises(SamplingError, match="no draws: the workers died"):
+    with pytest.raises(SamplingError, match="no draws: workers died"):
         black_box(faults.Kills((-np.inf, np.inf)), cores=2, chains=2)
     assert len(messages(caplog, logging.ERROR)) == 2
     monkeypatch.setattr(run.Chain, "next_portion", lambda self, pauses: 1)

@@ -249,7 +249,7 @@ def test_a_deterministic_that_would_be_another_estimate_is_refused():
 
 
 def test_there_is_one_seed():
-    with toy() as model, pytest.raises(ValueError, match=r'take model\["noise_seed"\]'):
+    with toy() as model, pytest.raises(ValueError, match=r'use model\["noise_seed"\]'):
         pk.noise_seed(model)
 
 

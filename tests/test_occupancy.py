@@ -290,7 +290,7 @@ def test_what_does_not_fit_is_refused():
         pk.mode_occupancy(dt, centers={"x": [0, 1]})
     with pytest.raises(ValueError, match="must have a variable"):
         pk.mode_occupancy(dt, centers={})
-    with pytest.raises(ValueError, match="as many modes"):
+    with pytest.raises(ValueError, match="the same number of modes"):
         pk.mode_occupancy(dt, centers={"x": [[0, 0]], "k": [0, 1]})
 
 

@@ -124,7 +124,7 @@ def test_the_tables_of_reliability_are_those_of_its_runs(monkeypatch):
     assert {run["sampler"] for run in found["runs"]} == {cls.__name__ for cls in pk.SAMPLERS}
     assert found["known"].keys() == reliability.CASES.keys()
     found["runs"][0] |= {"right": False, "told": []}
-    assert "Wrong in silence: 1" in reliability.with_tables(page, found)
+    assert "Wrong without a warning: 1" in reliability.with_tables(page, found)
 
 
 def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):

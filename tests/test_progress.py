@@ -300,7 +300,7 @@ def test_a_display_that_fails_costs_no_draw(method, walks, recorders, monkeypatc
     monkeypatch.setattr(Recorder, method, fail)
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         result = sample(walks, draws=20)
-    assert caplog.text.count("progress bar fails (OSError('the terminal is gone'))") == 1
+    assert caplog.text.count("progress bar failed (OSError('the terminal is gone'))") == 1
     expected = sample(walks, draws=20, progressbar=False)
     np.testing.assert_array_equal(result["posterior"]["x"], expected["posterior"]["x"])
 

@@ -86,6 +86,18 @@ def test_a_store_changes_nothing(discard, steps, model, path):
     assert stored["posterior"]["city"].values.tolist() == ["A", "B"]
 
 
+def test_a_store_keeps_the_order_of_variables(path):
+    names = ["second", "b", "first", "a"]
+    with pm.Model():
+        for name in names:
+            pm.Normal(name)
+        step = pk.RWM()
+        made = [sample(step, store=path, draws=4, tune=4)]
+        made.append(pk.sample(resume=path, **QUIET))
+    for result in made:
+        assert list(result["posterior"].data_vars) == names
+
+
 def test_a_store_of_a_run_without_tuning_or_draws(walk, path, tmp_path):
     for options, where in (({"tune": 0}, path), ({"draws": 0}, tmp_path / "b.zarr")):
         assert_same(sample(walk, store=where, **options), sample(walk, **options), ["learned"])
@@ -446,10 +458,10 @@ def test_whatever_is_no_store_is_refused(walk, path, tmp_path):
         resume(path, walk.model)
     assert not list(tmp_path.iterdir())
     zarr.open_group(path, mode="w")
-    with pytest.raises(ValueError, match=r"no store that pk\.sample has written"):
+    with pytest.raises(ValueError, match=r"not a store of pk\.sample"):
         resume(path, walk.model)
     (tmp_path / "result.nc").write_text("nothing")
-    with pytest.raises(ValueError, match=r"result\.nc is no file that xarray reads"):
+    with pytest.raises(ValueError, match=r"result\.nc is not a file that xarray can read"):
         resume(tmp_path / "result.nc", walk.model)
     assert locked(path).is_locked  # nobody holds it any more
 
@@ -484,7 +496,7 @@ def test_settled_and_finished(walk, path, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     whole = sample(walk, store=path)
     assert_same(resume(path, walk.model), whole)
-    assert any("30 of each chain. A store gets no more, unless" in one for one in caplog.messages)
+    assert any("30 of each chain. Pass draws= to add" in one for one in caplog.messages)
     result = resume(sample(walk), walk.model)
     assert result["posterior"].sizes["draw"] == 1030
     assert any("It makes 1_000 more; draws=" in one for one in caplog.messages)

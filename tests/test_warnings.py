@@ -65,7 +65,7 @@ def test_a_way_to_the_posterior_that_is_too_long(caplog):
     for sample in (pk.sample, pm.sample):
         caplog.clear()
         sample(draws=10, tune=200, step=step, compute_convergence_checks=False, **options)
-        said = "took all of its 600 evaluations, by the last 50 of which the log-density still grew"
+        said = "took all of its 600 evaluations, and the log-density still grew by"
         assert said in caplog.text
 
 
@@ -150,7 +150,7 @@ def test_plus_infinity_is_told():
     _, model = box(lambda x: np.inf if x[0] > 1 else -0.5 * x @ x)
     step = pk.RWM(model=model, steps_per_draw=3, scaling=1.0, tune_scaling=False)
     message = last_warning(step)
-    n = int(re.search(r"the log-density was \+inf at (\d+) points, which count", message)[1])
+    n = int(re.search(r"the log-density was \+inf at (\d+) points\. They are", message)[1])
     assert 50 < n < 900
     box()
     assert "inf" not in last_warning(step)

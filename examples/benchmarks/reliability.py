@@ -268,7 +268,8 @@ def with_tables(text, found):
     return before + begin + "\n".join(tables(found)) + "\n" + end + after
 
 
-RIGHT, RIGHT_TOLD, TOLD, SILENT = "right", "right, told", "wrong, told", "wrong in silence"
+RIGHT, RIGHT_TOLD = "right", "right, with a warning"
+TOLD, SILENT = "wrong, with a warning", "wrong without a warning"
 SIGNS = {RIGHT: "+", RIGHT_TOLD: "(+)", TOLD: "–", SILENT: "**S**"}
 
 
@@ -289,10 +290,11 @@ def tables(found):
         cells.setdefault((run["case"], run["sampler"]), []).append(SIGNS[outcome(run)])
     counts = {s: Counter(outcome(run) for run in runs if run["sampler"] == s) for s in samplers}
     dates = sorted(run["date"] for run in runs)
+    when = " to ".join(sorted({dates[0], dates[-1]}))
     unwarned = [run for run in runs if not run["told"]]
     furthest = max(abs(run["z"]) for run in unwarned)
     lines = [
-        f"{len(runs)} runs, {dates[0]} to {dates[-1]}. {len(unwarned)} of them said nothing;",
+        f"{len(runs)} runs, {when}. {len(unwarned)} of them gave no warning;",
         f"the worst mean among these was off by {furthest} standard errors.",
         "",
     ]
@@ -306,7 +308,7 @@ def tables(found):
         row = [name, str(known[name]["d"]), known[name]["how"], *signs]
         lines.append(f"| {' | '.join(row)} |")
     silent = [run for run in runs if outcome(run) == SILENT]
-    lines += ["", f"Wrong in silence: {len(silent) or 'none'}.", ""]
+    lines += ["", f"Wrong without a warning: {len(silent) or 'none'}.", ""]
     if silent:
         lines += ["| posterior | sampler | seed | worst | off by, in sd | in standard errors |"]
         lines += ["|---" * 6 + "|"]

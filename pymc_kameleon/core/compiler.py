@@ -12,6 +12,7 @@ With a version of numba that this was not tried with, numba compiles everything 
 import gc
 import logging
 import os
+import pickle
 import sys
 from contextlib import contextmanager
 from functools import cache
@@ -49,7 +50,8 @@ SOURCE = sha256(Path(__file__).read_bytes()).hexdigest()
 VERSIONS = (sys.version, numba.__version__, version("llvmlite"), version("numpy"), SOURCE)
 """What compiled code depends on beside its own source."""
 
-KNOWN_VERSIONS = ("0.65", "0.66", "0.67", "0.68")
+KNOWN_VERSIONS = ("0.66", "0.67", "0.68")
+"""Of numba. LLVM aborts with 0.65, whose llvmlite gives ``Part.inlining`` to what is returned."""
 
 IS_KNOWN = numba.__version__.rpartition(".")[0] in KNOWN_VERSIONS
 if not IS_KNOWN:
@@ -240,8 +242,14 @@ def as_whole(dispatcher):
 class WholeCache(FunctionCache):
     """Numba's cache on disk, apart from what numba itself compiled of the same function."""
 
-    def _index_key(self, signature, codegen):
-        return *super()._index_key(signature, codegen), SOURCE
+    def __init__(self, function):
+        super().__init__(function)
+        name = f"{self._impl.filename_base}-{SOURCE[:16]}"
+        self._cache_file = CacheFile(self._cache_path, name, self._impl.locator.get_source_stamp())
+
+    def save_overload(self, signature, data):
+        """Keep code on disk, if that can be written to."""
+        _save_if_possible(super().save_overload, signature, data)
 
 
 def entry_point(dispatcher, signature):
@@ -307,13 +315,36 @@ class SharedImplementation(CompileResultCacheImpl):
 
 
 class CacheFile(IndexDataCacheFile):
-    """What is on disk; an index that names types which are gone, or elsewhere, counts as none."""
+    """What is on disk; what is damaged, of other arguments, or of types that are gone, is not."""
 
     def _load_index(self):
         try:
             return super()._load_index()
-        except (AttributeError, ImportError):
+        except Exception:  # whatever unpickling raises
             return {}
+
+    def save(self, key, data):
+        """Keep code with its key, as processes that write at once may mix up index and code."""
+        code = self._dump((key, data))
+        super().save(key, (sha256(code).digest(), code))
+
+    def load(self, key):
+        """Return the code for a key, None if it is not there or not whole."""
+        try:
+            digest, code = super().load(key)
+            if sha256(code).digest() != digest:
+                return None
+            found, data = pickle.loads(code)
+        except Exception:  # whatever unpickling raises
+            return None
+        return data if found == key else None
+
+
+def _save_if_possible(save, *arguments):
+    try:
+        save(*arguments)
+    except OSError as error:
+        _say_once(f"Compiled code cannot be kept ({error}), so each process compiles it again.")
 
 
 class Cache(FunctionCache):
@@ -335,6 +366,10 @@ class Cache(FunctionCache):
 
     def _index_key(self, signature, codegen):
         return signature, _fields(signature), codegen.magic_tuple(), self._identity
+
+    def save_overload(self, signature, data):
+        """Keep code on disk, if that can be written to."""
+        _save_if_possible(super().save_overload, signature, data)
 
     def holds(self, signature):
         """Return whether the code for these types is on disk."""

@@ -260,5 +260,5 @@ def checked_pairs(own):
     """Raise a ValueError if there is one coordinate only."""
     if own.sizes[COORDINATE] < 2:
         raise ValueError(
-            f"There are no pairs of coordinates, but only {own[COORDINATE].values.tolist()}."
+            f"There are no pairs of coordinates to plot, only {own[COORDINATE].values.tolist()}."
         )

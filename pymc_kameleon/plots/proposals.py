@@ -148,8 +148,8 @@ def _proposal(dt, own):
         return lambda learned, x: learned["scale"] ** 2 * learned["covariance"]
     if sampler not in KERNELS:
         raise ValueError(
-            f"{sampler} proposes from no normal distribution that the result knows. There is a "
-            f"plot for {', '.join(WALKS + KERNELS)}."
+            f"The result does not tell from which normal distribution {sampler} proposes, if any. "
+            f"There is a plot for {', '.join(WALKS + KERNELS)}."
         )
     if options is None:
         raise ValueError(

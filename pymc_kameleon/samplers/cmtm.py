@@ -435,10 +435,10 @@ class CMTM(Componentwise):
         if fewer_tries is None:
             fewer_tries = scales is None and not keep_adapting
         if keep_adapting and log_bounds is None:
-            raise ValueError("keep_adapting needs scale_bounds, without which it may diverge.")
+            raise ValueError("keep_adapting needs scale_bounds: without them scales may diverge.")
         if keep_adapting and fewer_tries:
             raise ValueError(
-                "fewer_tries are decided on when tuning ends; with keep_adapting, never."
+                "fewer_tries is impossible with keep_adapting: it is decided when tuning ends."
             )
         if isinstance(alpha, bool) or alpha != 0:
             alpha = checked_number("alpha", alpha, 0, np.inf)

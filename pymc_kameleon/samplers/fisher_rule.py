@@ -181,14 +181,14 @@ def problems(tuning, names):
     """Return what is wrong with what was learned, if anything; `names` are the coordinates'."""
     if np.isnan(tuning.information).any():
         return [
-            "nothing was learned: hardly a proposal of tuning was plausible and had a finite "
-            "gradient. Start elsewhere, or tune longer."
+            "nothing was learned: hardly any proposal was plausible and had a finite gradient "
+            "while tuning. Start elsewhere, or tune longer."
         ]
     blunt = list(compress(names, tuning.information < SMOOTH))
     if not blunt:
         return []
     return [
-        f"the gradient says little of {some(blunt)}: a density that ends abruptly, or has a "
+        f"the gradient says little about {some(blunt)}. Does its density end abruptly, or have a "
         "constant slope? Transform it, or use pk.GAM."
     ]
 

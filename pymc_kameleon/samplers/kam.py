@@ -351,7 +351,7 @@ class KAM(LearnedSubsample):
     gamma : float or pk.Decay, optional
         γ, the exploration scale, in whitened coordinates, once there is a z; a schedule is counted
         from there. By default a quarter of the best random walk's scale,
-        :math:`.25 \cdot 2.38 s/\sqrt d` with s the scale of a whitened coordinate.
+        :math:`0.25 \cdot 2.38 s/\sqrt d` with s the scale of a whitened coordinate.
     whiten : bool, optional
         Work in coordinates C⁻¹x, with CCᵀ the covariance of the chain's past (default). Without it,
         as published, one γ cannot suit a posterior whose scales differ by orders of magnitude.

@@ -327,8 +327,8 @@ class GAM(LearnedShape):
 
     .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
 
-    Σ is learned from the chain and λ tuned to the acceptance rate. The first choice where the
-    posterior is not strongly curved and has one mode.
+    Σ is learned from the chain and λ tuned to the acceptance rate. The first choice without a
+    gradient for more than some 30 parameters; for fewer see :class:`SurrogateMetropolis`.
 
     Parameters
     ----------

@@ -321,7 +321,7 @@ class SurrogateMetropolis(KameleonStep):
     nothing, and counts as rejected.
 
     In ``pk.sample`` the chains fit one surrogate to what all of them have seen, and a chain that
-    came to a place with hardly any mass is moved to the others, which is told. See
+    came to a place with hardly any mass is moved to the others, with a warning. See
     docs/surrogate.md.
 
     References

@@ -301,8 +301,8 @@ def explain_size(d):
         return ""
     return (
         f"a quadratic in {d} coordinates has {n_coefficients(d)} coefficients, and the surrogate "
-        f"is fitted to {MOST_CENTRES} points at most. So it may be poor; pk.GAM, or with a "
-        "gradient NUTS or pk.GadMALA, suits so many better."
+        f"is fitted to {MOST_CENTRES} points at most, so it may be poor. For so many use pk.GAM, "
+        "or with a gradient NUTS or pk.GadMALA."
     )
 
 
@@ -316,9 +316,9 @@ def explain_haste(followed):
     if not followed:
         return ""
     return (
-        "it has too few evaluations for a way of its own to the posterior, so it began where the "
-        "first chain had arrived. R-hat cannot tell of other modes then. With tune + draws of "
-        f"{IN_HASTE} times the number of parameters, each chain looks for itself."
+        "it has too few evaluations to search for the posterior itself, so it began where the "
+        "first chain had arrived. R-hat then says nothing about other modes. With tune + draws "
+        f"of {IN_HASTE} times the number of parameters, each chain searches for itself."
     )
 
 
@@ -327,10 +327,10 @@ def explain_lost(lost):
     if lost == 0:
         return ""
     return (
-        "its way led to a place with a log mass some "
-        f"{lost:.0f} lower than where another chain arrived, so it was moved there, before it was "
-        "tuned. So the starts were not independent. If several modes may matter, use "
-        "pk.CyclicalKAM; else nothing needs to be done."
+        "its start led to a place with a log mass some "
+        f"{lost:.0f} lower than where another chain arrived, so it was moved there before it was "
+        "tuned. The starts were then not independent. If several modes may matter, use "
+        "pk.CyclicalKAM; otherwise there is nothing to do."
     )
 
 
@@ -555,7 +555,7 @@ def explain_cost(is_expensive, seconds):
         return ""
     return (
         f"an evaluation of the log-density takes {in_words(seconds)}, but counts as cheap because "
-        "it is compiled. With pk.SurrogateMetropolis(expensive=True) each makes more of a draw."
+        "it is compiled. pk.SurrogateMetropolis(expensive=True) gets more from each."
     )
 
 
@@ -600,6 +600,6 @@ def explain_news(news):
         return ""
     return (
         f"until the end of tuning the surrogate was too low where some {news:.0%} of the posterior "
-        "is. So there may be more of it where no chain has been, and chains may stay for long "
-        "where they seldom come. Tune longer, or use NUTS or pk.GadMALA if there is a gradient."
+        "is. There may be more where no chain has been, and a chain may be stuck for long where "
+        "it seldom comes. Tune longer, or use NUTS or pk.GadMALA if there is a gradient."
     )

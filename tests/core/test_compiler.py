@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tomllib
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
@@ -14,10 +15,12 @@ from filelock import FileLock, Timeout
 from numba import config, float64, int64, njit, typeof, types, vectorize
 from numba.core.runtime import _nrt_python, rtsys
 from numba.extending import overload
+from packaging.specifiers import SpecifierSet
 
 from pymc_kameleon.core import compiler
 from pymc_kameleon.core.jit import _described, cached_jit, entry_jit, fingerprint, jit
 
+ROOT = Path(__file__).parents[2]
 VECTORS = (float64[::1], float64[::1])
 
 
@@ -40,6 +43,14 @@ def total(y):
 
 def test_numba_is_a_version_that_the_compiler_knows():
     assert compiler.IS_KNOWN
+
+
+def test_only_versions_of_numba_that_the_compiler_knows_are_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [bounds] = [name for name in project["dependencies"] if name.startswith("numba")]
+    minors = (f"0.{minor}" for minor in range(100))
+    allowed = SpecifierSet(bounds.removeprefix("numba")).filter(minors)
+    assert tuple(allowed) == compiler.KNOWN_VERSIONS
 
 
 def test_parts_are_no_machine_code_and_a_whole_has_one_function():

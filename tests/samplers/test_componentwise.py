@@ -167,7 +167,7 @@ IMPOSSIBLE = [
     (
         pk.CMTM,
         {"keep_adapting": True, "scale_bounds": (0.1, 9), "fewer_tries": True},
-        "fewer_tries are decided on when tuning ends",
+        "fewer_tries is impossible with keep_adapting",
     ),
     (pk.CMTM, {"keep_adapting": True, "scale_bounds": (0.1, 9)}, "region that bounds all"),
     (

@@ -1,0 +1,59 @@
+"""Models of other packages, and a simulator of its own process: examples/clients."""
+
+import re
+import runpy
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+from test_package import ROOT, example  # noqa: F401  (a fixture)
+
+CLIENTS = ROOT / "examples" / "clients"
+
+
+@pytest.fixture(scope="module")
+def simulator():
+    """Return what the example of a simulator defines."""
+    return runpy.run_path(str(CLIENTS / "subprocess_simulator.py"), run_name="simulator")
+
+
+def test_only_the_failure_of_parameters_is_a_rejection(simulator, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    simulate = simulator["simulate"]
+    seen = simulate(simulator["TRUTH"])
+    assert seen.shape == simulator["SHAPE"]
+    assert np.all(np.diff(seen, axis=0) > 0)  # it warms up
+    assert np.all(np.isnan(simulate(np.array([60.0, 0.15, 60.0]))))
+    monkeypatch.setitem(simulate.__globals__, "PROGRAM", [sys.executable, "-c", "raise OSError"])
+    with pytest.raises(subprocess.CalledProcessError):
+        simulate(simulator["TRUTH"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_simulator_that_is_a_program(example, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    arguments = ["--draws", 3, "--tune", 8, "--store", tmp_path / "rod.zarr"]
+    printed = [example("clients/subprocess_simulator", *arguments) for _ in range(2)]
+    first, again = (text[re.search(r"\d+ runs of", text).start() :] for text in printed)
+    assert again == first  # read from the store
+    assert [path.name for path in tmp_path.glob("rod-*")] == []
+
+
+@pytest.mark.slow
+def test_bambi_predicts_from_what_we_draw(example):  # noqa: F811
+    pytest.importorskip("bambi", reason="Bambi is not installed: pip install bambi")
+    printed = example("clients/bambi_model", "--draws", 300, "--tune", 300)
+    mean, predicted = map(int, re.search(r"(\d+) ms, predicted (\d+) ms", printed).groups())
+    assert abs(predicted - mean) < 8
+
+
+@pytest.mark.slow
+def test_hssm_takes_our_steps(example):  # noqa: F811
+    pytest.importorskip("hssm", reason="HSSM is not installed: pip install hssm")
+    printed = example("clients/hssm_model", "--draws", 100, "--tune", 60)
+    means = [float(mean) for mean in re.findall(r"^a +([\d.]+)", printed, re.MULTILINE)]
+    np.testing.assert_allclose(means, 1.16, atol=0.05)
+    assert len(means) == 2

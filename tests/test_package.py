@@ -133,6 +133,8 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
 
     page, rows = peers.PAGE.read_text(encoding="utf-8"), peers.load()
     assert peers.with_tables(page, rows) == page, "run peers.py --table"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(peers.tables(rows)["summary"]) in readme, "copy the page's first table"
     assert {row["case"] for row in rows} == peers.CASES.keys()
     assert {row["of"] for row in rows} == peers.ALL.keys()
     gam = [row for row in rows if row["sampler"] == "GAM" and row["evaluations"] == peers.SHOWN]

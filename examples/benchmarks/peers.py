@@ -253,7 +253,7 @@ CASES = {
 
 # ---- the page -----------------------------------------------------------------------------------
 
-SHORT = ("AR5", "schools", "banana", "heavy tails", "two modes")
+SHORT = ("AR5", "schools", "GARCH", "banana", "heavy tails", "two modes")
 SHORT_SAMPLERS = (
     "SurrogateMetropolis",
     "GAM",

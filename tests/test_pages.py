@@ -127,7 +127,8 @@ def unclear_code(name, text):
         reason = block.notes.get("not run")
         if block.unknown or reason == "" or block.notes.get("first") == "":
             yield f"{name}:{block.line}: what is said of the block is not clear"
-        ast.parse(block.code, f"{name}:{block.line}")
+        for code in (block.notes.get("first", ""), block.code):
+            ast.parse(code, f"{name}:{block.line}")
     rest = BLOCK.sub(lambda match: "\n" * match[0].count("\n"), text)
     for number, line in enumerate(rest.splitlines(), 1):
         if re.match(r"\s*```+(python|py|\{code)|( {4,}|>>> ).*\b(pk|pm|az)\.\w+\(", line):

@@ -63,7 +63,7 @@ def main():
 
     x1, x2 = np.meshgrid(np.linspace(*BOX[:2], 200), np.linspace(*BOX[2:], 200))
     options = {"layout": "constrained", "sharex": True, "sharey": True}
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), **options)
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), **options)
     show(axes[0], x1, x2, log_density(x1, x2))
     axes[0].set_title("log-density")
     for axis, n in zip(axes[1:], TUNE, strict=True):
@@ -77,7 +77,7 @@ def main():
         axis.plot(*proposals(parameters).T, ".", color="tab:red", ms=4, label="proposed")
         axis.plot(*START, "*", color="white", mec="black", ms=13, label="from here")
         axis.set_title(f"surrogate after {n_evaluations} evaluations")
-        axis.legend(loc="upper center", ncols=3, fontsize=8)
+        axis.legend(loc="upper center", ncols=3, fontsize=7, columnspacing=0.8, handletextpad=0.2)
     save(figure, output)
 
 
@@ -105,6 +105,7 @@ def show(axis, x1, x2, values):
 
 def save(figure, path):
     """Write the picture in few colours, which makes it small."""
+    figure.set_dpi(200)
     figure.canvas.draw()
     picture = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
     picture = picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)

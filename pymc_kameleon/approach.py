@@ -611,6 +611,8 @@ def _solve(search, rng, exact):
     few, gain = rng.permutation(exact)[:SOME], 0.0
     for k in rng.permutation(np.setdiff1d(np.arange(search.x.size), exact)):
         line = _MassLine(search, k, exact, few)
+        if line[0.0] == -np.inf:  # f is not concave here, so that it is not that quadratic
+            return -1.0
         _bracket(line, search.scales[k], FAR)
         search.scales[k] = _top(line)[0]
         best = max(line, key=line.get)

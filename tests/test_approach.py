@@ -246,6 +246,22 @@ def test_a_flat_box_has_an_end(width):
             assert np.abs(home.x).max() < width
 
 
+def spikes_and_slabs(x):
+    """Of a regression: parabolas far from the spikes and on them, but not in between."""
+    slopes, log_sigma = x[:-1], x[-1]
+    prior = np.logaddexp(4 - (slopes / 0.02) ** 2 / 2, -((slopes / 0.5) ** 2) / 2).sum()
+    squares = 20 + 10 * np.sum((slopes - 0.5) ** 2)
+    return prior - 20 * log_sigma - squares * np.exp(-2 * log_sigma) / 2 - log_sigma**2 / 2
+
+
+@pytest.mark.parametrize("seed", [11, 38])
+def test_a_shape_is_found_where_parabolas_end(seed):
+    """Beside a line along which the mass is to be maximised; its volume is not known there."""
+    home = approach(spikes_and_slabs, far(4, seed), np.random.default_rng(seed), BUDGET * 4)
+    assert np.isfinite(home.factor).all()
+    assert np.isfinite(home.points).all()
+
+
 @pytest.mark.parametrize("height", [-1e17, -1e200])
 def test_steps_by_rounding_are_survived(height):
     home = approach(lambda x: height - x @ x / 2, far(5, 1), np.random.default_rng(1), 300)

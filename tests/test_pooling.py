@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import pytest
 from models import normal
 from test_driver import sample
 
@@ -58,6 +59,21 @@ def test_a_chain_alone_keeps_what_it_has():
     chain = learned([1.0, 2.0], COVARIANCE)
     pool_moments([chain])
     np.testing.assert_array_equal(chain.factor, np.linalg.cholesky(COVARIANCE))
+
+
+@pytest.mark.parametrize("collapsed", [np.nan, 0.0, 1e-200])
+def test_a_covariance_that_has_collapsed_is_replaced(collapsed):
+    """As that of a chain that never moved; if all have, each keeps what it has."""
+    chains = [learned([1.0, 2.0], COVARIANCE) for _ in range(3)]
+    chains[0].mean[:] = 9.0
+    chains[0].factor[:] *= collapsed
+    pool_moments(chains)
+    for moments in chains:
+        np.testing.assert_allclose(spread(moments), COVARIANCE)
+        np.testing.assert_allclose(moments.mean, [1, 2])
+    chains[0].factor[:] = chains[1].factor[:] = lost = chains[2].factor * collapsed
+    pool_moments(chains[:2])
+    np.testing.assert_array_equal(chains[0].factor, lost)
 
 
 def past(first, n):

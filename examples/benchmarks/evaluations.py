@@ -280,11 +280,16 @@ class Problem:
         self.centre = np.concatenate([value.ravel() for value in self.initial.values()])
         self.d = self.centre.size
 
-    @cached_property
-    def _logp(self):
+    def graph(self):
+        """Return x and the log-density as symbols."""
         by_name = {value.name: value for value in self.model.value_vars}
         values = [by_name[name] for name in self.initial]
         [logp], x = pm.pytensorf.join_nonshared_inputs(self.initial, [self.model.logp()], values)
+        return x, logp
+
+    @cached_property
+    def _logp(self):
+        x, logp = self.graph()
         function = pm.pytensorf.compile([x], logp)
         function.trust_input = True  # checks of the argument take as long as a cheap log-density
         return function

@@ -9,6 +9,9 @@ import numpy as np
 from pymc_kameleon.pooling import in_the_same_place
 from pymc_kameleon.step import KameleonStep
 
+COLLAPSED = 1e-150
+"""Standard deviation from which on a chain has lost its shape: the square is next to no number."""
+
 
 class LearnedShape(KameleonStep):
     """A sampler that learns a covariance, by core/shape.py.
@@ -53,15 +56,17 @@ def pool_moments(chains):
     """Give all chains W + B, of which B counts at most as much as W in each direction.
 
     More, it would not be a walk's way within the posterior that makes the difference, but chains
-    that are in several modes.
+    that are in several modes. A chain whose Σ has collapsed, as that of one that never moves does
+    with a high learning rate, is given the others' and tells them nothing.
     """
-    if len(chains) < 2:
+    known = [moments for moments in chains if np.diag(moments.factor).min() > COLLAPSED]  # not NaN
+    if len(chains) < 2 or not known:
         return
-    means = np.array([moments.mean for moments in chains])
-    within = np.mean([moments.factor @ moments.factor.T for moments in chains], axis=0)
+    means = np.array([moments.mean for moments in known])
+    within = np.mean([moments.factor @ moments.factor.T for moments in known], axis=0)
     factor = np.linalg.cholesky(within)
     u = np.linalg.solve(factor, (means - means.mean(axis=0)).T)
-    values, vectors = np.linalg.eigh(u @ u.T / len(chains))
+    values, vectors = np.linalg.eigh(u @ u.T / len(known))
     between = (vectors * np.clip(values, 0.0, 1.0)) @ vectors.T
     pooled = factor @ np.linalg.cholesky(np.eye(len(factor)) + between)
     for moments in chains:

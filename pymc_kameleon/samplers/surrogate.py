@@ -28,12 +28,21 @@ from pymc_kameleon.learned import COORDINATE, SHAPE, THEIRS, Quantity, covarianc
 from pymc_kameleon.options import checked_bool
 from pymc_kameleon.pooling import in_the_same_place
 from pymc_kameleon.samplers import surrogate_emulator, surrogate_learning
-from pymc_kameleon.samplers.surrogate_learning import CHEAP, EXPENSIVE, SHORT_SHARE, SHORTEST
+from pymc_kameleon.samplers.surrogate_learning import (
+    CHEAP,
+    EXPENSIVE,
+    MOST_LOOKS,
+    SHORT_SHARE,
+    SHORTEST,
+)
 from pymc_kameleon.step import KameleonStep
 
 WALK, REFERENCE, SURROGATE, WIDE = range(4)
 MOVES = "walk", "reference", "surrogate", "wide"
 """Kinds of moves; the last is by a power of the surrogate, which is wider."""
+
+LOOK = 4
+"""The kind of a transition that only evaluates a point, while tuning."""
 
 GROWTH = 1.2
 """Factor by which the draws of tuning grow from one fit to the next."""
@@ -66,6 +75,8 @@ class Parameters(NamedTuple):
     power: floats(1)  # β of a wide move
     surrogate: Surrogate
     error: floats(1)  # of the surrogate, left out; NaN before there is one
+    looks: floats(MOST_LOOKS, "d")  # points u to be evaluated while tuning, the last one next
+    n_looks: integers(1)
 
 
 class Tuning(NamedTuple):
@@ -168,6 +179,8 @@ def transition(target, state, parameters, work, rng):
     surrogate, u, v = parameters.surrogate, state.u, work.v
     copy(state.x, work.x)
     copy(u, work.before)
+    if parameters.n_looks[0] > 0:
+        return look(target, state, parameters, work)
     r = rng.random()
     log_hastings, log_s = 0.0, np.nan
     work.is_short[0] = 0
@@ -189,6 +202,20 @@ def transition(target, state, parameters, work, rng):
         log_hastings = power * (state.log_s[0] - log_s)
     work.kind[0] = kind
     return accept_move(target, state, parameters, work, log_hastings, log_s, rng)
+
+
+@jit
+def look(target, state, parameters, work):
+    """Evaluate the point that is to be looked at next, and stay."""
+    parameters.n_looks[0] -= 1
+    copy(parameters.looks[parameters.n_looks[0]], work.v)
+    work.kind[0], work.is_short[0], work.evaluated[0] = LOOK, 0, True
+    multiply_lower(parameters.factor, work.v, work.y)
+    for i in range(work.y.size):
+        work.y[i] += parameters.mean[i]
+    work.logp_y[0] = log_density(target, work.y)
+    state.move[:] = np.nan
+    return 0.0, False
 
 
 @jit
@@ -246,12 +273,14 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
         eta = gain(GOOD_GUESS + tuning.n_walks[0])
         tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
         tuning.n_walks[0] += 1
+    tuning.t[0] += 1
+    if kind == LOOK:
+        return True
     square = 0.0
     for i in range(d):
         square += (work.v[i] - work.before[i]) ** 2
     tuning.worth[kind, 0] += accept_prob * square / d if accept_prob > 0.0 else 0.0
     tuning.worth[kind, 1] += 1.0
-    tuning.t[0] += 1
     return True
 
 
@@ -311,7 +340,8 @@ class SurrogateMetropolis(KameleonStep):
     surrogate is; a bad one only costs acceptance. The probabilities, ``shares`` in ``learned``,
     follow what each kind was worth while tuning: the squared distance that it moved. All keep some:
     walks let a chain leave places where s is too low. M is the least number of inner steps that
-    takes the inner chain far from where it began, from 4 to 64. If evaluations are
+    takes the inner chain far from where it began, from 4 to 64. While tuning, some transitions only
+    evaluate a point in a tail, and stay where they are. If evaluations are
     not expensive, M and the probabilities are those that bring most effective draws per
     microsecond.
 

@@ -280,11 +280,18 @@ def log_t(u, nu):
 
 def values(surrogate, u):
     """Return log s at points u (n, d), as compiled code computes it."""
-    n, base = surrogate.n[0], log_t(u, surrogate.nu[0])
-    h = np.full(len(u), surrogate.constant[0])
+    base = log_t(u, surrogate.nu[0])
+    return base + np.clip(unbounded_values(surrogate, u) - base, *surrogate.bounds)
+
+
+def unbounded_values(surrogate, u):
+    """Return what was fitted at points u (n, d), without bounds of h."""
+    n, f = surrogate.n[0], np.full(len(u), surrogate.constant[0])
     if surrogate.is_quadratic[0]:
-        h += u @ surrogate.linear + np.sum((u @ surrogate.quadratic.T) * u, axis=1) - base
+        f += u @ surrogate.linear + np.sum((u @ surrogate.quadratic.T) * u, axis=1)
+    else:
+        f += log_t(u, surrogate.nu[0])
     if n > 0:
         distances = squared_distances(u * surrogate.rates, surrogate.centres[:, :n].T)
-        h += (1 / (1 + distances)) @ surrogate.weights[:n]
-    return base + np.clip(h, *surrogate.bounds)
+        f += (1 / (1 + distances)) @ surrogate.weights[:n]
+    return f

@@ -131,10 +131,10 @@ FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
 WIDTH = 1.5
 """Standard deviations of log s by which it is lower, typically, where wide moves go."""
 
-DEPTHS = {-3.0: 0.003, -1.5: 0.003, 0.0: 0.1, 1.5: 0.1, 3.0: 0.1, 4.5: 0.1, 6.0: 1.0}
+DEPTHS = {-3: 0.003, -1.5: 0.003, 0: 0.1, 1.5: 0.1, 3: 0.1, 4.5: 0.1, 6: 1, 9: 1, 12: 1}
 """By how much the lower bound of h is lowered, and the share of the inner chain's steps where h may
 then be at it. The higher the bound, the sooner chains come to tails that tuning has not seen, and
-leave them again."""
+leave them again; where tuning has seen that nothing is there, such steps are in vain."""
 
 NEWS, LATEST, KNOWN = 0.01, 0.17, 2.0
 """Share of the mass, at most, of which the surrogate did not know; the share of the moves, the
@@ -151,6 +151,22 @@ EXPECTED = 10
 
 SHARPNESS = 5
 """Power of e that shares are proportional to."""
+
+FAR = 3.0
+"""Times d: squared distance |u|² from which on points are preferred, as they are few."""
+
+LEAST_LOW, SURPRISES = 8, 0.05
+"""Points, at least, that tell whether the bound of h may be lower; and the share of them, at most,
+that are not as low as it by 1 or more."""
+
+LOOKS, MOST_LOOKS = 0.02, 50
+"""Points that a chain looks at after each fit, times its transitions so far; and at most."""
+
+FALL = 2.0, 20.0
+"""How far the fit is below the typical f where a chain looks: between these, uniformly."""
+
+RADII = 0.25 * 1.2 ** np.arange(27)
+"""Distances from a state at which such a point is searched for; none is farther out."""
 
 
 class Seen(NamedTuple):
@@ -183,10 +199,14 @@ def learn_from(chains, rng):
     first = chains[0]
     parameters, tuning, effort = first.parameters, first.tuning, first.effort
     surrogate, is_last = parameters.surrogate, first.monitor.done >= first.monitor.tune - 1
+    for chain in chains:
+        chain.parameters.n_looks[0] = 0
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        news, seen = share_of_news(chains), seen_by(chains, effort, rng)
+        news, seen, least_depth = 0.0, seen_by(chains, effort, rng), -np.inf
         if len(seen.sample[0]) == 0:
             return
+        if not np.isnan(parameters.error[0]):
+            news, least_depth = share_of_news(chains), known_depth(chains, seen.middle)
         chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
         nu = best_nu(seen.states)
         left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, effort, chooses, seen.middle)
@@ -194,7 +214,9 @@ def learn_from(chains, rng):
             return
         if chooses:
             tuning.n_chosen[0] = seen.n
-            tuning.depth[0], settings = settle_inner(surrogate, seen.states, effort, rng)
+            tuning.depth[0], settings = settle_inner(
+                surrogate, seen.states, least_depth, effort, rng
+            )
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
         else:
             surrogate.bounds[0] -= tuning.depth[0]
@@ -210,6 +232,9 @@ def learn_from(chains, rng):
         give(parameters, chain.parameters, LEARNED)
         give(surrogate, chain.parameters.surrogate, surrogate._fields)
         give(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
+        looks = places_to_look(chain, seen, is_last, rng)
+        chain.parameters.n_looks[0] = len(looks)
+        chain.parameters.looks[: len(looks)] = looks
         chain.tuning.worth[:] /= 2
 
 
@@ -370,11 +395,13 @@ def worth_fitting(u, f, most, rng):
     """Return rows of the points that a surrogate is fitted to, in random order."""
     d = u.shape[1]
     drop = np.maximum(-f, 0)
-    near = np.sum(u * u, axis=1) < FARTHEST[0] * d + FARTHEST[1]
+    squares = np.sum(u * u, axis=1)
+    near = squares < FARTHEST[0] * d + FARTHEST[1]
     rows = np.flatnonzero(near & (drop < LOWEST[0] + LOWEST[1] * d))
     if len(rows) == 0:
         return rows
-    weights = np.exp(-drop[rows] / 4) + 0.02
+    far = np.maximum(squares[rows] / (FAR * d), 1)
+    weights = (np.exp(-drop[rows] / 4) + 0.02) * far**2
     return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
 
 
@@ -467,8 +494,10 @@ def inner_settings(surrogate, u, effort, rng):
     return (angle, share, n_inner), places
 
 
-def settle_inner(surrogate, u, effort, rng):
+def settle_inner(surrogate, u, least_depth, effort, rng):
     """Choose the bound of h, the highest one where the inner chain seldom is, and θ, share and M.
+
+    It is lowered by `least_depth` or more.
 
     In a thin, curved posterior most of the volume is beyond all that is known. There the bound
     could hold most of the mass of s.
@@ -481,6 +510,8 @@ def settle_inner(surrogate, u, effort, rng):
     """
     fitted = surrogate.bounds[0]
     for depth, most in DEPTHS.items():
+        if depth < least_depth:
+            continue
         surrogate.bounds[0] = fitted - depth
         settings, places = inner_settings(surrogate, u, effort, rng)
         if share_at_bound(surrogate, np.concatenate(places)) <= most:
@@ -579,19 +610,60 @@ def explain_worth(worth):
 # ---- what the surrogate does not know ----------------------------------------------------------
 
 
-def share_of_news(chains):
-    """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
+def places_to_look(chain, seen, is_last, rng):
+    """Return points u (n, d) where the fit is low, for a chain to evaluate, and stay where it is.
+
+    Without them a tail that no chain has come to stays unknown, and a chain that comes there after
+    tuning is stuck for long. They are on rays from states, along which one coordinate moves, alone
+    or with the others as they correlate with it.
+    """
+    d, factor = chain.state.x.size, seen.factor
+    wanted = 0 if is_last else int(LOOKS * chain.tuning.t[0] + rng.random())
+    n = min(wanted, MOST_LOOKS)
+    rays = np.concatenate([factor, np.linalg.inv(factor).T])[rng.integers(2 * d, size=n)]
+    rays *= rng.choice([-1, 1], (n, 1)) / np.linalg.norm(rays, axis=1, keepdims=True)
+    states = seen.states[rng.integers(len(seen.states), size=n)]
+    points = states[:, None] + RADII[:, None] * rays[:, None]
+    fitted = surrogate_fit.unbounded_values(chain.parameters.surrogate, points.reshape(-1, d))
+    is_low = fitted.reshape(n, len(RADII)) < seen.middle - rng.uniform(*FALL, (n, 1))
+    found = is_low.any(axis=1)
+    return points[found, np.argmax(is_low[found], axis=1)]
+
+
+def unlearned(chains):
+    """Return u, f and α of the newest moves, of which the present surrogate knows nothing."""
     parameters = chains[0].parameters
-    if np.isnan(parameters.error[0]):
-        return 0.0
     moves = (newest(chain.tuning.moves, LATEST) for chain in chains)
     _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
+    return whitened(y, parameters.mean, parameters.factor), f, alpha
+
+
+def share_of_news(chains):
+    """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
+    u, f, alpha = unlearned(chains)
     known = alpha > 0
     if not known.any():
         return 0.0
-    u = whitened(y[known], parameters.mean, parameters.factor)
-    too_low = f[known] - surrogate_fit.values(parameters.surrogate, u) > KNOWN
+    too_low = f[known] - surrogate_fit.values(chains[0].parameters.surrogate, u[known]) > KNOWN
     return np.average(too_low, weights=alpha[known])
+
+
+def known_depth(chains, middle):
+    """Return by how much the bound of h may be lowered, by the newest moves; -inf if that is open.
+
+    Where h was still lower, nearly all points turned out to be as low, or to have next to no mass.
+    """
+    u, f, _ = unlearned(chains)
+    surrogate = chains[0].parameters.surrogate
+    base = log_t(u, surrogate.nu[0])
+    h, found = surrogate_fit.unbounded_values(surrogate, u) - base, f - base
+    found[f < middle - NEGLIGIBLE] = -np.inf
+    bound = surrogate.bounds[0] + chains[0].tuning.depth[0]
+    for depth in reversed(DEPTHS):
+        low = h < bound - depth
+        if low.sum() >= LEAST_LOW and np.mean(found[low] > bound - depth + 1) < SURPRISES:
+            return depth
+    return -np.inf
 
 
 def explain_news(news):

@@ -58,4 +58,5 @@ def _second_surrogate(own, seen):
     second = allocate(Surrogate, {"d": d, "m": len(rows)})
     with np.errstate(all="ignore"):
         error = surrogate_fit.fit(second, u, f, is_new, Hyper.start(d), nu, EFFORT, level)[1]
+    second.bounds[0] = surrogate.bounds[0]  # as low as tuning has found tails to be
     return second if error < np.inf else None

@@ -3,6 +3,7 @@
 from copy import deepcopy
 from functools import cache
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -505,9 +506,10 @@ def learned_by(chains):
 
 
 def same(one, other):
-    """Whether parameters are equal, but for the scale of the walk, which is a chain's own."""
+    """Whether parameters are equal, but for what is a chain's own."""
+    own = {"log_scale": np.zeros(1), "looks": np.zeros(1), "n_looks": np.zeros(1)}
     try:
-        reference.assert_equal(*(p._replace(log_scale=np.zeros(1)) for p in (one, other)))
+        reference.assert_equal(*(p._replace(**own) for p in (one, other)))
     except AssertionError:
         return False
     return True
@@ -677,7 +679,9 @@ def test_a_thin_bend_is_explored_to_its_ends():
     step = pk.SurrogateMetropolis(model=model, expensive=True)
     result = sample(step, tune=1000, draws=500, chains=4, random_seed=1)
     square = result["posterior"]["x"].values ** 2
-    assert 0.8 < square.mean() < 1.2
+    assert (
+        0.7 < square.mean() < 1.3
+    )  # of the runs of docs/surrogate.md, the standard deviation is 0.11
     learned = result["learned"]
     assert (learned["shares"].sel(move="wide") >= 0.05 - 1e-12).all()
 
@@ -692,6 +696,87 @@ def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
     assert not surrogate_learning.explain_news(0.005)
 
 
+def test_points_that_are_far_out_are_fitted():
+    """They are few, and what is known of tails comes from them; but not those without mass."""
+    rng = np.random.default_rng(1)
+    u, far = rng.standard_normal((4000, 2)), np.arange(4000) < 20
+    u[far] *= 10 / np.linalg.norm(u[far], axis=1, keepdims=True)
+    f = np.where(far, -8.0, -np.sum(u**2, axis=1) / 2)
+    chosen = surrogate_learning.worth_fitting(u, f, 400, rng)
+    assert len(chosen) == 400
+    assert far[chosen].sum() > 17
+    f[far] = -25
+    assert not far[surrogate_learning.worth_fitting(u, f, 400, rng)].any()
+
+
+def test_a_chain_looks_at_points_and_stays(step):
+    """What it finds is learned from, and is no move of a chain."""
+    chain = chains_after(step, 21, tune=100)[0]  # the next draw does not learn
+    parameters, tuning = chain.parameters, chain.tuning
+    looks = np.array([[5.0, 0, 1], [0, -4, 2]])
+    parameters.looks[:2], parameters.n_looks[0] = looks, 2
+    before, worth, x = tuning.moves.counts[0], tuning.worth.copy(), chain.state.x.copy()
+    for look in looks[::-1]:
+        point, [stats] = chain.step({"x": x})
+        np.testing.assert_array_equal(point["x"], x)
+        assert (stats["n_logp"], stats["accept_prob"]) == (1, 0)
+        y = parameters.mean + parameters.factor @ look
+        seen = tuning.moves.points[tuning.moves.counts[0] - 1]
+        np.testing.assert_allclose(seen[:7], [*x, *y, -y @ PRECISION @ y / 2])
+    assert tuning.moves.counts[0] == before + 2
+    np.testing.assert_array_equal(tuning.worth, worth)
+    chain.step({"x": x})
+    assert tuning.worth[:, 1].sum() == worth[:, 1].sum() + 1
+
+
+def test_chains_look_where_the_surrogate_is_low(step, monkeypatch):
+    """On rays from states, at the nearest of some distances where log s has fallen far enough."""
+    monkeypatch.setattr(surrogate_learning, "FALL", (6.0, 6.0))
+    chains = chains_after(step, 60, tune=100)
+    rng = np.random.default_rng(1)
+    parameters, seen = learned_by(chains)[0], surrogate_learning.seen_by(chains, EXPENSIVE, rng)
+    chains[0].tuning.t[0] = 1000
+    assert parameters.n_looks[0] > 0
+    assert len(surrogate_learning.places_to_look(chains[0], seen, True, rng)) == 0
+    places = surrogate_learning.places_to_look(chains[0], seen, False, rng)
+    assert places.shape == (20, 3)
+    fall = seen.middle - surrogate_fit.unbounded_values(parameters.surrogate, places)
+    assert (fall > 6).all()
+    inverse = np.linalg.inv(seen.factor)
+    rays = np.concatenate([seen.factor, inverse.T])
+    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+    steps = places[:, None] - seen.states
+    along = np.einsum("nsi,ri->nsr", steps, rays)
+    off = np.sum(steps**2, axis=2)[..., None] - along**2
+    off[np.min(np.abs(np.abs(along)[..., None] - surrogate_learning.RADII), axis=3) > 1e-9] = np.inf
+    assert (np.min(off, axis=(1, 2)) < 1e-9).all()
+
+
+def test_known_depth_of_the_bound_is_that_of_what_was_found(monkeypatch):
+    """It may be low where all that was taken for low is low, or has no mass; not otherwise."""
+    surrogate = allocate(Surrogate, {"d": 2, "m": 1}, nu=8.0)
+    surrogate.bounds[:] = -5.0, 3.0
+    tuning = SimpleNamespace(depth=[3.0])  # the bound would be at -2
+    chains = [SimpleNamespace(parameters=SimpleNamespace(surrogate=surrogate), tuning=tuning)]
+    u = np.random.default_rng(1).standard_normal((100, 2))
+
+    def known(h, found, n=100):
+        """Return it where h was taken for this at n points, and found to be that."""
+        surrogate.constant[0] = h
+        f = found + surrogate_fit.log_t(u[:n], 8.0)
+        monkeypatch.setattr(surrogate_learning, "unlearned", lambda chains: (u[:n], f, None))
+        return surrogate_learning.known_depth(chains, middle=0.0)
+
+    assert known(-20, -20) == max(surrogate_learning.DEPTHS) == 12
+    assert known(-5.5, -20) == 3
+    assert known(-20, np.where(np.arange(100) < 10, -3.0, -20.0)) == 1.5
+    assert known(-20, np.where(np.arange(100) < 3, -3.0, -20.0)) == 12
+    assert known(-20, 5.0) == -np.inf
+    assert known(-20, -20, n=7) == -np.inf
+    tuning.depth[0], surrogate.bounds[0] = 25.0, -45.0  # a bound of -20
+    assert known(-50, -15) == 12  # no mass
+
+
 def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():
     """A thin ridge far above the bound: half of the mass of s would be at the bound."""
     rng, sizes = np.random.default_rng(1), {"d": 2, "m": 1}
@@ -699,14 +784,15 @@ def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():
     ridge.quadratic[:] = [[-0.5, 0], [0, -5000]]
     ridge.bounds[:] = -2.0, 3.0
     u = rng.standard_normal((300, 2)) * [1, 0.01]
-    depth, _ = surrogate_learning.settle_inner(ridge, u, EXPENSIVE, rng)
+    depth, _ = surrogate_learning.settle_inner(ridge, u, -np.inf, EXPENSIVE, rng)
     assert depth > 0  # and where tails are those of t it is raised, which costs nothing
     assert ridge.bounds[0] == -2 - depth
     wide = allocate(Surrogate, sizes, nu=8.0, is_quadratic=1)
     wide.quadratic[:] = [[-0.5, 0], [0, -0.5]]
     wide.bounds[:] = -2.0, 3.0
     u = rng.standard_normal((300, 2))
-    assert surrogate_learning.settle_inner(wide, u, EXPENSIVE, rng)[0] <= 0
+    assert surrogate_learning.settle_inner(wide, u, -np.inf, EXPENSIVE, rng)[0] <= 0
+    assert surrogate_learning.settle_inner(wide, u, 3.0, EXPENSIVE, rng)[0] == 3
 
 
 def test_what_takes_long_and_counts_as_cheap_is_told():

@@ -99,9 +99,15 @@ def corrected(f, moves, function, n_decisive=None):
     """
     low, high = _range(f)
 
-    def g(x):
+    def clipped(x):
+        """Return g, and what it lacks of f."""
         values = function(x)
-        return np.clip(np.where(np.isnan(values), low, values), low, high)
+        values = np.where(np.isnan(values), low, values)
+        g = np.clip(values, low, high)
+        return g, values - g
+
+    def g(x):
+        return clipped(x)[0]
 
     n_batches = min(MOST_BATCHES, np.bincount(moves.row).min() // PER_BATCH)
     batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
@@ -111,7 +117,7 @@ def corrected(f, moves, function, n_decisive=None):
     n_moves = np.zeros(a.shape[:2])
     np.add.at(n_moves, (moves.row, batches_of_moves), 1.0)
     lengths = np.bincount(batches)
-    inner = _Inner(moves, batches_of_moves, g, a.shape)
+    inner = _Inner(moves, batches_of_moves, clipped, a.shape)
     while True:
         x = _means_over_moves(known + inner.sums(n_moves), n_moves, lengths)
         b = coefficients(a, x, inner.variance_under_s(np.ones(a[:, 0].shape)))
@@ -193,12 +199,12 @@ def _known(moves, batches, g, shape):
 class _UnderSurrogate:
     """E_s g by weighted points, for the chains `rows`, which have the same s."""
 
-    def __init__(self, rows, spread, g, q):
-        self.rows, self._spread, self._g, self.n = rows, spread, g, 0
-        self._sums, self._weights = np.zeros((SETS, q)), np.zeros(SETS)
+    def __init__(self, rows, spread, clipped, q):
+        self.rows, self._spread, self._clipped, self.n = rows, spread, clipped, 0
+        self._sums, self._weights, self._beyond = np.zeros((SETS, q)), np.zeros(SETS), np.zeros(q)
         self.double()
         w, x = self._w[:, :DOUBTED], self._x[:, :DOUBTED].reshape(-1, self._x.shape[2])
-        values, shares = g(x).reshape(*w.shape, q), w / w.sum()
+        values, shares = clipped(x)[0].reshape(*w.shape, q), w / w.sum()
         lacking = np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)).reshape(w.shape)
         lacking *= shares * SETS
         self._lacking = lacking.sum(axis=1), np.einsum("ij,ijk->ik", lacking, values)
@@ -213,7 +219,9 @@ class _UnderSurrogate:
         for i in range(SETS):
             for first in range(0, n, size):
                 part = slice(first, first + size)
-                self._sums[i] += self._w[i, part] @ self._g(self._x[i, part])
+                g, beyond = self._clipped(self._x[i, part])
+                self._sums[i] += self._w[i, part] @ g
+                self._beyond += self._w[i, part] @ beyond
         self._weights += self._w.sum(axis=1)
         self.n += n
 
@@ -229,14 +237,16 @@ class _UnderSurrogate:
 
     @property
     def unseen(self):
-        """What E_s g would change by, (q,), if π were higher than s by as much as it may be.
+        """What E_s g may be off by, (q,), as no draw has been everywhere.
 
-        As far as that is more than chance makes of these few points.
+        What it lacks of E_s f, and what it would change by if π were higher than s by as much as it
+        may be, as far as that is more than chance makes of these few points.
         """
         mass, sums = self._lacking
         changes = sums - mass[:, None] * self.mean
         chance = changes.var(axis=0, ddof=1) / SETS
-        return np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
+        beyond = np.nan_to_num(self._beyond / self._weights.sum(), nan=np.inf)
+        return np.abs(beyond) + np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
 
     def draws(self, n, rng):
         """Return n draws of s (n, d)."""
@@ -258,13 +268,14 @@ class _Inner:
     moves : Moves
     batches : (n,) int
         Of moves.
-    g : callable
+    clipped : callable
+        Points (n, d) -> g there and f − g, both (n, q).
     shape : tuple of int
         Of batch means, (chains, batches, q).
     """
 
-    def __init__(self, moves, batches, g, shape):
-        self._moves, self._batches, self._g = moves, batches, g
+    def __init__(self, moves, batches, clipped, shape):
+        self._moves, self._batches, self._clipped = moves, batches, clipped
         self._rng, self._n_runs, self._work = np.random.default_rng(SEED), 0, 0.0
         self._sums, self._squares = np.zeros(shape), np.zeros((shape[0], shape[2]))
         same = {}
@@ -272,7 +283,7 @@ class _Inner:
             key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
             same.setdefault(key, []).append(row)
         self._under_s = [
-            _UnderSurrogate(rows, Spread(moves.parameters[rows[0]], self._rng), g, shape[2])
+            _UnderSurrogate(rows, Spread(moves.parameters[rows[0]], self._rng), clipped, shape[2])
             for rows in same.values()
         ]
         self._run(max(1, RUNS // len(moves.row)))
@@ -289,7 +300,7 @@ class _Inner:
                 apart = np.flatnonzero(apart)
                 for first in range(0, len(apart), size):
                     part = apart[first : first + size]
-                    difference = self._g(ends[0][part]) - self._g(ends[1][part])
+                    difference = self._clipped(ends[0][part])[0] - self._clipped(ends[1][part])[0]
                     np.add.at(self._sums[row], self._batches[own[part]], difference)
                     self._squares[row] += np.square(difference).sum(axis=0)
         self._n_runs += n_runs

@@ -14,7 +14,7 @@ from arviz_stats.base import array_stats
 
 from pymc_kameleon.corrections import corrected
 from pymc_kameleon.layout import Layout
-from pymc_kameleon.logp import ModelOutputs
+from pymc_kameleon.logp import ModelOutputs, digest_of_data
 from pymc_kameleon.resume import LEARNED, MOVES, STATE
 from pymc_kameleon.samplers.surrogate_moves import certificate, moves_of
 from pymc_kameleon.signs import warn_of
@@ -197,9 +197,10 @@ class Draws:
         self._order = [coordinates.index(name) for name in own]
         every = [var.name for var in model.unobserved_value_vars]
         self.names = [name for name in every if name in self.posterior]
-        self._outputs = ModelOutputs(model, self.names, initial, {})
+        self._model, self._initial, self._outputs = model, initial, None
+        data = digest_of_data(model, self.names).hex()
         state = dt[STATE].attrs if STATE in dt.children else {}
-        if state.get("data", self._outputs.digest.hex()) != self._outputs.digest.hex():
+        if state.get("data", data) != data:
             raise ValueError(
                 "pm.Data, or the length of a dimension, is not what it was for these draws. Set it "
                 "again."
@@ -231,13 +232,15 @@ class Draws:
             )
         return whole
 
-    def rows(self, x):
-        """Return the variables at points x (n, d), raveled, (n, outputs)."""
-        return self._outputs.rows(x[:, self._order])
+    def at(self, x, function, names=None):
+        """Return the values of a function at points x (n, d), (n, ...).
 
-    def at(self, x, function):
-        """Return the values of a function at points x (n, d), (n, ...)."""
-        variables = self._outputs.named(self.rows(x))
+        It gets the variables `names`, by default all: others are not computed.
+        """
+        names = self.names if names is None else names
+        if self._outputs is None or list(self._outputs.variables) != names:
+            self._outputs = ModelOutputs(self._model, names, self._initial, {})
+        variables = self._outputs.named(self._outputs.rows(x[:, self._order]))
         return _values(function, {name: values[None] for name, values in variables.items()})[0]
 
 

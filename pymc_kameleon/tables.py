@@ -143,7 +143,7 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
         block = _Block(values[..., own])
 
         def at(x, own=own, block=block):
-            columns = draws.at(x, lambda v: _columns({name: v[name] for name in names}))
+            columns = draws.at(x, _columns, names)
             return block.functions(columns[:, place[own]])
 
         found = corrected(block.functions(block.values), draws.moves, at, 2 * len(own))

@@ -13,9 +13,10 @@ from scipy.stats import norm
 from test_driver import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon import corrections, results, signs, tables
+from pymc_kameleon import corrections, estimates, results, signs, tables
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
+from pymc_kameleon.logp import ModelOutputs
 from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate import Parameters
 from pymc_kameleon.samplers.surrogate_moves import (
@@ -189,9 +190,12 @@ def slowly(f, moves, function, n_runs, under_s):
     half = 1.3 * (high - low) / 2
     low, high = (low + high) / 2 - half, (low + high) / 2 + half
 
-    def g(x):
+    def whole(x):
         value = function(x[None]).item()
-        return min(max(value, low), high) if value == value else low
+        return value if value == value else low
+
+    def g(x):
+        return min(max(whole(x), low), high)
 
     points, weights, doubts, lowest = under_s
     sums = [
@@ -209,6 +213,8 @@ def slowly(f, moves, function, n_runs, under_s):
         for one in zip(lacking, points, strict=True)
     ]
     unseen = np.sqrt(max(np.mean(changes) ** 2 - np.var(changes, ddof=1) / len(changes), 0))
+    pairs = list(zip(weights.ravel(), points.reshape(-1, 2), strict=True))
+    unseen += abs(sum(w * (whole(p) - g(p)) for w, p in pairs) / weights.sum())
 
     def k(row, x):
         x = np.repeat(x[None], n_runs, axis=0)
@@ -257,6 +263,14 @@ def slowly(f, moves, function, n_runs, under_s):
     after = max(variance(mixed), least) + common * used.mean() ** 2
     after += min((unseen * used.mean()) ** 2, variance(a))
     return mean, np.sqrt(after), variance(a) / after
+
+
+def test_what_lies_beyond_all_draws_counts_in_the_error(step, result):
+    """A surrogate that is all but exact leaves only the error of clipping: z was up to 170."""
+    t = {"t": lambda v: v["t"], "square": lambda v: (v["t"] - 1) ** 2}
+    for function in t.values():
+        found = pk.expectation(result, function, step.model)
+        assert abs(found.mean - 1) < 3 * found.mcse
 
 
 @pytest.mark.parametrize("share", [0.0, 0.9])
@@ -355,7 +369,10 @@ def test_work_is_that_of_all_chains(monkeypatch):
     moves = moves._replace(parameters=[first, *moves.parameters[1:]])
     monkeypatch.setattr(corrections, "OVERHEAD", 0)
     monkeypatch.setattr(corrections, "MOST_WORK", 1)
-    inner = corrections._Inner(moves, np.zeros(1000, int), functions, (4, 1, 5))
+    batches = np.zeros(1000, int)
+    inner = corrections._Inner(
+        moves, batches, lambda x: (functions(x), 0 * functions(x)), (4, 1, 5)
+    )
     assert not inner.double(True)
     assert not inner.double(False)
 
@@ -421,7 +438,7 @@ def test_moves_are_kept(step, result):
     moves, stats = result["surrogate_moves"], result["sample_stats"]
     posterior = result["posterior"]
     x = np.concatenate([posterior["x"], np.log(posterior["t"].values)[..., None]], axis=2)
-    np.testing.assert_allclose(moves["start"][:, 1:], x[:, :-1], rtol=1e-12)
+    np.testing.assert_allclose(moves["start"][:, 1:], x[:, :-1], rtol=1e-12, atol=1e-15)
     np.testing.assert_array_equal(moves["accept_prob"], stats["surrogate_accept"])
     by_surrogate = ~np.isnan(moves["accept_prob"].values)
     assert 0.1 < by_surrogate.mean() < 0.95
@@ -488,7 +505,7 @@ def test_the_summary_has_them(step, result):
     assert list(table.columns) == [*az.summary(result).columns, "ess", "gain"]
     assert sorted(table.index) == sorted(order)
     ours = table.loc[order]
-    np.testing.assert_allclose(ours["mean"], found.mean, atol=3 * found.mcse.min())
+    assert (np.abs(ours["mean"] - found.mean) < 3 * found.mcse).all()
     sd = [1, 3, 1, np.sqrt(2), np.sqrt(MEAN[4] * (1 - MEAN[4]))]
     assert (np.abs(ours["sd"] - sd) < 4 * ours["mcse_sd"]).all()
     np.testing.assert_allclose(ours["ess"], (ours["sd"] / ours["mcse_mean"]) ** 2)
@@ -509,6 +526,20 @@ def test_the_summary_has_them(step, result):
     chosen = pk.summary(result, ["t"], ci_kind="hdi", ci_prob=0.5, model=step.model)
     assert list(chosen.columns[2:4]) == ["hdi50_lb", "hdi50_ub"]
     assert 0 <= chosen["hdi50_lb"]["t"] < 0.1 < 0.6 < chosen["hdi50_ub"]["t"] < 0.8
+
+
+def test_the_summary_computes_what_it_shows(step, result, monkeypatch):
+    """A deterministic may be expensive."""
+    computed = []
+
+    def outputs(model, names, *others):
+        computed.append(names)
+        return ModelOutputs(model, names, *others)
+
+    monkeypatch.setattr(estimates, "ModelOutputs", outputs)
+    table = pk.summary(result, ["~y"], model=step.model)
+    assert computed == [[name for name in result["posterior"] if name != "y"]]
+    assert (table["gain"][["x[u]", "x[v]", "t"]] > 2).all()
 
 
 def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, caplog):
@@ -546,7 +577,7 @@ def test_surrogates_learn_from_other_chains_after_tuning(step, caplog):
     better, all_are = with_second_surrogates(moves)
     assert all_are
     frozen, learned = certificate(moves), certificate(better)
-    assert learned.sd_log_w < 0.5 * frozen.sd_log_w
+    assert learned.sd_log_w < 0.7 * frozen.sd_log_w
     assert drawn.attrs["sd_log_w"] == learned.sd_log_w
     found = pk.expectation(drawn, everything, step.model)
     means = everything(dict(drawn.data_vars)).mean(axis=1)
@@ -767,6 +798,8 @@ def test_data_must_be_those_of_the_draws():
         pm.set_data({"data": [1.0, 3.0]})
         with pytest.raises(ValueError, match="not what it was for these draws"):
             pk.expectation(dt, lambda v: v["sum"])
+        with pytest.raises(ValueError, match="not what it was for these draws"):
+            pk.summary(dt, ["x"])  # another variable depends on them
 
 
 def test_signs_that_errors_are_too_small_are_told(step, result, caplog):

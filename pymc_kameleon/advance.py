@@ -6,12 +6,16 @@ thing: which states have come back.
 """
 
 import pickle
+import signal
+import sys
 import threading
 import time
 import traceback
 from collections import OrderedDict
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import parent_process
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -239,6 +243,7 @@ def work(number, token, luggage, function, *arguments):
             return None
         with _arriving:
             if token not in _jobs:
+                leave_ctrl_c()
                 threadpool_limits(1)  # LAPACK's own threads would fight with other workers
                 with black_box_ops_silent():
                     _jobs[token] = cloudpickle.loads(luggage)
@@ -254,6 +259,18 @@ def work(number, token, luggage, function, *arguments):
         told = RuntimeError(f"The model raised {error!r}, which would end Python.")
         told.__notes__, told.__cause__ = getattr(error, "__notes__", []), error
         return Failed(told)
+
+
+def leave_ctrl_c():
+    """Leave Ctrl-C, which a terminal sends to all processes, to the one that began this one."""
+    if parent_process() is None:
+        return
+    ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    if threading.current_thread() is threading.main_thread():
+        ignore()
+    elif "distributed" in sys.modules:  # Dask does tasks in threads, and all else in the main one
+        with suppress(ValueError):  # no worker of Dask
+            sys.modules["distributed"].get_worker().loop.add_callback(ignore)
 
 
 class InWorker(Exception):

@@ -17,7 +17,7 @@ from arviz_stats.base import array_stats
 from scipy.stats import norm
 
 from pymc_kameleon.choice import as_unbound, bound_steps, default_step, listed
-from pymc_kameleon.driver import sample
+from pymc_kameleon.driver import default_cores, sample
 from pymc_kameleon.host import BlockedStep, CompoundStep, WarningType, run_convergence_checks
 from pymc_kameleon.initvals import initvals as dispersed
 from pymc_kameleon.logp import has_gradient
@@ -89,7 +89,8 @@ def compare(
     draws, tune, chains : int
         Of each step; at least two chains.
     cores : int, optional
-        As of ``pk.sample`` and ``pm.sample``: by default all processors, at most 4.
+        Of each step: how many chains advance at a time, by default as many as there are
+        processors, at most 4. ``pm.sample`` alone would take half of them.
     random_seed : int, sequence of int, or numpy.random.Generator, optional
         For reproducible starts and draws.
     initvals : list of dict, optional
@@ -123,6 +124,7 @@ def compare(
     checked_integer("draws", draws, at_least=4)
     checked_integer("tune", tune, at_least=0)
     checked_integer("chains", chains, at_least=2)  # one agrees with itself
+    cores = default_cores() if cores is None else checked_integer("cores", cores, at_least=1)
     steps = _labelled(_default_steps(model) if steps is None else steps)
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     options = {

@@ -33,6 +33,11 @@ COMPUTED = {
 IDATA_KWARGS = ("coords", "dims", "include_transformed", *COMPUTED)
 
 
+def default_cores():
+    """Return how many chains advance at a time by default: one per processor, at most 4."""
+    return min(MOST_CORES, os.cpu_count() or 1)
+
+
 def sample(
     draws=None,
     *,
@@ -193,7 +198,7 @@ def sample(
         if cores is not None and executor is not None:
             _log.info("cores=%s is not used: the chains advance where executor says.", cores)
         if cores is None:
-            cores = min(MOST_CORES, os.cpu_count() or 1)
+            cores = default_cores()
         checked_integer("cores", cores, at_least=1)
         if target_ess is not None:
             checked_number("target_ess", target_ess, 0, np.inf)

@@ -20,7 +20,7 @@ from multiprocessing import current_process, parent_process
 import cloudpickle
 from threadpoolctl import threadpool_limits
 
-from pymc_kameleon.advance import hold, release, work
+from pymc_kameleon.advance import hold, leave_ctrl_c, release, work
 from pymc_kameleon.host import multiprocessing_context
 
 _log = logging.getLogger("pymc_kameleon")
@@ -164,6 +164,15 @@ class Workers:
             _kill(processes)
             queue._writer.close()  # so it stops waiting, as nobody is left to send
 
+    @property
+    def deserted(self):
+        """Whether a cluster of Dask has no workers, and waits for some that may never come.
+
+        Ctrl-C in a terminal ends those of the same terminal that are just beginning.
+        """
+        client = getattr(self._executor, "_client", None)
+        return hasattr(client, "nthreads") and not client.nthreads()
+
     def notice(self, error):
         """Take notice of what a task ended with that is not of its own: the next goes elsewhere."""
         self._broken = self._broken or isinstance(error, BrokenExecutor)
@@ -195,7 +204,7 @@ def _kill(processes):
 
 def _begin_to_work():
     """Leave Ctrl-C to the process that began this one, and end when that has gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_ctrl_c()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

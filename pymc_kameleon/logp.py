@@ -160,11 +160,7 @@ class ModelFunctions:
         """Read the shared variables, in case one was set or changed in place."""
         self._seen = [var.get_value(borrow=True) for var in self.shared]
         values = [np.asarray(value) for value in self._seen]
-        digest = sha256()
-        for value in values:
-            digest.update(repr((value.dtype.str, value.shape)).encode())
-            digest.update(np.ascontiguousarray(value))
-        self.digest = digest.digest()
+        self.digest = _fingerprint(values)
         self._data = _data_in_use.get(self.digest)
         if self._data is None:
             for var, value in zip(self.shared, values, strict=True):
@@ -375,8 +371,7 @@ class ModelOutputs(ModelFunctions):
     what = "What is kept of each draw"
 
     def __init__(self, model, names, initial_point, compile_kwargs):
-        known = {var.name: var for var in model.unobserved_value_vars}
-        results = [known[name] for name in names]
+        results = _named_results(model, names)
         super().__init__(model.value_vars, initial_point, results)
         for name, result in zip(names, results, strict=True):
             if result.dtype.startswith("complex"):
@@ -424,6 +419,17 @@ class ModelOutputs(ModelFunctions):
     def named(self, rows):
         """Return the outputs of draws by name, each of shape (draws, ...)."""
         return by_name(rows, self.variables)
+
+
+def _named_results(model, names):
+    known = {var.name: var for var in model.unobserved_value_vars}
+    return [known[name] for name in names]
+
+
+def digest_of_data(model, names):
+    """Return what the digest of these ModelOutputs would be, without compiling them."""
+    shared = _shared_variables(_named_results(model, names), ModelOutputs.what)
+    return _fingerprint([np.asarray(var.get_value(borrow=True)) for var in shared])
 
 
 def by_name(rows, variables):
@@ -476,6 +482,14 @@ def _shared_variables(results, what):
                 "which is not a dense numerical array. Make it a constant, or dense."
             )
     return shared
+
+
+def _fingerprint(arrays):
+    digest = sha256()
+    for array in arrays:
+        digest.update(repr((array.dtype.str, array.shape)).encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.digest()
 
 
 def _slices(variables, vector, shapes):

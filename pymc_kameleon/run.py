@@ -266,7 +266,11 @@ class Run:
                                 self._submit()
                             self._take_what_is_there()
                             self._look_at_limits()
-                    except KeyboardInterrupt:  # the second one
+                            if self._why == "interrupted" and self._workers.deserted:
+                                self._workers.abandon()
+                                break
+                    except KeyboardInterrupt:  # the second one, or the likelihood's own
+                        self._end("interrupted")
                         self._workers.abandon()
             except Exception as error:
                 self._error = self._error or error
@@ -354,9 +358,15 @@ class Run:
             self._progress.show(chain)
 
     def _outcome(self, future, task):
-        """Return what a task gave, a new future of it, or an exception of its worker."""
+        """Return what a task gave, a new future of it, or an exception of its worker.
+
+        None if that was interrupted; the run ends then, but others finish what they are doing.
+        """
         try:
             outcome = future.result()
+        except KeyboardInterrupt:
+            self._end("interrupted")
+            return None
         except Exception as error:
             self._workers.notice(error)
             return error
@@ -455,12 +465,12 @@ class Run:
         elif isinstance(outcome, Exception):
             for chain in chains:
                 self._worker_died(chain, outcome)
-        elif not isinstance(outcome, list):
-            self._learning = chains, task, outcome
-        else:
+        elif isinstance(outcome, list):
             for chain, state in zip(chains, outcome, strict=True):
                 chain.state, chain.failures = state, 0
                 self._save(chain)
+        elif outcome is not None:
+            self._learning = chains, task, outcome
 
     def _fail(self, error):
         self._error = self._error or error

@@ -150,6 +150,22 @@ def test_without_a_gradient_there_is_no_nuts():
     ]
 
 
+@pytest.mark.parametrize(("asked", "given"), [(None, 3), (2, 2)])
+def test_all_steps_get_as_many_cores(asked, given, monkeypatch):
+    """Whichever driver they run in; by default all processors, of which there are three here."""
+    seen = []
+
+    def run(**options):
+        seen.append(options["cores"])
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr(compare, "sample", run)
+    monkeypatch.setattr(pm, "sample", run)
+    pk.compare([GAM, "nuts"], normal(2), **OPTIONS | {"cores": asked})
+    assert seen == [given, given]
+
+
 @pytest.mark.parametrize(
     ("steps", "says"),
     [
@@ -172,6 +188,8 @@ def test_what_is_no_step_is_refused_before_anything_runs(steps, says, monkeypatc
 def test_other_arguments_are_checked():
     with pytest.raises(ValueError, match="chains must be"):
         pk.compare([GAM], normal(2), chains=1)
+    with pytest.raises(ValueError, match="cores must be"):
+        pk.compare([GAM], normal(2), cores=0)
 
 
 def test_nutpie_has_to_be_there(monkeypatch):

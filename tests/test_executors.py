@@ -253,6 +253,7 @@ def test_a_dask_cluster_gives_the_same_draws(cluster, black_box, expected, late,
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         assert_same(black_box(executor=cluster.get_executor()), expected[3], ALL)
     assert "Sampling by ClientExecutor (3 chains)" in caplog.text
+    assert signal.SIG_IGN in cluster.run(signal.getsignal, signal.SIGINT).values()
     killer = faults.Kills(late(1), tmp_path / "killed")
     assert_same(black_box(killer, executor=cluster.get_executor()), expected[3], ALL)
     assert (tmp_path / "killed").exists()
@@ -637,6 +638,57 @@ def test_workers_leave_ctrl_c_to_their_parent(black_box):
         1, multiprocessing.get_context("fork"), initializer=executors._begin_to_work
     ) as pool:
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
+
+
+def test_workers_that_began_before_leave_it_once_they_have_the_model(black_box):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() != signal.SIG_IGN
+        black_box(executor=pool, chains=1)
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
+
+
+class ThirdIsInterrupted(Executor):
+    """Of two tasks at a time."""
+
+    def __init__(self):
+        self.futures = []
+
+    def submit(self, function, *arguments):
+        self.futures.append(Future())
+        if len(self.futures) == 4:
+            self.futures[2].set_exception(KeyboardInterrupt())
+        if len(self.futures) != 3:
+            self.futures[-1].set_result(function(*arguments))
+        return self.futures[-1]
+
+
+def test_a_task_that_is_interrupted_costs_no_other_its_draws(line_walk, caplog):
+    result = sample(line_walk, tune=0, executor=ThirdIsInterrupted())
+    one, other = result["sampling_state"]["monitor_done"].values
+    assert one == 1 < other
+    assert "Sampling was interrupted" in caplog.text
+    assert_same(resume(result, line_walk.model, None), sample(line_walk, tune=0), ALL[:2])
+
+
+class Deserted(Executor):
+    """A cluster of Dask whose workers end with Ctrl-C, which is seen a bit later."""
+
+    def __init__(self):
+        self._client, self.seen = self, [{}, {"last": 1}, {"one": 1, "last": 1}]
+
+    def nthreads(self):
+        return self.seen.pop()
+
+    def submit(self, function, *arguments):
+        signal.raise_signal(signal.SIGINT)
+        return Future()
+
+
+def test_ctrl_c_waits_for_no_cluster_where_nobody_is_left(line_walk):
+    executor = Deserted()
+    with pytest.raises(KeyboardInterrupt, match="no draws"):
+        sample(line_walk, chains=1, executor=executor)
+    assert not executor.seen
 
 
 ORPHANS = """

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
@@ -71,8 +71,14 @@ def black_walk():
 # ---- Ctrl-C at random moments ---------------------------------------------------------------
 
 
+def press_here():
+    signal.raise_signal(signal.SIGINT)
+
+
 class Press:
     """Presses Ctrl-C when this package has begun to run its line number `at`, in this thread.
+
+    `press` does so, by default in this process alone.
 
     Attributes
     ----------
@@ -80,8 +86,8 @@ class Press:
         Lines run.
     """
 
-    def __init__(self, at=None):
-        self.lines, self._at, self._home = 0, at, os.getpid()
+    def __init__(self, at=None, press=press_here):
+        self.lines, self._at, self._press, self._home = 0, at, press, os.getpid()
 
     def __enter__(self):
         self._before = sys.gettrace()
@@ -97,7 +103,7 @@ class Press:
         if event == "line":
             self.lines += 1
             if self.lines == self._at and os.getpid() == self._home:  # not in a fork
-                signal.raise_signal(signal.SIGINT)
+                self._press()
         return self._follow
 
 
@@ -137,7 +143,11 @@ def few_and_many(counts):
 
 @pytest.fixture
 def done(monkeypatch):
-    """Chains and how many draws they had made, as they came back, one by one."""
+    return one_by_one(monkeypatch)
+
+
+def one_by_one(monkeypatch):
+    """Return chains and how many draws they had made, as they come back, one by one."""
     done, take = [], pk.run.Chain.take
 
     def note(self, state, *others):
@@ -185,6 +195,103 @@ def test_ctrl_c_at_a_random_moment(where, n, walk, black_walk, done):
     assert kept > 0
 
 
+class Cluster:
+    """Two worker processes of Dask, as an executor."""
+
+    def __enter__(self):
+        from distributed import Client, LocalCluster
+
+        options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+        self._client = Client(LocalCluster(**options))
+        return self._client.get_executor()
+
+    def __exit__(self, *error):
+        self._client.cluster.close()
+        self._client.close()
+
+
+def afresh(where):
+    """Return a pool of processes that begin afresh."""
+    if where == "loky":
+        from loky import ProcessPoolExecutor as Loky
+
+        return Loky(2)
+    if where == "dask":
+        return Cluster()
+    return ProcessPoolExecutor(2, multiprocessing.get_context(where))
+
+
+def press_in_a_terminal():
+    """Press Ctrl-C where it comes to the workers, too."""
+    os.killpg(0, signal.SIGINT)
+
+
+def interrupt(where, n, seed=1):
+    """Interrupt n runs of one pool, here and in a terminal by turns, and print how much they kept.
+
+    This process leads a group of its own.
+    """
+    _, model = box(faults.wells)
+    step = pk.RWM(model=model, steps_per_draw=2)
+    options = {"tune": 4, "draws": 6, "quiet": True, "initvals": {"x": np.array([0.1, 0.2])}}
+    whole, kept = sample(step, **options), 0
+    done = one_by_one(pytest.MonkeyPatch())
+    with afresh(where) as executor:
+        run = partial(sample, step, executor=executor, **options)
+        run()  # its workers begin
+        for at, press in zip(moments(run, n, seed), cycle([press_in_a_terminal, press_here])):
+            done.clear()
+            try:
+                with Press(at, press):
+                    result = run()
+            except KeyboardInterrupt:
+                assert not done
+                continue
+            kept += is_part_of(result, whole)
+            made = result["sampling_state"]["monitor_done"].to_series().to_dict()
+            assert all(made[chain] >= n for chain, n in done)
+            if min(made.values()) < 10:
+                result = resume(result, model, None, cores=1, quiet=True)
+            assert_same(result, whole, ALL)
+        assert executor.submit(int).result() == 0
+    print(where, kept, flush=True)
+
+
+INTERRUPTED = """
+import faulthandler, sys
+from test_faults import interrupt
+
+if __name__ == "__main__":
+    for where in sys.argv[2:]:
+        faulthandler.dump_traceback_later(60 + 10 * int(sys.argv[1]), exit=True)
+        interrupt(where, int(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_terminal():
+    """It comes to all processes of the terminal; workers leave it to the one that samples."""
+    installed = {"spawn": True, "loky": find_spec("loky"), "dask": find_spec("distributed")}
+    where = [name for name, found in installed.items() if found]
+    child = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, "1", *where],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, errors = child.communicate(timeout=240)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    assert child.returncode == 0, errors
+    kept = dict(line.split() for line in printed.splitlines())
+    assert [*kept] == where
+    assert all(int(n) > 0 for n in kept.values())
+
+
 @pytest.mark.filterwarnings("ignore:.*Could not extract data")
 @pytest.mark.parametrize(("cores", "n"), few_and_many({1: 20, 2: 20}))
 def test_ctrl_c_at_a_random_moment_of_pm_sample(cores, n, walk):
@@ -209,6 +316,21 @@ def test_ctrl_c_at_a_random_moment_of_pm_sample(cores, n, walk):
         kept += is_part_of(result, whole, renumbered=True)
     assert kept > 0
     assert_same(run(), whole)
+
+
+@pytest.mark.parametrize("where", ["in turn", "threads"])
+def test_a_likelihood_may_press_ctrl_c_itself(where, black_walk, caplog):
+    """As a solver does that is interrupted: the run says so, and has the draws until then."""
+    box()
+    options = {"tune": 4, "draws": 6, "initvals": {"x": np.array([0.1, 0.2])}}
+    whole = sample(black_walk, **options)
+    box(Disturbed(30, KeyboardInterrupt))
+    with pools(where) if where == "threads" else nullcontext() as executor:
+        result = sample(black_walk, executor=executor, **options)
+    assert "Sampling was interrupted" in caplog.text
+    box()
+    is_part_of(result, whole)
+    assert_same(resume(result, black_walk.model, None), whole, ALL)
 
 
 # ---- results that could not be made ---------------------------------------------------------

@@ -164,6 +164,46 @@ def nutpie(adaptation, sampler, problem):
     return planned(go)
 
 
+def blackjax(sampler, problem):
+    """Return a run of BlackJAX's NUTS after its window adaptation, one chain after the other.
+
+    JAX compiles the log-density, and a chain anew for each length, when it is first run.
+    """
+    import jax
+    from blackjax import nuts, window_adaptation
+    from pymc.sampling.jax import get_jaxified_graph
+
+    x, logp = problem.graph()
+    compiled = get_jaxified_graph([x], [logp])  # lets JAX use double precision
+
+    def density(x):
+        return compiled(x)[0]
+
+    adaptation = window_adaptation(nuts, density)
+
+    @partial(jax.jit, static_argnums=(2, 3))
+    def chain(key, start, tune, draws):
+        tuning, drawing = jax.random.split(key)
+        (state, parameters), adapted = adaptation.run(tuning, start, tune)
+        step = nuts(density, **parameters).step
+
+        def draw(state, key):
+            state, info = step(key, state)
+            return state, (state.position, info.num_integration_steps)
+
+        _, (x, n_steps) = jax.lax.scan(draw, state, jax.random.split(drawing, draws))
+        return x, jax.numpy.append(adapted.info.num_integration_steps, n_steps)
+
+    def go(tune, draws, seed):
+        keys = jax.random.split(jax.random.key(seed), CHAINS)
+        starts = problem.starts(CHAINS, seed)
+        chains = [chain(*both, tune, draws) for both in zip(keys, starts, strict=True)]
+        x, costs = zip(*chains, strict=True)
+        return np.array(x), np.array(costs)
+
+    return planned(go)
+
+
 # ---- ensembles ----------------------------------------------------------------------------------
 
 
@@ -299,6 +339,7 @@ SAMPLERS = {
     "NUTS": partial(step_of_pymc, pm.NUTS, of_trees),
     "nutpie": partial(nutpie, "diag"),
     "nutpie low rank": partial(nutpie, "low_rank"),
+    "BlackJAX": blackjax,
     "DEMetropolisZ": partial(step_of_pymc, pm.DEMetropolisZ, lambda s, _: constant(2, s)),
     "Metropolis": partial(step_of_pymc, pm.Metropolis, of_differences),
     "Slice": partial(step_of_pymc, pm.Slice, of_slices),
@@ -313,6 +354,7 @@ SAMPLERS = {
 PACKAGES = {
     "nutpie": "nutpie",
     "nutpie low rank": "nutpie",
+    "BlackJAX": "blackjax",
     "emcee": "emcee",
     "emcee DE": "emcee",
     "zeus": "zeus",
@@ -321,4 +363,6 @@ PACKAGES = {
     "PyVBMC": "pyvbmc",
 }
 """What they need besides PyMC."""
-WITH_GRADIENT = ("NUTS", "nutpie", "nutpie low rank")
+WITH_GRADIENT = ("NUTS", "nutpie", "nutpie low rank", "BlackJAX")
+BY_LENGTH = ("BlackJAX",)
+"""Those that compile for each number of draws."""

@@ -6,6 +6,7 @@ there are no links into other projects' documentation, whose inventories would h
 """
 
 import importlib.metadata
+import os
 from pathlib import Path
 
 from docutils import nodes
@@ -29,6 +30,7 @@ highlight_language = "text"  # of blocks that name none
 include_patterns = [
     "CHANGELOG.md",
     "docs/*.md",
+    "docs/gallery/*.md",
     "docs/generated/*.rst",
     "examples/papers/README.md",
 ]
@@ -39,6 +41,7 @@ nb_execution_mode = "cache"  # pages with cells run once, and again when their c
 nb_merge_streams = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600  # seconds of a cell, the first of which may compile
+os.environ["MATPLOTLIBRC"] = str(Path(__file__).parent)  # of the pages with cells
 
 autodoc_typehints = "none"  # the docstrings say it
 autosummary_generate = True
@@ -57,7 +60,7 @@ html_theme_options = {
 }
 html_math_renderer = "mathml"
 
-ALONE = ["install", "quickstart", "choosing", "gallery", "performance", "faq", "out_of_scope"]
+ALONE = ["install", "quickstart", "choosing", "performance", "faq", "out_of_scope"]
 html_sidebars = {
     f"docs/{page}": []
     for page in [*ALONE, "reliability", "peers", "conformance", "adding_a_sampler"]

@@ -68,7 +68,7 @@ def main():
         axis.plot(*draws[name][:100].T, ".-", linewidth=0.6, markersize=4, label="100 draws")
         axis.set(title=name, xlabel="slope[0]", ylabel="slope[1]")
         axis.legend(fontsize=8)
-    figure.savefig(options.output, dpi=80)
+    figure.savefig(options.output, dpi=200)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ right before a block, which readers do not see, say otherwise:
     <!-- not run: reason -->    it is only parsed
     <!-- slow -->               its page is run with the slow tests
     <!-- first: code -->        what has to be there is made by this code
+    <!-- needs: module -->      its page is skipped without that
 """
 
 import ast
@@ -37,6 +38,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
     *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("docs/gallery/*.md")),
     *sorted(ROOT.glob("examples/**/README.md")),
 ]
 TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
@@ -87,6 +89,21 @@ def test_links_lead_somewhere():
     assert found == ["y.md", "images/z.png", "docs/kam.md#no", "#a-b"]
 
 
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)|<img[^>]*>")
+
+
+def unsaid(text):
+    """Pictures of a page whose text for those who do not see them has fewer than four words."""
+    found = [match for match in PICTURE.finditer(prose(text)) if len((match[1] or "").split()) < 4]
+    return [match[2] or match[0] for match in found]
+
+
+def test_pictures_are_said_in_words():
+    assert {name: unsaid(text) for name, text in TEXTS.items() if unsaid(text)} == {}
+    wrong = "![](a.png) ![convergence](b.png) ![two lines that cross](c.png) <img src='d.png'>"
+    assert unsaid(wrong) == ["a.png", "b.png", "<img src='d.png'>"]
+
+
 def test_anchors_are_those_of_github():
     text = "# `pk.sample`, and more\n```\n# code\n```\n## [Two](x.md) words\n## Two words"
     assert anchors(text) == ["pksample-and-more", "two-words", "two-words-1"]
@@ -102,19 +119,21 @@ def test_every_page_is_in_the_contents_of_the_site():
 # ---- code ---------------------------------------------------------------------------------------
 
 BLOCK = re.compile(
-    r"((?:^<!--(?:(?!-->).)*-->\n+)*)^```(?:python|\{code-cell\}[^\n]*)\n(.*?)^```$", re.M | re.S
+    r"((?:^<!--(?:(?!-->).)*-->\n+)*)"
+    r"^```(?:python|\{code-cell\}[^\n]*)\n((?::\w+: [^\n]*\n)*)(.*?)^```$",
+    re.M | re.S,
 )
-NOTE = re.compile(r"<!--\s*(not run|slow|first)(?::\s*((?:(?!-->).)+?))?\s*-->", re.S)
+NOTE = re.compile(r"<!--\s*(not run|slow|first|needs)(?::\s*((?:(?!-->).)+?))?\s*-->", re.S)
 
 
 class Block:
     """A block of Python on a page, and what is said of it."""
 
     def __init__(self, text, match):
-        said, self.code = match.groups()
+        said, _, self.code = match.groups()  # without what a cell says of itself, as `:tags: [x]`
         self.notes = dict(NOTE.findall(said))
         self.unknown = NOTE.sub("", said).strip()
-        self.line = text.count("\n", 0, match.start(2))
+        self.line = text.count("\n", 0, match.start(3))
 
 
 def blocks(text):
@@ -210,6 +229,8 @@ def pages_with_code():
 @pytest.mark.parametrize("name", [*pages_with_code()])
 def test_the_code_of_a_page_runs(name, run):
     for block in blocks_to_run(TEXTS[name]):
+        if "needs" in block.notes:
+            pytest.importorskip(block.notes["needs"])
         run(block.notes.get("first", ""), f"what comes before line {block.line} of {name}")
         run(block.code, name, block.line)
 

@@ -68,21 +68,21 @@ def draw_marginals(directory, draws):
         column[0].set(title=name)
         column[-1].set(xlabel="$x_1$")
         for axis, (sampler, colour) in zip(column, COLOURS.items(), strict=True):
-            axis.fill_between(grid, target.marginal(grid), color="0.85")
             axis.set(yticks=[], xlim=(low, high))
-            if sampler in draws[name]:
-                x = draws[name][sampler][:, 0]
-                axis.hist(
-                    x, np.linspace(low, high, 61), density=True, histtype="step", color=colour
-                )
+            if sampler not in draws[name]:
+                axis.axis("off")
+                continue
+            axis.fill_between(grid, target.marginal(grid), color="0.85")
+            x = draws[name][sampler][:, 0]
+            axis.hist(x, np.linspace(low, high, 61), density=True, histtype="step", color=colour)
     for axis, sampler in zip(axes[:, 0], COLOURS, strict=True):
-        axis.set_ylabel(sampler, rotation=0, ha="right", va="center")
+        axis.text(-0.04, 0.5, sampler, transform=axis.transAxes, ha="right", va="center")
     save(figure, directory, "ckam_marginals.png")
 
 
 def draw_draws(directory, draws):
     """Draw the targets with CyclicalKAM's draws, and A.1 with those of all samplers."""
-    figure = plt.figure(figsize=(11, 9.5), layout="constrained")
+    figure = plt.figure(figsize=(9.5, 8.2), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=(1, 1.35))
     for axis, name in zip(top.subplots(1, 3), TARGETS, strict=True):
         show(axis, name, draws[name][EXACT])
@@ -91,7 +91,7 @@ def draw_draws(directory, draws):
     for axis, (sampler, x) in zip(bottom.subplots(2, 4).flat, draws["A.1"].items(), strict=False):
         show(axis, "A.1", x)
         axis.set(title=f"A.1, {sampler}")
-    save(figure, directory, "ckam_draws.png")
+    save(figure, directory, "ckam_draws.png", shaded=True)
 
 
 def show(axis, name, x):

@@ -53,7 +53,9 @@ def run():
 
 def draw_traces(directory, chains):
     """Draw the log-density during adaptation, and the last coordinate all along."""
-    figure, axes = plt.subplots(2, len(SHOWN), figsize=(14, 5), layout="constrained", sharey="row")
+    figure, axes = plt.subplots(
+        2, len(SHOWN), figsize=(11, 4.4), layout="constrained", sharey="row"
+    )
     exact = -np.log(TRUTH).sum() - NEAL.d / 2 * (1 + np.log(2 * np.pi))
     spread = np.sqrt(NEAL.d / 2)
     for (above, below), (name, chain) in zip(axes.T, chains.items(), strict=True):
@@ -71,10 +73,10 @@ def draw_traces(directory, chains):
 
 def draw_diagonals(directory, diagonals):
     """Draw the learned diagonals."""
-    figure, axes = plt.subplots(1, len(SHOWN), figsize=(14, 2.9), layout="constrained")
+    figure, axes = plt.subplots(1, len(SHOWN), figsize=(11, 2.5), layout="constrained")
     for axis, (name, diagonal) in zip(axes, diagonals.items(), strict=True):
         slope = diagonal @ TRUTH / (TRUTH @ TRUTH)
-        axis.plot(TRUTH, slope * TRUTH, color="0.6", label=f"{slope:.2g} $σ_i$")
+        axis.plot(TRUTH, slope * TRUTH, color="0.6", label=f"{slope:.2f} $σ_i$")
         axis.plot(TRUTH, diagonal, ".", color=BLUE, ms=4, label="$L_{ii}$")
         axis.set(title=SHOWN[name], xlabel="$σ_i$", xlim=(0, None), ylim=(0, None))
         axis.legend(frameon=False, loc="upper left")

@@ -29,7 +29,7 @@ SETTINGS = {
     "kernel": pk.kernels.Gaussian(bandwidth=3),
     "target_accept": 0.7,
 }
-TUNE = 20_000
+TUNE = 60_000
 SEED = 3
 
 BANANA = Banana(0.03, d=2)
@@ -42,7 +42,8 @@ CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
 """Radius of the circle that has 95 % of a standard normal in two dimensions."""
 
 N_DIRECTIONS = 4
-COLOURS = 256
+DPI = 200
+"""Twice the pixels that pages show pictures with, so that they are sharp on fine screens."""
 BLUE, RED = "#2f6db3", "#c8231f"
 
 
@@ -137,7 +138,7 @@ def show_target(axis, target, z):
     """Show the density, and z upon it."""
     density = np.exp(target.log_density(grid(target)))
     show_values(axis, target, density, cmap="Greys", vmax=1.6)
-    axis.plot(*z.T, ".", color=BLUE, ms=3, alpha=0.7, label="subsample z")
+    axis.plot(*z.T, ".", color=BLUE, ms=3, alpha=0.7, label="earlier draws, z")
 
 
 def show_contour(axis, proposal, x, **options):
@@ -148,12 +149,19 @@ def show_contour(axis, proposal, x, **options):
     axis.plot(*ellipse, color=RED, **options)
 
 
-def save(figure, directory, name):
-    """Write the picture in few colours, which makes it small, and say how large it is."""
+def save(figure, directory, name, *, shaded=False):
+    """Write the picture in few colours, which makes it small, and say how large it is.
+
+    Lines and dots keep their colours; of a `shaded` picture the smooth shades are kept instead.
+    """
     path = Path(directory) / name
+    figure.set_dpi(DPI)
     figure.canvas.draw()
     picture = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
-    picture = picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    colours, method = (
+        (128, Image.Quantize.MEDIANCUT) if shaded else (256, Image.Quantize.MAXCOVERAGE)
+    )
+    picture = picture.quantize(colours, method, dither=Image.Dither.NONE)
     picture.save(path, optimize=True)
     plt.close(figure)
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
@@ -181,7 +189,7 @@ def draw_figure1(directory):
         cloud = y + step + proposal.gamma * rng.normal(size=(40, 2))
         axis.plot(*cloud.T, ".", color="gold", ms=5, mec="black", mew=0.4, label="proposals")
         axis.plot([y[0], y[0] + step[0]], [y[1], y[1] + step[1]], color="black", lw=1.5)
-        axis.plot(*y, "*", color="white", ms=15, mec="black", label="y")
+        axis.plot(*y, "*", color="white", ms=12, mec="black", label="y")
         show_contour(axis, proposal, y, lw=1.5, label="95 % of proposals, over all β")
         axis.legend(loc="upper center", ncols=4, fontsize=8)
     axes[0].set(title="g for two samples of β (blue is low), and the step −∇g(y)", xlabel="")
@@ -192,18 +200,18 @@ def draw_figure2(directory):
     """Draw contours of proposals on the banana."""
     figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
     draw_contours(axis, BANANA, 7)
-    axis.set_title("KAM on B(0.03, 100): density, subsample, and 95 % of the proposals")
-    save(figure, directory, "kam_figure2.png")
+    axis.set_title("Kernel adaptive Metropolis on a banana, B(0.03, 100)")
+    save(figure, directory, "kam_figure2.png", shaded=True)
 
 
 def draw_figure6(directory):
     """Draw contours of proposals on flower and ring."""
-    figure, axes = plt.subplots(1, 2, figsize=(10, 5.6), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4.9), layout="constrained")
     draw_contours(axes[0], FLOWER, 24)
     draw_contours(axes[1], RING, 10)
     axes[0].set_title("KAM on the flower: 95 % of the proposals")
     axes[1].set_title("and on the ring")
-    save(figure, directory, "kam_figure6.png")
+    save(figure, directory, "kam_figure6.png", shaded=True)
 
 
 def draw_contours(axis, target, n):
@@ -213,32 +221,28 @@ def draw_contours(axis, target, n):
     for i, x in enumerate(ridge(target, n)):
         show_contour(axis, proposal, x, lw=1.3, label="95 % of proposals" if i == 0 else None)
         axis.plot(*x, "+", color=RED, ms=6, label="from here" if i == 0 else None)
-    axis.legend(loc="upper center", ncols=3, fontsize=8)
+    axis.legend(loc="upper center", ncols=3, fontsize=8, columnspacing=1)
 
 
 def draw_directions(directory):
-    """Draw the leading directions of PCAKAM, as they are scaled after tuning."""
+    """Draw the leading directions of PCAKAM on the banana, as they are scaled after tuning."""
+    step = pk.PCAKAM(model=BANANA.model(), whiten=False, gamma=0.2, n_subsample=300)
+    p = tune(step, BANANA).parameters
+    m, proposal = p.subsample.m[0], Proposal.learned(p.subsample)
     figure, axes = plt.subplots(
-        1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.7, 1)
+        2, 2, figsize=(9, 5.2), layout="constrained", sharex=True, sharey=True
     )
-    for axis, target, n in zip(axes, (BANANA, FLOWER), (7, 12), strict=True):
-        step = pk.PCAKAM(model=target.model(), whiten=False, gamma=0.2, n_subsample=300)
-        p = tune(step, target).parameters
-        m, proposal = p.subsample.m[0], Proposal.learned(p.subsample)
-        show_target(axis, target, proposal.z)
-        for x in ridge(target, n):
-            for j in range(N_DIRECTIONS):
-                nu = np.exp(p.log_nu0[j] + p.log_rho[j])
-                w = nu * proposal.features(x) @ p.directions[j, :m]
-                axis.plot(*np.stack([x - w, x + w], axis=1), color=f"C{j}", lw=2)
-            axis.plot(*x, "o", color="black", ms=4)
-    axes[0].set_title("PCAKAM on B(0.03, 100): $x ± ν_j w_j(x)$, the leading directions")
-    axes[1].set_title("and on the flower")
-    handles = [
-        plt.Line2D([], [], color=f"C{j}", lw=2, label=f"$j = {j + 1}$") for j in range(N_DIRECTIONS)
-    ]
-    axes[0].legend(handles=handles, loc="upper center", ncols=N_DIRECTIONS, fontsize=8)
-    save(figure, directory, "pca_kam_directions.png")
+    for j, axis in enumerate(axes.flat):
+        show_target(axis, BANANA, proposal.z)
+        axis.set(title=f"$j = {j + 1}$")
+        nu = np.exp(p.log_nu0[j] + p.log_rho[j])
+        for x in ridge(BANANA, 13):
+            w = nu * proposal.features(x) @ p.directions[j, :m]
+            axis.plot(*np.stack([x - w, x + w], axis=1), color=RED, lw=1.5)
+            axis.plot(*x, ".", color=RED, ms=5)
+        axis.label_outer()
+    figure.suptitle("PCAKAM on B(0.03, 100): $x ± ν_j w_j(x)$, the leading directions")
+    save(figure, directory, "pca_kam_directions.png", shaded=True)
 
 
 def main():

@@ -377,9 +377,10 @@ def archive(chains):
         rows.append(tuning.home[: tuning.n_home[0]])
         moves.append(tuning.moves.points[: tuning.moves.counts[0], d : 2 * d + 1])
     is_move = np.repeat([False, True], [sum(map(len, rows)), sum(map(len, moves))])
-    rows, first = np.unique(np.concatenate([*rows, *moves]), axis=0, return_index=True)
-    finite = np.isfinite(rows[:, -1])
-    return rows[finite, :-1], rows[finite, -1], is_move[first][finite]
+    rows = np.concatenate([*rows, *moves])
+    first = np.sort(np.unique(rows, axis=0, return_index=True)[1])  # as they came, whatever bits
+    first = first[np.isfinite(rows[first, -1])]
+    return rows[first, :-1], rows[first, -1], is_move[first]
 
 
 def level(chains, moves):

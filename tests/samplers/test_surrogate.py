@@ -364,7 +364,7 @@ class Twin:
         factor, mean = np.tril(self.parameters.factor), self.parameters.mean
         for _ in range(n):
             if self.rule == "location follows":
-                mean = mean + 0.3 * (x - mean)
+                mean = mean + 0.6 * (x - mean)
             u = np.linalg.solve(factor, (x - mean).T).T
             kind = self.by_reference if self.parameters.shares[1] == 1 else self.by_surrogate
             v, log_hastings = kind(u, rng)

@@ -111,7 +111,7 @@ def corrected(f, moves, function, n_decisive=None):
 
     n_batches = min(MOST_BATCHES, np.bincount(moves.row).min() // PER_BATCH)
     batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
-    a = _batch_means(f, batches)
+    a = batch_means(f, batches)
     batches_of_moves = batches[moves.draw]
     known = _known(moves, batches_of_moves, g, a.shape)
     n_moves = np.zeros(a.shape[:2])
@@ -122,14 +122,14 @@ def corrected(f, moves, function, n_decisive=None):
         x = _means_over_moves(known + inner.sums(n_moves), n_moves, lengths)
         b = coefficients(a, x, inner.variance_under_s(np.ones(a[:, 0].shape)))
         variances = inner.rejections(b), inner.variance_under_s(b)
-        found = _combined(a, x, b, lengths, *variances)
+        found = combined(a, x, b, lengths, *variances)
         with np.errstate(divide="ignore", invalid="ignore"):
             points, runs = (
                 np.nan_to_num(variance(b) / np.square(found.mcse))[:n_decisive].max()
                 for variance in (inner.variance_under_s, inner.variance_of_runs)
             )
         if max(points, runs) < NEGLIGIBLE or not inner.double(points > runs):
-            return _combined(a, x, b, lengths, *variances, inner.unseen(b))
+            return combined(a, x, b, lengths, *variances, inner.unseen(b))
 
 
 def coefficients(a, x, common):
@@ -159,7 +159,7 @@ def _range(f):
 # ---- sums over batches --------------------------------------------------------------------------
 
 
-def _batch_means(f, batches):
+def batch_means(f, batches):
     """Return the means of f (chains, draws, q) over batches, (chains, batches, q)."""
     starts = np.flatnonzero(np.diff(batches, prepend=-1))
     return np.add.reduceat(f, starts, axis=1) / np.bincount(batches)[:, None]
@@ -360,7 +360,7 @@ class _Inner:
 # ---- the average --------------------------------------------------------------------------------
 
 
-def _combined(a, x, b, lengths, least, common, unseen=0.0):
+def combined(a, x, b, lengths, least, common, unseen=0.0):
     """Return T of batch means of A and X (chains, batches, q).
 
     Its variance by batches is at least `least` (q,), of which they seldom have the rare moves that

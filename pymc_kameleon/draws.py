@@ -216,7 +216,7 @@ def _conclude(step, q, stats, count):
     step.monitor.infinite += int(step.log_density.count[1])
     step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
     if step.pseudo_marginal and step.monitor.done > step.monitor.tune:
-        stats[:, -1] = step.monitor.noise
+        stats[:, step.n_stats - 1] = step.monitor.noise
     d = step.layout.d
     step.point = np.concatenate([q[:d], step.log_density.point[d:]])
     step.trail[:] = np.nan

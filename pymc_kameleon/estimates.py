@@ -1,6 +1,7 @@
 """``pk.expectation`` and ``pk.summary``: averages over the posterior, corrected where possible.
 
-They are those of corrections.py where a result has moves by a surrogate, and ArviZ's elsewhere.
+They are those of corrections.py where a result has moves by a surrogate, those of controls.py where
+it has control variates of a random walk, and ArviZ's elsewhere.
 """
 
 import logging
@@ -12,12 +13,14 @@ import xarray as xr
 from arviz_base import convert_to_dataset
 from arviz_stats.base import array_stats
 
+from pymc_kameleon.controls import are_enough, controlled, kept_of
 from pymc_kameleon.corrections import corrected
 from pymc_kameleon.layout import Layout
 from pymc_kameleon.logp import ModelOutputs, digest_of_data
-from pymc_kameleon.resume import LEARNED, MOVES, STATE
+from pymc_kameleon.resume import LEARNED, STATE
 from pymc_kameleon.samplers.surrogate_moves import certificate, moves_of
 from pymc_kameleon.signs import warn_of
+from pymc_kameleon.step import CONTROL_VARIATES, KEPT
 from pymc_kameleon.store import opened
 
 _log = logging.getLogger("pymc_kameleon")
@@ -54,7 +57,8 @@ def expectation(dt, function, model=None):
 
     If SurrogateMetropolis has made the draws, in ``pk.sample``, their mean is corrected by what its
     surrogate knows, which takes no evaluation of the log-density and remains exact however bad the
-    surrogate is. Of other samplers it is the mean, with its standard error by ArviZ.
+    surrogate is; if GAM has, by its control variates, where these were kept. Of other samplers it
+    is the mean, with its standard error by ArviZ.
 
     Parameters
     ----------
@@ -65,7 +69,7 @@ def expectation(dt, function, model=None):
         array (chain, draw, ...). It treats each draw for itself, and is called with other points,
         too.
     model : pm.Model, optional
-        Taken from the context by default; needed to correct.
+        Taken from the context by default; needed to correct what has a surrogate.
 
     Returns
     -------
@@ -102,11 +106,11 @@ def expectation(dt, function, model=None):
     say_if_not_finite("The function", f)
     values, shape = f.reshape(*f.shape[:2], -1), f.shape[2:]
     found, apart = _averaged(draws, values, lambda x: draws.at(x, function).reshape(len(x), -1))
-    if draws.moves is not None:
+    if draws.can_be_corrected:
         names = [f"the function{list(index) or ''}" for index in np.ndindex(shape)]
         with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
             r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
-        warn_of(dt, names, values, r_hat, certificate(draws.moves), apart)
+        warn_of(dt, names, values, r_hat, draws.certificate, apart)
     return Expectation(*(part.reshape(shape)[()] for part in found))
 
 
@@ -124,9 +128,9 @@ def _averaged(draws, values, function):
             mcse = np.hypot(mcse, draws.error_of_surrogates(values))
             ess = values.var(axis=(0, 1)) / mcse**2
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
-    if draws.moves is None or not np.isfinite(values).all():
+    if not (draws.can_be_corrected and np.isfinite(values).all()):
         return found, np.zeros(values.shape[2])
-    better = corrected(values, draws.moves, function)
+    better = draws.corrected(values, function)
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
@@ -147,6 +151,8 @@ class Draws:
     posterior : Dataset
     moves : Moves or None
         Those by a surrogate, None if there are too few to correct anything.
+    controls : Kept or None
+        What a random walk has kept for that, likewise.
     names : list of str
         Variables that are known at other points; all, if there are no moves.
     are_approximate : bool
@@ -158,7 +164,8 @@ class Draws:
             dt = dt.to_dataset()
         elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
             raise ValueError("There are no draws to average: the result has no posterior.")
-        self.posterior, self.moves = convert_to_dataset(dt, group="posterior"), None
+        self.posterior = convert_to_dataset(dt, group="posterior")
+        self.moves = self.controls = None
         self.names = list(self.posterior)
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError(
@@ -174,17 +181,22 @@ class Draws:
                 "These are draws of the surrogate, which are approximate: those of the posterior, "
                 "and corrected averages, are in the whole result."
             )
-        if not isinstance(dt, xr.DataTree) or not {MOVES, LEARNED} <= set(dt.children):
+        group = next((name for name in KEPT if name in getattr(dt, "children", ())), None)
+        if group is None or LEARNED not in dt.children:
             return
-        kept = dt[MOVES].to_dataset()
-        sample = {dim: kept[dim] for dim in ("chain", "draw") if dim in kept.dims}
-        if len(sample) == 2:
-            common = {dim: np.intersect1d(v, self.posterior[dim]) for dim, v in sample.items()}
-            self.posterior, kept = self.posterior.sel(common), kept.sel(common)
-            moves = moves_of(kept, dt[LEARNED].to_dataset())
-            if _are_enough(moves, kept.sizes):
-                self.moves = moves
-                self._begin_to_compute(dt, _context(model), kept["coordinate"].values.tolist())
+        kept, learned = dt[group].to_dataset(), dt[LEARNED].to_dataset()
+        if not {"chain", "draw"} <= set(kept.dims):
+            return
+        common = {dim: np.intersect1d(kept[dim], self.posterior[dim]) for dim in ("chain", "draw")}
+        self.posterior, kept = self.posterior.sel(common), kept.sel(common)
+        if group == CONTROL_VARIATES:
+            controls = kept_of(kept, learned)
+            self.controls = controls if are_enough(controls) else None
+            return
+        moves = moves_of(kept, learned)
+        if _are_enough(moves, kept.sizes):
+            self.moves = moves
+            self._begin_to_compute(dt, _context(model), kept["coordinate"].values.tolist())
 
     def _begin_to_compute(self, dt, model, coordinates):
         initial = model.initial_point()
@@ -205,6 +217,22 @@ class Draws:
                 "pm.Data, or the length of a dimension, is not what it was for these draws. Set it "
                 "again."
             )
+
+    @property
+    def can_be_corrected(self):
+        """Whether averages can be."""
+        return self.moves is not None or self.controls is not None
+
+    @property
+    def certificate(self):
+        """That of the surrogate, None without one."""
+        return None if self.moves is None else certificate(self.moves)
+
+    def corrected(self, values, function, n_decisive=None):
+        """Return Corrected averages of values (chains, draws, q), of a function of points."""
+        if self.moves is None:
+            return controlled(values, self.controls)
+        return corrected(values, self.moves, function, n_decisive)
 
     def error_of_surrogates(self, values):
         """Return what means of values (chains, draws, q) may be wrong by, (q,), by the jackknife.

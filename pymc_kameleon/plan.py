@@ -34,6 +34,7 @@ from pymc_kameleon.resume import (
     unpack,
 )
 from pymc_kameleon.run import Chain
+from pymc_kameleon.step import SURROGATE_MOVES
 from pymc_kameleon.store import Store, locked, refuse_existing, saved_store
 
 _log = logging.getLogger("pymc_kameleon")
@@ -238,7 +239,7 @@ def _take_over(record, saved):
 def _checked_surrogate_draws(n, steps):
     """Return how many draws of the surrogate are wanted; raise a ValueError if it has none."""
     checked_integer("surrogate_draws", n, at_least=0)
-    if n > 0 and not steps[0].kept_moves:
+    if n > 0 and not (steps[0].kept and steps[0].kept_group == SURROGATE_MOVES):
         raise ValueError(
             "surrogate_draws needs a surrogate of the whole posterior, which step="
             "pk.SurrogateMetropolis() fits if it moves all variables, not "

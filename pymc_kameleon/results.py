@@ -12,9 +12,10 @@ from arviz_base import dict_to_dataset
 from pymc_kameleon.host import find_constants, find_observations
 from pymc_kameleon.learned import COORDINATE
 from pymc_kameleon.monitor import counted
-from pymc_kameleon.resume import AHEAD, BEHIND, LEARNED, MOVES, STATE, pack
+from pymc_kameleon.resume import AHEAD, BEHIND, LEARNED, STATE, pack
 from pymc_kameleon.samplers.surrogate_moves import certificate, draws_of_surrogate, moves_of
 from pymc_kameleon.samplers.surrogate_second import with_second_surrogates
+from pymc_kameleon.step import KEPT, SURROGATE_MOVES
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -72,8 +73,8 @@ class Columns:
         if keeps_warmup:
             self.groups["warmup_posterior"] = outputs.variables
         self.groups["warmup_sample_stats"] = stats
-        if moves := steps[0].kept_moves:
-            self.groups[MOVES] = moves
+        if steps[0].kept:
+            self.groups[steps[0].kept_group] = steps[0].kept
 
     def named(self, portion, tuning):
         """Yield group, name and values (n, ...) of draws that an advance has made."""
@@ -87,9 +88,9 @@ class Columns:
             parts = [named[k][name] for k in owners]
             values = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
             yield stats, RENAMED.get(name, name), values
-        if MOVES in self.groups and not tuning:
-            for name, values in self._steps[0].moves(portion.stats[0]).items():
-                yield MOVES, name, values
+        if (first := self._steps[0]).kept and not tuning:
+            for name, values in first.kept_of(portion.stats[0]).items():
+                yield first.kept_group, name, values
 
     def like(self, group, numbers):
         """Return a dataset of a group with one draw of each of the chains `numbers`."""
@@ -98,7 +99,7 @@ class Columns:
         coords, dims = {}, {}
         if group.endswith("posterior"):
             coords, dims = self.coords, self.dims
-        elif group == MOVES:
+        elif group in KEPT:
             coords = {COORDINATE: self._steps[0].layout.coordinates()}
             dims = {name: [COORDINATE] for name, (shape, _) in self.groups[group].items() if shape}
         self._likes[group, *numbers] = like = dict_to_dataset(
@@ -260,7 +261,7 @@ def add_surrogate_posterior(tree, job, columns, n):
     columns : Columns
     n : int
     """
-    kept = tree[MOVES].to_dataset() if MOVES in tree.children else None
+    kept = tree[SURROGATE_MOVES].to_dataset() if SURROGATE_MOVES in tree.children else None
     if kept is None or kept["accept_prob"].isnull().all():
         _log.warning(
             "There is no %s, as the surrogate has made no move after tuning. Tune and draw longer.",

@@ -24,9 +24,6 @@ LEARNED, STATE, AHEAD, BEHIND = "learned", "sampling_state", "ahead_", "behind_"
 """Names of groups. What begins with the last two has draws that are not in the result: of chains
 that have made more, and of chains that are left out as they have made less."""
 
-MOVES = "surrogate_moves"
-"""The group of moves after tuning that `pk.expectation` goes by, if a step keeps them."""
-
 PLAN = (
     *("steps", "var_names", "data", "draws", "pool_tuning", "keeps_warmup"),
     *("draws_kept", "chains_kept"),
@@ -138,8 +135,8 @@ def check_untouched(saved, steps, outputs, states):
     lengths = {"posterior": kept, "sample_stats": kept, "warmup_sample_stats": tuned}
     if saved.plan["keeps_warmup"]:
         lengths["warmup_posterior"] = tuned
-    if steps[0].kept_moves:
-        lengths[MOVES] = kept
+    if steps[0].kept:
+        lengths[steps[0].kept_group] = kept
     for group, had in lengths.items():
         found = saved.draws.get(group)
         n = 0 if found is None else found.sizes.get("draw", 0)

@@ -30,14 +30,15 @@ def warn_of(dt, names, values, r_hat, close, apart):
     values : (chains, draws, q) float64
         They at the draws.
     r_hat : (q,) float64
-    close : Certificate
+    close : Certificate or None
+        Of the surrogate, if there is one.
     apart : (q,) float64
         Variance of corrected averages between chains over that within them, 0 of others.
     """
     reasons = []
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
-    if close.ess_share < POOR:
+    if close is not None and close.ess_share < POOR:
         reasons.append(f"the surrogate is poor ({close.in_words()})")
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),

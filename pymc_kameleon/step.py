@@ -85,6 +85,10 @@ class KameleonState(StepMethodState):
     monitor: ChainMonitor
 
 
+KEPT = SURROGATE_MOVES, CONTROL_VARIATES = "surrogate_moves", "control_variates"
+"""Groups that `pk.expectation` goes by: of moves by a surrogate, or controls of a random walk."""
+
+
 class KameleonStep(ArrayStepShared):
     """A sampler whose draw is many compiled transitions.
 
@@ -120,6 +124,8 @@ class KameleonStep(ArrayStepShared):
         Whether `learn` wants the steps of all chains of a run. Then all wait for each other there.
     learns_alone : bool
         Whether `learn` is of use to a chain without others. If not, it is left out there.
+    kept_group : str
+        One of `KEPT`, if `_kept` says that there is something to keep.
     """
 
     name: ClassVar[str]
@@ -133,6 +139,7 @@ class KameleonStep(ArrayStepShared):
     needs_exact_logp: ClassVar[str] = ""
     learns_together: ClassVar[bool] = False
     learns_alone: ClassVar[bool] = True
+    kept_group: ClassVar[str] = ""
     patience = math.inf
     settings: Mapping = MappingProxyType({})
     default_target_accept = staticmethod(default_target_accept)
@@ -276,10 +283,10 @@ class KameleonStep(ArrayStepShared):
         """Return type and shape of each of the sampler's own statistics; () is a number."""
         return _numbers(self.own_stats)
 
-    def _kept_moves(self):
-        """Return shapes of what `report` writes after the statistics, of each draw's last move.
+    def _kept(self):
+        """Return shapes of what `report` writes after the statistics, to correct averages by.
 
-        `pk.sample` keeps these numbers after tuning, as a group of the result.
+        `pk.sample` keeps these numbers after tuning, as the group `kept_group` of the result.
         """
         return {}
 
@@ -476,7 +483,7 @@ class KameleonStep(ArrayStepShared):
         self._own_kinds = self._own_stats()
         if self.pseudo_marginal:
             self._own_kinds = self._own_kinds | {noise.STATISTIC: (float, ())}
-        self.kept_moves = {name: (shape, np.float64) for name, shape in self._kept_moves().items()}
+        self.kept = {name: (shape, np.float64) for name, shape in self._kept().items()}
         logp = {"model_logp": (float, ())} if self.layout.covers_all else {}
         self.stats_dtypes_shapes = _stats_dtypes_shapes(self._own_kinds | logp)
         # PyMC's own stats_dtypes leave the shape out; its trace then has no room for arrays.
@@ -487,9 +494,13 @@ class KameleonStep(ArrayStepShared):
 
     def empty_stats(self, draws):
         """Return room for the statistics of draws, one row for each."""
-        shapes = [shape for _, shape in self._own_kinds.values()]
-        shapes += [shape for shape, _ in self.kept_moves.values()]
-        return np.full((draws, N_STATS + sum(map(math.prod, shapes))), np.nan)
+        kept = sum(math.prod(shape) for shape, _ in self.kept.values())
+        return np.full((draws, self.n_stats + kept), np.nan)
+
+    @property
+    def n_stats(self):
+        """How many numbers the statistics of a draw are."""
+        return N_STATS + sum(math.prod(shape) for _, shape in self._own_kinds.values())
 
     def named(self, stats):
         """Return the statistics of draws by name, each of shape (draws, ...)."""
@@ -508,10 +519,9 @@ class KameleonStep(ArrayStepShared):
             named["model_logp"] = stats[:, LOGP]
         return named
 
-    def moves(self, stats):
-        """Return what is kept of the draws' moves by name, each of shape (draws, ...)."""
-        start = N_STATS + sum(math.prod(shape) for _, shape in self._own_kinds.values())
-        return by_name(stats[:, start:], self.kept_moves)
+    def kept_of(self, stats):
+        """Return what is kept of draws to correct averages by, by name, each (draws, ...)."""
+        return by_name(stats[:, self.n_stats :], self.kept)
 
     def last_draw(self, stats):
         """Return the statistics of the last of draws."""

@@ -21,7 +21,8 @@ import xarray as xr
 from filelock import FileLock, Timeout
 
 from pymc_kameleon.results import DRAWN, SURROGATE, WARMUP
-from pymc_kameleon.resume import AHEAD, BEHIND, MOVES, STATE, Saved, stacked
+from pymc_kameleon.resume import AHEAD, BEHIND, STATE, Saved, stacked
+from pymc_kameleon.step import KEPT
 
 MOST_NUMBERS = 2**16
 """In a chunk of a file, which is written again when draws are appended."""
@@ -98,7 +99,7 @@ def _as_returned(tree):
     chains = json.loads(kept["chains_kept"])
     for name, group in tree.children.items():
         data = group.to_dataset()
-        if name in (*DRAWN, *WARMUP, MOVES):
+        if name in (*DRAWN, *WARMUP, *KEPT):
             n = kept["tuning_kept" if name in WARMUP else "draws_kept"]
             data = data.sel(chain=chains).isel(draw=slice(n))
         if data.sizes.get("draw") != 0:
@@ -155,7 +156,7 @@ def saved_store(path):
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a store of pk.sample ({error}).") from None
     draws = {}
-    for group in (*DRAWN, *WARMUP, MOVES):
+    for group in (*DRAWN, *WARMUP, *KEPT):
         if group in root:
             try:
                 draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)

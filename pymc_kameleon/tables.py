@@ -1,4 +1,4 @@
-"""``pk.summary``: the table of ArviZ, with averages that are corrected by what the surrogate knows.
+"""``pk.summary``: the table of ArviZ, with averages that are corrected where possible.
 
 Symbols: F the distribution function of a variable, estimated at the points of a grid.
 """
@@ -12,9 +12,8 @@ from arviz_stats import summary as arviz_summary
 from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
 
-from pymc_kameleon.corrections import Corrected, corrected
+from pymc_kameleon.corrections import Corrected
 from pymc_kameleon.estimates import Draws, say_if_not_finite
-from pymc_kameleon.samplers.surrogate_moves import certificate
 from pymc_kameleon.signs import warn_of
 from pymc_kameleon.store import opened
 
@@ -28,10 +27,11 @@ MOST_NUMBERS = 2**25
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
     """Summarise the posterior, more exactly than the draws do.
 
-    If SurrogateMetropolis has made the draws, in ``pk.sample``, means, standard deviations,
-    intervals and their errors are corrected as those of ``pk.expectation``, each where that is of
-    use. Of other samplers they are those of ``arviz.summary``, whose other arguments, as `kind`,
-    `coords` and `filter_vars`, it does not take.
+    If SurrogateMetropolis, or GAM with control variates, has made the draws, in ``pk.sample``,
+    means, standard deviations, intervals and their errors are corrected as those of
+    ``pk.expectation``, each where that is of use. Of other samplers they are those of
+    ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it does not
+    take.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     round_to : int or {"auto", "none"}, optional
         To so many decimals; by default to digits that are known.
     model : pm.Model, optional
-        Taken from the context by default; needed to correct.
+        Taken from the context by default; needed to correct what has a surrogate.
 
     Returns
     -------
@@ -54,8 +54,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         ArviZ's columns, and ``ess``, the number of independent draws that would know the mean as
         well, and ``gain``, the estimated variance of the mean over the draws, over that of this
         mean: 1 where it was not corrected. ``ess_bulk``, ``ess_tail`` and ``r_hat`` are those of
-        the draws. What has no standard error has NaN. If averages are corrected, its ``attrs`` have
-        the ``certificate``: how close the surrogate is to the posterior.
+        the draws. What has no standard error has NaN. If a surrogate corrects them, ``attrs`` has
+        the ``certificate``: how close it is to the posterior.
 
     Raises
     ------
@@ -99,10 +99,10 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         _widen(table, draws, values)
     constant = np.ptp(values, axis=(0, 1)) == 0
     table.loc[constant, ["mcse_mean", "mcse_sd", "ess"]] = np.nan
-    if draws.moves is not None:
+    if draws.can_be_corrected:
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
-        close = certificate(draws.moves)
-        table.attrs["certificate"] = close._asdict()
+        if (close := draws.certificate) is not None:
+            table.attrs["certificate"] = close._asdict()
         warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), close, apart)
     if is_number:
         return table.round(round_to)
@@ -146,7 +146,7 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
             columns = draws.at(x, _columns, names)
             return block.functions(columns[:, place[own]])
 
-        found = corrected(block.functions(block.values), draws.moves, at, 2 * len(own))
+        found = draws.corrected(block.functions(block.values), at, 2 * len(own))
         apart[own] = block.write(table, own, found, real[own], ci_prob, ci_kind)
     return apart
 

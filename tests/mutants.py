@@ -893,6 +893,18 @@ BUGS = {
     ],
     "samplers/random_walk.py": [
         (
+            "z stays where it was",
+            "                state.z[k] += work.v[k]",
+            "                state.z[k] += 0.0",
+            "test_controls.py -k zero",
+        ),
+        (
+            "z does not follow somebody else's moves",
+            "        solve_lower(parameters.factor, work.v, state.z)",
+            "        pass",
+            "test_controls.py -k follows",
+        ),
+        (
             "AM learns from the state before the move",
             "update_mean_and_factor(moments.mean, moments.factor, state.x, eta, work.v)",
             "update_mean_and_factor(moments.mean, moments.factor, work.x, eta, work.v)",
@@ -1692,6 +1704,34 @@ BUGS = {
             "test_estimates.py -k slow",
         ),
     ],
+    "controls.py": [
+        (
+            "a chain's u is not moved to the common centre",
+            "shift = (means - centre)[:, None]",
+            "shift = 0 * (means - centre)[:, None]",
+            "test_controls.py -k centre",
+        ),
+        (
+            "controls are always used",
+            "b[row] = _variance(left[others]) < BETTER * fitted * _variance(a[others])",
+            "b[row] = 1",
+            "test_controls.py -k noise",
+        ),
+    ],
+    "core/controls.py": [
+        (
+            "E_y is left out",
+            "expected = e[SQUARE] * u**2 + e[VARIANCE] * controls.variance[k]",
+            "expected = 0.0",
+            "test_controls.py -k 'defined or zero'",
+        ),
+        (
+            "the table is read beyond its end",
+            "    if not r < controls.farthest[0]:\n        return False\n",
+            "",
+            "test_controls.py -k beyond",
+        ),
+    ],
     "signs.py": [
         (
             "only one tail may be long",
@@ -1709,7 +1749,7 @@ BUGS = {
         ),
         (
             "signs are those of the summary only",
-            "warn_of(dt, names, values, r_hat, certificate(draws.moves), apart)",
+            "warn_of(dt, names, values, r_hat, draws.certificate, apart)",
             "pass",
             "test_estimates.py -k told",
         ),

@@ -454,7 +454,7 @@ def test_moves_are_kept(step, result):
 
 def test_moves_are_kept_of_one_step_alone(step):
     one = pk.SurrogateMetropolis(["x"], model=step.model)
-    assert one.kept_moves == {} != step.kept_moves
+    assert one.kept == {} != step.kept
     assert one.empty_stats(1).size < step.empty_stats(1).size
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
+from pymc_kameleon.core.controls import COLUMNS, GRID, Controls, add_controls
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     copy,
@@ -23,6 +24,7 @@ from pymc_kameleon.core.linalg import (
     multiply_lower,
     rank_one_downdate,
     rank_one_update,
+    solve_lower,
     squared_norm,
 )
 from pymc_kameleon.core.metropolis import accept, normal_step
@@ -38,10 +40,12 @@ from pymc_kameleon.core.scaling import ScaleTuning, best_scale, set_scale, settl
 from pymc_kameleon.core.schedules import UNSET
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape, set_to_best, tune_scale_of
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.learned import learned_walk, scale_of
-from pymc_kameleon.options import checked_choice, checked_rate, checked_scale_bounds
+from pymc_kameleon.learned import COORDINATE, THEIRS, Quantity, learned_walk, scale_of
+from pymc_kameleon.options import checked_bool, checked_choice, checked_rate, checked_scale_bounds
+from pymc_kameleon.samplers.control_table import prepare
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale, tuned_scale
+from pymc_kameleon.step import CONTROL_VARIATES
 
 
 class State(NamedTuple):
@@ -313,6 +317,82 @@ class RBAM(LearnedShape):
 # ---- GAM: λ tuned -------------------------------------------------------------------------------
 
 
+class GAMState(NamedTuple):
+    """A State, and of a frozen chain that keeps control variates what they need.
+
+    Attributes
+    ----------
+    x, logp
+    z : (d,) float64
+        L⁻¹(x − μ).
+    tally : (4d + 2,) float64
+        Of a draw: the number of transitions, the sums of u_k and u_k² before them, u = x − μ, and
+        those of the controls.
+    """
+
+    x: floats("d")
+    logp: floats(1)
+    z: floats("n_z")
+    tally: floats("n_tally")
+
+
+class GAMParameters(NamedTuple):
+    """What tuning decides: a Shape, and what control variates need."""
+
+    log_scale: floats(1)
+    factor: floats("d", "d")
+    controls: Controls
+
+
+class GAMWork(NamedTuple):
+    """Scratch, as Work."""
+
+    x: floats("d")
+    xi: floats("d")
+    step: floats("d")
+    y: floats("d")
+    v: floats("d")
+    expected: floats(COLUMNS)
+
+
+@jit
+def gam_transition(target, state, parameters, work, rng):
+    """Propose x + √λ L ξ, and add up control variates if they are kept."""
+    accept_prob, accepted = transition(target, state, parameters, work, rng)
+    d = state.z.size
+    if d > 0:
+        scale, tally = np.exp(parameters.log_scale[0]), state.tally
+        tally[0] += 1.0
+        for k in range(d):
+            work.v[k] = scale * work.xi[k]
+            u = work.x[k] - parameters.controls.mean[k]
+            tally[1 + k] += u
+            tally[1 + d + k] += u * u
+        add_controls(
+            parameters.controls,
+            work.x,
+            work.y,
+            state.z,
+            work.v,
+            accept_prob,
+            work.expected,
+            tally[1 + 2 * d :],
+        )
+        if accepted:
+            for k in range(d):
+                state.z[k] += work.v[k]
+    return accept_prob, accepted
+
+
+@jit
+def standardise(state, parameters, work):
+    """Compute z."""
+    for k in range(state.z.size):
+        work.v[k] = state.x[k] - parameters.controls.mean[k]
+    if state.z.size > 0:
+        solve_lower(parameters.factor, work.v, state.z)
+
+
 @jit
 def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn Σ from the state after the move, and tune log λ [AT, algorithm 4]."""
@@ -320,6 +400,18 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     learn_shape(parameters, tuning.shape, state.x, accept_prob, t, work.v)
     settle_scale(parameters.log_scale, scale, 0, t, n - n // 2, n)
     tuning.t[0] = t + 1
+    return True  # z is of use after tuning only
+
+
+@jit
+def gam_report(state, parameters, stats):
+    """Report √λ; and x, and means of the tally over the transitions, last, where they are kept."""
+    d, n = state.z.size, state.tally.size
+    for k in range(d):
+        stats[stats.size - n + 1 - d + k] = state.x[k]
+    for k in range(1, n):
+        stats[stats.size - n + k] = state.tally[k] / state.tally[0]
+    return np.exp(parameters.log_scale[0])
 
 
 class GAM(LearnedShape):
@@ -336,6 +428,10 @@ class GAM(LearnedShape):
         η at transition t; as for :class:`AM`.
     scale_bounds : (float, float), optional
         Least and largest √λ; by default within a factor of 1e6 of 2.38/√d, where it starts.
+    control_variates : bool, optional
+        Let ``pk.sample`` keep what ``pk.summary`` and ``pk.expectation`` correct averages by; see
+        docs/estimates.md. It takes no evaluation and changes no draw. False by default, as a
+        result is then some six times as large.
     {common parameters}
 
     Notes
@@ -355,16 +451,62 @@ class GAM(LearnedShape):
     """
 
     name = "gam"
-    algorithm = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
-    _allocate = allocate_walk
-    _learned = learned_walk
+    algorithm = Algorithm(gam_transition, gam_adapt, standardise, gam_report)
+    kept_group = CONTROL_VARIATES
 
-    def __init__(self, vars=None, *, learning_rate=None, scale_bounds=None, **common):
+    def __init__(
+        self,
+        vars=None,
+        *,
+        learning_rate=None,
+        scale_bounds=None,
+        control_variates=False,
+        **common,
+    ):
+        checked_bool("control_variates", control_variates)
+        if control_variates and common.get("keep_adapting"):
+            raise ValueError(
+                "control_variates is impossible with keep_adapting: their mean is 0 only while the "
+                "proposal stays as it is."
+            )
         self.settings = {
             "learning_rate": checked_rate(learning_rate),
             "scale_bounds": checked_scale_bounds(scale_bounds),
+            "control_variates": control_variates,
         }
         super().__init__(vars, **common)
+
+    def _allocate(self, scales, n_tune):
+        d = scales.size
+        n_z, n_tally, grid = (d, 4 * d + 2, GRID) if self._kept() else (0, 0, 0)
+        shape, shape_tuning = start_walk(self, scales, n_tune)
+        controls = allocate(Controls, {"d": n_z, "grid": grid})
+        parameters = allocate(GAMParameters, {"d": d}, **shape._asdict(), controls=controls)
+        tuning = allocate(Tuning, {"d": d}, n=n_tune, shape=shape_tuning, on_factor=False)
+        state = allocate(GAMState, {"d": d, "n_z": n_z, "n_tally": n_tally})
+        return state, parameters, tuning, allocate(GAMWork, {"d": d})
+
+    def _kept(self):
+        """Return what is kept of each draw, in the order of the tally."""
+        if not self.settings["control_variates"] or not self.layout.covers_all:
+            return {}
+        many = ("position", "mean", "square", "mean_control", "square_control")
+        return dict.fromkeys(many, (self._d,)) | {"radius_control": ()}
+
+    def _learned(self):
+        if not self._kept():
+            return learned_walk(self)
+        mean = Quantity((COORDINATE,), self.parameters.controls.mean, "Of the posterior.", THEIRS)
+        return learned_walk(self) | {"mean": mean}
+
+    def stop_tuning(self):
+        """Freeze the proposal, and prepare the control variates that belong to it."""
+        super().stop_tuning()
+        if self.state.z.size > 0:
+            parameters, moments = self.parameters, self.tuning.shape.moments
+            scale = np.exp(parameters.log_scale[0])
+            prepare(parameters.controls, moments.mean, parameters.factor, scale)
+            self.state.z[:] = np.linalg.solve(parameters.factor, self.state.x - moments.mean)
 
     def _tuned_scales(self):
         return tuned_scale(self.parameters, self.tuning.shape)

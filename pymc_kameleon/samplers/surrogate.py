@@ -35,7 +35,7 @@ from pymc_kameleon.samplers.surrogate_learning import (
     SHORT_SHARE,
     SHORTEST,
 )
-from pymc_kameleon.step import KameleonStep
+from pymc_kameleon.step import SURROGATE_MOVES, KameleonStep
 
 WALK, REFERENCE, SURROGATE, WIDE = range(4)
 MOVES = "walk", "reference", "surrogate", "wide"
@@ -380,6 +380,7 @@ class SurrogateMetropolis(KameleonStep):
     learns_together = True
     arrives_roughly = True
     follows = True
+    kept_group = SURROGATE_MOVES
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):
@@ -393,7 +394,7 @@ class SurrogateMetropolis(KameleonStep):
         self.settings = {"expensive": expensive}
         super().__init__(vars, **common)
 
-    def _kept_moves(self):
+    def _kept(self):
         """Return what is kept of the last move of each draw, if no other step takes part."""
         d = self._d
         moves = {"start": (d,), "end": (d,), "end_logp": (), "accept_prob": ()}

@@ -591,7 +591,7 @@ def draw(rows, path):
         axis.grid(alpha=0.3)
     axes[0, 0].set(ylabel="error / posterior sd")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=200)
 
 
 LABELS = {"SurrogateMetropolis": "SurrogateMetropolis, its draws", "corrected": "pk.expectation"}

@@ -150,8 +150,16 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
     assert any("99 s a run" in line for line in changed["failures"])
 
 
-@pytest.mark.parametrize("script", ["barker", "defaults", "estimated"])
-def test_tables_are_those_of_the_runs(script, monkeypatch):
+@pytest.mark.parametrize(
+    ("script", "number"),
+    [
+        ("barker", "ess"),
+        ("defaults", "ess"),
+        ("estimated", "mean"),
+        ("leapfrog", "ess_per_gradient"),
+    ],
+)
+def test_tables_are_those_of_the_runs(script, number, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
     import pages
 
@@ -162,7 +170,7 @@ def test_tables_are_those_of_the_runs(script, monkeypatch):
         assert pages.filled(page, tables_of_page) == page, f"run {script}.py"
         assert all(len(lines) > 5 for lines in tables_of_page.values())
     for row in rows:
-        row["mean" if script == "estimated" else "ess"] += 1000
+        row[number] += 1000
     changed = module.tables(rows)[name]
     assert pages.filled(page, changed) != page
 

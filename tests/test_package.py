@@ -156,6 +156,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("barker", "ess"),
         ("defaults", "ess"),
         ("estimated", "mean"),
+        ("fewer_tries", "act"),
         ("leapfrog", "ess_per_gradient"),
     ],
 )

@@ -15,7 +15,7 @@ import numpy as np
 import pymc as pm
 from dispersed import quiet
 from evaluations import CASES, Case, Problem, both
-from pages import load, save, when_and_where, write
+from pages import load, save, spaced, when_and_where, write
 from posteriors import POSTERIORS
 
 import pymc_kameleon as pk
@@ -100,11 +100,6 @@ def tables(rows):
         least.append(begin + " | ".join(f"{spaced(e[0])} to {spaced(e[-1])}" for e in ess) + " |")
         worst.append(begin + " | ".join(f"{value:.3f}" for value in rhat) + " |")
     return {"barker.md": {"least ESS": least, "worst R-hat": worst}}
-
-
-def spaced(n):
-    """Write a whole number."""
-    return f"{n:,}".replace(",", " ") if n >= 10_000 else str(n)
 
 
 if __name__ == "__main__":

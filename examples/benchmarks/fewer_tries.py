@@ -16,7 +16,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from dispersed import quiet
-from pages import load, save, when_and_where, write
+from pages import load, save, spaced, when_and_where, write
 
 import pymc_kameleon as pk
 
@@ -115,7 +115,7 @@ def tables(rows):
             row = by_place[target, fewer]
             values = row["evaluations"], row["act"], row["evaluations"] * row["act"]
             cells += [f"{float(f'{value:.2g}'):g}" for value in values[:2]]
-            cells.append(f"{float(f'{values[2]:.2g}'):,.0f}".replace(",", " "))
+            cells.append(spaced(round(float(f"{values[2]:.2g}"))))
         lines.append(f"| {' | '.join(cells)} |")
     return {"cmtm.md": {"fewer tries": lines}}
 

@@ -31,6 +31,11 @@ def when_and_where():
     return {"date": str(date.today()), "machine": f"{platform.machine()}, {os.cpu_count()} cores"}
 
 
+def spaced(n):
+    """Write a whole number as the pages do."""
+    return f"{n:,}".replace(",", " ") if n >= 10_000 else str(n)
+
+
 def filled(text, tables):
     """Return the text of a page with the tables as they should be.
 

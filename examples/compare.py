@@ -29,7 +29,7 @@ def main(arguments=None):
     for label, said in table["warnings"][table["warnings"] != ""].items():
         print(f"{label}: {said}")
     plots = pk.plot_compare(table, backend="matplotlib")
-    plots.savefig(options.output, bbox_inches="tight", dpi=120)
+    plots.savefig(options.output, bbox_inches="tight", dpi=200)
 
 
 if __name__ == "__main__":

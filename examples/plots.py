@@ -78,7 +78,7 @@ def main(arguments=None):
         "modes": pk.plot_modes(jumps, backend="matplotlib"),
     }
     for name, plots in pictures.items():
-        plots.savefig(Path(options.output) / f"plot_{name}.png", dpi=100)
+        plots.savefig(Path(options.output) / f"plot_{name}.png", dpi=200)
 
 
 if __name__ == "__main__":

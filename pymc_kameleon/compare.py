@@ -400,6 +400,7 @@ def plot_compare(table, backend=None):
     """Plot what ``pk.compare`` returns: a row for each step, the recommended one on top.
 
     Crosses are steps that are not ``ok``. The line is the largest disagreement that may be chance.
+    With matplotlib the axes of ESS are logarithmic; ArviZ has no such axes with other backends.
 
     Parameters
     ----------
@@ -436,8 +437,9 @@ def plot_compare(table, backend=None):
         backend=backend,
         figure_kwargs=figure_of(backend, {}, figsize=size, sharey=True),
     )
-    for name, kept, marker in [("ok", ok, "o"), ("not ok", ~ok, "x")]:
-        plots.map(visuals.scatter_xy, name, data=values.where(kept), y=place, marker=marker)
+    # Plotly calls circles otherwise than the others, so they are left to be the default.
+    for name, kept, marker in [("ok", ok, {}), ("not ok", ~ok, {"marker": "x"})]:
+        plots.map(visuals.scatter_xy, name, data=values.where(kept), y=place, **marker)
     for name, text in texts.items():
         own = values[[name]]
         plots.map(visuals.labelled_x, data=own, text=text, store_artist=False)

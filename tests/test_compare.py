@@ -111,6 +111,21 @@ def test_a_plot(table):
     assert min(label.get_window_extent().x0 for label in labels) >= 0
 
 
+@pytest.mark.parametrize("backend", ["none", "bokeh", "plotly"])
+@pytest.mark.filterwarnings("ignore:::bokeh", "ignore:::plotly")
+def test_a_plot_of_other_backends(table, backend):
+    if backend != "none":
+        pytest.importorskip(f"arviz_plots.backend.{backend}", exc_type=ImportError)
+    plots = pk.plot_compare(table, backend=backend)
+    assert plots.backend == backend
+    if backend == "plotly":
+        figure = plots.viz["figure"].item()
+        assert [*figure.layout.yaxis.ticktext] == list(table.index[::-1])
+        ok, *_, wrong = figure.data
+        assert np.isfinite(ok.x.astype(float)).tolist() == table["ok"].tolist()[::-1]
+        assert (ok.marker.symbol, wrong.marker.symbol) == (None, "x")  # circles, and crosses
+
+
 def test_the_same_seed_gives_the_same_draws():
     first, again, other = (
         pk.compare([GAM], normal(2), random_seed=seed, **OPTIONS | {"draws": 100, "tune": 50})

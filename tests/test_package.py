@@ -1,5 +1,6 @@
 """The wheel works outside the checkout, the examples run, and the pages say what is so."""
 
+import importlib
 import json
 import logging
 import os
@@ -129,10 +130,11 @@ def test_the_tables_of_reliability_are_those_of_its_runs(monkeypatch):
 
 def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
+    import pages
     import peers
 
-    page, rows = peers.PAGE.read_text(encoding="utf-8"), peers.load()
-    assert peers.with_tables(page, rows) == page, "run peers.py --table"
+    page, rows = (ROOT / "docs" / "peers.md").read_text(encoding="utf-8"), pages.load(peers.FILE)
+    assert pages.filled(page, peers.tables(rows)) == page, "run peers.py --table"
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "\n".join(peers.tables(rows)["summary"]) in readme, "copy the page's first table"
     assert {row["case"] for row in rows} == peers.CASES.keys()
@@ -146,6 +148,32 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
     changed = peers.tables(rows)
     assert any("| too slow |" in line for line in changed["summary"])
     assert any("99 s a run" in line for line in changed["failures"])
+
+
+@pytest.mark.parametrize(
+    ("script", "number"),
+    [
+        ("barker", "ess"),
+        ("defaults", "ess"),
+        ("estimated", "mean"),
+        ("fewer_tries", "act"),
+        ("leapfrog", "ess_per_gradient"),
+    ],
+)
+def test_tables_are_those_of_the_runs(script, number, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
+    import pages
+
+    module = importlib.import_module(script)
+    rows = pages.load(module.FILE)
+    for name, tables_of_page in module.tables(rows).items():
+        page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert pages.filled(page, tables_of_page) == page, f"run {script}.py"
+        assert all(len(lines) > 5 for lines in tables_of_page.values())
+    for row in rows:
+        row[number] += 1000
+    changed = module.tables(rows)[name]
+    assert pages.filled(page, changed) != page
 
 
 def test_the_pages_name_every_sampler_and_its_statistics(monkeypatch):

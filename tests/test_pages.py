@@ -104,6 +104,17 @@ def test_pictures_are_said_in_words():
     assert unsaid(wrong) == ["a.png", "b.png", "<img src='d.png'>"]
 
 
+def unshown(texts):
+    """Pictures that no page shows."""
+    shown = {os.path.basename(match[2] or "") for text in texts for match in PICTURE.finditer(text)}
+    return sorted({path.name for path in ROOT.glob("docs/images/*")} - shown)
+
+
+def test_every_picture_is_on_a_page():
+    assert unshown(TEXTS.values()) == []
+    assert "compare.png" in unshown(text for name, text in TEXTS.items() if "compare" not in name)
+
+
 def test_anchors_are_those_of_github():
     text = "# `pk.sample`, and more\n```\n# code\n```\n## [Two](x.md) words\n## Two words"
     assert anchors(text) == ["pksample-and-more", "two-words", "two-words-1"]

@@ -1,16 +1,23 @@
-"""What default arguments give on normal targets with known answers, as in the docs.
+"""What default arguments give on normal targets: the tables of two pages.
 
-    python examples/benchmarks/defaults.py
+    python examples/benchmarks/defaults.py    some three minutes
 
-Four chains, 1000 draws of tuning and 1000 after, three seeds each; starts uniform in (-1, 1).
+Four chains, 1000 draws of tuning and 1000 after, three seeds each; starts uniform in (-1, 1). Each
+run is added to defaults.json as it ends; what is in there is not run again.
 """
+
+from pathlib import Path
 
 import arviz as az
 import numpy as np
 import pymc as pm
+from pages import load, save, when_and_where, write
 
 import pymc_kameleon as pk
 
+FILE = Path(__file__).with_suffix(".json")
+PAGES = {"random_walk.md": ("AM", "RBAM", "GAM", "RAM"), "kam.md": ("KAM", "PCAKAM")}
+"""And the samplers of their tables."""
 TUNE = DRAWS = 1000
 CHAINS = 4
 SAMPLERS = (pk.AM, pk.RBAM, pk.GAM, pk.RAM, pk.KAM, pk.PCAKAM, pk.CyclicalKAM)
@@ -55,34 +62,60 @@ def chain(step, seed):
     return draws[TUNE:], np.mean(accepted[TUNE:])
 
 
+def run(step, target, seed):
+    """Return the row of four chains."""
+    chains = [chain(step, [seed, i]) for i in range(CHAINS)]
+    trace = az.convert_to_datatree({"x": np.array([draws for draws, _ in chains])})
+    measured = {
+        "acceptance": round(float(np.mean([share for _, share in chains])), 3),
+        "ess": round(float(az.ess(trace).x.min())),
+        "rhat": round(float(az.rhat(trace).x.max()), 4),
+    }
+    row = {"target": target, "sampler": type(step).__name__, "seed": seed}
+    return row | measured | when_and_where()
+
+
+def tables(rows):
+    """Return the tables of each page."""
+    return {page: {"least ESS": table(rows, samplers)} for page, samplers in PAGES.items()}
+
+
+def table(rows, samplers):
+    """Return least ESS by target and sampler, and over all targets acceptance and R-hat."""
+    lines = [f"| target | {' | '.join(samplers)} |", "|---" * (1 + len(samplers)) + "|"]
+    for target in TARGETS:
+        own = [row for row in rows if row["target"] == target]
+        cells = [span([r["ess"] for r in own if r["sampler"] == name], "d") for name in samplers]
+        lines.append(f"| {target} | {' | '.join(cells)} |")
+    by_sampler = [[row for row in rows if row["sampler"] == name] for name in samplers]
+    acceptance = [span([row["acceptance"] for row in own], ".2f") for own in by_sampler]
+    rhat = [f"{max(row['rhat'] for row in own):.3f}" for own in by_sampler]
+    lines.append(f"| acceptance, all targets | {' | '.join(acceptance)} |")
+    lines.append(f"| R-hat, at most | {' | '.join(rhat)} |")
+    return lines
+
+
 def span(values, form):
     """Format the least and the largest of some values."""
-    return f"{min(values):{form}}-{max(values):{form}}"
+    return f"{min(values):{form}} to {max(values):{form}}"
 
 
 def main():
-    """Print acceptance, least bulk ESS and worst R-hat, each over the seeds."""
-    print(f"{'target':<23}{'sampler':<13}{'acceptance':<12}{'least ESS':<12}{'worst R-hat'}")
-    for name, covariance in TARGETS.items():
+    """Run what is not in the file yet, and write the pages."""
+    rows = load(FILE)
+    done = {(row["target"], row["sampler"]) for row in rows}
+    for target, covariance in TARGETS.items():
         with pm.Model() as model:
             d = len(covariance)
             pm.MvNormal("x", np.zeros(d), chol=np.linalg.cholesky(covariance), shape=d)
         for sampler in SAMPLERS:
+            if (target, sampler.__name__) in done:
+                continue
             step = sampler(model=model)
-            rows = []
-            for seed in SEEDS:
-                chains = [chain(step, [seed, i]) for i in range(CHAINS)]
-                trace = az.convert_to_datatree({"x": np.array([draws for draws, _ in chains])})
-                acceptance = np.mean([share for _, share in chains])
-                rows.append(
-                    (acceptance, float(az.ess(trace).x.min()), float(az.rhat(trace).x.max()))
-                )
-            acceptance, ess, rhat = zip(*rows, strict=True)
-            print(
-                f"{name:<23}{sampler.__name__:<13}{span(acceptance, '.2f'):<12}"
-                f"{span(ess, '.0f'):<12}{span(rhat, '.3f')}",
-                flush=True,
-            )
+            rows += [run(step, target, seed) for seed in SEEDS]
+            print(*rows[-len(SEEDS) :], sep="\n", flush=True)
+            save(FILE, rows)
+    write(tables(rows))
 
 
 if __name__ == "__main__":

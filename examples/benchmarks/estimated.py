@@ -1,43 +1,65 @@
 """Estimated log-densities: whether the draws are exact, where the answer is known.
 
-    python examples/benchmarks/estimated.py
+    python examples/benchmarks/estimated.py    writes the table of docs/pseudo_marginal.md
 
 Two independent standard normals, each of whose densities is estimated, unbiasedly, with a normal
 log-estimate whose standard deviation grows from 0.3 to 1.7 with the first of them. Of each sampler
 with ``pseudo_marginal=True``, 4 chains of 50 000 draws: how far mean, variance, and the shares of
 draws below the 5 % and the 95 % quantile are from the truth, in Monte-Carlo standard errors. In
 the controls the estimate is made again before each transition, as a step would that does not know
-of it; they have to fail.
+of it; they have to fail. What was run is in estimated.json, and is not run again.
 """
 
 import logging
+from pathlib import Path
 
 import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pages import load, save, when_and_where, write
 from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.chain import N_PROGRESS, STALE
 from pymc_kameleon.draws import NO_OUTPUTS, block
 
+FILE = Path(__file__).with_suffix(".json")
 CHAINS, DRAWS, TUNE = 4, 50_000, 1000
 CONTROLS = [pk.RWM, pk.CMTM]
 
 
 def main():
-    """Print a row for each sampler, and the controls."""
+    """Run what is not in the file yet, and write the page."""
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    model = toy()
-    print(f"{'':20}{'mean':>8}{'variance':>10}{'5 %':>8}{'95 %':>8}   z, the larger of two")
-    for cls in pk.SAMPLERS:
-        if not (cls.derivatives or cls.needs_exact_logp):
-            step = cls(model=model, pseudo_marginal=True)
-            show(cls.__name__, draws_of(step))
-    for cls in CONTROLS:
-        step = cls(model=model, pseudo_marginal=True, steps_per_draw=1)
-        show(f"{cls.__name__}, refreshed", refreshed_draws_of(step))
+    model, rows = toy(), load(FILE)
+    done = {(row["sampler"], row["refreshed"]) for row in rows}
+    kept = [cls for cls in pk.SAMPLERS if not (cls.derivatives or cls.needs_exact_logp)]
+    for cls, refreshed in [*((cls, False) for cls in kept), *((cls, True) for cls in CONTROLS)]:
+        if (cls.__name__, refreshed) in done:
+            continue
+        if refreshed:
+            step = cls(model=model, pseudo_marginal=True, steps_per_draw=1)
+            draws = refreshed_draws_of(step)
+        else:
+            draws = draws_of(cls(model=model, pseudo_marginal=True))
+        row = {"sampler": cls.__name__, "refreshed": refreshed} | errors(draws)
+        print(row, flush=True)
+        rows.append(row | when_and_where())
+        save(FILE, rows)
+    write(tables(rows))
+
+
+def tables(rows):
+    """Return the table of the page."""
+    lines = [f"| sampler | {' | '.join(QUANTITIES)} |", "|---" * (1 + len(QUANTITIES)) + "|"]
+    for row in rows:
+        name = row["sampler"]
+        if row["refreshed"]:
+            name += ", the estimate made again before each transition"
+        cells = [f"{row[quantity]:.1f}" for quantity in QUANTITIES]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return {"pseudo_marginal.md": {"distances from the truth": lines}}
 
 
 def toy():
@@ -78,12 +100,15 @@ def refreshed_draws_of(step):
     return chains
 
 
-def show(name, x):
-    """Print the largest z of the two coordinates."""
+QUANTITIES = ("mean", "variance", "5 % quantile", "95 % quantile")
+
+
+def errors(x):
+    """Return z of each quantity, the larger of the two coordinates'."""
     low, high = norm.ppf([0.05, 0.95])
     functions = [(x, 0), (x**2, 1), (1.0 * (x < low), 0.05), (1.0 * (x < high), 0.95)]
     z = [max(z_score(f[:, :, i], truth) for i in (0, 1)) for f, truth in functions]
-    print(f"{name:20}{z[0]:8.1f}{z[1]:10.1f}{z[2]:8.1f}{z[3]:8.1f}", flush=True)
+    return {name: round(float(value), 2) for name, value in zip(QUANTITIES, z, strict=True)}
 
 
 def z_score(values, truth):

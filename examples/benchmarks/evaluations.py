@@ -362,10 +362,11 @@ def ours(sampler, problem):
         dt = dt.isel(draw=slice(n))
         if n == 0 or not {"surrogate_moves", "control_variates"} & set(dt.children):
             return problem.coordinates(dt["posterior"])
-        found = {
-            "": pk.expectation(dt["posterior"], moments),
-            "corrected": pk.expectation(dt, moments, problem.model),
-        }
+        with quiet():
+            found = {
+                "": pk.expectation(dt["posterior"], moments),
+                "corrected": pk.expectation(dt, moments, problem.model),
+            }
         if is_few:
             with quiet():
                 dt = pk.sample(n, surrogate_draws=SURROGATE_DRAWS, **options)
@@ -591,7 +592,7 @@ def draw(rows, path):
         axis.grid(alpha=0.3)
     axes[0, 0].set(ylabel="error / posterior sd")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=200)
 
 
 LABELS = {"SurrogateMetropolis": "SurrogateMetropolis, its draws", "corrected": "pk.expectation"}

@@ -14,7 +14,6 @@ log-density and the step were compiled before, and what the sampler prepares for
 """
 
 import argparse
-import json
 import tempfile
 import time
 import warnings
@@ -39,12 +38,12 @@ from evaluations import (
 )
 from evaluations import CASES as OTHER_CASES
 from others import BY_LENGTH, CHAINS, SAMPLERS, WITH_GRADIENT, planned
+from pages import DOCS, load, save, write
 
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
-PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
-PICTURE = PAGE.parent / "images" / "peers.png"
+PICTURE = DOCS / "images" / "peers.png"
 
 BUDGETS = (1000, 10_000, 100_000)
 SHOWN = 10_000
@@ -66,8 +65,8 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.table:
-        rows = load()
-        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+        rows = load(FILE)
+        write({"peers.md": tables(rows)})
         draw(rows, PICTURE)
         return
     cache = options.cache or Path(tempfile.gettempdir()) / "kameleon-references"
@@ -77,21 +76,9 @@ def main():
         add_rows(name, samplers, budgets, options.seeds, options.limit, cache)
 
 
-def load():
-    """Return the rows of the file."""
-    return json.loads(FILE.read_text()) if FILE.exists() else []
-
-
-def save(rows):
-    """Write the file, at one blow, one row a line."""
-    new = FILE.with_suffix(".new")
-    new.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    new.replace(FILE)
-
-
 def add_rows(name, samplers, budgets, seeds, limit, cache):
     """Add the rows of a case that are not there yet."""
-    done = {(row["case"], row["of"], row["evaluations"]) for row in load()}
+    done = {(row["case"], row["of"], row["evaluations"]) for row in load(FILE)}
     problem = known = None
     for sampler in samplers:
         left = [budget for budget in budgets if (name, sampler, budget) not in done]
@@ -111,7 +98,7 @@ def add_rows(name, samplers, budgets, seeds, limit, cache):
             for kind, values in new.items():
                 row = {"case": name, "d": problem.d, "sampler": kind or sampler, "of": sampler}
                 print(row | {"evaluations": budget} | values, flush=True)
-                save([*load(), row | {"evaluations": budget} | values])
+                save(FILE, [*load(FILE), row | {"evaluations": budget} | values])
 
 
 def measured(run, known, budget, seeds, limit):
@@ -267,17 +254,6 @@ SHORT_SAMPLERS = (
 """Columns and rows of the small table."""
 
 
-def with_tables(text, rows):
-    """Return the text of the page with the tables as they should be."""
-    for name, lines in tables(rows).items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(end)
-        assert rest, f"the page has no {name}"
-        text = before + begin + "\n".join(lines) + "\n" + end + after
-    return text
-
-
 def tables(rows):
     """Return the lines of each table by its name."""
     budgets = {budget: [row for row in rows if row["evaluations"] == budget] for budget in BUDGETS}
@@ -391,7 +367,7 @@ def draw(rows, path):
     for group, colour in COLOURS.items():
         axes[0].plot([], [], "o", ms=7, color=colour, label=group)
     figure.legend(loc="outside upper center", ncols=len(COLOURS), frameon=False)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=200)  # twice the pixels that it is shown with
 
 
 def plain(sampler):

@@ -34,11 +34,12 @@ import numpy as np
 import pymc as pm
 from gad_targets import add_data_option, read
 from gp_classification import LogMarginalLikelihood
+from kam_pictures import IMAGES, save
+from matplotlib.ticker import LogLocator
 
 import pymc_kameleon as pk
 
 D, EVERY = 9, 20
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 
 PAPER = {"whiten": False, "gamma": 0.2, "n_subsample": 1000, "target_accept": 0.234}
 SAMPLERS = {
@@ -81,8 +82,8 @@ def main():
         curves[name] = discrepancies(dt["posterior"]["theta"].values, *features)
         print_row(name, dt, *curves[name])
     show_costs(model)
-    draw_projection(benchmark, options.output / "kam_figure3.png")
-    draw_curves(curves, n, options.output / "kam_figure4.png")
+    draw_projection(options.output, benchmark)
+    draw_curves(options.output, curves, n)
 
 
 # ---- the model ----------------------------------------------------------------------------------
@@ -229,20 +230,19 @@ def seconds_per_transition(step):
 # ---- pictures -----------------------------------------------------------------------------------
 
 
-def draw_projection(theta, path):
+def draw_projection(directory, theta):
     """Draw figure 3: dimensions 2 and 7 of the benchmark."""
     states = theta.reshape(-1, D)
     states = states[:: max(1, len(states) // 8000)]
-    _, axes = plt.subplots(figsize=(4.2, 3.6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
     axes.plot(states[:, 1], states[:, 6], ".", markersize=1.5, alpha=0.4, color=COLOURS[1])
-    axes.set(xlabel="θ₂", ylabel="θ₇", title="Log squared length scales")
-    plt.savefig(path, dpi=110)
-    plt.close()
+    axes.set(xlabel="θ₂", ylabel="θ₇", title="Logarithms of squared length scales")
+    save(figure, directory, "kam_figure3.png", shaded=True)
 
 
-def draw_curves(curves, n, path):
+def draw_curves(directory, curves, n):
     """Draw figure 4: distance of means, and MMD, over iterations."""
-    _, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     for axes, k, title in zip(panels, (0, 1), ("distance of means", "MMD"), strict=True):
         for colour, (name, values) in zip(COLOURS, curves.items(), strict=True):
             t = n // 5 + EVERY * np.arange(1, values[k].shape[1] + 1)
@@ -250,9 +250,12 @@ def draw_curves(curves, n, path):
             axes.plot(t, mean, color=colour, label=name)
             axes.fill_between(t, mean - spread, mean + spread, color=colour, alpha=0.2, lw=0)
         axes.set(xlabel="iterations", title=title, yscale="log")
-    panels[0].legend(frameon=False, fontsize="small")
-    plt.savefig(path, dpi=110)
-    plt.close()
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=len(curves), frameon=False)
+    save(figure, directory, "kam_figure4.png", shaded=True)
 
 
 if __name__ == "__main__":

@@ -108,8 +108,7 @@ def controlled(f, kept):
         for which in (short, long)
     )
     x, b = whole.copy(), np.zeros((len(f), f.shape[2]))
-    for row in range(len(f)):
-        slopes = _slopes(*(np.delete(part, row, axis=0) for part in (kept.features, f)))
+    for row, slopes in enumerate(_slopes(kept.features, f)):
         controls = _controls(parts, slopes)
         others = np.arange(len(f)) != row
         theta = _coefficients(a[others], controls[others])
@@ -122,17 +121,22 @@ def controlled(f, kept):
 
 
 def _slopes(x, f):
-    """Return β and γ of functions f (chains, draws, q) on features x (chains, draws, 2d)."""
-    x, f = x.reshape(-1, x.shape[2]), f.reshape(-1, f.shape[2])
-    scales = x.std(axis=0) + NO_SCALE
-    found = np.linalg.lstsq((x - x.mean(axis=0)) / scales, f - f.mean(axis=0), rcond=SMALLEST)[0]
-    return np.split(found / scales[:, None], 2)
+    """Return β and γ of functions f (chains, draws, q) on features x (chains, draws, 2d).
+
+    They are (chains, 2d, q), each chain's from all others.
+    """
+    scales = x.std(axis=(0, 1)) + NO_SCALE
+    x = np.pad((x - x.mean(axis=(0, 1))) / scales, ((0, 0), (0, 0), (0, 1)), constant_values=1)
+    transposed = x.transpose(0, 2, 1)
+    own, with_f = transposed @ x, transposed @ (f - f.mean(axis=(0, 1)))
+    others = np.linalg.pinv(own.sum(axis=0) - own, rcond=SMALLEST, hermitian=True)
+    return (others @ (with_f.sum(axis=0) - with_f))[:, :-1] / scales[:, None]
 
 
 def _controls(means, slopes):
     """Return the five controls (..., q, 5) of functions, of means of what was kept."""
     _, left_out, controls, radius = means
-    five = [radius * np.ones(slopes[0].shape[1])]
+    five, slopes = [radius * np.ones(slopes.shape[1])], np.split(slopes, 2)
     for many in (left_out, controls):
         five += [part @ of for part, of in zip(np.split(many, 2, axis=-1), slopes, strict=True)]
     return np.stack(five, axis=-1)

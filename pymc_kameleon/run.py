@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.advance import Failed, advance, learn
 from pymc_kameleon.draws import CannotStart
@@ -579,7 +580,8 @@ class Run:
 
     def _add_surrogate_posterior(self, tree, n):
         try:
-            add_surrogate_posterior(tree, self._job, self._record.columns, n)
+            with threadpool_limits(1):  # on matrices as small as these threads are slower
+                add_surrogate_posterior(tree, self._job, self._record.columns, n)
         except Exception:  # a deterministic may fail where the posterior has not been
             _log.exception("There is no %s, as this failed; the draws are returned.", SURROGATE)
 

@@ -2509,6 +2509,12 @@ BUGS = {
     ],
     "run.py": [
         (
+            "surrogates for plots are fitted by threads that wait for each other",
+            "with threadpool_limits(1):",
+            "with threadpool_limits(2):",
+            "test_estimates.py -k not_worth_a_run",
+        ),
+        (
             "a worker that dies of too many draws gets as many again",
             "self._n = max(1, self._n // 4)",
             "pass",

@@ -137,6 +137,8 @@ class ModelFunctions:
         """Return what helps against an exception of a likelihood that Python is called for."""
         if not self.holds_gil or not isinstance(error, Exception):
             return ""
+        if isinstance(error, MemoryError):
+            return ". Look for a likelihood that keeps some memory with each evaluation"
         if "can't unbox" not in str(error):
             return (
                 ". If the likelihood raises this, let it return NaN instead: then the point is "

@@ -151,11 +151,15 @@ class Memory:
     save = flush = flush_if_due = finish = close = discard = _nothing
 
     def dataset(self, group, rows, start, stop):
-        """Return some draws of some chains, without a copy if these are all chains."""
+        """Return some draws of some chains, without a copy if these are neighbours.
+
+        Memory may be full when a likelihood that took all of it has ended a run.
+        """
         like = self.columns.like(group, [self._numbers[row] for row in rows])
-        whole = rows == list(range(len(self._numbers)))
+        neighbours = slice(rows[0], rows[-1] + 1)
+        own = neighbours if rows == list(range(len(self._numbers)))[neighbours] else rows
         arrays = {
-            name: (like[name].dims, (array if whole else array[rows])[:, start:stop])
+            name: (like[name].dims, array[:, start:stop][own])
             for name, array in self._arrays[group].items()
         }
         return xr.Dataset(arrays, like.drop_vars("draw").coords).assign_coords(

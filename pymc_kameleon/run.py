@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.advance import Failed, advance, learn
 from pymc_kameleon.draws import CannotStart
@@ -35,6 +36,9 @@ REFRESH = 0.1
 
 MOST_NUMBERS = 200_000
 """What an advance may make: numbers that are kept of its draws."""
+
+RESERVE = 10_000_000
+"""Bytes that are kept for the result, should a likelihood take all others."""
 
 MOST_FAILURES = 3
 """How often an advance is submitted again whose worker has died."""
@@ -120,6 +124,10 @@ class Chain:
         stops = (*pauses, self.tune, self.total)
         return min(self._n, min(stop for stop in stops if stop > self.done) - self.done)
 
+    def fewer(self):
+        """Make fewer draws at a time, as a likelihood that leaks may not get through so many."""
+        self._n = max(1, self._n // 4)
+
     def take(self, state, portion, seconds, width):
         """Take what has come back; the next advance should take so many seconds."""
         n = state.monitor.done - self.done
@@ -166,7 +174,7 @@ class Run:
         while self._look < prepared.before:
             self._look = next_look(self._look)
         self._enough = Enough(limits.target_ess)
-        self._thread, self._result = None, None
+        self._thread, self._result, self._reserve = None, None, bytes(RESERVE)
 
     # ---- what its user sees ---------------------------------------------------------------------
 
@@ -438,6 +446,7 @@ class Run:
 
     def _worker_died(self, chain, error):
         chain.failures += 1
+        chain.fewer()
         if chain.failures <= MOST_FAILURES:
             _log.warning(
                 "A worker of chain %s died (%r). Its last draws are made again.",
@@ -526,12 +535,15 @@ class Run:
         return _longest([chain for chain in self._chains if not chain.lost] or self._chains)
 
     def _raise(self, chains, length):
-        error = self._error
+        error, self._reserve = self._error, None
         if isinstance(error, CannotStart):
             error = error.explained(self._job.steps)
         elif any(c.done > c.begun for c in self._chains) and not hasattr(error, "result"):
-            with suppress(Exception):
+            try:
                 error.result = self._assembled(chains, length, silent=True)
+            except Exception as another:  # as MemoryError, if the likelihood has taken it all
+                error.add_note(f"The draws until then could not be put together: {another!r}")
+            else:
                 error.add_note(
                     "The draws until then are in the attribute `result` of this exception; "
                     f"{self._finish.how_to_go_on} goes on from there."
@@ -568,7 +580,8 @@ class Run:
 
     def _add_surrogate_posterior(self, tree, n):
         try:
-            add_surrogate_posterior(tree, self._job, self._record.columns, n)
+            with threadpool_limits(1):  # on matrices as small as these threads are slower
+                add_surrogate_posterior(tree, self._job, self._record.columns, n)
         except Exception:  # a deterministic may fail where the posterior has not been
             _log.exception("There is no %s, as this failed; the draws are returned.", SURROGATE)
 

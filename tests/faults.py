@@ -109,6 +109,37 @@ class Hangs(Fault):
         threading.Event().wait()
 
 
+class Leaks:
+    """`wells`, which keeps some memory with each evaluation.
+
+    A worker that has evaluated it too often is killed, as a system does that runs out of memory.
+
+    Parameters
+    ----------
+    most : int
+        Evaluations that a worker survives.
+    """
+
+    def __init__(self, most):
+        self.most, self.kept, self.home = most, [], os.getpid()
+
+    def __call__(self, x):
+        self.kept.append(bytes(10_000))
+        if len(self.kept) > self.most and os.getpid() != self.home:
+            os.kill(os.getpid(), 9)
+        return wells(x)
+
+
+class TakesAll(Leaks):
+    """Takes all the memory that there is with one evaluation, its `most`-th, and keeps it."""
+
+    def __call__(self, x):
+        self.most -= 1
+        while self.most == 0:
+            self.kept.append(bytes(10_000))
+        return wells(x)
+
+
 class Arrivals(Counting):
     """Writes a line with the process's number whenever it is unpickled."""
 

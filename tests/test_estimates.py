@@ -11,6 +11,7 @@ import reference
 import xarray as xr
 from scipy.stats import norm
 from test_driver import assert_same, messages, resume, sample
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import pymc_kameleon as pk
 from pymc_kameleon import corrections, estimates, results, signs, tables
@@ -649,11 +650,16 @@ def test_draws_of_the_surrogate_are_not_worth_a_run(step, caplog, monkeypatch, t
     with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
         assert "surrogate_posterior" not in stored.children
 
+    threads = []
+
     def failing(*arguments):
+        threads.extend(pool["num_threads"] for pool in threadpool_info())
         raise ArithmeticError("singular")
 
     monkeypatch.setattr(results, "draws_of_surrogate", failing)
-    dt = sample(step, draws=20, surrogate_draws=3)
+    with threadpool_limits(2):  # with which a fit may take ten times as long
+        dt = sample(step, draws=20, surrogate_draws=3)
+    assert set(threads) == {1}
     assert dt["posterior"].sizes["draw"] == 20
     assert "There is no surrogate_posterior, as this failed" in caplog.messages[-1]
 

@@ -5,6 +5,7 @@ docs/faults.md lists them, with the tests of the other files that look at each.
 
 import errno
 import faulthandler
+import logging
 import multiprocessing
 import os
 import pickle
@@ -23,15 +24,16 @@ import faults
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
 from core.test_compiler import plus_one, scaled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import box, normal
+from models import Counting, box, normal
 from numba import config, int64
 from pytensor.compile import Mode
 from scipy.stats import norm
-from test_driver import DRAWN, QUIET, assert_same, resume, sample
+from test_driver import DRAWN, QUIET, assert_same, messages, resume, sample
 from test_executors import begun, job_of, joined, same
 
 import pymc_kameleon as pk
@@ -331,6 +333,90 @@ def test_a_likelihood_may_press_ctrl_c_itself(where, black_walk, caplog):
     box()
     is_part_of(result, whole)
     assert_same(resume(result, black_walk.model, None), whole, ALL)
+
+
+# ---- memory that is used up -----------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", [None, partial(pools, "pool")], ids=["own", "callable"])
+def test_a_likelihood_that_leaks_until_its_workers_are_killed(executor, black_walk, caplog):
+    """Though no worker survives what takes half a second: new ones make fewer draws at a time."""
+    box(faults.wells)
+    options = {"tune": 40, "draws": 100, "initvals": {"x": np.array([0.1, 0.2])}}
+    whole = sample(black_walk, **options)
+    box(faults.Leaks(60))
+    result = sample(black_walk, **options | {"cores": 2, "executor": executor})
+    assert_same(result, whole, ALL)
+    assert len(messages(caplog)) > 4
+    assert not messages(caplog, logging.ERROR)
+
+
+@cache
+def broad():
+    """Return a black box whose draws are large, and a step."""
+    op = Counting(faults.wells)
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2, initval=np.array([0.1, 0.2]))
+        pm.Deterministic("broad", pt.repeat(x, 1000))
+        pm.Potential("p", op(x))
+    return op, pk.RWM(model=model, steps_per_draw=2)
+
+
+def without_memory(whole, options, n):
+    """Interrupt n runs by an evaluation that takes all memory; return how many draws they kept."""
+    import resource
+
+    op, step = broad()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    kept, room = 0, whole["posterior"].nbytes + 30_000_000
+    for at in np.random.default_rng(1).integers(1, 4 * options["draws"], n):
+        op.function = takes = faults.TakesAll(at)
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + room
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        try:
+            sample(step, **options)
+            pytest.fail("there was memory")
+        except MemoryError as error:
+            takes.kept.clear()
+            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+            op.function = faults.wells
+            if not hasattr(error, "result"):
+                assert at < 40  # before the first draws of a chain have come back
+                continue
+            kept += is_part_of(error.result, whole)
+            again = resume(error.result, step.model, None, cores=1)
+            assert_same(again, whole, ALL)
+    return kept
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit memory so")
+def test_a_likelihood_that_takes_all_memory(monkeypatch):
+    """The draws until then are there, though there is no memory to copy them."""
+    usual = pk.run.Chain.next_portion
+    monkeypatch.setattr(pk.run.Chain, "next_portion", lambda *own: min(500, usual(*own)))
+    op, step = broad()
+    op.function = faults.wells
+    options = {"tune": 4, "draws": 1000, "cores": 1}
+    whole = sample(step, **options)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as limited:
+        assert limited.submit(without_memory, whole, options, 8).result() > 0
+
+
+def test_draws_that_cannot_be_put_together_are_told(black_walk, monkeypatch):
+    def fail(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(pk.run, "data_tree", fail)
+    box(Disturbed(30, MemoryError))
+    with pytest.raises(MemoryError, match="the solver broke down") as error:
+        sample(black_walk)
+    box()
+    where, lost = error.value.__notes__
+    assert "Look for a likelihood that keeps some memory" in where
+    assert lost == "The draws until then could not be put together: MemoryError()"
 
 
 # ---- results that could not be made ---------------------------------------------------------

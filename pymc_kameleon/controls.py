@@ -11,7 +11,8 @@ the draw less their means over its transitions, which thinning has left out. In 
 
 A regression of f on u and u² at the draws, f ≈ β·u + γ·u², makes five controls of the many: β·u and
 so on. Another one, of means of successive draws, gives θ. Each chain's β, γ and θ come from all
-other chains, so that they do not depend on what they multiply.
+other chains, so that they do not depend on what they multiply, and the chain is a fair judge of
+whether they are of use.
 """
 
 from typing import NamedTuple
@@ -23,18 +24,19 @@ from pymc_kameleon.corrections import MOST_BATCHES, batch_means, combined
 LEAST_DRAWS = 50
 """Of each chain, from which averages are corrected."""
 
+BLOCK, LEAST_BLOCKS = 20, 10
+"""Successive draws of which means are taken for θ; and how many such blocks of the other chains
+there are at least."""
+
 PER_COEFFICIENT = 5
 """Draws of the other chains for each of β and γ, at least."""
 
-BLOCK = 20
-"""Successive draws of which means are taken for θ."""
-
 BETTER = 0.8
-"""Share of the variance of these means that has to be left, at most, for a control to be used."""
+"""Share of the variance of these means that is left, at most, where the controls are used."""
 
-SMALLEST, NO_SCALE = 1e-8, 1e-300
-"""Share of the largest from which on a singular value, or a variance, is taken for 0; and what is
-added to a standard deviation that may be 0."""
+SMALLEST, ROUNDING, NO_SCALE = 1e-8, 1e-9, 1e-300
+"""Share of the largest from which on a singular value, or a variance, is taken for 0; slope, in
+standard deviations, that is; and what is added to a standard deviation that may be 0."""
 
 
 class Kept(NamedTuple):
@@ -83,7 +85,9 @@ def kept_of(kept, learned):
 def are_enough(kept):
     """Whether there are draws enough to learn the coefficients from other chains."""
     chains, draws, n = kept.features.shape
-    return chains > 1 and draws >= LEAST_DRAWS and (chains - 1) * draws >= PER_COEFFICIENT * n
+    least = max(BLOCK * LEAST_BLOCKS, PER_COEFFICIENT * n)
+    are_finite = all(np.isfinite(part).all() for part in kept)
+    return are_finite and draws >= LEAST_DRAWS and (chains - 1) * draws >= least
 
 
 def controlled(f, kept):
@@ -107,17 +111,15 @@ def controlled(f, kept):
         (batch_means(f, which), [batch_means(part, which) for part in kept])
         for which in (short, long)
     )
-    x, b = whole.copy(), np.zeros((len(f), f.shape[2]))
+    x, left = whole.copy(), a.copy()
     for row, slopes in enumerate(_slopes(kept.features, f)):
-        controls = _controls(parts, slopes)
-        others = np.arange(len(f)) != row
+        controls, others = _controls(parts, slopes), np.arange(len(f)) != row
         theta = _coefficients(a[others], controls[others])
-        left = a - np.sum(theta * controls, axis=3)
-        n = a[others, :, 0].size
-        fitted = (1 - theta.shape[1] / n) ** 2  # they have fitted θ, so that less is left of them
-        b[row] = _variance(left[others]) < BETTER * fitted * _variance(a[others])
+        left[row] -= np.sum(theta * controls[row], axis=2)
         x[row] -= np.sum(theta * _controls([part[row] for part in wholes], slopes), axis=2)
-    return combined(whole, x, b, lengths, 0.0, 0.0)
+    b = np.broadcast_to(_variance(left) < BETTER * _variance(a), x[:, 0].shape)
+    found = combined(whole, x, b, lengths, 0.0, 0.0)
+    return found._replace(is_better=found.is_better & (found.gain > 1))
 
 
 def _slopes(x, f):
@@ -130,7 +132,9 @@ def _slopes(x, f):
     transposed = x.transpose(0, 2, 1)
     own, with_f = transposed @ x, transposed @ (f - f.mean(axis=(0, 1)))
     others = np.linalg.pinv(own.sum(axis=0) - own, rcond=SMALLEST, hermitian=True)
-    return (others @ (with_f.sum(axis=0) - with_f))[:, :-1] / scales[:, None]
+    found = (others @ (with_f.sum(axis=0) - with_f))[:, :-1]
+    found[np.abs(found) < ROUNDING * f.std(axis=(0, 1))] = 0
+    return found / scales[:, None]
 
 
 def _controls(means, slopes):

@@ -191,7 +191,13 @@ class Draws:
         self.posterior, kept = self.posterior.sel(common), kept.sel(common)
         if group == CONTROL_VARIATES:
             controls = kept_of(kept, learned)
-            self.controls = controls if are_enough(controls) else None
+            if are_enough(controls):
+                self.controls = controls
+            else:
+                _log.info(
+                    "Control variates correct no averages here: there are too few chains or draws, "
+                    "or a parameter never moved."
+                )
             return
         moves = moves_of(kept, learned)
         if _are_enough(moves, kept.sizes):

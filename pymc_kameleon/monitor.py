@@ -259,9 +259,10 @@ def _explain_condition(step):
     factor = step._learned_factor()
     if factor is None:
         return ""
-    left = np.diag(factor) / np.linalg.norm(factor, axis=1)
+    with np.errstate(invalid="ignore"):  # of what never moves
+        left = np.diag(factor) / np.linalg.norm(factor, axis=1)
     i = int(left.argmin())
-    if left[i] > SINGULAR:
+    if not left[i] <= SINGULAR:
         return ""
     return (
         f"{step.layout.coordinates()[i]} is known to {SINGULAR:.0e} of its sd, or better, if the "

@@ -1713,8 +1713,8 @@ BUGS = {
         ),
         (
             "controls are always used",
-            "b[row] = _variance(left[others]) < BETTER * fitted * _variance(a[others])",
-            "b[row] = 1",
+            "_variance(left) < BETTER * _variance(a)",
+            "_variance(left) >= 0",
             "test_controls.py -k noise",
         ),
     ],

@@ -199,6 +199,36 @@ def test_what_is_only_noise_is_not_corrected(result):
     assert found.is_better.mean() < 0.05
 
 
+def test_a_stuck_chain_is_not_made_worse(result):
+    """Coefficients from the others do not suit it, which it shows itself."""
+    kept = result["control_variates"].to_dataset().copy(deep=True)
+    f, learned = result["posterior"]["x"].values, result["learned"].to_dataset()
+    found = averages.controlled(f, averages.kept_of(kept, learned))
+    assert found.is_better.all()
+    kept["mean_control"][0] *= 100
+    found = averages.controlled(f, averages.kept_of(kept, learned))
+    assert not found.is_better.any()
+
+
+def test_rounding_makes_no_controls(result):
+    """Of a coordinate itself only its own controls are of use."""
+    kept, learned = result["control_variates"].to_dataset(), result["learned"].to_dataset()
+    kept = averages.kept_of(kept, learned)
+    slopes = averages._slopes(kept.features, result["posterior"]["x"].values)
+    assert np.count_nonzero(slopes) == slopes.shape[0] * slopes.shape[2]
+
+
+def test_what_never_moves_costs_no_run(caplog):
+    caplog.set_level("INFO", logger="pymc")
+    with pm.Model():
+        pm.Normal("x")
+        pm.Potential("p", pm.math.switch(pm.math.eq(pm.Flat("c"), 0.5), 0.0, -np.inf))
+        step = pk.GAM(control_variates=True, learning_rate=0.9, jitter=False)
+    dt = sample(step, draws=100, tune=3000, chains=2, initvals={"x": 0.0, "c": 0.5})
+    assert pk.expectation(dt, lambda v: v["x"]).gain == 1
+    assert any("a parameter never moved" in message for message in messages(caplog))
+
+
 def test_z_follows_moves_of_somebody_else(step):
     step.setup_chain(np.random.default_rng(1), 100, 10)
     point = step.model.initial_point()
@@ -237,9 +267,11 @@ def test_they_outlive_files_and_interruptions(step, result, tmp_path):
     assert pk.summary(tmp_path / "run.zarr").sort_index().equals(pk.summary(result).sort_index())
 
 
-def test_beside_another_step_none_are_kept(step):
+def test_beside_another_step_none_are_kept(step, caplog):
+    caplog.set_level("INFO", logger="pymc")
     model = step.model
     steps = [pk.GAM(["x"], model=model, control_variates=True), pk.RWM(["t"], model=model)]
+    assert "GAM([x], steps_per_draw=10) keeps no control variates" in caplog.text
     assert "control_variates" not in sample(steps, draws=20, tune=20, chains=1).children
 
 

@@ -9,6 +9,7 @@ Symbols: x the position (d,), y the proposal, ξ ~ N(0, I), ν the scale of RWM,
 acceptance probability and α* its target, t the transition, n the number of tuning transitions.
 """
 
+import logging
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,8 @@ from pymc_kameleon.samplers.control_table import prepare
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale, tuned_scale
 from pymc_kameleon.step import CONTROL_VARIATES
+
+_log = logging.getLogger("pymc_kameleon")
 
 
 class State(NamedTuple):
@@ -475,6 +478,8 @@ class GAM(LearnedShape):
             "control_variates": control_variates,
         }
         super().__init__(vars, **common)
+        if control_variates and not self.kept:
+            _log.info("%r keeps no control variates, as it does not move all variables.", self)
 
     def _allocate(self, scales, n_tune):
         d = scales.size
@@ -506,7 +511,8 @@ class GAM(LearnedShape):
             parameters, moments = self.parameters, self.tuning.shape.moments
             scale = np.exp(parameters.log_scale[0])
             prepare(parameters.controls, moments.mean, parameters.factor, scale)
-            self.state.z[:] = np.linalg.solve(parameters.factor, self.state.x - moments.mean)
+            with np.errstate(divide="ignore", invalid="ignore"):  # of what never moves
+                standardise(self.state, parameters, self._work)
 
     def _tuned_scales(self):
         return tuned_scale(self.parameters, self.tuning.shape)

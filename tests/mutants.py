@@ -2103,7 +2103,7 @@ BUGS = {
     "monitor.py": [
         (
             "no warning of a covariance that rounding decides",
-            "if left[i] > SINGULAR:",
+            "if not left[i] <= SINGULAR:",
             "if True:",
             "test_warnings.py -k cannot_be_learned",
         ),

@@ -158,6 +158,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("estimated", "mean"),
         ("fewer_tries", "act"),
         ("leapfrog", "ess_per_gradient"),
+        ("walk_controls", "z"),
     ],
 )
 def test_tables_are_those_of_the_runs(script, number, monkeypatch):

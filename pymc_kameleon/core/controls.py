@@ -13,8 +13,8 @@ before it, 0. Most of its variance comes from which y was proposed. That goes aw
     α̃(φ(y) − φ(x)) − E_y α̃(φ(y) − φ(x)),    α̃ = min(1, exp((r² − r_y²)/2))
 
 which has mean 0 given x, whatever the posterior is, and where α̃ would be α if it were the normal
-[ADT, section 3]. By symmetry, E_y is u, u², v or 1 times functions of r, which are a
-table (samplers/control_table.py). Where r is beyond that, α̃ is taken for 0.
+[ADT]. By symmetry, E_y is u, u², v or 1 times functions of r, which are a table
+(samplers/control_table.py). Where r is beyond that, α̃ is taken for 0.
 """
 
 from typing import NamedTuple

@@ -894,14 +894,14 @@ BUGS = {
     "samplers/random_walk.py": [
         (
             "z stays where it was",
-            "                state.z[k] += work.v[k]",
-            "                state.z[k] += 0.0",
+            "            state.z[k] += work.v[k]",
+            "            state.z[k] += 0.0",
             "test_controls.py -k zero",
         ),
         (
             "z does not follow somebody else's moves",
-            "        solve_lower(parameters.factor, work.v, state.z)",
-            "        pass",
+            "    solve_lower(parameters.factor, work.v, state.z)",
+            "    pass",
             "test_controls.py -k follows",
         ),
         (

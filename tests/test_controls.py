@@ -267,12 +267,9 @@ def test_they_outlive_files_and_interruptions(step, result, tmp_path):
     assert pk.summary(tmp_path / "run.zarr").sort_index().equals(pk.summary(result).sort_index())
 
 
-def test_beside_another_step_none_are_kept(step, caplog):
-    caplog.set_level("INFO", logger="pymc")
-    model = step.model
-    steps = [pk.GAM(["x"], model=model, control_variates=True), pk.RWM(["t"], model=model)]
-    assert "GAM([x], steps_per_draw=10) keeps no control variates" in caplog.text
-    assert "control_variates" not in sample(steps, draws=20, tune=20, chains=1).children
+def test_a_part_of_the_variables_is_refused(step):
+    with pytest.raises(ValueError, match=r"needs GAM to move all variables, not only \['x'\]"):
+        pk.GAM(["x"], model=step.model, control_variates=True)
 
 
 def test_without_tuning_they_are_poor_but_right(step):

@@ -9,7 +9,6 @@ Symbols: x the position (d,), y the proposal, ξ ~ N(0, I), ν the scale of RWM,
 acceptance probability and α* its target, t the transition, n the number of tuning transitions.
 """
 
-import logging
 from typing import NamedTuple
 
 import numpy as np
@@ -47,8 +46,6 @@ from pymc_kameleon.samplers.control_table import prepare
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale, tuned_scale
 from pymc_kameleon.step import CONTROL_VARIATES
-
-_log = logging.getLogger("pymc_kameleon")
 
 
 class State(NamedTuple):
@@ -320,8 +317,21 @@ class RBAM(LearnedShape):
 # ---- GAM: λ tuned -------------------------------------------------------------------------------
 
 
-class GAMState(NamedTuple):
-    """A State, and of a frozen chain that keeps control variates what they need.
+@jit
+def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Learn Σ from the state after the move, and tune log λ [AT, algorithm 4]."""
+    t, n, scale = tuning.t[0], tuning.n, tuning.shape.scale
+    learn_shape(parameters, tuning.shape, state.x, accept_prob, t, work.v)
+    settle_scale(parameters.log_scale, scale, 0, t, n - n // 2, n)
+    tuning.t[0] = t + 1
+    return True  # what is derived is of use after tuning only
+
+
+# ---- GAM that keeps control variates -------------------------------------------------------------
+
+
+class ControlledState(NamedTuple):
+    """A State, and what control variates need.
 
     Attributes
     ----------
@@ -335,11 +345,11 @@ class GAMState(NamedTuple):
 
     x: floats("d")
     logp: floats(1)
-    z: floats("n_z")
-    tally: floats("n_tally")
+    z: floats("d")
+    tally: floats("tally")
 
 
-class GAMParameters(NamedTuple):
+class ControlledParameters(NamedTuple):
     """What tuning decides: a Shape, and what control variates need."""
 
     log_scale: floats(1)
@@ -347,7 +357,7 @@ class GAMParameters(NamedTuple):
     controls: Controls
 
 
-class GAMWork(NamedTuple):
+class ControlledWork(NamedTuple):
     """Scratch, as Work."""
 
     x: floats("d")
@@ -359,62 +369,46 @@ class GAMWork(NamedTuple):
 
 
 @jit
-def gam_transition(target, state, parameters, work, rng):
-    """Propose x + √λ L ξ, and add up control variates if they are kept."""
+def controlled_transition(target, state, parameters, work, rng):
+    """Propose x + √λ L ξ, and add up control variates."""
     accept_prob, accepted = transition(target, state, parameters, work, rng)
-    d = state.z.size
-    if d > 0:
-        scale, tally = np.exp(parameters.log_scale[0]), state.tally
-        tally[0] += 1.0
+    d, controls, tally = state.x.size, parameters.controls, state.tally
+    scale = np.exp(parameters.log_scale[0])
+    tally[0] += 1.0
+    for k in range(d):
+        work.v[k] = scale * work.xi[k]
+        u = work.x[k] - controls.mean[k]
+        tally[1 + k] += u
+        tally[1 + d + k] += u * u
+    sums = tally[1 + 2 * d :]
+    add_controls(controls, work.x, work.y, state.z, work.v, accept_prob, work.expected, sums)
+    if accepted:
         for k in range(d):
-            work.v[k] = scale * work.xi[k]
-            u = work.x[k] - parameters.controls.mean[k]
-            tally[1 + k] += u
-            tally[1 + d + k] += u * u
-        add_controls(
-            parameters.controls,
-            work.x,
-            work.y,
-            state.z,
-            work.v,
-            accept_prob,
-            work.expected,
-            tally[1 + 2 * d :],
-        )
-        if accepted:
-            for k in range(d):
-                state.z[k] += work.v[k]
+            state.z[k] += work.v[k]
     return accept_prob, accepted
 
 
 @jit
 def standardise(state, parameters, work):
     """Compute z."""
-    for k in range(state.z.size):
+    for k in range(state.x.size):
         work.v[k] = state.x[k] - parameters.controls.mean[k]
-    if state.z.size > 0:
-        solve_lower(parameters.factor, work.v, state.z)
+    solve_lower(parameters.factor, work.v, state.z)
 
 
 @jit
-def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Learn Σ from the state after the move, and tune log λ [AT, algorithm 4]."""
-    t, n, scale = tuning.t[0], tuning.n, tuning.shape.scale
-    learn_shape(parameters, tuning.shape, state.x, accept_prob, t, work.v)
-    settle_scale(parameters.log_scale, scale, 0, t, n - n // 2, n)
-    tuning.t[0] = t + 1
-    return True  # z is of use after tuning only
-
-
-@jit
-def gam_report(state, parameters, stats):
-    """Report √λ; and x, and means of the tally over the transitions, last, where they are kept."""
-    d, n = state.z.size, state.tally.size
+def controlled_report(state, parameters, stats):
+    """Report √λ; and last x, and means of the tally over the transitions."""
+    d, n = state.x.size, state.tally.size
     for k in range(d):
         stats[stats.size - n + 1 - d + k] = state.x[k]
     for k in range(1, n):
         stats[stats.size - n + k] = state.tally[k] / state.tally[0]
     return np.exp(parameters.log_scale[0])
+
+
+WALK = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
+CONTROLLED = Algorithm(controlled_transition, gam_adapt, standardise, controlled_report)
 
 
 class GAM(LearnedShape):
@@ -454,7 +448,7 @@ class GAM(LearnedShape):
     """
 
     name = "gam"
-    algorithm = Algorithm(gam_transition, gam_adapt, standardise, gam_report)
+    algorithm = WALK
     kept_group = CONTROL_VARIATES
 
     def __init__(
@@ -477,23 +471,28 @@ class GAM(LearnedShape):
             "scale_bounds": checked_scale_bounds(scale_bounds),
             "control_variates": control_variates,
         }
+        self.algorithm = CONTROLLED if control_variates else WALK
         super().__init__(vars, **common)
-        if control_variates and not self.kept:
-            _log.info("%r keeps no control variates, as it does not move all variables.", self)
+        if control_variates and not self.layout.covers_all:
+            raise ValueError(
+                "control_variates needs GAM to move all variables, not only "
+                f"{list(self.var_names)}: leave it out beside other steps."
+            )
 
     def _allocate(self, scales, n_tune):
+        if not self.settings["control_variates"]:
+            return allocate_walk(self, scales, n_tune)
         d = scales.size
-        n_z, n_tally, grid = (d, 4 * d + 2, GRID) if self._kept() else (0, 0, 0)
         shape, shape_tuning = start_walk(self, scales, n_tune)
-        controls = allocate(Controls, {"d": n_z, "grid": grid})
-        parameters = allocate(GAMParameters, {"d": d}, **shape._asdict(), controls=controls)
+        controls = allocate(Controls, {"d": d, "grid": GRID})
+        parameters = allocate(ControlledParameters, {"d": d}, **shape._asdict(), controls=controls)
         tuning = allocate(Tuning, {"d": d}, n=n_tune, shape=shape_tuning, on_factor=False)
-        state = allocate(GAMState, {"d": d, "n_z": n_z, "n_tally": n_tally})
-        return state, parameters, tuning, allocate(GAMWork, {"d": d})
+        state = allocate(ControlledState, {"d": d, "tally": 4 * d + 2})
+        return state, parameters, tuning, allocate(ControlledWork, {"d": d})
 
     def _kept(self):
         """Return what is kept of each draw, in the order of the tally."""
-        if not self.settings["control_variates"] or not self.layout.covers_all:
+        if not self.settings["control_variates"]:
             return {}
         many = ("position", "mean", "square", "mean_control", "square_control")
         return dict.fromkeys(many, (self._d,)) | {"radius_control": ()}
@@ -507,7 +506,7 @@ class GAM(LearnedShape):
     def stop_tuning(self):
         """Freeze the proposal, and prepare the control variates that belong to it."""
         super().stop_tuning()
-        if self.state.z.size > 0:
+        if self._kept():
             parameters, moments = self.parameters, self.tuning.shape.moments
             scale = np.exp(parameters.log_scale[0])
             prepare(parameters.controls, moments.mean, parameters.factor, scale)

@@ -156,8 +156,9 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("barker", "ess"),
         ("defaults", "ess"),
         ("estimated", "mean"),
-        ("fewer_tries", "act"),
+        ("learning", "x"),
         ("leapfrog", "ess_per_gradient"),
+        ("tries", "act"),
         ("walk_controls", "z"),
     ],
 )

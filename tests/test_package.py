@@ -154,10 +154,14 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
     ("script", "number"),
     [
         ("barker", "ess"),
+        ("calls", "calls"),
         ("defaults", "ess"),
         ("estimated", "mean"),
-        ("fewer_tries", "act"),
+        ("learning", "x"),
         ("leapfrog", "ess_per_gradient"),
+        ("modes", "ess"),
+        ("starts", "rhat"),
+        ("tries", "act"),
         ("walk_controls", "z"),
     ],
 )

@@ -16,7 +16,8 @@ occupancy of each, which should be 1/6.
 real: the posteriors of modes_real.py from starts that are draws of the prior, 8 chains; clusters
 that tuning found, the largest R-hat and least effective sample size of a parameter, changes of the
 mode and its effective visits as `pk.mode_occupancy` has them, and the largest difference of a
-marginal's distribution function from what is known otherwise.
+marginal's distribution function from what is known otherwise. These are added to modes.json as each
+run ends, and make the table of docs/modes.md; what is in there is not run again.
 """
 
 import argparse
@@ -29,6 +30,7 @@ import modes_real
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pages import load, save, spaced, when_and_where, write
 from scipy.stats import ks_2samp
 
 import pymc_kameleon as pk
@@ -37,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 
 from ckam_targets import TARGETS
 
+FILE = Path(__file__).with_suffix(".json")
 WEIGHT, DISTANCE, VARIANCES = 0.2, 16.0, np.array([0.5, 2.0])
 TOGETHER = {"together": True, "alone": False}
 
@@ -180,38 +183,63 @@ REAL = {
 
 
 def real(full):
-    """Print what is found on real posteriors, and how it agrees with what is known."""
-    print("\nreal          draws  seed  clusters  R-hat    ESS  jumps  visits   difference")
+    """Run on real posteriors what is not in the file yet, and write the page."""
+    rows = load(FILE)
+    done = {(row["posterior"], row["draws"], row["seed"]) for row in rows}
     for name, (build, variable, know) in REAL.items():
+        plans = [(draws, seed) for draws in (1000, 10_000) for seed in range(5 if full else 2)]
+        plans = [plan for plan in plans if (name, *plan) not in done]
+        if not plans:
+            continue
         model, known = build(), know()
         step = pk.CyclicalKAM(model=model)
-        for draws in (1000, 10_000):
-            for seed in range(5 if full else 1):
-                starts = pk.initvals(8, seed, how="prior", model=model)
-                dt = pk.sample(
-                    draws,
-                    tune=draws,
-                    chains=8,
-                    cores=1,
-                    step=step,
-                    model=model,
-                    initvals=starts,
-                    random_seed=seed,
-                    compute_convergence_checks=False,
-                    quiet=True,
-                )
-                values = dt.posterior[variable].values.reshape(8, draws, -1)
-                rhat = max(az.rhat(x) for x in values.transpose(2, 0, 1))
-                ess = min(az.ess(x) for x in values.transpose(2, 0, 1))
-                found = values.reshape(-1, values.shape[-1])
-                difference = max(map(ks_distance, found.T, known.T))
-                seen = pk.mode_occupancy(dt, var_names=[variable]).dataset
-                print(
-                    f"{name:<13}{draws:>6}{seed:>6}{dt.sample_stats['n_modes'].values.max():>10.0f}"
-                    f"{rhat:>7.2f}{ess:>7.0f}{int(seen['jumps'].sum()):>7}"
-                    f"{seen['ess'].values.min():>8.0f}{difference:>13.3f}",
-                    flush=True,
-                )
+        for draws, seed in plans:
+            starts = pk.initvals(8, seed, how="prior", model=model)
+            dt = pk.sample(
+                draws,
+                tune=draws,
+                chains=8,
+                cores=1,
+                step=step,
+                model=model,
+                initvals=starts,
+                random_seed=seed,
+                compute_convergence_checks=False,
+                quiet=True,
+            )
+            values = dt.posterior[variable].values.reshape(8, draws, -1)
+            found = values.reshape(-1, values.shape[-1])
+            seen = pk.mode_occupancy(dt, var_names=[variable]).dataset
+            row = {
+                "posterior": name,
+                "d": step.layout.d,
+                "draws": draws,
+                "seed": seed,
+                "clusters": int(dt.sample_stats["n_modes"].values.max()),
+                "rhat": round(float(max(az.rhat(x) for x in values.transpose(2, 0, 1))), 3),
+                "ess": round(float(min(az.ess(x) for x in values.transpose(2, 0, 1)))),
+                "jumps": int(seen["jumps"].sum()),
+                "visits": round(float(seen["ess"].values.min())),
+                "difference": round(float(max(map(ks_distance, found.T, known.T))), 3),
+            }
+            rows.append(row | when_and_where())
+            print(rows[-1], flush=True)
+            save(FILE, rows)
+    write(tables(rows))
+
+
+def tables(rows):
+    """Return the table of the page."""
+    titles = ["posterior", "draws", "run", "clusters", "R-hat", "ESS", "jumps", "visits"]
+    titles.append("difference")
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    order = {name: i for i, name in enumerate(REAL)}
+    for row in sorted(rows, key=lambda row: (order[row["posterior"]], row["draws"], row["seed"])):
+        cells = [f"{row['posterior']}, d = {row['d']}", spaced(row["draws"]), str(row["seed"] + 1)]
+        cells += [str(row["clusters"]), f"{row['rhat']:.2f}", spaced(row["ess"])]
+        cells += [spaced(row["jumps"]), spaced(row["visits"]), f"{row['difference']:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return {"modes.md": {"real posteriors": lines}}
 
 
 def ks_distance(x, y):

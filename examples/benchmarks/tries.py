@@ -1,15 +1,16 @@
-"""What CMTM gains if single tries replace its own after tuning: a table of docs/cmtm.md.
+"""What the tries of CMTM are worth, beside CMH and single tries: two tables of docs/cmtm.md.
 
-    python examples/benchmarks/fewer_tries.py    some three minutes
+    python examples/benchmarks/tries.py    some two minutes
 
-Four chains from exact draws, 2000 sweeps of tuning and 6000 after it, with `fewer_tries` and
-without. Each row is added to fewer_tries.json as it ends; what is in there is not run again.
+Four chains from exact draws, 2000 sweeps of tuning and 30 000 after it, three seeds. Each run is
+added to tries.json as it ends; what is in there is not run again.
 """
 
 import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import arviz as az
 import numpy as np
@@ -24,7 +25,7 @@ sys.path.append(str(Path(__file__).parents[1] / "papers"))
 from cmtm_targets import BANANA, LARGE, MEDIUM, Mixture
 
 FILE = Path(__file__).with_suffix(".json")
-CHAINS, TUNE, SWEEPS = 4, 2000, 6000
+CHAINS, TUNE, SWEEPS, SEEDS = 4, 2000, 30_000, (1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -63,34 +64,44 @@ TARGETS = {
 }
 
 
+SAMPLERS = {
+    "CMH": (pk.CMH, {}),
+    "CMTM, `fewer_tries=False`": (pk.CMTM, {"fewer_tries": False}),
+    "CMTM": (pk.CMTM, {}),
+}
+
+
 def main():
     """Run what is not in the file yet, and write the page."""
     rows = load(FILE)
-    done = {(row["target"], row["fewer_tries"]) for row in rows}
+    done = {(row["target"], row["sampler"]) for row in rows}
     for name, target in TARGETS.items():
-        for fewer in (False, True):
-            if (name, fewer) not in done:
-                row = {"target": name, "fewer_tries": fewer}
-                rows.append(row | run(target, fewer) | when_and_where())
+        for sampler in SAMPLERS:
+            if (name, sampler) in done:
+                continue
+            kind, options = SAMPLERS[sampler]
+            step = kind(model=target.model(), steps_per_draw=1, **options)
+            for seed in SEEDS:
+                row = {"target": name, "sampler": sampler, "seed": seed}
+                rows.append(row | run(target, step, seed) | when_and_where())
                 print(rows[-1], flush=True)
-                save(FILE, rows)
+            save(FILE, rows)
     write(tables(rows))
 
 
-def run(target, fewer_tries):
+def run(target, step, seed):
     """Return evaluations per sweep, and the largest autocorrelation time, in sweeps."""
-    model = target.model()
-    starts = [{"x": x} for x in target.draw(np.random.default_rng(1), CHAINS)]
+    starts = [{"x": x} for x in target.draw(np.random.default_rng(seed), CHAINS)]
     with quiet(logging.WARNING):
         dt = pk.sample(
             SWEEPS,
             tune=TUNE,
             chains=CHAINS,
             cores=1,
-            step=pk.CMTM(model=model, steps_per_draw=1, fewer_tries=fewer_tries),
-            model=model,
+            step=step,
+            model=step.model,
             initvals=starts,
-            random_seed=1,
+            random_seed=seed,
             compute_convergence_checks=False,
             progressbar=False,
         )
@@ -104,20 +115,25 @@ def run(target, fewer_tries):
 
 
 def tables(rows):
-    """Return the table of the page."""
-    head = ["evaluations per sweep", "ACT", "evaluations per effective draw"]
-    titles = ["target", *head, f"with single tries: {head[0]}", *head[1:]]
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    by_place = {(row["target"], row["fewer_tries"]): row for row in rows}
+    """Return the tables of the page: the median sweeps, and evaluations, least to largest."""
+    head = [f"| target | {' | '.join(SAMPLERS)} |", "|---" * (1 + len(SAMPLERS)) + "|"]
+    sweeps, evaluations = list(head), list(head)
     for target in TARGETS:
-        cells = [target]
-        for fewer in (False, True):
-            row = by_place[target, fewer]
-            values = row["evaluations"], row["act"], row["evaluations"] * row["act"]
-            cells += [f"{float(f'{value:.2g}'):g}" for value in values[:2]]
-            cells.append(spaced(round(float(f"{values[2]:.2g}"))))
-        lines.append(f"| {' | '.join(cells)} |")
-    return {"cmtm.md": {"fewer tries": lines}}
+        medians, ranges = [], []
+        for sampler in SAMPLERS:
+            own = [row for row in rows if (row["target"], row["sampler"]) == (target, sampler)]
+            medians.append(two_digits(median(row["act"] for row in own)))
+            costs = sorted(row["act"] * row["evaluations"] for row in own)
+            ranges.append(f"{two_digits(costs[0])} to {two_digits(costs[-1])}")
+        sweeps.append(f"| {target} | {' | '.join(medians)} |")
+        evaluations.append(f"| {target} | {' | '.join(ranges)} |")
+    return {"cmtm.md": {"sweeps": sweeps, "evaluations": evaluations}}
+
+
+def two_digits(value):
+    """Write a number with two digits."""
+    value = float(f"{value:.2g}")
+    return spaced(int(value)) if value >= 100 else f"{value:g}"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """Effective draws at equal numbers of evaluations of the log-density, in all.
 
-    python examples/benchmarks/evaluations.py [--cases AR5,GARCH] [--samplers GAM,KAM]
-        [--budgets 2000,10000] [--seeds 20] [--jobs 2] [--json FILE] [--cache DIRECTORY]
-    python examples/benchmarks/evaluations.py --per-second     beside nutpie, on one core
-    python examples/benchmarks/evaluations.py --plot FILE --json FILE     error by evaluations
+    python examples/benchmarks/evaluations.py [--jobs 2]    what the pages show; some hours
+    python examples/benchmarks/evaluations.py --cases AR5,GARCH --samplers GAM,KAM
+        --budgets 2000,10000 [--seeds 20]    the same of anything
+    python examples/benchmarks/evaluations.py --picture     error by evaluations
+    python examples/benchmarks/evaluations.py --per-second  beside nutpie, on one core
+
+What was run is in evaluations.json, or in --json FILE, and is not run again.
 
 A run has 4 chains from dispersed starts. Its evaluations are those of all chains together; tuning
 and the way from the starts to the posterior are among them, and draws beyond the budget are cut
@@ -23,7 +26,6 @@ right mean of most coordinates, which is 0.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -33,7 +35,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cached_property, partial
 from hashlib import sha256
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +49,7 @@ import pytensor
 import pytensor.tensor as pt
 from dispersed import evaluations, quiet, with_squares
 from others import CHAINS, PACKAGES, SAMPLERS
+from pages import DOCS, load, save, spaced, when_and_where, write
 from posteriors import POSTERIORS, recursion
 
 import pymc_kameleon as pk
@@ -57,7 +60,9 @@ import quickstart
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 from kam_targets import Banana
 
-BUDGETS = (1000, 2000, 10_000, 50_000)
+FILE = Path(__file__).with_suffix(".json")
+PICTURE = DOCS / "images" / "error_by_evaluations.png"
+
 SHARE = 0.4
 """Of a chain's evaluations, the share that it tunes; its way to the posterior comes on top."""
 
@@ -79,37 +84,45 @@ ENOUGH = 5
 
 
 def main():
-    """Print the table that is asked for."""
+    """Run what is asked for and not in the file yet, and write the pages."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--samplers", default="SurrogateMetropolis,GAM,KAM")
+    parser.add_argument("--samplers", help="instead of those of the pages")
     parser.add_argument("--cases", help=f"some of {','.join(CASES)}")
-    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
+    parser.add_argument("--budgets", help="evaluations in all")
     parser.add_argument("--seeds", type=int, default=20, help="runs of each")
     parser.add_argument("--share", type=float, default=SHARE, help="of evaluations for tuning")
     parser.add_argument("--jobs", type=int, default=1, help="cases at a time")
-    parser.add_argument("--json", type=Path, help="file for the results")
+    parser.add_argument("--json", type=Path, default=FILE, help="file for the results")
     parser.add_argument("--cache", type=Path, help="directory of the references")
     parser.add_argument("--per-second", action="store_true", help="ESS per second instead")
-    parser.add_argument("--plot", type=Path, help="picture to draw of the results in --json")
+    parser.add_argument("--picture", action="store_true", help="draw it instead")
     options = parser.parse_args()
-    if options.plot:
-        draw(json.loads(options.json.read_text()), options.plot)
-        return
-    samplers = installed(options.samplers.split(","))
-    if options.per_second:
-        rows = per_second(samplers, options.cases.split(",") if options.cases else NEAR_NORMAL)
+    if options.picture:
+        draw(load(options.json))
+    elif options.per_second:
+        samplers = (options.samplers or "SurrogateMetropolis,GAM").split(",")
+        per_second(samplers, options.cases.split(",") if options.cases else NEAR_NORMAL)
     else:
-        rows = effective_draws(
-            samplers,
-            options.cases.split(",") if options.cases else list(CASES),
-            [int(budget) for budget in options.budgets.split(",")],
-            options.seeds,
-            options.share,
-            options.jobs,
-            options.cache or Path(tempfile.gettempdir()) / "kameleon-references",
-        )
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
+        run_all(options)
+        if options.json == FILE:
+            write(tables(load(FILE)))
+
+
+def wanted(options):
+    """Return what is asked for, as (case, sampler, evaluations): by default what the pages show."""
+    cases, samplers, budgets = (
+        given.split(",") if given else None
+        for given in (options.cases, options.samplers, options.budgets)
+    )
+    if cases and samplers and budgets:
+        return list(product(cases, installed(samplers), map(int, budgets)))
+    return [
+        (case, sampler, budget)
+        for sampler, budgets_of, cases_of in SHOWN
+        if (not samplers or sampler in samplers) and installed([sampler])
+        for case, budget in product(cases_of, budgets_of)
+        if (not cases or case in cases) and (not budgets or str(budget) in budgets)
+    ]
 
 
 def installed(samplers):
@@ -123,43 +136,40 @@ def installed(samplers):
 # ---- effective draws ----------------------------------------------------------------------------
 
 
-def effective_draws(samplers, names, budgets, seeds, share, jobs, directory):
-    """Print effective draws by case, sampler and budget; return them as a list of dicts."""
-    print(f"effective draws, worst / median quantity, of {seeds} runs; *: reference too short")
-    print(f"{'case':<18}{'d':>3}  {'sampler':<20}" + "".join(f"{n:>22,}" for n in budgets))
-    task = partial(measured, samplers, budgets, seeds, share, directory)
-    rows = []
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for row in chain.from_iterable(map(task, names) if jobs == 1 else pool.map(task, names)):
-            cells = [
-                f"{b['worst']:.0f} / {b['median']:.0f}{'*' if b['too_short'] else ' '}"
-                + ("" if np.isnan(b["z"]) else f"z {b['z']:.1f}")
-                for b in row["budgets"]
-            ]
-            line = f"{row['case']:<18}{row['d']:>3}  {row['sampler']:<20}"
-            print(line + "".join(f"{cell:>22}" for cell in cells), flush=True)
-            rows.append(row)
-    return rows
+def run_all(options):
+    """Run what is wanted, print effective draws, and add them to the file, a case at a time."""
+    rows = load(options.json)
+    done = {(row["case"], row["of"], row["evaluations"]) for row in rows}
+    todo = {}
+    for case, *rest in wanted(options):
+        if (case, *rest) not in done:
+            todo.setdefault(case, []).append(rest)
+    directory = options.cache or Path(tempfile.gettempdir()) / "kameleon-references"
+    task = partial(measured, options.seeds, options.share, directory)
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        each = map if options.jobs == 1 else pool.map
+        for new in each(task, todo, todo.values()):
+            rows += new
+            save(options.json, rows)
 
 
-def measured(samplers, budgets, seeds, share, directory, name):
-    """Return the rows of a case: for each sampler what its runs of each budget are worth."""
+def measured(seeds, share, directory, name, asked):
+    """Return the rows of a case: of samplers and budgets, what their runs are worth."""
     warnings.simplefilter("ignore")
     problem = Problem(name)
-    known = known_moments(problem, directory)
-    rows = []
-    for sampler in samplers:
-        run, columns = SAMPLERS.get(sampler, ours)(sampler, problem), {}
-        for budget in budgets:
-            began = time.perf_counter()
-            runs = [found(run(budget // CHAINS, share, seed)) for seed in range(seeds)]
-            seconds = (time.perf_counter() - began) / seeds
-            for kind in dict.fromkeys(kind for estimates in runs for kind in estimates):
-                worth = known.worth([estimates.get(kind, estimates[""]) for estimates in runs])
-                column = {"evaluations": budget, "seconds": seconds} | worth
-                columns.setdefault(kind, []).append(column)
-        for kind, own in columns.items():
-            rows.append({"case": name, "d": problem.d, "sampler": kind or sampler, "budgets": own})
+    known, rows = known_moments(problem, directory), []
+    made = {sampler: SAMPLERS.get(sampler, ours)(sampler, problem) for sampler, _ in asked}
+    for sampler, budget in asked:
+        run = made[sampler]
+        began = time.perf_counter()
+        runs = [found(run(budget // CHAINS, share, seed)) for seed in range(seeds)]
+        seconds = round((time.perf_counter() - began) / seeds, 2)
+        for kind in dict.fromkeys(kind for estimates in runs for kind in estimates):
+            row = {"case": name, "d": problem.d, "sampler": kind or sampler, "of": sampler}
+            row |= {"evaluations": budget, "runs": seeds, "seconds": seconds}
+            row |= known.worth([estimates.get(kind, estimates[""]) for estimates in runs])
+            print(row, flush=True)
+            rows.append(row | when_and_where())
     return rows
 
 
@@ -195,13 +205,13 @@ class Moments(NamedTuple):
         """Return effective draws of the worst and the median quantity, of runs' Estimates."""
         errors = np.array([(one.mean - self.mean) / self.sd for one in runs])
         mcse = np.array([np.hypot(one.mcse / self.sd, self.ess**-0.5) for one in runs])
-        effective = 1 / np.mean(errors**2, axis=0)
+        effective, z = 1 / np.mean(errors**2, axis=0), np.sqrt(np.mean((errors / mcse) ** 2))
         shown = np.argsort(effective)[[0, self.mean.size // 2]]
         return {
-            "worst": effective.min(),
-            "median": float(np.median(effective)),
+            "worst": round(float(effective.min()), 1),
+            "median": round(float(np.median(effective)), 1),
             "worst_quantity": int(shown[0]),
-            "z": float(np.sqrt(np.mean((errors / mcse) ** 2))),
+            "z": None if np.isnan(z) else round(float(z), 2),
             "too_short": bool(np.any(self.ess[shown] < ENOUGH * effective[shown])),
         }
 
@@ -565,37 +575,133 @@ CASES = {
 
 NEAR_NORMAL = ("AR5", "interaction", "log regression", "flat priors", "precise", "GARCH")
 
+SOME = ("AR5", "interaction", "log regression", "GARCH", "hidden Markov")
+"""Where 300 evaluations are tried."""
+
+WALKS = ("AR5", "log regression", "GARCH")
+"""Where averages over a random walk's draws are corrected."""
+
+IN_PICTURE = ("AR5", "hidden Markov")
+
+SHOWN = [
+    ("SurrogateMetropolis", (2000, 10_000), tuple(CASES)),
+    ("GAM", (2000, 10_000), tuple(CASES)),
+    ("SurrogateMetropolis", (300,), SOME),
+    ("GAM", (50_000,), WALKS),
+    *((sampler, (1000, 50_000), IN_PICTURE) for sampler in ("SurrogateMetropolis", "GAM")),
+    ("emcee DE", (1000, 2000, 10_000, 50_000), IN_PICTURE),
+]
+"""What the pages show: samplers, evaluations in all, and cases."""
+
+# ---- tables of the pages ------------------------------------------------------------------------
+
+NAMES = {
+    "AR5": "AR(5)",
+    "interaction": "regression with interaction",
+    "flat priors": "regression, flat priors",
+    "precise": "regression, standard deviations below 1e-3",
+    "26 coefficients": "26 correlated coefficients",
+    "GARCH": "GARCH(1,1)",
+    "hidden Markov": "hidden Markov model",
+    "mixture": "mixture of two",
+    "schools": "eight schools, non-centred",
+    "centred schools": "eight schools, centred",
+    "latent process": "Gaussian process, Poisson",
+    "transforms": "every transform, heavy tails",
+    "banana": "banana, B = 0.03",
+    "funnel": "Neal's funnel",
+    "hare-lynx 0.1": "hares and lynxes, starts ±0.1",
+    "hare-lynx": "hares and lynxes, starts ±1",
+}
+"""As the pages call the cases."""
+
+OURS, WALK = "SurrogateMetropolis", "GAM"
+PAGES = {
+    "surrogate.md": {
+        "effective draws": ({OURS: (OURS, OURS), WALK: (WALK, WALK)}, (2000, 10_000), CASES)
+    },
+    "estimates.md": {
+        "corrected averages": (
+            {"draws": (OURS, OURS), "corrected": (OURS, "corrected")},
+            (2000, 10_000),
+            CASES,
+        ),
+        "few evaluations": (
+            {"corrected": (OURS, "corrected"), "`surrogate_draws`": (OURS, "surrogates")},
+            (300,),
+            SOME,
+        ),
+        "corrected walks": (
+            {"draws": (WALK, WALK), "corrected": (WALK, "corrected")},
+            (2000, 10_000, 50_000),
+            WALKS,
+        ),
+    },
+}
+"""Tables by page: what their columns are called, and whose estimates of which kind they have;
+evaluations; and cases."""
+
+
+def tables(rows):
+    """Return the tables of the pages."""
+    found = {(row["case"], row["evaluations"], row["of"], row["sampler"]): row for row in rows}
+    return {
+        page: {name: table(found, *of) for name, of in own.items()} for page, own in PAGES.items()
+    }
+
+
+def table(found, kinds, budgets, cases):
+    """Return the lines of a table: one for each case and number of evaluations that was run."""
+    heading = ["case", "d", "evaluations"]
+    for label in kinds:
+        heading += [f"{label}, worst", "median", "z"]
+    lines, last = [heading, ["---"] * len(heading)], None
+    for case in cases:
+        for budget in budgets:
+            rows = [found.get((case, budget, *kind)) for kind in kinds.values()]
+            if None in rows:
+                continue
+            name = ["", ""] if case == last else [NAMES.get(case, case), str(rows[0]["d"])]
+            lines.append([*name, spaced(budget), *chain.from_iterable(map(cells, rows))])
+            last = case
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def cells(row):
+    """Return the worst and the median quantity's effective draws, and z."""
+    mark = "+" if row["too_short"] else ""
+    worst, median = (spaced(round(row[name])) + mark for name in ("worst", "median"))
+    z = "–" if row["z"] is None else f"{row['z']:.1f}"
+    return [worst, "–" if row["case"] == "funnel" else median, z]
+
 
 # ---- a picture ----------------------------------------------------------------------------------
 
 
-def draw(rows, path):
+def draw(rows):
     """Draw the error of the median quantity by evaluations, one panel for each case."""
-    cases = list(dict.fromkeys(row["case"] for row in rows))
-    figure, axes = plt.subplots(
-        1,
-        len(cases),
-        figsize=(4 * len(cases), 3.6),
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
-    for axis, case in zip(axes[0], cases, strict=True):
-        for row in rows:
-            if row["case"] == case:
-                name = LABELS.get(row["sampler"], row["sampler"])
-                own = [(b["evaluations"], b["median"] ** -0.5) for b in row["budgets"]]
-                n, error = zip(*[(n, e) for n, e in own if e < np.inf], strict=True)
-                axis.loglog(n, error, "o-", ms=4, label=name)
-        d = next(row["d"] for row in rows if row["case"] == case)
-        axis.set(title=f"{case}, d = {d}", xlabel="evaluations in all")
+    size = {"figsize": (4 * len(IN_PICTURE), 3.6), "sharey": True, "layout": "constrained"}
+    figure, axes = plt.subplots(1, len(IN_PICTURE), **size)
+    for axis, case in zip(axes, IN_PICTURE, strict=True):
+        for (of, sampler), label in LABELS.items():
+            kind = {"case": case, "of": of, "sampler": sampler}
+            own = [row for row in rows if kind.items() <= row.items() and row["median"] > 0]
+            own.sort(key=lambda row: row["evaluations"])
+            n, effective = np.array([(row["evaluations"], row["median"]) for row in own]).T
+            axis.loglog(n, effective**-0.5, "o-", ms=4, label=label)
+        axis.set(title=f"{NAMES[case]}, d = {own[0]['d']}", xlabel="evaluations in all")
         axis.grid(alpha=0.3)
-    axes[0, 0].set(ylabel="error / posterior sd")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    figure.savefig(path, dpi=200)
+    axes[0].set(ylabel="error / posterior sd")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    figure.savefig(PICTURE, dpi=200)
 
 
-LABELS = {"SurrogateMetropolis": "SurrogateMetropolis, its draws", "corrected": "pk.expectation"}
+LABELS = {
+    (OURS, "corrected"): "pk.expectation",
+    (OURS, OURS): "SurrogateMetropolis, its draws",
+    (WALK, WALK): "GAM",
+    ("emcee DE", "emcee DE"): "emcee",
+}
 
 # ---- effective draws per second -----------------------------------------------------------------
 

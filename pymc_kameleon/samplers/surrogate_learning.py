@@ -80,8 +80,9 @@ GAIN = 1.1
 MOST_CENTRES = 1200
 """Of a surrogate with kernels, ever."""
 
-LEAST_INNER = 4
-"""M at least."""
+LEAST_INNER = 32
+"""M at least where evaluations are expensive: fewer steps suffice from typical states, but not from
+tails, where chains would then stay for long."""
 
 LEARNED = "shares", "mean", "factor", "angle", "reference_share", "n_inner", "error"
 """Parameters that chains share, beside the surrogate."""

@@ -157,6 +157,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("calls", "calls"),
         ("defaults", "ess"),
         ("estimated", "mean"),
+        ("evaluations", "worst"),
         ("learning", "x"),
         ("leapfrog", "ess_per_gradient"),
         ("modes", "ess"),

@@ -165,6 +165,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("learning", "x"),
         ("leapfrog", "ess_per_gradient"),
         ("modes", "ess"),
+        ("modes", "value"),
         ("starts", "rhat"),
         ("tries", "act"),
         ("walk_controls", "z"),

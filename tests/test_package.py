@@ -155,19 +155,26 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
     [
         ("barker", "ess"),
         ("calls", "calls"),
+        ("ckam_convergence", "seconds"),
         ("defaults", "ess"),
         ("estimated", "mean"),
         ("evaluations", "worst"),
+        ("kam_figure5", "deviation"),
+        ("kam_glass", "ess"),
+        ("kam_mixture", "deviation"),
+        ("kam_subsample", "deviation"),
         ("learning", "x"),
         ("leapfrog", "ess_per_gradient"),
         ("modes", "ess"),
+        ("modes", "value"),
         ("starts", "rhat"),
         ("tries", "act"),
         ("walk_controls", "z"),
     ],
 )
 def test_tables_are_those_of_the_runs(script, number, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
+    for folder in ("papers", "benchmarks"):
+        monkeypatch.syspath_prepend(ROOT / "examples" / folder)
     import pages
 
     module = importlib.import_module(script)
@@ -175,11 +182,12 @@ def test_tables_are_those_of_the_runs(script, number, monkeypatch):
     for name, tables_of_page in module.tables(rows).items():
         page = (ROOT / "docs" / name).read_text(encoding="utf-8")
         assert pages.filled(page, tables_of_page) == page, f"run {script}.py"
-        assert all(len(lines) > 5 for lines in tables_of_page.values())
+        assert all(len(lines) > 3 for lines in tables_of_page.values())
+    before = module.tables(rows)
     for row in rows:
-        row[number] += 1000
-    changed = module.tables(rows)[name]
-    assert pages.filled(page, changed) != page
+        if number in row:
+            row[number] += 1000
+    assert module.tables(rows) != before
 
 
 def test_the_pages_name_every_sampler_and_its_statistics(monkeypatch):

@@ -8,7 +8,9 @@ half an hour or more on one core; else some five minutes.
 visits: two normal modes at distance 16, weights 0.2 and 0.8, variances 0.5 and 2; half of 8 chains
 start in each. Independent visits per 1e6 evaluations after tuning, w(1 − w)/Var(ŵ) of the chains.
 search: the same from one start in the wider mode; in how many runs 4 chains find both modes with
-10 000 d transitions of tuning in all.
+10 000 d transitions of tuning in all. The modes differ in one coordinate, or in all, that is in a
+direction that was drawn. With `--full` these two are of chains that learn together only; they are
+added to modes.json as each ends, and make the table of docs/cyclical_kam.md.
 paper: A.2 and A.3 of the cyclical KAM paper, as in examples/papers, symmetric Kullback-Leibler
 divergence of all draws of 4 chains that have so many evaluations in all; all states are kept.
 labels: a mixture of three normals without an order; chains that visit all six modes, and the
@@ -17,12 +19,13 @@ real: the posteriors of modes_real.py from starts that are draws of the prior, 8
 that tuning found, the largest R-hat and least effective sample size of a parameter, changes of the
 mode and its effective visits as `pk.mode_occupancy` has them, and the largest difference of a
 marginal's distribution function from what is known otherwise. These are added to modes.json as each
-run ends, and make the table of docs/modes.md; what is in there is not run again.
+run ends, too, and make the table of docs/modes.md. What is in there is not run again.
 """
 
 import argparse
 import logging
 import sys
+from itertools import product
 from pathlib import Path
 
 import arviz as az
@@ -42,6 +45,9 @@ from ckam_targets import TARGETS
 FILE = Path(__file__).with_suffix(".json")
 WEIGHT, DISTANCE, VARIANCES = 0.2, 16.0, np.array([0.5, 2.0])
 TOGETHER = {"together": True, "alone": False}
+DIMENSIONS = {"one": (2, 8, 16, 32), "all": (2, 4, 8, 16), "visits": (2, 8, 16, 32)}
+"""Of what is measured on two normal modes with `--full`: found, if they differ in one coordinate,
+found, if they differ in all, and visits."""
 
 
 def sample(step, starts, tune, draws, seed, together):
@@ -64,10 +70,12 @@ def sample(step, starts, tune, draws, seed, together):
 
 
 class Pair:
-    """Two normal modes of unequal weight and width."""
+    """Two normal modes of unequal weight and width, that differ in one coordinate, or in all."""
 
-    def __init__(self, d):
-        self.d, self.means = d, DISTANCE / 2 * np.array([-np.eye(d)[0], np.eye(d)[0]])
+    def __init__(self, d, differ="one"):
+        drawn = np.random.default_rng(d).standard_normal(d)
+        direction = drawn / np.linalg.norm(drawn) if differ == "all" else np.eye(d)[0]
+        self.d, self.means = d, DISTANCE / 2 * np.array([-direction, direction])
         with pm.Model() as model:
             x = pm.Flat("x", shape=d)
             pm.Potential("p", pt.logaddexp(*self.log_terms(x)))
@@ -90,40 +98,62 @@ class Pair:
         return self.means[k] + np.sqrt(VARIANCES[k]) * rng.standard_normal(self.d)
 
 
+def plans(measure, full):
+    """Return what is to be run on two normal modes, d and whether chains learn together."""
+    if not full:
+        return list(product((2, 8), TOGETHER))
+    done = {row["d"] for row in load(FILE) if row.get("measure") == measure}
+    return [(d, "together") for d in DIMENSIONS[measure] if d not in done]
+
+
+def add(measure, d, value):
+    """Add to the file what was measured on two normal modes."""
+    rows = load(FILE)
+    save(FILE, [*rows, {"measure": measure, "d": d, "value": value} | when_and_where()])
+
+
 def visits(full):
     """Print independent visits per 1e6 evaluations, and the weight with its standard error."""
     print("\nvisits: from both modes    d   weight (s.e.)     visits per 1e6 evaluations (s.e.)")
-    n_chains, draws = 8 * (5 if full else 1), 4000 if full else 1000
-    for d in (2, 8, 16, 32) if full else (2, 8):
+    n_chains = 8 * (5 if full else 1)
+    for d, name in plans("visits", full):
         pair, rng = Pair(d), np.random.default_rng(1)
         starts = [pair.start(i % 2, rng) for i in range(n_chains)]
-        for name, together in TOGETHER.items():
-            dt = sample(pair.step, starts, 1000, draws, 1, together)
-            share = pair.in_first(dt).mean(axis=1)
-            evaluations = dt.sample_stats["n_logp"].values.sum(axis=1).mean()
-            found = WEIGHT * (1 - WEIGHT) / np.mean((share - WEIGHT) ** 2) / evaluations * 1e6
-            print(
-                f"{name:<24}{d:>4}   {share.mean():.4f} ({share.std() / n_chains**0.5:.4f})"
-                f"{found:>12.0f} ({found * (2 / n_chains) ** 0.5:.0f})",
-                flush=True,
-            )
+        dt = sample(pair.step, starts, 1000, 1000, 1, TOGETHER[name])
+        share = pair.in_first(dt).mean(axis=1)
+        evaluations = dt.sample_stats["n_logp"].values.sum(axis=1).mean()
+        found = WEIGHT * (1 - WEIGHT) / np.mean((share - WEIGHT) ** 2) / evaluations * 1e6
+        print(
+            f"{name:<24}{d:>4}   {share.mean():.4f} ({share.std() / n_chains**0.5:.4f})"
+            f"{found:>12.0f} ({found * (2 / n_chains) ** 0.5:.0f})",
+            flush=True,
+        )
+        if full:
+            add("visits", d, round(found))
+    write_if_complete()
 
 
 def search(full):
     """Print in how many runs both modes were found from the wider one."""
-    print("\nsearch: from the wider mode    d   runs that found both")
+    print("\nsearch: from the wider mode    d   coordinates   runs that found both")
     n_chains, runs = 4, 20 if full else 5
-    for d in (2, 8, 16):
-        pair = Pair(d)
-        tune = 10_000 * d // n_chains // pair.step.steps_per_draw
-        for name, together in TOGETHER.items():
-            found = [
-                pair.in_first(
-                    sample(pair.step, [pair.means[1]] * n_chains, tune, 20, seed, together)
-                ).any()
-                for seed in range(runs)
-            ]
-            print(f"{name:<29}{d:>4}   {sum(found)} of {runs}", flush=True)
+    for differ in ("one", "all"):
+        for d, name in plans(differ, full):
+            pair = Pair(d, differ)
+            tune = 10_000 * d // n_chains // pair.step.steps_per_draw
+            starts = [pair.means[1]] * n_chains
+            chains = (sample(pair.step, starts, tune, 20, i, TOGETHER[name]) for i in range(runs))
+            found = sum(bool(pair.in_first(dt).any()) for dt in chains)
+            print(f"{name:<29}{d:>4}   {differ:<11}   {found} of {runs}", flush=True)
+            if full:
+                add(differ, d, found)
+    write_if_complete()
+
+
+def write_if_complete():
+    """Write the pages, if all of two normal modes is in the file."""
+    if not any(plans(measure, True) for measure in DIMENSIONS):
+        write(tables(load(FILE)))
 
 
 def paper(full):
@@ -185,7 +215,7 @@ REAL = {
 def real(full):
     """Run on real posteriors what is not in the file yet, and write the page."""
     rows = load(FILE)
-    done = {(row["posterior"], row["draws"], row["seed"]) for row in rows}
+    done = {(row["posterior"], row["draws"], row["seed"]) for row in rows if "posterior" in row}
     for name, (build, variable, know) in REAL.items():
         plans = [(draws, seed) for draws in (1000, 10_000) for seed in range(5 if full else 2)]
         plans = [plan for plan in plans if (name, *plan) not in done]
@@ -225,11 +255,18 @@ def real(full):
             rows.append(row | when_and_where())
             print(rows[-1], flush=True)
             save(FILE, rows)
-    write(tables(rows))
+    write_if_complete()
 
 
 def tables(rows):
-    """Return the table of the page."""
+    """Return the tables of the pages."""
+    measured = {(row["measure"], row["d"]): row["value"] for row in rows if "measure" in row}
+    pair = ["| d | found, one coordinate | found, all coordinates | visits |", "|---" * 4 + "|"]
+    for d in sorted(set().union(*DIMENSIONS.values())):
+        cells = [spaced(measured[m, d]) if (m, d) in measured else "" for m in DIMENSIONS]
+        pair.append(f"| {d} | {' | '.join(cells)} |")
+
+    rows = [row for row in rows if "posterior" in row]
     titles = ["posterior", "draws", "run", "clusters", "R-hat", "ESS", "jumps", "visits"]
     titles.append("difference")
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
@@ -239,7 +276,7 @@ def tables(rows):
         cells += [str(row["clusters"]), f"{row['rhat']:.2f}", spaced(row["ess"])]
         cells += [spaced(row["jumps"]), spaced(row["visits"]), f"{row['difference']:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
-    return {"modes.md": {"real posteriors": lines}}
+    return {"cyclical_kam.md": {"two normal modes": pair}, "modes.md": {"real posteriors": lines}}
 
 
 def ks_distance(x, y):

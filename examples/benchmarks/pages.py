@@ -11,6 +11,8 @@ from datetime import date
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
+PAPERS = "../examples/papers/README.md"
+"""The page of the papers, as seen from there."""
 
 
 def load(file):
@@ -60,7 +62,7 @@ def write(tables):
     Parameters
     ----------
     tables : dict
-        File name of a page -> its tables, by their names.
+        File name of a page, as seen from docs/ -> its tables, by their names.
     """
     for name, own in tables.items():
         page = DOCS / name

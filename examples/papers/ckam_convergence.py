@@ -3,10 +3,11 @@
     python ckam_convergence.py [--full] [--output FILE]
 
 Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains of each sampler, some two
-minutes; `--full`, 40 chains and a quarter of an hour. Symmetric Kullback-Leibler divergence of the
-draws so far, against evaluations, which include tuning; the table has seconds, too. The paper has
-pictures only, against seconds only, of one chain each. What stands beside our figures was measured
-with an independent prototype before this package was written.
+minutes, which writes the table of README.md; `--full`, 40 chains and a quarter of an hour.
+Symmetric Kullback-Leibler divergence of the draws so far, against evaluations, which include
+tuning; the table has seconds, too. The paper has pictures only, against seconds only, of one chain
+each. What stands beside our figures was measured with an independent prototype before this package
+was written.
 
 All chains start where the paper's do, and all states are kept. AM, RBAM, GAM and KAM are tuned for
 20 % of the evaluations and then stop; "never stops" is the paper's way and has its learning rates.
@@ -16,6 +17,7 @@ own, not those of a PyMC step for each state, which takes some 40 µs.
 
 import argparse
 import logging
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -35,6 +37,10 @@ from matplotlib.ticker import NullFormatter
 
 import pymc_kameleon as pk
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import pages
+
+FILE = Path(__file__).with_suffix(".json")
 OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "images" / "ckam_kl.png"
 SHARES = np.geomspace(0.01, 1, 40)
 """Of the evaluations, at which to look."""
@@ -109,8 +115,8 @@ def measure_seconds(name, sampler):
     return run_chain(target, kind, EVALUATIONS[name], 0, every=100).seconds[-1]
 
 
-def follow(name, n_chains):
-    """Print a target's table, and return the mean over chains of each sampler's curve."""
+def follow(name, n_chains, rows):
+    """Print a target's table, add its rows, and return each sampler's mean curve over chains."""
     print(f"\n{name}, {EVALUATIONS[name]:,} evaluations")
     print(f"{'sampler':<19}{'symmetric KL':>16}{'median':>9}{'worst':>9}{'s':>7}   prototype")
     curves = {}
@@ -124,7 +130,26 @@ def follow(name, n_chains):
             flush=True,
         )
         curves[sampler] = kl.mean(axis=0)
+        ends = {"kl": end.round(5).tolist(), "seconds": round(float(seconds), 3)}
+        rows.append({"target": name, "sampler": sampler} | ends | pages.when_and_where())
     return curves
+
+
+def tables(rows):
+    """Return the table of the page: symmetric KL with two digits, or three from 1 on."""
+    by_place = {(row["target"], row["sampler"]): row for row in rows}
+    titles = [f"{target}: KL | seconds" for target in SAMPLERS]
+    lines = [f"| sampler | {' | '.join(titles)} |", "|---" * 7 + "|"]
+    for sampler in SAMPLERS["A.3"]:
+        cells = [sampler]
+        for target in SAMPLERS:
+            row, kl, seconds = by_place.get((target, sampler)), "", ""
+            if row:
+                digits = max(2, 1 - int(np.floor(np.log10(np.mean(row["kl"])))))
+                kl, seconds = with_error(row["kl"], digits), f"{row['seconds']:.1f}"
+            cells += [kl, seconds]
+        lines.append(f"| {' | '.join(cells)} |")
+    return {pages.PAPERS: {"convergence": lines}}
 
 
 def draw(path, curves):
@@ -154,8 +179,11 @@ def main():
 
     print(f"{n_chains} chains. Symmetric KL: mean over chains (standard error), median, worst.")
     logging.getLogger("pymc_kameleon").setLevel(logging.ERROR)  # that chains are bad is the point
-    curves = {name: follow(name, n_chains) for name in TARGETS}
-    draw(Path(options.output), curves)
+    rows = []
+    draw(Path(options.output), {name: follow(name, n_chains, rows) for name in TARGETS})
+    if not options.full:
+        pages.save(FILE, rows)
+        pages.write(tables(rows))
 
 
 if __name__ == "__main__":

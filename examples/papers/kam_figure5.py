@@ -3,6 +3,9 @@
     python kam_figure5.py           4 chains each, a minute or two on two cores
     python kam_figure5.py --full    20 chains each, as in the paper; some ten minutes
 
+Each row of the full table is added to kam_figure5.json as it ends; what is in there is not run
+again. README.md and docs/kam.md have it.
+
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
 ICML 2014. The paper shows bars only, no figures; what stands beside ours was measured with an
 independent prototype before this package was written.
@@ -15,15 +18,21 @@ matter: on B(0.03, 100) the deviations of KAM and of AM that stops changed by -0
 """
 
 import argparse
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from kam_targets import TARGETS, deviations
 
 import pymc_kameleon as pk
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from pages import PAPERS, load, save, when_and_where, write
+
+FILE = Path(__file__).with_suffix(".json")
 CORES = 2
 D = 8
 ITERATIONS = {"B(0.03, 100)": 40_000, "B(0.1, 100)": 80_000, "F(10, 6, 6, 1)": 120_000}
@@ -142,6 +151,30 @@ def print_row(target, sampler, chains):
     )
 
 
+def summary(chains):
+    """Return means over chains, and the standard error of the deviation."""
+    acceptance, norm, deviation = chains.mean(axis=0)
+    error = chains[:, 2].std(ddof=1) / np.sqrt(len(chains))
+    found = {"acceptance": acceptance, "mean": norm, "deviation": deviation, "error": error}
+    return {name: round(float(value), 4) for name, value in found.items()}
+
+
+def tables(rows):
+    """Return the tables of the pages: all, and the quantiles of KAM and of others that stop."""
+    by_place = {(row["target"], row["sampler"]): row for row in rows}
+    titles = [f"{target}: quantiles | mean" for target in TARGETS]
+    long = [f"| sampler | {' | '.join(titles)} |", "|---" * 7 + "|"]
+    short = [f"| sampler | {' | '.join(TARGETS)} |", "|---" * 4 + "|"]
+    for sampler in SAMPLERS:
+        own = [by_place[target, sampler] for target in TARGETS]
+        quantiles = [f"{row['deviation']:.2f} ({row['error']:.2f})" for row in own]
+        both = [f"{cell} | {row['mean']:.1f}" for cell, row in zip(quantiles, own, strict=True)]
+        long.append(f"| {sampler} | {' | '.join(both)} |")
+        if "never stops" not in sampler:
+            short.append(f"| {sampler} | {' | '.join(quantiles)} |")
+    return {PAPERS: {"figure 5": long}, "kam.md": {"figure 5": short}}
+
+
 def main():
     """Print a table for each target."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -150,6 +183,9 @@ def main():
     parser.add_argument("--target", choices=TARGETS, help="only this one")
     options = parser.parse_args()
     n_chains = 20 if options.full else 4
+    stored = options.full and options.every == 10 and not options.target
+    rows = load(FILE) if stored else []
+    done = {(row["target"], row["sampler"]) for row in rows}
 
     print(
         f"{n_chains} chains. Deviation: of the quantile regions 0.1 … 0.9, mean |share − p| in %,"
@@ -165,9 +201,17 @@ def main():
                 f"{'worst':>7}   prototype"
             )
             for sampler in SAMPLERS:
+                if (target, sampler) in done:
+                    continue
                 jobs = [(target, sampler, options.every, seed) for seed in range(n_chains)]
-                chains = pool.map(measure, *zip(*jobs, strict=True))
-                print_row(target, sampler, np.array(list(chains)))
+                chains = np.array(list(pool.map(measure, *zip(*jobs, strict=True))))
+                print_row(target, sampler, chains)
+                rows.append({"target": target, "sampler": sampler} | summary(chains))
+                rows[-1] |= when_and_where()
+                if stored:
+                    save(FILE, rows)
+    if stored:
+        write(tables(rows))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Figures 3 and 4 of the KAM paper: hyperparameters of a Gaussian process classifier of UCI Glass.
 
-    python kam_glass.py             4 chains of 10 000 iterations each; some 10 minutes on two cores
-    python kam_glass.py --full      10 chains of 100 000 and the paper's benchmark; some 8 hours
+    python kam_glass.py                4 chains of 10 000 iterations each; some 10 minutes
+    python kam_glass.py --chains 10    those of README.md, whose tables it writes; half an hour
+    python kam_glass.py --full         10 chains of 100 000 and the paper's benchmark; some 8 hours
 
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
 ICML 2014, section 5.1. Window glass or not, 214 pieces, nine features; θ_d = log ℓ_d², d = 1 … 9,
@@ -23,6 +24,7 @@ header, nine features, the type of glass 1 … 7, and a last column that is 1 fo
 
 import argparse
 import logging
+import sys
 import time
 from itertools import combinations_with_replacement
 from math import factorial
@@ -39,6 +41,12 @@ from matplotlib.ticker import LogLocator
 
 import pymc_kameleon as pk
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import pages
+
+FILE = Path(__file__).with_suffix(".json")
+STORED, LOOKS = (10, 10_000), (0.3, 0.5, 1)
+"""Chains and iterations of the runs in README.md; shares after which to look at the MMD."""
 D, EVERY = 9, 20
 
 PAPER = {"whiten": False, "gamma": 0.2, "n_subsample": 1000, "target_accept": 0.234}
@@ -73,14 +81,19 @@ def main():
     features = cubic_features(benchmark).mean(axis=(0, 1)), benchmark.mean(axis=(0, 1))
     show_benchmark(benchmark)
     print(f"{chains} chains of {n:,} iterations, of which {n // 5:,} are burn-in")
-    print(f"{'':24}{'accepted':>9}{'v':>7}{'ESS':>6}   distance{'':14}MMD")
-    curves = {}
+    curves, rows = {}, []
     for name, (cls, arguments) in SAMPLERS.items():
         step = cls(model=model, pseudo_marginal=True, steps_per_draw=EVERY, **arguments)
         path = options.runs / f"{slug(name)}-{chains}-{n}.zarr"
         dt = run(step, path, n, chains, options.cores, seed=1)
         curves[name] = discrepancies(dt["posterior"]["theta"].values, *features)
-        print_row(name, dt, *curves[name])
+        rows.append({"sampler": name} | summary(dt, n, *curves[name]) | pages.when_and_where())
+        print(rows[-1], flush=True)
+    for lines in tables(rows)[pages.PAPERS].values():
+        print(*lines, sep="\n")
+    if (chains, n) == STORED:
+        pages.save(FILE, rows)
+        pages.write(tables(rows))
     show_costs(model)
     draw_projection(options.output, benchmark)
     draw_curves(options.output, curves, n)
@@ -182,16 +195,44 @@ def show_benchmark(theta):
     print(f"{mean:.2f}, in terms of the MMD {mmd:.0f} (half of what its halves differ by)\n")
 
 
-def print_row(name, dt, distance, mmd):
-    """Print a row: acceptance, variance of the log-estimate, ESS per chain, and at the end."""
+def summary(dt, n, distance, mmd):
+    """Return acceptance, variance of the log-estimate, ESS, and the chains' discrepancies."""
     theta, stats = dt["posterior"]["theta"].values, dt["sample_stats"]
-    ess = np.mean([min(az.ess(chain[None, :, d]) for d in range(D)) for chain in theta])
-    end = "".join(
-        f"{f'{values[:, -1].mean():.2f} ({error(values[:, -1]):.2f})':>16}"
-        for values in (distance, mmd)
-    )
-    v = stats["log_estimate_var"].values[:, -1].mean()
-    print(f"{name:24}{stats['accept_share'].values.mean():9.3f}{v:7.4f}{ess:6.0f}{end}", flush=True)
+    found = {
+        "accepted": stats["accept_share"].values.mean(),
+        "v": stats["log_estimate_var"].values[:, -1].mean(),
+        "ess": np.mean([min(az.ess(chain[None, :, d]) for d in range(D)) for chain in theta]),
+    }
+    found = {name: round(float(value), 4) for name, value in found.items()}
+    found["distance"] = distance[:, -1].round(3).tolist()
+    looks = [round(share * n) for share in LOOKS]
+    ends = [mmd[:, (look - n // 5) // EVERY - 1].round(2).tolist() for look in looks]
+    return found | {"mmd": dict(zip(map(str, looks), ends, strict=True))}
+
+
+def tables(rows):
+    """Return the tables of the page: the ends, and how much larger KAM's MMD is than others'."""
+    *_, end = looks = list(rows[0]["mmd"])
+    lines = ["| | accepted | v | ESS | distance of means | MMD |", "|---" * 6 + "|"]
+    for row in rows:
+        cells = [row["sampler"], f"{row['accepted']:.2f}", f"{row['v']:.3f}", f"{row['ess']:.0f}"]
+        for values, digits in ((row["distance"], 2), (row["mmd"][end], 0)):
+            cells.append(f"{np.mean(values):.{digits}f} ({error(values):.{digits}f})")
+        lines.append(f"| {' | '.join(cells)} |")
+    mmd = {row["sampler"]: row["mmd"] for row in rows}
+    kams, others = [name for name in mmd if "KAM" in name], ["AM-LS", "AM-FS", "SM"]
+    more = [f"| | after | {' | '.join(others)} |", "|---" * 5 + "|"]
+    for kam in kams:
+        for look in looks:
+            pairs = [(mmd[kam][look], mmd[other][look]) for other in others]
+            cells = [f"{standardised(*pair):z.1f}".replace("-", "−") for pair in pairs]
+            more.append(f"| {kam} | {pages.spaced(int(look))} | {' | '.join(cells)} |")
+    return {pages.PAPERS: {"glass": lines, "differences on glass": more}}
+
+
+def standardised(a, b):
+    """Return the difference of two means over chains, in its standard errors."""
+    return (np.mean(a) - np.mean(b)) / np.hypot(error(a), error(b))
 
 
 def error(values):

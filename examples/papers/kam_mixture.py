@@ -2,11 +2,11 @@
 
     python kam_mixture.py [--chains 40]
 
-A minute on two cores. Given the direction that was drawn, as in `pk.PCAKAM`, the acceptance ratio
-takes one density at either end. The mixture of Sejdinovic, Strathmann, Lomeli Garcia, Andrieu &
-Gretton, "Kernel adaptive Metropolis-Hastings", ICML 2014, appendix C, proposition 3, takes one for
-each direction. Both leave the posterior invariant. The sampler here takes all but its transition
-from PCAKAM.
+A minute on two cores, which writes the table of README.md and docs/kam.md. Given the direction that
+was drawn, as in `pk.PCAKAM`, the acceptance ratio takes one density at either end. The mixture of
+Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
+ICML 2014, appendix C, proposition 3, takes one for each direction. Both leave the posterior
+invariant. The sampler here takes all but its transition from PCAKAM.
 
 Iterations and starts are those of figure 5. The effective sample size is the least of the
 coordinates'. Seconds are those of the fastest chain after the burn-in, without what a draw costs
@@ -14,9 +14,11 @@ besides its transitions. Deviation: of the quantiles, in %, with its standard er
 """
 
 import argparse
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
+from pathlib import Path
 
 import arviz as az
 import numpy as np
@@ -30,6 +32,12 @@ from pymc_kameleon.core.metropolis import accept_capped, log_uniform
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers import kam, pca_kam
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from pages import PAPERS, save, spaced, when_and_where, write
+
+FILE = Path(__file__).with_suffix(".json")
+CHAINS = 40
+"""Of the tables."""
 TARGET = "B(0.03, 100)"
 
 
@@ -81,7 +89,10 @@ class MixturePCAKAM(pk.PCAKAM):
     algorithm = pk.PCAKAM.algorithm._replace(transition=transition)
 
 
-SAMPLERS = {"direction": pk.PCAKAM, "mixture": MixturePCAKAM}
+SAMPLERS = {
+    "given the direction, `pk.PCAKAM`": pk.PCAKAM,
+    "of the mixture, as in the paper": MixturePCAKAM,
+}
 
 
 @lru_cache
@@ -104,14 +115,13 @@ def measure(sampler, seed):
 
 
 def main():
-    """Print a table."""
+    """Run the chains, and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--chains", type=int, default=40)
+    parser.add_argument("--chains", type=int, default=CHAINS)
     seeds = range(parser.parse_args().chains)
     n = ITERATIONS[TARGET] // 2
     print(f"{TARGET} in 8 dimensions; {len(seeds)} chains, {n:,} iterations after {n:,} of burn-in")
-    columns = ["acceptance", "ESS per 1000 evaluations", "µs per transition", "ESS per second"]
-    print(f"{'density':<12}{'  '.join(columns)}  deviation")
+    rows = []
     with ProcessPoolExecutor(CORES) as pool:
         for sampler in SAMPLERS:
             jobs = [(sampler, seed) for seed in seeds]
@@ -121,11 +131,31 @@ def main():
             took = seconds.min()
             deviation = [100 * np.abs(deviations(TARGETS[TARGET].level(one))).mean() for one in x]
             error = np.std(deviation, ddof=1) / np.sqrt(len(deviation))
-            print(
-                f"{sampler:<12}{acceptance.mean():>10.2f}{1000 * ess:>26.2f}{1e6 * took:>19.1f}"
-                f"{ess / took:>16,.0f}  {np.mean(deviation):.1f} ({error:.1f})",
-                flush=True,
-            )
+            row = {
+                "acceptance": acceptance.mean(),
+                "per_evaluation": ess,
+                "microseconds": 1e6 * took,
+                "deviation": np.mean(deviation),
+                "error": error,
+            }
+            row = {name: round(float(value), 5) for name, value in row.items()}
+            rows.append({"density": sampler} | row | when_and_where())
+            print(rows[-1], flush=True)
+    if len(seeds) == CHAINS:
+        save(FILE, rows)
+        write(tables(rows))
+
+
+def tables(rows):
+    """Return the table, which is on two pages."""
+    titles = ["acceptance", "ESS per 1000 evaluations", "µs per transition", "ESS per second"]
+    lines = [f"| proposal density | {' | '.join(titles)} | deviation, % |", "|---" * 6 + "|"]
+    for row in rows:
+        ess, took = 1000 * row["per_evaluation"], row["microseconds"]
+        cells = [row["density"], f"{row['acceptance']:.2f}", f"{ess:.2f}", f"{took:.1f}"]
+        cells += [spaced(round(1000 * ess / took)), f"{row['deviation']:.1f} ({row['error']:.1f})"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return {page: {"mixture density": lines} for page in (PAPERS, "kam.md")}
 
 
 if __name__ == "__main__":

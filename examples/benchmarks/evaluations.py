@@ -66,7 +66,11 @@ PICTURE = DOCS / "images" / "error_by_evaluations.png"
 SHARE = 0.4
 """Of a chain's evaluations, the share that it tunes; its way to the posterior comes on top."""
 
-OPTIONS = {"SurrogateMetropolis": {"expensive": True}, "GAM": {"control_variates": True}}
+OPTIONS = {
+    "SurrogateMetropolis": {"expensive": True},
+    "GAM": {"control_variates": True},
+    "GadMALA": {"control_variates": True},
+}
 """Here evaluations count, not seconds; and averages are corrected where that is possible."""
 
 WAY, LEAST_TUNING = 10, 30

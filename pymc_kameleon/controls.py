@@ -1,4 +1,4 @@
-"""Averages over the draws of a random walk, corrected by the control variates that it has kept.
+"""Averages over draws, corrected by the control variates that a sampler has kept of them.
 
 Sources: Alexopoulos, Dellaportas & Titsias, "Variance reduction for Metropolis-Hastings samplers",
 Statistics and Computing 33 (2023), for the controls; core/controls.py computes them.
@@ -40,7 +40,7 @@ standard deviations, that is; and what is added to a standard deviation that may
 
 
 class Kept(NamedTuple):
-    """What a walk has kept of its draws.
+    """What a sampler has kept of its draws.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """``pk.expectation`` and ``pk.summary``: averages over the posterior, corrected where possible.
 
 They are those of corrections.py where a result has moves by a surrogate, those of controls.py where
-it has control variates of a random walk, and ArviZ's elsewhere.
+it has control variates, and ArviZ's elsewhere.
 """
 
 import logging
@@ -57,8 +57,8 @@ def expectation(dt, function, model=None):
 
     If SurrogateMetropolis has made the draws, in ``pk.sample``, their mean is corrected by what its
     surrogate knows, which takes no evaluation of the log-density and remains exact however bad the
-    surrogate is; if GAM has, by its control variates, where these were kept. Of other samplers it
-    is the mean, with its standard error by ArviZ.
+    surrogate is; if GAM or GadMALA has, by control variates, where these were kept. Of other
+    samplers it is the mean, with its standard error by ArviZ.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class Draws:
     moves : Moves or None
         Those by a surrogate, None if there are too few to correct anything.
     controls : Kept or None
-        What a random walk has kept for that, likewise.
+        What GAM or GadMALA has kept for that, likewise.
     names : list of str
         Variables that are known at other points; all, if there are no moves.
     are_approximate : bool

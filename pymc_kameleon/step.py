@@ -86,7 +86,7 @@ class KameleonState(StepMethodState):
 
 
 KEPT = SURROGATE_MOVES, CONTROL_VARIATES = "surrogate_moves", "control_variates"
-"""Groups that `pk.expectation` goes by: of moves by a surrogate, or controls of a random walk."""
+"""Groups that `pk.expectation` goes by: of moves by a surrogate, or control variates."""
 
 
 class KameleonStep(ArrayStepShared):

@@ -27,8 +27,8 @@ MOST_NUMBERS = 2**25
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
     """Summarise the posterior, more exactly than the draws do.
 
-    If SurrogateMetropolis, or GAM with control variates, has made the draws, in ``pk.sample``,
-    means, standard deviations, intervals and their errors are corrected as those of
+    If SurrogateMetropolis, or GAM or GadMALA with control variates, has made the draws, in
+    ``pk.sample``, means, standard deviations, intervals and their errors are corrected as those of
     ``pk.expectation``, each where that is of use. Of other samplers they are those of
     ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it does not
     take.

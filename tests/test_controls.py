@@ -1,4 +1,6 @@
-"""Control variates of a random walk: their means are 0, and averages gain by them."""
+"""Control variates of GAM and GadMALA: their means are 0, and averages gain by them."""
+
+from functools import partial
 
 import arviz as az
 import numpy as np
@@ -14,7 +16,7 @@ from pymc_kameleon import controls as averages
 from pymc_kameleon.core import controls
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.noise import STATISTIC
-from pymc_kameleon.samplers import control_table, random_walk
+from pymc_kameleon.samplers import control_table, keeps_controls, mala
 
 # ---- the controls of one transition -------------------------------------------------------------
 
@@ -22,35 +24,62 @@ MEAN = np.array([1.0, -2.0, 0.5])
 FACTOR = np.array([[1.5, 0, 0], [0.7, 0.4, 0], [-0.3, 0.2, 2.0]])
 
 
-def functions(u, z):
-    """Return u, u² and r² of points (n, d)."""
-    return np.column_stack([u, u**2, np.sum(z**2, axis=1)])
+def walk(scale):
+    """Return a walk: from z and ξ (n, d) to the proposals, and the logs of their ratios."""
+
+    def move(z, xi):
+        y = z + scale * xi
+        return y, (np.sum(z**2, axis=1) - np.sum(y**2, axis=1)) / 2
+
+    return move
 
 
-def by_definition(x, y, accept_prob, d, scale):
-    """Return the controls by their definition, with E_y over the points of a fine grid."""
-    mean, factor = MEAN[:d], FACTOR[:d, :d]
+def leapfrog(scale, n):
+    """Return so many leapfrog steps on N(0, I) with momentum ξ, likewise."""
 
-    def change(y):
-        """Return φ(y) − φ(x), and α̃."""
-        z, z_y = (np.linalg.solve(factor, (points - mean).T).T for points in (x[None], y))
-        ratio = np.exp((np.sum(z**2) - np.sum(z_y**2, axis=1)) / 2)
-        return functions(y - mean, z_y) - functions(x[None] - mean, z), np.minimum(1, ratio)
+    def move(z, xi):
+        y, p = z, xi
+        for _ in range(n):
+            h = p - scale / 2 * y
+            y = y + scale * h
+            p = h - scale / 2 * y
+        energy, energy_y = (np.sum(a**2 + b**2, axis=1) / 2 for a, b in ((z, xi), (y, p)))
+        return y, energy - energy_y
 
-    one = np.linspace(-7, 7, 2001 if d == 1 else 601)
-    xi = np.stack(np.meshgrid(*[one] * d), axis=-1).reshape(-1, d)
-    weights = np.prod(norm.pdf(xi), axis=1)
+    return move
+
+
+def by_definition(mean, factor, x, y, accept_prob, xi, own, moves):
+    """Return the controls by their definition, with E over the points of a fine grid.
+
+    Of `moves`, each as likely, that of the transition was `own`.
+    """
+
+    def functions(points):
+        """Return u, u² and r² of points (n, d)."""
+        z = np.linalg.solve(factor, (points - mean).T).T
+        return np.column_stack([points - mean, (points - mean) ** 2, np.sum(z**2, axis=1)])
+
+    def change(move, xi):
+        """Return α̃(φ(ỹ) − φ(x))."""
+        z_y, log_ratio = move(np.linalg.solve(factor, x - mean)[None], xi)
+        gained = functions(mean + z_y @ factor.T) - functions(x[None])
+        return np.minimum(1, np.exp(log_ratio))[:, None] * gained
+
+    one = np.linspace(-7, 7, 2001 if x.size == 1 else 601)
+    grid = np.stack(np.meshgrid(*[one] * x.size), axis=-1).reshape(-1, x.size)
+    weights = np.prod(norm.pdf(grid), axis=1)
     weights /= weights.sum()
-    changes, alpha = change(x + scale * xi @ factor.T)
-    [own], [own_alpha] = change(y[None])
-    return (accept_prob - own_alpha) * own + (weights * alpha) @ changes
+    expected = np.mean([weights @ change(move, grid) for move in moves], axis=0)
+    [own_change], [gained] = change(own, xi[None]), functions(y[None]) - functions(x[None])
+    return accept_prob * gained - own_change + expected
 
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_they_are_what_they_are_defined_to_be(d):
     rng, scale, factor = np.random.default_rng(1), 1.3, FACTOR[:d, :d]
     own = allocate(controls.Controls, {"d": d, "grid": controls.GRID})
-    control_table.prepare(own, MEAN[:d], factor, scale)
+    control_table.prepare(own, MEAN[:d], factor, control_table.walk(scale))
     for length in (0.05, 0.5, 2.0, 4.0):
         z, xi = rng.standard_normal((2, d))
         z *= length / np.linalg.norm(z)
@@ -58,32 +87,82 @@ def test_they_are_what_they_are_defined_to_be(d):
         y = x + scale * factor @ xi
         scratch = np.empty(controls.COLUMNS)
         controls.add_controls(own, x, y, z, scale * xi, 0.3, scratch, sums)
-        expected = by_definition(x, y, 0.3, d, scale)
+        move = walk(scale)
+        expected = by_definition(MEAN[:d], factor, x, y, 0.3, xi, move, [move])
         np.testing.assert_allclose(sums, expected, rtol=2e-4, atol=2e-4)
 
 
+@pytest.fixture(scope="module")
+def banana():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.Normal("y", x**2, 1)
+    return model
+
+
+@pytest.mark.parametrize("n_leapfrog", [1, 2, 5])
+@pytest.mark.parametrize("factor", ["dense", "diagonal"])
+def test_leapfrog_steps_add_what_is_defined(banana, n_leapfrog, factor):
+    """Far from normal, where a proposal is not what it would be for the normal."""
+    own = {"control_variates": True, "n_leapfrog": n_leapfrog, "factor": factor}
+    step = pk.GadMALA(model=banana, **own)
+    step.setup_chain(np.random.default_rng(1), 200, 10)
+    point = banana.initial_point()
+    for _ in range(200):
+        point, _ = step.step(point)
+    step.stop_tuning()
+    own = step.parameters
+    scale, lower = np.exp(own.log_scale[0]), own.factor
+    lower = np.tril(lower) if factor == "dense" else np.diag(lower[:, 0])
+    moves = [leapfrog(scale, n) for n in mala.numbers_of_steps(n_leapfrog)]
+    for _ in range(5):
+        before = step.layout.raveled(point)
+        point, [stats] = step.step(point)
+        tally, work = step.state.tally[mala.N_TALLY :], step._work
+        u = before - own.controls.mean
+        np.testing.assert_allclose(tally[:5], [1, *u, *u**2])
+        done = leapfrog(scale, stats["n_steps"])
+        expected = by_definition(
+            own.controls.mean, lower, before, work.y, stats["accept_prob"], work.xi, done, moves
+        )
+        np.testing.assert_allclose(tally[5:], expected, rtol=2e-4, atol=2e-4)
+
+
 @pytest.mark.parametrize("d", [3, 40])
-def test_the_table_in_many_dimensions(d):
+@pytest.mark.parametrize("steps", [(), (1,), (2, 3)])
+def test_the_table_in_many_dimensions(d, steps):
     """By random proposals."""
-    rng, scale, n = np.random.default_rng(2), 2.4 / d**0.5, 200_000
-    [row] = control_table.expectations(d, scale, np.array([0.5, 0.8]) * d**0.5)[1:]
-    z, xi = np.full(d, 0.8), rng.standard_normal((n, d))
-    z_y = z + scale * xi
+    rng, scale, n = np.random.default_rng(2), (1.1 if steps else 2.4 / d**0.5), 200_000
+    proposal = control_table.leapfrog(scale, steps) if steps else control_table.walk(scale)
+    [row] = control_table.expectations(d, proposal, np.array([0.5, 0.8]) * d**0.5)[1:]
+    z, xi = np.full((1, d), 0.8), rng.standard_normal((n, d))
+    moves = [leapfrog(scale, number) for number in steps] or [walk(scale)]
+    parts = [move(z, own) for move, own in zip(moves, np.split(xi, len(moves)), strict=True)]
+    z_y, log_ratio = (np.concatenate(part) for part in zip(*parts, strict=True))
     gained = np.sum(z_y**2, axis=1) - np.sum(z**2)
-    alpha = np.exp(np.minimum(0, -gained / 2))
-    first = row[controls.SQUARE] * z[0] ** 2 + row[controls.VARIANCE]
+    alpha = np.minimum(1, np.exp(log_ratio))
+    first = row[controls.SQUARE] * 0.8**2 + row[controls.VARIANCE]
     for sampled, expected in [
-        (z_y[:, 0] - z[0], row[controls.LINEAR] * z[0]),
-        (z_y[:, 0] ** 2 - z[0] ** 2, first),
+        (z_y[:, 0] - 0.8, row[controls.LINEAR] * 0.8),
+        (z_y[:, 0] ** 2 - 0.8**2, first),
         (gained, row[controls.RADIUS]),
     ]:
         error = np.mean(alpha * sampled) - expected
         assert abs(error) < 4 * np.std(alpha * sampled) / n**0.5
 
 
+def test_half_a_period_is_all_the_way():
+    """Three leapfrog steps of length 1 end at −z."""
+    r = np.linspace(0, 8, 5)
+    table = control_table.expectations(4, control_table.leapfrog(1.0, [3]), r)
+    expected = np.zeros((5, controls.COLUMNS))
+    expected[:, controls.LINEAR] = -2
+    np.testing.assert_allclose(table[1:], expected[1:], atol=1e-4)
+
+
 def test_beyond_the_table_there_is_no_second_part():
     own = allocate(controls.Controls, {"d": 1, "grid": controls.GRID})
-    control_table.prepare(own, MEAN[:1], FACTOR[:1, :1], 2.0)
+    control_table.prepare(own, MEAN[:1], FACTOR[:1, :1], control_table.walk(2.0))
     sums, far, step = np.zeros(3), np.array([9.0]), np.array([-1.0])
     x = MEAN[:1] + 1.5 * far
     controls.add_controls(own, x, x - 1.5, far, step, 0.5, np.empty(controls.COLUMNS), sums)
@@ -94,12 +173,23 @@ def test_beyond_the_table_there_is_no_second_part():
 
 
 @pytest.fixture(scope="module")
-def step():
-    with pm.Model():
+def model():
+    with pm.Model() as model:
         x = pm.MvNormal("x", mu=[1, -1], cov=[[1, 0.7], [0.7, 1]])
         t = pm.Gamma("t", 9, 3)
         pm.Deterministic("y", x[0] * t)
-        return pk.GAM(control_variates=True)
+    return model
+
+
+@pytest.fixture(scope="module", params=[pk.GAM, pk.GadMALA])
+def step(request, model):
+    return request.param(model=model, control_variates=True)
+
+
+@pytest.fixture
+def again(step):
+    """The same sampler with other options."""
+    return partial(type(step), model=step.model)
 
 
 OPTIONS = {"draws": 500, "tune": 400, "chains": 4}
@@ -120,21 +210,37 @@ def largest_z(dt):
     return max(float(np.abs(z[name]).max()) for name in NAMES)
 
 
-def test_their_means_are_zero(step, result, monkeypatch):
+def test_their_means_are_zero(step, banana, monkeypatch):
     """However far from normal the posterior is; but not with a wrong table."""
+    one = type(step)(model=banana, control_variates=True, steps_per_draw=10)
     long = OPTIONS | {"draws": 6000, "chains": 2}
-    assert largest_z(sample(step, **long)) < 4
+    assert largest_z(sample(one, **long)) < 4
 
     def wrong(own, *arguments):
         control_table.prepare(own, *arguments)
         own.table[:, controls.VARIANCE] *= 0.8
 
-    monkeypatch.setattr(random_walk, "prepare", wrong)
-    assert largest_z(sample(step, **long)) > 10
+    monkeypatch.setattr(keeps_controls, "prepare", wrong)
+    assert largest_z(sample(one, **long)) > 10
 
 
-def test_they_change_no_draw(step, result):
-    plain = sample(pk.GAM(model=step.model), **OPTIONS)
+@pytest.mark.parametrize("sampler", [pk.GAM, pk.GadMALA])
+def test_a_density_may_end_abruptly(sampler):
+    """Where the mean of its gradient is not 0."""
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("end", pm.math.switch(x[0] < 1, 0.0, -np.inf))
+    step = sampler(model=model, control_variates=True, steps_per_draw=10)
+    dt = sample(step, draws=3000, tune=200, chains=2)
+    assert largest_z(dt) < 4
+    found = pk.expectation(dt, lambda v: v["x"])
+    z = (found.mean - [-norm.pdf(1) / norm.cdf(1), 0]) / found.mcse
+    assert (np.abs(z) < 4).all()
+    assert found.gain[1] > 5
+
+
+def test_they_change_no_draw(again, result):
+    plain = sample(again(), **OPTIONS)
     xr.testing.assert_equal(plain["posterior"].to_dataset(), result["posterior"].to_dataset())
     assert set(result.children) - set(plain.children) == {"control_variates"}
     x = np.concatenate(
@@ -144,10 +250,9 @@ def test_they_change_no_draw(step, result):
 
 
 @pytest.mark.parametrize("each", [1, 10])
-def test_each_draw_has_means_over_its_transitions(step, each):
+def test_each_draw_has_means_over_its_transitions(again, each):
     """From one transition on they are those of the state before."""
-    one = pk.GAM(model=step.model, control_variates=True, steps_per_draw=each)
-    dt = sample(one, draws=50, tune=100, chains=1)
+    dt = sample(again(control_variates=True, steps_per_draw=each), draws=50, tune=100, chains=1)
     kept, mean = dt["control_variates"].to_dataset(), dt["learned"]["mean"].values
     before = kept["position"].values[0, :-1] - mean
     means, squares = (kept[name].values[0, 1:] for name in ("mean", "square"))
@@ -235,7 +340,7 @@ def test_z_follows_moves_of_somebody_else(step):
     for _ in range(100):
         point, _ = step.step(point)
     step.stop_tuning()
-    for move in (0.0, 0.3):
+    for move in (0.0, 0.3, -0.3) * 10:  # an accepted proposal brings its own z
         point, _ = step.step(point | {"x": point["x"] + move})
         u = step.state.x - step.parameters.controls.mean
         np.testing.assert_allclose(step.parameters.factor @ step.state.z, u, rtol=1e-6, atol=1e-9)
@@ -267,9 +372,10 @@ def test_they_outlive_files_and_interruptions(step, result, tmp_path):
     assert pk.summary(tmp_path / "run.zarr").sort_index().equals(pk.summary(result).sort_index())
 
 
-def test_a_part_of_the_variables_is_refused(step):
-    with pytest.raises(ValueError, match=r"needs GAM to move all variables, not only \['x'\]"):
-        pk.GAM(["x"], model=step.model, control_variates=True)
+def test_a_part_of_the_variables_is_refused(step, again):
+    name = type(step).__name__
+    with pytest.raises(ValueError, match=rf"needs {name} to move all variables, not only \['x'\]"):
+        again(["x"], control_variates=True)
 
 
 def test_without_tuning_they_are_poor_but_right(step):
@@ -288,8 +394,14 @@ def test_with_an_estimated_likelihood():
     assert largest_z(dt) < 4
 
 
-def test_a_proposal_that_changes_is_refused(step):
+def test_a_proposal_that_changes_is_refused(again):
     with pytest.raises(ValueError, match="control_variates is impossible with keep_adapting"):
-        pk.GAM(model=step.model, control_variates=True, keep_adapting=True)
+        again(control_variates=True, keep_adapting=True)
     with pytest.raises(ValueError, match="control_variates must be True or False"):
-        pk.GAM(model=step.model, control_variates="yes")
+        again(control_variates="yes")
+
+
+@pytest.mark.parametrize("adaptation", ["whitened", "published"])
+def test_other_adaptations_have_none(model, adaptation):
+    with pytest.raises(ValueError, match=f"needs adaptation=\"fisher\", not '{adaptation}'"):
+        pk.GadMALA(model=model, control_variates=True, adaptation=adaptation)

@@ -66,7 +66,11 @@ PICTURE = DOCS / "images" / "error_by_evaluations.png"
 SHARE = 0.4
 """Of a chain's evaluations, the share that it tunes; its way to the posterior comes on top."""
 
-OPTIONS = {"SurrogateMetropolis": {"expensive": True}, "GAM": {"control_variates": True}}
+OPTIONS = {
+    "SurrogateMetropolis": {"expensive": True},
+    "GAM": {"control_variates": True},
+    "GadMALA": {"control_variates": True},
+}
 """Here evaluations count, not seconds; and averages are corrected where that is possible."""
 
 WAY, LEAST_TUNING = 10, 30
@@ -579,7 +583,7 @@ SOME = ("AR5", "interaction", "log regression", "GARCH", "hidden Markov")
 """Where 300 evaluations are tried."""
 
 WALKS = ("AR5", "log regression", "GARCH")
-"""Where averages over a random walk's draws are corrected."""
+"""Where averages over the draws of GAM and GadMALA are corrected."""
 
 IN_PICTURE = ("AR5", "hidden Markov")
 
@@ -588,6 +592,7 @@ SHOWN = [
     ("GAM", (2000, 10_000), tuple(CASES)),
     ("SurrogateMetropolis", (300,), SOME),
     ("GAM", (50_000,), WALKS),
+    ("GadMALA", (2000, 10_000, 50_000), WALKS),
     *((sampler, (1000, 50_000), IN_PICTURE) for sampler in ("SurrogateMetropolis", "GAM")),
     ("emcee DE", (1000, 2000, 10_000, 50_000), IN_PICTURE),
 ]
@@ -633,6 +638,11 @@ PAGES = {
         ),
         "corrected walks": (
             {"draws": (WALK, WALK), "corrected": (WALK, "corrected")},
+            (2000, 10_000, 50_000),
+            WALKS,
+        ),
+        "corrected leapfrog": (
+            {"draws": ("GadMALA", "GadMALA"), "corrected": ("GadMALA", "corrected")},
             (2000, 10_000, 50_000),
             WALKS,
         ),

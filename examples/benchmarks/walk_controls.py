@@ -1,14 +1,15 @@
-"""What GAM's control variates gain: a table of docs/estimates.md.
+"""What the control variates of GAM and GadMALA gain: a table of docs/estimates.md.
 
     python examples/benchmarks/walk_controls.py      some minutes
 
 Runs of four chains from dispersed starts, with 1000 draws of tuning and 1000 after it, of ten
-transitions each. A quantity's gain is the variance over the runs of its mean over the draws, over
-that of its corrected average. Quantities are each x_k, x_k² and whether x_k is below its median, on
-the unconstrained scale. Each row is added to walk_controls.json as it ends; what is in there is not
-run again.
+transitions each with GAM, and of one with GadMALA. A quantity's gain is the variance over the runs
+of its mean over the draws, over that of its corrected average. Quantities are each x_k, x_k² and
+whether x_k is below its median, on the unconstrained scale. Each row is added to walk_controls.json
+as it ends; what is in there is not run again.
 """
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from pages import load, save, when_and_where, write
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
-DRAWS, EACH, RUNS = 1000, 10, 16
+DRAWS, RUNS = 1000, 16
+EACH = {"GAM": 10, "GadMALA": 1}
 CASES = {
     "AR5": "AR(5)",
     "log regression": "log regression",
@@ -34,21 +36,23 @@ KINDS = ("means", "mean squares", "probabilities")
 def main():
     """Run what is not in the file yet, and write the page."""
     rows = load(FILE)
-    done = {row["case"] for row in rows}
-    for name in CASES:
-        if name not in done:
-            rows.append({"case": name} | measured(Problem(name)) | when_and_where())
+    done = {(row["sampler"], row["case"]) for row in rows}
+    for sampler, name in product(EACH, CASES):
+        if (sampler, name) not in done:
+            found = measured(sampler, Problem(name))
+            rows.append({"sampler": sampler, "case": name} | found | when_and_where())
             print(rows[-1], flush=True)
             save(FILE, rows)
     write(tables(rows))
 
 
-def measured(problem):
+def measured(sampler, problem):
     """Return gains of all quantities by kind, and the root mean square of error / standard error.
 
     Errors are those from the mean over the runs.
     """
-    step = pk.GAM(model=problem.model, control_variates=True, steps_per_draw=EACH)
+    options = {"control_variates": True, "steps_per_draw": EACH[sampler]}
+    step = getattr(pk, sampler)(model=problem.model, **options)
     medians = None
 
     def quantities(variables):
@@ -90,10 +94,13 @@ def rms(z):
 def tables(rows):
     """Return the table of the page: the least and the median gain over the coordinates."""
     heads = [f"{kind}, least | median" for kind in KINDS]
-    lines = [f"| case | d | {' | '.join(heads)} | z |", "|---" * (3 + 2 * len(KINDS)) + "|"]
+    lines = [f"| | case | d | {' | '.join(heads)} | z |", "|---" * (4 + 2 * len(KINDS)) + "|"]
+    first = {row["sampler"]: row["case"] for row in reversed(rows)}
     for row in rows:
+        sampler = row["sampler"] if row["case"] == first[row["sampler"]] else ""
         cells = [f"{of(row[kind]):.2g}" for kind in KINDS for of in (np.min, np.median)]
-        lines.append(f"| {CASES[row['case']]} | {row['d']} | {' | '.join(cells)} | {row['z']} |")
+        cells = [CASES[row["case"]], row["d"], *cells, row["z"]]
+        lines.append(f"| {sampler} | {' | '.join(map(str, cells))} |")
     return {"estimates.md": {"gains of control variates": lines}}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, bools, floats, integers
 from pymc_kameleon.core.chain import Algorithm
-from pymc_kameleon.core.factor import diagonal_factor
+from pymc_kameleon.core.factor import diagonal_factor, is_diagonal
 from pymc_kameleon.core.fisher import SMOOTH, learn_factor
 from pymc_kameleon.core.history import History, forget_older_half, record
 from pymc_kameleon.core.jit import cached_jit, jit, python_or_jit, specialise
@@ -175,6 +175,22 @@ def compiled_learning():
     with say_if_compiling("what GadMALA's chains learn together"):
         entry = cached_jit(learn, (learn_factor,))
         return specialise(entry, np.zeros((1, 2)), True, np.zeros((1, 1)), np.zeros(1))
+
+
+def mean_of(parameters, tuning):
+    """Return the mean of the target that the pairs of a chain show, None if there are none.
+
+    For a normal target with covariance LLᵀ, x̄ + LLᵀḡ is exact, wherever the pairs are; for others
+    the mean of g is 0, and that of x is right. So it has less noise than x̄.
+    """
+    n_pairs = tuning.pairs.counts[0]
+    if n_pairs == 0:
+        return None
+    mean, slope = np.split(tuning.pairs.points[:n_pairs].mean(axis=0), 2)
+    factor = parameters.factor
+    if is_diagonal(factor):
+        return mean + factor[:, 0] ** 2 * slope
+    return mean + factor @ (factor.T @ slope)
 
 
 def problems(tuning, names):

@@ -84,9 +84,15 @@ def transition(target, state, parameters, work, rng):
 
     A single one proposes y = x + L(sh), and k is then not random.
     """
+    n_steps = number_of_steps(parameters.n_leapfrog, rng)
+    return trajectory(target, state, parameters, n_steps, work, rng)
+
+
+@jit(inlined=True)
+def trajectory(target, state, parameters, n_steps, work, rng):
+    """Make a transition of so many leapfrog steps."""
     d, count = state.x.size, target.count[0]
     scale = np.exp(parameters.log_scale[0])
-    n_steps = number_of_steps(parameters.n_leapfrog, rng)
     for i in range(d):
         work.xi[i] = rng.standard_normal()
     for i in range(d):
@@ -115,6 +121,11 @@ def number_of_steps(largest, rng):
     if largest == 1:
         return 1
     return largest // 2 + 1 + int(rng.random() * (largest - largest // 2))
+
+
+def numbers_of_steps(largest):
+    """Return the values of k, each as likely."""
+    return range(largest // 2 + 1, largest + 1)
 
 
 @jit

@@ -15,7 +15,16 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
-from pymc_kameleon.core.controls import COLUMNS, GRID, Controls, add_controls
+from pymc_kameleon.core.controls import (
+    COLUMNS,
+    GRID,
+    Controls,
+    add_controls,
+    add_state,
+    report_controls,
+    standardise,
+    tally_size,
+)
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     copy,
@@ -24,7 +33,6 @@ from pymc_kameleon.core.linalg import (
     multiply_lower,
     rank_one_downdate,
     rank_one_update,
-    solve_lower,
     squared_norm,
 )
 from pymc_kameleon.core.metropolis import accept, normal_step
@@ -40,12 +48,12 @@ from pymc_kameleon.core.scaling import ScaleTuning, best_scale, set_scale, settl
 from pymc_kameleon.core.schedules import UNSET
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape, set_to_best, tune_scale_of
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.learned import COORDINATE, THEIRS, Quantity, learned_walk, scale_of
-from pymc_kameleon.options import checked_bool, checked_choice, checked_rate, checked_scale_bounds
-from pymc_kameleon.samplers.control_table import prepare
+from pymc_kameleon.learned import learned_walk, scale_of
+from pymc_kameleon.options import checked_choice, checked_rate, checked_scale_bounds
+from pymc_kameleon.samplers import control_table
+from pymc_kameleon.samplers.keeps_controls import KeepsControls
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale, tuned_scale
-from pymc_kameleon.step import CONTROL_VARIATES
 
 
 class State(NamedTuple):
@@ -339,8 +347,7 @@ class ControlledState(NamedTuple):
     z : (d,) float64
         L⁻¹(x − μ).
     tally : (4d + 2,) float64
-        Of a draw: the number of transitions, the sums of u_k and u_k² before them, u = x − μ, and
-        those of the controls.
+        See `tally_size`.
     """
 
     x: floats("d")
@@ -372,15 +379,12 @@ class ControlledWork(NamedTuple):
 def controlled_transition(target, state, parameters, work, rng):
     """Propose x + √λ L ξ, and add up control variates."""
     accept_prob, accepted = transition(target, state, parameters, work, rng)
-    d, controls, tally = state.x.size, parameters.controls, state.tally
+    d, controls = state.x.size, parameters.controls
     scale = np.exp(parameters.log_scale[0])
-    tally[0] += 1.0
     for k in range(d):
         work.v[k] = scale * work.xi[k]
-        u = work.x[k] - controls.mean[k]
-        tally[1 + k] += u
-        tally[1 + d + k] += u * u
-    sums = tally[1 + 2 * d :]
+    add_state(controls, work.x, state.tally)
+    sums = state.tally[1 + 2 * d :]
     add_controls(controls, work.x, work.y, state.z, work.v, accept_prob, work.expected, sums)
     if accepted:
         for k in range(d):
@@ -389,29 +393,23 @@ def controlled_transition(target, state, parameters, work, rng):
 
 
 @jit
-def standardise(state, parameters, work):
+def controlled_derived(state, parameters, work):
     """Compute z."""
-    for k in range(state.x.size):
-        work.v[k] = state.x[k] - parameters.controls.mean[k]
-    solve_lower(parameters.factor, work.v, state.z)
+    standardise(parameters.controls, parameters.factor, state.x, work.v, state.z)
 
 
 @jit
 def controlled_report(state, parameters, stats):
-    """Report √λ; and last x, and means of the tally over the transitions."""
-    d, n = state.x.size, state.tally.size
-    for k in range(d):
-        stats[stats.size - n + 1 - d + k] = state.x[k]
-    for k in range(1, n):
-        stats[stats.size - n + k] = state.tally[k] / state.tally[0]
+    """Report √λ, and what is kept for the controls."""
+    report_controls(state.x, state.tally, stats)
     return np.exp(parameters.log_scale[0])
 
 
 WALK = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
-CONTROLLED = Algorithm(controlled_transition, gam_adapt, standardise, controlled_report)
+CONTROLLED = Algorithm(controlled_transition, gam_adapt, controlled_derived, controlled_report)
 
 
-class GAM(LearnedShape):
+class GAM(KeepsControls, LearnedShape):
     r"""Global adaptive Metropolis: a random walk with the posterior's own covariance, scale tuned.
 
     .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
@@ -449,7 +447,6 @@ class GAM(LearnedShape):
 
     name = "gam"
     algorithm = WALK
-    kept_group = CONTROL_VARIATES
 
     def __init__(
         self,
@@ -460,12 +457,6 @@ class GAM(LearnedShape):
         control_variates=False,
         **common,
     ):
-        checked_bool("control_variates", control_variates)
-        if control_variates and common.get("keep_adapting"):
-            raise ValueError(
-                "control_variates is impossible with keep_adapting: their mean is 0 only while the "
-                "proposal stays as it is."
-            )
         self.settings = {
             "learning_rate": checked_rate(learning_rate),
             "scale_bounds": checked_scale_bounds(scale_bounds),
@@ -473,11 +464,6 @@ class GAM(LearnedShape):
         }
         self.algorithm = CONTROLLED if control_variates else WALK
         super().__init__(vars, **common)
-        if control_variates and not self.layout.covers_all:
-            raise ValueError(
-                "control_variates needs GAM to move all variables, not only "
-                f"{list(self.var_names)}: leave it out beside other steps."
-            )
 
     def _allocate(self, scales, n_tune):
         if not self.settings["control_variates"]:
@@ -487,31 +473,15 @@ class GAM(LearnedShape):
         controls = allocate(Controls, {"d": d, "grid": GRID})
         parameters = allocate(ControlledParameters, {"d": d}, **shape._asdict(), controls=controls)
         tuning = allocate(Tuning, {"d": d}, n=n_tune, shape=shape_tuning, on_factor=False)
-        state = allocate(ControlledState, {"d": d, "tally": 4 * d + 2})
+        state = allocate(ControlledState, {"d": d, "tally": tally_size(d)})
         return state, parameters, tuning, allocate(ControlledWork, {"d": d})
 
-    def _kept(self):
-        """Return what is kept of each draw, in the order of the tally."""
-        if not self.settings["control_variates"]:
-            return {}
-        many = ("position", "mean", "square", "mean_control", "square_control")
-        return dict.fromkeys(many, (self._d,)) | {"radius_control": ()}
+    def _normal(self):
+        scale = np.exp(self.parameters.log_scale[0])
+        return self.tuning.shape.moments.mean, control_table.walk(scale)
 
     def _learned(self):
-        if not self._kept():
-            return learned_walk(self)
-        mean = Quantity((COORDINATE,), self.parameters.controls.mean, "Of the posterior.", THEIRS)
-        return learned_walk(self) | {"mean": mean}
-
-    def stop_tuning(self):
-        """Freeze the proposal, and prepare the control variates that belong to it."""
-        super().stop_tuning()
-        if self._kept():
-            parameters, moments = self.parameters, self.tuning.shape.moments
-            scale = np.exp(parameters.log_scale[0])
-            prepare(parameters.controls, moments.mean, parameters.factor, scale)
-            with np.errstate(divide="ignore", invalid="ignore"):  # of what never moves
-                standardise(self.state, parameters, self._work)
+        return learned_walk(self) | self._learned_mean()
 
     def _tuned_scales(self):
         return tuned_scale(self.parameters, self.tuning.shape)

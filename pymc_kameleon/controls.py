@@ -35,8 +35,11 @@ BETTER = 0.8
 """Share of the variance of these means that is left, at most, where the controls are used."""
 
 SMALLEST, ROUNDING, NO_SCALE = 1e-8, 1e-9, 1e-300
-"""Share of the largest from which on a singular value, or a variance, is taken for 0; slope, in
-standard deviations, that is; and what is added to a standard deviation that may be 0."""
+"""Share of the largest from which on a singular value is taken for 0; slope, in standard
+deviations, that is; and what is added to a standard deviation that may be 0."""
+
+COLLINEAR = 1e-4
+"""The share for controls: in one dimension those of u² and r² are the same but for noise."""
 
 
 class Kept(NamedTuple):
@@ -149,12 +152,13 @@ def _controls(means, slopes):
 def _coefficients(a, controls):
     """Return θ (q, 5) by the means a (chains, n, q) of functions and those of their controls."""
     (q, k), a = controls.shape[2:], a - a.mean(axis=(0, 1))
+    controls = controls - controls.mean(axis=(0, 1))  # else they would explain the noise of a's
     scales = np.sqrt(np.mean(controls**2, axis=(0, 1))) + NO_SCALE
     controls = (controls / scales).reshape(-1, q, k)
     products = np.einsum("nqk,nql->qkl", controls, controls) / len(controls)
-    products += SMALLEST * np.eye(k)
+    inverse = np.linalg.pinv(products, rcond=COLLINEAR, hermitian=True)
     found = np.einsum("nqk,nq->qk", controls, a.reshape(-1, q)) / len(controls)
-    return np.linalg.solve(products, found[..., None])[..., 0] / scales
+    return np.einsum("qkl,ql->qk", inverse, found) / scales
 
 
 def _variance(means):

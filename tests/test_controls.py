@@ -323,6 +323,22 @@ def test_rounding_makes_no_controls(result):
     assert np.count_nonzero(slopes) == slopes.shape[0] * slopes.shape[2]
 
 
+def test_controls_that_are_nearly_the_same_explain_no_noise():
+    rng = np.random.default_rng(5)
+    control, noise = rng.normal(size=(2, 3, 15, 1))
+    nearly = control + 1e-4 * rng.normal(size=(3, 1, 1))  # as chains have different centres
+    controls_of = np.stack([control, nearly], axis=-1)
+
+    def error(theta):
+        return abs(theta.sum() - 1) + abs(theta).max()
+
+    found = averages._coefficients(control + 0.01 * noise, controls_of)
+    assert error(found) < 1
+    flat = controls_of.reshape(-1, 2)
+    uncentred = np.linalg.lstsq(flat, (control + 0.01 * (noise + 1)).ravel(), rcond=None)[0]
+    assert error(uncentred) > 10
+
+
 def test_what_never_moves_costs_no_run(caplog):
     caplog.set_level("INFO", logger="pymc")
     with pm.Model():

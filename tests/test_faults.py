@@ -231,7 +231,8 @@ def press_in_a_terminal():
 def interrupt(where, n, seed=1):
     """Interrupt n runs of one pool, here and in a terminal by turns, and print how much they kept.
 
-    This process leads a group of its own.
+    If they all came before the first draws, up to nine more follow. This process leads a group of
+    its own.
     """
     _, model = box(faults.wells)
     step = pk.RWM(model=model, steps_per_draw=2)
@@ -241,7 +242,10 @@ def interrupt(where, n, seed=1):
     with afresh(where) as executor:
         run = partial(sample, step, executor=executor, **options)
         run()  # its workers begin
-        for at, press in zip(moments(run, n, seed), cycle([press_in_a_terminal, press_here])):
+        presses = zip(moments(run, n + 9, seed), cycle([press_in_a_terminal, press_here]))
+        for count, (at, press) in enumerate(presses):
+            if count >= n and kept:
+                break
             done.clear()
             try:
                 with Press(at, press):
@@ -265,7 +269,7 @@ from test_faults import interrupt
 
 if __name__ == "__main__":
     for where in sys.argv[2:]:
-        faulthandler.dump_traceback_later(60 + 10 * int(sys.argv[1]), exit=True)
+        faulthandler.dump_traceback_later(100 + 10 * int(sys.argv[1]), exit=True)
         interrupt(where, int(sys.argv[1]))
 """
 

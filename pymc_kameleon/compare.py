@@ -78,31 +78,36 @@ def compare(
     Parameters
     ----------
     steps : list, or dict of label -> step, optional
-        A step is one of ours, as ``pk.sample`` takes it: a class, its name, with ``.options()``, or
-        made; a step of PyMC, a class or made; a function without arguments that makes one, or a
-        list of several, which is called in the model's context; ``"nuts"``, which is what
-        ``pm.sample`` does by default without nutpie; or ``"nutpie"``. By default these are what
-        ``pk.sample`` takes for this model, GAM, SurrogateMetropolis, and, if there is a gradient,
-        NUTS; and GAM and KAM if the log-density is only estimated.
+        A step is one of these:
+
+        * one of ours, as ``pk.sample`` takes it: a class, its name, with ``.options()``, or made;
+        * a step of PyMC, a class or made;
+        * a function without arguments that makes one, or a list of several, and is called in the
+          model's context;
+        * ``"nuts"``, which is what ``pm.sample`` does by default without nutpie;
+        * ``"nutpie"``.
+
+        By default these are what ``pk.sample`` takes for this model, GAM, SurrogateMetropolis, and
+        NUTS if there is a gradient. If the log-density is only estimated, they are GAM and KAM.
     model : pm.Model, optional
         Taken from the context by default.
     draws, tune, chains : int
-        Of each step; at least two chains.
+        How many draws, draws of tuning and chains each step makes. There are at least two chains.
     cores : int, optional
-        Of each step: how many chains advance at a time, by default as many as there are
-        processors, at most 4. ``pm.sample`` alone would take half of them.
+        How many chains of a step advance at a time: by default as many as there are processors, at
+        most 4. ``pm.sample`` alone would take half of them.
     random_seed : int, sequence of int, or numpy.random.Generator, optional
         For reproducible starts and draws.
     initvals : list of dict, optional
         Starts, by default those of ``pk.initvals(chains)``. nutpie has its own.
     progressbar : bool or str
-        Of each run.
+        Whether each run shows one, as for ``pk.sample``.
 
     Returns
     -------
     DataFrame
-        A row for each step, of which the first is recommended: first are those that are ``ok``,
-        and among these, and among the others, those with most ESS per second. docs/compare.md
+        A row for each step, of which the first is recommended. Those that are ``ok`` come first,
+        then the others, and in both groups those with more ESS per second. docs/compare.md
         explains the columns. A step that fails has its exception in ``warnings``. The draws are in
         ``attrs["results"]``, by label, and ``attrs["limit"]`` is the largest ``disagreement``
         that may be chance.

@@ -140,20 +140,21 @@ def sample(
         is called again if that breaks. See docs/executors.md.
     store : str or path, optional
         A Zarr store, ``"run.zarr"``, to which draws, statistics and states are appended while the
-        chains run, so that a process that dies loses some seconds, or the draws that are being
-        made. The result then reads its draws from there when they are needed.
+        chains run. So a process that dies loses some seconds, or the draws that are being made. The
+        result then reads its draws from there when they are needed.
     resume : DataTree or path, optional
-        A result of this function, or the path of a store, or of a file that a result was saved to:
-        its chains go on, in tuning or after it, to the last bit as if they had never stopped. The
+        A result of this function, or the path of a store, or of a file that a result was saved to.
+        Its chains go on, in tuning or after it, to the last bit as if they had never stopped. The
         result has the old draws and the new ones; a store has both, too, and a file is not
         written. A step may be passed too; it must be the same.
     surrogate_draws : int, optional
-        How many draws of its surrogate to make for each chain at the end, by a step
-        SurrogateMetropolis that moves all variables: the group ``surrogate_posterior``, for plots,
-        and for averages where there are some 300 evaluations. They are approximate, and take no
-        evaluation of the log-density, but what `var_names` keeps is computed of each; its
-        attributes say how close the surrogate is, and the log warns if it is not. By default none,
-        or as many as a run had that is resumed. See docs/estimates.md.
+        How many draws of its surrogate to make for each chain at the end. It needs a step
+        SurrogateMetropolis that moves all variables. The draws are in the group
+        ``surrogate_posterior``, for plots, and for averages where there are some 300 evaluations.
+        They are approximate, and take no evaluation of the log-density, but what `var_names` keeps
+        is computed of each. The group's attributes say how close the surrogate is, and the log
+        warns if it is not. By default none, or as many as a run had that is resumed. See
+        docs/estimates.md.
     blocking : bool, optional
         False samples in the background, and returns a `Run` with ``wait(timeout)``, ``inspect()``
         and ``stop()``.

@@ -56,9 +56,9 @@ def expectation(dt, function, model=None):
     """Average a function over the posterior.
 
     If SurrogateMetropolis has made the draws, in ``pk.sample``, their mean is corrected by what its
-    surrogate knows, which takes no evaluation of the log-density and remains exact however bad the
-    surrogate is; if GAM or GadMALA has, by control variates, where these were kept. Of other
-    samplers it is the mean, with its standard error by ArviZ.
+    surrogate knows. That takes no evaluation of the log-density, and remains exact however bad the
+    surrogate is. Draws of GAM and GadMALA are corrected by control variates, where these were kept.
+    For other samplers the answer is the mean, with its standard error by ArviZ.
 
     Parameters
     ----------

@@ -25,8 +25,8 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
     random_seed : int or numpy.random.Generator, optional
         For reproducible points.
     how : {"jitter", "prior"}, optional
-        "jitter" (default) is what PyMC does for NUTS: the model's initial point plus a uniform
-        number in (−1, 1) for each coordinate on the unconstrained scale; discrete variables stay.
+        "jitter" (default) is what PyMC does for NUTS. Each coordinate on the unconstrained scale is
+        that of the model's initial point plus a uniform number in (−1, 1). Discrete variables stay.
         "prior" draws each variable from its prior, which is wider.
     model : pm.Model, optional
         Taken from the context by default.

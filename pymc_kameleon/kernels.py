@@ -19,9 +19,9 @@ class Gaussian:
     bandwidth : float or {"median", "knn"}, optional
         σ, in the sampler's coordinates (whitened, by default). "median" is half the median distance
         between points of the subsample z, for PCAKAM all of it. "knn", for several modes, is the
-        median distance to the k-th neighbour over √2, with k a quarter of the subsample: distances
-        between modes do not count. Too small a bandwidth prevents mixing; too large a one merely
-        gives adaptive Metropolis.
+        median distance to the k-th neighbour over √2, with k a quarter of the subsample. Distances
+        between modes then do not count. Too small a bandwidth prevents mixing; too large a one
+        merely gives adaptive Metropolis.
 
     Raises
     ------

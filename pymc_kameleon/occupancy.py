@@ -31,7 +31,7 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     Parameters
     ----------
     dt : DataTree or path
-        Of ``pk.sample``, ``pm.sample``, or anything that ``arviz.convert_to_dataset`` takes.
+        A result of ``pk.sample`` or ``pm.sample``, or what ``arviz.convert_to_dataset`` takes.
     var_names : str or list of str, optional
         Variables to go by, for example the parameters where there are many deterministics. By
         default all of real numbers.
@@ -40,7 +40,7 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
         variables are looked at, and each draw belongs to the nearest. The `centers` of another
         result will do.
     group : str, optional
-        Of `dt`, ``"posterior"`` by default.
+        The group of `dt` to look at, ``"posterior"`` by default.
 
     Returns
     -------

@@ -38,9 +38,9 @@ region : dict, optional
     sampled: ``{"sigma_log__": (-5, 5)}``.""",
     "jitter": """
 jitter : bool, optional
-    Disperse starts: a chain that tunes, and begins at the model's initial point, first moves by
-    a uniform number in (−1, 1) in each of the step's coordinates on the unconstrained scale, as
-    with PyMC's NUTS. True by default. Starts of your own, ``initvals=``, are kept, unless they
+    Disperse starts, as PyMC does for NUTS. A chain that tunes, and begins at the model's initial
+    point, first moves by a uniform number in (−1, 1) in each of the step's coordinates on the
+    unconstrained scale. True by default. Starts of your own, ``initvals=``, are kept, unless they
     equal the initial point. ``pk.sample`` disperses starts itself.""",
     "pseudo_marginal": """
 pseudo_marginal : bool, optional

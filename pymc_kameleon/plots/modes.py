@@ -39,13 +39,14 @@ def plot_modes(
 ):
     """Plot the modes of ``pk.mode_occupancy``: centres, weights, occupancy and jumps.
 
-    On the left the mean of each variable in each mode, in the middle the share of its draws, by
-    chain and of all, on the right the mode of each draw, with how often a chain jumped.
+    On the left is the mean of each variable in each mode. In the middle is the share of the draws
+    that a mode has, by chain and of all. On the right is the mode of each draw, with how often a
+    chain jumped.
 
     Parameters
     ----------
     dt : DataTree or path
-        Of ``pk.sample``, ``pm.sample``, or anything that ``pk.mode_occupancy`` takes.
+        A result of ``pk.sample`` or ``pm.sample``, or what ``pk.mode_occupancy`` takes.
     var_names : str or list of str, optional
         Variables to go by; all of real numbers by default.
     coords : dict, optional
@@ -53,7 +54,7 @@ def plot_modes(
     centers : dict or Dataset, optional
         A point in each mode, if they are known.
     group : str, optional
-        Of `dt`.
+        The group of `dt` to look at.
     {common}
 
     Raises

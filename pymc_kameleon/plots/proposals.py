@@ -56,8 +56,8 @@ def plot_proposals(
     Parameters
     ----------
     dt : DataTree or path
-        Of ``pk.sample`` with AM, RBAM, GAM, RAM, GadRWM, KAM or CyclicalKAM: the others propose
-        from no normal distribution that a result knows.
+        A result of ``pk.sample`` with AM, RBAM, GAM, RAM, GadRWM, KAM or CyclicalKAM. The others
+        propose from no normal distribution that a result knows.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
     coords : dict, optional

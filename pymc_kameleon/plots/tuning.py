@@ -64,7 +64,7 @@ def plot_adaptation(
     Parameters
     ----------
     dt : DataTree or path
-        Of ``pk.sample``, or of ``pm.sample(discard_tuned_samples=False)``.
+        A result of ``pk.sample``, or of ``pm.sample(discard_tuned_samples=False)``.
     var_names : str or list of str, optional
         Statistics; ``"scaling"``, ``"accept_prob"`` and ``"bandwidth"`` by default.
     coords : dict, optional
@@ -168,7 +168,7 @@ def plot_learned(
     Parameters
     ----------
     dt : DataTree or path
-        Of ``pk.sample``.
+        A result of ``pk.sample``.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
     coords : dict, optional
@@ -255,7 +255,7 @@ def plot_factor(
     Parameters
     ----------
     dt : DataTree or path
-        Of ``pk.sample``.
+        A result of ``pk.sample``.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
     coords : dict, optional
@@ -327,7 +327,7 @@ def plot_scales(
     Parameters
     ----------
     dt : DataTree or path
-        Of ``pk.sample``.
+        A result of ``pk.sample``.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
     coords : dict, optional

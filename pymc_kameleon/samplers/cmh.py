@@ -116,8 +116,8 @@ class CMH(Componentwise):
     Notes
     -----
     Each σ_k starts at 2.38 times the scale of the log-density around the start. log σ_k follows
-    Robbins-Monro with steps 1 in the first quarter of tuning, which leaves far starts behind, then
-    :math:`(11+t)^{-0.6}` counted from there, and settles at its mean over the second half.
+    Robbins-Monro. The steps are 1 in the first quarter of tuning, which leaves far starts behind,
+    and :math:`(11+t)^{-0.6}` counted from there. It settles at its mean over the second half.
 
     The statistic ``scaling`` is the geometric mean of all σ_k; ``cmh_scales`` and
     ``cmh_accepted``, the share of accepted moves, are per coordinate. If other steps sample other

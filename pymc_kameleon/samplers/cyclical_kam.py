@@ -283,8 +283,8 @@ class CyclicalKAM(LearnedShape):
     ----------
     variant : {"exact", "published"}, optional
         "exact" (default) leaves the posterior exactly invariant, and keeps every draw. "published"
-        makes a step of another class, the paper's algorithm, which is biased, and whose options
-        and defaults are its own (docs/cyclical_kam.md).
+        makes a step of another class, the paper's algorithm. It is biased, and has options and
+        defaults of its own (docs/cyclical_kam.md).
     kernel : optional
         k: ``pk.kernels.Gaussian()`` (default), ``pk.kernels.Matern()`` or ``pk.kernels.Linear()``.
     n_subsample : int, optional
@@ -305,9 +305,10 @@ class CyclicalKAM(LearnedShape):
 
     * Of the first βL transitions half are jumps between modes, if there are two or more. Of the
       others 30 % are exchanges of labels or reversals of signs, if tuning found the posterior
-      symmetric under these. The rest add a difference of two points of z to x, in all coordinates,
-      in one whitened, or in one; are walks with the covariance of all modes; or KAM moves with a
-      wide γ: each of the five as often as tuning found it worth, 4 % at least.
+      symmetric under these. The rest are of five kinds, each as often as tuning found it worth, 4 %
+      at least. Three add a difference of two points of z to x: in all coordinates, in one whitened,
+      or in one of x. The others are walks with the covariance of all modes, and KAM moves with a
+      wide γ.
     * The rest of the cycle are KAM moves, whitened with the covariance within modes.
 
     Each move leaves the posterior invariant, and which is made does not depend on x.

@@ -370,9 +370,9 @@ class KAM(LearnedSubsample):
     without whitening, for 10 %. Up to 85 % z is drawn from distinct states of the newest half of
     the past; in the rest only ν is tuned. Memory is bounded: max(2000, 8 m) states of the past.
 
-    Deviations from the paper: whitening, the walk at the start, bandwidth half the median distance
-    (with the usual 1/√2 of it the effective sample size on normal targets of 10 and 20 dimensions
-    halves), and that adaptation ends. See docs/kam.md.
+    Deviations from the paper: whitening, the walk at the start, a bandwidth of half the median
+    distance, and that adaptation ends. With the usual bandwidth, 1/√2 of the distance, the
+    effective sample size on normal targets of 10 and 20 dimensions halves. See docs/kam.md.
 
     References
     ----------

@@ -399,16 +399,16 @@ class PCAKAM(LearnedSubsample):
     Notes
     -----
     The statistic ``scaling`` is :math:`\sum_j \omega_j \nu_j`. Tuning has the phases of
-    :class:`KAM`. z and its directions are learned at times at least 1.5 times apart, since that
-    takes an eigenvalue problem of size m, which is solved by subspace iteration. ω_j is
+    :class:`KAM`. Times at which z and its directions are learned grow by a factor of at least
+    1.5, since that takes an eigenvalue problem of size m. Subspace iteration solves it. ω_j is
     proportional to the eigenvalue; each ν_j is tuned by its own acceptance, and carried over by
     rank. Where it is at its lower bound, and acceptance still too low, γ gives way, unless it was
     given. The default of ``target_accept`` is 0.44, as in one dimension, which is what ν_j moves.
     The walk before has that of :class:`GAM`.
 
     Deviation: the proposal density in the acceptance ratio is that given the direction drawn. That
-    of the mixture over all directions, as in the paper, leaves the posterior invariant as well, and
-    costs `n_components` times as much: ``examples/papers/kam_mixture.py``.
+    of the mixture over all directions, as in the paper, leaves the posterior invariant as well, but
+    takes longer: ``examples/papers/kam_mixture.py`` measures it.
 
     References
     ----------

@@ -433,7 +433,7 @@ class GAM(KeepsControls, LearnedShape):
     -----
     The statistic ``scaling`` is √λ. Before the first draw an optimiser goes to the posterior, by at
     most 60 d evaluations, and L starts with the shape there. Σ is seeded from the newest half of
-    the past, at doubling times up to half of tuning; in between and afterwards it follows [AT],
+    the past, at doubling times up to half of tuning. In between and afterwards it follows [AT],
     algorithm 4, in O(d²). In ``pk.sample`` the chains pool it.
     Deviations: [AT] leaves η open, and has no seeding, without which the way from a far start
     stays in Σ. See docs/random_walk.md.

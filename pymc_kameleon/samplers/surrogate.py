@@ -334,15 +334,15 @@ class SurrogateMetropolis(KameleonStep):
     Notes
     -----
     A transition is of one of four kinds, with fixed probabilities: a random walk, a move that is
-    reversible with respect to a multivariate t [K], a move by the surrogate [L], and a wide one, by
-    a power of the surrogate, which finds what the surrogate has not seen. With M = 1 a move by the
-    surrogate is delayed acceptance [CF]. Each leaves the posterior invariant, however bad the
-    surrogate is; a bad one only costs acceptance. The probabilities, ``shares`` in ``learned``,
-    follow what each kind was worth while tuning: the squared distance that it moved. All keep some:
-    walks let a chain leave places where s is too low. M is the least number of inner steps that
-    takes the inner chain far from where it began, from 32 to 64. While tuning, some transitions
-    only evaluate a point in a tail, and stay where they are. If evaluations are not expensive, M
-    and the probabilities are those that bring most effective draws per microsecond.
+    reversible with respect to a multivariate t [K], a move by the surrogate [L], and a wide one.
+    The wide one is by a power of the surrogate, and finds what the surrogate has not seen. With M =
+    1 a move by the surrogate is delayed acceptance [CF]. Each leaves the posterior invariant,
+    however bad the surrogate is; a bad one only costs acceptance. The probabilities, ``shares`` in
+    ``learned``, follow what each kind was worth while tuning: the squared distance that it moved.
+    All keep some: walks let a chain leave places where s is too low. M is the least number of inner
+    steps that takes the inner chain far from where it began, from 32 to 64. While tuning, some
+    transitions only evaluate a point in a tail, and stay where they are. If evaluations are not
+    expensive, M and the probabilities are those that bring most effective draws per microsecond.
 
     The statistics ``surrogate_accept`` and ``reference_accept`` are the mean acceptance
     probabilities of the draw's moves by the surrogate and by the t, NaN if there were none;

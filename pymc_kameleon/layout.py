@@ -160,8 +160,11 @@ def _value_variable(sampler, var, model):
     if value in model.value_vars:
         return value
     name = getattr(var, "name", None) or var
-    near = get_close_matches(str(name), known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    if name in known:
+        hint = " This variable belongs to another model."
+    else:
+        near = get_close_matches(str(name), known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
     raise ValueError(
         f"{sampler} cannot sample {name!r}.{hint} The model's free variables are "
         f"{[rv.name for rv in model.free_RVs]}."

@@ -304,6 +304,10 @@ def test_refuses_impossible_variables(mixed_model):
             pk.RWM([unknown], model=mixed_model)
     with pytest.raises(ValueError, match=r"'b_log_'\. Did you mean 'b_log__'"):
         pk.RWM("b_log_", model=mixed_model)
+    with pm.Model():
+        namesake = pm.Normal("a")
+    with pytest.raises(ValueError, match=r"'a'\. This variable belongs to another model"):
+        pk.RWM([namesake], model=mixed_model)
     with pm.Model() as model:
         pm.Poisson("k", 3)
     with pytest.raises(ValueError, match=r"the model has none.*\['k'\]"):

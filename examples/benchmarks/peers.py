@@ -38,7 +38,7 @@ from evaluations import (
 )
 from evaluations import CASES as OTHER_CASES
 from others import BY_LENGTH, CHAINS, SAMPLERS, WITH_GRADIENT, planned
-from pages import DOCS, load, save, write
+from pages import DOCS, load, save, spaced, write
 
 import pymc_kameleon as pk
 
@@ -68,7 +68,7 @@ def main():
     warnings.simplefilter("ignore")
     if options.table:
         rows = load(FILE)
-        write({"peers.md": tables(rows)})
+        write(tables(rows))
         draw(rows, PICTURE)
         return
     cache = options.cache or Path(tempfile.gettempdir()) / "kameleon-references"
@@ -250,14 +250,16 @@ SHORT_SAMPLERS = (
     "DEMetropolisZ",
     "SMC",
     "emcee DE",
+    "zeus",
     "GadMALA",
     "NUTS",
+    "nutpie",
 )
-"""Columns and rows of the small table."""
+"""Columns and rows of the small table, which the README has, too."""
 
 
 def tables(rows):
-    """Return the lines of each table by its name."""
+    """Return the tables of the pages."""
     budgets = {budget: [row for row in rows if row["evaluations"] == budget] for budget in BUDGETS}
     small = [row for row in budgets[SHOWN] if row["sampler"] in SHORT_SAMPLERS]
     made = {"summary": table(small, worst, SHORT)}
@@ -268,7 +270,8 @@ def tables(rows):
         if budget in TIMED:
             made[f"per second at {budget}"] = table(own, per_second, cases)
     made["median"] = table(budgets[SHOWN], median, CASES)
-    return made | {"failures": failures(rows)}
+    made["failures"] = failures(rows)
+    return {"peers.md": made, "../README.md": {"peers": made["summary"]}}
 
 
 def table(rows, cell, cases):
@@ -320,7 +323,8 @@ def written(row, value):
     """Return a number with two digits, marked if it is a lower bound or of fewer seeds."""
     if "failed" in row:
         return "too slow" if row["failed"].startswith("too slow") else "fails"
-    text = f"{float(f'{value:.2g}'):,.10g}" if value >= 0.1 else "0"
+    number = float(f"{value:.2g}") if value >= 0.1 else 0
+    text = spaced(int(number)) if number >= 1000 else f"{number:g}"
     return text + ("+" if row["too_short"] else "") + ("°" if row["seeds"] < SEEDS else "")
 
 
@@ -342,7 +346,7 @@ def per_second(row):
 def failures(rows):
     """Return a list of what failed, and how."""
     return [
-        f"- {label(row['sampler'])}, {row['case']}, {row['evaluations']:,} evaluations: "
+        f"- {label(row['sampler'])}, {row['case']}, {spaced(row['evaluations'])} evaluations: "
         f"{row['failed']}"
         for row in rows
         if "failed" in row

@@ -1,10 +1,12 @@
 """What is waited for before the first draw: compiling transitions, and the model's log-density.
 
-    python examples/benchmarks/compilation.py [--against CHECKOUT] [--samplers GAM ...]
+    python examples/benchmarks/compilation.py                       some four minutes
+    python examples/benchmarks/compilation.py --against CHECKOUT    beside another version
 
-Each figure is of fresh processes, imports not counted, and medians of several. "Transitions" is the
-first draw with an empty cache less that with a full one; PyTensor has compiled the models before.
-With --against, another checkout of the package takes turns with this one.
+Writes tables of docs/performance.md. Each figure is of fresh processes, imports not counted, and
+the median of several. "Transitions" is the first draw with an empty cache less that with a full
+one; PyTensor has compiled the models before. What is in compilation.json is not run again. With
+--against, another checkout of the package takes turns with this one, and ratios are printed only.
 """
 
 import argparse
@@ -13,72 +15,103 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 
+from pages import measured, table, write
+
 HERE = Path(__file__).resolve()
+FILE = HERE.with_suffix(".json")
+PACKAGE = HERE.parents[2]
 SAMPLERS = ("GAM", "KAM", "GadMALA", "CMTM", "CyclicalKAM")
-MODELS = ("regression", "garch")
+MODELS = {"regression": "regression, d = 6", "garch": "GARCH, a loop over 200 points"}
+STEPS = ("GAM", "GadMALA")
+REPEATS = 3
 
 
 def main():
-    """Print both tables."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--against", type=Path)
-    parser.add_argument("--samplers", nargs="*", default=SAMPLERS)
-    parser.add_argument("--repeats", type=int, default=3)
+    """Run what is not in the file yet, and write the page; or compare with another version."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--against", type=Path, help="another checkout of the package")
     parser.add_argument("--measure", nargs=2, help="for itself")
-    arguments = parser.parse_args()
-    if arguments.measure:
-        print(json.dumps(measure(*arguments.measure)))
-        return
-    checkouts = [HERE.parents[2]] + ([arguments.against.resolve()] if arguments.against else [])
-    for model in MODELS:  # fills PyTensor's cache
-        for checkout in checkouts:
-            in_fresh_process(checkout, "GAM", model, None)
-            in_fresh_process(checkout, "GadMALA", model, None)
-    print("First compilation of the transitions, seconds")
-    for sampler in arguments.samplers:
-        report(
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(*options.measure)))
+    elif options.against:
+        both = zip(plan(PACKAGE), plan(options.against.resolve()), strict=True)
+        for (what, run), (_, run_other) in both:
+            seconds, others = run(), run_other()
+            print(what, {name: round(seconds[name] / others[name], 2) for name in seconds})
+    else:
+        write(tables(measured(FILE, plan(PACKAGE))))
+
+
+def plan(checkout):
+    """Return what is measured, and how."""
+    for k in range(REPEATS):
+        for sampler in SAMPLERS:
+            yield {"transitions": sampler, "run": k}, partial(transitions, checkout, sampler)
+        for model in MODELS:
+            for sampler in STEPS:
+                what = {"model": model, "step": sampler, "run": k}
+                yield what, partial(two_steps, checkout, sampler, model)
+
+
+def tables(rows):
+    """Return the tables of the page."""
+
+    def seconds(name, **what):
+        return f"{median(row[name] for row in rows if what.items() <= row.items()):.2f}"
+
+    steps = [
+        (
+            text if sampler == STEPS[0] else None,
             sampler,
-            [
-                [transitions(checkout, sampler) for checkout in checkouts]
-                for _ in range(arguments.repeats)
-            ],
+            *(seconds(name, model=model, step=sampler) for name in ("first", "second")),
         )
-    print("A step on a model that PyTensor has cached, and a second one, seconds")
-    for model in MODELS:
-        for sampler in ("GAM", "GadMALA"):
-            runs = [
-                [in_fresh_process(checkout, sampler, model, None) for checkout in checkouts]
-                for _ in range(arguments.repeats)
-            ]
-            for number, step in enumerate(("first", "second")):
-                times = [[run[number] for run in row] for row in runs]
-                report(f"{model}, {sampler}, {step}", times)
-
-
-def report(what, rows):
-    """Print the medians of this checkout and the other, and of their ratio."""
-    columns = list(zip(*rows, strict=True))
-    line = f"{what:32}" + "".join(f"{median(column):9.3f}" for column in columns)
-    if len(columns) > 1:
-        line += f"{median(row[0] / row[1] for row in rows):9.2f}"
-    print(line, flush=True)
+        for model, text in MODELS.items()
+        for sampler in STEPS
+    ]
+    return {
+        "performance.md": {
+            "first compilation": table(
+                ["sampler", "seconds"],
+                [(name, seconds("seconds", transitions=name)) for name in SAMPLERS],
+            ),
+            "steps": table(["model", "sampler", "first step", "second step"], steps),
+        }
+    }
 
 
 def transitions(checkout, sampler):
     """Return the first draw with an empty cache, less that with a full one."""
-    with tempfile.TemporaryDirectory() as cache:
-        cold, warm = (in_fresh_process(checkout, sampler, "regression", cache) for _ in range(2))
-    return cold[0] - warm[0]
+    fill(checkout)
+    with tempfile.TemporaryDirectory() as folder:
+        cold, warm = (in_fresh_process(checkout, sampler, "regression", folder) for _ in range(2))
+    return {"seconds": round(cold[0] - warm[0], 3)}
 
 
-def in_fresh_process(checkout, sampler, model, cache):
+def two_steps(checkout, sampler, model):
+    """Return the seconds of a first and a second step on a model."""
+    fill(checkout)
+    first, second = in_fresh_process(checkout, sampler, model)
+    return {"first": round(first, 3), "second": round(second, 3)}
+
+
+@cache
+def fill(checkout):
+    """Let PyTensor compile the models, which it keeps on disk."""
+    for model in MODELS:
+        for sampler in STEPS:
+            in_fresh_process(checkout, sampler, model)
+
+
+def in_fresh_process(checkout, sampler, model, folder=None):
     """Return what `measure` does, with the package of `checkout`."""
     environment = os.environ | {"PYTHONPATH": str(checkout)}
-    if cache is not None:
-        environment["NUMBA_CACHE_DIR"] = cache
+    if folder is not None:
+        environment["NUMBA_CACHE_DIR"] = folder
     command = [sys.executable, str(HERE), "--measure", sampler, model]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])

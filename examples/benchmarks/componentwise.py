@@ -1,22 +1,25 @@
 """CMH and CMTM: cost per evaluation, and pm.sample with them and with PyMC's own steps.
 
-    python examples/benchmarks/componentwise.py
+    python examples/benchmarks/componentwise.py    some four minutes
 
-The target is the 20-dimensional mixture of the CMTM paper. ESS is that of the coordinate that mixes
-worst, and of the median one, per second of the whole call of pm.sample: one chain from an exact
-draw, 1000 draws of tuning. Each figure is the median of several runs, which alternate.
+Writes tables of docs/performance.md. The target is the 20-dimensional mixture of the CMTM paper.
+ESS is that of the coordinate that mixes worst, per second of the whole call of pm.sample: one chain
+from an exact draw, 1000 draws of tuning. Each figure is the median of several runs, which
+alternate. What is in componentwise.json is not run again.
 """
 
 import logging
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import arviz as az
 import numpy as np
 import pymc as pm
+from pages import measured, spaced, table, write
 from transitions import draw_seconds, normal_model, seconds, tuned
 
 import pymc_kameleon as pk
@@ -26,16 +29,23 @@ from pymc_kameleon.core.target import log_density
 sys.path.append(str(Path(__file__).parents[1] / "papers"))
 from cmtm_targets import LARGE
 
-REPEATS = 3
-ROWS = {
-    "pm.Metropolis": (pm.Metropolis, {}, 40_000),
-    "pm.Slice": (pm.Slice, {}, 5000),
+FILE = Path(__file__).with_suffix(".json")
+SEEDS = range(3)
+COSTS = {
+    "CMH": (pk.CMH, {}),
+    "CMTM": (pk.CMTM, {}),
+    "CMTM, `fewer_tries=False`": (pk.CMTM, {"fewer_tries": False}),
+}
+TARGETS = ("mixture of two normals", "normal")
+STEPS = {
+    "`pm.Metropolis`": (pm.Metropolis, {}, 40_000),
+    "`pm.Slice`": (pm.Slice, {}, 5000),
     "CMH": (pk.CMH, {}, 40_000),
-    "CMH, steps_per_draw=100": (pk.CMH, {"steps_per_draw": 100}, 15_000),
+    "CMH, `steps_per_draw=100`": (pk.CMH, {"steps_per_draw": 100}, 15_000),
     "CMTM": (pk.CMTM, {}, 20_000),
-    "CMTM, steps_per_draw=50": (pk.CMTM, {"steps_per_draw": 50}, 8000),
-    "CMTM, fewer_tries=False": (pk.CMTM, {"fewer_tries": False}, 20_000),
-    "the same, steps_per_draw=50": (
+    "CMTM, `steps_per_draw=50`": (pk.CMTM, {"steps_per_draw": 50}, 8000),
+    "CMTM, `fewer_tries=False`": (pk.CMTM, {"fewer_tries": False}, 20_000),
+    "CMTM, `fewer_tries=False, steps_per_draw=50`": (
         pk.CMTM,
         {"fewer_tries": False, "steps_per_draw": 50},
         4000,
@@ -45,11 +55,42 @@ ROWS = {
 
 
 def main():
-    """Print both tables."""
+    """Run what is not in the file yet, and write the page."""
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    costs()
-    rates()
+    write(tables(measured(FILE, plan())))
+
+
+def plan():
+    """Return what is measured, and how."""
+    for name in COSTS:
+        for target in TARGETS:
+            yield {"cost": name, "target": target}, partial(cost, *COSTS[name], target)
+    model = LARGE.model()
+    for seed in SEEDS:
+        for name, (kind, options, draws) in STEPS.items():
+            yield {"step": name, "seed": seed}, partial(rate, model, kind, options, draws, seed)
+
+
+def tables(rows):
+    """Return the tables of the page."""
+    ratios = {(row["cost"], row["target"]): row["ratio"] for row in rows if "cost" in row}
+    rates = {
+        name: median(row["ess_per_second"] for row in rows if row.get("step") == name)
+        for name in STEPS
+    }
+    over = rates["`pm.Slice`"]
+    costs = [(name, *(f"{ratios[name, target]:.2f}" for target in TARGETS)) for name in COSTS]
+    speeds = [
+        (name, spaced(round(rate)), f"{rate / over:.1f}" if "pm." not in name else None)
+        for name, rate in rates.items()
+    ]
+    return {
+        "performance.md": {
+            "sweeps": table(["step", *TARGETS], costs),
+            "rates": table(["step", "per second", "over `pm.Slice`"], speeds),
+        }
+    }
 
 
 # ---- cost per evaluation ------------------------------------------------------------------------
@@ -64,53 +105,29 @@ def bare_loop(target, points, n):
     return total
 
 
-def costs(n=20_000):
-    """Print the cost of an evaluation within a transition over that in a bare loop."""
-    print(f"{'cost per evaluation / bare compiled logp, d = 20':<60}{'asked':>8}{'measured':>10}")
+def cost(kind, options, label, n=20_000):
+    """Return the cost of an evaluation within a transition over that in a bare loop."""
     rng = np.random.default_rng(0)
-    models = {
-        "mixture": (LARGE.model(), LARGE.draw(rng, 100)),
-        "normal": (normal_model(20), rng.standard_normal((100, 20)) * np.linspace(1, 3, 20)),
-    }
-    for label, (model, points) in models.items():
-        for sampler, arguments in [(pk.CMH, {}), (pk.CMTM, {}), (pk.CMTM, {"fewer_tries": False})]:
-            step = tuned(sampler(model=model, **arguments), tune=1000)
-            arguments_of_loop = (step.log_density.target, points, n)
-            loop = specialise(bare_loop, *arguments_of_loop)
-            draw = draw_seconds(step, n // 20, False)
-            ratios = []
-            for _ in range(16):
-                count = step.log_density.count[0]
-                cost = draw() / (step.log_density.count[0] - count)
-                ratios.append(cost / (seconds(loop, *arguments_of_loop) / n))
-            name = f"{sampler.__name__} {arguments or ''}, {label}"
-            print(f"{name:<60}{'<= 1.5':>8}{median(ratios[1:]):10.2f}", flush=True)
+    if label == "normal":
+        model, points = normal_model(20), rng.standard_normal((100, 20)) * np.linspace(1, 3, 20)
+    else:
+        model, points = LARGE.model(), LARGE.draw(rng, 100)
+    step = tuned(kind(model=model, **options), tune=1000)
+    arguments = (step.log_density.target(step.rng), points, n)
+    loop, draw, ratios = specialise(bare_loop, *arguments), draw_seconds(step, n // 20, False), []
+    for _ in range(16):
+        count = step.log_density.count[0]
+        within = draw() / int(step.log_density.count[0] - count)
+        ratios.append(within / (seconds(loop, *arguments) / n))
+    return {"ratio": round(median(ratios[1:]), 3)}
 
 
 # ---- effective draws per second -----------------------------------------------------------------
 
 
-def rates():
-    """Print effective draws per second, and over those of the better one of PyMC's steps."""
-    model = LARGE.model()
-    steps = {
-        name: (cls(model.value_vars, model=model, **arguments), draws)
-        for name, (cls, arguments, draws) in ROWS.items()
-    }
-    results = {name: [] for name in ROWS}
-    for seed in range(REPEATS):
-        for name, (step, draws) in steps.items():
-            results[name].append(rate(model, step, draws, seed))
-    rows = {name: np.median(result, axis=0) for name, result in results.items()}
-    best = np.max([rows["pm.Metropolis"], rows["pm.Slice"]], axis=0)
-    print(f"\n{'ESS per second':<34}{'least':>10}{'median':>10}{'over PyMC, asked >= 30':>26}")
-    for name, row in rows.items():
-        ratios = row / best
-        print(f"{name:<34}{row[0]:10.1f}{row[1]:10.0f}{ratios[0]:19.1f}{ratios[1]:7.1f}")
-
-
-def rate(model, step, draws, seed):
-    """Return the least and the median ESS per second of pm.sample."""
+def rate(model, kind, options, draws, seed):
+    """Return the least ESS per second of pm.sample."""
+    step = kind(model.value_vars, model=model, **options)
     start = LARGE.draw(np.random.default_rng(seed), 1)[0]
     began = time.perf_counter()
     dt = pm.sample(
@@ -125,8 +142,8 @@ def rate(model, step, draws, seed):
         compute_convergence_checks=False,
     )
     took = time.perf_counter() - began
-    ess = az.ess(dt, method="mean")["x"].values / took
-    return ess.min(), np.median(ess)
+    ess = az.ess(dt, method="mean")["x"].values
+    return {"ess_per_second": round(float(ess.min() / took), 1)}
 
 
 if __name__ == "__main__":

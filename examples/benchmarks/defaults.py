@@ -1,6 +1,6 @@
-"""What default arguments give on normal targets: the tables of two pages.
+"""What default arguments give on normal targets: the tables of three pages.
 
-    python examples/benchmarks/defaults.py    some three minutes
+    python examples/benchmarks/defaults.py    some four minutes
 
 Four chains, 1000 draws of tuning and 1000 after, three seeds each; starts uniform in (-1, 1). Each
 run is added to defaults.json as it ends; what is in there is not run again.
@@ -16,11 +16,24 @@ from pages import load, save, when_and_where, write
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
-PAGES = {"random_walk.md": ("AM", "RBAM", "GAM", "RAM"), "kam.md": ("KAM", "PCAKAM")}
+PAGES = {
+    "random_walk.md": ("AM", "RBAM", "GAM", "RAM"),
+    "kam.md": ("KAM", "PCAKAM"),
+    "surrogate.md": ("SurrogateMetropolis", "GAM"),
+}
 """And the samplers of their tables."""
 TUNE = DRAWS = 1000
 CHAINS = 4
-SAMPLERS = (pk.AM, pk.RBAM, pk.GAM, pk.RAM, pk.KAM, pk.PCAKAM, pk.CyclicalKAM)
+SAMPLERS = (
+    pk.AM,
+    pk.RBAM,
+    pk.GAM,
+    pk.RAM,
+    pk.KAM,
+    pk.PCAKAM,
+    pk.CyclicalKAM,
+    pk.SurrogateMetropolis,
+)
 SEEDS = (1, 2, 3)
 
 

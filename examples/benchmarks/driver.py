@@ -1,37 +1,72 @@
 """pk.sample beside pm.sample: cost per draw, threads, memory.
 
-    python examples/benchmarks/driver.py
+    python examples/benchmarks/driver.py    about a minute
 
-Steps are built before the clock starts, and everything runs once before it. Ratios are of runs side
-by side, medians of several.
+Writes tables of docs/performance.md. Steps are built before the clock starts, and everything runs
+once before it. Ratios are of runs side by side, medians of several. What is in driver.json is not
+run again.
 """
 
 import logging
+from functools import partial
 from pathlib import Path
 from resource import getpagesize
 from statistics import median
 from threading import Event, Thread
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 import pymc as pm
+from pages import measured, spaced, table, write
 from transitions import draw_seconds, tuned
 
 import pymc_kameleon as pk
 
+FILE = Path(__file__).with_suffix(".json")
 D = 8
-DRAWS = 500_000
+DRAWS, LONG = 500_000, 1_000_000
+CHAINS = 4
 REPEATS = 5
+STEPS_PER_DRAW = (1, 10)
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
 
 
 def main():
-    """Print the table."""
+    """Run what is not in the file yet, and write the page."""
     logging.disable(logging.WARNING)
-    cost_per_draw()
-    against_pymc()
-    threads()
-    memory()
+    write(tables(measured(FILE, plan())))
+
+
+OVER_PYMC = "draws per second over `pm.sample` with the same step"
+TWO_CORES = f"{CHAINS} chains of {spaced(DRAWS)} draws: speed on 2 cores over that on 1"
+
+
+def plan():
+    """Return what is measured, and how."""
+    yield {"what": "memory"}, memory  # before other runs leave some free
+    yield {"what": "a draw"}, cost_per_draw
+    for n in STEPS_PER_DRAW:
+        yield {"what": OVER_PYMC, "steps_per_draw": n}, partial(over_pymc, n)
+        yield {"what": TWO_CORES, "steps_per_draw": n}, partial(two_cores, n)
+
+
+def tables(rows):
+    """Return the tables of the page."""
+    found = {(row["what"], row.get("steps_per_draw")): row for row in rows}
+    ratios = [
+        (what, *(form.format(found[what, n]["ratio"]) for n in STEPS_PER_DRAW))
+        for what, form in [(OVER_PYMC, "{:.0f}"), (TWO_CORES, "{:.2f}")]
+    ]
+    draw, taken = found["a draw", None], found["memory", None]
+    mb = f"{taken['growth']:.0f} MB, of which the result has {taken['result']:.0f} MB"
+    costs = {
+        f"cost of a draw beyond its transitions, {spaced(DRAWS)} draws": f"{draw['beyond']:.2f} µs",
+        f"growth of memory with {spaced(LONG)} draws of 10 parameters": mb,
+        "a run of one draw, with what is kept of each draw compiled": f"{draw['one']:.2f} s",
+    }
+    titles = ["what", *(f"`steps_per_draw={n}`" for n in STEPS_PER_DRAW)]
+    made = {"pk.sample": table(titles, ratios), "a draw": table(["what", ""], costs.items())}
+    return {"performance.md": made}
 
 
 def banana(d=D):
@@ -43,13 +78,13 @@ def banana(d=D):
     return model
 
 
-def sample_seconds(sample, step, draws, chains=1, cores=1, tune=100):
+def sample_seconds(sample, step, draws, chains=1, cores=1, clock=perf_counter):
     """Time a run, and drop its result."""
     starts = [{"x": np.full(D, 0.1 * i)} for i in range(1, chains + 1)]
-    start = perf_counter()
+    start = clock()
     sample(
         draws,
-        tune=tune,
+        tune=100,
         chains=chains,
         cores=cores,
         step=step,
@@ -57,60 +92,48 @@ def sample_seconds(sample, step, draws, chains=1, cores=1, tune=100):
         model=step.model,
         **QUIET,
     )
-    return perf_counter() - start
+    return clock() - start
 
 
 def cost_per_draw():
-    """Cost of a draw besides its transitions, for which the same transitions run in one call."""
+    """Microseconds of a draw besides its transitions, for which the same run in one call."""
     step = pk.GAM(model=banana(), steps_per_draw=1)
     sample_seconds(pk.sample, step, 100)
-    overhead, whole = [], []
+    beyond, ones = [], []
     for _ in range(REPEATS):
-        fixed = sample_seconds(pk.sample, step, 1)
-        seconds = sample_seconds(pk.sample, step, DRAWS) - fixed
-        transitions = draw_seconds(tuned(step), DRAWS, False)()
-        overhead.append((seconds - transitions) / DRAWS)
-        whole.append(seconds / DRAWS)
-    print(f"a draw of 1 transition, GAM, d = {D}: {1e6 * median(whole):.2f} µs")
-    print(f"  beyond its transition: {1e6 * median(overhead):.2f} µs")
-    print(f"a run of 1 draw: {fixed:.2f} s")
+        one, whole = (sample_seconds(pk.sample, step, n, clock=process_time) for n in (1, DRAWS))
+        ones.append(one)
+        beyond.append((whole - one - draw_seconds(tuned(step), DRAWS, False)()) / DRAWS)
+    return {"beyond": round(1e6 * median(beyond), 3), "one": round(median(ones), 3)}
 
 
-def against_pymc(draws=20_000):
+def over_pymc(steps_per_draw, draws=20_000):
     """Draws per second of pk.sample over those of pm.sample, with the same step."""
-    for steps_per_draw in (1, 10):
-        step = pk.GAM(model=banana(), steps_per_draw=steps_per_draw)
-        ratios = []
-        for _ in range(REPEATS):
-            slow = sample_seconds(pm.sample, step, draws) / draws
-            ratios.append(slow / (sample_seconds(pk.sample, step, DRAWS) / DRAWS))
-        print(f"pk.sample over pm.sample, steps_per_draw={steps_per_draw}: {median(ratios):.0f}")
+    step, ratios = pk.GAM(model=banana(), steps_per_draw=steps_per_draw), []
+    for _ in range(REPEATS):
+        slow = sample_seconds(pm.sample, step, draws) / draws
+        ratios.append(slow / (sample_seconds(pk.sample, step, DRAWS) / DRAWS))
+    return {"ratio": round(median(ratios), 1)}
 
 
-def threads(chains=4):
+def two_cores(steps_per_draw):
     """Chains on one core over the same chains on two."""
-    for steps_per_draw in (1, 10):
-        step = pk.GAM(model=banana(), steps_per_draw=steps_per_draw)
-        ratios = []
-        for _ in range(REPEATS):
-            one, two = (sample_seconds(pk.sample, step, DRAWS, chains, cores) for cores in (1, 2))
-            ratios.append(one / two)
-        print(f"{chains} chains, 2 cores over 1, steps_per_draw={steps_per_draw}: ", end="")
-        print(f"{median(ratios):.2f}")
+    step, ratios = pk.GAM(model=banana(), steps_per_draw=steps_per_draw), []
+    for _ in range(REPEATS):
+        one, two = (sample_seconds(pk.sample, step, DRAWS, CHAINS, cores) for cores in (1, 2))
+        ratios.append(one / two)
+    return {"ratio": round(median(ratios), 3)}
 
 
 def memory():
-    """Compare what a long run takes at most, beyond a short one, with the size of its result."""
+    """MB that a long run takes at most, beyond a short one, and the size of its result."""
     with pm.Model() as model:
         pm.Normal("x", shape=10)
         step = pk.GAM()
     pk.sample(1000, chains=1, step=step, model=model, **QUIET)
     with Watch() as watch:
-        dt = pk.sample(1_000_000, chains=1, step=step, model=model, **QUIET)
-    print(
-        f"1 000 000 draws of 10 parameters take {watch.growth / 1e6:.0f} MB, "
-        f"of which the result is {dt.nbytes / 1e6:.0f} MB"
-    )
+        dt = pk.sample(LONG, chains=1, step=step, model=model, **QUIET)
+    return {"growth": round(watch.growth / 1e6, 1), "result": round(dt.nbytes / 1e6, 1)}
 
 
 class Watch:

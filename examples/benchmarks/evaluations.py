@@ -4,7 +4,6 @@
     python examples/benchmarks/evaluations.py --cases AR5,GARCH --samplers GAM,KAM
         --budgets 2000,10000 [--seeds 20]    the same of anything
     python examples/benchmarks/evaluations.py --picture     error by evaluations
-    python examples/benchmarks/evaluations.py --per-second  beside nutpie, on one core
 
 What was run is in evaluations.json, or in --json FILE, and is not run again.
 
@@ -47,7 +46,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from dispersed import evaluations, quiet, with_squares
+from dispersed import evaluations, quiet
 from others import CHAINS, PACKAGES, SAMPLERS
 from pages import DOCS, load, save, spaced, when_and_where, write
 from posteriors import POSTERIORS, recursion
@@ -98,14 +97,10 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="cases at a time")
     parser.add_argument("--json", type=Path, default=FILE, help="file for the results")
     parser.add_argument("--cache", type=Path, help="directory of the references")
-    parser.add_argument("--per-second", action="store_true", help="ESS per second instead")
     parser.add_argument("--picture", action="store_true", help="draw it instead")
     options = parser.parse_args()
     if options.picture:
         draw(load(options.json))
-    elif options.per_second:
-        samplers = (options.samplers or "SurrogateMetropolis,GAM").split(",")
-        per_second(samplers, options.cases.split(",") if options.cases else NEAR_NORMAL)
     else:
         run_all(options)
         if options.json == FILE:
@@ -577,8 +572,6 @@ CASES = {
     "hare-lynx": Case(hare_lynx, hare_lynx_moments),
 }
 
-NEAR_NORMAL = ("AR5", "interaction", "log regression", "flat priors", "precise", "GARCH")
-
 SOME = ("AR5", "interaction", "log regression", "GARCH", "hidden Markov")
 """Where 300 evaluations are tried."""
 
@@ -712,94 +705,6 @@ LABELS = {
     (WALK, WALK): "GAM",
     ("emcee DE", "emcee DE"): "emcee",
 }
-
-# ---- effective draws per second -----------------------------------------------------------------
-
-
-def per_second(samplers, names):
-    """Print ESS per second, of ours and of nutpie; return a list of dicts.
-
-    Seconds are those of a run, tuning included and compilation not; of nutpie the better of its
-    two mass matrices counts.
-    """
-    print(f"least ESS of x and x² per second, {CHAINS} × {DRAWS:,} draws, one core; medians")
-    print(f"{'case':<18}{'d':>3}  {'sampler':<20}{'ESS/s':>9}{'over nutpie':>13}")
-    rows = []
-    for name in names:
-        problem = Problem(name)
-        rates = {}
-        for label, adaptation in (NUTPIE if find_spec("nutpie") else {}).items():
-            rates[label] = rate(theirs(problem, adaptation))
-        best = max(rates.values(), default=np.nan)
-        for sampler in samplers:
-            rates[sampler] = rate(whole(sampler, problem))
-        for sampler, value in rates.items():
-            line = f"{name:<18}{problem.d:>3}  {sampler:<20}{value:>9.0f}{value / best:>13.2f}"
-            print(line, flush=True)
-            rows.append({"case": name, "d": problem.d, "sampler": sampler, "rate": value})
-    return rows
-
-
-DRAWS, REPEATS = 5000, 3
-NUTPIE = {"nutpie, diagonal": "diag", "nutpie, low rank": "low_rank"}
-"""Its mass matrices."""
-
-
-def rate(run):
-    """Return the median ESS per second of run(seed), which gives draws and seconds."""
-    run(0)  # compiles what is compiled once
-    rates = []
-    for seed in range(1, 1 + REPEATS):
-        x, seconds = run(seed)
-        rates.append(float(az.ess(with_squares(x))["x"].min()) / seconds)
-    return float(np.median(rates))
-
-
-def whole(sampler, problem):
-    """Return run(seed) -> draws (chains, n, d), seconds of pk.sample with default tuning."""
-    step = getattr(pk, sampler)(model=problem.model, steps_per_draw=1)
-
-    def run(seed):
-        began = time.perf_counter()
-        with quiet():
-            dt = pk.sample(
-                DRAWS,
-                step=step,
-                model=problem.model,
-                chains=CHAINS,
-                cores=1,
-                random_seed=seed,
-                progressbar=False,
-                compute_convergence_checks=False,
-                idata_kwargs={"include_transformed": True},
-            )
-        return problem.coordinates(dt["posterior"]), time.perf_counter() - began
-
-    return run
-
-
-def theirs(problem, adaptation):
-    """Return the same of nutpie."""
-    import nutpie
-
-    compiled = nutpie.compile_pymc_model(problem.model)
-
-    def run(seed):
-        began = time.perf_counter()
-        dt = nutpie.sample(
-            compiled,
-            draws=DRAWS,
-            chains=CHAINS,
-            cores=1,
-            seed=seed,
-            progress_bar=False,
-            store_unconstrained=True,
-            adaptation=adaptation,
-        )
-        x = dt["sample_stats"]["unconstrained_draw"].values
-        return x, time.perf_counter() - began
-
-    return run
 
 
 if __name__ == "__main__":

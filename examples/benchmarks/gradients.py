@@ -1,13 +1,14 @@
 """GadMALA: cost of a transition over its floor, and its rate beside that of nutpie.
 
-    python examples/benchmarks/gradients.py [--data DIRECTORY] [--rates]
+    python examples/benchmarks/gradients.py [--data DIRECTORY] [--rates]    some four minutes
 
-The floor is one evaluation of log-density and gradient, and two triangular products; or these and
-d normals, which any such transition has to draw. With --rates, which needs nutpie (pip install
-nutpie), prints for ten targets the lesser of the bulk ESS of x and of x², over all coordinates, per
-CPU second of one chain, tuning included, and per gradient evaluated after tuning: medians of
-several seeds. Compilation has a column of its own. Where the data of the regressions are searched:
-see examples/papers/gad_targets.py.
+Writes tables of docs/performance.md. The floor is one evaluation of log-density and gradient, and
+two triangular products; or these and d normals, which any such transition has to draw. With
+--rates, which needs nutpie (pip install nutpie), also for nine targets the lesser of the bulk ESS
+of x and of x², over all coordinates, per CPU second of one chain, tuning included, and per gradient
+evaluated after tuning: medians of several seeds. Compilation has a table of its own. What is in
+gradients.json is not run again. Where the data of the regressions are searched: see
+examples/papers/gad_targets.py.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import arviz as az
 import numpy as np
+from pages import measured, table, three_digits, write
 from transitions import draw_seconds, normal_model, ratio_of, seconds, tuned
 
 import pymc_kameleon as pk
@@ -28,24 +30,72 @@ from pymc_kameleon.core.linalg import multiply_lower, multiply_lower_transposed
 from pymc_kameleon.core.target import log_density
 
 sys.path.append(str(Path(__file__).parents[1] / "papers"))
-from gad_targets import NEAL, PAIR, SHAPES, NoData, Normal, add_data_option, gaussian_process, load
+from gad_targets import NEAL, PAIR, Normal, add_data_option, gaussian_process, load
 
+FILE = Path(__file__).with_suffix(".json")
 N = 20_000
 SEEDS = range(3)
 DRAWS = 4000
 
 
+def scales_with_correlation():
+    """Return a normal of 30 dimensions, standard deviations 0.001 … 1000, correlations 0.9."""
+    scales = np.geomspace(1e-3, 1e3, 30)
+    return Normal((0.9 + 0.1 * np.eye(30)) * np.outer(scales, scales))
+
+
+NORMALS = {
+    "Neal": NEAL,
+    "gp51": gaussian_process(),
+    "ρ = 0.99": PAIR,
+    "scales 1e-3 … 1e3, correlations 0.9": scales_with_correlation(),
+}
+REGRESSIONS = ("Ripley", "Pima", "heart", "Australian", "German")
+CHEAP = {
+    "independent normals": normal_model,
+    "correlated normals": lambda d: Normal(np.eye(d) + 1).model(),
+}
+
+
 def main():
-    """Print the tables."""
+    """Run what is not in the file yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add_data_option(parser)
-    parser.add_argument("--rates", action="store_true")
+    parser.add_argument("--rates", action="store_true", help="beside nutpie, too")
     options = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    costs()
+    write(tables(measured(FILE, plan(options))))
+
+
+def plan(options):
+    """Return what is measured, and how."""
+    for name in CHEAP:
+        for d in (25, 100):
+            yield {"cost": name, "d": d}, partial(cost, CHEAP[name], d)
     if options.rates:
-        rates(options.data)
+        for name in (*NORMALS, *REGRESSIONS):
+            yield {"rate": name}, partial(compare, name, options.data)
+
+
+def tables(rows):
+    """Return the tables of the page."""
+    costs = [
+        (row["cost"], row["d"], f"{row['ratio']:.2f}", f"{row['with_normals']:.2f}")
+        for row in rows
+        if "cost" in row
+    ]
+    made = {"gradients": table(["target", "d", "ratio", "ratio, with normals"], costs)}
+    forms = {
+        "per CPU second": three_digits,
+        "per gradient": "{:.3f}".format,
+        "compiling": "{:.1f}".format,
+    }
+    rates = [row for row in rows if "rate" in row]
+    for name, form in forms.items() if rates else ():
+        lines = [(row["rate"], row["d"], *map(form, row[name].values())) for row in rates]
+        made[name] = table(["target", "d", *rates[0][name]], lines)
+    return {"performance.md": made}
 
 
 # ---- cost per transition ------------------------------------------------------------------------
@@ -64,73 +114,45 @@ def floor_loop(target, factor, points, v, out, rng, n_normals, n):
     return total
 
 
-def costs():
-    """Print the cost of a transition of MALA, tuned, over the floor."""
-    print(f"{'cost of a transition / its floor':<36}{'asked':>8}{'measured':>10}{'+ normals':>11}")
-    for d in (25, 100):
-        for label, model in [
-            ("independent normals", normal_model(d)),
-            ("correlated normals", Normal(np.eye(d) + 1).model()),
-        ]:
-            step = tuned(pk.GadMALA(model=model, n_leapfrog=1), tune=1000)
-            points = np.random.default_rng(0).standard_normal((100, d))
-            arrays = step.parameters.factor, points, np.zeros(d), np.zeros(d)
-            transition, ratios = draw_seconds(step, N, False), []
-            for n_normals in (0, d):
-                arguments = (step.log_density.target, *arrays, step.rng, n_normals, N)
-                loop = specialise(floor_loop, *arguments)
-                ratios.append(ratio_of(transition, partial(seconds, loop, *arguments)))
-            row = f"{'<= 1.3':>8}{ratios[0]:10.2f}{ratios[1]:11.2f}"
-            print(f"{label + f', d = {d}':<36}{row}", flush=True)
+def cost(build, d):
+    """Return the cost of a transition, tuned, over both floors."""
+    step = tuned(pk.GadMALA(model=build(d), n_leapfrog=1), tune=1000)
+    points = np.random.default_rng(0).standard_normal((100, d))
+    arrays = step.parameters.factor, points, np.zeros(d), np.zeros(d)
+    transition, ratios = draw_seconds(step, N, False), []
+    for n_normals in (0, d):
+        arguments = (step.log_density.target(step.rng), *arrays, step.rng, n_normals, N)
+        loop = specialise(floor_loop, *arguments)
+        ratios.append(ratio_of(transition, partial(seconds, loop, *arguments)))
+    return {"ratio": ratios[0], "with_normals": ratios[1]}
 
 
 # ---- effective draws per second -----------------------------------------------------------------
 
 
-def scales_with_correlation():
-    """Return a normal of 30 dimensions, standard deviations 0.001 … 1000, correlations 0.9."""
-    scales = np.geomspace(1e-3, 1e3, 30)
-    return Normal((0.9 + 0.1 * np.eye(30)) * np.outer(scales, scales))
-
-
-def rates(folder):
-    """Print a line for each target and sampler."""
+def compare(name, folder):
+    """Return the rates of GadMALA and nutpie on a target, and the seconds that each compiles."""
     import nutpie
 
-    targets = {
-        "Neal": NEAL,
-        "gp51": gaussian_process(),
-        "pair": PAIR,
-        "scales": scales_with_correlation(),
-    }
-    for name in SHAPES:
-        try:
-            targets[name] = load(name, folder)
-        except NoData as error:
-            print(error)
-    print(f"\n{'':<12}{'sampler':<22}{'ESS/CPU s':>9}{'ESS/gradient':>14}{'compile, s':>12}")
-    for name, target in targets.items():
-        compare(name, target, nutpie)
-
-
-def compare(name, target, nutpie):
-    """Print the lines of a target."""
+    target = NORMALS[name] if name in NORMALS else load(name.lower(), folder)
     model = target.model()
     began = time.perf_counter()
     step = pk.GadMALA(model=model)
     middle = time.perf_counter()
     compiled = nutpie.compile_pymc_model(model)
-    seconds_ours, seconds_theirs = middle - began, time.perf_counter() - middle
-    rows = {
-        "GadMALA": (seconds_ours, lambda seed: ours(step, target.d, seed)),
-        "nutpie, diagonal": (seconds_theirs, lambda seed: theirs(nutpie, compiled, False, seed)),
-        "nutpie, low rank": (seconds_theirs, lambda seed: theirs(nutpie, compiled, True, seed)),
+    compiling = {"GadMALA": middle - began, "nutpie": time.perf_counter() - middle}
+    runs = {
+        "GadMALA": partial(ours, step, target.d),
+        "nutpie, diagonal": partial(theirs, nutpie, compiled, "diag"),
+        "nutpie, low rank": partial(theirs, nutpie, compiled, "low_rank"),
     }
-    results = [[run(seed) for _, run in rows.values()] for seed in SEEDS]
-    for (label, (compiling, _)), rates in zip(
-        rows.items(), np.median(results, axis=0), strict=True
-    ):
-        print(f"{name:<12}{label:<22}{rates[0]:10.0f}{rates[1]:14.3f}{compiling:12.1f}", flush=True)
+    results = np.median([[run(seed) for run in runs.values()] for seed in SEEDS], axis=0)
+    return {
+        "d": target.d,
+        "per CPU second": dict(zip(runs, results[:, 0].round(1).tolist(), strict=True)),
+        "per gradient": dict(zip(runs, results[:, 1].round(4).tolist(), strict=True)),
+        "compiling": {who: round(took, 1) for who, took in compiling.items()},
+    }
 
 
 def ours(step, d, seed):
@@ -156,7 +178,7 @@ def ours(step, d, seed):
     return ess / elapsed, ess / n_gradients
 
 
-def theirs(nutpie, compiled, low_rank, seed):
+def theirs(nutpie, compiled, adaptation, seed):
     """Return ESS per second and per gradient of nutpie with its default tuning."""
     began = time.process_time()
     dt = nutpie.sample(
@@ -166,7 +188,7 @@ def theirs(nutpie, compiled, low_rank, seed):
         cores=1,
         seed=seed,
         progress_bar=False,
-        low_rank_modified_mass_matrix=low_rank,
+        adaptation=adaptation,
     )
     elapsed = time.process_time() - began
     ess = least_ess(dt["posterior"]["x"].values[0])

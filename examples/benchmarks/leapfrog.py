@@ -15,24 +15,18 @@ from pathlib import Path
 import arviz as az
 import numpy as np
 from dispersed import quiet
-from gradients import scales_with_correlation
+from gradients import NORMALS
 from pages import load, save, when_and_where, write
 
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "papers"))
-from gad_targets import NEAL, PAIR, add_data_option, gaussian_process
+from gad_targets import add_data_option
 from gad_targets import load as data
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS, DRAWS = 4, 6000
 STEPS = range(1, 7)
-NORMALS = {
-    "ρ = 0.99": PAIR,
-    "scales 1e-3 … 1e3, correlations 0.9": scales_with_correlation(),
-    "gp51": gaussian_process(),
-    "Neal": NEAL,
-}
 REGRESSIONS = ("ripley", "pima", "australian", "german")
 
 

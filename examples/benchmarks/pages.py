@@ -33,6 +33,36 @@ def when_and_where():
     return {"date": str(date.today()), "machine": f"{platform.machine()}, {os.cpu_count()} cores"}
 
 
+def measured(file, plan):
+    """Run what is not in a file yet, add each row as it ends, and return all rows.
+
+    Parameters
+    ----------
+    file : Path
+    plan : iterable of (dict, callable)
+        What a row is of, and a function that returns what it measured, a dict.
+    """
+    rows = load(file)
+    for what, measure in plan:
+        if not any(what.items() <= row.items() for row in rows):
+            rows.append(what | measure() | when_and_where())
+            print(rows[-1], flush=True)
+            save(file, rows)
+    return rows
+
+
+def table(titles, rows):
+    """Return the lines of a table; None is an empty cell."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    lines = [f"| {' | '.join(row)} |" for row in (titles, *cells)]
+    return [lines[0], "|---" * len(titles) + "|", *lines[1:]]
+
+
+def three_digits(x):
+    """Write a positive number as the pages do, in three digits if it is 100 or more."""
+    return spaced(round(float(f"{x:.3g}")))
+
+
 def spaced(n):
     """Write a whole number as the pages do."""
     return f"{n:,}".replace(",", " ") if n >= 10_000 else str(n)

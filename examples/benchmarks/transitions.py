@@ -1,19 +1,23 @@
 """What a transition costs, against its floor: ratios measured side by side in one run.
 
-    python examples/benchmarks/transitions.py
+    python examples/benchmarks/transitions.py    about a minute
 
-Prints the table of docs/performance.md. Each figure is the median of several repeats, in which the
-sampler and its floor alternate, so that a machine whose speed drifts does not bend the ratio.
+Writes tables of docs/performance.md. Each figure is the median of several repeats, in which the
+sampler and its floor alternate, so that a machine whose speed drifts does not bend the ratio. What
+is in transitions.json is not run again.
 """
 
 import logging
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pymc as pm
+from pages import measured, table, write
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.chain import CURRENT, N_PROGRESS
@@ -23,44 +27,74 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.draws import NO_OUTPUTS, block
 from pymc_kameleon.samplers.pca_kam import look, weigh
 
+FILE = Path(__file__).with_suffix(".json")
 REPEATS = 15
 N = 20_000
+D = 8
+FLOORS = {
+    "RWM": "a bare compiled loop of log-density and d normals",
+    "GAM": "the same",
+    "AM": "the same",
+    "RBAM": "the same",
+    "RAM": "the same",
+    "KAM, m = 1000": "one matrix S and one log-density",
+    "CyclicalKAM, one mode, m = 1000": "as KAM; other moves need no S unless they are accepted",
+    "PCAKAM, m = 1000": "the weights of z, two directions and one log-density",
+}
+TITLES = {
+    "surrogate": ("SurrogateMetropolis, d = 10", "µs beyond the log-density"),
+    "rivals": ("over", "ratio"),
+    "KAM": ("KAM", "measured"),
+}
 
 
 def main():
-    """Print all ratios."""
+    """Run what is not in the file yet, and write the page."""
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    print(f"{'what':<68} {'asked':>7} {'measured':>9}")
-    d = 8
-    model = normal_model(d)
-    row("RWM, d=8, after tuning / bare loop of logp + normals", "<= 2", bare(pk.RWM, model, False))
-    row("GAM, d=8, after tuning / same", "<= 3", bare(pk.GAM, model, False))
-    row("GAM, d=8, while tuning / same", "<= 6", bare(pk.GAM, model, True))
-    for sampler in (pk.AM, pk.RBAM, pk.RAM):
-        name = sampler.__name__
-        row(f"{name}, d=8, after tuning / same", "", bare(sampler, model, False))
-        row(f"{name}, d=8, while tuning / same", "", bare(sampler, model, True))
-    row("KAM, d=8, m=1000, after tuning / one S + logp", "<= 1.4", kernel_ratio(pk.KAM, model))
-    row("CyclicalKAM, one mode, same", "", kernel_ratio(pk.CyclicalKAM, model))
-    row("PCAKAM, same / weights of z, two directions + logp", "", pca_against_its_kernel(model))
-    for what, asked, microseconds in zip(
-        ("reference move", "move by the surrogate, M=8, 300 centres"),
-        ("<= 1.2", "<= 15"),
-        surrogate_moves(normal_model(10)),
-        strict=True,
-    ):
-        row(f"µs of a {what}, d=10, beyond the logp", asked, microseconds)
-    banana = banana_model(d)
-    for rival, asked in [(pm.DEMetropolisZ, ">= 30"), (pm.Metropolis, ">= 90")]:
-        ratio = through_pm_sample(banana, rival)
-        row(f"GAM through pm.sample, transitions/s / {rival.__name__} blocked", asked, ratio)
-    row("seconds to the first draw of KAM, beyond the compiled logp", "<= 1", first_draw())
-    row("MiB of state after 1e6 tuning transitions of KAM, d=10", "bounded", memory())
+    write(tables(measured(FILE, plan())))
 
 
-def row(what, asked, measured):
-    """Print a line of the table."""
-    print(f"{what:<68} {asked:>7} {measured:9.2f}", flush=True)
+def plan():
+    """Return what is measured, and how."""
+    costs = {"KAM": kernel_ratio, "CyclicalKAM": kernel_ratio, "PCAKAM": pca_ratio}
+    for sampler in FLOORS:
+        name = sampler.partition(",")[0]
+        yield {"sampler": sampler}, partial(costs.get(name, walk_ratios), getattr(pk, name))
+    moves = {
+        "reference move": (0.0, 1.0, 0.0, 0.0),
+        "move by the surrogate, M = 8, 300 points": (0.0, 0.0, 1.0, 0.0),
+    }
+    rivals = {
+        "`pm.DEMetropolisZ`": pm.DEMetropolisZ,
+        "`pm.Metropolis(blocked=True)`": pm.Metropolis,
+    }
+    of_kam = {
+        "seconds to the first draw on a new model, in a new process with warm caches, beyond the "
+        "compiled log-density": first_draw,
+        "MiB of a chain's state after 1 000 000 transitions of tuning, d = 10": partial(memory, 10),
+        "MiB of a chain's state, d = 32, m = 1000": partial(memory, 32, n_subsample=1000),
+    }
+    for what, shares in moves.items():
+        yield {"table": "surrogate", "what": what}, partial(surrogate_move, shares)
+    for what, rival in rivals.items():
+        yield {"table": "rivals", "what": what}, partial(through_pm_sample, rival)
+    for what, measure in of_kam.items():
+        yield {"table": "KAM", "what": what}, measure
+
+
+def tables(rows):
+    """Return the tables of the page."""
+    ratios = {row["sampler"]: row for row in rows if "sampler" in row}
+    costs = [
+        (name, floor, *(f"{ratios[name][k]:.2f}" if k in ratios[name] else None for k in WHEN))
+        for name, floor in FLOORS.items()
+    ]
+    made = {"transitions": table(["sampler", "what its time is divided by", *WHEN], costs)}
+    for name, titles in TITLES.items():
+        own = [(row["what"], row["figure"]) for row in rows if row.get("table") == name]
+        lines = [(what, f"{x:.0f}" if x >= 10 else f"{x:.2f}") for what, x in own]
+        made[name] = table(titles, lines)
+    return {"performance.md": made}
 
 
 def normal_model(d):
@@ -125,16 +159,16 @@ def direction_loop(target, parameters, points, weights, direction, n):
 
 
 def seconds(function, *arguments):
-    """Time one call."""
-    start = time.perf_counter()
+    """Time one call, in seconds of the processor, which other processes cannot stretch."""
+    start = time.process_time()
     function(*arguments)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def ratio_of(sampler, floor):
     """Median ratio of two timings that alternate."""
     sampler(), floor()
-    return median(sampler() / floor() for _ in range(REPEATS))
+    return round(median(sampler() / floor() for _ in range(REPEATS)), 3)
 
 
 def tuned(step, tune=300):
@@ -154,29 +188,36 @@ def draw_seconds(step, n, tune):
     return lambda: seconds(step._run, (own,), point, NO_OUTPUTS, progress)
 
 
-def bare(sampler, model, tune):
+WHEN = ("after tuning", "while tuning")
+
+
+def walk_ratios(sampler):
     """Cost of a transition over that of one evaluation and its random numbers."""
-    step = sampler(model=model)
-    if tune:
-        step.setup_chain(np.random.default_rng(0), 10**9, 1)
-        step.step(model.initial_point())
-    else:
-        tuned(step)
-    target = step.log_density.target
+    model = normal_model(D)
+    learning = sampler(model=model)
+    learning.setup_chain(np.random.default_rng(0), 10**9, 1)
+    learning.step(model.initial_point())
+    steps = tuned(sampler(model=model)), learning
+    return {when: bare(step, step is learning) for when, step in zip(WHEN, steps, strict=True)}
+
+
+def bare(step, tune):
+    """Ratio of n transitions and a bare loop of n evaluations."""
+    target = step.log_density.target(step.rng)
     arguments = (target, np.zeros(target.point.size), step.rng, N)
     loop = specialise(bare_loop, *arguments)
     return ratio_of(draw_seconds(step, N, tune), lambda: seconds(loop, *arguments))
 
 
-def kernel_ratio(sampler, model, n=1000):
+def kernel_ratio(sampler, n=1000):
     """Cost of a transition over that of one S and one evaluation."""
-    step = tuned(sampler(model=model, n_subsample=1000), tune=3000)
+    step = tuned(sampler(model=normal_model(D), n_subsample=1000), tune=3000)
     # CyclicalKAM has those of KAM as a field.
     parameters, work = (getattr(own, "kam", own) for own in (step.parameters, step._work))
     subsample = parameters.subsample
     z = np.ascontiguousarray(subsample.z[:, : subsample.m[0]])
     arguments = (
-        step.log_density.target,
+        step.log_density.target(step.rng),
         subsample.kernel,
         z,
         np.ascontiguousarray(z.T),
@@ -185,27 +226,30 @@ def kernel_ratio(sampler, model, n=1000):
         n,
     )
     loop = specialise(kernel_loop, *arguments)
-    return ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
+    ratio = ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
+    return {"after tuning": ratio}
 
 
-def pca_against_its_kernel(model, m=1000, n=1000):
+def pca_ratio(sampler, m=1000, n=1000):
     """Cost of a PCAKAM transition over that of its weights, two directions and one evaluation."""
-    step = tuned(pk.PCAKAM(model=model, n_subsample=m), tune=3000)
+    step = tuned(sampler(model=normal_model(D), n_subsample=m), tune=3000)
     parameters, work = step.parameters, step._work
     assert parameters.subsample.m[0] == m
     points = np.ascontiguousarray(parameters.subsample.z.T)
-    arguments = (step.log_density.target, parameters, points, work.weights, work.here, n)
+    arguments = (step.log_density.target(step.rng), parameters, points, work.weights, work.here, n)
     loop = specialise(direction_loop, *arguments)
-    return ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
+    ratio = ratio_of(draw_seconds(step, n, False), lambda: seconds(loop, *arguments))
+    return {"after tuning": ratio}
 
 
-def surrogate_moves(model, n_centres=300, n_inner=8):
-    """Microseconds of a reference move and of one by the surrogate, beyond the log-density."""
+def surrogate_move(shares, n_centres=300, n_inner=8):
+    """Microseconds beyond the log-density of moves whose kinds have these probabilities."""
+    model = normal_model(10)
     step = pk.SurrogateMetropolis(model=model, expensive=True)
     step.setup_chain(np.random.default_rng(0), 0, 1)
     step.step(model.initial_point())
     parameters, surrogate = step.parameters, step.parameters.surrogate
-    rng, target = np.random.default_rng(1), step.log_density.target
+    rng, target = np.random.default_rng(1), step.log_density.target(step.rng)
     surrogate.nu[0], surrogate.n[0], parameters.n_inner[0] = 8.0, n_centres, n_inner
     surrogate.centres[:, :n_centres] = rng.standard_normal((step.state.x.size, n_centres))
     surrogate.weights[:n_centres] = 0.01 * rng.standard_normal(n_centres)
@@ -213,17 +257,16 @@ def surrogate_moves(model, n_centres=300, n_inner=8):
     surrogate.quadratic[:], parameters.factor[:] = -0.5 * np.eye(10), np.diag(np.linspace(1, 3, 10))
     arguments = (target, np.zeros(target.point.size), N)
     loop = specialise(evaluations, *arguments)
-    found = []
-    for shares in [(0.0, 1.0, 0.0), (0.0, 0.0, 1.0)]:
-        parameters.shares[:] = shares
-        move, floor = draw_seconds(step, N, False), lambda: seconds(loop, *arguments)
-        move(), floor()
-        found.append(1e6 / N * median(move() - floor() for _ in range(REPEATS)))
-    return found
+    parameters.shares[:] = shares
+    move, floor = draw_seconds(step, N, False), lambda: seconds(loop, *arguments)
+    move(), floor()
+    beyond = median(move() - floor() for _ in range(REPEATS))
+    return {"figure": round(1e6 * beyond / N, 3)}
 
 
-def through_pm_sample(model, rival, draws=2000):
+def through_pm_sample(rival, draws=2000):
     """Transitions per second of GAM over those of a step of PyMC, one chain each."""
+    model = banana_model(D)
     ours = pk.GAM(model=model, steps_per_draw=100)
     theirs = rival(model.value_vars, model=model, blocked=True)
 
@@ -247,7 +290,7 @@ def through_pm_sample(model, rival, draws=2000):
 
     slow, fast = run(theirs, 1), run(ours, 100)
     slow(), fast()
-    return median(slow() / fast() for _ in range(5))
+    return {"figure": round(median(slow() / fast() for _ in range(5)), 1)}
 
 
 FIRST_DRAW = """
@@ -284,12 +327,12 @@ def first_draw():
         )
         for _ in range(4)
     ]
-    return median(runs[1:])
+    return {"figure": round(median(runs[1:]), 3)}
 
 
-def memory():
+def memory(d, **options):
     """MiB of a chain's whole state: it has the same size whatever the length of tuning."""
-    step = pk.KAM(model=normal_model(10))
+    step = pk.KAM(model=normal_model(d), **options)
     step.setup_chain(0, 10**6 // step.steps_per_draw, 1)
 
     def size(value):
@@ -297,7 +340,8 @@ def memory():
             return value.nbytes
         return sum(map(size, value)) if isinstance(value, tuple) else 8
 
-    return size((step.state, step.parameters, step.tuning, step._work)) / 2**20
+    whole = size((step.state, step.parameters, step.tuning, step._work))
+    return {"figure": round(whole / 2**20, 3)}
 
 
 if __name__ == "__main__":

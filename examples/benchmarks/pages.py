@@ -8,7 +8,10 @@ import json
 import os
 import platform
 from datetime import date
+from math import floor, log10
 from pathlib import Path
+
+import numpy as np
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAPERS = "../examples/papers/README.md"
@@ -66,6 +69,26 @@ def three_digits(x):
 def spaced(n):
     """Write a whole number as the pages do."""
     return f"{n:,}".replace(",", " ") if n >= 10_000 else str(n)
+
+
+def estimate(value, error, digits=None):
+    """Write a value and its standard error, by default to the first digit of the error."""
+    if digits is None:
+        digits = max(0, -floor(log10(error))) if error else 0
+    cells = [f"{x:.{digits}f}" if digits else spaced(round(x)) for x in (value, error)]
+    return f"{cells[0]} ({cells[1]})"
+
+
+def with_error(values, digits=None):
+    """Write the mean of some chains' values, and its standard error."""
+    return estimate(np.mean(values), np.std(values, ddof=1) / np.sqrt(len(values)), digits)
+
+
+def rounded(values, digits=4):
+    """Return numbers with so many significant digits, in lists of lists, as JSON has them."""
+    if np.ndim(values):
+        return [rounded(value, digits) for value in values]
+    return float(f"{float(values):.{digits}g}")
 
 
 def filled(text, tables):

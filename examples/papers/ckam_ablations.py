@@ -2,8 +2,8 @@
 
     python ckam_ablations.py [--full]
 
-Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six minutes on two cores;
-`--full`, 40 chains and an hour. Three tables:
+Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six minutes on two cores,
+which write the tables of README.md and docs/cyclical_kam.md; `--full`, 40 chains and an hour:
 
 1. Effective sample size on A.1, as ArviZ has it, per second (figure 11); beside it the weight of
    the first mode, which is 0.5.
@@ -15,7 +15,10 @@ Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six min
 """
 
 import argparse
+import sys
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
 
 import arviz as az
 import numpy as np
@@ -30,77 +33,110 @@ from ckam_targets import (
     Sampler,
     published,
     run_chain,
-    with_error,
 )
 
 import pymc_kameleon as pk
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import pages
+
+FILE = Path(__file__).with_suffix(".json")
 BIMODAL = TARGETS["A.1"]
 NORMAL = Mixture((1,), ((0, 0),), (1,), start=(0, 0), bins=(-5, 5, 50))
 NEAR_MODES = Mixture((0.2, 0.8), ((-3, 0), (3, 0)), (0.25, 2), (-3, 0), bins=(-8, 8, 64))
 BIAS_EVALUATIONS = 500_000
 
+
+def exact(**options):
+    """Return CyclicalKAM with some arguments."""
+    return Sampler(pk.CyclicalKAM, options=options)
+
+
 KERNELS = {
-    "cKAM, Gaussian": published(kernel=pk.kernels.Gaussian(2.0)),
-    "cKAM, Matérn": published(kernel=KERNEL),
-    "cKAM, linear": published(kernel=pk.kernels.Linear()),
-    f"{EXACT}, Gaussian": Sampler(pk.CyclicalKAM, options={"kernel": pk.kernels.Gaussian()}),
-    f"{EXACT}, Matérn": Sampler(pk.CyclicalKAM, options={"kernel": pk.kernels.Matern(4)}),
-    f"{EXACT}, linear": Sampler(pk.CyclicalKAM, options={"kernel": pk.kernels.Linear()}),
+    "Gaussian": (published(kernel=pk.kernels.Gaussian(2.0)), exact(kernel=pk.kernels.Gaussian())),
+    "Matérn": (published(kernel=KERNEL), exact(kernel=pk.kernels.Matern(4))),
+    "linear": (published(kernel=pk.kernels.Linear()), exact(kernel=pk.kernels.Linear())),
 }
 LENGTHS = {
-    f"{name}, L = {length}": sampler
+    length: (published(cycle_length=length, start=1), exact(cycle_length=length))
     for length in (20, 50, 100, 1000)
-    for name, sampler in (
-        ("cKAM", published(cycle_length=length, start=1)),
-        (EXACT, Sampler(pk.CyclicalKAM, options={"cycle_length": length})),
-    )
 }
+"""cKAM and CyclicalKAM."""
 
 
 def measure_ess(sampler, seed):
     """Return the least ESS of a coordinate, the same per second, and the first mode's weight."""
-    kind = SAMPLERS["A.1"][sampler]
-    chain = run_chain(BIMODAL, kind, EVALUATIONS["A.1"], seed, every=10)
+    chain = run_chain(BIMODAL, sampler, EVALUATIONS["A.1"], seed, every=10)
     ess = min(az.ess(x[None]) for x in chain.x.T)
     return ess, ess / chain.seconds[-1], np.mean(chain.x[:, 0] < 0)
 
 
 def measure_kl(sampler, seed):
     """Return the symmetric KL on A.1."""
-    chain = run_chain(BIMODAL, KERNELS[sampler], EVALUATIONS["A.1"], seed)
-    return [BIMODAL.symmetric_kl(chain.x)]
+    return [BIMODAL.symmetric_kl(run_chain(BIMODAL, sampler, EVALUATIONS["A.1"], seed).x)]
 
 
 def measure_bias(sampler, seed):
     """Return the normal's variance, and the share of the narrow one of the near modes."""
     normal, modes = (
-        run_chain(target, LENGTHS[sampler], BIAS_EVALUATIONS, seed, every=10).x
+        run_chain(target, sampler, BIAS_EVALUATIONS, seed, every=10).x
         for target in (NORMAL, NEAR_MODES)
     )
     return np.mean(normal**2), np.mean(modes[:, 0] < 0)
 
 
+class Table(NamedTuple):
+    """What is measured for a table: its head, the samplers in each of its rows, and a function."""
+
+    head: list
+    samplers: dict
+    measure: callable
+
+
+ALONE = {name: (sampler,) for name, sampler in SAMPLERS["A.1"].items()}
+ESS = ["sampler", "ESS", "per second", "weight, exact 0.5"]
+BIAS = ["L", "cKAM: variance", "side", f"{EXACT}: variance", "side"]
 TABLES = {
-    measure_ess: (SAMPLERS["A.1"], {"ESS": 0, "ESS/s": 0, "weight, exact 0.5": 3}),
-    measure_kl: (KERNELS, {"symmetric KL": 4}),
-    measure_bias: (LENGTHS, {"variance, exact 1": 4, "x₁ < 0, exact 0.2136": 4}),
+    "samplers on A.1": Table(ESS, ALONE, measure_ess),
+    "kernels": Table(["kernel", "cKAM", EXACT], KERNELS, measure_kl),
+    "cycles": Table(BIAS, LENGTHS, measure_bias),
 }
-"""The samplers in a table, and its columns with their digits."""
+
+
+def measure(table, row, seed):
+    """Return the measures of one chain of each sampler in a row of a table."""
+    _, samplers, measure_chain = TABLES[table]
+    return [value for sampler in samplers[row] for value in measure_chain(sampler, seed)]
+
+
+def tables(rows):
+    """Return the tables of the pages: all, and the bias of cKAM by the length of a cycle."""
+    found = {name: [] for name in TABLES}
+    for row in rows:
+        found[row["table"]].append([row["row"], *map(pages.with_error, row["values"])])
+    bias = pages.table(["L", "cKAM", EXACT], [cells[::2] for cells in found["cycles"]])
+    found = {name: pages.table(table.head, found[name]) for name, table in TABLES.items()}
+    return {pages.PAPERS: found, "cyclical_kam.md": {"bias of short cycles": bias}}
 
 
 def main():
-    """Print the tables: means over chains, and standard errors."""
+    """Measure all, a row of a table after the other, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="40 chains instead of 4")
-    n_chains = 40 if parser.parse_args().full else 4
+    full = parser.parse_args().full
+    n_chains, rows = 40 if full else 4, []
     with ProcessPoolExecutor(CORES) as pool:
-        for measure, (samplers, columns) in TABLES.items():
-            print(f"\n{'sampler':<23}" + "".join(f"{column:>22}" for column in columns))
-            for sampler in samplers:
-                rows = list(pool.map(measure, [sampler] * n_chains, range(n_chains)))
-                cells = map(with_error, zip(*rows, strict=True), columns.values())
-                print(f"{sampler:<23}" + "".join(f"{cell:>22}" for cell in cells), flush=True)
+        for name, table in TABLES.items():
+            print("", " | ".join(table.head), sep="\n")
+            for row in table.samplers:
+                jobs = [(name, row, seed) for seed in range(n_chains)]
+                chains = pool.map(measure, *zip(*jobs, strict=True))
+                values = pages.rounded(list(zip(*chains, strict=True)))
+                print(row, *map(pages.with_error, values), sep=" | ", flush=True)
+                rows.append({"table": name, "row": row, "values": values} | pages.when_and_where())
+    if not full:
+        pages.save(FILE, rows)
+        pages.write(tables(rows))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ from ckam_targets import (
     SAMPLERS,
     TARGETS,
     run_chain,
-    with_error,
 )
 from kam_pictures import save
 from matplotlib.ticker import NullFormatter
@@ -125,7 +124,7 @@ def follow(name, n_chains, rows):
         kl = measure(name, sampler, n_chains)
         end = kl[:, -1]
         print(
-            f"{sampler:<19}{with_error(end):>16}{np.median(end):>9.4f}{end.max():>9.4f}"
+            f"{sampler:<19}{pages.with_error(end, 4):>16}{np.median(end):>9.4f}{end.max():>9.4f}"
             f"{seconds:>7.2f}   {PROTOTYPE[name].get(sampler, '')}",
             flush=True,
         )
@@ -146,7 +145,7 @@ def tables(rows):
             row, kl, seconds = by_place.get((target, sampler)), "", ""
             if row:
                 digits = max(2, 1 - int(np.floor(np.log10(np.mean(row["kl"])))))
-                kl, seconds = with_error(row["kl"], digits), f"{row['seconds']:.1f}"
+                kl, seconds = pages.with_error(row["kl"], digits), f"{row['seconds']:.1f}"
             cells += [kl, seconds]
         lines.append(f"| {' | '.join(cells)} |")
     return {pages.PAPERS: {"convergence": lines}}

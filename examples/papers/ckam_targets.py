@@ -302,12 +302,6 @@ def run_chain(target, sampler, evaluations, seed, every=1):
     return Chain(*map(np.array, zip(*rows, strict=True)))
 
 
-def with_error(values, digits=4):
-    """Format the mean of some chains' values, and its standard error."""
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{np.mean(values):.{digits}f} ({error:.{digits}f})"
-
-
 def main():
     """Print what exact draws give: symmetric KL, and whether model and log-density agree."""
     n = 100_000

@@ -1,22 +1,27 @@
 """How well the weights of two modes are estimated, and how many independent visits a second buys.
 
-    python ckam_weights.py [--full]
+    python ckam_weights.py
 
 Not in the paper. A.1 of Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis", with weights 0.2 and
-.8, and as it is. Eight chains, a few minutes on one core; `--full`, 40 chains. Our samplers start
-in the first mode; SMC, emcee and zeus (`pip install emcee zeus-mcmc`) need many starts, and have
-them all over a box that contains both modes. Seconds include tuning, not compilation.
+0.8, and as it is. Eight chains, forty of CyclicalKAM; some four minutes on one core, and more than
+ten with zeus. Each row is added to ckam_weights.json as it ends; what is in there is not run again.
+README.md has the tables. Our samplers start in the first mode; SMC, emcee and zeus (`pip install
+emcee zeus-mcmc`) need many starts, and have them all over a box that contains both modes. Seconds
+include tuning, not compilation.
 
 Independent visits are w(1−w)/MSE: so many independent draws would estimate the weight w with the
-same mean squared error. The second table has the price where there is one mode only: effective
-draws per transition, of CyclicalKAM and of KAM, on a normal in eight dimensions.
+same mean squared error. The last table has the price
+where there is one mode only: effective draws per transition, of CyclicalKAM and of KAM, on a normal
+in eight dimensions with its mean at 0, where CyclicalKAM finds symmetries, and elsewhere.
 """
 
-import argparse
 import logging
 import random
+import sys
 import time
-from importlib.util import find_spec
+from functools import partial
+from itertools import product
+from pathlib import Path
 
 import arviz as az
 import numpy as np
@@ -29,18 +34,24 @@ from ckam_targets import (
     Sampler,
     run_chain,
     two_modes,
-    with_error,
 )
 
 import pymc_kameleon as pk
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import pages
+
+FILE = Path(__file__).with_suffix(".json")
 EVALUATIONS = 100_000
 BOX = 20.0
 """Starts are uniform in (-20, 20)²."""
 WALKERS = 50
 PARTICLES = 2000
 
-NORMAL = Mixture((1,), ((0,) * 8,), (1,), start=(0,) * 8, bins=(-5, 5, 50))
+NORMALS = {
+    "mean at 0": Mixture((1,), ((0,) * 8,), (1,), start=(0,) * 8, bins=(-5, 5, 50)),
+    "mean elsewhere": Mixture((1,), (tuple(range(1, 9)),), (1,), (0,) * 8, bins=(-5, 15, 50)),
+}
 NORMAL_SAMPLERS = {"KAM": Sampler(pk.KAM), EXACT: Sampler(pk.CyclicalKAM)}
 SEEDS = 5
 
@@ -114,59 +125,70 @@ def starts(target, n_chains):
 
 
 RUNS = {
-    "RW": run_steps("RW"),
+    "RW, ν = √15": run_steps("RW"),
     PUBLISHED: run_steps(PUBLISHED),
     EXACT: run_steps(EXACT),
-    "pm.sample_smc": run_smc,
+    "`pm.sample_smc`": run_smc,
     "emcee": run_emcee,
     "zeus": run_zeus,
 }
 
 
-def print_weights(weight, n_chains):
-    """Print how well each sampler estimates the first mode's weight."""
-    print(f"\nA.1, weights {weight:g} and {1 - weight:g}, {n_chains} chains")
-    print(f"{'sampler':<15}{'weight':>16}{'RMSE':>8}{'visits':>9}{'s':>7}{'visits/s':>10}")
-    target = two_modes(weight)
-    for sampler, run in RUNS.items():
-        if sampler in ("emcee", "zeus") and find_spec(sampler) is None:
-            print(f"{sampler:<15} is not installed")
-            continue
-        draws, seconds = run(target, n_chains)
-        estimates = np.array([np.mean(x[:, 0] < 0) for x in draws])
-        mse = np.mean((estimates - weight) ** 2)
-        visits = weight * (1 - weight) / mse
-        print(
-            f"{sampler:<15}{with_error(estimates):>16}{np.sqrt(mse):>8.4f}{visits:>9.0f}"
-            f"{seconds:>7.2f}{visits / seconds:>10.0f}",
-            flush=True,
-        )
+def measure(weight, sampler):
+    """Return the first mode's weight as each chain estimates it, and the seconds of a chain."""
+    n_chains = 40 if sampler == EXACT else 8
+    draws, seconds = RUNS[sampler](two_modes(weight), n_chains)
+    estimates = [np.mean(x[:, 0] < 0) for x in draws]
+    return {"estimates": pages.rounded(estimates), "seconds": pages.rounded(seconds)}
 
 
-def efficiency(sampler, seed):
-    """Return effective draws per transition on the normal, of the coordinate that has the least."""
-    chain = run_chain(NORMAL, NORMAL_SAMPLERS[sampler], 50_000, seed)
-    return min(az.ess(x[None]) for x in chain.x.T) / len(chain.x)
+def measure_price(normal):
+    """Return effective draws per transition of the worst coordinate, medians of chains."""
+    found = {}
+    for name, sampler in NORMAL_SAMPLERS.items():
+        chains = [run_chain(NORMALS[normal], sampler, 50_000, seed) for seed in range(SEEDS)]
+        ess = [min(az.ess(x[None]) for x in chain.x.T) / len(chain.x) for chain in chains]
+        found[name] = pages.rounded(np.median(ess))
+    return found
 
 
-def print_price():
-    """Print effective draws per transition on a normal."""
-    print(f"\nNormal, d = {NORMAL.d}: effective draws per transition, median of {SEEDS} chains")
-    rows = [[efficiency(name, seed) for name in NORMAL_SAMPLERS] for seed in range(SEEDS)]
-    medians = np.median(rows, axis=0)
-    for sampler, median in zip(NORMAL_SAMPLERS, medians, strict=True):
-        print(f"{sampler:<15}{median:>8.4f}, {median / medians[0]:.2f} of KAM's")
+def tables(rows):
+    """Return the tables of the page."""
+    found, errors = {}, []
+    for row in (row for row in rows if "weight" in row):
+        w, estimate = row["weight"], pages.with_error(row["estimates"])
+        mse = np.mean((np.array(row["estimates"]) - w) ** 2)
+        visits = w * (1 - w) / mse
+        rates = [pages.spaced(round(value)) for value in (visits, visits / row["seconds"])]
+        found[w, row["sampler"]] = [estimate, *rates]
+        if row["sampler"] == EXACT:
+            errors.append([w, estimate, f"{np.sqrt(mse):.4f}"])
+    both = [sampler for sampler in RUNS if (0.5, sampler) in found]
+    weights = [[sampler, *found[0.2, sampler], *found[0.5, sampler]] for sampler in both]
+    price = []
+    for row in (row for row in rows if "normal" in row):
+        kam, ours = (row[sampler] for sampler in NORMAL_SAMPLERS)
+        price.append([row["normal"], f"{kam:.3f}", f"{ours:.3f}", f"{ours / kam:.2f}"])
+    visits = ["visits", "per s"]
+    heads = {
+        "weights": ["", "w = 0.2", *visits, "w = 0.5", *visits],
+        "weights by CyclicalKAM": ["weight", "estimate", "root mean square error"],
+        "price": ["normal in 8 dimensions", *NORMAL_SAMPLERS, "ratio"],
+    }
+    lines = map(pages.table, heads.values(), (weights, errors, price))
+    return {pages.PAPERS: dict(zip(heads, lines, strict=True))}
 
 
 def main():
-    """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="40 chains instead of 8")
-    n_chains = 40 if parser.parse_args().full else 8
+    """Run what is not there yet; print the tables, and write them."""
     logging.getLogger("pymc").setLevel(logging.WARNING)
-    for weight in (0.2, 0.5):
-        print_weights(weight, n_chains)
-    print_price()
+    places = [*product((0.2, 0.5), RUNS), (0.8, EXACT)]
+    plan = [({"weight": w, "sampler": name}, partial(measure, w, name)) for w, name in places]
+    plan += [({"normal": normal}, partial(measure_price, normal)) for normal in NORMALS]
+    rows = pages.measured(FILE, plan)
+    for lines in tables(rows)[pages.PAPERS].values():
+        print(*lines, "", sep="\n")
+    pages.write(tables(rows))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """What adaptation of CMTM's scales is worth, in four dimensions; and what early rejection saves.
 
-    python cmtm_adaptation.py [--full]
+    python cmtm_adaptation.py [--chains 20]
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
-2019: twenty tries, with scales 2⁻¹⁰ … 2⁹ at first, 10 000 sweeps, half of them discarded. One
-minute: 8 chains; `--full`, 40 chains and four minutes. Prototype: an implementation that came
+2019: twenty tries, with scales 2⁻¹⁰ … 2⁹ at first, 10 000 sweeps, half of them discarded. Two
+minutes; with 20 chains it writes the tables of README.md. Prototype: an implementation that came
 before this package. Three variants:
 
 1. none: the scales stay as they are.
@@ -15,6 +15,8 @@ Autocorrelation times (ACT) are draws per effective draw, by ArviZ for means.
 """
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 from cmtm_targets import (
@@ -22,15 +24,19 @@ from cmtm_targets import (
     LARGE,
     MEDIUM,
     SMALL,
-    SWEEPS,
     autocorrelation_times,
     run_chain,
     squared_jump,
-    with_error,
 )
 
 import pymc_kameleon as pk
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import pages
+
+FILE = Path(__file__).with_suffix(".json")
+CHAINS = 20
+"""Of the tables."""
 FIRST = 2.0 ** np.arange(-10, 10)
 """The scales σ_1 … σ_20 at first."""
 
@@ -44,14 +50,19 @@ VARIANTS = {
     },
 }
 
-ACT = {
-    "none": {"paper": [41.96, 41.25, 1.64, 1.64], "prototype": [41.6, 40.7, 1.75, 1.68]},
-    "goes on": {"paper": [22.55, 22.46, 1.43, 1.00], "prototype": [23.9, 23.5, 1.3, 0.7]},
+REFERENCE = {
+    "none": {
+        "paper": "41.96 | 41.25 | 1.64 | 1.64 | 6.62 | 6.20, 6.62, 7.07",
+        "prototype": "41.6 | 40.7 | 1.75 | 1.68 | 6.62 | ",
+    },
+    "goes on": {
+        "paper": "22.55 | 22.46 | 1.43 | 1.00 | 10.04 | 8.88, 10.15, 10.76",
+        "prototype": "23.9 | 23.5 | 1.3 | 0.7 | 9.96 | ",
+    },
 }
-JUMP = {"none": [6.20, 6.62, 6.62, 7.07], "goes on": [8.88, 10.15, 10.04, 10.76]}
-"""The paper's least, median, mean and largest over its chains; the prototype has 6.62 and 9.96."""
+"""ACTs and squared jump; the latter's least, median and largest of the chains."""
 
-RANGES = [(4, 8), (4, 8), (2, 4), (0.12, 0.50)]
+SCALES = [(4, 8), (4, 8), (2, 4), (0.12, 0.50)]
 """The paper's final σ_1 and σ_20 of each coordinate, with adaptation."""
 
 SELECTED = np.zeros((4, 20))
@@ -75,107 +86,124 @@ ACCEPTED[3, 3:19] = (
 )  # fmt: skip
 
 
-def run_variants(n_chains):
-    """Run the chains of each variant."""
-    runs = {}
-    for name, options in VARIANTS.items():
-        step = pk.CMTM(model=MEDIUM.model(), n_tries=20, scales=FIRST, **options)
-        runs[name] = [run_chain(step, MEDIUM, seed) for seed in range(n_chains)]
-    return runs
+TARGETS = {"d = 2": SMALL, "d = 4": MEDIUM, "d = 20": LARGE, "banana": BANANA}
+"""On which early rejection is measured."""
 
 
-def print_times(runs):
-    """Print autocorrelation times and squared jumps."""
-    head = "".join(f"{f'ACT of x{i}':>15}" for i in "₁₂₃₄")
-    print(f"\n{'adaptation':<22}{head}{'squared jump':>15}{'least':>8}{'median':>8}{'largest':>9}")
-    for name, chains in runs.items():
-        for source, times in ACT.get(name, {}).items():
-            cells = "".join(f"{time:>15.2f}" for time in times)
-            least, median, mean, largest = JUMP[name]
-            jumps = f"{mean:>15.2f}{least:>8.2f}{median:>8.2f}{largest:>9.2f}"
-            print(f"{f'{name}, {source}':<22}{cells}{jumps if source == 'paper' else ''}")
-        times = np.array([autocorrelation_times(chain) for chain in chains]).T
-        jumps = [squared_jump(chain) for chain in chains]
-        cells = "".join(f"{with_error(row):>15}" for row in times)
-        print(
-            f"{f'{name}, ours':<22}{cells}{with_error(jumps):>15}{min(jumps):>8.2f}"
-            f"{np.median(jumps):>8.2f}{max(jumps):>9.2f}"
-        )
+def measure(variant, n_chains):
+    """Run the chains of a variant, and return a row.
+
+    It has ACTs, squared jumps and evaluations per sweep of the chains; the medians over chains of
+    the least and the largest scale at the end; how often each try was selected, and was selected
+    and accepted.
+    """
+    step = pk.CMTM(model=MEDIUM.model(), n_tries=20, scales=FIRST, **VARIANTS[variant])
+    chains = [run_chain(step, MEDIUM, seed) for seed in range(n_chains)]
+
+    def mean(name):
+        return np.array([chain.statistics[name].mean(axis=0) for chain in chains])
+
+    ends = [
+        np.median([chain.statistics[f"cmtm_{which}_scale"][-1] for chain in chains], axis=0)
+        for which in ("smallest", "largest")
+    ]
+    found = {
+        "act": np.transpose([autocorrelation_times(chain) for chain in chains]),
+        "jump": [squared_jump(chain) for chain in chains],
+        "evaluations": mean("n_logp"),
+        "scales": np.transpose(ends),
+        "selected": mean("cmtm_selected").mean(axis=0),
+        "accepted": mean("cmtm_accepted").mean(axis=0),
+    }
+    found = {name: pages.rounded(values) for name, values in found.items()}
+    return {"adaptation": variant} | found | pages.when_and_where()
 
 
-def print_scales(runs):
-    """Print the scales at the end: median over chains, and all between which they are."""
-    print(f"\n{'scales at the end':<22}{'paper':>14}{'σ₁':>8}{'least, largest':>18}", end="")
-    print(f"{'σ₂₀':>8}{'least, largest':>18}")
-    for name in ("stops", "goes on"):
-        for k in range(4):
-            cells = f"{RANGES[k][0]:>7g} … {RANGES[k][1]:<5g}"
-            for which in ("smallest", "largest"):
-                final = [chain.statistics[f"cmtm_{which}_scale"][-1, k] for chain in runs[name]]
-                between = f"{min(final):.3g}, {max(final):.3g}"
-                cells += f"{np.median(final):>8.3g}{between:>18}"
-            print(f"{f'{name}, x{"₁₂₃₄"[k]}':<22}{cells}")
+def measure_savings(m):
+    """Return evaluations per sweep as shares of (2m−1)d, of one chain on each target."""
+    shares = []
+    for target in TARGETS.values():
+        step = pk.CMTM(model=target.model(), n_tries=m, scales=np.geomspace(0.5, 8, m))
+        evaluations = run_chain(step, target, seed=1).statistics["n_logp"].mean()
+        shares.append(evaluations / ((2 * m - 1) * target.d))
+    return {"tries": m, "shares": pages.rounded(shares)} | pages.when_and_where()
 
 
-def frequencies(chains):
-    """Return how often tries were selected, and accepted if selected, in all chains, (2, d, m)."""
-    selected, accepted = (
-        np.mean([chain.statistics[f"cmtm_{name}"].mean(axis=0) for chain in chains], axis=0)
-        for name in ("selected", "accepted")
-    )
-    with np.errstate(invalid="ignore"):
-        return selected, accepted / selected
+def tables(rows):
+    """Return the tables of the page."""
+    variants = {row["adaptation"]: row for row in rows if "adaptation" in row}
+    times, scales = [], [["paper", *map(interval, SCALES)]]
+    for name, row in variants.items():
+        times += [[name, *pair] for pair in REFERENCE.get(name, {}).items()]
+        jumps = [f"{f(row['jump']):.2f}" for f in (np.min, np.median, np.max)]
+        cells = map(pages.with_error, [*row["act"], row["jump"]])
+        times.append([name, "ours", *cells, ", ".join(jumps)])
+        if name != "none":
+            scales.append([f"{name}, medians", *map(interval, row["scales"])])
+    third = {"paper": SELECTED[2], "ours": variants["none"]["selected"][2]}
+    third = [[name, *(f"{value:.2f}" for value in own[9:13])] for name, own in third.items()]
+    savings = [
+        [row["tries"], *(f"{share:.2f}" for share in row["shares"])]
+        for row in rows
+        if "tries" in row
+    ]
+    coordinates = ["x₁", "x₂", "x₃", "x₄"]
+    heads = {
+        "adaptation": [
+            "adaptation",
+            "",
+            "ACT of x₁",
+            *coordinates[1:],
+            "squared jump",
+            "of the chains",
+        ],
+        "scales": ["scales at the end", *coordinates],
+        "frequencies of x₃": ["scale", "2⁻¹", "2⁰", "2¹", "2²"],
+        "early rejection": ["tries", *TARGETS],
+    }
+    bodies = (times, scales, third, savings)
+    return {pages.PAPERS: dict(zip(heads, map(pages.table, heads.values(), bodies), strict=True))}
 
 
-def print_frequencies(runs):
+def interval(ends):
+    """Write least and largest."""
+    return " … ".join(f"{end:.3g}" for end in ends)
+
+
+def print_frequencies(rows):
     """Print selection and acceptance of each try without adaptation, and their ranges with it."""
-    heads = [f"{f'x{i}, paper':>12}{'ours':>6}" for i in "₁₂₃₄"]
-    measured = frequencies(runs["none"])
-    titles = ["selected", "accepted"]
-    for title, paper, ours in zip(titles, (SELECTED, ACCEPTED), measured, strict=True):
-        print(f"\n{title:<10}{''.join(heads)}")
-        for j in range(20):
-            cells = [f"{paper[k, j]:>12.2f}{ours[k, j]:>6.2f}" for k in range(4)]
-            print(f"{f'2^{j - 10}':<10}{''.join(cells)}".replace("nan", "  -"))
-    print(
-        "\nwith adaptation, least and largest over tries; the paper's are 0.04 … 0.06, 0.53 … 0.66"
-    )
-    for name in ("stops", "goes on"):
-        for title, values in zip(titles, frequencies(runs[name]), strict=True):
-            cells = "".join(f"{row.min():>9.3f} … {row.max():.3f}" for row in values)
-            print(f"{f'{name}, {title}':<22}{cells}")
-
-
-def print_savings():
-    """Print evaluations per sweep as shares of (2m−1)d."""
-    print("\nevaluations per sweep, as a share of (2m − 1)d; one chain each")
-    targets = {"d = 2": SMALL, "d = 4": MEDIUM, "d = 20": LARGE, "banana": BANANA}
-    print(f"{'m':<5}" + "".join(f"{name:>9}" for name in targets))
-    for m in (3, 5, 10, 20):
-        shares = []
-        for target in targets.values():
-            scales = np.geomspace(0.5, 8, m)
-            step = pk.CMTM(model=target.model(), n_tries=m, scales=scales)
-            chain = run_chain(step, target, seed=1)
-            shares.append(chain.statistics["n_logp"].mean() / ((2 * m - 1) * target.d))
-        print(f"{m:<5}" + "".join(f"{share:>9.3f}" for share in shares), flush=True)
+    for name, row in rows.items():
+        selected, accepted = np.array([row["selected"], row["accepted"]])
+        with np.errstate(invalid="ignore"):
+            accepted = accepted / selected
+        for title, paper, ours in (
+            ("selected", SELECTED, selected),
+            ("accepted, if selected", ACCEPTED, accepted),
+        ):
+            if name == "none":
+                print(f"\n{title}: by coordinate and try, the paper's above ours")
+                for pair in zip(paper, ours, strict=True):
+                    print(*("".join(f"{value:6.2f}" for value in own) for own in pair), sep="\n")
+            else:
+                print(f"adaptation {name}: {title} from {ours.min():.3f} to {ours.max():.3f}")
 
 
 def main():
-    """Print the tables."""
+    """Print the tables, and write them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="40 chains instead of 8")
-    n_chains = 40 if parser.parse_args().full else 8
-    print(f"{n_chains} chains of {SWEEPS:,} sweeps, half discarded; means over chains (errors).")
-    runs = run_variants(n_chains)
-    print_times(runs)
-    print_scales(runs)
-    print_frequencies(runs)
-    print("\nevaluations per sweep with the first scales 2⁻¹⁰ … 2⁹; the most possible is 156:")
-    for name, chains in runs.items():
-        n_logp = [chain.statistics["n_logp"].mean() for chain in chains]
-        print(f"{name:<10}{with_error(n_logp)}")
-    print_savings()
+    parser.add_argument("--chains", type=int, default=CHAINS)
+    n_chains = parser.parse_args().chains
+    variants = {name: measure(name, n_chains) for name in VARIANTS}
+    rows = [*variants.values(), *map(measure_savings, (3, 5, 10, 20))]
+    for lines in tables(rows)[pages.PAPERS].values():
+        print(*lines, "", sep="\n")
+    print_frequencies(variants)
+    print("\nEvaluations per sweep with the first scales 2⁻¹⁰ … 2⁹; the most possible is 156:")
+    for name, row in variants.items():
+        print(f"{name:<10}{pages.with_error(row['evaluations'])}")
+    if n_chains == CHAINS:
+        pages.save(FILE, rows)
+        pages.write(tables(rows))
 
 
 if __name__ == "__main__":

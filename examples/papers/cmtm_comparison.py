@@ -1,10 +1,12 @@
 """CMTM against CMH, fixed and adaptive: the banana, and the mixture in twenty dimensions.
 
-    python cmtm_comparison.py [--full] [--target banana|mixture] [--plot-dir DIRECTORY]
+    python cmtm_comparison.py
+
+Some three minutes. Each row of the tables is added to cmtm_comparison.json as it ends; what is in
+there is not run again. README.md has them, and the picture.
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019; of these experiments the slides have pictures only. 10 000 sweeps, half of them discarded.
-Two minutes: 8 chains; `--full`, 40 chains and a quarter of an hour.
 
 CMTM has five tries, with scales 0.1, 0.2, 0.4, 0.8, 1.6 at first, as in the paper on the banana;
 for the mixture it does not say. CMH with fixed scales, which it does not give, has σ = 1
@@ -17,20 +19,24 @@ evaluations is of the draws that are kept; a sweep's seconds are those of compil
 evaluations take long, ESS per evaluation is what counts.
 """
 
-import argparse
+import sys
+from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
-from cmtm_targets import BANANA, LARGE, SWEEPS, run_chain, seconds_per_sweep, with_error
-from kam_pictures import save
+from cmtm_targets import BANANA, LARGE, SWEEPS, run_chain, seconds_per_sweep
+from kam_pictures import IMAGES, save
 
 import pymc_kameleon as pk
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
-DRAWS = SWEEPS // 2
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import pages
+
+FILE = Path(__file__).with_suffix(".json")
+CHAINS, DRAWS = 8, SWEEPS // 2
 FIRST = [0.1, 0.2, 0.4, 0.8, 1.6]
 WIDE = np.geomspace(0.1, 16, 5)
 
@@ -42,13 +48,7 @@ SAMPLERS = {
     "CMTM, adaptive": (pk.CMTM, {"scales": FIRST}),
     "CMTM, default": (pk.CMTM, {}),
 }
-COLOURS = dict(
-    zip(
-        SAMPLERS,
-        ("0.5", "tab:blue", "tab:orange", "tab:olive", "tab:red", "tab:purple"),
-        strict=True,
-    )
-)
+COLOURS = ["0.5", "tab:blue", "tab:orange", "tab:olive", "tab:red", "tab:purple"]
 TARGETS = {"banana": BANANA, "mixture": LARGE}
 SHOWN = {
     "banana": {
@@ -64,55 +64,40 @@ SHOWN = {
     },
 }
 """Which effective sample sizes of (d,) are in the tables."""
+COSTS = {"seconds": "µs per sweep", "evaluations": "evaluations per sweep"}
+TRUTH = {
+    "banana": {"banana, E x₁² = 100": lambda x: np.mean(x[:, 0] ** 2)},
+    "mixture": {
+        "mixture, first mode 0.5": lambda x: LARGE.first_mode(x).mean(),
+        f"passages between modes in {DRAWS} draws": lambda x: np.sum(
+            np.diff(LARGE.first_mode(x) > 0.5)
+        ),
+    },
+}
+"""Estimates of what is known: an ESS says nothing of where a chain was not."""
 
-SIDES = ("smallest", "largest")
 
+def measure(name, sampler):
+    """Run the chains of a sampler, and return what they gave.
 
-class Result(NamedTuple):
-    """What the chains of a sampler gave.
-
-    Attributes
-    ----------
-    x : (chains, n, d) float64
-        Draws.
-    ess : (d,) float64
-        Effective draws of a chain.
-    without : (chains, d) float64
-        The same if one chain is left out.
-    seconds, evaluations : float
-        Of a sweep.
-    widths : (chains, d) float64 or None
-        Of CMTM, largest scale by least at the end.
+    `ess` has the effective draws of a chain for each coordinate, `errors` the standard errors of
+    those that are in the table; `seconds` and `evaluations` are of a sweep.
     """
-
-    x: np.ndarray
-    ess: np.ndarray
-    without: np.ndarray
-    seconds: float
-    evaluations: float
-    widths: np.ndarray | None
-
-
-def measure(name, sampler, n_chains):
-    """Run the chains of a sampler."""
     target, (kind, options) = TARGETS[name], SAMPLERS[sampler]
     step = kind(model=target.model(), **options)
-    chains = [run_chain(step, target, seed) for seed in range(n_chains)]
+    chains = [run_chain(step, target, seed) for seed in range(CHAINS)]
     x = np.array([chain.x[1:] for chain in chains])
-    return Result(
-        x,
-        effective_sizes(x),
-        np.array([effective_sizes(np.delete(x, i, axis=0)) for i in range(n_chains)]),
-        seconds_per_sweep(kind, target, **options),
-        np.mean([chain.statistics["n_logp"].mean() for chain in chains]),
-        np.array([ladder_widths(chain) for chain in chains]) if kind is pk.CMTM else None,
-    )
-
-
-def ladder_widths(chain):
-    """Return CMTM's largest scale by its least at the end, (d,)."""
-    smallest, largest = (chain.statistics[f"cmtm_{name}_scale"][-1] for name in SIDES)
-    return largest / smallest
+    without = [effective_sizes(np.delete(x, i, axis=0)) for i in range(CHAINS)]
+    errors = [jackknife([shown(ess) for ess in without]) for shown in SHOWN[name].values()]
+    return {
+        "ess": pages.rounded(effective_sizes(x)),
+        "errors": pages.rounded(errors),
+        "seconds": pages.rounded(seconds_per_sweep(kind, target, **options)),
+        "evaluations": pages.rounded(
+            np.mean([chain.statistics["n_logp"].mean() for chain in chains])
+        ),
+        "truth": pages.rounded([[float(f(own)) for own in x] for f in TRUTH[name].values()]),
+    }
 
 
 def effective_sizes(x):
@@ -120,86 +105,64 @@ def effective_sizes(x):
     return np.array([az.ess(x[:, :, k], method="mean") for k in range(x.shape[2])]) / len(x)
 
 
-def jackknifed(result, summary, factor, digits):
-    """Format a summary of the effective sizes, times a factor, and its standard error."""
-    n = len(result.without)
-    values = np.array([summary(ess) for ess in result.without])
-    error = np.sqrt((n - 1) * values.var())
-    return f"{factor * summary(result.ess):.{digits}f} ({factor * error:.{digits}f})"
+def jackknife(values):
+    """Return the standard error, from the values without one chain each."""
+    return np.sqrt((len(values) - 1) * np.var(values))
 
 
-def print_table(name, results):
-    """Print effective sample sizes: of all draws, per second and per 1000 evaluations."""
-    columns = SHOWN[name]
-    print(f"\n{name}\n{'sampler':<16}{'':<10}" + "".join(f"{column:>18}" for column in columns))
-    for sampler, result in results.items():
-        rows = {
-            "ESS": (1, 0),
-            "per s": (1 / (DRAWS * result.seconds), 0),
-            "per 1000": (1000 / (DRAWS * result.evaluations), 2),
+def tables(rows):
+    """Return the tables of the page: effective draws, what they cost, and what is known."""
+    found, truth = {}, {sampler: [sampler] for sampler in SAMPLERS}
+    for name, columns in SHOWN.items():
+        draws, per_second, per_evaluation = [], [], []
+        for row in (row for row in rows if row["target"] == name):
+            sampler, seconds, evaluations = (row[key] for key in ("sampler", *COSTS))
+            ess = [shown(row["ess"]) for shown in columns.values()]
+            cells = [pages.estimate(*pair, 0) for pair in zip(ess, row["errors"], strict=True)]
+            draws.append([sampler, *cells, f"{1e6 * seconds:.1f}", f"{evaluations:.0f}"])
+            cells = [pages.spaced(round(n / DRAWS / seconds)) for n in ess]
+            per_second.append([sampler, *cells])
+            cells = [f"{1000 * n / DRAWS / evaluations:.2g}" for n in ess]
+            per_evaluation.append([sampler, *cells])
+            truth[sampler] += map(pages.with_error, row["truth"])
+        head = ["sampler", *columns]
+        found |= {
+            f"{name}: draws": pages.table([*head, *COSTS.values()], draws),
+            f"{name}: seconds": pages.table(head, per_second),
+            f"{name}: evaluations": pages.table(head, per_evaluation),
         }
-        for label, (factor, digits) in rows.items():
-            cells = [jackknifed(result, value, factor, digits) for value in columns.values()]
-            title = sampler if label == "ESS" else ""
-            print(f"{title:<16}{label:<10}" + "".join(f"{cell:>18}" for cell in cells))
-        cells = [f"{DRAWS / value(result.ess):.1f}" for value in columns.values()]
-        print(f"{'':<16}{'ACT':<10}" + "".join(f"{cell:>18}" for cell in cells))
-        cost = f"{1e6 * result.seconds:.1f} µs and {result.evaluations:.0f} evaluations per sweep"
-        if result.widths is not None:
-            cost += f"; σ₅/σ₁ {np.median(result.widths):.1f} (median)"
-        print(f"{'':<16}{cost}", flush=True)
+    head = ["", *(title for estimates in TRUTH.values() for title in estimates)]
+    return {pages.PAPERS: found | {"known": pages.table(head, truth.values())}}
 
 
-def print_truth(name, results):
-    """Print estimates of what is known: an ESS says nothing of where a chain was not."""
-    if name == "banana":
-        estimates = {"E x₁² = 100": lambda x: np.mean(x[:, 0] ** 2)}
-    else:
-        estimates = {
-            "first mode, exact 0.5": lambda x: LARGE.first_mode(x).mean(),
-            "passages between modes": lambda x: np.sum(np.diff(LARGE.first_mode(x) > 0.5)),
-        }
-    print(f"\n{'sampler':<16}" + "".join(f"{column:>26}" for column in estimates))
-    for sampler, result in results.items():
-        cells = [with_error([f(x) for x in result.x], 3) for f in estimates.values()]
-        print(f"{sampler:<16}" + "".join(f"{cell:>26}" for cell in cells))
-
-
-def draw_mixture(directory, results):
+def draw_mixture(rows):
     """Draw the ESS of all coordinates, of the draws and per evaluation, a row for each sampler."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
-    for i, (sampler, result) in enumerate(results.items()):
-        per_evaluation = 1000 * result.ess / (DRAWS * result.evaluations)
-        for axis, values in zip(axes, (result.ess, per_evaluation), strict=True):
-            axis.plot(values, np.full(LARGE.d, i), "o", color=COLOURS[sampler], ms=6, alpha=0.4)
+    for i, row in enumerate(rows):
+        ess = np.array(row["ess"])
+        per_evaluation = 1000 * ess / (DRAWS * row["evaluations"])
+        for axis, values in zip(axes, (ess, per_evaluation), strict=True):
+            axis.plot(values, np.full(LARGE.d, i), "o", color=COLOURS[i], ms=6, alpha=0.4)
             axis.plot(np.median(values), i, "|", color="black", ms=16, mew=2)
     for axis, title in zip(
         axes, (f"ESS of {DRAWS} draws", "ESS per 1000 evaluations"), strict=True
     ):
         axis.set(xscale="log", xlabel=title)
         axis.grid(axis="x", alpha=0.3)
-    axes[0].set_yticks(range(len(results)), list(results))
-    axes[0].set(ylim=(len(results) - 0.5, -0.5))
-    save(figure, directory, "cmtm_mixture20.png")
+    axes[0].set_yticks(range(len(rows)), [row["sampler"] for row in rows])
+    axes[0].set(ylim=(len(rows) - 0.5, -0.5))
+    save(figure, IMAGES, "cmtm_mixture20.png")
 
 
 def main():
-    """Print the tables, and draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="40 chains instead of 8")
-    parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
-    parser.add_argument("--target", choices=TARGETS, help="only this one")
-    options = parser.parse_args()
-    n_chains = 40 if options.full else 8
-    print(
-        f"{n_chains} chains of {SWEEPS:,} sweeps, half discarded; standard errors in parentheses."
-    )
-    for name in [options.target] if options.target else TARGETS:
-        results = {sampler: measure(name, sampler, n_chains) for sampler in SAMPLERS}
-        print_table(name, results)
-        print_truth(name, results)
-        if name == "mixture":
-            draw_mixture(options.plot_dir, results)
+    """Run what is not there yet, write the tables, and draw the picture."""
+    plan = [
+        ({"target": name, "sampler": sampler}, partial(measure, name, sampler))
+        for name, sampler in product(TARGETS, SAMPLERS)
+    ]
+    rows = pages.measured(FILE, plan)
+    pages.write(tables(rows))
+    draw_mixture([row for row in rows if row["target"] == "mixture"])
 
 
 if __name__ == "__main__":

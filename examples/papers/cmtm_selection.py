@@ -1,30 +1,35 @@
 """Which tries CMTM selects, by where it is, and the role of α.
 
-    python cmtm_selection.py [--full] [--plot-dir DIRECTORY]
+    python cmtm_selection.py [--full]
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019. A mixture in two dimensions, of which x₂ is wide where x₁ < 10 and narrow elsewhere; five
-tries with scales 1, 2, 4, 8, 16 that stay as they are. Three minutes: 8 chains of 20 000 sweeps;
-`--full`, 40 chains.
+tries with scales 1, 2, 4, 8, 16 that stay as they are. Four minutes: 8 chains of 20 000 sweeps,
+which write the tables of README.md and draw the pictures; `--full`, 40 chains.
 
 1. How often each try is selected, and how often it is accepted if selected, beside the paper's
    figures. A sweep moves x₁ first. The paper does not say whether the region is that of x₁ before
-   the sweep or at the move; for x₂ this makes a difference, and the table has both.
+   the sweep or at the move; for x₂ this makes a difference. The table has the latter.
 2. Acceptance and jumps of a sweep over α, of which the paper has a picture only and concludes 2.9;
    and autocorrelation times, which it leaves out.
 """
 
 import argparse
+import sys
+from itertools import product
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from cmtm_targets import SMALL, autocorrelation_times, run_chain, squared_jump, with_error
-from kam_pictures import save
+from cmtm_targets import SMALL, autocorrelation_times, run_chain, squared_jump
+from kam_pictures import IMAGES, save
 
 import pymc_kameleon as pk
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import pages
+
+FILE = Path(__file__).with_suffix(".json")
 SCALES = np.array([1, 2, 4, 8, 16])
 BURN_IN, SWEEPS = 1000, 20_000
 BORDER = 10
@@ -47,7 +52,7 @@ PAPER = {
 }
 """By coordinate, region and try."""
 
-ALPHAS = [0, 0.5, 1, 1.5, 2, 2.5, 2.9, 3.5, 4, 5, 7, 10]
+ALPHAS = [0, 1, 1.5, 2, 2.5, 2.9, 3.5, 4, 5, 10]
 PUBLISHED_ALPHA = 2.9
 
 
@@ -57,58 +62,74 @@ def run_chains(n_chains, alpha=PUBLISHED_ALPHA):
     return [run_chain(step, SMALL, seed, BURN_IN, SWEEPS) for seed in range(n_chains)]
 
 
-def frequencies(chain, x1):
-    """Return how often tries are selected, and accepted if selected, (2, coordinates, regions, m).
+def frequencies(chains, shift=1):
+    """Return how often tries are selected, and accepted if selected, and the errors of both.
 
     Parameters
     ----------
-    chain : Chain
-    x1 : (n,) float64
-        The value of x₁ that gives each sweep its region.
+    chains : list of Chain
+    shift : {0, 1}
+        Whether x₁ that gives a sweep its region is that before the sweep, or after its own move.
+
+    Returns
+    -------
+    (2, 2, coordinates, regions, m) float64
+        Means over chains and their standard errors; selected, accepted.
     """
-    regions = [x1 < BORDER, x1 >= BORDER]
-    selected, accepted = (
-        np.array([chain.statistics[f"cmtm_{name}"][region].mean(axis=0) for region in regions])
-        for name in ("selected", "accepted")
-    )
-    return np.stack([selected, accepted / selected]).swapaxes(1, 2)
+    found = []
+    for x, statistics in chains:
+        x1 = x[shift : shift + len(x) - 1, 0]
+        regions = [x1 < BORDER, x1 >= BORDER]
+        selected, accepted = (
+            np.array([statistics[f"cmtm_{name}"][region].mean(axis=0) for region in regions])
+            for name in ("selected", "accepted")
+        )
+        found.append(np.stack([selected, accepted / selected]).swapaxes(1, 2))
+    return np.stack([np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / len(found) ** 0.5])
 
 
-def print_frequencies(before, moving):
-    """Print the tables: means over chains, with x₁ before the sweep and at the move, and errors."""
-    head = "".join(f"{scale:>6}" for scale in SCALES)
-    titles = ["selected", "accepted, if selected"]
-    for title, paper, *ours in zip(titles, PAPER.values(), before, moving, strict=True):
-        print(f"\n{title:<34}{head}")
-        for k in range(2):
-            for r, region in enumerate(REGIONS):
-                rows = {"paper": (paper[k, r], None), "region before the sweep": ours[0][k, r]}
-                if k == 1:
-                    rows["region at the move"] = ours[1][k, r]
-                for name, (values, error) in rows.items():
-                    cells = "".join(f"{value:>6.2f}" for value in values)
-                    end = "" if error is None else f"   (≤ {error.max():.3f})"
-                    print(f"x{'₁₂'[k]}, {region}, {name:<23}{cells}{end}")
+MEASURES = {
+    "acceptance": lambda chain: chain.statistics["accept_share"].mean(),
+    "squared jump": squared_jump,
+    "ACT of x₁": lambda chain: autocorrelation_times(chain)[0],
+    "ACT of x₂": lambda chain: autocorrelation_times(chain)[1],
+}
+"""Of a chain. Jumps are means over sweeps and coordinates."""
 
 
-def summarise(chains, shift):
-    """Return mean and standard error over chains of `frequencies`, (2, coordinates, regions, 2, m).
-
-    `shift` is 0 to take the region from before a sweep, 1 to take it from after the move of x₁.
-    """
-    n = len(chains[0].x) - 1
-    all_ = np.array([frequencies(chain, chain.x[shift : shift + n, 0]) for chain in chains])
-    return np.stack([all_.mean(axis=0), all_.std(axis=0, ddof=1) / np.sqrt(len(chains))], axis=3)
+def measure(alpha, chains):
+    """Return a row of the table over α."""
+    values = {name: [f(chain) for chain in chains] for name, f in MEASURES.items()}
+    return {"α": alpha} | {name: pages.rounded(own) for name, own in values.items()}
 
 
-def draw_frequencies(directory, selected):
+def tables(rows):
+    """Return the tables of the page: selected and accepted, beside the paper's, and over α."""
+    found = {}
+    for name, paper in PAPER.items():
+        [ours] = [row[name] for row in rows if name in row]
+        lines = []
+        for k, (r, region) in product(range(2), enumerate(REGIONS)):
+            move = f"x{'₁₂'[k]}, {region}"
+            lines.append([move, "paper", *(f"{value:.2f}" for value in paper[k][r])])
+            lines.append(["", "ours", *(f"{value:.2f}" for value in ours[k][r])])
+        found[name] = pages.table(["move", "", *map(str, SCALES)], lines)
+    lines = [
+        [row["α"], *(pages.with_error(row[name]) for name in MEASURES)]
+        for row in rows
+        if "α" in row
+    ]
+    return {pages.PAPERS: found | {"alpha": pages.table(["α", *MEASURES], lines)}}
+
+
+def draw_frequencies(selected):
     """Draw the selection frequencies, by the region at the move, and the paper's as lines."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", sharey=True)
     place, width = np.arange(len(SCALES)), 0.4
     for k, axis in enumerate(axes):
         for r, (region, colour) in enumerate(REGIONS.items()):
             at = place + (r - 0.5) * width
-            axis.bar(at, selected[k, r, 0], width, color=colour, alpha=0.6, label=region)
+            axis.bar(at, selected[k][r], width, color=colour, alpha=0.6, label=region)
             paper = PAPER["selected"][k, r]
             label = "paper" if r == 1 else None
             axis.hlines(paper, at - width / 2, at + width / 2, color="black", label=label)
@@ -116,63 +137,48 @@ def draw_frequencies(directory, selected):
         axis.set_xticks(place, SCALES)
     axes[0].set(ylabel="selected")
     axes[0].legend(frameon=False)
-    save(figure, directory, "cmtm_selection.png")
+    save(figure, IMAGES, "cmtm_selection.png")
 
 
-MEASURES = {
-    "acceptance": (lambda chain: chain.statistics["accept_share"].mean(), 3),
-    "|jump|": (lambda chain: np.abs(np.diff(chain.x, axis=0)).mean(), 3),
-    "squared jump": (squared_jump, 2),
-    "ACT of x₁": (lambda chain: autocorrelation_times(chain)[0], 2),
-    "ACT of x₂": (lambda chain: autocorrelation_times(chain)[1], 2),
-}
-"""Of a chain, with their digits. Jumps are means over sweeps and coordinates."""
-
-
-def measure_alphas(n_chains):
-    """Print a table over α, and return its measures, (α, measure, chain)."""
-    print(f"\n{'α':<5}" + "".join(f"{name:>16}" for name in MEASURES))
-    table = []
-    for alpha in ALPHAS:
-        chains = run_chains(n_chains, alpha)
-        rows = [[measure(chain) for chain in chains] for measure, _ in MEASURES.values()]
-        cells = map(with_error, rows, [digits for _, digits in MEASURES.values()])
-        print(f"{alpha:<5g}" + "".join(f"{cell:>16}" for cell in cells), flush=True)
-        table.append(rows)
-    return np.array(table)
-
-
-def draw_alphas(directory, table):
+def draw_alphas(rows):
     """Draw acceptance, squared jump and autocorrelation times over α."""
-    mean, error = table.mean(axis=2), table.std(axis=2, ddof=1) / np.sqrt(table.shape[2])
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
-    names = list(MEASURES)
     shown = [["acceptance"], ["squared jump"], ["ACT of x₁", "ACT of x₂"]]
     for axis, group in zip(axes, shown, strict=True):
         for name, marker in zip(group, "os", strict=False):
-            i = names.index(name)
-            axis.errorbar(ALPHAS, mean[:, i], error[:, i], marker=marker, ms=4, label=name)
+            values = np.array([row[name] for row in rows])
+            error = values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
+            axis.errorbar(ALPHAS, values.mean(axis=1), error, marker=marker, ms=4, label=name)
         axis.axvline(PUBLISHED_ALPHA, color="0.6", ls=":")
         axis.set(xlabel="α", ylim=(0, None), title=group[0] if len(group) == 1 else "")
     axes[-1].set(title="autocorrelation time")
     axes[-1].legend(frameon=False)
-    save(figure, directory, "cmtm_alpha.png")
+    save(figure, IMAGES, "cmtm_alpha.png")
 
 
 def main():
-    """Print the tables, and draw the pictures."""
+    """Run the chains, print the tables, write them, and draw the pictures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="40 chains instead of 8")
-    parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
-    options = parser.parse_args()
-    n_chains = 40 if options.full else 8
-
-    print(f"{n_chains} chains of {SWEEPS:,} sweeps; means over chains (standard errors).")
-    chains = run_chains(n_chains)
-    before, moving = summarise(chains, 0), summarise(chains, 1)
-    print_frequencies(before, moving)
-    draw_frequencies(options.plot_dir, np.stack([before[0][0], moving[0][1]]))
-    draw_alphas(options.plot_dir, measure_alphas(n_chains))
+    full = parser.parse_args().full
+    n_chains = 40 if full else 8
+    rows = []
+    for alpha in ALPHAS:
+        chains = run_chains(n_chains, alpha)
+        rows.append(measure(alpha, chains) | pages.when_and_where())
+        if alpha == PUBLISHED_ALPHA:
+            means, errors = frequencies(chains)
+            first = frequencies(chains, shift=0)[0, 0, 1, :, 0]
+    frequent = dict(zip(PAPER, pages.rounded(means), strict=True))
+    for lines in tables([*rows, frequent])[pages.PAPERS].values():
+        print(*lines, "", sep="\n")
+    print(f"Errors of selected and accepted are at most {errors.max(axis=(1, 2, 3)).round(4)}.")
+    print(f"By x₁ before the sweep the first try is selected for x₂ in {first.round(3)}.")
+    if not full:
+        pages.save(FILE, [*rows, frequent | pages.when_and_where()])
+        pages.write(tables([*rows, frequent]))
+        draw_frequencies(frequent["selected"])
+        draw_alphas(rows)
 
 
 if __name__ == "__main__":

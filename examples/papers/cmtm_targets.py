@@ -10,9 +10,11 @@ The other scripts import this file. Run, it checks the mixtures against their ex
     python cmtm_targets.py
 """
 
+import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import arviz as az
@@ -21,6 +23,9 @@ import pymc as pm
 import pytensor.tensor as pt
 from kam_targets import Banana
 from scipy import special
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from pages import with_error
 
 # ---- targets ------------------------------------------------------------------------------------
 
@@ -168,12 +173,6 @@ def squared_jump(chain):
     return np.mean(np.diff(chain.x, axis=0) ** 2)
 
 
-def with_error(values, digits=2):
-    """Format the mean of some chains' values, and its standard error."""
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{np.mean(values):.{digits}f} ({error:.{digits}f})"
-
-
 def main():
     """Print whether exact draws, log-density and model agree."""
     n = 100_000
@@ -185,7 +184,7 @@ def main():
         ratio = np.exp(wider.log_density(x) - target.log_density(x))
         logp = target.model().compile_logp()
         difference = max(abs(logp({"x": row}) - target.log_density(row[None])[0]) for row in x[:99])
-        print(f"{target.d:<4}{with_error(ratio, 3):>16}{difference:>22.0e}")
+        print(f"{target.d:<4}{with_error(ratio):>16}{difference:>22.0e}")
 
 
 if __name__ == "__main__":

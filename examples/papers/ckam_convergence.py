@@ -32,7 +32,7 @@ from ckam_targets import (
     run_chain,
 )
 from kam_pictures import save
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 import pymc_kameleon as pk
 
@@ -44,8 +44,12 @@ OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "images" / "ckam_kl.png"
 SHARES = np.geomspace(0.01, 1, 40)
 """Of the evaluations, at which to look."""
 LEAST_DRAWS = 10
-WIDTHS = {"AM": 5.5, "RBAM": 4, "GAM": 2.5}
-"""Of lines, else 1.2: on A.1 those of AM, RBAM, GAM and KAM lie upon each other."""
+STYLES = {
+    "AM": {"lw": 3, "alpha": 0.5, "zorder": 1},
+    "RBAM": {"ls": (0, (1, 2)), "zorder": 4},
+    "GAM": {"lw": 2, "ls": (0, (4, 4)), "zorder": 3},
+}
+"""Of lines that are upon each other: on A.1 those of AM, RBAM, GAM and KAM."""
 
 PROTOTYPE = {
     "A.1": {
@@ -157,11 +161,14 @@ def draw(path, curves):
     for axis, (name, ours) in zip(axes, curves.items(), strict=True):
         for sampler, colour in COLOURS.items():
             if sampler in ours:
-                width = WIDTHS.get(sampler, 1.2)
-                style = {"color": colour, "lw": width, "zorder": 9 - width, "label": sampler}
+                style = {"color": colour, "lw": 1.3, "label": sampler} | STYLES.get(sampler, {})
                 axis.plot(SHARES * EVALUATIONS[name], ours[sampler], **style)
         axis.set(title=name, xlabel="evaluations", xscale="log", yscale="log")
-        axis.yaxis.set_minor_formatter(NullFormatter())
+        axis.yaxis.set(
+            major_locator=LogLocator(subs=(1, 3)),
+            major_formatter=StrMethodFormatter("{x:g}"),
+            minor_formatter=NullFormatter(),
+        )
     axes[0].set(ylabel="symmetric KL")
     # Only A.3 has the other walk, and so all labels.
     figure.legend(*axes[2].get_legend_handles_labels(), loc="outside upper center", ncols=5)

@@ -363,7 +363,7 @@ def plot_scales(
     style.draw(plots, "tries", "scatter_xy", data, y=place, size=12)
     text = "scale"
     if "single_scale" in own and own["single_scale"].notnull().any():
-        single, text = own["single_scale"].to_dataset(name="scale"), "scale; x: single tries"
+        single, text = own["single_scale"].to_dataset(name="scale"), "scale; ×: single tries"
         cross = {"marker": "x", "size": 60, "width": 1.5}
         style.draw(plots, "single", "scatter_xy", single, y=place, **cross)
     style.draw(plots, "names", name_rows, data, names=names[::-1], store_artist=False)

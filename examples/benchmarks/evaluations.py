@@ -115,13 +115,14 @@ def wanted(options):
     )
     if cases and samplers and budgets:
         return list(product(cases, installed(samplers), map(int, budgets)))
-    return [
+    shown = (
         (case, sampler, budget)
         for sampler, budgets_of, cases_of in SHOWN
         if (not samplers or sampler in samplers) and installed([sampler])
         for case, budget in product(cases_of, budgets_of)
-        if (not cases or case in cases) and (not budgets or str(budget) in budgets)
-    ]
+        if (not cases or case in cases) and (not budgets or budget in map(int, budgets))
+    )
+    return list(dict.fromkeys(shown))  # some are shown on two pages
 
 
 def installed(samplers):
@@ -578,16 +579,20 @@ SOME = ("AR5", "interaction", "log regression", "GARCH", "hidden Markov")
 WALKS = ("AR5", "log regression", "GARCH")
 """Where averages over the draws of GAM and GadMALA are corrected."""
 
-IN_PICTURE = ("AR5", "hidden Markov")
+ALL_BUT_HARD = tuple(CASES)[:-3]
+"""Where KAM is held against GAM: all but the funnel, and hares and lynxes."""
+
+IN_PICTURE = ("AR5", "hidden Markov", "GARCH")
 
 SHOWN = [
     ("SurrogateMetropolis", (2000, 10_000), tuple(CASES)),
     ("GAM", (2000, 10_000), tuple(CASES)),
     ("SurrogateMetropolis", (300,), SOME),
-    ("GAM", (50_000,), WALKS),
+    *((sampler, (10_000, 50_000), ALL_BUT_HARD) for sampler in ("KAM", "GAM")),
     ("GadMALA", (2000, 10_000, 50_000), WALKS),
     *((sampler, (1000, 50_000), IN_PICTURE) for sampler in ("SurrogateMetropolis", "GAM")),
     ("emcee DE", (1000, 2000, 10_000, 50_000), IN_PICTURE),
+    ("PyVBMC", (300,), ("GARCH",)),
 ]
 """What the pages show: samplers, evaluations in all, and cases."""
 
@@ -615,6 +620,9 @@ NAMES = {
 
 OURS, WALK = "SurrogateMetropolis", "GAM"
 PAGES = {
+    "choosing.md": {
+        "KAM": ({"KAM": ("KAM", "KAM"), WALK: (WALK, WALK)}, (10_000, 50_000), ALL_BUT_HARD)
+    },
     "surrogate.md": {
         "effective draws": ({OURS: (OURS, OURS), WALK: (WALK, WALK)}, (2000, 10_000), CASES)
     },
@@ -683,27 +691,29 @@ def cells(row):
 
 def draw(rows):
     """Draw the error of the median quantity by evaluations, one panel for each case."""
-    size = {"figsize": (4 * len(IN_PICTURE), 3.6), "sharey": True, "layout": "constrained"}
-    figure, axes = plt.subplots(1, len(IN_PICTURE), **size)
+    size = {"figsize": (4 * len(IN_PICTURE), 3.6), "layout": "constrained"}
+    figure, axes = plt.subplots(1, len(IN_PICTURE), sharex=True, sharey=True, **size)
     for axis, case in zip(axes, IN_PICTURE, strict=True):
         for (of, sampler), label in LABELS.items():
             kind = {"case": case, "of": of, "sampler": sampler}
             own = [row for row in rows if kind.items() <= row.items() and row["median"] > 0]
             own.sort(key=lambda row: row["evaluations"])
-            n, effective = np.array([(row["evaluations"], row["median"]) for row in own]).T
-            axis.loglog(n, effective**-0.5, "o-", ms=4, label=label)
-        axis.set(title=f"{NAMES[case]}, d = {own[0]['d']}", xlabel="evaluations in all")
+            n = [row["evaluations"] for row in own]
+            axis.loglog(n, [row["median"] ** -0.5 for row in own], "o-", ms=4, label=label)
+        axis.set(title=f"{NAMES[case]}, d = {Problem(case).d}", xlabel="evaluations in all")
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="error / posterior sd")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figure.savefig(PICTURE, dpi=200)
 
 
 LABELS = {
     (OURS, "corrected"): "pk.expectation",
     (OURS, OURS): "SurrogateMetropolis, its draws",
+    (OURS, "surrogates"): "surrogate_draws",
     (WALK, WALK): "GAM",
     ("emcee DE", "emcee DE"): "emcee",
+    ("PyVBMC", "PyVBMC"): "PyVBMC",
 }
 
 

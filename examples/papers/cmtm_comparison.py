@@ -36,7 +36,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import pages
 
 FILE = Path(__file__).with_suffix(".json")
-CHAINS, DRAWS = 8, SWEEPS // 2
+CHAINS, DRAWS = 40, SWEEPS // 2
 FIRST = [0.1, 0.2, 0.4, 0.8, 1.6]
 WIDE = np.geomspace(0.1, 16, 5)
 

@@ -1,11 +1,11 @@
 """CMH and CMTM: cost per evaluation, and pm.sample with them and with PyMC's own steps.
 
-    python examples/benchmarks/componentwise.py    some four minutes
+    python examples/benchmarks/sweeps.py    some four minutes
 
 Writes tables of docs/performance.md. The target is the 20-dimensional mixture of the CMTM paper.
 ESS is that of the coordinate that mixes worst, per second of the whole call of pm.sample: one chain
 from an exact draw, 1000 draws of tuning. Each figure is the median of several runs, which
-alternate. What is in componentwise.json is not run again.
+alternate. What is in sweeps.json is not run again.
 """
 
 import logging

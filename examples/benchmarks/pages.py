@@ -68,6 +68,11 @@ def spaced(n):
     return f"{n:,}".replace(",", " ") if n >= 10_000 else str(n)
 
 
+def two_digits(x):
+    """Write a number from 10 on with two digits that say something."""
+    return spaced(round(float(f"{x:.2g}")))
+
+
 def filled(text, tables):
     """Return the text of a page with the tables as they should be.
 

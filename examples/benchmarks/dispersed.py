@@ -2,7 +2,6 @@
 
     python examples/benchmarks/dispersed.py [--truth]     R-hat and ESS on ordinary posteriors
     python examples/benchmarks/dispersed.py --home        evaluations to the typical set
-    python examples/benchmarks/dispersed.py --tuning      tuning that suffices, with 1, 4, 8 chains
     python examples/benchmarks/dispersed.py --clock       seconds, learning together or alone
 
 all with [--samplers GAM,KAM] [--posteriors trend,prices] [--seeds 2]; posteriors.py has the
@@ -30,10 +29,6 @@ RHAT, ESS = 1.02, 200
 """A run is right if R-hat is below the one, and the bulk ESS above the other."""
 
 REGRESSIONS = ("regression 5", "regression 10", "correlated")
-TUNED_ON = ("regression 10", "correlated")
-LONG, LONGEST, ENOUGH = 12_800, 50_000, 0.8
-"""Transitions of tuning to begin with, those after which there is hardly more to learn, and the
-share of the ESS after these that is enough."""
 
 
 def main():
@@ -44,7 +39,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=2, help="runs of each")
     parser.add_argument("--truth", action="store_true", help="compare with long runs of GadMALA")
     what = parser.add_mutually_exclusive_group()
-    for name in ("home", "tuning", "clock"):
+    for name in ("home", "clock"):
         what.add_argument(f"--{name}", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -52,8 +47,6 @@ def main():
     names = options.posteriors and options.posteriors.split(",")
     if options.home:
         home(samplers, names or REGRESSIONS, seeds)
-    elif options.tuning:
-        tuning(samplers, names or TUNED_ON, seeds)
     elif options.clock:
         clock(samplers, names or REGRESSIONS, options.seeds)
     else:
@@ -203,69 +196,6 @@ def ways_home(dt, threshold, n=10):
         first &= above[: first.size]
         ways.append(count[first.argmax()] if first.any() else np.inf)
     return ways
-
-
-# ---- how much tuning ----------------------------------------------------------------------------
-
-
-def tuning(samplers, names, seeds):
-    """Print the transitions of tuning after which a chain is nearly as good as it will be."""
-    print(f"transitions of tuning to {ENOUGH:.0%} of the final ESS per transition, and this")
-    heading = "".join(f"{name:>12}" for name in ("alone", "4 together", "8 together", "final"))
-    print(f"{'posterior':<20}{'sampler':<13}{heading}")
-    for name in names:
-        model = POSTERIORS[name]()
-        for sampler in samplers:
-            step = getattr(pk, sampler)(model=model)
-            final = rate(step, seeds, CHAINS, False, LONGEST)
-            columns = [(CHAINS, False), (4, True), (8, True)]
-            cells = [
-                f"{shortest(step, seeds, *column, ENOUGH * final):>12.0f}"
-                for column in columns[: 3 if step.learns_together else 1]
-            ]
-            print(f"{name:<20}{sampler:<13}{''.join(cells):<36}{final:>12.4f}", flush=True)
-
-
-def shortest(step, seeds, chains, pool, enough):
-    """Return the tuning from which on the rates are enough, inf if LONG is too short.
-
-    From LONG it is halved until they are not; of the last two, and one in between, logarithms are
-    interpolated.
-    """
-    n, good = LONG, None
-    while (found := rate(step, seeds, chains, pool, n)) >= enough:
-        if n < 20:
-            return n
-        n, good = n // 2, found
-    if good is None:
-        return np.inf
-    lengths = np.array([n, n * 2**0.5, 2 * n])
-    rates = [found, rate(step, seeds, chains, pool, round(lengths[1])), good]
-    k = 0 if rates[1] >= enough else 1
-    part = slice(k, k + 2)
-    return np.exp(np.interp(enough, rates[part], np.log(lengths[part])))
-
-
-def rate(step, seeds, chains, pool, n_tune, draws=3000):
-    """Return the ESS per transition of what was learned: of chains the mean, of seeds the median.
-
-    That of each chain by itself, frozen, without its first draws, which may be on the way.
-    """
-    tune, rates = -(-n_tune // step.steps_per_draw), []
-    options = {"chains": chains, "tune": tune, "compute_convergence_checks": False}
-    for seed in seeds:
-        with quiet():
-            dt = run(step, seed, draws=draws, **options, pool_tuning=pool)
-        x = parameters(step.model, dt)[:, draws // 5 :]
-        rates.append(np.mean([least_ess(chain) for chain in x]) / step.steps_per_draw)
-    return median(rates)
-
-
-def least_ess(x):
-    """Return the least ESS of the draws (n, d) of a chain and of their squares, over n."""
-    if (np.ptp(x, axis=0) == 0).any():  # ArviZ takes what never moved for independent
-        return 0.0
-    return float(az.ess(with_squares(x[None]))["x"].min()) / len(x)
 
 
 # ---- seconds ------------------------------------------------------------------------------------

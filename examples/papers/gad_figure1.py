@@ -8,14 +8,16 @@ adaptation, from L = 0.1/√d I:
 1. two dimensions, correlation 0.99: GadRWM, η = 5e-4, 20 000 iterations, target acceptance 0.25 and
    0.4. The learned LLᵀ has the target's shape, and a size that goes with the acceptance. β is what
    that takes; the paper has 7.4 and 2.2. β goes up and down as long as L lags behind it, so the
-   script also prints it for twenty chains, and after ten times as many iterations.
+   script also has it for twenty chains, and after ten times as many iterations.
 2. 51 values of a Gaussian process: GadMALA, η = 1e-3, 200 000 iterations. On a normal target the
    best LLᵀ is a multiple of Σ; both are drawn as correlations, and the scales below them.
 
-A minute.
+A minute. What it measures in two dimensions is in gad_figure1.json; README.md has the table.
 """
 
 import argparse
+import sys
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,8 +26,14 @@ from kam_pictures import BLUE, CONTOUR, IMAGES, save
 
 import pymc_kameleon as pk
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import pages
+
+FILE = Path(__file__).with_suffix(".json")
 GREEN = "#3a9d3a"
 PAPER_BETAS = {0.25: 7.4, 0.4: 2.2}
+"""By target acceptance; of one chain each."""
+LENGTHS = (20_000, 200_000)
 N_CHAINS = 20
 
 
@@ -52,29 +60,39 @@ def walk(target_accept):
 
 
 def learn_pair():
-    """Print β, and the shape and size of LLᵀ; return L of one chain for each target acceptance."""
-    factors = {}
-    print(f"{N_CHAINS} chains: mean (standard error); deviation over chains")
-    print(f"{'target':<8}{'iterations':>10}{'β':>14}{'paper':>7}{'':>6}", end="")
-    print(f"{'size':>14}{'':>6}{'correlation':>18}")
-    for target_accept, paper in PAPER_BETAS.items():
+    """Return rows of β and the size of LLᵀ, and L and β of one chain for each target acceptance."""
+    rows, shown = [], {}
+    for target_accept in PAPER_BETAS:
         step = walk(target_accept)
-        for n in (20_000, 200_000):
+        for n in LENGTHS:
             ends = [adapt(step, 2, seed, n) for seed in range(N_CHAINS)]
-            betas = [beta for _, beta in ends]
-            covariances = np.array([factor @ factor.T for factor, _ in ends])
-            sizes = [
-                np.sqrt(np.linalg.det(c) / np.linalg.det(PAIR.covariance)) for c in covariances
-            ]
-            correlations = covariances[:, 0, 1] / np.sqrt(
-                covariances[:, 0, 0] * covariances[:, 1, 1]
-            )
-            print(f"{target_accept:<8g}{n:>10}{with_error(betas, 2):>14}{paper:>7}", end="")
-            print(f"{np.std(betas, ddof=1):>6.2f}{with_error(sizes, 2):>14}", end="")
-            print(f"{np.std(sizes, ddof=1):>6.2f}{with_error(correlations, 4):>18}", flush=True)
-            if n == 20_000:
-                factors[target_accept] = ends[0]
-    return factors
+            sizes = [np.prod(np.diag(factor)) for factor, _ in ends]
+            betas = np.array([beta for _, beta in ends])
+            row = {
+                "target_accept": target_accept,
+                "iterations": n,
+                "beta": betas.round(4).tolist(),
+                "deviation": round(float(betas.std(ddof=1)), 4),
+                "size": (sizes / np.sqrt(np.linalg.det(PAIR.covariance))).round(4).tolist(),
+                "correlation": [round(float(correlations(f @ f.T)[0, 1]), 5) for f, _ in ends],
+            }
+            rows.append(row | pages.when_and_where())
+            print(rows[-1], flush=True)
+            shown.setdefault(target_accept, ends[0])
+    return rows, shown
+
+
+def tables(rows):
+    """Return the table of the page."""
+    by_place = {(row["target_accept"], row["iterations"]): row for row in rows}
+    titles = ["20 000 iterations", "deviation", "size", "200 000 iterations", "size"]
+    lines = [f"| target acceptance | paper's β | {' | '.join(titles)} |", "|---" * 7 + "|"]
+    for target_accept, theirs in PAPER_BETAS.items():
+        first, last = (by_place[target_accept, n] for n in LENGTHS)
+        betas, sizes = ([with_error(row[k], 2) for row in (first, last)] for k in ("beta", "size"))
+        cells = [betas[0], f"{first['deviation']:.2f}", sizes[0], betas[1], sizes[1]]
+        lines.append(f"| {target_accept:g} | {theirs} | {' | '.join(cells)} |")
+    return {pages.PAPERS: {"final β": lines}}
 
 
 def learn_process(target):
@@ -135,12 +153,15 @@ def show_ellipse(axis, factor, colour, label):
 
 
 def main():
-    """Print what is learned, and draw it."""
+    """Write and print what is learned, and draw it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
     options = parser.parse_args()
-    factors, target = learn_pair(), gaussian_process()
-    draw(options.plot_dir, factors, target, learn_process(target))
+    rows, shown = learn_pair()
+    pages.save(FILE, rows)
+    pages.write(tables(rows))
+    target = gaussian_process()
+    draw(options.plot_dir, shown, target, learn_process(target))
 
 
 if __name__ == "__main__":

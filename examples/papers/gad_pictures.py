@@ -21,7 +21,7 @@ SHOWN = {
     "gadRWM": "gadRWM",
     "gadMALAe": "gadMALAe",
     "gadMALAf": "gadMALAf",
-    "fisher": "GadMALA, default",
+    "default": "GadMALA, default",
 }
 """Samplers, and what they are called."""
 

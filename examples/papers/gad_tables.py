@@ -2,11 +2,15 @@
 
     python gad_tables.py [--full] [--targets NAME …] [--samplers NAME …] [--data DIRECTORY]
 
+Each row is added to gad_tables.json as it ends; what is in there is not run again. README.md has
+it. `--full` only prints.
+
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. 20 000
 iterations of adaptation and 20 000 that are kept, one transition each, from x₀ ~ N(0, I); ESS by
-the paper's estimator, least, median and largest over the coordinates. Fifty minutes:
-3 chains. `--full`: 10 chains and some 15 hours. Data as in gad_targets.py; those that are missing
-are left out. Of Ripley's, Pima, heart and German credit we do not have the paper's tables.
+the paper's estimator, least, median and largest over the coordinates. Fifty minutes: 3 chains, and
+10 of the paper's samplers on Neal's normal and Australian credit. `--full`: 10 of all, some 15
+hours. Data as in gad_targets.py; those that are missing are left out. Of Ripley's, Pima, heart and
+German credit we do not have the paper's tables.
 
 - AM is the paper's recursion on L with its rate 0.001/(1 + t/4000), but with λ = 2.38²/d, and it
   first learns a start for L, while the paper begins with 0.1/√d I. The paper's accepts 0.26
@@ -15,9 +19,9 @@ are left out. Of Ripley's, Pima, heart and German credit we do not have the pape
   makes a fixed number of leapfrog steps, which PyMC's does not: a subclass sets the length of the
   path. Their step sizes are jittered by 15 %. "NUTS, PyMC's" is as users have it: it learns masses.
   NUTS has 500 iterations of burn-in, as in the paper.
-- Without `--full` HMC and NUTS make one chain, marked with *. Where that took too long it is
-  shorter, and its ESS and seconds are scaled up to 20 000 draws: marked with **.
-- `fisher` is this package's default, which is not in the paper.
+- Without `--full` HMC and NUTS make one chain. Where that took too long it is shorter, and its ESS
+  and seconds are scaled up to 20 000 draws: marked with **.
+- The default is this package's, which is not in the paper.
 
 Seconds are CPU seconds of tuning and draws, on one thread if OMP_NUM_THREADS=1, step by step from
 Python as in `pm.sample`, which costs some 60 µs per draw; "compiled" are those without Python's
@@ -26,17 +30,17 @@ share. The paper's are of MATLAB on another machine: compare what is between sam
 
 import argparse
 import logging
+import sys
 import time
 import warnings
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
 from gad_targets import (
     DRAWS,
     NEAL,
-    SHAPES,
     TUNE,
     NoData,
     add_data_option,
@@ -49,40 +53,55 @@ from gad_targets import (
 
 import pymc_kameleon as pk
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import pages
+
+FILE = Path(__file__).with_suffix(".json")
+
 PAPER = {
     "neal": {
-        "gadMALAf": (8.7, 0.556, (1413.4, 1987.4, 2580.8), (161.70, 15.07)),
-        "gadMALAe": (10.0, 0.541, (922.2, 2006.3, 2691.1), (92.34, 7.11)),
-        "gadRWM": (7.0, 0.254, (27.5, 66.9, 126.9), (3.95, 0.66)),
-        "AM": (2.3, 0.257, (8.7, 48.6, 829.1), (3.71, 0.87)),
-        "RWM": (2.2, 0.261, (2.9, 8.4, 2547.6), (1.31, 0.06)),
-        "MALA": (3.1, 0.530, (2.9, 10.0, 12489.2), (0.95, 0.03)),
-        "HMC-20": (49.7, 0.694, (306.1, 1537.8, 19732.4), (6.17, 3.35)),
-        "NUTS": (360.5, 0.7, (18479.6, 20000.0, 20000.0), (51.28, 1.64)),
+        "gadMALAf": ("0.556", (1413.4, 1987.4, 2580.8), 161.70),
+        "gadMALAe": ("0.541", (922.2, 2006.3, 2691.1), 92.34),
+        "gadRWM": ("0.254", (27.5, 66.9, 126.9), 3.95),
+        "AM": ("0.257", (8.7, 48.6, 829.1), 3.71),
+        "RWM": ("0.261", (2.9, 8.4, 2547.6), 1.31),
+        "MALA": ("0.530", (2.9, 10.0, 12489.2), 0.95),
+        "HMC-20": ("0.694", (306.1, 1537.8, 19732.4), 6.17),
+        "NUTS": ("> 0.7", (18479.6, 20000.0, 20000.0), 51.28),
     },
     "caravan": {
-        "gadMALAf": (23.1, 0.621, (228.1, 750.3, 1114.7), (9.94, 2.64)),
-        "gadMALAe": (95.1, 0.494, (66.6, 508.3, 1442.7), (0.70, 0.16)),
-        "gadRWM": (22.6, 0.234, (5.3, 34.3, 104.5), (0.23, 0.06)),
-        "AM": (20.0, 0.257, (3.2, 11.8, 62.5), (0.16, 0.01)),
-        "RWM": (15.3, 0.242, (3.0, 9.3, 52.5), (0.20, 0.03)),
-        "MALA": (22.8, 0.543, (4.4, 28.3, 326.0), (0.19, 0.05)),
-        "HMC-10": (225.5, 0.711, (248.3, 2415.7, 19778.7), (1.10, 0.12)),
-        "NUTS": (1412.1, 0.7, (7469.5, 20000.0, 20000.0), (5.29, 0.38)),
+        "gadMALAf": ("0.621", (228.1, 750.3, 1114.7), 9.94),
+        "gadMALAe": ("0.494", (66.6, 508.3, 1442.7), 0.70),
+        "gadRWM": ("0.234", (5.3, 34.3, 104.5), 0.23),
+        "AM": ("0.257", (3.2, 11.8, 62.5), 0.16),
+        "RWM": ("0.242", (3.0, 9.3, 52.5), 0.20),
+        "MALA": ("0.543", (4.4, 28.3, 326.0), 0.19),
+        "HMC-10": ("0.711", (248.3, 2415.7, 19778.7), 1.10),
+        "NUTS": ("> 0.7", (7469.5, 20000.0, 20000.0), 5.29),
     },
     "australian": {
-        "gadMALAf": (8.1, 0.569, (3485.9, 4262.9, 4784.0), (443.97, 76.13)),
-        "gadMALAe": (13.5, 0.540, (3034.9, 4234.3, 4836.3), (227.61, 29.87)),
-        "gadRWM": (7.7, 0.253, (288.0, 423.0, 515.0), (38.68, 9.53)),
-        "AM": (4.4, 0.261, (310.9, 410.1, 507.2), (70.21, 6.23)),
-        "RWM": (3.4, 0.252, (31.3, 312.6, 495.2), (9.16, 3.12)),
-        "MALA": (7.0, 0.524, (138.4, 2388.1, 3818.8), (20.22, 5.14)),
-        "HMC-5": (37.0, 0.700, (1048.1, 3510.3, 14809.7), (28.06, 11.69)),
-        "NUTS": (41.3, 0.7, (2995.2, 20000.0, 20000.0), (72.86, 7.31)),
+        "gadMALAf": ("0.569", (3485.9, 4262.9, 4784.0), 443.97),
+        "gadMALAe": ("0.540", (3034.9, 4234.3, 4836.3), 227.61),
+        "gadRWM": ("0.253", (288.0, 423.0, 515.0), 38.68),
+        "AM": ("0.261", (310.9, 410.1, 507.2), 70.21),
+        "RWM": ("0.252", (31.3, 312.6, 495.2), 9.16),
+        "MALA": ("0.524", (138.4, 2388.1, 3818.8), 20.22),
+        "HMC-5": ("0.700", (1048.1, 3510.3, 14809.7), 28.06),
+        "NUTS": ("> 0.7", (2995.2, 20000.0, 20000.0), 72.86),
     },
 }
-"""Seconds, acceptance, ESS (least, median, largest), least ESS per second and its deviation over
-chains. Tables 1 and 2; of HMC they have the best, and NUTS accepts more than 0.7."""
+"""Acceptance, ESS (least, median, largest) and least ESS per second of tables 1 and 2: means over
+ten chains. Of HMC they have the best."""
+
+TARGETS = {
+    "neal": "Neal's normal",
+    "australian": "Australian credit",
+    "caravan": "Caravan",
+    "ripley": "Ripley's",
+    "pima": "Pima",
+    "heart": "heart",
+    "german": "German credit",
+}
 
 # ---- samplers -----------------------------------------------------------------------------------
 
@@ -135,8 +154,8 @@ SAMPLERS = {
     "gadMALAf": Sampler(pk.GadMALA, PUBLISHED),
     "gadMALAe": Sampler(pk.GadMALA, PUBLISHED | {"gradient": "exact"}),
     "gadRWM": Sampler(pk.GadRWM, PUBLISHED | WALK),
-    "fisher, K = 1": Sampler(pk.GadMALA, {"n_leapfrog": 1}),
-    "fisher": Sampler(pk.GadMALA),
+    "default, K = 1": Sampler(pk.GadMALA, {"n_leapfrog": 1}),
+    "default": Sampler(pk.GadMALA),
     "AM": Sampler(pk.AM, WALK | {"update": "cholesky", "learning_rate": RATE}),
     "GAM": Sampler(pk.GAM, WALK | {"learning_rate": RATE}),
     "RWM": Sampler(pk.RWM, WALK),
@@ -159,51 +178,38 @@ REDUCED = {
 }
 """Tuning and draws where the paper's would take too long; not with `--full`."""
 
+TEN = {(name, label) for name in ("neal", "australian") for label in list(SAMPLERS)[:3]}
+"""Of these there are ten chains."""
+
 # ---- chains -------------------------------------------------------------------------------------
 
 
-class Result(NamedTuple):
-    """What a sampler's chains gave; ESS and seconds as if it were the paper's number of draws.
-
-    Attributes
-    ----------
-    ess : (chains, 3) float64
-        Least, median and largest over the coordinates.
-    seconds, acceptance : (chains,) float64
-    compiled : float
-        CPU seconds without Python's share.
-    mark : str
-        * for one chain, ** for a short one.
-    """
-
-    ess: np.ndarray
-    seconds: np.ndarray
-    acceptance: np.ndarray
-    compiled: float
-    mark: str
-
-
 def measure(name, target, label, full):
-    """Run a sampler's chains."""
+    """Run a sampler's chains, and return their row."""
     sampler = SAMPLERS[label]
-    tune, draws, n_chains, mark = sampler.tune, DRAWS, 10 if full else 3, ""
+    tune, draws, n_chains = sampler.tune, DRAWS, 10 if full or (name, label) in TEN else 3
     if sampler.is_pymc and not full:
-        n_chains, mark = 1, "*"
-        if (name, label) in REDUCED:
-            tune, draws = REDUCED[name, label]
-            mark = "**"
-    compiled = np.nan
+        tune, draws = REDUCED.get((name, label), (tune, draws))
+        n_chains = 1
+    compiled = None
     if sampler.is_pymc:
-        rows = [run_pymc(sampler, target, seed, tune, draws) for seed in range(n_chains)]
+        chains = [run_pymc(sampler, target, seed, tune, draws) for seed in range(n_chains)]
     else:
         step = sampler.kind(model=target.model(), **sampler.options)
-        rows = [run_chain(step, target.d, seed, tune, draws)[:3] for seed in range(n_chains)]
-        compiled = compiled_seconds(step, target.d)
-    x, acceptance, seconds = zip(*rows, strict=True)
+        chains = [run_chain(step, target.d, seed, tune, draws)[:3] for seed in range(n_chains)]
+        compiled = round(compiled_seconds(step, target.d), 3)
+    x, acceptance, seconds = zip(*chains, strict=True)
     ess = np.array([effective_sizes(one) for one in x]) * (DRAWS / draws)
-    summary = np.stack([ess.min(axis=1), np.median(ess, axis=1), ess.max(axis=1)], axis=1)
     longer = (sampler.tune + DRAWS) / (tune + draws)
-    return Result(summary, longer * np.array(seconds), np.array(acceptance), compiled, mark)
+    return {
+        "target": name,
+        "sampler": label,
+        "draws": draws,
+        "ess": np.quantile(ess, [0, 0.5, 1], axis=1).round(1).tolist(),
+        "seconds": (longer * np.array(seconds)).round(2).tolist(),
+        "compiled": compiled,
+        "acceptance": round(float(np.mean(acceptance)), 4),
+    } | pages.when_and_where()
 
 
 def run_pymc(sampler, target, seed, tune, draws):
@@ -233,55 +239,121 @@ def run_pymc(sampler, target, seed, tune, draws):
 # ---- the tables ---------------------------------------------------------------------------------
 
 
-def print_head(name, target):
-    """Print the head of a table."""
-    print(f"\n{name}, d = {target.d}")
-    print(f"{'':<16}{'s':>7}{'compiled':>9}{'accepted':>9}", end="")
-    print("".join(f"{title:>15}" for title in ("least ESS", "median", "largest", "least / s")))
+def line(*cells):
+    """Return the line of a table."""
+    return f"| {' | '.join(cells)} |"
 
 
-def print_row(label, result):
-    """Print means over chains, and standard errors."""
-    cells = [with_error(column) for column in result.ess.T]
-    cells.append(with_error(result.ess[:, 0] / result.seconds, 1))
-    compiled = "" if np.isnan(result.compiled) else f"{result.compiled:.2f}"
-    print(f"{label + result.mark:<16}{result.seconds.mean():>7.1f}{compiled:>9}", end="")
-    print(
-        f"{result.acceptance.mean():>9.3f}" + "".join(f"{cell:>15}" for cell in cells), flush=True
-    )
+def title(row):
+    """Return a sampler's name, and two stars if its chain was short."""
+    return row["sampler"] + (r" \*\*" if row["draws"] < DRAWS else "")
 
 
-def print_paper(seconds, acceptance, ess, per_second):
-    """Print the paper's row; its deviation over ten chains becomes a standard error."""
-    print(f"{'  paper':<16}{seconds:>7.1f}{'':>9}{acceptance:>9.3f}", end="")
-    print("".join(f"{size:>15.0f}" for size in ess), end="")
-    error = per_second[1] / np.sqrt(10)
-    print(f"{f'{per_second[0]:.1f} ({error:.1f})':>15}", flush=True)
+def rates(row):
+    """Return the least ESS per second of each chain."""
+    return np.divide(row["ess"][0], row["seconds"])
+
+
+def number(*values):
+    """Return the mean of some chains' values, and its standard error."""
+    digits = 1 if np.mean(values) < 20 else 0
+    mean, *error = with_error(values, digits).split(" ")
+    return " ".join([mean if digits else pages.spaced(int(mean)), *error])
+
+
+def tables(rows):
+    """Return the tables of the page: of the paper's two data sets, of four more, and of NUTS."""
+    by_place = {(row["target"], row["sampler"]): row for row in rows}
+    found = {}
+    for name in TARGETS:
+        own = [by_place[name, label] for label in SAMPLERS if (name, label) in by_place]
+        if own and name in PAPER:
+            found |= {f"{name}, ESS": ess_table(own), f"{name}, rates": rate_table(own)}
+        elif own:
+            found[name] = short_table(own)
+    return {pages.PAPERS: found | {"gadMALAf and NUTS": nuts_table(by_place)}}
+
+
+def paper(row):
+    """Return the paper's cells beside a row: acceptance, ESS, rate."""
+    if row["sampler"] not in PAPER[row["target"]]:
+        return "", [""] * 3, ""
+    accepted, ess, rate = PAPER[row["target"]][row["sampler"]]
+    return accepted, [number(one) for one in ess], number(rate)
+
+
+def ess_table(rows):
+    """Return the lines of a table of ESS, beside the paper's."""
+    titles = "paper: least | median | largest | ours: least | median | largest"
+    lines = [f"| ESS | {titles} |", "|---" * 7 + "|"]
+    for row in rows:
+        lines.append(line(title(row), *paper(row)[1], *[number(*ess) for ess in row["ess"]]))
+    return lines
+
+
+def rate_table(rows):
+    """Return the lines of a table of acceptance, rates and seconds, beside the paper's."""
+    titles = "accepted, paper | ours | rate, paper | ours | CPU s | compiled, s"
+    lines = [f"| rates | {titles} |", "|---" * 7 + "|"]
+    for row in rows:
+        accepted, _, rate = paper(row)
+        cells = [accepted, f"{row['acceptance']:.3f}", rate, number(*rates(row))]
+        compiled = f"{row['compiled']:.2f}" if row["compiled"] else ""
+        lines.append(line(title(row), *cells, number(np.mean(row["seconds"])), compiled))
+    return lines
+
+
+def short_table(rows):
+    """Return the lines of a table without the paper's."""
+    lines = ["| sampler | ESS: least | median | largest | rate |", "|---" * 5 + "|"]
+    for row in rows:
+        lines.append(line(title(row), *[number(*cell) for cell in [*row["ess"], rates(row)]]))
+    return lines
+
+
+def nuts_table(by_place):
+    """Return the lines of the table of least ESS per second, with two digits."""
+    titles = ["PyMC's NUTS", "gadMALAf", "gadMALAf, without Python's share of each draw"]
+    lines = [line("", *titles), "|---" * 4 + "|"]
+    for name, title_of_target in TARGETS.items():
+        if {(name, "NUTS, PyMC's"), (name, "gadMALAf")} <= by_place.keys():
+            gad = by_place[name, "gadMALAf"]
+            compiled = np.divide(gad["ess"][0], gad["compiled"])
+            values = [rates(by_place[name, "NUTS, PyMC's"]), rates(gad), compiled]
+            cells = [pages.two_digits(np.mean(value)) for value in values]
+            lines.append(line(title_of_target, *cells))
+    return lines
 
 
 def main():
-    """Print the tables."""
+    """Run the chains, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="10 chains, and PyMC's at full length")
-    targets = ["neal", *SHAPES]
-    parser.add_argument("--targets", nargs="+", choices=targets, default=targets)
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     add_data_option(parser)
     options = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
-    print("Means over chains (standard errors). * one chain; ** and a short one, scaled up.")
+    rows = [] if options.full else pages.load(FILE)
+    done = {(row["target"], row["sampler"]) for row in rows}
     for name in options.targets:
         try:
             target = NEAL if name == "neal" else load(name, options.data)
         except NoData as reason:
-            print(f"\n{reason}")
+            print(reason)
             continue
-        print_head(name, target)
         for label in options.samplers:
-            print_row(label, measure(name, target, label, options.full))
-            if label in PAPER.get(name, {}):
-                print_paper(*PAPER[name][label])
+            if (name, label) not in done:
+                rows.append(measure(name, target, label, options.full))
+                print(rows[-1], flush=True)
+                if not options.full:
+                    pages.save(FILE, rows)
+    if options.full:
+        for lines in tables(rows)[pages.PAPERS].values():
+            print("", *lines, sep="\n")
+    else:
+        pages.write(tables(rows))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,122 @@
+"""How much tuning suffices, alone and together: the tables of docs/adaptation.md.
+
+    python examples/benchmarks/pooling.py
+
+Transitions of tuning of each chain until the ESS per transition is 80 % of its final value; three
+runs from dispersed starts for each length. Each row is added to pooling.json as it ends; what is
+in there is not run again.
+"""
+
+import warnings
+from pathlib import Path
+from statistics import median
+
+import arviz as az
+import numpy as np
+from dispersed import CHAINS, parameters, quiet, run, with_squares
+from pages import load, save, spaced, two_digits, when_and_where, write
+from posteriors import POSTERIORS
+
+import pymc_kameleon as pk
+
+FILE = Path(__file__).with_suffix(".json")
+SEEDS = (0, 1, 2)
+WALKS = ("GAM", "AM", "RBAM", "RAM", "Barker", "KAM", "PCAKAM")
+SAMPLERS = {
+    "regression 10": (*WALKS, "CyclicalKAM", "GadMALA", "GadRWM", "CMTM"),
+    "dose response": (*WALKS, "GadMALA"),
+    "correlated": ("GAM", "GadMALA"),
+}
+COLUMNS = {"alone": (CHAINS, False), "4 chains": (4, True), "8 chains": (8, True)}
+"""Chains, and whether they learn together."""
+LONG, LONGEST, ENOUGH = 12_800, 50_000, 0.8
+"""Transitions of tuning to begin with, those after which there is hardly more to learn, and the
+share of the ESS after these that is enough."""
+MORE = f"> {spaced(LONG)}"
+
+
+def main():
+    """Run what is not in the file yet, and write the page."""
+    warnings.simplefilter("ignore")
+    rows = load(FILE)
+    done = {(row["posterior"], row["sampler"]) for row in rows}
+    for name, samplers in SAMPLERS.items():
+        for sampler in samplers:
+            if (name, sampler) not in done:
+                rows.append({"posterior": name, "sampler": sampler} | measure(name, sampler))
+                print(rows[-1], flush=True)
+                save(FILE, rows)
+    write(tables(rows))
+
+
+def measure(name, sampler):
+    """Return the final ESS per transition, and the tuning that suffices unless it is > LONG."""
+    step = getattr(pk, sampler)(model=POSTERIORS[name]())
+    final = rate(step, CHAINS, False, LONGEST)
+    enough = {}
+    for title, (chains, pool) in COLUMNS.items():
+        if step.learns_together or not pool:
+            n = shortest(step, chains, pool, ENOUGH * final)
+        if n < np.inf:
+            enough[title] = round(n)
+    return {"final": round(float(final), 5)} | enough | when_and_where()
+
+
+def shortest(step, chains, pool, enough):
+    """Return the tuning from which on the rates are enough, inf if LONG is too short.
+
+    From LONG it is halved until they are not; of the last two, and one in between, logarithms are
+    interpolated.
+    """
+    n, good = LONG, None
+    while (found := rate(step, chains, pool, n)) >= enough:
+        if n < 20:
+            return n
+        n, good = n // 2, found
+    if good is None:
+        return np.inf
+    lengths = np.array([n, n * 2**0.5, 2 * n])
+    rates = [found, rate(step, chains, pool, round(lengths[1])), good]
+    k = 0 if rates[1] >= enough else 1
+    part = slice(k, k + 2)
+    return np.exp(np.interp(enough, rates[part], np.log(lengths[part])))
+
+
+def rate(step, chains, pool, n_tune, draws=3000):
+    """Return the ESS per transition of what was learned: of chains the mean, of seeds the median.
+
+    That of each chain by itself, frozen, without its first draws, which may be on the way.
+    """
+    tune, rates = -(-n_tune // step.steps_per_draw), []
+    options = {"chains": chains, "tune": tune, "compute_convergence_checks": False}
+    for seed in SEEDS:
+        with quiet():
+            dt = run(step, seed, draws=draws, **options, pool_tuning=pool)
+        x = parameters(step.model, dt)[:, draws // 5 :]
+        rates.append(np.mean([least_ess(chain) for chain in x]) / step.steps_per_draw)
+    return median(rates)
+
+
+def least_ess(x):
+    """Return the least ESS of the draws (n, d) of a chain and of their squares, over n."""
+    if (np.ptp(x, axis=0) == 0).any():  # ArviZ takes what never moved for independent
+        return 0.0
+    return float(az.ess(with_squares(x[None]))["x"].min()) / len(x)
+
+
+def tables(rows):
+    """Return the tables of the page, with two digits."""
+    by_place = {(row["posterior"], row["sampler"]): row for row in rows}
+    found = {}
+    for name, samplers in SAMPLERS.items():
+        lines = [f"| sampler | {' | '.join(COLUMNS)} |", "|---" * 4 + "|"]
+        for sampler in samplers:
+            row, unit = by_place[name, sampler], ", in sweeps" if sampler == "CMTM" else ""
+            cells = [two_digits(row[title]) if title in row else MORE for title in COLUMNS]
+            lines.append(f"| {sampler}{unit} | {' | '.join(cells)} |")
+        found[name] = lines
+    return {"adaptation.md": found}
+
+
+if __name__ == "__main__":
+    main()

@@ -8,13 +8,14 @@ in there is not run again.
 """
 
 import warnings
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import arviz as az
 import numpy as np
 from dispersed import CHAINS, parameters, quiet, run, with_squares
-from pages import load, save, spaced, two_digits, when_and_where, write
+from pages import measured, spaced, table, three_digits, write
 from posteriors import POSTERIORS
 
 import pymc_kameleon as pk
@@ -38,15 +39,14 @@ MORE = f"> {spaced(LONG)}"
 def main():
     """Run what is not in the file yet, and write the page."""
     warnings.simplefilter("ignore")
-    rows = load(FILE)
-    done = {(row["posterior"], row["sampler"]) for row in rows}
+    write(tables(measured(FILE, plan())))
+
+
+def plan():
+    """Yield what rows are of, and what measures them."""
     for name, samplers in SAMPLERS.items():
         for sampler in samplers:
-            if (name, sampler) not in done:
-                rows.append({"posterior": name, "sampler": sampler} | measure(name, sampler))
-                print(rows[-1], flush=True)
-                save(FILE, rows)
-    write(tables(rows))
+            yield {"posterior": name, "sampler": sampler}, partial(measure, name, sampler)
 
 
 def measure(name, sampler):
@@ -59,7 +59,7 @@ def measure(name, sampler):
             n = shortest(step, chains, pool, ENOUGH * final)
         if n < np.inf:
             enough[title] = round(n)
-    return {"final": round(float(final), 5)} | enough | when_and_where()
+    return {"final": round(float(final), 5)} | enough
 
 
 def shortest(step, chains, pool, enough):
@@ -105,17 +105,14 @@ def least_ess(x):
 
 
 def tables(rows):
-    """Return the tables of the page, with two digits."""
-    by_place = {(row["posterior"], row["sampler"]): row for row in rows}
-    found = {}
-    for name, samplers in SAMPLERS.items():
-        lines = [f"| sampler | {' | '.join(COLUMNS)} |", "|---" * 4 + "|"]
-        for sampler in samplers:
-            row, unit = by_place[name, sampler], ", in sweeps" if sampler == "CMTM" else ""
-            cells = [two_digits(row[title]) if title in row else MORE for title in COLUMNS]
-            lines.append(f"| {sampler}{unit} | {' | '.join(cells)} |")
-        found[name] = lines
-    return {"adaptation.md": found}
+    """Return the tables of the page."""
+    found = {name: [] for name in SAMPLERS}
+    for row in rows:
+        unit = ", in sweeps" if row["sampler"] == "CMTM" else ""
+        cells = [three_digits(row[title]) if title in row else MORE for title in COLUMNS]
+        found[row["posterior"]].append([row["sampler"] + unit, *cells])
+    titles = ["sampler", *COLUMNS]
+    return {"adaptation.md": {name: table(titles, cells) for name, cells in found.items()}}
 
 
 if __name__ == "__main__":

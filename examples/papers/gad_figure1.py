@@ -85,14 +85,15 @@ def learn_pair():
 def tables(rows):
     """Return the table of the page."""
     by_place = {(row["target_accept"], row["iterations"]): row for row in rows}
-    titles = ["20 000 iterations", "deviation", "size", "200 000 iterations", "size"]
-    lines = [f"| target acceptance | paper's β | {' | '.join(titles)} |", "|---" * 7 + "|"]
+    titles = ["target acceptance", "paper's β", "20 000 iterations", "deviation", "size"]
+    titles += ["200 000 iterations", "size"]
+    cells = []
     for target_accept, theirs in PAPER_BETAS.items():
         first, last = (by_place[target_accept, n] for n in LENGTHS)
         betas, sizes = ([with_error(row[k], 2) for row in (first, last)] for k in ("beta", "size"))
-        cells = [betas[0], f"{first['deviation']:.2f}", sizes[0], betas[1], sizes[1]]
-        lines.append(f"| {target_accept:g} | {theirs} | {' | '.join(cells)} |")
-    return {pages.PAPERS: {"final β": lines}}
+        deviation = f"{first['deviation']:.2f}"
+        cells.append([target_accept, theirs, betas[0], deviation, sizes[0], betas[1], sizes[1]])
+    return {pages.PAPERS: {"final β": pages.table(titles, cells)}}
 
 
 def learn_process(target):

@@ -320,7 +320,7 @@ def nuts_table(by_place):
             gad = by_place[name, "gadMALAf"]
             compiled = np.divide(gad["ess"][0], gad["compiled"])
             values = [rates(by_place[name, "NUTS, PyMC's"]), rates(gad), compiled]
-            cells = [pages.two_digits(np.mean(value)) for value in values]
+            cells = [pages.spaced(round(float(f"{np.mean(value):.2g}"))) for value in values]
             lines.append(line(title_of_target, *cells))
     return lines
 

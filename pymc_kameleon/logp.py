@@ -150,6 +150,42 @@ class ModelFunctions:
             "its perform convert what it returns, as by np.asarray(..., dtype=...)"
         )
 
+    @contextmanager
+    def types_checked(self):
+        """Raise a TypeError if an Op, evaluated meanwhile, returns another type than it declares.
+
+        numba looks at sizes alone, and would read the bits of an integer as a float.
+        """
+        ops = [op for f in self.functions for own in python_ops(f.function).values() for op in own]
+        before, wrong = [(op, vars(op).get("perform")) for op in ops], []
+
+        def watched(perform):
+            def watch(node, inputs, storage):
+                perform(node, inputs, storage)
+                for out, (value,) in zip(node.outputs, storage, strict=True):
+                    declared = getattr(out.type, "dtype", None)
+                    returned = str(getattr(value, "dtype", type(value).__name__))
+                    if declared and returned != declared:
+                        wrong.append(f"{node.op} returned {returned}, but declares {declared}")
+
+            return watch
+
+        for op in ops:
+            vars(op)["perform"] = watched(op.perform)
+        try:
+            yield
+        finally:
+            for op, own in before:
+                if own is None:
+                    vars(op).pop("perform", None)
+                else:
+                    vars(op)["perform"] = own
+        if wrong:
+            raise TypeError(
+                f"{wrong[0]}. Let its perform convert what it returns, as by np.asarray(..., "
+                "dtype=...)."
+            )
+
     def follow_data(self):
         """Read the shared variables again if one was set since the last time."""
         if any(
@@ -543,10 +579,10 @@ def _check_exact(var, value, what):
 
 
 def python_ops(function):
-    """Return the names of the Ops of a PyTensor function that run through Python."""
+    """Return the Ops of a PyTensor function that run through Python, as lists by their names."""
     if not hasattr(function.vm, "jit_fn"):
-        return []
-    found, seen, left = set(), set(), [function.vm.jit_fn]
+        return {}
+    found, seen, left = {}, set(), [function.vm.jit_fn]
     while left:
         part = left.pop()
         part = getattr(part, "py_func", getattr(part, "_defn", part))
@@ -559,10 +595,10 @@ def python_ops(function):
         if "objmode" in code.co_names and ("ptr",) not in code.co_consts:
             python = inside.get("py_perform")
             op = inspect.getclosurevars(python).nonlocals.get("op") if python else None
-            found.add(str(op or part.__name__))
+            found.setdefault(str(op or part.__name__), []).extend([] if op is None else [op])
         used = (part.__globals__.get(name) for name in code.co_names)
         left += [*used, *inside.values(), *compiler.overloads_of(part)]
-    return sorted(found)
+    return dict(sorted(found.items()))
 
 
 @contextmanager

@@ -967,6 +967,25 @@ def test_an_op_that_returns_another_type_is_reminded_of_what_it_declares(monkeyp
     assert re.match(f"In chain 0, evaluation 1 on{declared}", error.value.__notes__[0])
 
 
+@pytest.mark.parametrize("returned", [np.int64(0), np.float32(0), [0.0]])
+def test_an_op_that_returns_another_type_is_refused(returned, monkeypatch):
+    """numba would read the bits of a 64-bit integer as a float, without a word."""
+
+    def other(node, inputs, outputs):
+        outputs[0][0] = returned
+
+    op, model = box()
+    monkeypatch.setattr(op, "perform", other)
+    name = type(returned).__name__
+    message = f"Counting returned {name}, but declares float64. Let its perform convert"
+    with pytest.raises(TypeError, match=message):
+        pk.GAM(model=model)
+    assert op.perform is other
+    monkeypatch.undo()
+    pk.GAM(model=model)
+    assert "perform" not in vars(op)
+
+
 @pytest.mark.parametrize("k", [2, 17])
 def test_exceptions_on_the_way_to_the_posterior_say_so(k):
     """At which evaluation; and what another chain has drawn is not lost."""

@@ -257,6 +257,12 @@ class KameleonStep(ArrayStepShared):
         ------
         TypeError
             For an option that the sampler does not have.
+
+        Examples
+        --------
+        >>> step = pk.GAM.options(steps_per_draw=5)
+        >>> with model:
+        ...     dt = pk.sample(step=step)
         """
         return UnboundStep(cls, vars, options)
 

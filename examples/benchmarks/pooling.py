@@ -1,6 +1,6 @@
 """How much tuning suffices, alone and together: the tables of docs/adaptation.md.
 
-    python examples/benchmarks/pooling.py
+    python examples/benchmarks/pooling.py    a quarter of an hour
 
 Transitions of tuning of each chain until the ESS per transition is 80 % of its final value; three
 runs from dispersed starts for each length. Each row is added to pooling.json as it ends; what is

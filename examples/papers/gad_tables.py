@@ -7,10 +7,11 @@ it. `--full` only prints.
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. 20 000
 iterations of adaptation and 20 000 that are kept, one transition each, from x₀ ~ N(0, I); ESS by
-the paper's estimator, least, median and largest over the coordinates. Fifty minutes: 3 chains, and
-10 of the paper's samplers on Neal's normal and Australian credit. `--full`: 10 of all, some 15
-hours. Data as in gad_targets.py; those that are missing are left out. Of Ripley's, Pima, heart and
-German credit we do not have the paper's tables.
+the paper's estimator, least, median and largest over the coordinates. 3 chains, and 10 of the
+paper's samplers on Neal's normal and Australian credit: half an hour of CPU time without NUTS on
+Caravan, which was not run. `--full`: 10 of all, some 15 hours. Data as in gad_targets.py; those
+that are missing are left out. Of Ripley's, Pima, heart and German credit we do not have the paper's
+tables.
 
 - AM is the paper's recursion on L with its rate 0.001/(1 + t/4000), but with λ = 2.38²/d, and it
   first learns a start for L, while the paper begins with 0.1/√d I. The paper's accepts 0.26
@@ -239,11 +240,6 @@ def run_pymc(sampler, target, seed, tune, draws):
 # ---- the tables ---------------------------------------------------------------------------------
 
 
-def line(*cells):
-    """Return the line of a table."""
-    return f"| {' | '.join(cells)} |"
-
-
 def title(row):
     """Return a sampler's name, and two stars if its chain was short."""
     return row["sampler"] + (r" \*\*" if row["draws"] < DRAWS else "")
@@ -284,45 +280,46 @@ def paper(row):
 
 def ess_table(rows):
     """Return the lines of a table of ESS, beside the paper's."""
-    titles = "paper: least | median | largest | ours: least | median | largest"
-    lines = [f"| ESS | {titles} |", "|---" * 7 + "|"]
-    for row in rows:
-        lines.append(line(title(row), *paper(row)[1], *[number(*ess) for ess in row["ess"]]))
-    return lines
+    titles = ["ESS", "paper: least", "median", "largest", "ours: least", "median", "largest"]
+    ours = [[number(*ess) for ess in row["ess"]] for row in rows]
+    cells = [[title(row), *paper(row)[1], *own] for row, own in zip(rows, ours, strict=True)]
+    return pages.table(titles, cells)
 
 
 def rate_table(rows):
     """Return the lines of a table of acceptance, rates and seconds, beside the paper's."""
-    titles = "accepted, paper | ours | rate, paper | ours | CPU s | compiled, s"
-    lines = [f"| rates | {titles} |", "|---" * 7 + "|"]
+    titles = ["rates", "accepted, paper", "ours", "rate, paper", "ours", "CPU s", "compiled, s"]
+    cells = []
     for row in rows:
         accepted, _, rate = paper(row)
-        cells = [accepted, f"{row['acceptance']:.3f}", rate, number(*rates(row))]
+        own = [accepted, f"{row['acceptance']:.3f}", rate, number(*rates(row))]
         compiled = f"{row['compiled']:.2f}" if row["compiled"] else ""
-        lines.append(line(title(row), *cells, number(np.mean(row["seconds"])), compiled))
-    return lines
+        cells.append([title(row), *own, number(np.mean(row["seconds"])), compiled])
+    return pages.table(titles, cells)
 
 
 def short_table(rows):
     """Return the lines of a table without the paper's."""
-    lines = ["| sampler | ESS: least | median | largest | rate |", "|---" * 5 + "|"]
-    for row in rows:
-        lines.append(line(title(row), *[number(*cell) for cell in [*row["ess"], rates(row)]]))
-    return lines
+    figures = [[*row["ess"], rates(row)] for row in rows]
+    cells = [
+        [title(row), *[number(*chains) for chains in own]]
+        for row, own in zip(rows, figures, strict=True)
+    ]
+    return pages.table(["sampler", "ESS: least", "median", "largest", "rate"], cells)
 
 
 def nuts_table(by_place):
     """Return the lines of the table of least ESS per second, with two digits."""
-    titles = ["PyMC's NUTS", "gadMALAf", "gadMALAf, without Python's share of each draw"]
-    lines = [line("", *titles), "|---" * 4 + "|"]
+    titles = ["", "PyMC's NUTS", "gadMALAf", "gadMALAf, without Python's share of each draw"]
+    cells = []
     for name, title_of_target in TARGETS.items():
         if {(name, "NUTS, PyMC's"), (name, "gadMALAf")} <= by_place.keys():
             gad = by_place[name, "gadMALAf"]
             compiled = np.divide(gad["ess"][0], gad["compiled"])
             values = [rates(by_place[name, "NUTS, PyMC's"]), rates(gad), compiled]
-            cells = [pages.spaced(round(float(f"{np.mean(value):.2g}"))) for value in values]
-            lines.append(line(title_of_target, *cells))
-    return lines
+            means = [float(f"{np.mean(value):.2g}") for value in values]
+            cells.append([title_of_target, *[pages.spaced(round(mean)) for mean in means]])
+    return pages.table(titles, cells)
 
 
 def main():

@@ -19,27 +19,11 @@ from pymc_kameleon.plots import (
     plot_proposals,
     plot_scales,
 )
-from pymc_kameleon.samplers.barker import Barker
-from pymc_kameleon.samplers.cmh import CMH
-from pymc_kameleon.samplers.cmtm import CMTM
-from pymc_kameleon.samplers.cyclical_kam import CyclicalKAM
-from pymc_kameleon.samplers.gad import GadMALA, GadRWM
-from pymc_kameleon.samplers.kam import KAM
-from pymc_kameleon.samplers.mala import MALA
-from pymc_kameleon.samplers.pca_kam import PCAKAM
-from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
-from pymc_kameleon.samplers.surrogate import SurrogateMetropolis
+from pymc_kameleon.samplers import *  # noqa: F403
+from pymc_kameleon.samplers import SAMPLERS
 from pymc_kameleon.tables import summary
 
 __version__ = version("pymc_kameleon")
-
-SAMPLERS = (
-    *(RWM, AM, RBAM, GAM, RAM),
-    *(KAM, PCAKAM, CyclicalKAM),
-    *(CMH, CMTM),
-    *(MALA, GadRWM, GadMALA, Barker),
-    SurrogateMetropolis,
-)
 
 __all__ = ["SAMPLERS", "Decay", "compare", "expectation", "initvals", "kernels", "mode_occupancy"]
 __all__ += ["noise_seed", "plot_adaptation", "plot_compare", "plot_factor", "plot_learned"]

@@ -18,6 +18,7 @@ from scipy.stats import norm
 
 from pymc_kameleon.choice import as_unbound, bound_steps, default_step, listed
 from pymc_kameleon.driver import default_cores, sample
+from pymc_kameleon.groups import WARMUP_STATS
 from pymc_kameleon.host import BlockedStep, CompoundStep, WarningType, run_convergence_checks
 from pymc_kameleon.initvals import initvals as dispersed
 from pymc_kameleon.logp import has_gradient
@@ -285,7 +286,7 @@ def _evaluations(tree, methods, model):
     """
     if model.discrete_value_vars or (methods and not _all_moved(methods, model)):
         return np.nan
-    groups = [tree[name] for name in ("warmup_sample_stats", "sample_stats") if name in tree]
+    groups = [tree[name] for name in (WARMUP_STATS, "sample_stats") if name in tree]
     if methods and all(isinstance(own, TWO_EACH) for own in methods):
         return 2 * len(methods) * sum(g.sizes["chain"] * g.sizes["draw"] for g in groups)
     if _all_ours(methods):

@@ -16,31 +16,30 @@ from time import perf_counter
 
 import pymc as pm
 
-import pymc_kameleon as pk
-from pymc_kameleon.samplers.fisher_rule import compiled_learning
-from pymc_kameleon.samplers.surrogate_moves import compiled_runs, compiled_weights
+from pymc_kameleon.samplers import SAMPLERS
+
+KNOWN = {sampler.__name__: sampler for sampler in SAMPLERS}
 
 
 def main(arguments=None):
     """Compile what the command line names, and say how long each took."""
-    known = {sampler.__name__: sampler for sampler in pk.SAMPLERS}
     parser = argparse.ArgumentParser(
         prog="python -m pymc_kameleon.compile",
         description="Compile the transitions of samplers, and keep them on disk.",
     )
     parser.add_argument(
-        "samplers", nargs="*", metavar="SAMPLER", help=f"{', '.join(known)}; all by default"
+        "samplers", nargs="*", metavar="SAMPLER", help=f"{', '.join(KNOWN)}; all by default"
     )
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count(), help="samplers at a time; all processors"
     )
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.samplers if name not in known]
+    unknown = [name for name in options.samplers if name not in KNOWN]
     if unknown:
-        parser.error(f"unknown samplers {', '.join(unknown)}; there are {', '.join(known)}")
+        parser.error(f"unknown samplers {', '.join(unknown)}; there are {', '.join(KNOWN)}")
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
-    names = dict.fromkeys(options.samplers or known)
+    names = dict.fromkeys(options.samplers or KNOWN)
     # No fork: a compiler's threads and locks do not survive it.
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
         running = {pool.submit(seconds_to_compile, name): name for name in names}
@@ -53,12 +52,7 @@ def seconds_to_compile(name):
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     start = perf_counter()
-    step = getattr(pk, name)(model=model)
-    if isinstance(step, pk.GadMALA):
-        compiled_learning()
-    if isinstance(step, pk.SurrogateMetropolis):
-        compiled_runs()
-        compiled_weights()
+    KNOWN[name](model=model).compile_learning()
     return perf_counter() - start
 
 

@@ -15,12 +15,11 @@ from arviz_stats.base import array_stats
 
 from pymc_kameleon.controls import are_enough, controlled, kept_of
 from pymc_kameleon.corrections import corrected
+from pymc_kameleon.groups import CONTROL_VARIATES, KEPT_GROUPS, LEARNED_GROUP, STATE_GROUP
 from pymc_kameleon.layout import Layout
 from pymc_kameleon.logp import ModelOutputs, digest_of_data
-from pymc_kameleon.resume import LEARNED, STATE
 from pymc_kameleon.samplers.surrogate_moves import certificate, moves_of
 from pymc_kameleon.signs import warn_of
-from pymc_kameleon.step import CONTROL_VARIATES, KEPT
 from pymc_kameleon.store import opened
 
 _log = logging.getLogger("pymc_kameleon")
@@ -181,10 +180,10 @@ class Draws:
                 "These are draws of the surrogate, which are approximate: those of the posterior, "
                 "and corrected averages, are in the whole result."
             )
-        group = next((name for name in KEPT if name in getattr(dt, "children", ())), None)
-        if group is None or LEARNED not in dt.children:
+        group = next((name for name in KEPT_GROUPS if name in getattr(dt, "children", ())), None)
+        if group is None or LEARNED_GROUP not in dt.children:
             return
-        kept, learned = dt[group].to_dataset(), dt[LEARNED].to_dataset()
+        kept, learned = dt[group].to_dataset(), dt[LEARNED_GROUP].to_dataset()
         if not {"chain", "draw"} <= set(kept.dims):
             return
         common = {dim: np.intersect1d(kept[dim], self.posterior[dim]) for dim in ("chain", "draw")}
@@ -217,7 +216,7 @@ class Draws:
         self.names = [name for name in every if name in self.posterior]
         self._model, self._initial, self._outputs = model, initial, None
         data = digest_of_data(model, self.names).hex()
-        state = dt[STATE].attrs if STATE in dt.children else {}
+        state = dt[STATE_GROUP].attrs if STATE_GROUP in dt.children else {}
         if state.get("data", data) != data:
             raise ValueError(
                 "pm.Data, or the length of a dimension, is not what it was for these draws. Set it "

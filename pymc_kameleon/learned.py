@@ -109,6 +109,11 @@ def learned_walk(step):
     return {"scale": scale, **covariance(step.parameters.factor, SHAPE)}
 
 
+def proposal_of_walk(learned, x, options):
+    """Return the covariance of such a step's proposal, of what a chain of a result learned."""
+    return learned["scale"] ** 2 * learned["covariance"]
+
+
 def scale_of(parameters, description):
     """Return the one scale of a proposal."""
     return Quantity((), np.exp(parameters.log_scale[0]), description)

@@ -12,7 +12,6 @@ from threading import Timer
 import numpy as np
 
 from pymc_kameleon.approach import LATE
-from pymc_kameleon.core.subsample import Subsample, least_points
 from pymc_kameleon.host import Problems, SamplerWarning, WarningType
 from pymc_kameleon.noise import STUCK, explain_noise
 
@@ -284,62 +283,6 @@ def _explain_bound(label, log_scale, bounds):
     )
 
 
-def explain_few_points(step, subsample):
-    """Warn if a sampler with a Subsample never had the points for it."""
-    if subsample.m[0] > 0 or step.tuning.n < step._needed_tuning():
-        return ""
-    return (
-        f"while tuning the chain had fewer than {least_points(step.layout.d)} distinct points to "
-        "learn from, so it is a plain random walk. Tune longer, or start nearer to where the "
-        "posterior is."
-    )
-
-
-# ---- at the end of a chain that moves one coordinate at a time ----------------------------------
-
-SLOW = 20
-"""Sweeps per independent draw from which the user is told that the coordinates correlate."""
-
-
-def explain_idle(step, idle):
-    """Name the coordinates that have not moved for `idle` (d,) sweeps, if that is long.
-
-    If none moves at all, that is said for all samplers.
-    """
-    n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * step.monitor.draws * step.steps_per_draw))
-    names = [name for name, i in zip(step.layout.coordinates(), idle, strict=True) if i > n]
-    if not names or not step.monitor.accepted:
-        return ""
-    return (
-        f"{some(names)} did not move in the last {n} sweeps. Look there for a narrow part of the "
-        "posterior; tune longer, give scales, or reparametrise."
-    )
-
-
-def explain_correlation(points, names, sweeps_per_draw):
-    """Warn if the past (n, d) shows correlations that moves along the axes cannot follow.
-
-    `sweeps_per_draw` are what an independent draw of a normal takes, times the least eigenvalue of
-    its precision matrix scaled to a diagonal of 1.
-    """
-    d = len(names)
-    if d == 1 or len(points) < max(100, 10 * d) or not (np.ptp(points, axis=0) > 0).all():
-        return ""
-    correlation = np.corrcoef(points.T)
-    precision = np.linalg.pinv(correlation, hermitian=True)
-    precision /= np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
-    values, vectors = np.linalg.eigh(precision)
-    sweeps = sweeps_per_draw / max(values[0], 1e-9)
-    if sweeps < SLOW:
-        return ""
-    i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
-    return (
-        f"coordinates correlate too much to be moved one by one, most of all {names[i]} and "
-        f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about {sweeps:.0f} sweeps per "
-        "independent draw. Use pk.GAM, or reparametrise."
-    )
-
-
 # ---- at its start, and before -------------------------------------------------------------------
 
 
@@ -476,14 +419,14 @@ little: what takes more is not evaluated again for the sake of a message."""
 def _own_arithmetic(step, point, logp):
     """Return seconds for each evaluation that a step needs beside it, tuned, from `point` on.
 
-    Measured on a copy that is thrown away, with a subsample of noise where there is one. A
-    log-density that calls Python may hang or crash, which is for workers to meet: there it is 0.
+    Measured on a copy that is thrown away. A log-density that calls Python may hang or crash, which
+    is for workers to meet: there it is 0.
     """
     if step.log_density.holds_gil or not logp < SLOWEST_LOGP:
         return 0.0
     twin, rng = step.for_chain(), np.random.default_rng(0)
     twin.setup_chain(rng, 0, 100)
-    _fill_subsamples(twin.parameters, rng)
+    twin._as_if_tuned(rng)
     q, n, seconds = point[twin.layout.places], 1, 0.0
     try:
         while seconds < 0.02 and n <= 1000:
@@ -496,16 +439,6 @@ def _own_arithmetic(step, point, logp):
     except Exception:  # where a chain starts, it is said why it cannot
         return 0.0
     return max(0.0, seconds / max(1, stats["n_logp"]) - logp)
-
-
-def _fill_subsamples(values, rng):
-    for value in values:
-        if isinstance(value, Subsample):
-            value.z[:] = rng.standard_normal(value.z.shape)
-            value.m[0] = value.z.shape[1]
-            value.kernel.bandwidth[0] = np.sqrt(len(value.z))
-        elif isinstance(value, tuple):
-            _fill_subsamples(value, rng)
 
 
 @contextmanager

@@ -175,11 +175,15 @@ def checked_scaling(scaling, tune_scaling, bounds):
 # ---- options of several samplers ----------------------------------------------------------------
 
 
+KERNELS = Gaussian, Matern, Linear
+"""Types of kernels."""
+
+
 def checked_kernel_options(kernel, n_subsample, gamma, whiten, scale_bounds):
     """Return the options that KAM and its relatives share; raise a ValueError for a bad one."""
     if kernel is None:
         kernel = Gaussian()
-    if not isinstance(kernel, Gaussian | Matern | Linear):
+    if not isinstance(kernel, KERNELS):
         raise ValueError(f"kernel must be one of pk.kernels, as Gaussian(), not {kernel!r}.")
     if n_subsample is not None:
         n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)

@@ -13,6 +13,7 @@ from pytensor.graph import Variable
 
 from pymc_kameleon.advance import ChainState, Job
 from pymc_kameleon.choice import bound_steps
+from pymc_kameleon.groups import AHEAD, BEHIND, SURROGATE_MOVES, WARMUP_POSTERIOR, WARMUP_STATS
 from pymc_kameleon.host import (
     coords_and_dims_for_inferencedata,
     get_default_varnames,
@@ -23,8 +24,6 @@ from pymc_kameleon.initvals import finite_point, jittered
 from pymc_kameleon.options import checked_integer
 from pymc_kameleon.results import Columns, Memory, check_names
 from pymc_kameleon.resume import (
-    AHEAD,
-    BEHIND,
     check_same_density,
     check_same_outputs,
     check_untouched,
@@ -34,7 +33,6 @@ from pymc_kameleon.resume import (
     unpack,
 )
 from pymc_kameleon.run import Chain
-from pymc_kameleon.step import SURROGATE_MOVES
 from pymc_kameleon.store import Store, locked, refuse_existing, saved_store
 
 _log = logging.getLogger("pymc_kameleon")
@@ -185,7 +183,7 @@ def _resumed(
     else:
         tune = states[0].monitor.tune
         record = _room(store, job, columns, saved.numbers, tune, room, attributes, states, saved)
-    drawn = saved.draws.get("posterior", saved.draws.get("warmup_sample_stats"))
+    drawn = saved.draws.get("posterior", saved.draws.get(WARMUP_STATS))
     seconds = float(drawn.attrs.get("sampling_time", 0.0)) if drawn is not None else 0.0
     chains = _chains(saved.numbers, states, steps)
     return Prepared(job, chains, record, attributes, seconds, before)
@@ -276,7 +274,7 @@ def _draws_before(saved, states, path):
 def _coords_and_dims_then(saved, model):
     """Return coordinates and dimensions of the draws so far, or the model's."""
     coords, dims = coords_and_dims_for_inferencedata(model)
-    for group in ("posterior", "warmup_posterior"):
+    for group in ("posterior", WARMUP_POSTERIOR):
         if group in saved.draws:
             found = saved.draws[group]
             kept = {k: v.values for k, v in found.coords.items() if k not in ("chain", "draw")}

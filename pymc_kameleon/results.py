@@ -1,7 +1,6 @@
 """What is kept of the draws of a run, in memory, and the result: a DataTree."""
 
 import json
-import logging
 import platform
 from importlib.metadata import version
 
@@ -9,25 +8,20 @@ import numpy as np
 import xarray as xr
 from arviz_base import dict_to_dataset
 
+from pymc_kameleon.groups import (
+    AHEAD,
+    BEHIND,
+    DRAWN_GROUPS,
+    KEPT_GROUPS,
+    LEARNED_GROUP,
+    STATE_GROUP,
+    WARMUP_GROUPS,
+    WARMUP_POSTERIOR,
+    WARMUP_STATS,
+)
 from pymc_kameleon.host import find_constants, find_observations
 from pymc_kameleon.learned import COORDINATE
-from pymc_kameleon.monitor import counted
-from pymc_kameleon.resume import AHEAD, BEHIND, LEARNED, STATE, pack
-from pymc_kameleon.samplers.surrogate_moves import certificate, draws_of_surrogate, moves_of
-from pymc_kameleon.samplers.surrogate_second import with_second_surrogates
-from pymc_kameleon.step import KEPT, SURROGATE_MOVES
-
-_log = logging.getLogger("pymc_kameleon")
-
-DRAWN, WARMUP = ("posterior", "sample_stats"), ("warmup_posterior", "warmup_sample_stats")
-"""Groups of what is kept of draws, after tuning and while tuning."""
-
-SURROGATE = "surrogate_posterior"
-"""The group of draws of the surrogate itself, which are approximate."""
-
-CLOSE, KNOWN = 0.8, 40
-"""The share of effective weights of the certificate below which that is warned of, and the number
-of moves by which it is known."""
+from pymc_kameleon.resume import pack
 
 RENAMED = {"model_logp": "lp"}
 """Statistics that PyMC renames."""
@@ -71,14 +65,14 @@ class Columns:
             stats[RENAMED.get(name, name)] = (*several, *shape), np.dtype(dtype)
         self.groups = {"posterior": outputs.variables, "sample_stats": stats}
         if keeps_warmup:
-            self.groups["warmup_posterior"] = outputs.variables
-        self.groups["warmup_sample_stats"] = stats
+            self.groups[WARMUP_POSTERIOR] = outputs.variables
+        self.groups[WARMUP_STATS] = stats
         if steps[0].kept:
             self.groups[steps[0].kept_group] = steps[0].kept
 
     def named(self, portion, tuning):
         """Yield group, name and values (n, ...) of draws that an advance has made."""
-        posterior, stats = WARMUP if tuning else DRAWN
+        posterior, stats = WARMUP_GROUPS if tuning else DRAWN_GROUPS
         if posterior in self.groups:
             for name, values in self._outputs.named(portion.outputs).items():
                 yield posterior, name, values
@@ -99,7 +93,7 @@ class Columns:
         coords, dims = {}, {}
         if group.endswith("posterior"):
             coords, dims = self.coords, self.dims
-        elif group in KEPT:
+        elif group in KEPT_GROUPS:
             coords = {COORDINATE: self._steps[0].layout.coordinates()}
             dims = {name: [COORDINATE] for name, (shape, _) in self.groups[group].items() if shape}
         self._likes[group, *numbers] = like = dict_to_dataset(
@@ -128,9 +122,10 @@ class Memory:
 
     def __init__(self, columns, numbers, tune, draws):
         self.columns, self._numbers = columns, numbers
+        lengths = draws, tune
         self._arrays = {
             group: {
-                name: np.zeros((len(numbers), tune if group in WARMUP else draws, *shape), dtype)
+                name: np.zeros((len(numbers), lengths[group in WARMUP_GROUPS], *shape), dtype)
                 for name, (shape, dtype) in variables.items()
             }
             for group, variables in columns.groups.items()
@@ -193,7 +188,7 @@ def data_tree(model, job, everyone, chains, length, record, plan, seconds):
     tuned = min(min(chain.done, chain.tune) for chain in chains)
     groups = {}
     for group in record.columns.groups:
-        n = tuned if group in WARMUP else length
+        n = tuned if group in WARMUP_GROUPS else length
         if n > 0:
             groups[group] = record.dataset(group, rows, 0, n).assign_attrs(attributes)
     for group, data in _data_of(model, record.columns).items():
@@ -202,8 +197,8 @@ def data_tree(model, job, everyone, chains, length, record, plan, seconds):
     kept = {"draws_kept": length, "tuning_kept": tuned, "chains_kept": json.dumps(numbers)}
     all_numbers = [chain.number for chain in everyone]
     learned = learned.assign_coords(chain=all_numbers).sel(chain=numbers)
-    groups[LEARNED] = learned.assign_attrs(attributes)
-    groups[STATE] = states.assign_coords(chain=all_numbers).assign_attrs(plan | kept)
+    groups[LEARNED_GROUP] = learned.assign_attrs(attributes)
+    groups[STATE_GROUP] = states.assign_coords(chain=all_numbers).assign_attrs(plan | kept)
     groups |= _more(record, AHEAD, chains, length, tuned)
     groups |= _more(record, BEHIND, [c for c in everyone if c not in chains], 0, 0)
     return xr.DataTree.from_dict(groups)
@@ -251,62 +246,6 @@ def with_warnings(tree, warnings):
     return tree
 
 
-def add_surrogate_posterior(tree, job, columns, n):
-    """Add n draws of each chain's surrogate, like those of the posterior; say how close it is.
-
-    Without draws to begin from, or moves by a surrogate, there are none, which is said.
-
-    Parameters
-    ----------
-    tree : DataTree
-        A result.
-    job : Job
-        Of a SurrogateMetropolis that moves all variables.
-    columns : Columns
-    n : int
-    """
-    kept = tree[SURROGATE_MOVES].to_dataset() if SURROGATE_MOVES in tree.children else None
-    if kept is None or kept["accept_prob"].isnull().all():
-        _log.warning(
-            "There is no %s, as the surrogate has made no move after tuning. Tune and draw longer.",
-            SURROGATE,
-        )
-        return
-    moves, all_learned = with_second_surrogates(moves_of(kept, tree[LEARNED].to_dataset()))
-    places = job.steps[0].layout.places
-    chains = []
-    for parameters, start in zip(
-        moves.parameters, kept["start"].transpose("chain", "draw", ...).values, strict=True
-    ):
-        points = np.empty((n, len(places)))
-        points[:, places] = draws_of_surrogate(parameters, start, n)
-        chains.append(job.outputs.named(job.outputs.rows(points)))
-    like = columns.like("posterior", kept["chain"].values)
-    arrays = {name: (like[name].dims, np.stack([own[name] for own in chains])) for name in like}
-    close, numbers = certificate(moves), {"draw": np.arange(n)}
-    attributes = attributes_of(job.steps) | {"n_moves": len(moves.row)} | close._asdict()
-    attributes["approximate"] = "draws of the surrogate, not of the posterior"
-    attributes["learned_from_other_chains"] = int(all_learned)
-    found = xr.Dataset(arrays, like.drop_vars("draw").coords, attributes).assign_coords(numbers)
-    tree[SURROGATE] = xr.DataTree(found)
-    _say_how_close(close, len(moves.row), n * len(chains))
-
-
-def _say_how_close(close, n_moves, n_draws):
-    if close.ess_share >= CLOSE and n_moves >= KNOWN:
-        _log.info(
-            "%s: %s, approximate (%s).", SURROGATE, counted(n_draws, "draw"), close.in_words()
-        )
-        return
-    _log.warning(
-        "The draws in %s may be far from the posterior (%s, by %s). Tune longer for a better "
-        "surrogate; those in posterior, and averages by pk.summary, are exact all the same.",
-        SURROGATE,
-        close.in_words(),
-        counted(n_moves, "move"),
-    )
-
-
 def _more(record, prefix, chains, length, tuned):
     """Return what chains have made beyond some draws, which `resume` takes up."""
     if not chains:
@@ -314,9 +253,9 @@ def _more(record, prefix, chains, length, tuned):
     rows = [chain.row for chain in chains]
     ends = {True: max(min(c.done, c.tune) for c in chains), False: max(c.made for c in chains)}
     return {
-        f"{prefix}{group}": record.dataset(group, rows, start, ends[group in WARMUP])
+        f"{prefix}{group}": record.dataset(group, rows, start, ends[group in WARMUP_GROUPS])
         for group in record.columns.groups
-        if (start := tuned if group in WARMUP else length) < ends[group in WARMUP]
+        if (start := tuned if group in WARMUP_GROUPS else length) < ends[group in WARMUP_GROUPS]
     }
 
 

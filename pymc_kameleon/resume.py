@@ -13,16 +13,11 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.advance import ChainState
-from pymc_kameleon.core.schedules import Decay
+from pymc_kameleon.groups import LEARNED_GROUP, STATE_GROUP, WARMUP_POSTERIOR, WARMUP_STATS
 from pymc_kameleon.host import coords_and_dims_for_inferencedata
-from pymc_kameleon.kernels import Gaussian, Linear, Matern
 from pymc_kameleon.learned import learned_dataset
 from pymc_kameleon.monitor import ChainMonitor
-from pymc_kameleon.step import KameleonStep
-
-LEARNED, STATE, AHEAD, BEHIND = "learned", "sampling_state", "ahead_", "behind_"
-"""Names of groups. What begins with the last two has draws that are not in the result: of chains
-that have made more, and of chains that are left out as they have made less."""
+from pymc_kameleon.step import samplers
 
 PLAN = (
     *("steps", "var_names", "data", "draws", "pool_tuning", "keeps_warmup"),
@@ -34,9 +29,6 @@ TUPLES = ("parameters", "state", "tuning", "guide")
 """Of a step, as arrays."""
 
 CHANGED = "pm.Data, or the length of a dimension, was changed since"
-
-OPTION_TYPES = {cls.__name__: cls for cls in (Decay, Gaussian, Matern, Linear)}
-"""Types of options, besides numbers, text, arrays, and lists and dicts of them."""
 
 ELSEWHERE = {"model", "vars", "rng", "blocked"}
 """Arguments of a step that are no options of it."""
@@ -70,14 +62,14 @@ def saved_tree(result):
             "resume must be a DataTree, which xarray.load_datatree reads from a file, or the path "
             f"of a store, not {result!r}."
         )
-    if STATE not in result.children:
+    if STATE_GROUP not in result.children:
         raise ValueError(
-            f"resume must be a result of pk.sample; this one has no group {STATE!r}. For a "
+            f"resume must be a result of pk.sample; this one has no group {STATE_GROUP!r}. For a "
             "store, pass its path."
         )
     result.load()
     result.close()  # so that the new result may be written over the file
-    states = result[STATE].to_dataset()
+    states = result[STATE_GROUP].to_dataset()
     lacking = [key for key in PLAN if key not in states.attrs]
     if lacking:
         raise ValueError(
@@ -89,9 +81,8 @@ def saved_tree(result):
     numbers = states["chain"].values.tolist()
     rows = range(len(numbers))
     arrays = [{name: values.values[row] for name, values in states.items()} for row in rows]
-    draws = {
-        name: result[name].to_dataset() for name in result.children if name not in (LEARNED, STATE)
-    }
+    no_draws = LEARNED_GROUP, STATE_GROUP
+    draws = {name: result[name].to_dataset() for name in result.children if name not in no_draws}
     return Saved(states.attrs, numbers, arrays, draws)
 
 
@@ -132,9 +123,9 @@ def check_untouched(saved, steps, outputs, states):
     kept, tuned = saved.plan["draws_kept"], saved.plan["tuning_kept"]
     chains = json.loads(saved.plan["chains_kept"])
     chains = [number for number in saved.numbers if number in chains]
-    lengths = {"posterior": kept, "sample_stats": kept, "warmup_sample_stats": tuned}
+    lengths = {"posterior": kept, "sample_stats": kept, WARMUP_STATS: tuned}
     if saved.plan["keeps_warmup"]:
-        lengths["warmup_posterior"] = tuned
+        lengths[WARMUP_POSTERIOR] = tuned
     if steps[0].kept:
         lengths[steps[0].kept_group] = kept
     for group, had in lengths.items():
@@ -193,7 +184,8 @@ def describe(step):
     """
     _, arguments = step.__getnewargs_ex__()
     try:
-        options = {k: _encoded(v) for k, v in arguments.items() if k not in ELSEWHERE}
+        given = {name: value for name, value in arguments.items() if name not in ELSEWHERE}
+        options = _all_encoded(given, step.option_types)
     except TypeError:
         options = None
     return {
@@ -205,25 +197,22 @@ def describe(step):
 
 
 def sampler_of(result, variables):
-    """Return the sampler, by its class's name, that moved these variables, and its options.
+    """Return name and class of the sampler that moved these variables, and its options.
 
-    The options are None if the result does not hold them.
+    The class is None if it is not known here, the options if the result does not hold them.
     """
-    for description in json.loads(result[STATE].attrs["steps"]):
+    for description in json.loads(result[STATE_GROUP].attrs["steps"]):
         if set(description["variables"]) == set(variables):
-            options = description["options"]
-            return description["configuration"]["sampler"], options and _decoded_all(options)
+            return _class_and_options(description)
     raise ValueError(f"No step of the result moved {sorted(variables)} together.")
 
 
 def rebuilt_step(description, model):
     """Make the step that `describe` described, for the same variables of `model`."""
-    sampler = description["configuration"]["sampler"]
-    classes = {cls.__name__: cls for cls in _subclasses(KameleonStep)}
-    options = description["options"]
-    if sampler not in classes or options is None:
+    name, sampler, options = _class_and_options(description)
+    if options is None:
         raise ValueError(
-            f"The step, {sampler}, cannot be made again from what the result holds, as it is not "
+            f"The step, {name}, cannot be made again from what the result holds, as it is not "
             "known here, or has options that cannot be stored. Pass step=, made as the first time."
         )
     own = {var.name: var for var in model.value_vars}
@@ -231,7 +220,16 @@ def rebuilt_step(description, model):
     if missing:
         raise ValueError(f"resume needs the same model: this one has no variables {missing}.")
     variables = [own[name] for name in description["variables"]]
-    return classes[sampler](variables, model=model, **_decoded_all(options))
+    return sampler(variables, model=model, **options)
+
+
+def _class_and_options(description):
+    """Return what `sampler_of` does, of a step that `describe` described."""
+    name, options = description["configuration"]["sampler"], description["options"]
+    sampler = {cls.__name__: cls for cls in samplers()}.get(name)
+    if sampler is None or options is None:
+        return name, sampler, None
+    return name, sampler, _all_decoded(options, {cls.__name__: cls for cls in sampler.option_types})
 
 
 def check_same_step(step, description):
@@ -246,51 +244,49 @@ def check_same_step(step, description):
             )
 
 
-def _subclasses(cls):
-    for child in cls.__subclasses__():
-        yield child
-        yield from _subclasses(child)
-
-
 def _as_json(value):
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return repr(value)
 
 
-def _encoded(value):
+def _encoded(value, types):
     """Return an option as JSON takes it; raise a TypeError if it is an unknown object."""
-    name = type(value).__name__
-    if OPTION_TYPES.get(name) is type(value):
+    if type(value) in types:
         parts = asdict(value) if is_dataclass(value) else value._asdict()
-        return {"type": name, "value": {k: _encoded(v) for k, v in parts.items()}}
+        return {"type": type(value).__name__, "value": _all_encoded(parts, types)}
     if isinstance(value, np.ndarray):
         return {"type": "array", "value": value.tolist()}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):
-        return {"type": "dict", "value": {k: _encoded(v) for k, v in value.items()}}
+        return {"type": "dict", "value": _all_encoded(value, types)}
     if isinstance(value, list | tuple):
-        return [_encoded(v) for v in value]
+        return [_encoded(v, types) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError
 
 
-def _decoded_all(options):
-    return {name: _decoded(value) for name, value in options.items()}
+def _all_encoded(values, types):
+    return {name: _encoded(value, types) for name, value in values.items()}
 
 
-def _decoded(value):
+def _all_decoded(options, types):
+    return {name: _decoded(value, types) for name, value in options.items()}
+
+
+def _decoded(value, types):
+    """Return what `_encoded` has encoded; `types` are the classes by name."""
     if isinstance(value, list):
-        return [_decoded(v) for v in value]
+        return [_decoded(v, types) for v in value]
     if not isinstance(value, dict):
         return value
     kind, value = value["type"], value["value"]
     if kind == "array":
         return np.array(value)
-    parts = _decoded_all(value)
-    return parts if kind == "dict" else OPTION_TYPES[kind](**parts)
+    parts = _all_decoded(value, types)
+    return parts if kind == "dict" else types[kind](**parts)
 
 
 # ---- chains -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from pymc_kameleon.advance import Failed, advance, learn
 from pymc_kameleon.draws import CannotStart
 from pymc_kameleon.executors import CtrlC
+from pymc_kameleon.groups import SURROGATE_GROUP
 from pymc_kameleon.host import (
     Draw,
     SamplingError,
@@ -27,7 +28,8 @@ from pymc_kameleon.host import (
 from pymc_kameleon.limits import FIRST_LOOK, Enough, next_look
 from pymc_kameleon.monitor import closing_warning, counted, say_what_was_done, told
 from pymc_kameleon.occupancy import explain_modes
-from pymc_kameleon.results import SURROGATE, add_surrogate_posterior, data_tree, with_warnings
+from pymc_kameleon.results import data_tree, with_warnings
+from pymc_kameleon.surrogate_posterior import add_surrogate_posterior
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -583,7 +585,9 @@ class Run:
             with threadpool_limits(1):  # on matrices as small as these threads are slower
                 add_surrogate_posterior(tree, self._job, self._record.columns, n)
         except Exception:  # a deterministic may fail where the posterior has not been
-            _log.exception("There is no %s, as this failed; the draws are returned.", SURROGATE)
+            _log.exception(
+                "There is no %s, as this failed; the draws are returned.", SURROGATE_GROUP
+            )
 
     def _tree(self, chains, length):
         finish = self._finish

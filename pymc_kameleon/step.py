@@ -1,7 +1,7 @@
 """The PyMC step that every sampler derives from."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -31,6 +31,7 @@ from pymc_kameleon.core.chain import (
 )
 from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
+from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.draws import CannotStart, compiled_run, make_draws, where
 from pymc_kameleon.host import (
     ArrayStepShared,
@@ -85,10 +86,6 @@ class KameleonState(StepMethodState):
     monitor: ChainMonitor
 
 
-KEPT = SURROGATE_MOVES, CONTROL_VARIATES = "surrogate_moves", "control_variates"
-"""Groups that `pk.expectation` goes by: of moves by a surrogate, or control variates."""
-
-
 class KameleonStep(ArrayStepShared):
     """A sampler whose draw is many compiled transitions.
 
@@ -125,7 +122,14 @@ class KameleonStep(ArrayStepShared):
     learns_alone : bool
         Whether `learn` is of use to a chain without others. If not, it is left out there.
     kept_group : str
-        One of `KEPT`, if `_kept` says that there is something to keep.
+        One of `KEPT_GROUPS`, if `_kept` says that there is something to keep.
+    option_types : tuple of type
+        Types of its options, besides numbers, text, arrays, and lists and dicts of them. A result
+        keeps them by name and fields.
+    proposal : callable or None
+        Where a chain proposes from a normal around its point, and what it learned tells which:
+        ``(learned, x, options) -> covariance``, for people. `learned` is the chain's Dataset, `x`
+        its point (d,), `options` are those that were given.
     """
 
     name: ClassVar[str]
@@ -140,6 +144,8 @@ class KameleonStep(ArrayStepShared):
     learns_together: ClassVar[bool] = False
     learns_alone: ClassVar[bool] = True
     kept_group: ClassVar[str] = ""
+    option_types: ClassVar[tuple[type, ...]] = (Decay,)
+    proposal: ClassVar[Callable | None] = None
     patience = math.inf
     settings: Mapping = MappingProxyType({})
     default_target_accept = staticmethod(default_target_accept)
@@ -313,9 +319,16 @@ class KameleonStep(ArrayStepShared):
         `parameters`, `tuning`, `rng` and `log_density`. What is learned is written into the arrays.
         """
 
+    @staticmethod
+    def compile_learning():
+        """Load, or compile, what `learn` calls, which is otherwise done when it is called first."""
+
     def _largest_n_logp(self):
         """Return how many evaluations a transition may take."""
         return 1
+
+    def _as_if_tuned(self, rng):
+        """Fill parameters of a fresh chain so that a transition costs what it does after tuning."""
 
     def _needed_tuning(self):
         """Return the number of tuning transitions below which a chain warns."""

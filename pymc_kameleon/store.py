@@ -20,9 +20,16 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
-from pymc_kameleon.results import DRAWN, SURROGATE, WARMUP
-from pymc_kameleon.resume import AHEAD, BEHIND, STATE, Saved, stacked
-from pymc_kameleon.step import KEPT
+from pymc_kameleon.groups import (
+    AHEAD,
+    BEHIND,
+    DRAWN_GROUPS,
+    KEPT_GROUPS,
+    STATE_GROUP,
+    SURROGATE_GROUP,
+    WARMUP_GROUPS,
+)
+from pymc_kameleon.resume import Saved, stacked
 
 MOST_NUMBERS = 2**16
 """In a chunk of a file, which is written again when draws are appended."""
@@ -95,12 +102,12 @@ def opened(dt):
 
 def _as_returned(tree):
     """Return what a run has returned of all that is in its store."""
-    kept, groups = tree.attrs, {STATE: xr.Dataset(attrs=tree.attrs)}
+    kept, groups = tree.attrs, {STATE_GROUP: xr.Dataset(attrs=tree.attrs)}
     chains = json.loads(kept["chains_kept"])
     for name, group in tree.children.items():
         data = group.to_dataset()
-        if name in (*DRAWN, *WARMUP, *KEPT):
-            n = kept["tuning_kept" if name in WARMUP else "draws_kept"]
+        if name in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS):
+            n = kept["tuning_kept" if name in WARMUP_GROUPS else "draws_kept"]
             data = data.sel(chain=chains).isel(draw=slice(n))
         if data.sizes.get("draw") != 0:
             groups[name] = data
@@ -156,7 +163,7 @@ def saved_store(path):
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a store of pk.sample ({error}).") from None
     draws = {}
-    for group in (*DRAWN, *WARMUP, *KEPT):
+    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS):
         if group in root:
             try:
                 draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)
@@ -245,7 +252,7 @@ class Store:
             like.drop_vars([*like.data_vars, "draw"]).to_zarr(
                 self.path, group=group, mode="a", consolidated=False
             )
-            length, files = tune if group in WARMUP else draws, root[group]
+            length, files = tune if group in WARMUP_GROUPS else draws, root[group]
             for name, variable in {"draw": like["draw"], **like.data_vars}.items():
                 self._arrays[group, name] = self._created(files, name, variable, length)
             self._arrays[group, "draw"][:] = np.arange(length)
@@ -303,7 +310,7 @@ class Store:
             if name == "draw" or 0 in array.shape:
                 continue
             tuned = min(monitor.done, monitor.tune)
-            made = tuned if group in WARMUP else monitor.done - tuned
+            made = tuned if group in WARMUP_GROUPS else monitor.done - tuned
             for chunk in range(-(-made // array.chunks[1])):
                 key = array.metadata.encode_chunk_key((row, chunk, *[0] * (array.ndim - 2)))
                 file = self.path / group / name / key
@@ -317,7 +324,7 @@ class Store:
         """Give the groups of draws after tuning this length."""
         for (group, name), array in self._arrays.items():
             sizes = dict(zip(array.metadata.dimension_names, array.shape, strict=True))
-            if group not in WARMUP and sizes["draw"] != draws:
+            if group not in WARMUP_GROUPS and sizes["draw"] != draws:
                 array.resize(tuple((sizes | {"draw": draws}).values()))
                 if name == "draw":
                     array[:] = np.arange(draws)
@@ -401,13 +408,14 @@ class Store:
         """Write the other groups of the result, and give back the room of draws not made."""
         self._resize(longest)
         ended = ("draws", "draws_kept", "tuning_kept", "chains_kept")
-        self._root.attrs.update({key: tree[STATE].attrs[key] for key in ended})
-        if SURROGATE in self._root and SURROGATE not in tree.children:  # of an earlier run
-            del self._root[SURROGATE]
+        self._root.attrs.update({key: tree[STATE_GROUP].attrs[key] for key in ended})
+        # That of an earlier run.
+        if SURROGATE_GROUP in self._root and SURROGATE_GROUP not in tree.children:
+            del self._root[SURROGATE_GROUP]
         for name in tree.children:
             if name in self.columns.groups:
                 self._root[name].attrs.update(tree[name].attrs)
-            elif name != STATE and not name.startswith((AHEAD, BEHIND)):
+            elif name != STATE_GROUP and not name.startswith((AHEAD, BEHIND)):
                 tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
 
     def close(self):

@@ -8,7 +8,7 @@ from scipy import special
 from scipy.stats import multivariate_normal, multivariate_t
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers import cyclical_kam, surrogate
+from pymc_kameleon.samplers import cyclical_kam, surrogate_learning
 
 # ---- comparison ----------------------------------------------------------------------------
 
@@ -1107,8 +1107,8 @@ class SurrogateChain:
 
     def walk(self, u, scale, rng):
         """Propose from a mixture of normals about u: half of them of log-uniform scale."""
-        if rng.random() < surrogate.SHORT_SHARE:
-            scale *= np.exp(rng.random() * np.log(surrogate.SHORTEST))
+        if rng.random() < surrogate_learning.SHORT_SHARE:
+            scale *= np.exp(rng.random() * np.log(surrogate_learning.SHORTEST))
         return u + scale * rng.standard_normal(u.size)
 
     def reference(self, u, rng):

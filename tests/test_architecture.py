@@ -125,9 +125,8 @@ def test_imports_run_one_way():
 
 def test_nothing_inside_imports_the_package_itself():
     for name, found in IMPORTS.items():
-        if name != "pymc_kameleon.compile":  # a program, which nothing imports
-            assert "pymc_kameleon" not in found, name
-        assert "pymc_kameleon.compile" not in found, name
+        assert "pymc_kameleon" not in found, name
+        assert "pymc_kameleon.compile" not in found, name  # a program
 
 
 def test_one_file_knows_what_numba_is_like_inside():
@@ -153,7 +152,8 @@ def test_samplers_use_each_others_functions_and_not_their_classes():
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
-        assert not taken & classes, name
+        if name != "pymc_kameleon.samplers":  # which lists them
+            assert not taken & classes, name
 
 
 def test_the_package_offers_its_samplers_and_nothing_else():

@@ -13,7 +13,7 @@ from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.learned import learned_dataset
 from pymc_kameleon.samplers import surrogate_emulator, surrogate_fit
-from pymc_kameleon.samplers.surrogate import Parameters
+from pymc_kameleon.samplers.surrogate_proposal import Parameters
 
 NAMES = ["a", "s_log__", "p_logodds__[0]"]
 

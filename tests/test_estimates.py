@@ -14,12 +14,11 @@ from test_driver import assert_same, messages, resume, sample
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import pymc_kameleon as pk
-from pymc_kameleon import corrections, estimates, results, signs, tables
+from pymc_kameleon import corrections, estimates, signs, surrogate_posterior, tables
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.logp import ModelOutputs
 from pymc_kameleon.samplers import surrogate_fit
-from pymc_kameleon.samplers.surrogate import Parameters
 from pymc_kameleon.samplers.surrogate_moves import (
     Moves,
     Spread,
@@ -29,6 +28,7 @@ from pymc_kameleon.samplers.surrogate_moves import (
     moves_of,
     new_ends,
 )
+from pymc_kameleon.samplers.surrogate_proposal import Parameters
 from pymc_kameleon.samplers.surrogate_second import with_second_surrogates
 
 # ---- known answers, with a surrogate that is far off --------------------------------------------
@@ -628,8 +628,8 @@ def test_draws_of_a_poor_surrogate_are_of_the_surrogate():
 
 def test_draws_of_a_poor_surrogate_are_warned_of(step, result, caplog, monkeypatch):
     found = certificate(stationary(500)[1])
-    assert found.ess_share < results.CLOSE
-    monkeypatch.setattr(results, "certificate", lambda moves: found)
+    assert found.ess_share < surrogate_posterior.CLOSE
+    monkeypatch.setattr(surrogate_posterior, "certificate", lambda moves: found)
     poor = sample(step, draws=20, tune=50, surrogate_draws=3)
     said = messages(caplog, logging.WARNING)[-1]
     assert said.startswith("The draws in surrogate_posterior may be far from the posterior (eff")
@@ -642,7 +642,7 @@ def test_draws_of_the_surrogate_are_not_worth_a_run(step, caplog, monkeypatch, t
     path = tmp_path / "run.zarr"
     unknown = certificate(stationary(500)[1])._replace(pareto_k=np.nan)
     with monkeypatch.context() as patch:
-        patch.setattr(results, "certificate", lambda moves: unknown)
+        patch.setattr(surrogate_posterior, "certificate", lambda moves: unknown)
         sample(step, draws=20, surrogate_draws=3, store=path)
     with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
         assert np.isnan(stored["surrogate_posterior"].attrs["pareto_k"])
@@ -656,7 +656,7 @@ def test_draws_of_the_surrogate_are_not_worth_a_run(step, caplog, monkeypatch, t
         threads.extend(pool["num_threads"] for pool in threadpool_info())
         raise ArithmeticError("singular")
 
-    monkeypatch.setattr(results, "draws_of_surrogate", failing)
+    monkeypatch.setattr(surrogate_posterior, "draws_of_surrogate", failing)
     with threadpool_limits(2):  # with which a fit may take ten times as long
         dt = sample(step, draws=20, surrogate_draws=3)
     assert set(threads) == {1}

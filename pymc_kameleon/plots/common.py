@@ -10,9 +10,9 @@ from arviz_base import rcParams
 from arviz_base.validate import validate_dict_argument
 from scipy.special import logit
 
+from pymc_kameleon.groups import LEARNED_GROUP
 from pymc_kameleon.host import natural_name
 from pymc_kameleon.learned import BIS, COORDINATE
-from pymc_kameleon.resume import LEARNED
 from pymc_kameleon.store import opened
 
 INTO = {"_log__": np.log, "_logodds__": logit}
@@ -199,12 +199,12 @@ def learned_by(dt, what, step, var_names, coords):
     coords : dict or None
         Of chains and coordinates.
     """
-    if LEARNED not in dt.children:
+    if LEARNED_GROUP not in dt.children:
         raise ValueError(
             "There is no group 'learned', which tells what tuning decided. Only pk.sample keeps "
             "it, and not pm.sample: draw with pk.sample."
         )
-    learned = dt[LEARNED].to_dataset()
+    learned = dt[LEARNED_GROUP].to_dataset()
     ends = f"_{COORDINATE}"
     steps = [dim.removesuffix(ends) for dim in learned.dims if f"_{dim}".endswith(ends)]
     steps = ["" if own == COORDINATE else own for own in steps]

@@ -1,10 +1,11 @@
 """A plot of proposals: from some draws, where 95 % of them go."""
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.core.rkhs import kernel_covariance
-from pymc_kameleon.kernels import Gaussian
+from pymc_kameleon.groups import STATE_GROUP
 from pymc_kameleon.learned import BIS, COORDINATE
 from pymc_kameleon.plots.common import (
     Style,
@@ -18,13 +19,8 @@ from pymc_kameleon.plots.common import (
     selected,
     split_name,
 )
-from pymc_kameleon.resume import STATE, sampler_of
-
-WALKS = ("AM", "RBAM", "GAM", "RAM", "GadRWM")
-"""They propose from a normal with the covariance scale² · `covariance`, from anywhere."""
-
-KERNELS = ("KAM", "CyclicalKAM")
-"""They propose from a normal whose covariance depends on where they are."""
+from pymc_kameleon.resume import sampler_of
+from pymc_kameleon.step import samplers
 
 CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
 """Radius of the circle that has 95 % of a standard normal in two dimensions."""
@@ -143,42 +139,22 @@ def _chosen(cloud, draws):
 
 def _proposal(dt, own):
     """Return a function of what a chain learned, and a point (d,): the proposal's covariance."""
-    if STATE not in dt.children:
-        raise ValueError(f"The result has no group {STATE!r}, which names the sampler.")
-    sampler, options = sampler_of(dt, {split_name(name)[0] for name in own[COORDINATE].values})
-    if sampler in WALKS:
-        return lambda learned, x: learned["scale"] ** 2 * learned["covariance"]
-    if sampler not in KERNELS:
+    if STATE_GROUP not in dt.children:
+        raise ValueError(f"The result has no group {STATE_GROUP!r}, which names the sampler.")
+    variables = {split_name(name)[0] for name in own[COORDINATE].values}
+    name, sampler, options = sampler_of(dt, variables)
+    if sampler is None or sampler.proposal is None:
+        able = dict.fromkeys(cls.__name__ for cls in samplers() if cls.proposal is not None)
         raise ValueError(
-            f"The result does not tell from which normal distribution {sampler} proposes, if any. "
-            f"There is a plot for {', '.join(WALKS + KERNELS)}."
+            f"The result does not tell from which normal distribution {name} proposes, if any. "
+            f"There is a plot for {', '.join(able)}."
         )
     if options is None:
         raise ValueError(
-            f"The result does not know the kernel of {sampler}, as it has options that cannot be "
+            f"The result does not know the kernel of {name}, as it has options that cannot be "
             "stored."
         )
-    kernel = (options.get("kernel") or Gaussian()).compiled()
-
-    def propose(learned, x):
-        root = np.linalg.cholesky(learned["covariance"].values)
-        gamma, nu = (learned[name].item() for name in ("gamma", "nu"))
-        spread = gamma**2 * np.eye(len(x))
-        if np.isfinite(nu):
-            z = np.linalg.solve(root, learned["subsample"].dropna("point").values.T)
-            bandwidth = np.array([learned["bandwidth"].item()])
-            spread += nu**2 * _seen(kernel._replace(bandwidth=bandwidth), z, x, root)
-        return learned["covariance"].copy(data=root @ spread @ root.T)
-
-    return propose
-
-
-def _seen(kernel, z, x, root):
-    """Return S(u) of points z (d, m), in whitened coordinates, as KAM computes it."""
-    (d, m), z = z.shape, np.ascontiguousarray(z)
-    found, work = np.empty((d, d)), np.empty((d + 1, m))
-    kernel_covariance(kernel, z, m, np.linalg.solve(root, x), found, work)
-    return found
+    return partial(sampler.proposal, options=options)
 
 
 class _Ellipses:

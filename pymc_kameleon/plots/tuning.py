@@ -5,6 +5,7 @@ import xarray as xr
 from arviz_base.labels import MapLabeller
 from arviz_base.validate import validate_sample_dims
 
+from pymc_kameleon.groups import WARMUP_STATS
 from pymc_kameleon.learned import BIS, COORDINATE
 from pymc_kameleon.plots.common import (
     Style,
@@ -120,7 +121,7 @@ def plot_adaptation(
 
 def _statistics(dt, var_names, coords):
     """Return statistics while tuning and after it, and the number of draws in a window."""
-    groups = ("warmup_sample_stats", "sample_stats")
+    groups = (WARMUP_STATS, "sample_stats")
     if groups[0] not in dt.children:
         raise ValueError(
             "The result has no group 'warmup_sample_stats', the statistics of tuning. pk.sample "

@@ -15,7 +15,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import NO_CAP, log_uniform, metropolis
 from pymc_kameleon.core.target import log_density_along
-from pymc_kameleon.monitor import explain_correlation, explain_idle, some
+from pymc_kameleon.monitor import STUCK_SHARE, STUCK_TRANSITIONS, some
 from pymc_kameleon.options import checked_choice, checked_scales
 from pymc_kameleon.step import KameleonStep
 
@@ -153,3 +153,48 @@ class Componentwise(KameleonStep):
             explain_idle(self, self.state.idle),
             explain_correlation(points, names, self.sweeps_per_draw),
         ]
+
+
+# ---- what it warns of ---------------------------------------------------------------------------
+
+SLOW = 20
+"""Sweeps per independent draw from which the user is told that the coordinates correlate."""
+
+
+def explain_idle(step, idle):
+    """Name the coordinates that have not moved for `idle` (d,) sweeps, if that is long.
+
+    If none moves at all, that is said for all samplers.
+    """
+    n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * step.monitor.draws * step.steps_per_draw))
+    names = [name for name, i in zip(step.layout.coordinates(), idle, strict=True) if i > n]
+    if not names or not step.monitor.accepted:
+        return ""
+    return (
+        f"{some(names)} did not move in the last {n} sweeps. Look there for a narrow part of the "
+        "posterior; tune longer, give scales, or reparametrise."
+    )
+
+
+def explain_correlation(points, names, sweeps_per_draw):
+    """Warn if the past (n, d) shows correlations that moves along the axes cannot follow.
+
+    `sweeps_per_draw` are what an independent draw of a normal takes, times the least eigenvalue of
+    its precision matrix scaled to a diagonal of 1.
+    """
+    d = len(names)
+    if d == 1 or len(points) < max(100, 10 * d) or not (np.ptp(points, axis=0) > 0).all():
+        return ""
+    correlation = np.corrcoef(points.T)
+    precision = np.linalg.pinv(correlation, hermitian=True)
+    precision /= np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
+    values, vectors = np.linalg.eigh(precision)
+    sweeps = sweeps_per_draw / max(values[0], 1e-9)
+    if sweeps < SLOW:
+        return ""
+    i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
+    return (
+        f"coordinates correlate too much to be moved one by one, most of all {names[i]} and "
+        f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about {sweeps:.0f} sweeps per "
+        "independent draw. Use pk.GAM, or reparametrise."
+    )

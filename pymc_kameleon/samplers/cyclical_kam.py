@@ -25,10 +25,15 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
     tune_scale,
 )
-from pymc_kameleon.core.subsample import Subsample, guess_gamma, least_points
+from pymc_kameleon.core.subsample import (
+    Subsample,
+    fill_with_noise,
+    guess_gamma,
+    least_points,
+)
 from pymc_kameleon.learned import BIS, COORDINATE, PRODUCT, THEIRS, Quantity, covariance, product
 from pymc_kameleon.modes import learn_modes
-from pymc_kameleon.options import checked_choice, checked_cycle, checked_kernel_options
+from pymc_kameleon.options import KERNELS, checked_choice, checked_cycle, checked_kernel_options
 from pymc_kameleon.samplers import kam, mode_search
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.mode_moves import (
@@ -336,6 +341,8 @@ class CyclicalKAM(LearnedShape):
     name = "cyclical_kam"
     learns_alone = True
     own_stats = ("bandwidth", "n_modes", "mode")
+    option_types = (*LearnedShape.option_types, *KERNELS)
+    proposal = staticmethod(kam.proposal)
     algorithm = Algorithm(transition, adapt, derived, report, tuning_transition)
 
     def __new__(cls, *args, variant="exact", **kwargs):
@@ -385,6 +392,9 @@ class CyclicalKAM(LearnedShape):
         )
         tuning = allocate(Tuning, sizes, n=n_tune, search=search, nu=kam.start_nu(self))
         return kam.allocate_state(State, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _as_if_tuned(self, rng):
+        fill_with_noise(self.parameters.kam.subsample, rng)
 
     def _shape(self):
         return self.parameters.kam.subsample.shape, self.tuning.search.shape

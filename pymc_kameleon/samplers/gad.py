@@ -29,7 +29,14 @@ from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.scaling import ScaleTuning
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
-from pymc_kameleon.learned import SHAPE, Quantity, covariance, learned_walk, scale_of
+from pymc_kameleon.learned import (
+    SHAPE,
+    Quantity,
+    covariance,
+    learned_walk,
+    proposal_of_walk,
+    scale_of,
+)
 from pymc_kameleon.options import checked_choice, checked_integer, checked_schedule
 from pymc_kameleon.pooling import in_the_same_place
 from pymc_kameleon.samplers import control_table, controlled_leapfrog, fisher_rule, mala
@@ -355,6 +362,7 @@ class GadRWM(GradientAdaptive):
     """
 
     name = "gad_rwm"
+    proposal = staticmethod(proposal_of_walk)
     _learned = learned_walk
     default_target_accept = staticmethod(lambda d: WALK_ACCEPT)
 
@@ -533,6 +541,11 @@ class GadMALA(KeepsControls, GradientAdaptive):
         if self.settings["adaptation"] == "fisher":
             return max(100, 3 * self._d)
         return super()._needed_tuning()
+
+    @staticmethod
+    def compile_learning():
+        """Load, or compile, what learning calls."""
+        fisher_rule.compiled_learning()
 
     def _problems(self):
         if self.settings["adaptation"] == "fisher" and self.tuning.n > 0:

@@ -44,15 +44,16 @@ from pymc_kameleon.core.subsample import (
     Subsample,
     SubsampleTuning,
     draw,
+    fill_with_noise,
     follow,
     follow_gamma,
+    least_points,
     settling,
 )
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.kernels import bandwidth_rule
+from pymc_kameleon.kernels import Gaussian, bandwidth_rule
 from pymc_kameleon.learned import COORDINATE, THEIRS, Quantity, covariance
-from pymc_kameleon.monitor import explain_few_points
-from pymc_kameleon.options import checked_kernel_options, checked_redraw_decay
+from pymc_kameleon.options import KERNELS, checked_kernel_options, checked_redraw_decay
 from pymc_kameleon.pooling import in_the_same_place, pool_histories
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.samplers.learned_shape import LearnedShape
@@ -304,15 +305,36 @@ def report(state, parameters, stats):
     return gamma if subsample.m[0] == 0 else nu
 
 
+def proposal(learned, x, options):
+    """Return the covariance of the proposal from x (d,), of what a chain of a result learned."""
+    root = np.linalg.cholesky(learned["covariance"].values)
+    gamma, nu = (learned[name].item() for name in ("gamma", "nu"))
+    spread = gamma**2 * np.eye(len(x))
+    if np.isfinite(nu):
+        z = np.linalg.solve(root, learned["subsample"].dropna("point").values.T)
+        kernel = (options.get("kernel") or Gaussian()).compiled()
+        kernel.bandwidth[0] = learned["bandwidth"].item()
+        (d, m), seen = z.shape, np.empty_like(spread)
+        u, work = np.linalg.solve(root, x), np.empty((d + 1, m))
+        kernel_covariance(kernel, np.ascontiguousarray(z), m, u, seen, work)
+        spread += nu**2 * seen
+    return learned["covariance"].copy(data=root @ spread @ root.T)
+
+
 # ---- the classes --------------------------------------------------------------------------------
 
 
 class LearnedSubsample(LearnedShape):
     """What KAM and PCAKAM share: the last z of each chain is drawn from the past of all."""
 
+    option_types = (*LearnedShape.option_types, *KERNELS)
+
     def _shape(self):
         past = self.tuning.past
         return (self.parameters.subsample.shape, past.shape) if past.whiten else None
+
+    def _as_if_tuned(self, rng):
+        fill_with_noise(self.parameters.subsample, rng)
 
     def _last_draw_of_z(self):
         return max(0, self.tuning.past.n_learning - 1) // self.steps_per_draw
@@ -388,6 +410,7 @@ class KAM(LearnedSubsample):
 
     name = "kam"
     own_stats = ("bandwidth",)
+    proposal = staticmethod(proposal)
     algorithm = Algorithm(transition, adapt, derived, report)
 
     def __init__(
@@ -496,6 +519,17 @@ def start_subsample(step, scales, n_tune, m, target_accept, **shares):
     options = {"whiten": step.settings["whiten"], "gamma": gamma, **shares}
     options["bandwidth_rule"] = bandwidth_rule(kernel)
     return SubsampleTuning.start(scales, n_tune, m, target_accept, kernel.compiled(), **options)
+
+
+def explain_few_points(step, subsample):
+    """Warn if a sampler with a Subsample never had the points for it."""
+    if subsample.m[0] > 0 or step.tuning.n < step._needed_tuning():
+        return ""
+    return (
+        f"while tuning the chain had fewer than {least_points(step.layout.d)} distinct points to "
+        "learn from, so it is a plain random walk. Tune longer, or start nearer to where the "
+        "posterior is."
+    )
 
 
 def tuned_walk(subsample, shape_tuning):

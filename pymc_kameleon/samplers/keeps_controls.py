@@ -3,10 +3,11 @@
 import numpy as np
 
 from pymc_kameleon.core.controls import standardise
+from pymc_kameleon.groups import CONTROL_VARIATES
 from pymc_kameleon.learned import COORDINATE, THEIRS, Quantity
 from pymc_kameleon.options import checked_bool
 from pymc_kameleon.samplers.control_table import prepare
-from pymc_kameleon.step import CONTROL_VARIATES, KameleonStep
+from pymc_kameleon.step import KameleonStep
 
 
 class KeepsControls(KameleonStep):

@@ -45,13 +45,13 @@ from pymc_kameleon.core.subsample import (
 )
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.learned import Quantity
-from pymc_kameleon.monitor import explain_few_points
 from pymc_kameleon.options import checked_integer, checked_kernel_options
 from pymc_kameleon.samplers import random_walk
 from pymc_kameleon.samplers.kam import (
     LARGEST_RHO,
     LearnedSubsample,
     NuTuning,
+    explain_few_points,
     learned_subsample,
     log_reverse_bound,
     start_subsample,

@@ -20,10 +20,11 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
-from pymc_kameleon.core.subsample import Subsample
+from pymc_kameleon.core.subsample import Subsample, fill_with_noise
 from pymc_kameleon.kernels import FIXED, Matern, bandwidth_rule
 from pymc_kameleon.learned import Quantity
 from pymc_kameleon.options import (
+    KERNELS,
     checked_cycle,
     checked_kernel_options,
     checked_number,
@@ -183,6 +184,7 @@ class PublishedCyclicalKAM(KameleonStep):
 
     name = "published_cyclical_kam"
     own_stats = ("bandwidth", "nu_exploration")
+    option_types = (*KameleonStep.option_types, *KERNELS)
     algorithm = Algorithm(transition, adapt, nothing_derived, report)
 
     def __init__(
@@ -236,6 +238,9 @@ class PublishedCyclicalKAM(KameleonStep):
         local = allocate(kam.Local, sizes, scales=np.nan)
         state = allocate(State, sizes, local=local, nu=nu)
         return state, parameters, allocate(Tuning, sizes, n=n_tune), allocate(Work, sizes)
+
+    def _as_if_tuned(self, rng):
+        fill_with_noise(self.parameters.subsample, rng)
 
     def _learned(self):
         nu = Quantity((), self.state.nu[1], "Scale ν at the end of the last Exploration.")

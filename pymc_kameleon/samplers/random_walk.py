@@ -48,7 +48,7 @@ from pymc_kameleon.core.scaling import ScaleTuning, best_scale, set_scale, settl
 from pymc_kameleon.core.schedules import UNSET
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape, set_to_best, tune_scale_of
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.learned import learned_walk, scale_of
+from pymc_kameleon.learned import learned_walk, proposal_of_walk, scale_of
 from pymc_kameleon.options import checked_choice, checked_rate, checked_scale_bounds
 from pymc_kameleon.samplers import control_table
 from pymc_kameleon.samplers.keeps_controls import KeepsControls
@@ -268,6 +268,7 @@ class AM(LearnedShape):
     name = "am"
     algorithm = Algorithm(transition, am_adapt, nothing_derived, report_scale)
     _allocate = allocate_walk
+    proposal = staticmethod(proposal_of_walk)
     _learned = learned_walk
 
     def __init__(self, vars=None, *, update="rank_one", learning_rate=None, **common):
@@ -315,6 +316,7 @@ class RBAM(LearnedShape):
     name = "rbam"
     algorithm = Algorithm(transition, rbam_adapt, nothing_derived, report_scale)
     _allocate = allocate_walk
+    proposal = staticmethod(proposal_of_walk)
     _learned = learned_walk
 
     def __init__(self, vars=None, *, learning_rate=None, **common):
@@ -446,6 +448,7 @@ class GAM(KeepsControls, LearnedShape):
     """
 
     name = "gam"
+    proposal = staticmethod(proposal_of_walk)
     algorithm = WALK
 
     def __init__(
@@ -585,6 +588,7 @@ class RAM(LearnedShape):
 
     name = "ram"
     algorithm = Algorithm(transition, ram_adapt, nothing_derived, report_scale)
+    proposal = staticmethod(proposal_of_walk)
     _learned = learned_walk
 
     def __init__(self, vars=None, *, scale_bounds=None, **common):

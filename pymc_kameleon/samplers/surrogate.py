@@ -19,11 +19,12 @@ from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower, squared_norm
-from pymc_kameleon.core.metropolis import accept, log_uniform
+from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
+from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
-from pymc_kameleon.core.surrogate import Surrogate, log_surrogate, log_t
+from pymc_kameleon.core.surrogate import log_surrogate, log_t
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.groups import SURROGATE_MOVES
 from pymc_kameleon.learned import COORDINATE, SHAPE, THEIRS, Quantity, covariance
 from pymc_kameleon.options import checked_bool
 from pymc_kameleon.pooling import in_the_same_place
@@ -31,11 +32,15 @@ from pymc_kameleon.samplers import surrogate_emulator, surrogate_learning
 from pymc_kameleon.samplers.surrogate_learning import (
     CHEAP,
     EXPENSIVE,
-    MOST_LOOKS,
-    SHORT_SHARE,
-    SHORTEST,
 )
-from pymc_kameleon.step import SURROGATE_MOVES, KameleonStep
+from pymc_kameleon.samplers.surrogate_moves import compiled_runs, compiled_weights
+from pymc_kameleon.samplers.surrogate_proposal import (
+    Parameters,
+    inner_chain,
+    reference_from,
+    walk_from,
+)
+from pymc_kameleon.step import KameleonStep
 
 WALK, REFERENCE, SURROGATE, WIDE = range(4)
 MOVES = "walk", "reference", "surrogate", "wide"
@@ -60,23 +65,6 @@ class State(NamedTuple):
     log_s: floats(1)  # log s(u), NaN where it is not known
     tally: floats(4, 2)  # of each kind of move: sum of α, and number
     move: floats("row")  # the last one: x, y, log π(y), and α, NaN unless it was by s
-
-
-class Parameters(NamedTuple):
-    """What tuning decides."""
-
-    shares: floats(4)  # probabilities of the kinds of moves
-    log_scale: floats(1)  # of the walk, in u
-    mean: floats("d")  # μ
-    factor: floats("d", "d")  # L
-    angle: floats(1)  # θ
-    reference_share: floats(1)  # of the inner chain's steps
-    n_inner: integers(1)  # M
-    power: floats(1)  # β of a wide move
-    surrogate: Surrogate
-    error: floats(1)  # of the surrogate, left out; NaN before there is one
-    looks: floats(MOST_LOOKS, "d")  # points u to be evaluated while tuning, the last one next
-    n_looks: integers(1)
 
 
 class Tuning(NamedTuple):
@@ -115,56 +103,6 @@ class Work(NamedTuple):
     is_short: integers(1)
     evaluated: integers(1)
     logp_y: floats(1)
-
-
-# ---- proposals in u -----------------------------------------------------------------------------
-
-
-@jit
-def walk_from(u, scale, out, rng):
-    """Propose u + cz, with c the scale or, log-uniformly, less; return whether it was less."""
-    is_short = rng.random() < SHORT_SHARE
-    c = scale * SHORTEST ** rng.random() if is_short else scale
-    for i in range(u.size):
-        out[i] = u[i] + c * rng.standard_normal()
-    return is_short
-
-
-@jit
-def reference_from(u, nu, angle, out, rng):
-    """Propose cos θ u + sin θ z/√g, reversible with respect to t.
-
-    For θ < π/2, g comes from its distribution given u; else the proposal is a draw of t.
-    """
-    d = u.size
-    if angle < 0.5 * np.pi:
-        g = rng.standard_gamma(0.5 * (nu + d)) / (0.5 * (nu + squared_norm(u)))
-        cosine = np.cos(angle)
-    else:
-        g = rng.standard_gamma(0.5 * nu) / (0.5 * nu)
-        cosine = 0.0
-    sine = np.sin(angle) / np.sqrt(g)
-    for i in range(d):
-        out[i] = cosine * u[i] + sine * rng.standard_normal()
-
-
-@jit
-def inner_chain(parameters, work, log_s, power, rng):
-    """Move work.v by M Metropolis steps on s^β, where s is `log_s`; return log s at their end."""
-    surrogate, d = parameters.surrogate, work.v.size
-    scale = best_scale(d)
-    for _ in range(parameters.n_inner[0]):
-        log_ratio = -power * log_s
-        if rng.random() < parameters.reference_share[0]:
-            reference_from(work.v, surrogate.nu[0], parameters.angle[0], work.w, rng)
-            log_ratio += log_t(surrogate, work.v) - log_t(surrogate, work.w)
-        else:
-            walk_from(work.v, scale, work.w, rng)
-        log_s_w = log_surrogate(surrogate, work.w, work.distances)
-        if log_uniform(rng) < log_ratio + power * log_s_w:
-            copy(work.w, work.v)
-            log_s = log_s_w
-    return log_s
 
 
 # ---- transition ---------------------------------------------------------------------------------
@@ -392,6 +330,12 @@ class SurrogateMetropolis(KameleonStep):
             )
         self.settings = {"expensive": expensive}
         super().__init__(vars, **common)
+
+    @staticmethod
+    def compile_learning():
+        """Load, or compile, what learning calls."""
+        compiled_runs()
+        compiled_weights()
 
     def _kept(self):
         """Return what is kept of the last move of each draw, if no other step takes part."""

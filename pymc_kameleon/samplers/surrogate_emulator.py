@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.core.surrogate import Surrogate
+from pymc_kameleon.groups import LEARNED_GROUP, SURROGATE_MOVES
 from pymc_kameleon.learned import BIS, COORDINATE, Quantity, product
 from pymc_kameleon.samplers import surrogate_fit
 from pymc_kameleon.samplers.surrogate_learning import whitened
@@ -145,8 +146,8 @@ def emulator_of(dt, chain=None):
             f"No surrogate was fitted in chain {chain}: nothing is learned with tune=0."
         )
     emulator = emulator_from(own.sel(chain=chain))
-    if {"surrogate_moves", "sample_stats"} <= set(dt.children):
-        x, logp = _draws(dt["surrogate_moves"].to_dataset(), dt["sample_stats"]["lp"])
+    if {SURROGATE_MOVES, "sample_stats"} <= set(dt.children):
+        x, logp = _draws(dt[SURROGATE_MOVES].to_dataset(), dt["sample_stats"]["lp"])
         emulator.posterior_error = float(np.mean(np.abs(emulator(x) - logp)))
     return emulator
 
@@ -172,12 +173,12 @@ def emulator_from(own):
 
 def _learned_group(dt):
     """Return what the chains of a result learned, if that is by one step SurrogateMetropolis."""
-    if not isinstance(dt, xr.DataTree) or "learned" not in dt.children:
+    if not isinstance(dt, xr.DataTree) or LEARNED_GROUP not in dt.children:
         raise ValueError(
             "An emulator is made of a result of pk.sample, a DataTree with the group 'learned'. "
             "pm.sample does not keep what its steps have learned: use pk.sample."
         )
-    own = dt["learned"].to_dataset()
+    own = dt[LEARNED_GROUP].to_dataset()
     if any(name.endswith("_n_centres") for name in own):
         raise ValueError(
             "There is no emulator of this result: several steps have moved its variables, and each "

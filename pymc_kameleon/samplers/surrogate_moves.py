@@ -24,9 +24,9 @@ from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.surrogate import Surrogate, log_surrogate, log_t
 from pymc_kameleon.monitor import say_if_compiling
 from pymc_kameleon.samplers import surrogate_fit
-from pymc_kameleon.samplers.surrogate import Parameters, reference_from, walk_from
 from pymc_kameleon.samplers.surrogate_emulator import emulator_from, surrogate_from
 from pymc_kameleon.samplers.surrogate_learning import whitened
+from pymc_kameleon.samplers.surrogate_proposal import Parameters, reference_from, walk_from
 
 
 class Moves(NamedTuple):

@@ -18,9 +18,10 @@ from pymc_kameleon.approach import TRIES, evaluations_for_a_way
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.surrogate import Surrogate
 from pymc_kameleon.samplers import surrogate_fit, surrogate_learning
-from pymc_kameleon.samplers.surrogate import Parameters, Work, inner_chain
+from pymc_kameleon.samplers.surrogate import Work
 from pymc_kameleon.samplers.surrogate_fit import Hyper
 from pymc_kameleon.samplers.surrogate_learning import CHEAP, EXPENSIVE
+from pymc_kameleon.samplers.surrogate_proposal import Parameters, inner_chain
 
 # ---- the fit --------------------------------------------------------------------------------
 

@@ -51,10 +51,10 @@ lint: .venv/installed-dev
 	@.venv/bin/ruff format --check .
 
 versions: .venv/installed-dev
-	@.venv/bin/python tests/versions.py
+	@.venv/bin/python tests/tools/versions.py
 
 canary: .venv/installed-dev
-	@.venv/bin/python tests/versions.py --with canary
+	@.venv/bin/python tests/tools/versions.py --with canary
 
 .venv/installed-%: pyproject.toml
 ifeq ($(PYTHON),)

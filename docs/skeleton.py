@@ -13,8 +13,8 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import ScaleTuning, gain, settle_scale, tune_scale
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.learned import scale_of
 from pymc_kameleon.step import KameleonStep
+from pymc_kameleon.step.learned import scale_of
 
 
 class State(NamedTuple):

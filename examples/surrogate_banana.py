@@ -15,7 +15,7 @@ import pymc as pm
 from PIL import Image
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers import surrogate_fit, surrogate_learning
+from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain
 
 OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "surrogate_banana.png"
 TUNE = (55, 273)
@@ -48,7 +48,7 @@ def tuned(n):
         point, (stats, *_) = step.step(point)
         n_evaluations += stats["n_logp"]
     step.stop_tuning()
-    points, _, _ = surrogate_learning.archive([step])
+    points, _, _ = archive.archive([step])
     return step, points, n_evaluations
 
 
@@ -69,10 +69,10 @@ def main():
     for axis, n in zip(axes[1:], TUNE, strict=True):
         step, points, n_evaluations = tuned(n)
         parameters = step.parameters
-        u = surrogate_learning.whitened(
+        u = archive.whitened(
             np.column_stack([x1.ravel(), x2.ravel()]), parameters.mean, parameters.factor
         )
-        show(axis, x1, x2, surrogate_fit.values(parameters.surrogate, u).reshape(x1.shape))
+        show(axis, x1, x2, fit.values(parameters.surrogate, u).reshape(x1.shape))
         axis.plot(*points.T, ".", color="black", ms=2.5, label="evaluated")
         axis.plot(*proposals(parameters).T, ".", color="tab:red", ms=4, label="proposed")
         axis.plot(*START, "*", color="white", mec="black", ms=13, label="from here")
@@ -84,10 +84,10 @@ def main():
 def proposals(parameters):
     """Return where inner chains of the surrogate end that begin at START, (n, 2)."""
     rng = np.random.default_rng(SEED)
-    u = surrogate_learning.whitened(START[None], parameters.mean, parameters.factor)
+    u = archive.whitened(START[None], parameters.mean, parameters.factor)
     starts = np.repeat(u, N_PROPOSALS, axis=0)
     angle, share = parameters.angle[0], parameters.reference_share[0]
-    ends = surrogate_learning.moved(
+    ends = inner_chain.moved(
         parameters.surrogate, starts, parameters.n_inner[0], angle, share, rng
     )[-1]
     return parameters.mean + ends @ parameters.factor.T

@@ -2,15 +2,12 @@
 
 from importlib.metadata import version
 
-from pymc_kameleon import kernels
-from pymc_kameleon.choice import registered
-from pymc_kameleon.compare import compare, plot_compare
+from pymc_kameleon.analysis.expectation import expectation
+from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
+from pymc_kameleon.analysis.summary import summary
 from pymc_kameleon.core.schedules import Decay
-from pymc_kameleon.driver import sample
-from pymc_kameleon.estimates import expectation
-from pymc_kameleon.initvals import initvals
-from pymc_kameleon.noise import noise_seed
-from pymc_kameleon.occupancy import mode_occupancy
+from pymc_kameleon.model.noise import noise_seed
+from pymc_kameleon.model.starts import initvals
 from pymc_kameleon.plots import (
     plot_adaptation,
     plot_factor,
@@ -19,9 +16,13 @@ from pymc_kameleon.plots import (
     plot_proposals,
     plot_scales,
 )
+from pymc_kameleon.plots.compare import plot_compare
 from pymc_kameleon.samplers import *  # noqa: F403
 from pymc_kameleon.samplers import SAMPLERS
-from pymc_kameleon.tables import summary
+from pymc_kameleon.samplers.choice import registered
+from pymc_kameleon.samplers.kameleon import kernels
+from pymc_kameleon.sampling.compare import compare
+from pymc_kameleon.sampling.sample import sample
 
 __version__ = version("pymc_kameleon")
 

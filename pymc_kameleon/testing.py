@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
-from pymc_kameleon.host import (
+from pymc_kameleon.model.pymc_internals import (
     BlockedStep,
     CompoundStep,
     natural_name,

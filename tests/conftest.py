@@ -26,7 +26,8 @@ def begin_with(monkeypatch):
     For comparisons with slow versions, which do not go to the posterior first.
     """
 
-    from pymc_kameleon.approach import Home  # here, for test_architecture.py must run without it
+    # Here, for test_architecture.py must run without it.
+    from pymc_kameleon.step.warm_start.search import Home
 
     def begin(scales):
         def stay(logp, start, *how):
@@ -34,7 +35,7 @@ def begin_with(monkeypatch):
             exact = np.zeros(x.size, bool)
             return Home(x, f, scales, np.diag(scales), exact, 0.0, x[None], np.array([f]))
 
-        monkeypatch.setattr("pymc_kameleon.step.approach", stay)
-        monkeypatch.setattr("pymc_kameleon.step.draw_near", lambda home, logp, rng: home.x)
+        monkeypatch.setattr("pymc_kameleon.step.base.approach", stay)
+        monkeypatch.setattr("pymc_kameleon.step.base.draw_near", lambda home, logp, rng: home.x)
 
     return begin

@@ -3,7 +3,7 @@
 import pytest
 
 from pymc_kameleon.compile import main, seconds_to_compile
-from pymc_kameleon.samplers.fisher_rule import compiled_learning
+from pymc_kameleon.samplers.gradient.fisher_rule import compiled_learning
 
 
 def test_compiles_what_is_named(capfd, tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.chain import N_PROGRESS, STALE
-from pymc_kameleon.draws import NO_OUTPUTS, block
+from pymc_kameleon.step.make_draws import NO_OUTPUTS, block
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS, DRAWS, TUNE = 4, 50_000, 1000

@@ -28,9 +28,9 @@ import pymc as pm
 from distributed import Client, LocalCluster
 
 import pymc_kameleon as pk
-from pymc_kameleon.advance import advance
-from pymc_kameleon.executors import Workers
-from pymc_kameleon.plan import new_run
+from pymc_kameleon.sampling.new_run import new_run
+from pymc_kameleon.sampling.workers import Workers
+from pymc_kameleon.step.job import advance
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from quickstart import build_model, starting_points

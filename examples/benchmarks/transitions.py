@@ -22,10 +22,10 @@ from pages import measured, table, write
 import pymc_kameleon as pk
 from pymc_kameleon.core.chain import CURRENT, N_PROGRESS
 from pymc_kameleon.core.jit import entry_jit, specialise
-from pymc_kameleon.core.rkhs import kernel_covariance
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.draws import NO_OUTPUTS, block
-from pymc_kameleon.samplers.pca_kam import look, weigh
+from pymc_kameleon.samplers.kameleon.pca_kam import look, weigh
+from pymc_kameleon.samplers.kameleon.rkhs import kernel_covariance
+from pymc_kameleon.step.make_draws import NO_OUTPUTS, block
 
 FILE = Path(__file__).with_suffix(".json")
 REPEATS = 15
@@ -295,7 +295,7 @@ def through_pm_sample(rival, draws=2000):
 
 FIRST_DRAW = """
 import time, numpy as np, pymc as pm, pymc_kameleon as pk
-from pymc_kameleon import step as module
+from pymc_kameleon.step import base as module
 with pm.Model() as model:
     pm.Normal("x", 0, np.linspace(1, 3, 9)); pm.Gamma("g", 2, 1)
 compiling = 0.0

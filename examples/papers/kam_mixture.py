@@ -30,7 +30,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import accept_capped, log_uniform
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers import kam, pca_kam
+from pymc_kameleon.samplers.kameleon import kam, pca_kam
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from pages import PAPERS, save, spaced, when_and_where, write

@@ -1,4 +1,4 @@
-"""What we use of numba's and LLVM's internals; tests/core/test_compiler.py says if it has changed.
+"""Parts and wholes: how entry points and what they call are compiled, by numba's internals.
 
 Numba optimises each function and turns it into machine code on its own, and once more in each
 function that calls it. Here, a function that only compiled code calls is a :class:`Part`, which is
@@ -7,48 +7,27 @@ optimised and turned into machine code. That takes less than half the time, and 
 and what is loaded from disk are the same code to the last bit.
 
 With a version of numba that this was not tried with, numba compiles everything in its own way.
+If it has changed inside, tests/core/test_compiler.py says so; numba_*.py know its inside, too.
 """
 
 import gc
 import logging
-import os
-import pickle
 import sys
-from contextlib import contextmanager
-from functools import cache
-from hashlib import sha256
-from importlib.metadata import version
-from pathlib import Path
 from uuid import uuid4
 
 import numba
-from filelock import FileLock
-from numba import _dynfunc, config, njit, types
-from numba.core import cgutils
-from numba.core.caching import (
-    CompileResultCacheImpl,
-    FunctionCache,
-    IndexDataCacheFile,
-    NullCache,
-    _CacheLocator,
-)
+from numba import _dynfunc, njit
+from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.environment import lookup_environment
-from numba.core.imputils import impl_ret_new_ref
-from numba.core.registry import CPUDispatcher, cpu_target
+from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
-from numba.extending import intrinsic
-from numba.misc.appdirs import AppDirs
+
+from pymc_kameleon.core.numba_cache import WholeCache, one_process_compiles
 
 _log = logging.getLogger("pymc_kameleon")
-
-SOURCE = sha256(Path(__file__).read_bytes()).hexdigest()
-"""What is on disk was compiled by this version of this file."""
-
-VERSIONS = (sys.version, numba.__version__, version("llvmlite"), version("numpy"), SOURCE)
-"""What compiled code depends on beside its own source."""
 
 KNOWN_VERSIONS = ("0.66", "0.67", "0.68")
 """Of numba. LLVM aborts with 0.65, whose llvmlite gives ``Part.inlining`` to what is returned."""
@@ -61,8 +40,6 @@ if not IS_KNOWN:
         numba.__version__,
         KNOWN_VERSIONS[-1],
     )
-
-# ---- parts and wholes ---------------------------------------------------------------------------
 
 
 class Part(JITCodeLibrary):
@@ -239,19 +216,6 @@ def as_whole(dispatcher):
     return whole
 
 
-class WholeCache(FunctionCache):
-    """Numba's cache on disk, apart from what numba itself compiled of the same function."""
-
-    def __init__(self, function):
-        super().__init__(function)
-        name = f"{self._impl.filename_base}-{SOURCE[:16]}"
-        self._cache_file = CacheFile(self._cache_path, name, self._impl.locator.get_source_stamp())
-
-    def save_overload(self, signature, data):
-        """Keep code on disk, if that can be written to."""
-        _save_if_possible(super().save_overload, signature, data)
-
-
 def entry_point(dispatcher, signature):
     """Compile `dispatcher` for these types, or load it; return what Python calls, unchecked."""
     if isinstance(dispatcher, PartDispatcher):
@@ -259,211 +223,9 @@ def entry_point(dispatcher, signature):
     collects = gc.isenabled()
     gc.disable()  # numba makes much garbage at once: a tenth of the time
     try:
-        with _one_process_compiles(dispatcher._cache, signature):
+        with one_process_compiles(dispatcher._cache, signature):
             dispatcher.compile(signature)
     finally:
         if collects:
             gc.enable()
     return dispatcher.overloads[signature].entry_point
-
-
-# ---- the cache on disk --------------------------------------------------------------------------
-
-
-class SharedPlace(_CacheLocator):
-    """Where numba keeps the code of entry points: one place for all environments of a user.
-
-    Numba's own places go by the path of the source. What is kept here is told apart by its content.
-    """
-
-    def get_cache_path(self):
-        """Return the directory: inside the one that the user gave to numba, or of the user."""
-        inside = config.CACHE_DIR or AppDirs("pymc_kameleon", appauthor=False).user_cache_dir
-        return os.path.join(inside, "pymc_kameleon" if config.CACHE_DIR else "compiled")
-
-    def get_source_stamp(self):
-        """Return nothing: the content is in the name."""
-
-    def get_disambiguator(self):
-        """Return nothing, either."""
-        return ""
-
-    @classmethod
-    def from_function(cls, function, file):
-        """Return the place, or None if it cannot be written to; then numba looks for another."""
-        place = cls()
-        try:
-            place.ensure_cache_path()
-        except OSError as error:
-            _say_once(
-                f"Compiled transitions cannot be kept in {place.get_cache_path()} ({error}), where "
-                "all environments would find them. NUMBA_CACHE_DIR names another directory."
-            )
-            return None
-        return place
-
-
-@cache
-def _say_once(message):
-    _log.info(message)
-
-
-class SharedImplementation(CompileResultCacheImpl):
-    """Numba's way to write and read compiled code, in the shared place if possible."""
-
-    _locator_classes = (SharedPlace, *CompileResultCacheImpl._locator_classes)
-
-
-class CacheFile(IndexDataCacheFile):
-    """What is on disk; what is damaged, of other arguments, or of types that are gone, is not."""
-
-    def _load_index(self):
-        try:
-            return super()._load_index()
-        except Exception:  # whatever unpickling raises
-            return {}
-
-    def save(self, key, data):
-        """Keep code with its key, as processes that write at once may mix up index and code."""
-        code = self._dump((key, data))
-        super().save(key, (sha256(code).digest(), code))
-
-    def load(self, key):
-        """Return the code for a key, None if it is not there or not whole."""
-        try:
-            digest, code = super().load(key)
-            if sha256(code).digest() != digest:
-                return None
-            found, data = pickle.loads(code)
-        except Exception:  # whatever unpickling raises
-            return None
-        return data if found == key else None
-
-
-def _save_if_possible(save, *arguments):
-    try:
-        save(*arguments)
-    except OSError as error:
-        _say_once(f"Compiled code cannot be kept ({error}), so each process compiles it again.")
-
-
-class Cache(FunctionCache):
-    """Numba's cache on disk, for entry points that `identity` tells from others of the same name.
-
-    Numba itself looks only at the file of the entry point, so an edit in another file would go
-    unnoticed, and it keys closures by a pickle that differs in each process, so it would never hit.
-    Each identity has a file, so that environments with other versions do not replace each other's.
-    """
-
-    _impl_class = SharedImplementation
-
-    def __init__(self, function, identity):
-        super().__init__(function)
-        self._identity = identity
-        name = f"{self._impl.filename_base}-{identity[:16]}"
-        self._cache_file = CacheFile(self._cache_path, name, identity)
-        self.lock = os.path.join(self._cache_path, f"{name}.lock")
-
-    def _index_key(self, signature, codegen):
-        return signature, _fields(signature), codegen.magic_tuple(), self._identity
-
-    def save_overload(self, signature, data):
-        """Keep code on disk, if that can be written to."""
-        _save_if_possible(super().save_overload, signature, data)
-
-    def holds(self, signature):
-        """Return whether the code for these types is on disk."""
-        index = self._cache_file._load_index()
-        return self._index_key(signature, cpu_target.target_context.codegen()) in index
-
-
-def _fields(kinds):
-    """Return the names of the fields of named tuples, which another version may have reordered."""
-    tuples = [kind for kind in kinds if isinstance(kind, types.BaseTuple)]
-    return tuple((getattr(kind, "fields", ()), _fields(kind)) for kind in tuples)
-
-
-PATIENCE = 600
-"""Seconds after which a process no longer waits for another that compiles the same."""
-
-
-@contextmanager
-def _one_process_compiles(cache, signature):
-    """Let one process compile what others, which need the same, then load."""
-    lock = None
-    if isinstance(cache, Cache) and not cache.holds(signature):
-        lock = FileLock(cache.lock, timeout=PATIENCE)
-        try:
-            lock.acquire()
-        except (OSError, NotImplementedError) as error:  # no locks there, or the other one hangs
-            _log.info("This process compiles by itself, as it cannot wait for others: %s", error)
-            lock = None
-    try:
-        yield
-    finally:
-        if lock is not None:
-            lock.release()
-
-
-def overloads_of(function):
-    """Return the functions that give numba a plain function's implementation, if there are any."""
-    context = cpu_target.typing_context
-    context.refresh()
-    try:
-        kind = context.resolve_value_type(function)
-    except ValueError:
-        return []
-    templates = getattr(kind, "templates", ())
-    return [
-        template._overload_func for template in templates if hasattr(template, "_overload_func")
-    ]
-
-
-# ---- calls by address ---------------------------------------------------------------------------
-
-
-def address_of(dispatcher, signature):
-    """Return where the machine code of `dispatcher` is, and what it returns.
-
-    It is the entry with numba's own calling convention, so that an exception raised inside reaches
-    the caller. Valid as long as `dispatcher` lives.
-    """
-    if signature not in dispatcher.overloads:
-        dispatcher.compile(signature)
-    compiled = dispatcher.overloads[signature]
-    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-    return address, compiled.signature.return_type
-
-
-def caller(returned, taken):
-    """Return what calls machine code from compiled code: call(address, arguments).
-
-    Parameters
-    ----------
-    returned : numba type
-    taken : tuple of numba types
-        Of the arguments, which are passed as a tuple. A function of ``*arguments`` takes one
-        argument, a `StarArgTuple`.
-    """
-    packed = len(taken) == 1 and isinstance(taken[0], types.StarArgTuple | types.StarArgUniTuple)
-
-    @intrinsic
-    def call(typing_context, address, arguments):
-        expected = taken[0] if packed else taken
-        if tuple(arguments) != tuple(expected):
-            raise TypeError(f"The arguments are {arguments}, and must be {expected}.")
-
-        def generate(context, builder, signature, values):
-            function_type = context.call_conv.get_function_type(returned, taken)
-            function = builder.inttoptr(values[0], function_type.as_pointer())
-            passed = [values[1]] if packed else cgutils.unpack_tuple(builder, values[1])
-            status, result = context.call_conv.call_function(
-                builder, function, returned, taken, passed
-            )
-            with cgutils.if_unlikely(builder, status.is_error):
-                context.call_conv.return_status_propagate(builder, status)
-            return impl_ret_new_ref(context, builder, returned, result)
-
-        return returned(types.int64, arguments), generate
-
-    return call

@@ -242,3 +242,10 @@ def scale_step(moments, t):
     """Step t of the Robbins-Monro recursion of the scale that goes with Σ, restarted with it."""
     last = moments.seeding[1]
     return t - last + (GOOD_GUESS if last > 0 else 0)
+
+
+def shrunk_covariance(points):
+    """Return the covariance of the points, shrunk if they are few."""
+    covariance = np.atleast_2d(np.cov(points, rowvar=False, bias=True))
+    shrink(covariance, len(points))
+    return covariance

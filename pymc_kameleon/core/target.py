@@ -11,7 +11,7 @@ from numba import config, float64, int64
 from numba.extending import overload
 from numpy.random import Generator
 
-from pymc_kameleon.core import compiler
+from pymc_kameleon.core import numba_calls
 from pymc_kameleon.core.jit import jit, part_options
 from pymc_kameleon.core.linalg import copy
 
@@ -91,7 +91,7 @@ def function_address(dispatcher):
     """
     if config.DISABLE_JIT:
         return dispatcher
-    address, _ = compiler.address_of(dispatcher, LOGP_SIGNATURE.args)
+    address, _ = numba_calls.address_of(dispatcher, LOGP_SIGNATURE.args)
     return address
 
 
@@ -102,7 +102,7 @@ if config.DISABLE_JIT:
         return function(*arguments)
 
 else:
-    call = compiler.caller(LOGP_SIGNATURE.return_type, LOGP_SIGNATURE.args)
+    call = numba_calls.caller(LOGP_SIGNATURE.return_type, LOGP_SIGNATURE.args)
 
 
 @jit

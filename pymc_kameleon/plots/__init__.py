@@ -1,4 +1,11 @@
-"""Plots of what a run did and learned, by ArviZ's conventions."""
+"""Plots of what a run did and learned, by ArviZ's conventions.
+
+``tuning``     how tuning went, covariances and scales
+``proposals``  where proposals go
+``modes``      the modes, and how chains went between them
+``compare``    what ``pk.compare`` found
+``common``     what they share
+"""
 
 from pymc_kameleon.plots.modes import plot_modes
 from pymc_kameleon.plots.proposals import plot_proposals

@@ -10,10 +10,10 @@ from arviz_base import rcParams
 from arviz_base.validate import validate_dict_argument
 from scipy.special import logit
 
-from pymc_kameleon.groups import LEARNED_GROUP
-from pymc_kameleon.host import natural_name
-from pymc_kameleon.learned import BIS, COORDINATE
-from pymc_kameleon.store import opened
+from pymc_kameleon.model.pymc_internals import natural_name
+from pymc_kameleon.result.opening import opened
+from pymc_kameleon.step.groups import LEARNED_GROUP
+from pymc_kameleon.step.learned import BIS, COORDINATE
 
 INTO = {"_log__": np.log, "_logodds__": logit}
 """Transforms of PyMC that need no bounds, by what they add to a variable's name."""

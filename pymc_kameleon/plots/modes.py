@@ -4,10 +4,10 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_dataset, dataset_to_dataarray
 
-from pymc_kameleon.monitor import counted
-from pymc_kameleon.occupancy import SAMPLE, mode_occupancy
+from pymc_kameleon.analysis.mode_occupancy import SAMPLE, mode_occupancy
 from pymc_kameleon.plots.common import Style, beside, documented, made, name_rows, with_labels
-from pymc_kameleon.store import opened
+from pymc_kameleon.result.opening import opened
+from pymc_kameleon.step.messages import counted
 
 MODES = {
     **{"centre": ["color"], "share": ["color", "overlay"], "weight": ["color"]},

@@ -5,8 +5,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.groups import STATE_GROUP
-from pymc_kameleon.learned import BIS, COORDINATE
 from pymc_kameleon.plots.common import (
     Style,
     checked_backend,
@@ -19,8 +17,10 @@ from pymc_kameleon.plots.common import (
     selected,
     split_name,
 )
-from pymc_kameleon.resume import sampler_of
-from pymc_kameleon.step import samplers
+from pymc_kameleon.result.steps import sampler_of
+from pymc_kameleon.step.base import samplers
+from pymc_kameleon.step.groups import STATE_GROUP
+from pymc_kameleon.step.learned import BIS, COORDINATE
 
 CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
 """Radius of the circle that has 95 % of a standard normal in two dimensions."""

@@ -5,8 +5,6 @@ import xarray as xr
 from arviz_base.labels import MapLabeller
 from arviz_base.validate import validate_sample_dims
 
-from pymc_kameleon.groups import WARMUP_STATS
-from pymc_kameleon.learned import BIS, COORDINATE
 from pymc_kameleon.plots.common import (
     Style,
     beside,
@@ -19,6 +17,8 @@ from pymc_kameleon.plots.common import (
     result_of,
     with_labels,
 )
+from pymc_kameleon.step.groups import WARMUP_STATS
+from pymc_kameleon.step.learned import BIS, COORDINATE
 
 TUNED = ("scaling", "accept_prob", "bandwidth")
 """Statistics that are shown if there are."""

@@ -1,15 +1,28 @@
-"""The samplers: state, parameters, transition, adaptation and class of each."""
+"""The samplers, a folder for each family.
 
-from pymc_kameleon.samplers.barker import Barker
-from pymc_kameleon.samplers.cmh import CMH
-from pymc_kameleon.samplers.cmtm import CMTM
-from pymc_kameleon.samplers.cyclical_kam import CyclicalKAM
-from pymc_kameleon.samplers.gad import GadMALA, GadRWM
-from pymc_kameleon.samplers.kam import KAM
-from pymc_kameleon.samplers.mala import MALA
-from pymc_kameleon.samplers.pca_kam import PCAKAM
-from pymc_kameleon.samplers.random_walk import AM, GAM, RAM, RBAM, RWM
-from pymc_kameleon.samplers.surrogate import SurrogateMetropolis
+``random_walk``       RWM, AM, RBAM, GAM, RAM
+``kameleon``          KAM, PCAKAM, CyclicalKAM
+``componentwise``     CMH, CMTM
+``gradient``          MALA, GadRWM, GadMALA, Barker
+``surrogate``         SurrogateMetropolis
+``control_variates``  the option of GAM and GadMALA
+``learned_shape``     what samplers share that learn a covariance
+``one_scale``         what samplers share that have one scale
+``choice``            which steps make a run, as users name them or by default
+"""
+
+from pymc_kameleon.samplers.componentwise.cmh import CMH
+from pymc_kameleon.samplers.componentwise.cmtm import CMTM
+from pymc_kameleon.samplers.gradient.barker import Barker
+from pymc_kameleon.samplers.gradient.gad import GadMALA, GadRWM
+from pymc_kameleon.samplers.gradient.mala import MALA
+from pymc_kameleon.samplers.kameleon.cyclical_kam import CyclicalKAM
+from pymc_kameleon.samplers.kameleon.kam import KAM
+from pymc_kameleon.samplers.kameleon.pca_kam import PCAKAM
+from pymc_kameleon.samplers.random_walk.adaptive import AM, GAM, RBAM
+from pymc_kameleon.samplers.random_walk.ram import RAM
+from pymc_kameleon.samplers.random_walk.rwm import RWM
+from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 
 SAMPLERS = (
     *(RWM, AM, RBAM, GAM, RAM),

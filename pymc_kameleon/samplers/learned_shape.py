@@ -6,8 +6,8 @@ covariance of μ_k.
 
 import numpy as np
 
-from pymc_kameleon.pooling import in_the_same_place
-from pymc_kameleon.step import KameleonStep
+from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.pooling import in_the_same_place
 
 COLLAPSED = 1e-150
 """Standard deviation from which on a chain has lost its shape: the square is next to no number."""

@@ -7,8 +7,8 @@ import numpy as np
 from pymc_kameleon.core.arrays import allocate, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.scaling import ScaleTuning, gain, settle_scale, tune_scale
-from pymc_kameleon.options import checked_scaling
-from pymc_kameleon.step import KameleonStep
+from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.options import checked_bool, checked_number, checked_scale_bounds
 
 
 class OneScaleTuning(NamedTuple):
@@ -61,3 +61,16 @@ class OneScale(KameleonStep):
 
     def _tuned_scales(self):
         return tuned_scale(self.parameters, self.tuning) if self.settings["tune_scaling"] else []
+
+
+def checked_scaling(scaling, tune_scaling, bounds):
+    """Return settings of a sampler with one scale: its start, whether it is tuned, its bounds."""
+    log_bounds = checked_scale_bounds(bounds)
+    if scaling is not None:
+        scaling = checked_number("scaling", scaling, 0, np.inf)
+    if not checked_bool("tune_scaling", tune_scaling):
+        if bounds is not None:
+            raise ValueError("Give tune_scaling=False, or scale_bounds; not both.")
+    elif None not in (scaling, bounds) and not bounds[0] <= scaling <= bounds[1]:
+        raise ValueError(f"scaling must lie within scale_bounds, {bounds!r}, not be {scaling!r}.")
+    return {"scaling": scaling, "tune_scaling": bool(tune_scaling), "scale_bounds": log_bounds}

@@ -17,8 +17,9 @@ from numba.core.runtime import _nrt_python, rtsys
 from numba.extending import overload
 from packaging.specifiers import SpecifierSet
 
-from pymc_kameleon.core import compiler
-from pymc_kameleon.core.jit import _described, cached_jit, entry_jit, fingerprint, jit
+from pymc_kameleon.core import compiler, numba_cache, numba_calls
+from pymc_kameleon.core.fingerprint import _described, fingerprint
+from pymc_kameleon.core.jit import cached_jit, entry_jit, jit
 
 ROOT = Path(__file__).parents[2]
 VECTORS = (float64[::1], float64[::1])
@@ -97,8 +98,8 @@ def test_a_function_called_by_address_returns_what_it_allocated_and_raises():
         return arguments[0] + arguments[1], arguments[0].sum()
 
     taken = (types.StarArgTuple(VECTORS),)
-    address, returned = compiler.address_of(compiler.as_whole(pair), taken)
-    call = compiler.caller(returned, taken)
+    address, returned = numba_calls.address_of(compiler.as_whole(pair), taken)
+    call = numba_calls.caller(returned, taken)
 
     @entry_jit
     def outer(address, x, y):
@@ -119,7 +120,7 @@ def test_a_function_called_by_address_returns_what_it_allocated_and_raises():
 
 
 def test_arguments_of_other_types_are_refused_when_compiled():
-    call = compiler.caller(float64, VECTORS)
+    call = numba_calls.caller(float64, VECTORS)
 
     @entry_jit
     def wrong(address, x):
@@ -261,7 +262,7 @@ def test_what_nothing_is_known_of_is_not_cached(caplog):
         odd = scaled(Odd(), plus_one)
     assert "compiled again by each process" in caplog.text
     assert "Odd" in caplog.text
-    assert not isinstance(odd._cache, compiler.Cache)
+    assert not isinstance(odd._cache, numba_cache.Cache)
 
 
 AFTERWARDS = """
@@ -295,7 +296,7 @@ Swapped.__qualname__ = "Pair"
 
 
 def test_fields_in_another_order_are_another_type_although_the_class_has_the_same_name():
-    one, other = (compiler._fields((typeof((pair(1, 2), 3)),)) for pair in (Pair, Swapped))
+    one, other = (numba_cache._fields((typeof((pair(1, 2), 3)),)) for pair in (Pair, Swapped))
     assert one != other
 
 
@@ -308,15 +309,17 @@ def test_a_place_that_cannot_be_written_to_is_told_once_and_numba_finds_another(
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setattr(config, "CACHE_DIR", "")
-    monkeypatch.setattr(compiler.SharedPlace, "get_cache_path", lambda place: str(file / "inside"))
+    monkeypatch.setattr(
+        numba_cache.SharedPlace, "get_cache_path", lambda place: str(file / "inside")
+    )
     with caplog.at_level("INFO", logger="pymc_kameleon"):
-        caches = [compiler.Cache(entry, "identity") for _ in range(2)]
+        caches = [numba_cache.Cache(entry, "identity") for _ in range(2)]
     assert caplog.text.count(f"cannot be kept in {file}") == 1
     assert all(cache.cache_path == str(Path(__file__).parent / "__pycache__") for cache in caches)
 
 
 def test_without_any_place_each_process_compiles(monkeypatch, caplog):
-    monkeypatch.setattr(compiler.SharedImplementation, "_locator_classes", ())
+    monkeypatch.setattr(numba_cache.SharedImplementation, "_locator_classes", ())
     assert scaled(11, plus_one)(1) == 22
     assert "compiled again by each process" in caplog.text
 
@@ -342,7 +345,7 @@ def test_what_is_cached_of_a_class_that_is_gone_is_passed_over(tmp_path, monkeyp
         pass
 
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
-    file = compiler.Cache(entry, "identity")._cache_file
+    file = numba_cache.Cache(entry, "identity")._cache_file
     file._save_index({Gone: "code"})
     assert file._load_index() == {Gone: "code"}
     monkeypatch.delattr(f"{__name__}.Gone")

@@ -178,7 +178,7 @@ import pymc as pm
 from pymc_kameleon.core import jit, metropolis
 from pymc_kameleon.core.chain import compile_draws
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.random_walk import RWM
+from pymc_kameleon.samplers.random_walk.rwm import RWM
 
 @jit.jit
 def transition(target, state, parameters, work, rng):
@@ -257,7 +257,7 @@ import numba
 import numpy as np
 import pymc as pm
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.surrogate_fit import LEVELS, Hyper
+from pymc_kameleon.samplers.surrogate.fit import LEVELS, Hyper
 
 # Without noise a Gaussian process amplifies the last bit, in which the two may differ, to 1e-3.
 LEVELS.update(length=(0.7,), amplitude=(0.3,), noise=(0.3,))

@@ -1,0 +1,13 @@
+"""What is made of a result: averages, tables, corrections, modes.
+
+``summary``               ``pk.summary``
+``expectation``           ``pk.expectation``
+``mode_occupancy``        ``pk.mode_occupancy``
+``draws_of_result``       what they need of a result
+``surrogate_correction``  averages corrected by the moves of a surrogate
+``control_correction``    averages corrected by control variates
+``batches``               the weight of a control variate, by means over batches
+``trust``                 whether their standard errors are to be trusted
+``modes_of_draws``        modes of draws alone, by the gaps between them
+``surrogate_posterior``   draws of the surrogate itself
+"""

@@ -1,0 +1,83 @@
+"""The best weight of a control variate, from means over batches of each chain.
+
+Source and symbols: as in surrogate_correction.py.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+MOST_BATCHES, PER_BATCH = 10, 2
+"""Batches of each chain, for b and for standard errors, and moves of a batch on average, at least
+in the chain that has the fewest."""
+
+
+class Corrected(NamedTuple):
+    """Corrected averages of q functions.
+
+    Attributes
+    ----------
+    mean, mcse : (q,) float64
+        T and its standard error.
+    gain : (q,) float64
+        Variance of A over that of T, both as estimated here.
+    is_better : (q,) bool
+        Whether any b is above 0, and the standard error is known. If not, A is as good.
+    disagreement : (q,) float64
+        Variance of T between chains over that within them; about 1 if all is well.
+    """
+
+    mean: np.ndarray
+    mcse: np.ndarray
+    gain: np.ndarray
+    is_better: np.ndarray
+    disagreement: np.ndarray
+
+
+def coefficients(a, x, common):
+    """Return b (chains, q) of batch means (chains, batches, q), a chain's from all others'.
+
+    `common` (q,) is the variance of the mean of x that batches do not show.
+    """
+    b, n = np.empty((len(a), a.shape[2])), a[..., 0].size
+    for row in range(len(a)):
+        one, difference = (
+            np.delete(part, row, axis=0).reshape(-1, a.shape[2]) for part in (a, a - x)
+        )
+        difference = difference - difference.mean(axis=0)
+        variance = np.square(difference).sum(axis=0) + n * (len(one) - 1) * common
+        covariance = (one * difference).sum(axis=0)
+        b[row] = np.clip(covariance / np.where(variance > 0, variance, np.inf), 0, 1)
+    return b
+
+
+def batch_means(f, batches):
+    """Return the means of f (chains, draws, q) over batches, (chains, batches, q)."""
+    starts = np.flatnonzero(np.diff(batches, prepend=-1))
+    return np.add.reduceat(f, starts, axis=1) / np.bincount(batches)[:, None]
+
+
+def combined(a, x, b, lengths, least, common, unseen=0.0):
+    """Return T of batch means of A and X (chains, batches, q).
+
+    Its variance by batches is at least `least` (q,), of which they seldom have the rare moves that
+    make it. They do not show the variance `common` (q,), nor that T may be wrong by `unseen` (q,),
+    which counts up to the standard error of A: that has not seen more.
+    """
+    mixed = (1 - b)[:, None] * a + b[:, None] * x
+    chains = np.average(mixed, axis=1, weights=lengths)
+    within, between = _variances(mixed, chains)
+    before = np.maximum(*_variances(a, np.average(a, axis=1, weights=lengths)))
+    shown = np.maximum(np.maximum(within, between), least)
+    variance = shown + common + np.minimum(unseen**2, before)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain, disagreement = before / variance, between / within
+    is_better = (b > 0).any(axis=0) & (variance > 0)
+    return Corrected(chains.mean(axis=0), np.sqrt(variance), gain, is_better, disagreement)
+
+
+def _variances(batches, chains):
+    """Return the variances of the mean by batch means and by chains' means, each (q,)."""
+    n = batches.shape[0] * batches.shape[1]
+    within = batches.reshape(n, -1).var(axis=0, ddof=1) / n
+    return within, chains.var(axis=0, ddof=1) / len(chains)

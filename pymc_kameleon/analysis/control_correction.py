@@ -1,0 +1,166 @@
+"""Averages over draws, corrected by the control variates that a sampler has kept of them.
+
+Sources: Alexopoulos, Dellaportas & Titsias, "Variance reduction for Metropolis-Hastings samplers",
+Statistics and Computing 33 (2023), for the controls; control_variates/tally.py computes them.
+
+Symbols: f a function of the state; u the position, from a centre that all chains share; and of each
+draw five sequences of mean 0: the controls of u, u² and r² over its transitions, and u and u² at
+the draw less their means over its transitions, which thinning has left out. In all, c:
+
+    T = mean of f − θ c
+
+A regression of f on u and u² at the draws, f ≈ β·u + γ·u², makes five controls of the many: β·u and
+so on. Another one, of means of successive draws, gives θ. Each chain's β, γ and θ come from all
+other chains, so that they do not depend on what they multiply, and the chain is a fair judge of
+whether they are of use.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.analysis.batches import MOST_BATCHES, batch_means, combined
+
+LEAST_DRAWS = 50
+"""Of each chain, from which averages are corrected."""
+
+BLOCK, LEAST_BLOCKS = 20, 10
+"""Successive draws of which means are taken for θ; and how many such blocks of the other chains
+there are at least."""
+
+PER_COEFFICIENT = 5
+"""Draws of the other chains for each of β and γ, at least."""
+
+BETTER = 0.8
+"""Share of the variance of these means that is left, at most, where the controls are used."""
+
+SMALLEST, ROUNDING, NO_SCALE = 1e-8, 1e-9, 1e-300
+"""Share of the largest from which on a singular value is taken for 0; slope, in standard
+deviations, that is; and what is added to a standard deviation that may be 0."""
+
+COLLINEAR = 1e-4
+"""The share for controls: in one dimension those of u² and r² are the same but for noise."""
+
+
+class Kept(NamedTuple):
+    """What a sampler has kept of its draws.
+
+    Attributes
+    ----------
+    features : (chains, draws, 2d) float64
+        u and u².
+    left_out : (chains, draws, 2d) float64
+        They less their means over the draw's transitions.
+    controls : (chains, draws, 2d) float64
+        Of u and u².
+    radius : (chains, draws, 1) float64
+        Control of r².
+    """
+
+    features: np.ndarray
+    left_out: np.ndarray
+    controls: np.ndarray
+    radius: np.ndarray
+
+
+def kept_of(kept, learned):
+    """Return Kept of datasets of a result: what it has kept of draws, and what was learned."""
+
+    def of(name):
+        return kept[name].transpose("chain", "draw", ...).values
+
+    means = learned["mean"].sel(chain=kept["chain"]).transpose("chain", ...).values
+    centre = means.mean(axis=0)
+    shift = (means - centre)[:, None]  # each chain has its own u
+    u = of("position") - centre
+    mean = of("mean") + shift
+    square = of("square") + 2 * shift * of("mean") + shift**2
+    control = of("mean_control")
+    control_of_square = of("square_control") + 2 * shift * control
+    return Kept(
+        np.concatenate([u, u**2], axis=2),
+        np.concatenate([u - mean, u**2 - square], axis=2),
+        np.concatenate([control, control_of_square], axis=2),
+        of("radius_control")[..., None],
+    )
+
+
+def are_enough(kept):
+    """Whether there are draws enough to learn the coefficients from other chains."""
+    chains, draws, n = kept.features.shape
+    least = max(BLOCK * LEAST_BLOCKS, PER_COEFFICIENT * n)
+    are_finite = all(np.isfinite(part).all() for part in kept)
+    return are_finite and draws >= LEAST_DRAWS and (chains - 1) * draws >= least
+
+
+def controlled(f, kept):
+    """Average functions over the posterior.
+
+    Parameters
+    ----------
+    f : (chains, draws, q) float64
+        The functions at the draws, finite.
+    kept : Kept
+        Of the same draws.
+
+    Returns
+    -------
+    Corrected
+    """
+    draws = f.shape[1]
+    short, long = np.arange(draws) // BLOCK, np.arange(draws) * MOST_BATCHES // draws
+    lengths = np.bincount(long)
+    (a, parts), (whole, wholes) = (
+        (batch_means(f, which), [batch_means(part, which) for part in kept])
+        for which in (short, long)
+    )
+    x, left = whole.copy(), a.copy()
+    for row, slopes in enumerate(_slopes(kept.features, f)):
+        controls, others = _controls(parts, slopes), np.arange(len(f)) != row
+        theta = _coefficients(a[others], controls[others])
+        left[row] -= np.sum(theta * controls[row], axis=2)
+        x[row] -= np.sum(theta * _controls([part[row] for part in wholes], slopes), axis=2)
+    b = np.broadcast_to(_variance(left) < BETTER * _variance(a), x[:, 0].shape)
+    found = combined(whole, x, b, lengths, 0.0, 0.0)
+    return found._replace(is_better=found.is_better & (found.gain > 1))
+
+
+def _slopes(x, f):
+    """Return β and γ of functions f (chains, draws, q) on features x (chains, draws, 2d).
+
+    They are (chains, 2d, q), each chain's from all others.
+    """
+    scales = x.std(axis=(0, 1)) + NO_SCALE
+    x = np.pad((x - x.mean(axis=(0, 1))) / scales, ((0, 0), (0, 0), (0, 1)), constant_values=1)
+    transposed = x.transpose(0, 2, 1)
+    own, with_f = transposed @ x, transposed @ (f - f.mean(axis=(0, 1)))
+    others = np.linalg.pinv(own.sum(axis=0) - own, rcond=SMALLEST, hermitian=True)
+    found = (others @ (with_f.sum(axis=0) - with_f))[:, :-1]
+    found[np.abs(found) < ROUNDING * f.std(axis=(0, 1))] = 0
+    return found / scales[:, None]
+
+
+def _controls(means, slopes):
+    """Return the five controls (..., q, 5) of functions, of means of what was kept."""
+    _, left_out, controls, radius = means
+    five, slopes = [radius * np.ones(slopes.shape[1])], np.split(slopes, 2)
+    for many in (left_out, controls):
+        five += [part @ of for part, of in zip(np.split(many, 2, axis=-1), slopes, strict=True)]
+    return np.stack(five, axis=-1)
+
+
+def _coefficients(a, controls):
+    """Return θ (q, 5) by the means a (chains, n, q) of functions and those of their controls."""
+    (q, k), a = controls.shape[2:], a - a.mean(axis=(0, 1))
+    controls = controls - controls.mean(axis=(0, 1))  # else they would explain the noise of a's
+    scales = np.sqrt(np.mean(controls**2, axis=(0, 1))) + NO_SCALE
+    controls = (controls / scales).reshape(-1, q, k)
+    products = np.einsum("nqk,nql->qkl", controls, controls) / len(controls)
+    inverse = np.linalg.pinv(products, rcond=COLLINEAR, hermitian=True)
+    found = np.einsum("nqk,nq->qk", controls, a.reshape(-1, q)) / len(controls)
+    return np.einsum("qkl,ql->qk", inverse, found) / scales
+
+
+def _variance(means):
+    """Return the variance (q,) of means (chains, n, q), about their common mean."""
+    return means.reshape(-1, means.shape[2]).var(axis=0)

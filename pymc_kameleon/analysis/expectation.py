@@ -1,0 +1,120 @@
+"""``pk.expectation``: averages over the posterior, corrected where possible.
+
+They are those of surrogate_correction.py where a result has moves by a surrogate, those of
+control_correction.py where it has control variates, and ArviZ's elsewhere.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from arviz_stats.base import array_stats
+
+from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
+from pymc_kameleon.analysis.trust import warn_of
+from pymc_kameleon.result.opening import opened
+
+
+class Expectation(NamedTuple):
+    """An average over the posterior.
+
+    Attributes
+    ----------
+    mean, mcse : float or array
+        The average and its standard error, NaN where that is not known.
+    gain : float or array
+        Variance of the mean over the draws, over that of this average, both as estimated from these
+        draws; 1 where it is that mean.
+    ess : float or array
+        Independent draws that would have this standard error.
+    """
+
+    mean: np.ndarray
+    mcse: np.ndarray
+    gain: np.ndarray
+    ess: np.ndarray
+
+
+def expectation(dt, function, model=None):
+    """Average a function over the posterior.
+
+    If SurrogateMetropolis has made the draws, in ``pk.sample``, their mean is corrected by what its
+    surrogate knows. That takes no evaluation of the log-density, and remains exact however bad the
+    surrogate is. Draws of GAM and GadMALA are corrected by control variates, where these were kept.
+    For other samplers the answer is the mean, with its standard error by ArviZ.
+
+    Parameters
+    ----------
+    dt : DataTree or path
+        A result of ``pk.sample``, or of another sampler, or the path of a file or store of one.
+    function : callable
+        Takes variables on their natural scale, a dict of arrays (chain, draw, ...), and returns an
+        array (chain, draw, ...). It treats each draw for itself, and is called with other points,
+        too.
+    model : pm.Model, optional
+        Taken from the context by default; needed to correct what has a surrogate.
+
+    Returns
+    -------
+    Expectation
+        With arrays of what is left of the function's dimensions.
+
+    Raises
+    ------
+    ValueError
+        If there are no draws, if the model is missing or another one, or if the function returns
+        another shape, or what is no real number, or mixes draws.
+    KeyError
+        If the function asks for a variable that does not exist.
+
+    Notes
+    -----
+    It warns if the function is not finite at some draws, and if there are signs that the errors are
+    not to be trusted. See docs/estimates.md.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.SurrogateMetropolis())
+    ...     answer = pk.expectation(dt, lambda v: v["a"] > v["b"])  # a probability
+    """
+    dt = opened(dt)
+    draws = Draws(dt, model)
+    if not callable(function):
+        name = function if function in draws.names else draws.names[0]
+        raise ValueError(
+            f"function must be one of the variables, as lambda v: v[{name!r}], not {function!r}."
+        )
+    f = draws.evaluated(function)
+    say_if_not_finite("The function", f)
+    values, shape = f.reshape(*f.shape[:2], -1), f.shape[2:]
+    found, apart = _averaged(draws, values, lambda x: draws.at(x, function).reshape(len(x), -1))
+    if draws.can_be_corrected:
+        names = [f"the function{list(index) or ''}" for index in np.ndindex(shape)]
+        with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
+            r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
+        warn_of(dt, names, values, r_hat, draws.certificate, apart)
+    return Expectation(*(part.reshape(shape)[()] for part in found))
+
+
+def _averaged(draws, values, function):
+    """Return the Expectation of q functions, and how far corrected averages of chains are apart.
+
+    By values (chains, draws, q) and at points (n, d).
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
+        mcse, ess = (
+            np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)
+            for of in (array_stats.mcse, array_stats.ess)
+        )
+        if draws.are_approximate:
+            mcse = np.hypot(mcse, draws.error_of_surrogates(values))
+            ess = values.var(axis=(0, 1)) / mcse**2
+    found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
+    if not (draws.can_be_corrected and np.isfinite(values).all()):
+        return found, np.zeros(values.shape[2])
+    better = draws.corrected(values, function)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ess = values.var(axis=(0, 1)) / better.mcse**2
+    pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
+    found = Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
+    return found, better.disagreement * better.is_better

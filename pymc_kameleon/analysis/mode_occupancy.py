@@ -1,0 +1,258 @@
+"""Which modes the chains of a run have visited, and whether that tells their weights."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+from arviz_base import convert_to_dataset
+
+from pymc_kameleon.analysis.modes_of_draws import find_modes, local_scale, modes_of_draws
+from pymc_kameleon.result.opening import opened
+from pymc_kameleon.step.messages import grouped
+
+FEW = 10
+"""Independent draws in a mode, or outside it, below which its weight is hardly known."""
+
+SAMPLE = ("chain", "draw")
+
+
+def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
+    """Tell which modes the chains have visited, how often they jumped, and what that is worth.
+
+    The modes are found from the draws alone, of any sampler: groups of draws with a gap between
+    them that cannot be an accident. Draws whose density falls to less than a fifteenth between two
+    peaks, as that of two normals six standard deviations apart, are two modes. What is curved,
+    skewed, correlated or heavy-tailed is one; so are the draws of chains that move too slowly to
+    tell. A mode with less than some hundredth of the draws is not found, and one that no chain has
+    visited cannot be.
+
+    Parameters
+    ----------
+    dt : DataTree or path
+        A result of ``pk.sample`` or ``pm.sample``, or what ``arviz.convert_to_dataset`` takes.
+    var_names : str or list of str, optional
+        Variables to go by, for example the parameters where there are many deterministics. By
+        default all of real numbers.
+    centers : dict or Dataset, optional
+        A point in each mode, if they are known: variable -> array (modes, ...). Only these
+        variables are looked at, and each draw belongs to the nearest. The `centers` of another
+        result will do.
+    group : str, optional
+        The group of `dt` to look at, ``"posterior"`` by default.
+
+    Returns
+    -------
+    ModeOccupancy
+        Printed it is a table and the verdict; ``pk.plot_modes`` draws it.
+
+    Raises
+    ------
+    ValueError
+        If there is no variable to go by, or `centers` does not fit the draws.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.CyclicalKAM())
+    >>> occupancy = pk.mode_occupancy(dt)
+    >>> weights = occupancy.dataset["weight"]
+    """
+    posterior = convert_to_dataset(opened(dt), group=group)
+    if centers is None:
+        posterior = _chosen(posterior, var_names)
+        modes = find_modes(_matrix(posterior)[0])
+    elif var_names is None:
+        posterior, centers = _placed(posterior, centers)
+        modes = _nearest(posterior, centers)
+    else:
+        raise ValueError("centers says which variables to look at: do not pass var_names.")
+    coords = {dim: posterior[dim] for dim in SAMPLE}
+    mode = xr.DataArray(modes, coords, SAMPLE, name="mode_of_draw")
+    if centers is None:
+        each = [posterior.where(mode == k).mean(SAMPLE) for k in range(modes.max() + 1)]
+        centers = xr.concat(each, "mode")
+    return ModeOccupancy(_counted(mode, centers.sizes["mode"]), centers)
+
+
+@dataclass(repr=False)
+class ModeOccupancy:
+    """What ``pk.mode_occupancy`` found.
+
+    Attributes
+    ----------
+    dataset : Dataset
+        ``weight`` (mode), the share of all draws, ``mcse``, its standard error, ``ess``, the
+        effective number of independent visits: that of the mode's indicator by ArviZ, and ``rhat``
+        of it; ``share`` and ``visits`` (mode, chain), the share of a chain's draws and how often it
+        came; ``jumps`` (chain); and ``mode_of_draw`` (chain, draw). The mode with the most draws is
+        0. What only one visited mode does not tell is NaN.
+    centers : Dataset
+        The mean of each variable in each mode, (mode, ...), or what was given.
+    verdict : str
+        What it comes to, in a sentence.
+    weights_known : bool
+        Whether the chains jump often enough to tell the weights.
+    """
+
+    dataset: xr.Dataset
+    centers: xr.Dataset
+    verdict: str = field(init=False)
+    weights_known: bool = field(init=False)
+
+    def __post_init__(self):
+        self.verdict, self.weights_known = _judged(self.dataset)
+
+    def __repr__(self):
+        """Show the table and the verdict."""
+        parts = ["weight", "mcse", "ess", "rhat"]
+        table = pd.DataFrame({name: self.dataset[name].values for name in parts})
+        table["visits"] = self.dataset["visits"].sum("chain").values
+        for chain in self.dataset["chain"].values:
+            table[f"chain {chain}"] = self.dataset["share"].sel(chain=chain).values
+        table.index.name = "mode"
+        shown = table.to_string(float_format="{:.3g}".format, line_width=100)
+        return f"{shown}\n\n{self.verdict}"
+
+
+# ---- the draws ----------------------------------------------------------------------------------
+
+
+def _chosen(posterior, var_names):
+    """Return the variables to go by; raise a ValueError if there are none."""
+    if var_names is None:
+        names = [name for name in posterior if posterior[name].dtype.kind == "f"]
+    else:
+        names = [var_names] if isinstance(var_names, str) else list(var_names)
+        if unknown := [name for name in names if name not in posterior]:
+            raise ValueError(f"var_names: there is no {unknown} among {list(posterior)}.")
+    return posterior[names]
+
+
+def _matrix(posterior):
+    """Return the coordinates that vary and are finite, (chains, draws, d), and which these are.
+
+    Without counts, as 0 and 1, which have gaps in any posterior, unless there is nothing else.
+    """
+    parts = [_flat(posterior[name].transpose(*SAMPLE, ...), 2) for name in posterior]
+    draws = np.concatenate(parts, axis=2) if parts else np.empty((1, 1, 0))
+    varies = np.isfinite(draws).all(axis=(0, 1)) & (draws != draws[:1, :1]).any(axis=(0, 1))
+    if not varies.any():
+        raise ValueError(
+            f"No variable among {list(posterior)} has draws that are finite and not all equal: "
+            "name one with var_names."
+        )
+    measured = varies & (draws != np.round(draws)).any(axis=(0, 1))
+    varies = measured if measured.any() else varies
+    return draws[..., varies], varies
+
+
+def _flat(variable, n_kept):
+    """Return values with all dimensions after the first `n_kept` in one."""
+    return variable.values.reshape(*variable.shape[:n_kept], -1).astype(float)
+
+
+def _placed(posterior, centers):
+    """Return the variables of centers, and these as a dataset; raise a ValueError if they clash."""
+    if unknown := [name for name in centers if name not in posterior]:
+        raise ValueError(f"centers: there is no {unknown} among {list(posterior)}.")
+    if not centers:
+        raise ValueError("centers must have a variable.")
+    posterior, placed = posterior[list(centers)], {}
+    for name, values in centers.items():
+        dims = [dim for dim in posterior[name].dims if dim not in SAMPLE]
+        shape, values = tuple(posterior.sizes[dim] for dim in dims), np.asarray(values, float)
+        if values.shape[1:] != shape or not values.size or not np.isfinite(values).all():
+            raise ValueError(
+                f"centers: {name} must be finite numbers of shape {('modes', *shape)}, not "
+                f"{values.shape}."
+            )
+        placed[name] = (("mode", *dims), values)
+    sizes = {name: len(values) for name, (_, values) in placed.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"centers: all variables need the same number of modes, not {sizes}.")
+    return posterior, xr.Dataset(placed)
+
+
+def _nearest(posterior, centers):
+    """Return the modes of draws, (chains, draws), whose centers are nearest."""
+    draws, varies = _matrix(posterior)
+    points = np.concatenate([_flat(centers[name], 1) for name in centers], axis=1)[:, varies]
+    scale = local_scale(draws.reshape(-1, draws.shape[2]))
+    distances = [np.square((draws - point) / scale).sum(axis=2) for point in points]
+    return modes_of_draws(np.stack(distances, axis=1))
+
+
+# ---- what they say ------------------------------------------------------------------------------
+
+
+def _counted(mode, n):
+    """Return shares, visits, jumps and what they are worth, of mode (chain, draw) out of n."""
+    inside = mode == xr.DataArray(np.arange(n), {"mode": np.arange(n)}, name="mode")
+    comes = inside & ~inside.shift(draw=1, fill_value=False)
+    share = inside.mean("draw").transpose("mode", "chain")
+    weight = inside.mean(SAMPLE)
+    with np.errstate(divide="ignore", invalid="ignore"):  # R-hat of chains that never jump
+        tells = (weight > 0) & (weight < 1)
+        ess = pm.stats.ess(inside.astype(float), method="mean").where(tells)
+        rhat = pm.stats.rhat(inside.astype(float)).where(tells)
+    return xr.Dataset(
+        {
+            "weight": weight,
+            "mcse": np.sqrt(weight * (1 - weight) / ess),
+            "ess": ess,
+            "rhat": rhat,
+            "share": share,
+            "visits": comes.sum("draw").transpose("mode", "chain"),
+            "jumps": (mode.diff("draw") != 0).sum("draw"),
+            "mode_of_draw": mode,
+        }
+    )
+
+
+def _judged(found):
+    """Return what the counts come to, in a sentence, and whether the weights are known."""
+    chains = "The chain" if found.sizes["chain"] == 1 else f"All {found.sizes['chain']} chains"
+    visited = found["weight"] > 0
+    n, jumps = int(visited.sum()), int(found["jumps"].sum())
+    never = [str(chain) for chain in found["chain"].values[found["jumps"] == 0]]
+    missed = [str(mode) for mode in np.flatnonzero(~visited)]
+    nobody = f" No chain visits {_listed('mode', missed)}." if missed else ""
+    if n == 1:
+        are = "is" if found.sizes["chain"] == 1 else "are"
+        return f"{chains} {are} in one mode.{nobody}", not missed
+    if jumps == 0:
+        return (
+            "Chains sit in different modes and never jump: the weights of the modes are not "
+            f"known.{nobody}"
+        ), False
+    rarest = np.minimum(found["weight"], 1 - found["weight"])
+    if not (found["ess"] * rarest >= FEW)[visited].all():
+        often = "once" if jumps == 1 else f"{grouped(jumps)} times"
+        stay = f", and {_listed('chain', never)} never" if never else ""
+        return (
+            f"Chains jump between {n} modes only {often}{stay}: the weights of the modes are "
+            f"hardly known.{nobody}"
+        ), False
+    if not (found["visits"] > 0)[visited].all():
+        chains = "The chains together"
+    which = "both modes" if n == 2 else f"all {n} modes"
+    visits = int(float(f"{found['ess'].min().item():.2g}"))
+    verb = "visits" if found.sizes["chain"] == 1 else "visit"
+    return f"{chains} {verb} {which}, {grouped(visits)} independent visits.{nobody}", not missed
+
+
+def _listed(what, numbers):
+    return f"{what}{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+
+
+def explain_modes(dt, var_names):
+    """Warn if the chains of a result do not tell the weights of the modes that they visit."""
+    occupancy = mode_occupancy(dt, var_names=var_names)
+    if occupancy.weights_known:
+        return ""
+    return (
+        f"{occupancy.verdict} Averages over all chains depend on where these started. "
+        "pk.mode_occupancy(dt) shows them; pk.CyclicalKAM jumps between modes that it finds."
+    )

@@ -1,0 +1,228 @@
+"""``pk.summary``: the table of ArviZ, with averages that are corrected where possible.
+
+Symbols: F the distribution function of a variable, estimated at the points of a grid.
+"""
+
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+from arviz_base import extract, rcParams
+from arviz_stats import summary as arviz_summary
+from arviz_stats.base import array_stats
+from scipy.interpolate import PchipInterpolator
+
+from pymc_kameleon.analysis.batches import Corrected
+from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
+from pymc_kameleon.analysis.trust import warn_of
+from pymc_kameleon.result.opening import opened
+
+GRID = 30
+"""Points at which F is estimated."""
+
+MOST_NUMBERS = 2**25
+"""Values of functions at the draws, at a time."""
+
+
+def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
+    """Summarise the posterior, more exactly than the draws do.
+
+    If SurrogateMetropolis, or GAM or GadMALA with control variates, has made the draws, in
+    ``pk.sample``, means, standard deviations, intervals and their errors are corrected as those of
+    ``pk.expectation``, each where that is of use. Of other samplers they are those of
+    ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it does not
+    take.
+
+    Parameters
+    ----------
+    dt : DataTree or path
+        A result of ``pk.sample``, or of another sampler, or the path of a file or store of one.
+    var_names : str or list of str, optional
+        As in ``arviz.summary``; all variables by default.
+    ci_prob : float, optional
+        Probability of the interval; by default ArviZ's, 0.89.
+    ci_kind : {"eti", "hdi"}, optional
+        Interval with equal tails, ArviZ's default, or the shortest one.
+    round_to : int or {"auto", "none"}, optional
+        To so many decimals; by default to digits that are known.
+    model : pm.Model, optional
+        Taken from the context by default; needed to correct what has a surrogate.
+
+    Returns
+    -------
+    DataFrame
+        ArviZ's columns, and ``ess``, the number of independent draws that would know the mean as
+        well, and ``gain``, the estimated variance of the mean over the draws, over that of this
+        mean: 1 where it was not corrected. ``ess_bulk``, ``ess_tail`` and ``r_hat`` are those of
+        the draws. What has no standard error has NaN. If a surrogate corrects them, ``attrs`` has
+        the ``certificate``: how close it is to the posterior.
+
+    Raises
+    ------
+    ValueError
+        If there are no draws, if the model is missing or another one, or if `var_names` is empty.
+
+    Notes
+    -----
+    It warns if a variable is not finite at some draws, and if there are signs that the errors are
+    not to be trusted. See docs/estimates.md.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.SurrogateMetropolis())
+    ...     table = pk.summary(dt)
+    """
+    is_number = isinstance(round_to, Integral) and not isinstance(round_to, bool)
+    if not is_number and round_to not in ("auto", "none"):
+        raise ValueError(
+            f'round_to must be "auto", "none" or a number of decimals, not {round_to!r}.'
+        )
+    dt = opened(dt)
+    draws = Draws(dt, model)
+    if var_names is not None and np.size(var_names) == 0:
+        raise ValueError(f"var_names is empty: name some of {list(draws.posterior)}.")
+    chosen = extract(draws.posterior, var_names=var_names, combined=False, keep_dataset=True)
+    chosen = chosen.transpose("chain", "draw", ...)
+    ci_kind = rcParams["stats.ci_kind"] if ci_kind is None else ci_kind
+    ci_prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    values = _columns({name: variable.values for name, variable in chosen.items()})
+    for name, variable in chosen.items():
+        say_if_not_finite(name, variable.values)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
+        found = arviz_summary(
+            chosen.astype(np.float64), ci_kind=ci_kind, ci_prob=ci_prob, round_to="none"
+        )
+        ess = array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean")
+    table = pd.DataFrame(found, dtype=float).assign(ess=ess, gain=1.0)
+    if draws.are_approximate:
+        _widen(table, draws, values)
+    constant = np.ptp(values, axis=(0, 1)) == 0
+    table.loc[constant, ["mcse_mean", "mcse_sd", "ess"]] = np.nan
+    if draws.can_be_corrected:
+        apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
+        if (close := draws.certificate) is not None:
+            table.attrs["certificate"] = close._asdict()
+        warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), close, apart)
+    if is_number:
+        return table.round(round_to)
+    return _rounded(table) if round_to == "auto" else table
+
+
+def _widen(table, draws, values):
+    """Let the errors in a table of surrogates' draws count what the surrogates are wrong by."""
+    sd, squares = table["sd"], np.square(values - values.mean(axis=(0, 1)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_mean, of_square = (draws.error_of_surrogates(own) for own in (values, squares))
+        table["mcse_mean"] = np.hypot(table["mcse_mean"], of_mean)
+        table["mcse_sd"] = np.hypot(table["mcse_sd"], of_square / (2 * sd))
+        table["ess"] = (sd / table["mcse_mean"]) ** 2
+
+
+def _columns(variables):
+    """Return arrays (chains, draws, ...) side by side, float64 (chains, draws, q)."""
+    flat = [values.reshape(*values.shape[:2], -1) for values in variables.values()]
+    return np.concatenate(flat, axis=2, dtype=np.float64)
+
+
+# ---- corrections --------------------------------------------------------------------------------
+
+
+def _correct(table, draws, chosen, values, ci_prob, ci_kind):
+    """Put corrected numbers into the table of `values`; return how far chains are apart, by row."""
+    sizes = [variable[0, 0].size for variable in chosen.values()]
+    known = np.repeat([name in draws.names for name in chosen], sizes)
+    real = np.repeat([variable.dtype.kind == "f" for variable in chosen.values()], sizes)
+    varies = np.isfinite(values).all(axis=(0, 1)) & (np.ptp(values, axis=(0, 1)) > 0)
+    names = [name for name in chosen if name in draws.names]
+    place, rows = np.cumsum(known) - 1, np.flatnonzero(known & varies)
+    apart = np.zeros(len(table))
+    size = max(1, MOST_NUMBERS // (values[..., 0].size * (GRID + 2)))
+    for first in range(0, len(rows), size):
+        own = rows[first : first + size]
+        block = _Block(values[..., own])
+
+        def at(x, own=own, block=block):
+            columns = draws.at(x, _columns, names)
+            return block.functions(columns[:, place[own]])
+
+        found = draws.corrected(block.functions(block.values), at, 2 * len(own))
+        apart[own] = block.write(table, own, found, real[own], ci_prob, ci_kind)
+    return apart
+
+
+class _Block:
+    """Some columns of a table: the functions that it needs of them, and its numbers from these.
+
+    Parameters
+    ----------
+    values : (chains, draws, q) float64
+    """
+
+    def __init__(self, values):
+        self.values, self.q = values, values.shape[2]
+        self.centre = values.mean(axis=(0, 1))
+        dense = (1 - np.cos(np.pi * np.arange(GRID) / (GRID - 1))) / 2  # towards both ends
+        self.grid = np.quantile(values, dense, axis=(0, 1))
+
+    def functions(self, values):
+        """Return x, (x − centre)² and whether x is up to each point of the grid, (..., all)."""
+        below = values[..., None, :] <= self.grid
+        parts = [values, (values - self.centre) ** 2, below.reshape(*values.shape[:-1], -1)]
+        return np.concatenate(parts, axis=-1, dtype=np.float64)
+
+    def write(self, table, rows, found, real, ci_prob, ci_kind):
+        """Put what was found into rows of a table; return how far chains are apart."""
+        q = self.q
+        mean, square, below = (
+            Corrected(*(part[own] for part in found))
+            for own in (slice(q), slice(q, 2 * q), slice(2 * q, None))
+        )
+        better = mean.is_better
+        new = np.where(better, mean.mean, self.centre)
+        variance = square.mean - (new - self.centre) ** 2
+        fine = square.is_better & (variance > 0)
+        sd = np.sqrt(variance[fine])
+        own = table.index[rows[fine]]
+        table.loc[own, ["sd", "mcse_sd"]] = np.c_[sd, square.mcse[fine] / sd / 2]
+        own = table.index[rows[better]]
+        table.loc[own, ["mean", "mcse_mean", "gain"]] = np.c_[new, mean.mcse, mean.gain][better]
+        table.loc[own, "ess"] = (table.loc[own, "sd"] / table.loc[own, "mcse_mean"]) ** 2
+        changed = below.is_better.reshape(GRID, q).any(axis=0) & real
+        shares = below.mean.reshape(GRID, q)
+        for j in np.flatnonzero(changed):
+            ends = interval(self.grid[:, j], shares[:, j], ci_prob, ci_kind)
+            table.loc[table.index[rows[j]], table.columns[2:4]] = ends
+        return np.maximum(mean.disagreement * better, square.disagreement * fine)
+
+
+def interval(x, shares, prob, kind):
+    """Return the ends of an interval, by F(x) as estimated, which need not be monotone."""
+    x, first = np.unique(x, return_index=True)
+    up = np.maximum.accumulate(shares[first])
+    down = np.minimum.accumulate(shares[first][::-1])[::-1]
+    monotone = np.clip((up + down) / 2, 0, 1)
+    fine = np.linspace(x[0], x[-1], 2001)
+    cumulative = PchipInterpolator(x, monotone)(fine)
+    low = np.array([(1 - prob) / 2]) if kind == "eti" else np.linspace(0, 1 - prob, 501)
+    ends = np.interp([low, low + prob], cumulative, fine)
+    return ends[:, np.argmin(ends[1] - ends[0])]
+
+
+def _rounded(table):
+    """Return the table with digits that are known: two of an error, and as many as that allows."""
+    rounded = table.copy()
+    for columns, error, factor in [
+        (["mean"], "mcse_mean", 1),
+        (["sd"], "mcse_sd", 1),
+        (list(table.columns[2:4]), "mcse_mean", 3),
+    ]:
+        for label, size in (2 * factor * table[error]).items():
+            digits = -int(np.floor(np.log10(size))) if 0 < size < np.inf else 6
+            rounded.loc[label, columns] = table.loc[label, columns].round(digits)
+    for name in ("mcse_mean", "mcse_sd", "gain"):
+        rounded[name] = [float(f"{value:.2g}") for value in table[name]]
+    rounded["r_hat"] = table["r_hat"].round(2)
+    for name in ("ess", "ess_bulk", "ess_tail"):
+        rounded[name] = np.floor(table[name]).astype("Int64")
+    return rounded

@@ -1,0 +1,313 @@
+"""Averages over draws, corrected by what the surrogate of SurrogateMetropolis knows.
+
+Source, for the coefficient b: Dellaportas & Kontoyiannis, "Control variates for estimation based on
+reversible Markov chain Monte Carlo samplers", Journal of the Royal Statistical Society B 74 (2012),
+133-161.
+
+Symbols: f a function of the state, g the same but clipped; x, v and α the start, the end and the
+acceptance probability of a move by the surrogate, k the mean of g over new runs of the inner chain
+from x. A is the mean of f over the draws, and X another average with the same expectation:
+
+    X = mean over moves of (1 − α)(g(x) − g(v)) + k
+    T = (1 − b) A + b X
+
+As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and as v and the new runs have
+the same distribution given x, E k = E g(v). So E X = E g, whatever the surrogate is; and g is f at
+all draws, and as far beyond them as it is not clipped.
+
+For k, each new run from x has a partner that begins at a draw of s and uses the same random
+numbers, from which it ends at v′, a draw of s too, as inner chains leave s as it is:
+
+    k = E_s g + mean over new runs of g(v) − g(v′)
+
+Most pairs meet after a few steps, and then go on together and differ in nothing. E_s g comes from
+points with weights, which cost one evaluation of s each.
+"""
+
+import numpy as np
+
+from pymc_kameleon.analysis.batches import (
+    MOST_BATCHES,
+    PER_BATCH,
+    batch_means,
+    coefficients,
+    combined,
+)
+from pymc_kameleon.samplers.surrogate.moves import SETS, Spread, ends_of_pairs
+
+WIDENED = 1.3
+"""g is f, clipped to the range that it has over the draws, times this."""
+
+POINTS, RUNS, NEGLIGIBLE = 1024, 2000, 0.2
+"""Points of each set for E_s g, and new runs of all moves together, about, to begin with; one of
+each move at least. They are doubled while their randomness has more than this share of a
+variance."""
+
+DOUBTED, MOST_DOUBT = 128, 4.0
+"""Points of each set at which it is asked how sure log s is; and what it is wrong by at most."""
+
+MOST_WORK, OVERHEAD = 1.5e8, 300
+"""Coordinates of differences to centres that may be computed at a time for that, in some 0.1 s; and
+so many centres take as long as all else."""
+
+MOST_NUMBERS = 2**21
+"""Values of functions that are computed at a time."""
+
+SEED = 21
+"""Of the new runs, so that the same result gives the same averages."""
+
+
+def corrected(f, moves, function, n_decisive=None):
+    """Average functions over the posterior.
+
+    Parameters
+    ----------
+    f : (chains, draws, q) float64
+        The functions at the draws, finite.
+    moves : Moves
+        Some of each of the chains, of which there are at least two.
+    function : callable
+        Points (n, d) -> what the functions are there, (n, q).
+    n_decisive : int, optional
+        So many of the functions, the first ones, decide on the numbers of points and new runs; by
+        default all.
+
+    Returns
+    -------
+    Corrected
+    """
+    low, high = _range(f)
+
+    def clipped(x):
+        """Return g, and what it lacks of f."""
+        values = function(x)
+        values = np.where(np.isnan(values), low, values)
+        g = np.clip(values, low, high)
+        return g, values - g
+
+    def g(x):
+        return clipped(x)[0]
+
+    n_batches = min(MOST_BATCHES, np.bincount(moves.row).min() // PER_BATCH)
+    batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
+    a = batch_means(f, batches)
+    batches_of_moves = batches[moves.draw]
+    known = _known(moves, batches_of_moves, g, a.shape)
+    n_moves = np.zeros(a.shape[:2])
+    np.add.at(n_moves, (moves.row, batches_of_moves), 1.0)
+    lengths = np.bincount(batches)
+    inner = _Inner(moves, batches_of_moves, clipped, a.shape)
+    while True:
+        x = _means_over_moves(known + inner.sums(n_moves), n_moves, lengths)
+        b = coefficients(a, x, inner.variance_under_s(np.ones(a[:, 0].shape)))
+        variances = inner.rejections(b), inner.variance_under_s(b)
+        found = combined(a, x, b, lengths, *variances)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            points, runs = (
+                np.nan_to_num(variance(b) / np.square(found.mcse))[:n_decisive].max()
+                for variance in (inner.variance_under_s, inner.variance_of_runs)
+            )
+        if max(points, runs) < NEGLIGIBLE or not inner.double(points > runs):
+            return combined(a, x, b, lengths, *variances, inner.unseen(b))
+
+
+def _range(f):
+    """Return the range of f (chains, draws, q) over the draws, widened."""
+    low, high = f.min(axis=(0, 1)), f.max(axis=(0, 1))
+    middle, half = (low + high) / 2, WIDENED * (high - low) / 2
+    return middle - half, middle + half
+
+
+# ---- sums over batches --------------------------------------------------------------------------
+
+
+def _means_over_moves(sums, n_moves, lengths):
+    """Return batch means of what there is of moves only, which a batch may have none of.
+
+    Weighted with the batches' lengths they give the mean over a chain's moves.
+    """
+    n = n_moves.sum(axis=1)[:, None, None]
+    mean = sums.sum(axis=1, keepdims=True) / n
+    share = (lengths / lengths.sum())[:, None]
+    return mean + (sums - n_moves[:, :, None] * mean) / n / share
+
+
+def _parts(moves, size):
+    """Yield chains, and up to so many of their moves at a time."""
+    for row in range(len(moves.parameters)):
+        own = np.flatnonzero(moves.row == row)
+        for start in range(0, len(own), size):
+            yield row, own[start : start + size]
+
+
+def _known(moves, batches, g, shape):
+    """Return sums over batches of (1 − α)(g(x) − g(v))."""
+    sums = np.zeros(shape)
+    for row, part in _parts(moves, max(1, MOST_NUMBERS // shape[2])):
+        rejected = (1 - moves.accept_prob[part])[:, None]
+        np.add.at(sums[row], batches[part], rejected * (g(moves.start[part]) - g(moves.end[part])))
+    return sums
+
+
+# ---- k ------------------------------------------------------------------------------------------
+
+
+class _UnderSurrogate:
+    """E_s g by weighted points, for the chains `rows`, which have the same s."""
+
+    def __init__(self, rows, spread, clipped, q):
+        self.rows, self._spread, self._clipped, self.n = rows, spread, clipped, 0
+        self._sums, self._weights, self._beyond = np.zeros((SETS, q)), np.zeros(SETS), np.zeros(q)
+        self.double()
+        w, x = self._w[:, :DOUBTED], self._x[:, :DOUBTED].reshape(-1, self._x.shape[2])
+        values, shares = clipped(x)[0].reshape(*w.shape, q), w / w.sum()
+        lacking = np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)).reshape(w.shape)
+        lacking *= shares * SETS
+        self._lacking = lacking.sum(axis=1), np.einsum("ij,ijk->ik", lacking, values)
+        unknown = spread.is_lowest(x).reshape(w.shape) * shares
+        self.rejections = np.einsum("ij,ijk->k", unknown, np.square(values - self.mean))
+        """Variance (q,) of a move's correction by ends where nothing is known, all rejected."""
+
+    def double(self):
+        """Have twice as many points."""
+        n, size = self.n or POINTS, max(1, MOST_NUMBERS // self._sums.shape[1])
+        self._x, self._w = self._spread.more(n)
+        for i in range(SETS):
+            for first in range(0, n, size):
+                part = slice(first, first + size)
+                g, beyond = self._clipped(self._x[i, part])
+                self._sums[i] += self._w[i, part] @ g
+                self._beyond += self._w[i, part] @ beyond
+        self._weights += self._w.sum(axis=1)
+        self.n += n
+
+    @property
+    def mean(self):
+        return self._sums.sum(axis=0) / self._weights.sum()
+
+    @property
+    def variance(self):
+        """Of the mean, (q,), as sets differ."""
+        residuals = self._sums - self._weights[:, None] * self.mean
+        return residuals.var(axis=0, ddof=1) / SETS / self._weights.mean() ** 2
+
+    @property
+    def unseen(self):
+        """What E_s g may be off by, (q,), as no draw has been everywhere.
+
+        What it lacks of E_s f, and what it would change by if π were higher than s by as much as it
+        may be, as far as that is more than chance makes of these few points.
+        """
+        mass, sums = self._lacking
+        changes = sums - mass[:, None] * self.mean
+        chance = changes.var(axis=0, ddof=1) / SETS
+        beyond = np.nan_to_num(self._beyond / self._weights.sum(), nan=np.inf)
+        return np.abs(beyond) + np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
+
+    def draws(self, n, rng):
+        """Return n draws of s (n, d)."""
+        cumulative = np.cumsum(self._w)
+        chosen = np.searchsorted(cumulative, rng.random(n) * cumulative[-1], side="right")
+        return self._x.reshape(-1, self._x.shape[2])[chosen]
+
+
+def _work(parameters):
+    """Return what an evaluation of s takes."""
+    return parameters.mean.size * (float(parameters.surrogate.n[0]) + OVERHEAD)
+
+
+class _Inner:
+    """The means k of g over inner chains that begin where each move did.
+
+    Parameters
+    ----------
+    moves : Moves
+    batches : (n,) int
+        Of moves.
+    clipped : callable
+        Points (n, d) -> g there and f − g, both (n, q).
+    shape : tuple of int
+        Of batch means, (chains, batches, q).
+    """
+
+    def __init__(self, moves, batches, clipped, shape):
+        self._moves, self._batches, self._clipped = moves, batches, clipped
+        self._rng, self._n_runs, self._work = np.random.default_rng(SEED), 0, 0.0
+        self._sums, self._squares = np.zeros(shape), np.zeros((shape[0], shape[2]))
+        same = {}
+        for row, own in enumerate(moves.parameters):
+            key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
+            same.setdefault(key, []).append(row)
+        self._under_s = [
+            _UnderSurrogate(rows, Spread(moves.parameters[rows[0]], self._rng), clipped, shape[2])
+            for rows in same.values()
+        ]
+        self._run(max(1, RUNS // len(moves.row)))
+
+    def _run(self, n_runs):
+        """Make so many more pairs of runs of each move."""
+        moves, size = self._moves, max(1, MOST_NUMBERS // self._sums.shape[2])
+        for one in self._under_s:
+            for row in one.rows:
+                own = np.repeat(np.flatnonzero(moves.row == row), n_runs)
+                pairs = moves.start[own], one.draws(len(own), self._rng)
+                *ends, apart, evaluated = ends_of_pairs(moves.parameters[row], *pairs, self._rng)
+                self._work += evaluated * _work(moves.parameters[row])
+                apart = np.flatnonzero(apart)
+                for first in range(0, len(apart), size):
+                    part = apart[first : first + size]
+                    difference = self._clipped(ends[0][part])[0] - self._clipped(ends[1][part])[0]
+                    np.add.at(self._sums[row], self._batches[own[part]], difference)
+                    self._squares[row] += np.square(difference).sum(axis=0)
+        self._n_runs += n_runs
+
+    def sums(self, n_moves):
+        """Return sums of k over batches, by how many moves they have (chains, batches)."""
+        sums = self._sums / self._n_runs
+        for one in self._under_s:
+            sums[one.rows] += n_moves[one.rows][:, :, None] * one.mean
+        return sums
+
+    def variance_under_s(self, b):
+        """Return the variance of T (q,) by E_s g, which batches do not show; b is (chains, q)."""
+        return sum(self._share(one, b) ** 2 * one.variance for one in self._under_s)
+
+    def unseen(self, b):
+        """Return what T (q,) may be wrong by as nobody has been everywhere."""
+        return sum(self._share(one, b) * one.unseen for one in self._under_s)
+
+    def rejections(self, b):
+        """Return the variance of T (q,) by rare moves to where nothing is known, seen or not."""
+        n = np.bincount(self._moves.row)
+        return (
+            sum(
+                (np.square(b[one.rows]) / n[one.rows, None]).sum(axis=0) * one.rejections
+                for one in self._under_s
+            )
+            / len(b) ** 2
+        )
+
+    def _share(self, one, b):
+        return b[one.rows].sum(axis=0) / len(b)
+
+    def variance_of_runs(self, b):
+        """Return the variance of T (q,) by new runs, which batches do show."""
+        n = self._n_runs * np.bincount(self._moves.row)[:, None]
+        variance = self._squares / n - np.square(self._sums.sum(axis=1) / n)
+        return np.sum(np.square(b / len(b)) * variance / n, axis=0)
+
+    def double(self, points):
+        """Have twice as many points for E_s g, or else runs; return whether work allows it."""
+        if points:
+            of = self._moves.parameters
+            more = sum(SETS * one.n * _work(of[one.rows[0]]) for one in self._under_s)
+        else:
+            more = self._work
+        if more > MOST_WORK:
+            return False
+        if points:
+            for one in self._under_s:
+                one.double()
+        else:
+            self._run(self._n_runs)
+        return True

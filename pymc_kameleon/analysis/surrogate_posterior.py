@@ -1,0 +1,74 @@
+"""Draws of the surrogate itself, as a group of the result, and how close they are."""
+
+import logging
+
+import numpy as np
+import xarray as xr
+
+from pymc_kameleon.result.tree import attributes_of
+from pymc_kameleon.samplers.surrogate.moves import certificate, draws_of_surrogate, moves_of
+from pymc_kameleon.samplers.surrogate.second import with_second_surrogates
+from pymc_kameleon.step.groups import LEARNED_GROUP, SURROGATE_GROUP, SURROGATE_MOVES
+from pymc_kameleon.step.messages import counted
+
+_log = logging.getLogger("pymc_kameleon")
+
+CLOSE, KNOWN = 0.8, 40
+"""The share of effective weights of the certificate below which that is warned of, and the number
+of moves by which it is known."""
+
+
+def add_surrogate_posterior(tree, job, columns, n):
+    """Add n draws of each chain's surrogate, like those of the posterior; say how close it is.
+
+    Without draws to begin from, or moves by a surrogate, there are none, which is said.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A result.
+    job : Job
+        Of a SurrogateMetropolis that moves all variables.
+    columns : Columns
+    n : int
+    """
+    kept = tree[SURROGATE_MOVES].to_dataset() if SURROGATE_MOVES in tree.children else None
+    if kept is None or kept["accept_prob"].isnull().all():
+        _log.warning(
+            "There is no %s, as the surrogate has made no move after tuning. Tune and draw longer.",
+            SURROGATE_GROUP,
+        )
+        return
+    moves, all_learned = with_second_surrogates(moves_of(kept, tree[LEARNED_GROUP].to_dataset()))
+    places = job.steps[0].layout.places
+    chains = []
+    for parameters, start in zip(
+        moves.parameters, kept["start"].transpose("chain", "draw", ...).values, strict=True
+    ):
+        points = np.empty((n, len(places)))
+        points[:, places] = draws_of_surrogate(parameters, start, n)
+        chains.append(job.outputs.named(job.outputs.rows(points)))
+    like = columns.like("posterior", kept["chain"].values)
+    arrays = {name: (like[name].dims, np.stack([own[name] for own in chains])) for name in like}
+    close, numbers = certificate(moves), {"draw": np.arange(n)}
+    attributes = attributes_of(job.steps) | {"n_moves": len(moves.row)} | close._asdict()
+    attributes["approximate"] = "draws of the surrogate, not of the posterior"
+    attributes["learned_from_other_chains"] = int(all_learned)
+    found = xr.Dataset(arrays, like.drop_vars("draw").coords, attributes).assign_coords(numbers)
+    tree[SURROGATE_GROUP] = xr.DataTree(found)
+    _say_how_close(close, len(moves.row), n * len(chains))
+
+
+def _say_how_close(close, n_moves, n_draws):
+    if close.ess_share >= CLOSE and n_moves >= KNOWN:
+        _log.info(
+            "%s: %s, approximate (%s).", SURROGATE_GROUP, counted(n_draws, "draw"), close.in_words()
+        )
+        return
+    _log.warning(
+        "The draws in %s may be far from the posterior (%s, by %s). Tune longer for a better "
+        "surrogate; those in posterior, and averages by pk.summary, are exact all the same.",
+        SURROGATE_GROUP,
+        close.in_words(),
+        counted(n_moves, "move"),
+    )

@@ -1,0 +1,82 @@
+"""Signs that the standard errors of corrected averages are not to be trusted."""
+
+import logging
+from contextlib import suppress
+
+import numpy as np
+from arviz_stats.base import array_stats
+
+from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS
+
+_log = logging.getLogger("pymc_kameleon")
+
+HIGH_RHAT, POOR, APART, LONG_TAIL = 1.05, 0.3, 10.0, 0.5
+"""R-hat, the share of effective weights of the certificate, the variance between chains over that
+within them, and Pareto k of the draws, beyond which errors are not to be trusted: the variance of
+what has a larger k is infinite."""
+
+ENOUGH = 100
+"""Draws of all chains from which tails are fitted."""
+
+
+def warn_of(dt, names, values, r_hat, close, apart):
+    """Log the signs that there are.
+
+    Parameters
+    ----------
+    dt : DataTree
+    names : list of str
+        Of q quantities.
+    values : (chains, draws, q) float64
+        They at the draws.
+    r_hat : (q,) float64
+    close : Certificate or None
+        Of the surrogate, if there is one.
+    apart : (q,) float64
+        Variance of corrected averages between chains over that within them, 0 of others.
+    """
+    reasons = []
+    if stuck := _longest_rejection(dt):
+        reasons.append(f"a chain was stuck for {stuck} draws in a row")
+    if close is not None and close.ess_share < POOR:
+        reasons.append(f"the surrogate is poor ({close.in_words()})")
+    for measured, limit, sign in (
+        (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
+        (apart, APART, "corrected averages of {} differ between chains"),
+        (_pareto_k(values), LONG_TAIL, "{} has a long tail, of Pareto k {:.2f}"),
+    ):
+        if (measured > limit).any():
+            worst = np.nanargmax(measured)
+            reasons.append(sign.format(names[worst], measured[worst]))
+    if reasons:
+        _log.warning(
+            "The standard errors may be far too small: %s. The correction cannot mend chains "
+            "that are stuck, or have missed a part of the posterior. Tune and draw longer, or "
+            "reparametrise.",
+            "; ".join(reasons),
+        )
+
+
+def _longest_rejection(dt):
+    """Return the length of the longest run of draws without an accepted proposal, 0 if short."""
+    if "sample_stats" not in dt.children or "accept_share" not in dt["sample_stats"]:
+        return 0
+    moved = dt["sample_stats"]["accept_share"].transpose("chain", "draw").values > 0
+    ends = [np.flatnonzero(np.concatenate([[True], own, [True]])) for own in moved]
+    longest = max(int(np.diff(own).max()) - 1 for own in ends)
+    return longest if longest >= max(STUCK_TRANSITIONS, STUCK_SHARE * moved.shape[1]) else 0
+
+
+def _pareto_k(values):
+    """Return that of the longer tail of values (chains, draws, q), (q,); -inf if none is fitted."""
+    found = np.full(values.shape[2], -np.inf)
+    if values[..., 0].size < ENOUGH:
+        return found
+    for j in np.flatnonzero(np.isfinite(values).all(axis=(0, 1))):
+        for tail in ("left", "right"):
+            with suppress(ValueError), np.errstate(all="ignore"):  # if all in it are equal
+                k = array_stats.pareto_khat(
+                    values[..., j], chain_axis=0, draw_axis=1, r_eff=1.0, tail=tail
+                )
+                found[j] = np.fmax(found[j], k)
+    return found

@@ -1,0 +1,155 @@
+"""Entry points of a model's functions, by whatever PyTensor compiled them to.
+
+Those in numba are called by their address; others, and Ops that are Python, through Python.
+"""
+
+import inspect
+import warnings
+from contextlib import contextmanager
+from itertools import count
+from types import FunctionType
+from weakref import WeakValueDictionary
+
+import numba
+from numba import config
+
+from pymc_kameleon.core import compiler, linalg, numba_calls
+from pymc_kameleon.core.jit import entry_jit
+from pymc_kameleon.core.target import LOGP_SIGNATURE
+
+
+def python_ops(function):
+    """Return the Ops of a PyTensor function that run through Python, as lists by their names."""
+    if not hasattr(function.vm, "jit_fn"):
+        return {}
+    found, seen, left = {}, set(), [function.vm.jit_fn]
+    while left:
+        part = left.pop()
+        part = getattr(part, "py_func", getattr(part, "_defn", part))
+        if not isinstance(part, FunctionType) or part in seen:
+            continue
+        seen.add(part)
+        code = part.__code__
+        inside = inspect.getclosurevars(part).nonlocals
+        # LAPACK and special functions ask Python once, for the pointer `ptr` to their machine code.
+        if "objmode" in code.co_names and ("ptr",) not in code.co_consts:
+            python = inside.get("py_perform")
+            op = inspect.getclosurevars(python).nonlocals.get("op") if python else None
+            found.setdefault(str(op or part.__name__), []).extend([] if op is None else [op])
+        used = (part.__globals__.get(name) for name in code.co_names)
+        left += [*used, *inside.values(), *numba_calls.overloads_of(part)]
+    return dict(sorted(found.items()))
+
+
+@contextmanager
+def black_box_ops_silent():
+    """Suppress PyTensor's warnings of Ops that run through Python, several of each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
+        yield
+
+
+def _inner(function, *more):
+    """Return where PyTensor's machine code is, and what calls it, for arguments of these types.
+
+    Its disk cache holds this code. Linked into ours, it would be compiled again for each step.
+    What it caches takes ``*arguments``.
+    """
+    if not isinstance(function.vm.jit_fn, compiler.CPUDispatcher):
+        linker = type(function.maker.linker).__name__
+        raise TypeError(f"{linker} compiles nothing that transitions can call, as numba does.")
+    inner = compiler.as_whole(function.vm.jit_fn)
+    _, taken = inner.fold_argument_types((*LOGP_SIGNATURE.args[:3], *more), {})
+    address, returned = numba_calls.address_of(inner, taken)
+    call = numba_calls.caller(returned, taken)
+    call.inner = inner  # whose machine code lives as long as it does
+    return address, call
+
+
+def logp_entry(function):
+    """Return an entry point that computes the log-density."""
+    if not in_numba(function):
+        return _python_logp_entry(function)
+    address, call = _inner(function)
+
+    def logp(x, data, shapes, gradient):
+        return call(address, (x, data, shapes))[0].item()
+
+    return entry_jit(logp, LOGP_SIGNATURE)
+
+
+def logp_and_gradient_entry(function):
+    """Return an entry point that computes both, and writes the gradient."""
+    if not in_numba(function):
+        return _python_logp_entry(function)
+    address, call = _inner(function)
+
+    def logp(x, data, shapes, gradient):
+        value, slope = call(address, (x, data, shapes))
+        linalg.copy(slope, gradient)
+        return value.item()
+
+    return entry_jit(logp, LOGP_SIGNATURE)
+
+
+class _InPython:
+    """A function that compiled code calls by its number: numba would call a copy, from a pickle.
+
+    Not every function of PyTensor can be made again from that.
+    """
+
+    known, numbers = WeakValueDictionary(), count()
+
+    def __init__(self, function):
+        self.function, self.number = function, next(self.numbers)
+        self.known[self.number] = self
+
+
+def _call_in_python(number, *arguments):
+    return _InPython.known[number].function(*arguments)
+
+
+def _python_logp_entry(function):
+    in_python = _InPython(function)
+    number = in_python.number
+
+    @numba.njit(LOGP_SIGNATURE)
+    def logp(x, data, shapes, gradient):
+        with numba.objmode(value="float64"):
+            values = _call_in_python(number, x, data, shapes)
+            value = float(values[0])
+            if gradient.size:
+                gradient[:] = values[1]
+        return value
+
+    logp.in_python = in_python  # which lives as long as it does
+    return logp
+
+
+def vector_entry(function):
+    """Return a function that replaces its last argument; a graph may take that as an input."""
+    if not in_numba(function):
+        in_python = _InPython(function)
+        number = in_python.number
+
+        @numba.njit(LOGP_SIGNATURE)
+        def vector_in_python(x, data, shapes, v):
+            with numba.objmode():
+                v[:] = _call_in_python(number, x, data, shapes, v)[0]
+            return 0.0
+
+        vector_in_python.in_python = in_python
+        return vector_in_python
+
+    address, call = _inner(function, LOGP_SIGNATURE.args[3])
+
+    def vector(x, data, shapes, v):
+        linalg.copy(call(address, (x, data, shapes, v))[0], v)
+        return 0.0
+
+    return entry_jit(vector, LOGP_SIGNATURE)
+
+
+def in_numba(function):
+    """Return whether PyTensor compiled a function with numba."""
+    return hasattr(function.vm, "jit_fn") and not config.DISABLE_JIT

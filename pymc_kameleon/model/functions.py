@@ -1,0 +1,576 @@
+"""A PyMC model's log-density and gradient, compiled with one signature for every model."""
+
+import logging
+import math
+import warnings
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import ClassVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc import compile as pymc_compile
+from pytensor.compile import Mode, SharedVariable
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import equal_computations
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import graph_inputs
+from pytensor.link.numba.dispatch.basic import numba_funcify
+
+from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, function_address
+from pymc_kameleon.model.entry_points import (
+    black_box_ops_silent,
+    in_numba,
+    logp_and_gradient_entry,
+    logp_entry,
+    python_ops,
+    vector_entry,
+)
+from pymc_kameleon.model.noise import NOISE_SEED
+
+_log = logging.getLogger("pymc_kameleon")
+
+
+class Compiled:
+    """A PyTensor function of (x, data, shapes), perhaps of v too, as machine code.
+
+    Parameters
+    ----------
+    function : PyTensor function
+    entry_for : callable
+        Returns an entry point with `LOGP_SIGNATURE` that calls it.
+
+    Attributes
+    ----------
+    entry : callable
+        From Python.
+    address : int
+        For compiled code.
+    holds_gil : bool
+        Whether Python is called, so that threads wait for each other.
+    """
+
+    def __init__(self, function, entry_for):
+        function.trust_input = True
+        self.function, self._entry_for = function, entry_for
+        ops = python_ops(function)
+        if ops:
+            _log.info("No numba version of %s: called through Python.", ", ".join(ops))
+        self.holds_gil = bool(ops) or not in_numba(function)
+        self._make_entry()
+
+    def declared(self):
+        """Return the types that Ops declare to return which run through Python, as text."""
+        nodes, ops = self.function.maker.fgraph.apply_nodes, python_ops(self.function)
+        return sorted(
+            f"{node.op}: {', '.join(str(out.type) for out in node.outputs)}"
+            for node in nodes
+            if str(node.op) in ops
+        )
+
+    def _make_entry(self):
+        with warnings.catch_warnings():  # numba, of large data; then it is compiled by each process
+            warnings.filterwarnings("ignore", "Cannot cache compiled function")
+            self.entry = self._entry_for(self.function)
+        self.address = function_address(self.entry)
+
+    def __getstate__(self):
+        """Let the compiled graph travel, so that a worker computes the same to the last bit."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("entry", "address")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._make_entry()
+
+
+_known = WeakKeyDictionary()
+"""What was compiled for each model, as (what it depends on, results, compiled functions)."""
+
+MOST_KNOWN = 32
+"""Of each model; the oldest is forgotten first."""
+
+_data_in_use = WeakValueDictionary()
+"""Raveled data by fingerprint, so that all steps and chains share them."""
+
+
+class ModelFunctions:
+    """Functions of a model's value variables, compiled with one signature for every model.
+
+    All value variables are raveled into one vector, discrete ones included; all shared variables
+    (``pm.Data``) into another. So the compiled functions have the same type for every model, and
+    new data need no new compilation. Another step for an unchanged model takes them over.
+
+    Parameters
+    ----------
+    value_vars : list
+        All value variables, in the order of the vector.
+    initial_point : dict
+        Gives their shapes.
+    results : list of pytensor variables
+        What is computed from them.
+
+    Attributes
+    ----------
+    shapes : list of tuple
+        Of the value variables.
+    digest : bytes
+        Fingerprint of the data.
+    functions : list of Compiled
+    """
+
+    what: ClassVar[str]
+
+    def __init__(self, value_vars, initial_point, results):
+        self.value_vars = value_vars
+        self.shapes = [initial_point[var.name].shape for var in value_vars]
+        self.shared = _shared_variables(results, self.what)
+        self.results = results
+        self.read_data()
+
+    @property
+    def holds_gil(self):
+        """Whether Python is called, so that threads wait for each other."""
+        return any(function.holds_gil for function in self.functions)
+
+    def advice(self, error):
+        """Return what helps against an exception of a likelihood that Python is called for."""
+        if not self.holds_gil or not isinstance(error, Exception):
+            return ""
+        if isinstance(error, MemoryError):
+            return ". Look for a likelihood that keeps some memory with each evaluation"
+        if "can't unbox" not in str(error):
+            return (
+                ". If the likelihood raises this, let it return NaN instead: then the point is "
+                "rejected"
+            )
+        declared = "; ".join(dict.fromkeys(d for f in self.functions for d in f.declared()))
+        return (
+            f". An Op returned another type than it declares{declared and f' ({declared})'}: let "
+            "its perform convert what it returns, as by np.asarray(..., dtype=...)"
+        )
+
+    @contextmanager
+    def types_checked(self):
+        """Raise a TypeError if an Op, evaluated meanwhile, returns another type than it declares.
+
+        numba looks at sizes alone, and would read the bits of an integer as a float.
+        """
+        ops = [op for f in self.functions for own in python_ops(f.function).values() for op in own]
+        before, wrong = [(op, vars(op).get("perform")) for op in ops], []
+
+        def watched(perform):
+            def watch(node, inputs, storage):
+                perform(node, inputs, storage)
+                for out, (value,) in zip(node.outputs, storage, strict=True):
+                    declared = getattr(out.type, "dtype", None)
+                    returned = str(getattr(value, "dtype", type(value).__name__))
+                    if declared and returned != declared:
+                        wrong.append(f"{node.op} returned {returned}, but declares {declared}")
+
+            return watch
+
+        for op in ops:
+            vars(op)["perform"] = watched(op.perform)
+        try:
+            yield
+        finally:
+            for op, own in before:
+                if own is None:
+                    vars(op).pop("perform", None)
+                else:
+                    vars(op)["perform"] = own
+        if wrong:
+            raise TypeError(
+                f"{wrong[0]}. Let its perform convert what it returns, as by np.asarray(..., "
+                "dtype=...)."
+            )
+
+    def follow_data(self):
+        """Read the shared variables again if one was set since the last time."""
+        if any(
+            var.get_value(borrow=True) is not value
+            for var, value in zip(self.shared, self._seen, strict=True)
+        ):
+            self.read_data()
+
+    def read_data(self):
+        """Read the shared variables, in case one was set or changed in place."""
+        self._seen = [var.get_value(borrow=True) for var in self.shared]
+        values = [np.asarray(value) for value in self._seen]
+        self.digest = _fingerprint(values)
+        self._data = _data_in_use.get(self.digest)
+        if self._data is None:
+            for var, value in zip(self.shared, values, strict=True):
+                _check_exact(var, value, self.what)
+            self._data = np.concatenate([np.zeros(0), *(value.ravel() for value in values)])
+            _data_in_use[self.digest] = self._data
+        self._shapes = np.array([n for value in values for n in value.shape], np.int64)
+
+    def _compile_once(self, model, depends_on, make_graphs, compile_kwargs):
+        """Set `functions`: those of an earlier step if the model has not changed since.
+
+        Parameters
+        ----------
+        depends_on : tuple
+            What else they depend on, besides the results.
+        make_graphs : callable
+            Returns (further inputs, outputs, entry_for) of each.
+        """
+        depends_on = (type(self), self.value_vars, self.shapes, depends_on, _surroundings())
+        depends_on += (dict(compile_kwargs), _constants(self.results))
+        known = _known.setdefault(model, [])
+        for same, results, functions in known:
+            if _equal(same, depends_on) and equal_computations(self.results, results):
+                self.functions = functions
+                return
+        self.functions = [self._compile(model, *graph, compile_kwargs) for graph in make_graphs()]
+        known.append((depends_on, self.results, self.functions))
+        del known[:-MOST_KNOWN]
+
+    def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
+        """Compile a function, with numba if that is possible."""
+        x = pt.vector("x", shape=(_size(self.shapes),), dtype="float64")
+        data = pt.vector("data", dtype="float64")
+        shapes = pt.vector("shapes", dtype="int64")
+        dynamic, start = [], 0
+        for var in self.shared:
+            dynamic.append(shapes[start : start + var.type.ndim])
+            start += var.type.ndim
+        replacements = _slices(self.value_vars, x, self.shapes)
+        replacements |= _slices(self.shared, data, dynamic)
+
+        def compiled(**kwargs):
+            raveled = clone_replace(outputs, replacements, rebuild_strict=False)
+            return pymc_compile(
+                [x, data, shapes, *inputs],
+                [result.astype("float64") for result in raveled],
+                on_unused_input="ignore",
+                **kwargs,
+            )
+
+        with model, black_box_ops_silent():  # PyTensor may look at the model
+            function = compiled(**compile_kwargs)
+            try:
+                return Compiled(function, entry_for)
+            except Exception as error:  # numba and PyTensor raise many kinds
+                _log.warning(
+                    "%s runs through Python, which is slower: %s",
+                    self.what,
+                    str(error).strip().partition("\n")[0],
+                )
+            in_python = compile_kwargs | {"mode": Mode("cvm", "fast_run")}
+            return Compiled(compiled(**in_python), entry_for)
+
+    def __getstate__(self):
+        """Leave the graphs behind: they are compiled."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("results", "_seen")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self.read_data()
+
+
+class ModelLogp(ModelFunctions):
+    """The log-density of a model, for the transitions of one step.
+
+    Parameters
+    ----------
+    model : pm.Model
+    own : list of value variables
+        Those that the step moves; they come first in the vector.
+    initial_point : dict
+        Gives the shapes of the value variables.
+    compile_kwargs : dict
+        Passed to ``pymc.pytensorf.compile``.
+    region : (2, d) float64
+        Where the step's own variables may be; elsewhere the log-density is -inf.
+    derivatives : int
+        1 to have the gradient too, 2 for products with the Hessian.
+
+    Attributes
+    ----------
+    point : (n,) float64
+        Where the transitions evaluate it.
+    asked : (n,) float64
+        Where it was evaluated last, or is `point`, if by compiled code.
+    count : (2,) int64
+        Number of evaluations, here and in compiled code, and of those there that were +inf.
+    rng : numpy.random.Generator or None
+        Of the chain, for the seed of an estimate; without one, Python asks with the same seed.
+    gradient : (d,) or (0,) float64
+        Gradient with respect to the step's own variables, where it was evaluated last.
+    """
+
+    what = "The model's log-density"
+
+    def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):
+        logp = model.logp()
+        value_vars = [*own, *(var for var in model.value_vars if var not in own)]
+        super().__init__(value_vars, initial_point, [logp])
+        self.region, self.rng = region, None
+        self._allocate(gradient_size=region.shape[1] if derivatives else 0)
+
+        def graphs():
+            if not derivatives:
+                return [([], [logp], logp_entry)]
+            gradient = _gradient(logp, own)
+            functions = [([], [logp, gradient], logp_and_gradient_entry)]
+            if derivatives > 1:
+                v = pt.vector("v", shape=self.gradient.shape, dtype="float64")
+                product = _gradient(pt.dot(gradient, v), own)
+                functions.append(([v], [product], vector_entry))
+            return functions
+
+        depends_on = (own, derivatives)
+        self._compile_once(model, depends_on, graphs, compile_kwargs)
+
+    def _allocate(self, gradient_size):
+        self.point = self.asked = np.zeros(_size(self.shapes))
+        self.count = np.zeros(2, np.int64)
+        self.gradient = np.zeros(gradient_size)
+
+    def copy(self):
+        """Return the same function with arrays of its own, for another chain."""
+        twin = object.__new__(ModelLogp)  # copy.copy would compile anew
+        twin.__dict__.update(self.__dict__)
+        twin.rng = None
+        twin._allocate(self.gradient.size)
+        twin._own_seed()
+        return twin
+
+    def read_data(self):
+        """Read the shared variables, in case one was set or changed in place."""
+        super().read_data()
+        self._own_seed()
+
+    def _own_seed(self):
+        """Give the seed of an estimate a place of its own: other chains share the other data."""
+        self.seed = np.zeros(0)
+        place = 0
+        for var in self.shared:
+            if var.name == NOISE_SEED:
+                self._data = self._data.copy()
+                self.seed = self._data[place : place + 1]
+                self.seed[:] = 0.0
+            place += var.get_value(borrow=True).size
+
+    @property
+    def is_estimate(self):
+        """Whether it depends on a seed."""
+        return self.seed.size > 0
+
+    def target(self, rng):
+        """Return what the compiled transitions call, with the chain's Generator."""
+        return Target(
+            self.functions[0].address,
+            self.point,
+            self._data,
+            self._shapes,
+            self.region,
+            self.count,
+            self.gradient,
+            self.functions[1].address if len(self.functions) > 1 else 0,
+            self.seed,
+            rng,
+        )
+
+    def __call__(self, x):
+        """Log-density at the raveled point `x`, from Python; NaN and +inf count as -inf."""
+        if not self.inside(x):
+            return -np.inf
+        self.count[0] += 1
+        if self.rng is not None:
+            self.seed[:] = N_SEEDS * self.rng.random(self.seed.size)
+        self.asked = x = np.ascontiguousarray(x, np.float64)
+        logp = self.functions[0].entry(x, self._data, self._shapes, self.gradient)
+        return logp if logp < np.inf else -np.inf
+
+    def inside(self, x):
+        """Whether the raveled point lies in the region."""
+        own = x[: self.region.shape[1]]
+        return bool(np.all((self.region[0] <= own) & (own <= self.region[1])))
+
+
+class ModelOutputs(ModelFunctions):
+    """What is kept of each draw: free variables on their natural scale, and deterministics.
+
+    Parameters
+    ----------
+    model : pm.Model
+    names : list of str
+        Of some of its ``unobserved_value_vars``.
+    initial_point : dict
+        Where their shapes are computed.
+    compile_kwargs : dict
+        Passed to ``pymc.pytensorf.compile``.
+    """
+
+    what = "What is kept of each draw"
+
+    def __init__(self, model, names, initial_point, compile_kwargs):
+        results = _named_results(model, names)
+        super().__init__(model.value_vars, initial_point, results)
+        for name, result in zip(names, results, strict=True):
+            if result.dtype.startswith("complex"):
+                raise ValueError(
+                    f"{name} is complex, and cannot be kept: leave it out by var_names."
+                )
+        shapes = model.compile_fn(
+            [result.shape for result in results],
+            inputs=model.value_vars,
+            point_fn=True,
+            mode=Mode("py", "fast_compile"),
+            on_unused_input="ignore",
+        )(initial_point)
+        self.variables = {
+            name: (tuple(int(length) for length in shape), np.dtype(result.dtype))
+            for name, shape, result in zip(names, shapes, results, strict=True)
+        }
+        self.n = _size(shape for shape, _ in self.variables.values())
+        together = pt.concatenate([np.zeros(0), *(result.ravel() for result in results)])
+        unused = pt.vector("v", dtype="float64")
+        graphs = [([unused], [together], vector_entry)]
+        self._compile_once(model, names, lambda: graphs, compile_kwargs)
+
+    def fits(self, names):
+        """Read the data again; return whether it computes these names, and shapes are the same."""
+        before = self._shapes
+        self.read_data()
+        return list(self.variables) == list(names) and np.array_equal(before, self._shapes)
+
+    def into(self, rows):
+        """Return what compiled code needs to write the outputs of draws into `rows`."""
+        return Outputs(self.functions[0].address, self._data, self._shapes, rows)
+
+    def rows(self, points):
+        """Return the outputs at points (m, n), raveled, (m, outputs)."""
+        rows = np.zeros((len(points), self.n))
+        for point, row in zip(np.ascontiguousarray(points), rows, strict=True):
+            self.functions[0].entry(point, self._data, self._shapes, row)
+        return rows
+
+    def at(self, point):
+        """Return the outputs at a chain's point (n,), by name."""
+        return {name: values[0] for name, values in self.named(self.rows(point[None])).items()}
+
+    def named(self, rows):
+        """Return the outputs of draws by name, each of shape (draws, ...)."""
+        return by_name(rows, self.variables)
+
+
+def _named_results(model, names):
+    known = {var.name: var for var in model.unobserved_value_vars}
+    return [known[name] for name in names]
+
+
+def digest_of_data(model, names):
+    """Return what the digest of these ModelOutputs would be, without compiling them."""
+    shared = _shared_variables(_named_results(model, names), ModelOutputs.what)
+    return _fingerprint([np.asarray(var.get_value(borrow=True)) for var in shared])
+
+
+def by_name(rows, variables):
+    """Return rows of numbers (n, ...) as arrays (n, ...), by name -> (shape, dtype) of each."""
+    named, start = {}, 0
+    for name, (shape, dtype) in variables.items():
+        stop = start + math.prod(shape)
+        named[name] = rows[:, start:stop].reshape(len(rows), *shape).astype(dtype, copy=False)
+        start = stop
+    return named
+
+
+def _size(shapes):
+    return sum(math.prod(shape) for shape in shapes)
+
+
+def _gradient(scalar, own):
+    """Return the gradient with respect to the step's own variables, raveled."""
+    try:
+        parts = pt.grad(scalar, own, disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError) as error:
+        raise ValueError(
+            "The model's log-density has no gradient, which this sampler needs. pk.GAM and pk.KAM "
+            f"need none. PyTensor says: {str(error).strip().partition(chr(10))[0]}"
+        ) from error
+    return pt.concatenate([part.ravel() for part in parts])
+
+
+def has_gradient(model):
+    """Whether PyTensor has the gradient of a model's log-density."""
+    try:
+        _gradient(model.logp(), model.continuous_value_vars)
+    except ValueError:
+        return False
+    return True
+
+
+def _shared_variables(results, what):
+    shared = [var for var in graph_inputs(results) if isinstance(var, SharedVariable)]
+    for var in shared:
+        value = var.get_value(borrow=True)
+        if isinstance(value, np.random.Generator):
+            raise ValueError(
+                f"{what} depends on random numbers (pm.Minibatch?). So it is noisy, and the "
+                "sampler would not converge to the posterior."
+            )
+        if np.asarray(value).dtype.kind not in "biuf":
+            raise ValueError(
+                f"{what} depends on the shared variable {var.name or var!r} of type {var.type}, "
+                "which is not a dense numerical array. Make it a constant, or dense."
+            )
+    return shared
+
+
+def _fingerprint(arrays):
+    digest = sha256()
+    for array in arrays:
+        digest.update(repr((array.dtype.str, array.shape)).encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.digest()
+
+
+def _slices(variables, vector, shapes):
+    """Map each variable to its part of `vector`."""
+    replacements, start = {}, 0
+    for var, shape in zip(variables, shapes, strict=True):
+        size = pt.prod(shape, dtype="int64") if isinstance(shape, pt.TensorVariable) else None
+        if size is None:
+            size = int(np.prod(shape, dtype=int))
+        part = vector[start : start + size].reshape(shape, ndim=var.type.ndim).astype(var.dtype)
+        replacements[var] = var.type.filter_variable(part)
+        start = start + size
+    return replacements
+
+
+def _equal(a, b):
+    try:
+        return bool(a == b)
+    except ValueError:  # options that are arrays
+        return False
+
+
+def _constants(results):
+    """Return a digest of the graph's constants: PyTensor does not copy them, so they may change."""
+    digest = sha256()
+    for var in graph_inputs(results):
+        value = getattr(var, "data", None)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+            digest.update(np.ascontiguousarray(value))
+    return digest.digest()
+
+
+def _surroundings():
+    """Return what else PyTensor's compiler goes by: its configuration, and Ops that numba knows."""
+    flags = ("mode", "linker", "optimizer", "optimizer_including", "optimizer_excluding")
+    values = tuple(str(getattr(pytensor.config, flag)) for flag in flags)
+    return (*values, pytensor.config.numba__fastmath, len(numba_funcify.registry))
+
+
+def _check_exact(var, value, what):
+    if value.dtype.kind in "iu" and value.size and (value.max() > 2**53 or value.min() < -(2**53)):
+        raise ValueError(
+            f"{what} depends on {var.name or var!r}, which has integers beyond 2**53. They would "
+            "be rounded. Make it a constant of the model, or smaller."
+        )

@@ -1,0 +1,63 @@
+"""A plot of what ``pk.compare`` has found."""
+
+import numpy as np
+import xarray as xr
+
+from pymc_kameleon.plots.common import checked_backend, figure_of, name_rows
+
+
+def plot_compare(table, backend=None):
+    """Plot what ``pk.compare`` returns: a row for each step, the recommended one on top.
+
+    Crosses are steps that are not ``ok``. The line is the largest disagreement that may be chance.
+    With matplotlib the axes of ESS are logarithmic; ArviZ has no such axes with other backends.
+
+    Parameters
+    ----------
+    table : DataFrame
+    backend : str, optional
+        ``"matplotlib"``, ``"bokeh"`` or ``"plotly"``; by default that of ArviZ.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Examples
+    --------
+    >>> with model:
+    ...     table = pk.compare(["GAM", "KAM"])
+    >>> plot = pk.plot_compare(table)
+    """
+    from arviz_plots import PlotCollection, visuals  # takes half a second
+
+    texts = {
+        "ess_per_second": "ESS per second",
+        "ess_per_evaluation": "ESS per evaluation",
+        "disagreement": "disagreement (standard errors)",
+    }
+    shown = table[::-1]  # from below
+    columns = {name: ("step", shown[name].to_numpy()) for name in texts}
+    values = xr.Dataset(columns, {"step": shown.index.to_list()})
+    place = xr.DataArray(np.arange(len(shown)), values.coords)
+    ok = xr.DataArray(shown["ok"].to_numpy(), values.coords)
+    backend, size = checked_backend(backend), (10, 1.5 + 0.4 * len(shown))
+    plots = PlotCollection.grid(
+        values,
+        cols=["__variable__"],
+        backend=backend,
+        figure_kwargs=figure_of(backend, {}, figsize=size, sharey=True),
+    )
+    # Plotly calls circles otherwise than the others, so they are left to be the default.
+    for name, kept, marker in [("ok", ok, {}), ("not ok", ~ok, {"marker": "x"})]:
+        plots.map(visuals.scatter_xy, name, data=values.where(kept), y=place, **marker)
+    for name, text in texts.items():
+        own = values[[name]]
+        plots.map(visuals.labelled_x, data=own, text=text, store_artist=False)
+        if name != "disagreement":
+            plots.map(visuals.set_xscale, data=own, scale="log", store_artist=False)
+    margins = (-0.5, len(shown) - 0.5)
+    plots.map(visuals.set_ylim, data=values, limits=margins, store_artist=False)
+    limit = xr.Dataset({"disagreement": table.attrs["limit"]})
+    plots.map(visuals.vline, "limit", data=limit, color="gray")
+    plots.map(name_rows, data=values, names=values["step"].values, store_artist=False)
+    return plots

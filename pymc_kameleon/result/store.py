@@ -1,0 +1,360 @@
+"""The draws of a run in a Zarr store, appended while it runs.
+
+The store has the groups of a result, as PyMC's own Zarr traces have, and one more array,
+``checkpoints``, with the state of each chain. A chain's draws are written before its state, and a
+state at one blow. So whenever the process dies, each state has all its draws.
+"""
+
+import io
+import json
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+import xarray as xr
+from filelock import FileLock, Timeout
+
+from pymc_kameleon.result.opening import zarr_module
+from pymc_kameleon.result.state import Saved, stacked
+from pymc_kameleon.step.groups import (
+    AHEAD,
+    BEHIND,
+    DRAWN_GROUPS,
+    KEPT_GROUPS,
+    STATE_GROUP,
+    SURROGATE_GROUP,
+    WARMUP_GROUPS,
+)
+
+MOST_NUMBERS = 2**16
+"""In a chunk of a file, which is written again when draws are appended."""
+
+EVERY, SHARE, MOST_BYTES = 2.0, 0.05, 2**26
+"""Draws are written after so many seconds, unless that took more than this share of the time; or
+if there are so many bytes of them."""
+
+LOCK_TIMEOUT = 3.0
+"""Seconds to wait for a store: workers of a process that was killed hold it until they end, too."""
+
+SPARE = 4096
+"""Bytes that a checkpoint may grow by: numbers in the text of a generator."""
+
+WHOLE = {"write_empty_chunks": True}
+"""How draws are written: without, a file that has only NaN or 0 is left out, as if it were lost."""
+
+UNREADABLE = (BadZipFile, EOFError, KeyError, OSError, RuntimeError, ValueError)
+"""What is raised of files that were cut or changed."""
+
+
+def refuse_existing(path):
+    """Raise a ValueError if there is something where a store is to be made."""
+    if path.exists():
+        raise ValueError(
+            f"{path} exists. pk.sample(resume={str(path)!r}) goes on with it; otherwise take "
+            "another path, or delete it."
+        )
+
+
+def locked(path):
+    """Return the lock of a store; raise a ValueError if another run writes to it."""
+    file = Path(f"{path}.lock")
+    try:  # a FileLock that may not be written waits, as if somebody held it
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    except OSError as error:
+        raise OSError(f"{path} cannot be written: {error}.") from None
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=LOCK_TIMEOUT)
+    except Timeout:
+        raise ValueError(
+            f"Another run writes to {path}: wait for its end, or take another store."
+        ) from None
+    return lock
+
+
+def saved_store(path):
+    """Return what a store holds of its run; raise a ValueError if it is none."""
+    zarr = zarr_module()
+    for file in sorted([*path.glob("*/zarr.json"), *path.glob("*/*/zarr.json")]):
+        try:
+            json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise _damaged(path, f"{file.relative_to(path)} cannot be read ({error})") from None
+    try:
+        root = zarr.open_group(path, mode="r")
+        checkpoints = root["checkpoints"]
+    except (FileNotFoundError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} is not a store of pk.sample ({error}).") from None
+    draws = {}
+    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS):
+        if group in root:
+            try:
+                draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)
+            except UNREADABLE as error:
+                raise _damaged(path, f"{group} cannot be read ({error})") from None
+    numbers = checkpoints.attrs["chains"]
+    arrays = [_checkpointed(path, checkpoints, row) for row in range(len(numbers))]
+    return Saved(dict(root.attrs), numbers, arrays, draws)
+
+
+def _damaged(path, what):
+    return ValueError(f"{path} is damaged: {what}. Go on from a copy of it, or begin again.")
+
+
+def _checkpointed(path, checkpoints, row):
+    """Return what the state of a chain is made from."""
+    try:
+        content = checkpoints[row]
+        if content.any():
+            return _from_bytes(content)
+    except UNREADABLE as error:
+        number = checkpoints.attrs["chains"][row]
+        raise _damaged(path, f"the state of chain {number} cannot be read ({error})") from None
+    raise ValueError(f"{path} is incomplete, its run ended early: delete it, and begin again.")
+
+
+def _as_bytes(steps, state):
+    """Return the state of a chain as the content of a file."""
+    content = io.BytesIO()
+    np.savez(content, **{name: values[0] for name, (_, values) in stacked(steps, [state]).items()})
+    return content.getbuffer()
+
+
+def _from_bytes(content):
+    with np.load(io.BytesIO(content.tobytes())) as arrays:
+        return dict(arrays)
+
+
+class Batch(NamedTuple):
+    """What is written at a time.
+
+    Attributes
+    ----------
+    values : dict
+        (row of the chain, group, name) -> first draw, list of arrays (n, ...).
+    states : dict
+        Row -> state of the chain after these draws.
+    """
+
+    values: dict
+    states: dict
+
+
+class Store:
+    """The draws of all chains, in a Zarr store; those that are not written yet, in memory.
+
+    Parameters
+    ----------
+    path : path
+    lock : FileLock
+        That this run holds.
+    steps : list of KameleonStep
+    columns : Columns
+    numbers : list of int
+        Of the chains.
+    """
+
+    def __init__(self, path, lock, steps, columns, numbers):
+        self.path, self._lock, self._steps = Path(path), lock, steps
+        self.columns, self._numbers = columns, numbers
+        # zarr reads a file to find an array, so they are kept at hand.
+        self._batches, self._bytes, self._arrays = [Batch({}, {})], 0, {}
+        self._begun, self._took = time.perf_counter(), 0.0
+        self._is_new = False
+        self._writer, self._writing = ThreadPoolExecutor(1, "pk.sample store"), None
+
+    # ---- a new one, and one to go on with -------------------------------------------------------
+
+    def create(self, tune, draws, plan, states):
+        """Make the files, with room for the states and with what the run was asked for."""
+        zarr = zarr_module()
+        self._is_new = True
+        root = zarr.open_group(self.path, mode="w", attributes=plan)
+        for group in self.columns.groups:
+            like = self.columns.like(group, self._numbers)
+            like.drop_vars([*like.data_vars, "draw"]).to_zarr(
+                self.path, group=group, mode="a", consolidated=False
+            )
+            length, files = tune if group in WARMUP_GROUPS else draws, root[group]
+            for name, variable in {"draw": like["draw"], **like.data_vars}.items():
+                self._arrays[group, name] = self._created(files, name, variable, length)
+            self._arrays[group, "draw"][:] = np.arange(length)
+        size = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE
+        self._checkpoints = root.create_array(
+            "checkpoints",
+            shape=(len(self._numbers), size),
+            chunks=(1, size),
+            dtype=np.uint8,
+            dimension_names=("checkpoint", "byte"),  # xarray reads no array without
+            fill_value=0,
+            compressors=None,
+        )
+        self._checkpoints.attrs["chains"] = self._numbers
+        self._root = root
+        return self
+
+    def _created(self, group, name, variable, length):
+        shape = tuple(length if d == "draw" else n for d, n in variable.sizes.items())
+        numbers = int(np.prod([n for d, n in variable.sizes.items() if d not in ("chain", "draw")]))
+        most = max(1, min(length, MOST_NUMBERS // max(1, numbers)))
+        chunks = {"chain": 1, "draw": most}
+        kind = variable.dtype.kind
+        return group.create_array(
+            name,
+            config=WHOLE,
+            shape=shape,
+            chunks=tuple(max(1, chunks.get(d, n)) for d, n in variable.sizes.items()),
+            dtype=variable.dtype,
+            dimension_names=variable.dims,
+            fill_value=np.nan if kind == "f" else 0,
+            compressors=None,
+        )
+
+    def extend(self, draws, plan, states):
+        """Make room for so many draws in all after tuning, if those of the states are there."""
+        zarr = zarr_module()
+        self._root = zarr.open_group(self.path, mode="a")
+        self._checkpoints = self._root["checkpoints"]
+        with zarr.config.set({f"array.{option}": value for option, value in WHOLE.items()}):
+            for group, variables in self.columns.groups.items():
+                for name in ("draw", *variables):
+                    if f"{group}/{name}" not in self._root:
+                        raise _damaged(self.path, f"it lacks {group}/{name}")
+                    self._arrays[group, name] = self._root[f"{group}/{name}"]
+        for row, state in enumerate(states):
+            self._check_draws(row, state.monitor)
+        self._root.attrs.update(plan)
+        self._resize(draws)
+        return self
+
+    def _check_draws(self, row, monitor):
+        """Raise a ValueError unless there are files with the draws that a chain has made."""
+        for (group, name), array in self._arrays.items():
+            if name == "draw" or 0 in array.shape:
+                continue
+            tuned = min(monitor.done, monitor.tune)
+            made = tuned if group in WARMUP_GROUPS else monitor.done - tuned
+            for chunk in range(-(-made // array.chunks[1])):
+                key = array.metadata.encode_chunk_key((row, chunk, *[0] * (array.ndim - 2)))
+                file = self.path / group / name / key
+                size = file.stat().st_size if file.exists() else 0
+                if size != prod(array.chunks) * array.dtype.itemsize:
+                    number = self._numbers[row]
+                    what = f"{group}/{name} of chain {number} lacks draws that its state has made"
+                    raise _damaged(self.path, f"{what} ({file.relative_to(self.path)})")
+
+    def _resize(self, draws):
+        """Give the groups of draws after tuning this length."""
+        for (group, name), array in self._arrays.items():
+            sizes = dict(zip(array.metadata.dimension_names, array.shape, strict=True))
+            if group not in WARMUP_GROUPS and sizes["draw"] != draws:
+                array.resize(tuple((sizes | {"draw": draws}).values()))
+                if name == "draw":
+                    array[:] = np.arange(draws)
+
+    def put(self, row, start, group, name, values):
+        """Write values (n, ...) of one variable."""
+        self._arrays[group, name][row, start : start + len(values)] = values
+
+    # ---- draws and states -----------------------------------------------------------------------
+
+    def write(self, row, start, portion, tuning):
+        """Keep draws of a chain, the first of which is its draw `start` of its group."""
+        for group, name, values in self.columns.named(portion, tuning):
+            parts = self._batches[-1].values.setdefault((row, group, name), (start, []))[1]
+            parts.append(values)
+            self._bytes += values.nbytes
+
+    def save(self, row, state):
+        """Keep the state of a chain after the draws that were written last."""
+        self._batches[-1].states[row] = state
+
+    def flush_if_due(self):
+        """Have what is in memory written, if there is much, or if it is there for long."""
+        much = self._bytes > MOST_BYTES
+        if self._writing is not None and (much or self._writing.done()):
+            self._writing.result()
+            self._writing = None
+        waited = time.perf_counter() - self._begun
+        if much or (self._writing is None and waited > max(EVERY, self._took / SHARE)):
+            self._begin_a_batch()
+            self._writing = self._writer.submit(self._write)
+
+    def flush(self):
+        """Write what is in memory."""
+        if self._writing is not None:
+            wait([self._writing])
+        self._begin_a_batch()
+        self._write()
+
+    def _begin_a_batch(self):
+        self._batches.append(Batch({}, {}))
+        self._begun, self._bytes = time.perf_counter(), 0
+
+    def _write(self):
+        """Write all batches but the last one, which is being filled."""
+        start = time.perf_counter()
+        while len(self._batches) > 1:
+            batch = self._batches[0]
+            for (row, group, name), (first, parts) in batch.values.items():
+                self.put(row, first, group, name, np.concatenate(parts))
+            for row, state in batch.states.items():
+                self._checkpoint(row, state)
+            self._batches.pop(0)
+        self._took = time.perf_counter() - start
+
+    def _checkpoint(self, row, state):
+        blob = _as_bytes(self._steps, state)
+        whole = np.zeros(self._checkpoints.shape[1], np.uint8)
+        whole[: len(blob)] = np.frombuffer(blob, np.uint8)
+        self._checkpoints[row] = whole
+
+    def dataset(self, group, rows, start, stop):
+        """Return some draws of some chains, which are read when they are needed."""
+        stored = xr.open_zarr(self.path, group=group, chunks=None, consolidated=False)
+        stored = stored[list(self.columns.groups[group])]  # Zarr lists them in the disk's order
+        stored = stored.isel(chain=rows, draw=slice(start, stop))
+        waiting = [item for batch in [*self._batches] for item in batch.values.items()]
+        if not waiting:
+            return stored
+        stored = stored.load()
+        for (row, of, name), (first, parts) in waiting:
+            if of == group and row in rows:
+                values = np.concatenate(parts)
+                begin, end = max(first, start), min(first + len(values), stop)
+                if begin < end:
+                    own = values[begin - first : end - first]
+                    stored[name][rows.index(row), begin - start : end - start] = own
+        return stored
+
+    def finish(self, tree, longest):
+        """Write the other groups of the result, and give back the room of draws not made."""
+        self._resize(longest)
+        ended = ("draws", "draws_kept", "tuning_kept", "chains_kept")
+        self._root.attrs.update({key: tree[STATE_GROUP].attrs[key] for key in ended})
+        # That of an earlier run.
+        if SURROGATE_GROUP in self._root and SURROGATE_GROUP not in tree.children:
+            del self._root[SURROGATE_GROUP]
+        for name in tree.children:
+            if name in self.columns.groups:
+                self._root[name].attrs.update(tree[name].attrs)
+            elif name != STATE_GROUP and not name.startswith((AHEAD, BEHIND)):
+                tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
+
+    def close(self):
+        """Let others write."""
+        self._writer.shutdown()
+        self._lock.release()
+
+    def discard(self):
+        """Let others write, and remove what `create` has made: the run has not begun."""
+        self._writer.shutdown()
+        if self._is_new:
+            shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.release()

@@ -1,0 +1,92 @@
+"""The result of a run: a DataTree."""
+
+import json
+import platform
+from importlib.metadata import version
+
+import numpy as np
+import xarray as xr
+
+from pymc_kameleon.result.columns import data_of
+from pymc_kameleon.result.state import pack
+from pymc_kameleon.step.groups import AHEAD, BEHIND, LEARNED_GROUP, STATE_GROUP, WARMUP_GROUPS
+
+VERSIONS = ("pymc", "pytensor", "numba", "numpy")
+
+
+def data_tree(model, job, everyone, chains, length, record, plan, seconds):
+    """Return the result of a run.
+
+    Parameters
+    ----------
+    model : pm.Model
+    job : Job
+    everyone, chains : list of Chain
+        All that can go on, and those whose draws are the result.
+    length : int
+        How many draws after tuning.
+    record : Memory or Store
+    plan : dict
+        What the run was asked for, which `resume` goes by.
+    seconds : float
+        What sampling took, before it was resumed too.
+    """
+    rows, numbers = [chain.row for chain in chains], [chain.number for chain in chains]
+    attributes = attributes_of(job.steps) | {
+        "sampling_time": seconds,
+        "tuning_steps": chains[0].tune,
+        "pool_tuning": plan["pool_tuning"],
+    }
+    tuned = min(min(chain.done, chain.tune) for chain in chains)
+    groups = {}
+    for group in record.columns.groups:
+        n = tuned if group in WARMUP_GROUPS else length
+        if n > 0:
+            groups[group] = record.dataset(group, rows, 0, n).assign_attrs(attributes)
+    for group, data in data_of(model, record.columns).items():
+        groups[group] = data.assign_attrs(attributes)
+    learned, states = pack(job.steps, [chain.state for chain in everyone])
+    kept = {"draws_kept": length, "tuning_kept": tuned, "chains_kept": json.dumps(numbers)}
+    all_numbers = [chain.number for chain in everyone]
+    learned = learned.assign_coords(chain=all_numbers).sel(chain=numbers)
+    groups[LEARNED_GROUP] = learned.assign_attrs(attributes)
+    groups[STATE_GROUP] = states.assign_coords(chain=all_numbers).assign_attrs(plan | kept)
+    groups |= _more(record, AHEAD, chains, length, tuned)
+    groups |= _more(record, BEHIND, [c for c in everyone if c not in chains], 0, 0)
+    return xr.DataTree.from_dict(groups)
+
+
+def with_warnings(tree, warnings):
+    """Add the statistic ``warning``, as PyMC keeps it: of the last draw, by chain and step."""
+    stats = tree["sample_stats"].to_dataset()
+    values = np.full((stats.sizes["chain"], stats.sizes["draw"], len(warnings[0])), None)
+    values[:, -1] = warnings
+    dims = ("chain", "draw", "warning_dim_0")
+    if len(warnings[0]) == 1:
+        values, dims = values[..., 0], dims[:2]
+    tree["sample_stats"] = xr.DataTree(stats.assign(warning=(dims, values)))
+    return tree
+
+
+def _more(record, prefix, chains, length, tuned):
+    """Return what chains have made beyond some draws, which `resume` takes up."""
+    if not chains:
+        return {}
+    rows = [chain.row for chain in chains]
+    ends = {True: max(min(c.done, c.tune) for c in chains), False: max(c.made for c in chains)}
+    return {
+        f"{prefix}{group}": record.dataset(group, rows, start, ends[group in WARMUP_GROUPS])
+        for group in record.columns.groups
+        if (start := tuned if group in WARMUP_GROUPS else length) < ends[group in WARMUP_GROUPS]
+    }
+
+
+def attributes_of(steps):
+    """Return what the groups of a result say of how it was made."""
+    versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
+    return {
+        "inference_library": "pymc_kameleon",
+        "inference_library_version": version("pymc_kameleon"),
+        "samplers": json.dumps([repr(step) for step in steps]),
+        "versions": json.dumps(versions),
+    }

@@ -1,0 +1,170 @@
+"""Which steps make a run: as the user names them, or the ones that we choose."""
+
+import logging
+from contextlib import contextmanager
+from difflib import get_close_matches
+
+from pymc_kameleon.model.functions import has_gradient
+from pymc_kameleon.model.noise import NOISE_SEED
+from pymc_kameleon.model.pymc_internals import STEP_METHODS, CompoundStep
+from pymc_kameleon.samplers.gradient.gad import GadMALA
+from pymc_kameleon.samplers.random_walk.adaptive import GAM
+from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
+from pymc_kameleon.step.base import KameleonStep, samplers
+from pymc_kameleon.step.unbound import UnboundStep
+
+_log = logging.getLogger("pymc_kameleon")
+
+MOST_COORDINATES = 1000
+"""Up to which GadMALA, which then learns a dense factor, is the default."""
+
+MOST_LEARNED = 40
+"""Up to which SurrogateMetropolis is, without a gradient: more coordinates have more correlations
+than its surrogate is fitted to points."""
+
+
+def bound_steps(step, model, compile_kwargs=None):
+    """Return the steps that a user means, bound to a model.
+
+    Parameters
+    ----------
+    step : step, class, name, unbound step, CompoundStep, list or tuple of these, or None
+        None chooses. In a list one unbound step may leave its variables open, and takes what is
+        left.
+    model : pm.Model
+    compile_kwargs : dict, optional
+        For steps that are made here.
+
+    Returns
+    -------
+    list of KameleonStep
+
+    Raises
+    ------
+    ValueError
+        For anything else, unknown names, several steps that would take all variables, or if there
+        is nothing to choose as some variables are discrete.
+    """
+    if step is None:
+        step = default_step(model)
+    given = [as_unbound(each) for each in listed(step)]
+    if compile_kwargs is not None:
+        given = [_compiled_with(each, compile_kwargs) for each in given]
+    undecided = [each for each in given if isinstance(each, UnboundStep) and each.chosen is None]
+    if len(undecided) > 1:
+        raise ValueError(
+            f"{' and '.join(map(repr, undecided))} would each take all variables. Name the "
+            f"variables of all but one, as in {undecided[0].sampler.__name__}.options(vars=[...])."
+        )
+    steps = [
+        each.bound_to(model) if isinstance(each, UnboundStep) and each not in undecided else each
+        for each in given
+    ]
+    if undecided and len(steps) > 1:
+        i = steps.index(undecided[0])
+        moved = [var for each in steps if each is not steps[i] for var in each.vars]
+        left = [var for var in model.continuous_value_vars if var not in moved]
+        if not left:
+            raise ValueError(f"{steps[i]!r} has nothing to move: others move all variables.")
+        steps[i] = steps[i].bound_to(model, left)
+    elif undecided:
+        steps = [undecided[0].bound_to(model)]
+    return steps
+
+
+def _compiled_with(step, compile_kwargs):
+    if not isinstance(step, UnboundStep):
+        raise ValueError(f"compile_kwargs comes too late for {step!r}: pass it when you make it.")
+    return step.sampler.options(step.chosen, **{"compile_kwargs": compile_kwargs} | step.options)
+
+
+def listed(step):
+    """Return the steps of a list, of a CompoundStep, or a single one, as a list."""
+    if isinstance(step, CompoundStep):
+        step = step.methods
+    return list(step) if isinstance(step, list | tuple) else [step]
+
+
+def as_unbound(step, more=()):
+    """Return a class or a name as an unbound step, and a step as it is.
+
+    An unknown name is answered by those that are known, and `more`.
+    """
+    if isinstance(step, str):
+        known = {cls.__name__.lower(): cls for cls in samplers()}
+        if step.lower() not in known:
+            near = get_close_matches(step.lower(), known, n=1)
+            hint = f" Did you mean {known[near[0]].__name__!r}?" if near else ""
+            names = ", ".join([*sorted(cls.__name__ for cls in known.values()), *more])
+            raise ValueError(f"There is no sampler {step!r}.{hint} There are {names}.")
+        return known[step.lower()].options()
+    if isinstance(step, type) and issubclass(step, KameleonStep):
+        return step.options()
+    if not isinstance(step, KameleonStep | UnboundStep):
+        raise ValueError(
+            f"pk.sample needs a step of pymc_kameleon, such as step=pk.GAM(), and got {step!r}. "
+            "Other steps run in pm.sample, alone or beside ours."
+        )
+    return step
+
+
+def default_step(model):
+    """Choose a sampler, and say which and why."""
+    others = [var.name for var in model.value_vars if var not in model.continuous_value_vars]
+    if others:
+        raise ValueError(
+            f"No step of pymc_kameleon moves {others}, which are discrete. "
+            "pm.sample(step=pk.GAM()) leaves them to PyMC's own steps."
+        )
+    if NOISE_SEED in model.named_vars:
+        _log.info(
+            "Sampling with GAM(pseudo_marginal=True), as the log-density is only estimated; "
+            "step=pk.KAM.options(pseudo_marginal=True) chooses another."
+        )
+        return GAM.options(pseudo_marginal=True)
+    start = model.initial_point()
+    d = sum(start[var.name].size for var in model.continuous_value_vars)
+    if not has_gradient(model):
+        why = "as the log-density has no gradient"
+        sampler = SurrogateMetropolis if d <= MOST_LEARNED else GAM
+    elif d > MOST_COORDINATES:
+        sampler, why = GAM, f"as there are {d} coordinates, more than {MOST_COORDINATES}"
+    else:
+        sampler, why = GadMALA, "as the log-density has a gradient"
+    other = "pk.KAM" if sampler is GAM else "pk.GAM"
+    _log.info("Sampling with %s, %s; step=%s chooses another.", sampler.__name__, why, other)
+    return sampler
+
+
+@contextmanager
+def registered(sampler):
+    """Let ``pm.sample`` choose a sampler by itself, before its own NUTS.
+
+    Inside, ``pm.sample(gam={"steps_per_draw": 3})`` gives all continuous variables that no step
+    moves to ``pk.GAM``, with these options. A sampler that needs a gradient takes the variables
+    that have one. Of several, the one that was entered last comes first.
+
+    Parameters
+    ----------
+    sampler : class of pymc_kameleon
+        Such as ``pk.GAM``; its options go by its name in lower case, ``pk.GAM.name``.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+
+    Examples
+    --------
+    >>> with model, pk.registered(pk.GAM):
+    ...     dt = pm.sample(gam={"steps_per_draw": 3})
+    """
+    if not (isinstance(sampler, type) and issubclass(sampler, KameleonStep)):
+        raise TypeError(
+            f"registered takes the class of a sampler, such as pk.GAM, not {sampler!r}."
+        )
+    STEP_METHODS.insert(0, sampler)
+    try:
+        yield
+    finally:
+        STEP_METHODS.remove(sampler)

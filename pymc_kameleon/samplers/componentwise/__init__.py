@@ -1,0 +1,1 @@
+"""One coordinate at a time: ``cmh``, ``cmtm``, and ``sweeps``, which they share."""

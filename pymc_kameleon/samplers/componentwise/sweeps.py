@@ -1,0 +1,214 @@
+"""What samplers share that move one coordinate at a time: CMH and CMTM.
+
+Symbols: k a coordinate, x_k its value, σ a scale in this coordinate, ξ ~ N(0, 1), α the acceptance
+probability. A transition is a sweep over all coordinates, t counts sweeps, n is the number of those
+that tune.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import floats, integers
+from pymc_kameleon.core.history import History, recent
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.metropolis import NO_CAP, log_uniform, metropolis
+from pymc_kameleon.core.target import log_density_along
+from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.messages import some
+from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS
+from pymc_kameleon.step.options import checked_choice
+
+
+class State(NamedTuple):
+    """What the next transition needs, and what happened since the draw began."""
+
+    x: floats("d")
+    logp: floats(1)
+    idle: integers("d")  # sweeps since x_k last moved, in this draw or earlier ones
+    tally: floats("d", "choices", 2)  # in this draw: how often each try was chosen, and accepted
+
+
+# ---- a sweep ------------------------------------------------------------------------------------
+
+
+def sweep_by(move):
+    """Build the transition that moves one coordinate after the other.
+
+    `move` maps (target, state, parameters, k, work, rng) to (choice, accept_prob, share accepted),
+    and leaves the target where the chain is. The choice is a row of ``state.tally[k]``: the try
+    that was selected; -1, thus the last row, may stand for none. The parameters have a field
+    `random_order`, and the work has `order` (d,).
+    """
+
+    @jit
+    def transition(target, state, parameters, work, rng):
+        d = state.x.size
+        copy(state.x, target.point)
+        arrange(work.order, parameters.random_order, rng)
+        sum_accept_prob, sum_accepted = 0.0, 0.0
+        for i in range(d):
+            k = work.order[i]
+            choice, accept_prob, accepted = move(target, state, parameters, k, work, rng)
+            state.tally[k, choice, 0] += 1.0
+            state.tally[k, choice, 1] += accepted
+            state.idle[k] = 0 if accepted > 0.0 else state.idle[k] + 1
+            sum_accept_prob += accept_prob
+            sum_accepted += accepted
+        return sum_accept_prob / d, sum_accepted / d
+
+    return transition
+
+
+@jit
+def arrange(order, at_random, rng):
+    """Decide on the order of the coordinates."""
+    for i in range(order.size):
+        order[i] = i
+    if at_random:
+        for i in range(order.size - 1, 0, -1):
+            j = int(rng.random() * (i + 1))
+            order[i], order[j] = order[j], order[i]
+
+
+@jit
+def single_try(target, state, k, scale, rng):
+    """Make a Metropolis step x_k + σξ; return α, and 1.0 if it was accepted, else 0.0."""
+    y = state.x[k] + scale * rng.standard_normal()
+    logp_y = log_density_along(target, k, y)
+    accept_prob, accepted = metropolis(logp_y - state.logp[0], log_uniform(rng), NO_CAP)
+    move_along(target, state, k, y, logp_y, accepted)
+    return accept_prob, 1.0 if accepted else 0.0
+
+
+@jit
+def move_along(target, state, k, y, logp_y, accepted):
+    """Move x_k to y if that was accepted, and the target to where the chain is."""
+    if accepted:
+        state.x[k] = y
+        state.logp[0] = logp_y
+    target.point[k] = state.x[k]
+
+
+@jit
+def write_shares(counts, m, n_sweeps, stats):
+    """Write how often something happened to the first m choices (d, m) as shares of the sweeps."""
+    for k in range(counts.shape[0]):
+        for j in range(m):
+            stats[k * m + j] = counts[k, j] / n_sweeps
+
+
+# ---- the class ----------------------------------------------------------------------------------
+
+
+class Componentwise(KameleonStep):
+    """What CMH and CMTM share: options, statistics and warnings per coordinate."""
+
+    default_steps_per_draw = staticmethod(lambda d: 1)
+    sweeps_per_draw: ClassVar[float]
+    """Sweeps per independent draw of a normal, times the least eigenvalue of its precision matrix
+    scaled to a diagonal of 1; measured for correlations from 0.5 to 0.95."""
+
+    def __init__(self, vars=None, *, scales, order, **common):
+        checked_choice("order", order, ("systematic", "random"))
+        self.settings |= {"scales": checked_scales(scales), "random_order": order == "random"}
+        super().__init__(vars, **common)
+
+    def _given_scales(self, shape):
+        """Return the user's scales in this shape; raise a ValueError if that is impossible."""
+        given = self.settings["scales"]
+        try:
+            return np.broadcast_to(given, shape).copy()
+        except ValueError:
+            raise ValueError(
+                f"scales must have shape {shape} or {shape[1:]}, not {given.shape}."
+            ) from None
+
+    def _empty_history(self):
+        return History.empty(max(400, 40 * self._d), self._d)
+
+    def _coordinate_stats(self):
+        """Return names of the sampler's statistics, and their shape for each coordinate."""
+        raise NotImplementedError
+
+    def _own_stats(self):
+        """Name the variables too, unless these are all continuous ones.
+
+        Two steps must not share a name: PyMC would try to stack arrays of different shapes.
+        """
+        names = [] if self._moves_all_continuous() else self.var_names
+        return {
+            "_".join([self.name, name, *names]): (float, (self._d, *shape))
+            for name, shape in self._coordinate_stats().items()
+        }
+
+    def _some(self, where):
+        """Name coordinates, given by a mask."""
+        return some([name for name, at in zip(self._coordinates(), where, strict=True) if at])
+
+    def _problems(self):
+        start, stop = recent(self.tuning.history)
+        points, names = self.tuning.history.points[start:stop], self._coordinates()
+        return [
+            explain_idle(self, self.state.idle),
+            explain_correlation(points, names, self.sweeps_per_draw),
+        ]
+
+
+# ---- what it warns of ---------------------------------------------------------------------------
+
+SLOW = 20
+"""Sweeps per independent draw from which the user is told that the coordinates correlate."""
+
+
+def explain_idle(step, idle):
+    """Name the coordinates that have not moved for `idle` (d,) sweeps, if that is long.
+
+    If none moves at all, that is said for all samplers.
+    """
+    n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * step.monitor.draws * step.steps_per_draw))
+    names = [name for name, i in zip(step.layout.coordinates(), idle, strict=True) if i > n]
+    if not names or not step.monitor.accepted:
+        return ""
+    return (
+        f"{some(names)} did not move in the last {n} sweeps. Look there for a narrow part of the "
+        "posterior; tune longer, give scales, or reparametrise."
+    )
+
+
+def explain_correlation(points, names, sweeps_per_draw):
+    """Warn if the past (n, d) shows correlations that moves along the axes cannot follow.
+
+    `sweeps_per_draw` are what an independent draw of a normal takes, times the least eigenvalue of
+    its precision matrix scaled to a diagonal of 1.
+    """
+    d = len(names)
+    if d == 1 or len(points) < max(100, 10 * d) or not (np.ptp(points, axis=0) > 0).all():
+        return ""
+    correlation = np.corrcoef(points.T)
+    precision = np.linalg.pinv(correlation, hermitian=True)
+    precision /= np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
+    values, vectors = np.linalg.eigh(precision)
+    sweeps = sweeps_per_draw / max(values[0], 1e-9)
+    if sweeps < SLOW:
+        return ""
+    i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
+    return (
+        f"coordinates correlate too much to be moved one by one, most of all {names[i]} and "
+        f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about {sweeps:.0f} sweeps per "
+        "independent draw. Use pk.GAM, or reparametrise."
+    )
+
+
+def checked_scales(scales):
+    """Return the user's scales as an array, or None; raise a ValueError unless all are positive."""
+    if scales is None:
+        return None
+    try:
+        array = np.array(scales)
+    except ValueError:  # rows of different lengths
+        array = np.array("")
+    if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array > 0)).all():
+        raise ValueError(f"scales must be positive numbers, not {scales!r}.")
+    return array.astype(float)

@@ -1,0 +1,212 @@
+"""GadMALA's default rule, which learns L from positions and gradients (not in [TD]).
+
+Symbols: as in mala.py, and t the transition, n the number of tuning transitions, α the acceptance
+probability and α* its target.
+"""
+
+from functools import cache
+from itertools import compress
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import allocate, bools, floats, integers
+from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.factor import diagonal_factor, is_diagonal
+from pymc_kameleon.core.history import History, forget_older_half, record
+from pymc_kameleon.core.jit import cached_jit, jit, python_or_jit, specialise
+from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.scaling import ScaleTuning, set_scale, tune_scale
+from pymc_kameleon.samplers.gradient import mala
+from pymc_kameleon.samplers.gradient.fisher import SMOOTH, learn_factor
+from pymc_kameleon.samplers.gradient.last_phase import (
+    GOOD_START,
+    fast_gain,
+    last_phase,
+    learning_transition,
+    tune_last,
+)
+from pymc_kameleon.step.messages import say_if_compiling, some
+
+MOST_PAIRS = 1000
+"""Pairs that are kept at most; for a dense L 4d more."""
+
+FEWEST_PAIRS = 4
+"""From which L is learned."""
+
+
+class FisherTuning(NamedTuple):
+    """What tuning remembers."""
+
+    t: integers(1)
+    n: int
+    end: int  # from here on L is frozen
+    scale: ScaleTuning
+    scale_start: integers(1)  # the transition that step 0 of s was, or would have been
+    last_scale: ScaleTuning  # from `end` on
+    pair: floats("2d")  # the last proposal, and the gradient there
+    pairs: History  # of those that were plausible
+    next_refresh: integers(1)  # number of transitions after which L is learned
+    is_pooled: bools(1)  # whether that is done, from the pairs of all chains
+    information: floats("d")  # variance of each coordinate times that of its gradient, at last
+
+
+def start(scales, n_tune, targets, n_leapfrog, is_dense):
+    """Return L to begin with, and its tuning; `targets` are α* before the last phase and in it."""
+    d = scales.size
+    capacity = min(n_tune, MOST_PAIRS + (4 * d if is_dense else 0))
+    _, scale = ScaleTuning.start(targets[0], 0.0, (-np.inf, np.inf))
+    end, last_scale = last_phase(n_tune, targets[1], n_leapfrog)
+    tuning = allocate(
+        FisherTuning,
+        {"d": d, "2d": 2 * d},
+        n=n_tune,
+        end=end,
+        scale=scale,
+        last_scale=last_scale,
+        pairs=History.empty(capacity, 2 * d),
+        next_refresh=first_refresh(n_tune, d),
+        information=np.nan,
+    )
+    return diagonal_factor(scales, is_dense), tuning
+
+
+@jit
+def tuning_transition(target, state, parameters, tuning, work, rng):
+    """Make MALA's transition, and keep y and g′."""
+    outcome = learning_transition(target, state, parameters, tuning, work, rng)
+    copy(work.y, tuning.pair[: work.y.size])
+    copy(target.gradient, tuning.pair[work.y.size :])
+    return outcome
+
+
+@jit
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Tune s, and learn L at growing intervals from all plausible proposals, even rejected ones.
+
+    Returns whether L stayed as it was.
+    """
+    t, refreshes = tuning.t[0], False
+    if t < tuning.end:
+        eta = fast_gain(t - tuning.scale_start[0])
+        tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
+        plausible = work.logp_y[0] > state.logp[0] - 10.0 - state.x.size
+        if plausible and work.log_hastings[0] > -np.inf:
+            record(tuning.pairs, tuning.pair)
+        refreshes = t + 1 == tuning.next_refresh[0]
+        if refreshes:
+            refresh(parameters, tuning)
+    else:
+        tune_last(parameters, tuning, accept_prob)
+    tuning.t[0] = t + 1
+    return not refreshes
+
+
+@jit
+def refresh(parameters, tuning):
+    """Learn L, begin with s anew, and forget the older half of the pairs."""
+    done, n_pairs = tuning.t[0] + 1, tuning.pairs.counts[0]
+    if not tuning.is_pooled[0]:
+        if n_pairs < FEWEST_PAIRS:
+            tuning.next_refresh[0] = min(done + 11, tuning.end)
+            return
+        pairs, is_early = tuning.pairs.points[:n_pairs], done < tuning.n // 2
+        learn_factor(pairs, is_early, parameters.factor, tuning.information)
+    tuning.is_pooled[0] = False
+    log_best = np.log(mala.best_langevin_scale(tuning.information.size))
+    set_scale(parameters.log_scale, tuning.scale, 0, log_best)
+    tuning.scale_start[0] = done - GOOD_START
+    forget_older_half(tuning.pairs)
+    tuning.next_refresh[0] = following_refresh(done, tuning.end)
+
+
+def first_refresh(n_tune, d):
+    """Return the number of transitions after which L is learned first.
+
+    Sooner there are so few pairs that what they show is worse than the start.
+    """
+    return max(1, min(n_tune // 3, max(20, d // 4)))
+
+
+@python_or_jit
+def following_refresh(done, end):
+    """Return when L is learned next, after `done` transitions; at `end` for the last time."""
+    following = done + max(20, done // 2)
+    return following if following <= end - 20 else end
+
+
+# ---- chains that learn together ------------------------------------------------------------------
+
+
+def pauses(tuning, d, steps_per_draw):
+    """Return the draws in which L is learned, so that before them the chains pool their pairs."""
+    times = [first_refresh(tuning.n, d)]
+    while times[-1] < tuning.end:
+        times.append(following_refresh(times[-1], tuning.end))
+    return sorted({(time - 1) // steps_per_draw for time in times} - {0})
+
+
+def pool(chains):
+    """Let chains, each (Parameters, FisherTuning), have the L that the pairs of all show.
+
+    Pairs are taken about the mean of their chain, so that it does not matter if chains are in
+    several modes. Little is lost: what the means differ by, the mean gradients differ by too.
+    """
+    parameters, tuning = chains[0]
+    windows = [own.pairs.points[: own.pairs.counts[0]] for _, own in chains]
+    if sum(map(len, windows)) < FEWEST_PAIRS + len(chains):
+        return
+    pairs = np.concatenate([window - window.mean(axis=0) for window in windows if len(window)])
+    is_early = bool(tuning.t[0] < tuning.n // 2)
+    compiled_learning()(pairs, is_early, parameters.factor, tuning.information)
+    for own_parameters, own in chains:
+        own_parameters.factor[:] = parameters.factor
+        own.information[:] = tuning.information
+        own.is_pooled[0] = True
+
+
+@cache
+def compiled_learning():
+    """Return `learn_factor` for Python."""
+
+    def learn(pairs, is_early, factor, information):
+        learn_factor(pairs, is_early, factor, information)
+
+    with say_if_compiling("what GadMALA's chains learn together"):
+        entry = cached_jit(learn, (learn_factor,))
+        return specialise(entry, np.zeros((1, 2)), True, np.zeros((1, 1)), np.zeros(1))
+
+
+def mean_of(parameters, tuning):
+    """Return the mean of the target that the pairs of a chain show, None if there are none.
+
+    For a normal target with covariance LLᵀ, x̄ + LLᵀḡ is exact, wherever the pairs are; for others
+    the mean of g is 0, and that of x is right. So it has less noise than x̄.
+    """
+    n_pairs = tuning.pairs.counts[0]
+    if n_pairs == 0:
+        return None
+    mean, slope = np.split(tuning.pairs.points[:n_pairs].mean(axis=0), 2)
+    factor = parameters.factor
+    if is_diagonal(factor):
+        return mean + factor[:, 0] ** 2 * slope
+    return mean + factor @ (factor.T @ slope)
+
+
+def problems(tuning, names):
+    """Return what is wrong with what was learned, if anything; `names` are the coordinates'."""
+    if np.isnan(tuning.information).any():
+        return [
+            "nothing was learned: hardly any proposal was plausible and had a finite gradient "
+            "while tuning. Start elsewhere, or tune longer."
+        ]
+    blunt = list(compress(names, tuning.information < SMOOTH))
+    if not blunt:
+        return []
+    return [
+        f"the gradient says little about {some(blunt)}. Does its density end abruptly, or have a "
+        "constant slope? Transform it, or use pk.GAM."
+    ]
+
+
+FISHER = Algorithm(mala.transition, adapt, mala.derived, mala.report, tuning_transition)

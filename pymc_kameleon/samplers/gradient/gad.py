@@ -1,0 +1,563 @@
+"""GadRWM and GadMALA: gradient-based adaptive MCMC, which learns from rejected proposals too.
+
+Source: Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019,
+here [TD]. It maximises the generalised speed measure, E[min(0, log r)] + β Σ log L_ii: acceptance
+against entropy of the proposal. Each proposal, accepted or not, gives an unbiased estimate of its
+gradient with respect to L, which is triangular. GadMALA's default rule is in fisher_rule.py.
+
+Symbols as in mala.py, and: r the Metropolis-Hastings ratio, β the weight of the entropy, α the
+acceptance probability and α* its target, η the learning rate, t the transition, n the number of
+tuning transitions; −tril(abᵀ) is the gradient of log r.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import allocate, bools, floats, integers
+from pymc_kameleon.core.chain import Algorithm, nothing_derived
+from pymc_kameleon.core.jit import fast_jit, jit
+from pymc_kameleon.core.linalg import (
+    add_multiple,
+    copy,
+    multiply_lower,
+    multiply_lower_transposed,
+    squared_norm,
+)
+from pymc_kameleon.core.metropolis import accept, normal_step
+from pymc_kameleon.core.scaling import ScaleTuning
+from pymc_kameleon.core.schedules import Decay, decayed
+from pymc_kameleon.core.target import log_density, multiply_by_hessian
+from pymc_kameleon.samplers.control_variates import table
+from pymc_kameleon.samplers.control_variates.option import KeepsControls
+from pymc_kameleon.samplers.gradient import controlled_leapfrog, fisher_rule, mala
+from pymc_kameleon.samplers.gradient.last_phase import last_phase, learning_transition, tune_last
+from pymc_kameleon.samplers.gradient.mala import MALA_TARGET_ACCEPT, Parameters, State, Work
+from pymc_kameleon.samplers.one_scale import report_scale
+from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.learned import (
+    SHAPE,
+    Quantity,
+    covariance,
+    learned_walk,
+    proposal_of_walk,
+    scale_of,
+)
+from pymc_kameleon.step.options import checked_choice, checked_integer, checked_schedule
+from pymc_kameleon.step.pooling import in_the_same_place
+
+
+class Objective(NamedTuple):
+    """What is known of the objective, and of the gradient of min(0, log r) at the last proposal.
+
+    That is −tril(Σ left[q] right[q]ᵀ). The first term is abᵀ. There are two more, ½k hᵀ and
+    ¼g (Lᵀk)ᵀ with k = H(y) L(h + ½u′), if the gradient at y is not held constant.
+    """
+
+    target_accept: float
+    beta: floats(1)
+    left: floats("terms", "d")
+    right: floats("terms", "d")
+    is_finite: bools(1)  # whether these are
+    accepted: bools(1)
+
+
+class PublishedTuning(NamedTuple):
+    """What tuning by the published rule remembers."""
+
+    t: integers(1)
+    n: int
+    end: int  # n: L is learned all the time
+    objective: Objective
+    rate: Decay  # η
+    squares: floats("d", "d")  # G: running means of the squared gradient
+    retreats: bool  # whether L shrinks where nothing is finite
+
+
+class WhitenedTuning(NamedTuple):
+    """What tuning by the whitened rule remembers."""
+
+    t: integers(1)
+    n: int
+    end: int  # from here on L is frozen
+    objective: Objective
+    last_scale: ScaleTuning  # from `end` on
+
+
+# ---- transitions: while tuning, they find the gradient of min(0, log r) --------------------------
+
+
+@jit
+def walk_transition(target, state, parameters, work, rng):
+    """Propose x + sLξ [TD, section 2.2]."""
+    scale = np.exp(parameters.log_scale[0])
+    normal_step(scale, parameters.factor, work.xi, work.step, rng)
+    for i in range(state.x.size):
+        work.y[i] = state.x[i] + work.step[i]
+    work.logp_y[0] = log_density(target, work.y)
+    return accept(target, state, work.y, work.logp_y[0], 0.0, rng)
+
+
+@jit
+def walk_with_slope(target, state, parameters, tuning, work, rng):
+    """Make a walk's transition; a = −g′ and b = ξ where r < 1 [TD, section 2.2]."""
+    objective = tuning.objective
+    accept_prob, accepted = walk_transition(target, state, parameters, work, rng)
+    slope = 1.0 if accept_prob < 1.0 else 0.0
+    for i in range(state.x.size):
+        objective.left[0, i] = -slope * target.gradient[i]
+        objective.right[0, i] = work.xi[i]
+    judge(objective, target, work, accepted)
+    return accept_prob, accepted
+
+
+@jit
+def langevin_with_slope(target, state, parameters, tuning, work, rng):
+    """Make MALA's transition; a = ½(g − g′) and b = h − ½u′ where r < 1 [TD, appendix B]."""
+    objective = tuning.objective
+    copy(state.gradient, objective.left[0])
+    accept_prob, accepted = learning_transition(target, state, parameters, tuning, work, rng)
+    slope = 0.5 if accept_prob < 1.0 else 0.0
+    for i in range(state.x.size):
+        objective.left[0, i] = slope * (objective.left[0, i] - target.gradient[i])
+        objective.right[0, i] = work.h[i] - 0.5 * work.uy[i]
+    judge(objective, target, work, accepted)
+    return accept_prob, accepted
+
+
+@jit
+def judge(objective, target, work, accepted):
+    """Note whether the proposal was accepted, and whether all was finite there."""
+    is_inside = work.logp_y[0] + work.log_hastings[0] > -np.inf
+    objective.is_finite[0] = is_inside and squared_norm(target.gradient) < np.inf
+    objective.accepted[0] = accepted
+
+
+@jit
+def exact_transition(target, state, parameters, tuning, work, rng):
+    """Add what comes of a gradient at y that is not held constant [TD, section 2.3]."""
+    objective, factor = tuning.objective, parameters.factor
+    left, right = objective.left, objective.right
+    for i in range(state.x.size):
+        left[1, i] = 0.0
+        left[2, i] = 0.5 * state.gradient[i]
+    outcome = langevin_with_slope(target, state, parameters, tuning, work, rng)
+    if outcome[0] < 1.0 and objective.is_finite[0]:
+        multiply_lower(factor, work.step, left[1])
+        multiply_by_hessian(target, work.y, left[1])
+        for i in range(state.x.size):
+            left[1, i] *= 0.5
+        objective.is_finite[0] = squared_norm(left[1]) < np.inf
+    copy(work.h, right[1])
+    multiply_lower_transposed(factor, left[1], right[2])
+    return outcome
+
+
+# ---- adaptation: by the gradient of the objective ------------------------------------------------
+
+BETA_RATE, LEAST_BETA = 0.02, 1e-4
+"""How fast β follows the acceptance, and its least value [TD, algorithm 1]."""
+
+LEAST_DIAGONAL = 1e-3
+"""Least L_ii of the published rule, as in the code of [TD]."""
+
+
+@jit
+def published_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Climb the objective with RMSprop's steps [TD, section 2.1 and algorithm 1]."""
+    t, objective = tuning.t[0], tuning.objective
+    if objective.is_finite[0]:
+        rate = decayed(tuning.rate, t)
+        if t >= tuning.n:  # the user keeps adapting
+            rate *= tuning.n / t
+        rms_step(parameters.factor, objective, tuning.squares, rate, t == 0, work.step)
+    elif tuning.retreats:
+        retreat(parameters.factor)
+    follow_acceptance(objective)
+    tuning.t[0] = t + 1
+
+
+@fast_jit
+def rms_step(factor, objective, squares, rate, is_first, row):
+    """L ← L + η∇/(1 + √G), with G the running mean of ∇², which begins at the first one."""
+    forget = 1.0 if is_first else 0.1
+    for i in range(row.size):
+        row[: i + 1] = 0.0
+        for q in range(objective.left.shape[0]):
+            add_multiple(-objective.left[q, i], objective.right[q, : i + 1], row)
+        row[i] += objective.beta[0] / factor[i, i]
+        for j in range(i + 1):
+            squares[i, j] += forget * (row[j] * row[j] - squares[i, j])
+            factor[i, j] += rate * row[j] / (1.0 + np.sqrt(squares[i, j]))
+        factor[i, i] = max(factor[i, i], LEAST_DIAGONAL)
+
+
+@jit
+def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Climb the objective in the coordinates L⁻¹x, which makes it free of scales.
+
+    Returns whether L stayed as it was.
+    """
+    t, objective = tuning.t[0], tuning.objective
+    is_last = t >= tuning.end
+    if is_last:
+        tune_last(parameters, tuning, accept_prob)
+    else:
+        if objective.is_finite[0]:
+            decay = 1.0 + t / (0.15 * tuning.n)
+            relative_step(parameters.factor, objective, decay, work.step)
+        else:
+            retreat(parameters.factor)
+        follow_acceptance(objective)
+    tuning.t[0] = t + 1
+    return is_last
+
+
+@fast_jit
+def relative_step(factor, objective, decay, a):
+    """L ← L(I + ρA), A = βI − tril(Lᵀa bᵀ), with ρ so small that the diagonal stays positive.
+
+    `a` (d,) is scratch, for Lᵀa.
+    """
+    b, beta, d = objective.right[0], objective.beta[0], a.size
+    multiply_lower_transposed(factor, objective.left[0], a)
+    longest = beta * np.sqrt(d) + np.sqrt(squared_norm(a) * squared_norm(b))
+    rate = min(1.0 / (d * decay), 0.3 / longest)
+    for i in range(d):
+        sum_la = 0.0
+        for j in range(i, -1, -1):  # (L tril(abᵀ))_ij = b_j Σ_{k=j..i} L_ik a_k
+            sum_la += factor[i, j] * a[j]
+            factor[i, j] += rate * (beta * factor[i, j] - sum_la * b[j])
+
+
+@jit
+def follow_acceptance(objective):
+    """β ← β(1 + 0.02(accepted − α*)) [TD, algorithm 1]."""
+    change = BETA_RATE * (objective.accepted[0] - objective.target_accept)
+    objective.beta[0] = max(LEAST_BETA, objective.beta[0] * (1.0 + change))
+
+
+@jit
+def retreat(factor):
+    """L ← 0.9L, after a proposal where nothing is finite."""
+    for i in range(factor.shape[0]):
+        for j in range(i + 1):
+            factor[i, j] *= 0.9
+
+
+# ---- the classes ---------------------------------------------------------------------------------
+
+WALK_WHITENED = Algorithm(
+    walk_transition, whitened_adapt, nothing_derived, report_scale, walk_with_slope
+)
+WALK_PUBLISHED = WALK_WHITENED._replace(adapt=published_adapt)
+WHITENED = Algorithm(
+    mala.transition, whitened_adapt, mala.derived, mala.report, langevin_with_slope
+)
+PUBLISHED = WHITENED._replace(adapt=published_adapt)
+EXACT = PUBLISHED._replace(tuning_transition=exact_transition)
+ALGORITHMS = {"fisher": fisher_rule.FISHER, "whitened": WHITENED, "published": PUBLISHED}
+
+PUBLISHED_RATE, PUBLISHED_WALK_RATE = 1.5e-4, 5e-5
+"""η of gadMALA and gadRWM in the experiments of [TD]."""
+
+PUBLISHED_ACCEPT, WALK_ACCEPT = 0.55, 0.25
+"""α* of gadMALA and gadRWM [TD, section 4]."""
+
+LEAPFROG_ACCEPT = 0.75
+"""α* of more than one leapfrog step."""
+
+
+def default_leapfrog(d):
+    """Return K, about d^¼ as for Hamiltonian Monte Carlo: best for the lesser ESS of x and x²."""
+    return max(2, math.ceil(d**0.25))
+
+
+DENSE_UP_TO = 1000
+"""Dimension up to which L is dense by default."""
+
+
+def start_scales(gradient):
+    """Return L_ii to begin with, |g_i|^-½, and 1 where the gradient vanishes."""
+    size = np.abs(gradient)
+    return np.where(np.isfinite(size) & (size > 1e-10), size, 1.0) ** -0.5
+
+
+class GradientAdaptive(KameleonStep):
+    """What GadRWM and GadMALA share: arrays, and the settings' adaptation and learning rate."""
+
+    derivatives = 1
+    _state_type = State
+
+    def _scout(self, q):
+        """Begin with scales from the gradient, which takes one evaluation."""
+        if np.isfinite(self.log_density(q)):
+            self._fill(start_scales(self.log_density.gradient), self.tuning.n)
+
+    def _allocate(self, scales, n_tune):
+        sizes = {"d": scales.size}
+        factor, tuning = self._start(scales, n_tune)
+        parameters = Parameters(np.zeros(1), factor, self._n_leapfrog(scales.size))
+        return allocate(self._state_type, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _start(self, scales, n_tune):
+        """Return L to begin with, and its tuning by one of the paper's rules."""
+        d, (first_target, target_accept) = scales.size, self._targets(scales.size)
+        sizes = {"d": d, "terms": 3 if self.derivatives > 1 else 1}
+        objective = allocate(Objective, sizes, target_accept=first_target, beta=1.0)
+        common = {"n": n_tune, "objective": objective}
+        if self.settings["adaptation"] == "published":
+            rate, retreats = self.settings["learning_rate"], self.algorithm is not WALK_PUBLISHED
+            own = {"end": n_tune, "rate": rate, "retreats": retreats}
+            factor = np.diag(np.full(d, 0.1 / np.sqrt(d)))
+            return factor, allocate(PublishedTuning, sizes, **common, **own)
+        end, last_scale = last_phase(n_tune, target_accept, self._n_leapfrog(d))
+        own = {"end": end, "last_scale": last_scale}
+        return np.diag(scales), allocate(WhitenedTuning, sizes, **common, **own)
+
+    def _targets(self, d):
+        """Return α* while L is learned, from single steps, and in the end."""
+        single = self._n_leapfrog(d) == 1
+        return self.target_accept if single else MALA_TARGET_ACCEPT, self.target_accept
+
+    def _n_leapfrog(self, d):
+        return 1
+
+
+class GadRWM(GradientAdaptive):
+    r"""Random walk whose covariance is learned from the gradients at all proposals.
+
+    .. math:: y = x + s L \xi, \qquad \xi \sim N(0, I)
+
+    L climbs the objective :math:`E[\min(0, \log r)] + \beta \sum_i \log L_{ii}`. After tuning the
+    gradient is of no use to it, so :class:`GadMALA` is better where there is one.
+
+    Parameters
+    ----------
+    adaptation : {"whitened", "published"}, optional
+        How L climbs: in the coordinates :math:`L^{-1}x`, which needs no knowledge of the scales
+        (default), or by the paper's RMSprop from :math:`L = 0.1\, d^{-1/2} I`, with s = 1.
+    learning_rate : float or pk.Decay, optional
+        η of ``"published"``, 5e-5 by default, as in the paper. It has the unit of x.
+    target_accept : float, optional
+        Acceptance rate that β, and in the end s, is tuned to; 0.25, as in the paper.
+    {common parameters}
+
+    Notes
+    -----
+    Per proposal y with r < 1, :math:`\nabla_L \log r = \mathrm{tril}(\nabla\log\pi(y)\, \xi^\top)`,
+    and :math:`\beta \leftarrow \beta (1 + 0.02 (\mathrm{accepted} - \alpha^*))`. ``"whitened"``
+    takes steps :math:`L \leftarrow L(I + \rho_t(\beta I + \mathrm{tril}(L^\top \nabla\log\pi(y)\,
+    \xi^\top)))` with :math:`\rho_t = 1/(d(1 + t/(0.15n)))` or less, and tunes s alone in the last
+    tenth of tuning. Deviation: the paper has the published rule only.
+
+    References
+    ----------
+    Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GadRWM())
+    """
+
+    name = "gad_rwm"
+    proposal = staticmethod(proposal_of_walk)
+    _learned = learned_walk
+    default_target_accept = staticmethod(lambda d: WALK_ACCEPT)
+
+    def __init__(self, vars=None, *, adaptation="whitened", learning_rate=None, **common):
+        checked_choice("adaptation", adaptation, ("whitened", "published"))
+        self.algorithm = {"whitened": WALK_WHITENED, "published": WALK_PUBLISHED}[adaptation]
+        self.settings = {
+            "adaptation": adaptation,
+            "learning_rate": published_rate(learning_rate, adaptation, PUBLISHED_WALK_RATE),
+        }
+        super().__init__(vars, **common)
+
+
+class GadMALA(KeepsControls, GradientAdaptive):
+    r"""Adaptive MALA, which learns from the gradients at all proposals.
+
+    .. math:: y = x + L(s h), \qquad h = \xi + \tfrac{1}{2} s L^\top \nabla\log\pi(x),
+        \qquad \xi \sim N(0, I)
+
+    The first choice where the model has gradients and its posterior is not strongly curved: it
+    finds scales and correlations in some hundred transitions. A transition costs what
+    ``n_leapfrog`` gradients cost, and hardly more.
+
+    Parameters
+    ----------
+    adaptation : {"fisher", "whitened", "published"}, optional
+        How L is learned. ``"fisher"`` (default, not in the paper): as the factor that whitens
+        positions and gradients alike. ``"whitened"``: by climbing the paper's objective in the
+        coordinates :math:`L^{-1}x`. ``"published"``: by the paper's RMSprop from
+        :math:`L = 0.1\, d^{-1/2} I`, with s = 1; the scales of the variables should be near 1.
+    gradient : {"fast", "exact"}, optional
+        With ``"published"``, whether the objective's derivative takes the gradient at y for
+        constant (default), or not, which needs a product with the Hessian, and is not better.
+    n_leapfrog : int, optional
+        K: a transition makes k leapfrog steps, k uniform in ⌊K/2⌋ + 1 … K. By default ⌈d^¼⌉, but
+        at least 2, which is best per gradient where both x and x² matter. 1 is MALA, as in the
+        paper, and the only choice of ``"published"``.
+    factor : {"dense", "diagonal"}, optional
+        Form of L with ``"fisher"``: by default dense up to 1000 dimensions, where it is always
+        better, and diagonal beyond, where it takes less time and memory.
+    learning_rate : float or pk.Decay, optional
+        η of ``"published"``, 1.5e-4 by default, as in the paper. It has the unit of x.
+    control_variates : bool, optional
+        Let ``pk.sample`` keep what ``pk.summary`` and ``pk.expectation`` correct averages by; see
+        docs/estimates.md. It takes no evaluation and changes no draw. False by default, as a
+        result is then some six times as large.
+    steps_per_draw : int, optional
+        Transitions per draw, 1 by default.
+    target_accept : float, optional
+        Acceptance rate that s is tuned to: 0.574 for one leapfrog step; 0.75 for more, or what is
+        higher with s as great as makes sense, in few dimensions. With ``"published"`` what β is
+        tuned to, 0.55, as in the paper.
+    {common parameters}
+
+    Notes
+    -----
+    The statistic ``scaling`` is s, and ``n_logp`` counts evaluations of the log-density together
+    with its gradient. ``energy`` and ``diverging`` mean what they do for NUTS. See docs/gad.md for
+    the three adaptations, and the deviations.
+
+    References
+    ----------
+    Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GadMALA())
+    ...     dt = pm.sample(step=pk.GadMALA(n_leapfrog=1))  # one leapfrog step: MALA
+    """
+
+    name = "gad_mala"
+    learns_together = True
+    learns_alone = False
+    own_stats = mala.OWN_STATS
+    _state_type = mala.TrajectoryState
+    _own_stats = mala.own_stats_of
+    default_steps_per_draw = staticmethod(lambda d: 1)
+
+    def __init__(
+        self,
+        vars=None,
+        *,
+        adaptation="fisher",
+        gradient="fast",
+        n_leapfrog=None,
+        factor=None,
+        learning_rate=None,
+        control_variates=False,
+        **common,
+    ):
+        checked_choice("adaptation", adaptation, ("fisher", "whitened", "published"))
+        checked_choice("gradient", gradient, ("fast", "exact"))
+        checked_choice("factor", factor, (None, "dense", "diagonal"))
+        if n_leapfrog is not None:
+            n_leapfrog = checked_integer("n_leapfrog", n_leapfrog, at_least=1)
+        published, exact = adaptation == "published", gradient == "exact"
+        if exact and (not published or common.get("keep_adapting")):
+            raise ValueError(
+                'gradient="exact" belongs to adaptation="published", and ends with tuning.'
+            )
+        if factor is not None and adaptation != "fisher":
+            raise ValueError(f'factor={factor!r} needs adaptation="fisher", not {adaptation!r}.')
+        if published and n_leapfrog not in (None, 1):
+            raise ValueError(f'n_leapfrog={n_leapfrog} is impossible with adaptation="published".')
+        if control_variates and adaptation != "fisher":
+            raise ValueError(f'control_variates needs adaptation="fisher", not {adaptation!r}.')
+        if control_variates:
+            self.algorithm = controlled_leapfrog.CONTROLLED
+        else:
+            self.algorithm = EXACT if exact else ALGORITHMS[adaptation]
+        self.derivatives = 2 if exact else 1
+        self.settings = {
+            "adaptation": adaptation,
+            "gradient": gradient,
+            "n_leapfrog": 1 if published else n_leapfrog,
+            "factor": factor,
+            "learning_rate": published_rate(learning_rate, adaptation, PUBLISHED_RATE),
+            "control_variates": control_variates,
+        }
+        super().__init__(vars, **common)
+
+    def pauses(self):
+        """Return the draws of tuning before which the chains pool what they know of L."""
+        if self.settings["adaptation"] != "fisher" or self.tuning.n == 0:
+            return ()
+        return fisher_rule.pauses(self.tuning, self._d, self.steps_per_draw)
+
+    @classmethod
+    def learn(cls, chains):
+        """Pool the pairs of the chains that are in the same place."""
+        together = [(chain.parameters, chain.tuning) for chain in in_the_same_place(chains)]
+        if len(together) > 1:
+            fisher_rule.pool(together)
+
+    def default_target_accept(self, d):
+        """Return α*."""
+        if self.settings["adaptation"] == "published":
+            return PUBLISHED_ACCEPT
+        return LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
+
+    def _start(self, scales, n_tune):
+        if self.settings["adaptation"] != "fisher":
+            return super()._start(scales, n_tune)
+        d, form = scales.size, self.settings["factor"]
+        is_dense = d <= DENSE_UP_TO if form is None else form == "dense"
+        return fisher_rule.start(scales, n_tune, self._targets(d), self._n_leapfrog(d), is_dense)
+
+    def _n_leapfrog(self, d):
+        return self.settings["n_leapfrog"] or default_leapfrog(d)
+
+    def _allocate(self, scales, n_tune):
+        arrays = super()._allocate(scales, n_tune)
+        return controlled_leapfrog.with_controls(arrays) if self._kept() else arrays
+
+    def _normal(self):
+        parameters, mean = self.parameters, fisher_rule.mean_of(self.parameters, self.tuning)
+        numbers = mala.numbers_of_steps(parameters.n_leapfrog)
+        proposal = table.leapfrog(np.exp(parameters.log_scale[0]), numbers)
+        return self.state.x if mean is None else mean, proposal
+
+    def _learned(self):
+        p, most = self.parameters, "Largest number of leapfrog steps of a trajectory."
+        length = "Length s of a leapfrog step, in coordinates that the covariance whitens."
+        return {
+            "step_size": scale_of(p, length),
+            "n_leapfrog": Quantity((), p.n_leapfrog, most),
+            **covariance(p.factor, SHAPE),
+            **self._learned_mean(),
+        }
+
+    def _largest_n_logp(self):
+        return self._n_leapfrog(self._d)
+
+    def _needed_tuning(self):
+        if self.settings["adaptation"] == "fisher":
+            return max(100, 3 * self._d)
+        return super()._needed_tuning()
+
+    @staticmethod
+    def compile_learning():
+        """Load, or compile, what learning calls."""
+        fisher_rule.compiled_learning()
+
+    def _problems(self):
+        if self.settings["adaptation"] == "fisher" and self.tuning.n > 0:
+            return fisher_rule.problems(self.tuning, self._coordinates())
+        return []
+
+
+def published_rate(rate, adaptation, default):
+    """Return η as a Decay, None if it is not used; raise a ValueError if it is impossible."""
+    if adaptation != "published":
+        if rate is not None:
+            raise ValueError(f'learning_rate needs adaptation="published", not {adaptation!r}.')
+        return None
+    return checked_schedule("learning_rate", default if rate is None else rate)

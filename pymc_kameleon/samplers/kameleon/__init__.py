@@ -1,0 +1,10 @@
+"""KAM and its relatives: proposals by a kernel on the chain's past.
+
+``kam``, ``pca_kam``                          KAM, PCAKAM
+``cyclical_kam``, ``published_cyclical_kam``  CyclicalKAM, as it is here and as published
+``subsample``, ``options``                    points of the past, and options, that they share
+``kernels``, ``rkhs``                         ``pk.kernels``; proposals in a kernel's space
+``mode_moves``, ``mode_search``               moves between modes; the search for modes
+``learn_modes``, ``clusters``                 modes of the past, as mixtures of normals
+``symmetries``                                maps that take a mode to another
+"""

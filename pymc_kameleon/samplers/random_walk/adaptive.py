@@ -1,0 +1,280 @@
+"""AM, RBAM and GAM: random walks that learn a covariance.
+
+Sources: Andrieu & Thoms, "A tutorial on adaptive MCMC", Statistics and Computing 18 (2008), here
+[AT]; Gelman, Roberts & Gilks (1996) for the scale 2.38/√d.
+
+Symbols: x the position (d,), y the proposal, ξ ~ N(0, I), λ the scale and Σ = LLᵀ the covariance,
+μ the mean that Σ is taken about, η the learning rate, α the acceptance probability and α* its
+target, t the transition, n the number of tuning transitions.
+"""
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.chain import Algorithm, nothing_derived
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy_matrix
+from pymc_kameleon.core.moments import (
+    learning_rate,
+    renew_moments,
+    update_factor_to_first_order,
+    update_from_both,
+    update_mean_and_factor,
+)
+from pymc_kameleon.core.scaling import settle_scale
+from pymc_kameleon.core.shape import learn_shape, set_to_best, tune_scale_of
+from pymc_kameleon.samplers.control_variates import table
+from pymc_kameleon.samplers.control_variates.option import KeepsControls
+from pymc_kameleon.samplers.control_variates.tally import GRID, Controls, tally_size
+from pymc_kameleon.samplers.learned_shape import LearnedShape
+from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
+from pymc_kameleon.samplers.random_walk.controlled import (
+    ControlledParameters,
+    ControlledState,
+    ControlledWork,
+    controlled_derived,
+    controlled_report,
+    controlled_transition,
+)
+from pymc_kameleon.samplers.random_walk.walk import Tuning, allocate_walk, start_walk, transition
+from pymc_kameleon.step.learned import learned_walk, proposal_of_walk
+from pymc_kameleon.step.options import checked_choice, checked_scale_bounds, checked_schedule
+
+# ---- AM: λ = 2.38²/d ----------------------------------------------------------------------------
+
+
+@jit
+def am_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Learn Σ from the state after the move [AT, algorithm 2].
+
+    Until Σ is seeded, this is RWM with the shape that it starts with.
+    """
+    t, moments = tuning.t[0], tuning.shape.moments
+    eta = tune_then_fix(parameters, tuning.shape, state.x, accept_prob, t)
+    if eta > 0.0 and tuning.on_factor:
+        update_factor_to_first_order(moments.mean, moments.factor, state.x, eta, work.v)
+    elif eta > 0.0:
+        update_mean_and_factor(moments.mean, moments.factor, state.x, eta, work.v)
+    copy_matrix(moments.factor, parameters.factor)
+    tuning.t[0] = t + 1
+
+
+@jit
+def tune_then_fix(parameters, tuning, x, accept_prob, t):
+    """Tune λ as long as Σ is seeded afresh, so that a far start is left behind; then fix it.
+
+    Returns η, or 0 if Σ is not to follow its recursion: it was seeded afresh, or never.
+    """
+    moments = tuning.moments
+    if moments.seeding[1] == 0 or t < moments.n_fast:
+        tune_scale_of(parameters, tuning, accept_prob, t)
+    else:
+        set_to_best(parameters, tuning)
+    eta = learning_rate(moments, t)
+    if renew_moments(moments, x, t):
+        set_to_best(parameters, tuning)
+        return 0.0
+    return eta
+
+
+class AM(LearnedShape):
+    r"""Adaptive Metropolis: a random walk with the posterior's own covariance, its scale fixed.
+
+    .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
+
+    The classical baseline. Prefer :class:`GAM`, which also tunes λ. See docs/random_walk.md.
+
+    Parameters
+    ----------
+    update : {"rank_one", "cholesky"}, optional
+        How the factor L of Σ learns. "rank_one" (default) follows Σ exactly. "cholesky" is [GAD]'s
+        recursion on L, which does so to first order in η only; it is there for comparison.
+    learning_rate : float or pk.Decay, optional
+        η at transition t. By default 1/max(16 d, 2t/3), a memory of two thirds of the past, with
+        which μ and Σ are also seeded afresh at doubling times. With a rate of your own they are
+        seeded once.
+    {common parameters}
+
+    Notes
+    -----
+    Σ learns from the state after the move [AT, algorithm 2]. In the first half of tuning, as long
+    as it is seeded afresh, λ is tuned as in :class:`GAM`, to ``target_accept``; with a learning
+    rate of your own only until Σ is seeded.
+
+    References
+    ----------
+    Haario, Saksman & Tamminen (2001). An adaptive Metropolis algorithm. Bernoulli 7.
+    Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS,
+    appendix B, here [GAD].
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.AM())
+    """
+
+    name = "am"
+    algorithm = Algorithm(transition, am_adapt, nothing_derived, report_scale)
+    _allocate = allocate_walk
+    proposal = staticmethod(proposal_of_walk)
+    _learned = learned_walk
+
+    def __init__(self, vars=None, *, update="rank_one", learning_rate=None, **common):
+        checked_choice("update", update, ("rank_one", "cholesky"))
+        self.settings = {"update": update, "learning_rate": checked_rate(learning_rate)}
+        super().__init__(vars, **common)
+
+
+# ---- RBAM: AM, Rao-Blackwellised ----------------------------------------------------------------
+
+
+@jit
+def rbam_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Learn Σ from x before the move and y, weighted by α [AT, algorithm 3]."""
+    t, moments = tuning.t[0], tuning.shape.moments
+    eta = tune_then_fix(parameters, tuning.shape, state.x, accept_prob, t)
+    if eta > 0.0:
+        update_from_both(moments.mean, moments.factor, work.x, work.y, accept_prob, eta, work.v)
+    copy_matrix(moments.factor, parameters.factor)
+    tuning.t[0] = t + 1
+
+
+class RBAM(LearnedShape):
+    r"""Rao-Blackwellised adaptive Metropolis: AM that also learns from rejected proposals.
+
+    .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
+
+    Parameters
+    ----------
+    learning_rate : float or pk.Decay, optional
+        η at transition t; as for :class:`AM`.
+    {common parameters}
+
+    Notes
+    -----
+    Σ learns from x before the move and the proposal y, weighted by its acceptance probability
+    [AT, algorithm 3]: the expectation of :class:`AM`'s update over acceptance.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.RBAM())
+    """
+
+    name = "rbam"
+    algorithm = Algorithm(transition, rbam_adapt, nothing_derived, report_scale)
+    _allocate = allocate_walk
+    proposal = staticmethod(proposal_of_walk)
+    _learned = learned_walk
+
+    def __init__(self, vars=None, *, learning_rate=None, **common):
+        self.settings = {"learning_rate": checked_rate(learning_rate)}
+        super().__init__(vars, **common)
+
+
+# ---- GAM: λ tuned -------------------------------------------------------------------------------
+
+
+@jit
+def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Learn Σ from the state after the move, and tune log λ [AT, algorithm 4]."""
+    t, n, scale = tuning.t[0], tuning.n, tuning.shape.scale
+    learn_shape(parameters, tuning.shape, state.x, accept_prob, t, work.v)
+    settle_scale(parameters.log_scale, scale, 0, t, n - n // 2, n)
+    tuning.t[0] = t + 1
+    return True  # what is derived is of use after tuning only
+
+
+# ---- GAM that keeps control variates -------------------------------------------------------------
+
+WALK = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
+CONTROLLED = Algorithm(controlled_transition, gam_adapt, controlled_derived, controlled_report)
+
+
+class GAM(KeepsControls, LearnedShape):
+    r"""Global adaptive Metropolis: a random walk with the posterior's own covariance, scale tuned.
+
+    .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
+
+    Σ is learned from the chain and λ tuned to the acceptance rate. The first choice without a
+    gradient for more than some 30 parameters; for fewer see :class:`SurrogateMetropolis`.
+
+    Parameters
+    ----------
+    learning_rate : float or pk.Decay, optional
+        η at transition t; as for :class:`AM`.
+    scale_bounds : (float, float), optional
+        Least and largest √λ; by default within a factor of 1e6 of 2.38/√d, where it starts.
+    control_variates : bool, optional
+        Let ``pk.sample`` keep what ``pk.summary`` and ``pk.expectation`` correct averages by; see
+        docs/estimates.md. It takes no evaluation and changes no draw. False by default, as a
+        result is then some six times as large.
+    {common parameters}
+
+    Notes
+    -----
+    The statistic ``scaling`` is √λ. Before the first draw an optimiser goes to the posterior, by at
+    most 60 d evaluations, and L starts with the shape there. Σ is seeded from the newest half of
+    the past, at doubling times up to half of tuning. In between and afterwards it follows [AT],
+    algorithm 4, in O(d²). In ``pk.sample`` the chains pool it.
+    Deviations: [AT] leaves η open, and has no seeding, without which the way from a far start
+    stays in Σ. See docs/random_walk.md.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GAM())  # all variables, whole chains compiled
+    ...     dt = pm.sample(step=[pk.GAM(["a"])])  # PyMC's own steps take the other variables
+    """
+
+    name = "gam"
+    proposal = staticmethod(proposal_of_walk)
+    algorithm = WALK
+
+    def __init__(
+        self,
+        vars=None,
+        *,
+        learning_rate=None,
+        scale_bounds=None,
+        control_variates=False,
+        **common,
+    ):
+        self.settings = {
+            "learning_rate": checked_rate(learning_rate),
+            "scale_bounds": checked_scale_bounds(scale_bounds),
+            "control_variates": control_variates,
+        }
+        self.algorithm = CONTROLLED if control_variates else WALK
+        super().__init__(vars, **common)
+
+    def _allocate(self, scales, n_tune):
+        if not self.settings["control_variates"]:
+            return allocate_walk(self, scales, n_tune)
+        d = scales.size
+        shape, shape_tuning = start_walk(self, scales, n_tune)
+        controls = allocate(Controls, {"d": d, "grid": GRID})
+        parameters = allocate(ControlledParameters, {"d": d}, **shape._asdict(), controls=controls)
+        tuning = allocate(Tuning, {"d": d}, n=n_tune, shape=shape_tuning, on_factor=False)
+        state = allocate(ControlledState, {"d": d, "tally": tally_size(d)})
+        return state, parameters, tuning, allocate(ControlledWork, {"d": d})
+
+    def _normal(self):
+        scale = np.exp(self.parameters.log_scale[0])
+        return self.tuning.shape.moments.mean, table.walk(scale)
+
+    def _learned(self):
+        return learned_walk(self) | self._learned_mean()
+
+    def _tuned_scales(self):
+        return tuned_scale(self.parameters, self.tuning.shape)
+
+
+def checked_rate(rate):
+    """Return a learning rate as a Decay, or None; raise a ValueError unless it is below 1."""
+    if rate is None:
+        return None
+    schedule = checked_schedule("learning_rate", rate)
+    if schedule.start > 1 or schedule == (1, schedule.delay, 0):
+        raise ValueError(f"learning_rate must be below 1, or start from 1, not {rate!r}.")
+    return schedule

@@ -1,0 +1,82 @@
+"""RWM: a random walk with one scale.
+
+Source: Gelman, Roberts & Gilks (1996) for the scale 2.38/√d. Symbols: those of adaptive.py, and ν
+the scale.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import allocate, floats
+from pymc_kameleon.core.chain import Algorithm, nothing_derived
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.metropolis import accept
+from pymc_kameleon.core.scaling import best_scale
+from pymc_kameleon.core.target import log_density
+from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale
+from pymc_kameleon.samplers.random_walk.walk import State
+from pymc_kameleon.step.learned import scale_of
+
+
+class RWMParameters(NamedTuple):
+    """What tuning decides: log ν."""
+
+    log_scale: floats(1)
+
+
+class RWMWork(NamedTuple):
+    """Scratch."""
+
+    y: floats("d")
+
+
+@jit
+def rwm_transition(target, state, parameters, work, rng):
+    """Propose x + νξ."""
+    scale = np.exp(parameters.log_scale[0])
+    for i in range(state.x.size):
+        work.y[i] = state.x[i] + scale * rng.standard_normal()
+    return accept(target, state, work.y, log_density(target, work.y), 0.0, rng)
+
+
+class RWM(OneScale):
+    r"""Random-walk Metropolis with one scale.
+
+    .. math:: y = x + \nu \xi, \qquad \xi \sim N(0, I)
+
+    The baseline of the other samplers: it suits posteriors whose parameters have similar scales
+    and hardly correlate. Otherwise prefer :class:`GAM`.
+
+    Parameters
+    ----------
+    scaling : float, optional
+        ν at first, which is then tuned; by default 2.38/√d.
+    tune_scaling : bool, optional
+        False keeps ν fixed.
+    scale_bounds : (float, float), optional
+        Least and largest ν; by default within a factor of 1e6 of where it starts.
+    {common parameters}
+
+    Notes
+    -----
+    log ν follows [AT]'s Robbins-Monro recursion with step size :math:`(1+t)^{-0.6}` and settles at
+    its mean over the second half of tuning.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pm.sample(step=pk.RWM(scaling=0.5, tune_scaling=False))  # a fixed scale
+    """
+
+    name = "rwm"
+    algorithm = Algorithm(rwm_transition, tune_one_scale, nothing_derived, report_scale)
+
+    def _allocate(self, scales, n_tune):
+        sizes = {"d": scales.size}
+        log_scale, tuning = self._start(best_scale(scales.size), n_tune)
+        parameters = RWMParameters(log_scale)
+        return allocate(State, sizes), parameters, tuning, allocate(RWMWork, sizes)
+
+    def _learned(self):
+        return {"scale": scale_of(self.parameters, "Standard deviation ν of the proposal.")}

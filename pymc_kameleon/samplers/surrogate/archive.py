@@ -1,0 +1,118 @@
+"""The points that a surrogate is fitted to: which of them count, and their moments.
+
+Symbols: as in learning.py.
+"""
+
+import numpy as np
+
+NEWEST = 0.65
+"""Share of the moves, the newest, that mean and covariance come from."""
+
+FARTHEST = 25, 100
+"""Squared distance |u|², times d and plus, beyond which points are not fitted."""
+
+LOWEST = 15, 3
+"""Drops of f, and times d, beyond which they are not."""
+
+ENOUGH = 20
+"""Moves that decide how a surrogate is fitted."""
+
+FAR = 3.0
+"""Times d: squared distance |u|² from which on points are preferred, as they are few."""
+
+
+def best_home(chains):
+    """Return the chain whose way led to where most mass is; one that arrived, if any did."""
+    return max(chains, key=lambda chain: (chain.tuning.has_arrived[0], chain.tuning.mass[0]))
+
+
+def newest(history, share):
+    """Return x, y, log π(y) and α of the newest moves."""
+    n, d = history.counts[0], history.points.shape[1] // 2 - 1
+    rows = history.points[int((1 - share) * n) : n]
+    return rows[:, :d], rows[:, d : 2 * d], rows[:, 2 * d], rows[:, 2 * d + 1]
+
+
+def archive(chains):
+    """Return all points (n, d) that were evaluated, each once, f there, and which were moves."""
+    rows, moves = [], []
+    for chain in chains:
+        tuning, d = chain.tuning, chain.state.x.size
+        rows.append(tuning.home[: tuning.n_home[0]])
+        moves.append(tuning.moves.points[: tuning.moves.counts[0], d : 2 * d + 1])
+    is_move = np.repeat([False, True], [sum(map(len, rows)), sum(map(len, moves))])
+    rows = np.concatenate([*rows, *moves])
+    first = np.sort(np.unique(rows, axis=0, return_index=True)[1])  # as they came, whatever bits
+    first = first[np.isfinite(rows[first, -1])]
+    return rows[first, :-1], rows[first, -1], is_move[first]
+
+
+def level(chains, moves):
+    """Return the median of f over the states that the moves led to, about."""
+    f = np.concatenate([[chain.state.logp[0] for chain in chains], *(m[2] for m in moves)])
+    weights = np.concatenate([np.ones(len(chains)), *(m[3] for m in moves)])
+    order = np.argsort(f, kind="stable")
+    total = np.cumsum(weights[order])
+    return f[order[np.searchsorted(total, total[-1] / 2)]]
+
+
+def worth_fitting(u, f, most, rng):
+    """Return rows of the points that a surrogate is fitted to, in random order."""
+    d = u.shape[1]
+    drop = np.maximum(-f, 0)
+    squares = np.sum(u * u, axis=1)
+    near = squares < FARTHEST[0] * d + FARTHEST[1]
+    rows = np.flatnonzero(near & (drop < LOWEST[0] + LOWEST[1] * d))
+    if len(rows) == 0:
+        return rows
+    far = np.maximum(squares[rows] / (FAR * d), 1)
+    weights = (np.exp(-drop[rows] / 4) + 0.02) * far**2
+    return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
+
+
+def counted(is_move):
+    """Return the points whose errors count: those of moves, if there are enough of them.
+
+    The way to the posterior has made points in lines and close together, which are easy to predict.
+    """
+    return is_move if np.count_nonzero(is_move) >= ENOUGH else np.ones(len(is_move), bool)
+
+
+def moments(chains, moves):
+    """Return μ and L: of the newest moves, a proposal counting as often as it would be accepted.
+
+    What the best way to the posterior has shown counts as 2d independent points.
+    """
+    d = chains[0].state.x.size
+    home = best_home(chains).tuning
+    mean, covariance = home.middle, home.home_factor @ home.home_factor.T
+    x, y, _, alpha = (np.concatenate(parts) for parts in zip(*moves, strict=True))
+    if len(x) > 0:
+        y = np.where(alpha[:, None] > 0, y, x)
+        points, weights = np.concatenate([x, y]), np.concatenate([1 - alpha, alpha])
+        own_mean = np.average(points, axis=0, weights=weights)
+        deviations = points - own_mean
+        own = (deviations.T * weights) @ deviations / len(x)
+        jumps = np.mean(alpha[:, None] * (y - x) ** 2 / np.maximum(np.diag(own), 1e-300))
+        n = len(x) * np.clip(jumps / 0.8, 0.05, 1.0)
+        share = 2 * d / (2 * d + n)
+        covariance = (1 - share) * own + share * covariance
+        mean = (1 - share) * own_mean + share * mean
+    return mean.copy(), cholesky(covariance)
+
+
+def cholesky(covariance):
+    """Return the factor of a covariance, with as little added to its diagonal as rounding needs."""
+    scales = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(scales, scales)
+    for jitter in (0.0, *10.0 ** np.arange(-14, -1)):
+        try:
+            return scales[:, None] * np.linalg.cholesky(correlation + jitter * np.eye(len(scales)))
+        except np.linalg.LinAlgError:
+            continue
+    return np.diag(scales)
+
+
+def whitened(points, mean, factor):
+    """Return u of points (n, d)."""
+    return np.linalg.solve(factor, (points - mean).T).T

@@ -1,0 +1,68 @@
+"""How much SurrogateMetropolis computes, by what an evaluation costs."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Effort(NamedTuple):
+    """What learning and moving may cost.
+
+    Attributes
+    ----------
+    n_centres : int
+        Points that the surrogate is fitted to, at most; more where a quadratic needs them.
+    n_scored : int
+        Points by which it is chosen how, likewise.
+    n_rounds : int
+        How often each part of that choice is reconsidered, at most, for the first time.
+    most_stretched : int
+        Coordinates up to which each has a rate of its own.
+    most_inner : int
+        M at most.
+    evaluation : float
+        What an evaluation is taken to cost, in µs. Where that is finite, kinds of moves, M, and
+        whether kernels are worth their cost follow from what moves bring per µs.
+    """
+
+    n_centres: int
+    n_scored: int
+    n_rounds: int
+    most_stretched: int
+    most_inner: int
+    evaluation: float
+
+    @property
+    def is_cheap(self):
+        """Whether the surrogate's arithmetic counts."""
+        return self.evaluation < np.inf
+
+    def in_dimensions(self, d):
+        """Return the effort for d coordinates: somewhat more points than a quadratic needs."""
+        enough = min(int(1.3 * n_coefficients(d)), MOST_CENTRES)
+        return self._replace(
+            n_centres=max(self.n_centres, enough), n_scored=max(self.n_scored, enough)
+        )
+
+
+CHEAP, EXPENSIVE = Effort(400, 100, 1, 12, 16, 6.0), Effort(800, 400, 4, 40, 64, np.inf)
+"""For log-densities that cost microseconds, and for those that cost more."""
+
+STEP, PER_COORDINATE, PER_KERNEL = 0.06, 0.01, 1.6e-4
+"""µs of a move other than the log-density, as measured: for each step of the inner chain, and for
+each of its coordinates, and for each of these times the centres."""
+
+MOST_CENTRES = 1200
+"""Of a surrogate with kernels, ever."""
+
+
+def n_coefficients(d):
+    """Return P, the number of coefficients of a quadratic."""
+    return (d + 1) * (d + 2) // 2
+
+
+def move_costs(effort, surrogate, n_inner):
+    """Return µs of each kind of move: by what was measured once, not on this machine."""
+    d = surrogate.rates.size
+    step = STEP + d * (PER_COORDINATE + PER_KERNEL * surrogate.n[0])
+    return effort.evaluation + step * np.array([0.5, 1.0, n_inner, n_inner])

@@ -1,0 +1,139 @@
+"""The settings of the inner chain, chosen by trying it.
+
+Symbols: as in metropolis.py and learning.py.
+"""
+
+import numpy as np
+from scipy.special import gammaln
+
+from pymc_kameleon.core.scaling import best_scale
+from pymc_kameleon.samplers.surrogate import fit
+from pymc_kameleon.samplers.surrogate.effort import move_costs
+from pymc_kameleon.samplers.surrogate.fit import log_t
+
+LEAST_INNER = 32
+"""M at least where evaluations are expensive: fewer steps suffice from typical states, but not from
+tails, where chains would then stay for long."""
+
+N_STARTS = 200
+"""Inner chains that are tried."""
+
+ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
+"""θ is one of these."""
+
+NUS = (4.0, 8.0)
+"""ν is one of these."""
+
+SHORT_SHARE, SHORTEST = 0.5, 0.05
+"""Steps of a walk that are shorter, for narrow places; and how long the shortest are."""
+
+UNCORRELATED = 0.9
+"""Of the squared jump of two independent points, in each coordinate, that M steps should make."""
+
+WIDTH = 1.5
+"""Standard deviations of log s by which it is lower, typically, where wide moves go."""
+
+DEPTHS = {-3: 0.003, -1.5: 0.003, 0: 0.1, 1.5: 0.1, 3: 0.1, 4.5: 0.1, 6: 1, 9: 1, 12: 1}
+"""By how much the lower bound of h is lowered, and the share of the inner chain's steps where h may
+then be at it. The higher the bound, the sooner chains come to tails that tuning has not seen, and
+leave them again; where tuning has seen that nothing is there, such steps are in vain."""
+
+
+def best_nu(u):
+    """Return the ν with which the states are the likeliest."""
+    return max(NUS, key=lambda nu: log_likelihood(u, nu))
+
+
+def log_likelihood(u, nu):
+    """Return the mean log density of states under t."""
+    d = u.shape[1]
+    squares = np.sum(u * u, axis=1)
+    constant = gammaln((nu + d) / 2) - gammaln(nu / 2) - d / 2 * np.log(nu)
+    return constant - np.mean((nu + d) / 2 * np.log1p(squares / nu))
+
+
+def inner_settings(surrogate, u, effort, rng):
+    """Return θ, the share of reference moves and M, by chains from u (n, d), and their places."""
+    starts, most = u[rng.integers(len(u), size=N_STARTS)], effort.most_inner
+
+    def jump(angle, share):
+        return np.mean((moved(surrogate, starts, 2, angle, share, rng)[-1] - starts) ** 2)
+
+    jumps = [jump(angle, 1.0) for angle in ANGLES]
+    angle, reference, walk = ANGLES[np.argmax(jumps)], max(jumps), jump(0.0, 0.0)
+    share = np.clip(reference / (reference + walk), 0.25, 0.75)
+    places = moved(surrogate, starts, most, angle, share, rng)
+    spread = 2 * np.maximum(np.var(starts, axis=0), 1e-10)
+    far = np.array([np.min(np.mean((v - starts) ** 2, axis=0) / spread) for v in places])
+    if effort.is_cheap:
+        costs = [move_costs(effort, surrogate, m)[-1] for m in range(1, most + 1)]
+        n_inner = 1 + np.argmax(effective(2 * far.clip(max=1)) / costs)
+    else:
+        enough = far > UNCORRELATED
+        n_inner = next((m for m in range(LEAST_INNER, most, 4) if enough[m - 1]), most)
+    return (angle, share, n_inner), places
+
+
+def settle_inner(surrogate, u, least_depth, effort, rng):
+    """Choose the bound of h, the highest one where the inner chain seldom is, and θ, share and M.
+
+    It is lowered by `least_depth` or more.
+
+    In a thin, curved posterior most of the volume is beyond all that is known. There the bound
+    could hold most of the mass of s.
+
+    Returns
+    -------
+    depth : float
+        By how much the bound was lowered.
+    settings : tuple
+    """
+    fitted = surrogate.bounds[0]
+    for depth, most in DEPTHS.items():
+        if depth < least_depth:
+            continue
+        surrogate.bounds[0] = fitted - depth
+        settings, places = inner_settings(surrogate, u, effort, rng)
+        if share_at_bound(surrogate, np.concatenate(places)) <= most:
+            break
+    return depth, settings
+
+
+def share_at_bound(surrogate, u):
+    """Return the share of points (n, d) where h is at its lower bound."""
+    h = fit.values(surrogate, u) - log_t(u, surrogate.nu[0])
+    return np.mean(h < surrogate.bounds[0] + 1e-6)
+
+
+def moved(surrogate, u, n, angle, share, rng):
+    """Return where n steps of the inner chain lead from u (k, d): a list of (k, d)."""
+    (k, d), nu, places = u.shape, surrogate.nu[0], []
+
+    log_s = fit.values(surrogate, u)
+    for _ in range(n):
+        z = rng.standard_normal((k, d))
+        if angle < np.pi / 2:
+            g = rng.standard_gamma((nu + d) / 2, k) / ((nu + np.sum(u * u, axis=1)) / 2)
+        else:
+            g = rng.standard_gamma(nu / 2, k) / (nu / 2)
+        far = np.cos(angle) * u + np.sin(angle) * z / np.sqrt(g)[:, None]
+        by_reference = rng.random(k) < share
+        shortened = np.maximum(0, 1 - rng.random(k) / SHORT_SHARE)
+        scale = best_scale(d) * SHORTEST**shortened
+        v = np.where(by_reference[:, None], far, u + scale[:, None] * z)
+        log_s_v = fit.values(surrogate, v)
+        log_ratio = log_s_v - log_s + by_reference * (log_t(u, nu) - log_t(v, nu))
+        accepted = np.log(rng.random(k)) < log_ratio
+        u, log_s = np.where(accepted[:, None], v, u), np.where(accepted, log_s_v, log_s)
+        places.append(u)
+    return places
+
+
+def power(d):
+    """Return β of wide moves: so that the mean of log s falls by as much as it varies, about."""
+    return 1 / (1 + WIDTH * np.sqrt(2 / d))
+
+
+def effective(e):
+    """Return the effective draws of a move: of an autoregression with this mean squared jump."""
+    return e / (4 - np.minimum(e, 3.9))

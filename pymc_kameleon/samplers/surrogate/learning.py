@@ -1,0 +1,320 @@
+"""How SurrogateMetropolis learns: moments, surrogate, inner chain, shares; in Python, while tuning.
+
+Symbols: as in metropolis.py; f the log-densities of the points that were evaluated, e the worth of
+a kind of move, its mean α|v − u|²/d.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import erfc
+from threadpoolctl import ThreadpoolController
+
+from pymc_kameleon.samplers.surrogate import fit
+from pymc_kameleon.samplers.surrogate.archive import (
+    NEWEST,
+    archive,
+    best_home,
+    counted,
+    level,
+    moments,
+    newest,
+    whitened,
+    worth_fitting,
+)
+from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, move_costs, n_coefficients
+from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
+from pymc_kameleon.samplers.surrogate.inner_chain import (
+    DEPTHS,
+    N_STARTS,
+    best_nu,
+    effective,
+    settle_inner,
+)
+
+MOST_POINTS = 2000
+"""That a quadratic alone is fitted to where evaluations are cheap."""
+
+GOOD_ENOUGH = 0.15
+"""Error of a quadratic alone below which no kernels are tried where evaluations are cheap."""
+
+MOST_TERMS = 150
+"""Coefficients of a quadratic beyond which few centres add nothing to it."""
+
+GAIN = 1.1
+"""Times the acceptance that a quadratic alone has: what kernels have to bring there."""
+
+LEARNED = "shares", "mean", "factor", "angle", "reference_share", "n_inner", "error"
+"""Parameters that chains share, beside the surrogate."""
+
+HOME = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
+"""What a chain remembers of its way."""
+
+NEGLIGIBLE = 10.0
+"""Log of the ratio of two masses, from which the smaller one is taken for none."""
+
+LEAST_SHARES = np.array([0.07, 0.05, 0.1, 0.05])
+"""Of walks, reference moves, moves by the surrogate and wide ones, in the end, at least."""
+
+TUNING_SHARES = np.array([0.07, 0.05, 0.1, 0.3])
+"""The same while tuning: wide moves find places that the surrogate does not know."""
+
+FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
+"""Of the four, before anything is known."""
+
+NEWS, LATEST, KNOWN = 0.01, 0.17, 2.0
+"""Share of the mass, at most, of which the surrogate did not know; the share of the moves, the
+newest, by which that is judged; and by how much log s may be too low where it is known."""
+
+PAYS, GOOD = 2.0, 1.0
+"""What a move by the surrogate should be worth: so many times a walk, or so much."""
+
+LONG = 1e-3
+"""Seconds of an evaluation that is not cheap."""
+
+EXPECTED = 10
+"""Moves by the surrogate that its error counts for, which tells how many will be accepted."""
+
+SHARPNESS = 5
+"""Power of e that shares are proportional to."""
+
+LEAST_LOW, SURPRISES = 8, 0.05
+"""Points, at least, that tell whether the bound of h may be lower; and the share of them, at most,
+that are not as low as it by 1 or more."""
+
+LOOKS, MOST_LOOKS = 0.02, 50
+"""Points that a chain looks at after each fit, times its transitions so far; and at most."""
+
+FALL = 2.0, 20.0
+"""How far the fit is below the typical f where a chain looks: between these, uniformly."""
+
+RADII = 0.25 * 1.2 ** np.arange(27)
+"""Distances from a state at which such a point is searched for; none is farther out."""
+
+
+class Seen(NamedTuple):
+    """What chains have seen, in coordinates u.
+
+    Attributes
+    ----------
+    mean, factor
+        μ and L.
+    sample : tuple
+        Points (n, d) to fit, f there, and which count.
+    states : (m, d) float64
+        Newest states.
+    middle : float
+        Median of f over the states.
+    n : int
+        All points.
+    """
+
+    mean: np.ndarray
+    factor: np.ndarray
+    sample: tuple
+    states: np.ndarray
+    middle: float
+    n: int
+
+
+def learn_from(chains, rng):
+    """Let chains, each with `parameters`, `tuning` and `state`, learn what they all have seen."""
+    first = chains[0]
+    parameters, tuning, effort = first.parameters, first.tuning, first.effort
+    surrogate, is_last = parameters.surrogate, first.monitor.done >= first.monitor.tune - 1
+    for chain in chains:
+        chain.parameters.n_looks[0] = 0
+    with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+        news, seen, least_depth = 0.0, seen_by(chains, effort, rng), -np.inf
+        if len(seen.sample[0]) == 0:
+            return
+        if not np.isnan(parameters.error[0]):
+            news, least_depth = share_of_news(chains), known_depth(chains, seen.middle)
+        chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
+        nu = best_nu(seen.states)
+        left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, effort, chooses, seen.middle)
+        if not left_out < np.inf:
+            return
+        if chooses:
+            tuning.n_chosen[0] = seen.n
+            tuning.depth[0], settings = settle_inner(
+                surrogate, seen.states, least_depth, effort, rng
+            )
+            parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
+        else:
+            surrogate.bounds[0] -= tuning.depth[0]
+    parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor
+    parameters.error[0], tuning.news[0] = left_out, news
+    worth = sum(chain.tuning.worth for chain in chains)
+    if is_last:  # before that it would keep chains from looking for what is not known
+        worth[2] += EXPECTED * np.array([2 * acceptance(left_out), 1.0])
+    costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
+    least = LEAST_SHARES if is_last else TUNING_SHARES
+    parameters.shares[:] = shares_of(worth, least, costs)
+    for chain in chains:
+        give(parameters, chain.parameters, LEARNED)
+        give(surrogate, chain.parameters.surrogate, surrogate._fields)
+        give(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
+        looks = places_to_look(chain, seen, is_last, rng)
+        chain.parameters.n_looks[0] = len(looks)
+        chain.parameters.looks[: len(looks)] = looks
+        chain.tuning.worth[:] /= 2
+
+
+def seen_by(chains, effort, rng):
+    """Return what chains have Seen."""
+    moves = [newest(chain.tuning.moves, NEWEST) for chain in chains]
+    points, f, is_move = archive(chains)
+    mean, factor = moments(chains, moves)
+    states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
+    u, middle = whitened(points, mean, factor), level(chains, moves)
+    most = MOST_POINTS if effort.is_cheap else effort.n_centres
+    rows = worth_fitting(u, f - middle, most, rng)
+    sample = u[rows], f[rows], counted(is_move[rows])
+    newest_states = whitened(states[-10 * N_STARTS :], mean, factor)
+    return Seen(mean, factor, sample, newest_states, middle, len(f))
+
+
+def give(source, out, names):
+    """Copy fields of arrays."""
+    for name in names:
+        getattr(out, name)[:] = getattr(source, name)
+
+
+@cache
+def linear_algebra():
+    """Return what limits its threads; to look for its libraries takes 3 ms."""
+    return ThreadpoolController()
+
+
+def fitted(surrogate, sample, hyper, nu, effort, chooses, middle):
+    """Fit the surrogate to (u, f, counts), going on from the last choice; return its error.
+
+    Where evaluations are cheap, a quadratic is enough unless kernels pay.
+    """
+    plain, n_terms = np.inf, n_coefficients(surrogate.rates.size)
+    if effort.is_cheap and n_terms <= MOST_CENTRES:
+        plain = fit.fit_quadratic(surrogate, *sample, nu, middle)
+        if plain < GOOD_ENOUGH or n_terms > MOST_TERMS:
+            return plain
+    few = [part[: effort.n_centres] for part in sample]
+    effort = effort._replace(n_rounds=effort.n_rounds if np.isnan(hyper[0]) else int(chooses))
+    choice, error = fit.fit(surrogate, *few, unpacked(hyper), nu, effort, middle)
+    if error < np.inf:
+        hyper[:] = *choice[:-1], *choice.stretch
+    if plain < np.inf and acceptance(error) < GAIN * acceptance(plain):
+        return fit.fit_quadratic(surrogate, *sample, nu, middle)
+    return error
+
+
+def unpacked(hyper):
+    """Return what was chosen last, from an array of numbers; NaN at first."""
+    if np.isnan(hyper[0]):
+        return Hyper.start(len(hyper) - 5)
+    on_quadratic, *numbers = hyper.tolist()
+    return Hyper(bool(on_quadratic), *numbers[:4], tuple(numbers[4:]))
+
+
+def acceptance(error):
+    """Return what is accepted of independent moves by a surrogate with this mean error."""
+    return erfc(0.627 * error)
+
+
+# ---- chains that have not come home ------------------------------------------------------------
+
+
+def bring_home(chains):
+    """Move chains whose place has hardly any mass to where the best one is.
+
+    The mass is that of the normal which the way to the posterior has shown.
+    """
+    best = best_home(chains)
+    for chain in chains:
+        lost = best.tuning.mass[0] - chain.tuning.mass[0]
+        if lost > NEGLIGIBLE:
+            give(best.state, chain.state, best.state._fields)
+            give(best.tuning, chain.tuning, HOME)
+            chain.tuning.moves.counts[0] = 0
+            chain.tuning.lost[0] = lost
+
+
+# ---- the inner chain, which costs no evaluation -------------------------------------------------
+
+
+def shares_of(worth, least, costs=None):
+    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d.
+
+    If they are not all as dear, their `costs` (4,) count.
+    """
+    if worth[:, 1].sum() == 0:
+        return FIRST_SHARES
+    e = mean_worth(worth)
+    if costs is not None:
+        e = effective(e) / costs
+    e = e**SHARPNESS
+    return least + (1 - least.sum()) * e / e.sum()
+
+
+def mean_worth(worth):
+    """Return e of each kind of move."""
+    return (worth[:, 0] + 0.02) / (worth[:, 1] + 1)
+
+
+# ---- what the surrogate does not know ----------------------------------------------------------
+
+
+def places_to_look(chain, seen, is_last, rng):
+    """Return points u (n, d) where the fit is low, for a chain to evaluate, and stay where it is.
+
+    Without them a tail that no chain has come to stays unknown, and a chain that comes there after
+    tuning is stuck for long. They are on rays from states, along which one coordinate moves, alone
+    or with the others as they correlate with it.
+    """
+    d, factor = chain.state.x.size, seen.factor
+    wanted = 0 if is_last else int(LOOKS * chain.tuning.t[0] + rng.random())
+    n = min(wanted, MOST_LOOKS)
+    rays = np.concatenate([factor, np.linalg.inv(factor).T])[rng.integers(2 * d, size=n)]
+    rays *= rng.choice([-1, 1], (n, 1)) / np.linalg.norm(rays, axis=1, keepdims=True)
+    states = seen.states[rng.integers(len(seen.states), size=n)]
+    points = states[:, None] + RADII[:, None] * rays[:, None]
+    fitted = fit.unbounded_values(chain.parameters.surrogate, points.reshape(-1, d))
+    is_low = fitted.reshape(n, len(RADII)) < seen.middle - rng.uniform(*FALL, (n, 1))
+    found = is_low.any(axis=1)
+    return points[found, np.argmax(is_low[found], axis=1)]
+
+
+def unlearned(chains):
+    """Return u, f and α of the newest moves, of which the present surrogate knows nothing."""
+    parameters = chains[0].parameters
+    moves = (newest(chain.tuning.moves, LATEST) for chain in chains)
+    _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
+    return whitened(y, parameters.mean, parameters.factor), f, alpha
+
+
+def share_of_news(chains):
+    """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
+    u, f, alpha = unlearned(chains)
+    known = alpha > 0
+    if not known.any():
+        return 0.0
+    too_low = f[known] - fit.values(chains[0].parameters.surrogate, u[known]) > KNOWN
+    return np.average(too_low, weights=alpha[known])
+
+
+def known_depth(chains, middle):
+    """Return by how much the bound of h may be lowered, by the newest moves; -inf if that is open.
+
+    Where h was still lower, nearly all points turned out to be as low, or to have next to no mass.
+    """
+    u, f, _ = unlearned(chains)
+    surrogate = chains[0].parameters.surrogate
+    base = log_t(u, surrogate.nu[0])
+    h, found = fit.unbounded_values(surrogate, u) - base, f - base
+    found[f < middle - NEGLIGIBLE] = -np.inf
+    bound = surrogate.bounds[0] + chains[0].tuning.depth[0]
+    for depth in reversed(DEPTHS):
+        low = h < bound - depth
+        if low.sum() >= LEAST_LOW and np.mean(found[low] > bound - depth + 1) < SURPRISES:
+            return depth
+    return -np.inf

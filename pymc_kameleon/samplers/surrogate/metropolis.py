@@ -1,0 +1,495 @@
+"""SurrogateMetropolis: moves that a fitted log-density proposes, and the true one accepts.
+
+Sources: Liu, Monte Carlo Strategies in Scientific Computing (2001), section 9.4.3, here [L];
+Christen & Fox, "Markov chain Monte Carlo using an approximation", Journal of Computational and
+Graphical Statistics 14 (2005), here [CF]; Karamanis et al., "Accelerating astronomical and
+cosmological inference with preconditioned Monte Carlo", MNRAS 516 (2022), for the reference move.
+
+Symbols: x the position (d,), u = L⁻¹(x − μ), v the proposal in the same coordinates, π the
+posterior, s the surrogate, t the density of a multivariate t with ν degrees of freedom, θ the angle
+of the reference move, z ~ N(0, I), M the steps of the inner chain, α the acceptance probability.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.history import History, record
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
+from pymc_kameleon.core.metropolis import accept
+from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
+from pymc_kameleon.core.target import log_density
+from pymc_kameleon.samplers.surrogate import (
+    emulator,
+    learning,
+    problems,
+)
+from pymc_kameleon.samplers.surrogate import (
+    inner_chain as surrogate_inner_chain,
+)
+from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
+from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
+from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
+from pymc_kameleon.samplers.surrogate.proposal import (
+    Parameters,
+    inner_chain,
+    reference_from,
+    walk_from,
+)
+from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.groups import SURROGATE_MOVES
+from pymc_kameleon.step.learned import COORDINATE, SHAPE, THEIRS, Quantity, covariance
+from pymc_kameleon.step.options import checked_bool
+from pymc_kameleon.step.pooling import in_the_same_place
+from pymc_kameleon.step.warm_start.approach import BUDGET
+
+WALK, REFERENCE, SURROGATE, WIDE = range(4)
+MOVES = "walk", "reference", "surrogate", "wide"
+"""Kinds of moves; the last is by a power of the surrogate, which is wider."""
+
+LOOK = 4
+"""The kind of a transition that only evaluates a point, while tuning."""
+
+GROWTH = 1.2
+"""Factor by which the draws of tuning grow from one fit to the next."""
+
+CHEAPER = 5
+"""Times as many evaluations a chain has for its way to the posterior where they are cheap."""
+
+
+class State(NamedTuple):
+    """What the next transition needs, and what it has counted within a draw."""
+
+    x: floats("d")
+    logp: floats(1)
+    u: floats("d")
+    log_s: floats(1)  # log s(u), NaN where it is not known
+    tally: floats(4, 2)  # of each kind of move: sum of α, and number
+    move: floats("row")  # the last one: x, y, log π(y), and α, NaN unless it was by s
+
+
+class Tuning(NamedTuple):
+    """What tuning remembers."""
+
+    t: integers(1)
+    n: int
+    scale: ScaleTuning
+    n_walks: integers(1)
+    worth: floats(4, 2)  # of each kind of move: sum of α|v − u|²/d, and number
+    moves: History  # rows of x, y, log π(y), α
+    row: floats("row")
+    home: floats("home", "d + 1")  # points evaluated on the way to the posterior, and log π
+    n_home: integers(1)
+    has_arrived: integers(1)  # whether that way ended before its evaluations did
+    middle: floats("d")  # where that led, and the covariance there
+    home_factor: floats("d", "d")
+    mass: floats(1)  # log of the mass there, but for a constant; -inf if there was no way
+    lost: floats(1)  # log of the mass that a chain lacked which was moved; else 0
+    hyper: floats("d + 5")  # how the surrogate is fitted, NaN before that was chosen
+    n_chosen: integers(1)  # points when it was
+    depth: floats(1)  # by which the bound of h was lowered
+    news: floats(1)  # share of the mass where the surrogate before the last fit was too low
+
+
+class Work(NamedTuple):
+    """Scratch, and what adaptation wants to know of the last transition."""
+
+    x: floats("d")  # before the move
+    before: floats("d")  # u before the move
+    v: floats("d")
+    w: floats("d")
+    y: floats("d")
+    distances: floats("m")
+    kind: integers(1)
+    is_short: integers(1)
+    evaluated: integers(1)
+    logp_y: floats(1)
+
+
+# ---- transition ---------------------------------------------------------------------------------
+
+
+@jit
+def transition(target, state, parameters, work, rng):
+    """Make a move of a random kind; accept it by log π(y) − log π(x) and the proposal's ratio.
+
+    Of the inner chain, which is reversible with respect to s^β, that is β(log s(u) − log s(v)) [L].
+    """
+    surrogate, u, v = parameters.surrogate, state.u, work.v
+    copy(state.x, work.x)
+    copy(u, work.before)
+    if parameters.n_looks[0] > 0:
+        return look(target, state, parameters, work)
+    r = rng.random()
+    log_hastings, log_s = 0.0, np.nan
+    work.is_short[0] = 0
+    if r < parameters.shares[WALK]:
+        kind = WALK
+        work.is_short[0] = walk_from(u, np.exp(parameters.log_scale[0]), v, rng)
+    elif r < parameters.shares[WALK] + parameters.shares[REFERENCE]:
+        kind = REFERENCE
+        reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
+        log_hastings = log_t(surrogate, u) - log_t(surrogate, v)
+    else:
+        r -= parameters.shares[WALK] + parameters.shares[REFERENCE]
+        kind = SURROGATE if r < parameters.shares[SURROGATE] else WIDE
+        power = parameters.power[0] if kind == WIDE else 1.0
+        if np.isnan(state.log_s[0]):
+            state.log_s[0] = log_surrogate(surrogate, u, work.distances)
+        copy(u, v)
+        log_s = inner_chain(parameters, work, state.log_s[0], power, rng)
+        log_hastings = power * (state.log_s[0] - log_s)
+    work.kind[0] = kind
+    return accept_move(target, state, parameters, work, log_hastings, log_s, rng)
+
+
+@jit
+def look(target, state, parameters, work):
+    """Evaluate the point that is to be looked at next, and stay."""
+    parameters.n_looks[0] -= 1
+    copy(parameters.looks[parameters.n_looks[0]], work.v)
+    work.kind[0], work.is_short[0], work.evaluated[0] = LOOK, 0, True
+    multiply_lower(parameters.factor, work.v, work.y)
+    for i in range(work.y.size):
+        work.y[i] += parameters.mean[i]
+    work.logp_y[0] = log_density(target, work.y)
+    state.move[:] = np.nan
+    return 0.0, False
+
+
+@jit
+def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
+    """Evaluate the proposal work.v, unless nothing moved, and accept or reject it."""
+    moved = False
+    for i in range(state.u.size):
+        moved |= work.v[i] != state.u[i]
+    accept_prob, accepted = 0.0, False
+    work.evaluated[0] = moved
+    copy(state.x, work.y)
+    work.logp_y[0] = state.logp[0]
+    if moved:
+        multiply_lower(parameters.factor, work.v, work.y)
+        for i in range(work.y.size):
+            work.y[i] += parameters.mean[i]
+        work.logp_y[0] = log_density(target, work.y)
+        accept_prob, accepted = accept(target, state, work.y, work.logp_y[0], log_hastings, rng)
+        if accepted:
+            copy(work.v, state.u)
+            state.log_s[0] = log_s
+    tally = state.tally[work.kind[0]]
+    tally[0] += accept_prob
+    tally[1] += 1.0
+    d = state.x.size
+    copy(work.x, state.move[:d])
+    copy(work.y, state.move[d : 2 * d])
+    state.move[2 * d] = work.logp_y[0]
+    state.move[2 * d + 1] = accept_prob if work.kind[0] == SURROGATE else np.nan
+    return accept_prob, accepted
+
+
+@jit
+def derived(state, parameters, work):
+    """Compute u; log s(u) follows when it is asked for."""
+    for i in range(state.x.size):
+        state.u[i] = state.x[i] - parameters.mean[i]
+    solve_lower(parameters.factor, state.u, state.u)
+    state.log_s[0] = np.nan
+
+
+# ---- tuning: what transitions leave for `learn` ------------------------------------------------
+
+
+@jit
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Remember the move, and tune the scale of the walk; all else is learned in Python."""
+    d, kind = state.x.size, work.kind[0]
+    copy(work.x, tuning.row[:d])
+    copy(work.y, tuning.row[d : 2 * d])
+    tuning.row[2 * d] = work.logp_y[0]
+    tuning.row[2 * d + 1] = accept_prob
+    record(tuning.moves, tuning.row)
+    if kind == WALK and not work.is_short[0]:
+        eta = gain(GOOD_GUESS + tuning.n_walks[0])
+        tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
+        tuning.n_walks[0] += 1
+    tuning.t[0] += 1
+    if kind == LOOK:
+        return True
+    square = 0.0
+    for i in range(d):
+        square += (work.v[i] - work.before[i]) ** 2
+    tuning.worth[kind, 0] += accept_prob * square / d if accept_prob > 0.0 else 0.0
+    tuning.worth[kind, 1] += 1.0
+    return True
+
+
+@jit
+def report(state, parameters, stats):
+    """Report the acceptance of moves by s, and of those by t; NaN where none was made.
+
+    And the last move, where it is kept.
+    """
+    for k in range(2):
+        kind = SURROGATE - k
+        total, number = state.tally[kind]
+        stats[k] = total / number if number > 0 else np.nan
+    copy(state.move[: stats.size - 2], stats[2:])
+    return np.exp(parameters.log_scale[0])
+
+
+# ---- the class ----------------------------------------------------------------------------------
+
+
+class SurrogateMetropolis(KameleonStep):
+    r"""Surrogate-transition Metropolis: for expensive log-densities without a gradient.
+
+    .. math:: y \sim K_s^M(x, \cdot), \qquad
+        \alpha = \min\Bigl(1, \frac{\pi(y)\, s(x)}{\pi(x)\, s(y)}\Bigr)
+
+    s is a density that was fitted to all points that tuning evaluated, and :math:`K_s` a Metropolis
+    step on s, which needs no evaluation of the log-density. So a move costs one evaluation, after M
+    steps that cost microseconds, and neighbouring draws are nearly independent where s is close
+    to the posterior. For up to some 30 parameters.
+
+    Parameters
+    ----------
+    expensive : bool, optional
+        Whether an evaluation of the log-density takes much longer than the arithmetic of the
+        surrogate, which is some ten microseconds. If so, the surrogate has more points, more is
+        tried when it is fitted, and M may be larger; if not, a quadratic may be all of it, and
+        what moves cost counts. By default, whether the log-density calls Python. It is not
+        measured, so that the same seed gives the same draws everywhere.
+    steps_per_draw : int, optional
+        Transitions per draw; by default 1 if evaluations are expensive, so that a draw costs one at
+        most, and otherwise max(2, d // 3).
+    target_accept : float, optional
+        Acceptance rate that the scale of the random walk is tuned to; 0.234, or 0.44 in one
+        dimension. The moves by the surrogate have no scale: the better it is, the more of them are
+        accepted.
+    keep_adapting : bool, optional
+        Only False is possible: a surrogate that follows the chain would bias it.
+    {common parameters}
+
+    Notes
+    -----
+    A transition is of one of four kinds, with fixed probabilities: a random walk, a move that is
+    reversible with respect to a multivariate t [K], a move by the surrogate [L], and a wide one.
+    The wide one is by a power of the surrogate, and finds what the surrogate has not seen. With M =
+    1 a move by the surrogate is delayed acceptance [CF]. Each leaves the posterior invariant,
+    however bad the surrogate is; a bad one only costs acceptance. The probabilities, ``shares`` in
+    ``learned``, follow what each kind was worth while tuning: the squared distance that it moved.
+    All keep some: walks let a chain leave places where s is too low. M is the least number of inner
+    steps that takes the inner chain far from where it began, from 32 to 64. While tuning, some
+    transitions only evaluate a point in a tail, and stay where they are. If evaluations are not
+    expensive, M and the probabilities are those that bring most effective draws per microsecond.
+
+    The statistics ``surrogate_accept`` and ``reference_accept`` are the mean acceptance
+    probabilities of the draw's moves by the surrogate and by the t, NaN if there were none;
+    ``scaling`` is the scale of the walk. A transition whose inner chain did not move evaluates
+    nothing, and counts as rejected.
+
+    In ``pk.sample`` the chains fit one surrogate to what all of them have seen, and a chain that
+    came to a place with hardly any mass is moved to the others, with a warning. See
+    docs/surrogate.md.
+
+    References
+    ----------
+    [L] Liu (2001). Monte Carlo Strategies in Scientific Computing, section 9.4.3. Springer.
+
+    [CF] Christen & Fox (2005). Markov chain Monte Carlo using an approximation. Journal of
+    Computational and Graphical Statistics 14.
+
+    [K] Karamanis, Beutler, Peacock, Nabergoj & Seljak (2022). Accelerating astronomical and
+    cosmological inference with preconditioned Monte Carlo. MNRAS 516.
+
+    Rasmussen & Williams (2006). Gaussian Processes for Machine Learning. MIT Press.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.SurrogateMetropolis())
+    ...     pk.summary(dt)  # averages that the surrogate has corrected
+    """
+
+    name = "surrogate_metropolis"
+    needs_exact_logp = "its surrogate is fitted to values that it takes to be exact"
+    own_stats = ("surrogate_accept", "reference_accept")
+    algorithm = Algorithm(transition, adapt, derived, report)
+    learns_together = True
+    arrives_roughly = True
+    follows = True
+    kept_group = SURROGATE_MOVES
+    default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
+
+    def __init__(self, vars=None, *, expensive=None, **common):
+        if expensive is not None:
+            checked_bool("expensive", expensive)
+        if common.get("keep_adapting"):
+            raise ValueError(
+                "keep_adapting is impossible: a surrogate that follows the chain would bias it. "
+                "Tune longer instead."
+            )
+        self.settings = {"expensive": expensive}
+        super().__init__(vars, **common)
+
+    @staticmethod
+    def compile_learning():
+        """Load, or compile, what learning calls."""
+        compiled_runs()
+        compiled_weights()
+
+    def _kept(self):
+        """Return what is kept of the last move of each draw, if no other step takes part."""
+        d = self._d
+        moves = {"start": (d,), "end": (d,), "end_logp": (), "accept_prob": ()}
+        return moves if self.layout.covers_all else {}
+
+    @property
+    def is_expensive(self):
+        """Whether evaluations of the log-density are what costs."""
+        given = self.settings["expensive"]
+        return self.log_density.holds_gil if given is None else given
+
+    def _usual_steps(self):
+        return 1 if self.is_expensive else super()._usual_steps()
+
+    @property
+    def effort(self):
+        """What learning and moving may cost."""
+        return (EXPENSIVE if self.is_expensive else CHEAP).in_dimensions(self._d)
+
+    def _allocate(self, scales, n_tune):
+        d = scales.size
+        sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres}
+        sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": min(self._budget(), 2000) + 20}
+        log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
+        parameters = allocate(
+            Parameters,
+            sizes,
+            shares=(1.0, 0.0, 0.0, 0.0),
+            log_scale=log_scale,
+            factor=np.diag(scales),
+            angle=np.pi / 2,
+            reference_share=0.5,
+            n_inner=surrogate_inner_chain.LEAST_INNER,
+            power=surrogate_inner_chain.power(d),
+            error=np.nan,
+        )
+        moves = History.empty(max(100, min(n_tune, 2000)), 2 * d + 2)
+        tuning = allocate(
+            Tuning,
+            sizes,
+            n=n_tune,
+            scale=scale,
+            moves=moves,
+            home_factor=np.diag(scales),
+            mass=-np.inf,
+            hyper=np.nan,
+        )
+        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _budget(self):
+        return BUDGET * self._d * (1 if self.is_expensive else CHEAPER)
+
+    def _settle(self, home):
+        tuning = self.tuning
+        tuning.middle[:], tuning.home_factor[:] = home.x, home.factor
+        tuning.mass[0] = home.logp + np.log(np.diag(home.factor)).sum()
+        best = np.argsort(-home.logps, kind="stable")[: len(tuning.home)]
+        tuning.n_home[0] = len(best)
+        tuning.has_arrived[0] = len(home.logps) <= self._budget()
+        tuning.home[: len(best)] = np.column_stack([home.points[best], home.logps[best]])
+        self.state.logp[0] = home.logp - self._d / 2
+        self.state.x[:] = home.x
+        learning.learn_from([self], self.rng)
+
+    def pauses(self):
+        """Return the draws of tuning before which the surrogate is fitted anew."""
+        tune, end, ends = self.monitor.tune, -(-max(6, self._d // 2) // self.steps_per_draw), []
+        while end < 0.9 * (tune - 1):
+            ends.append(end)
+            end = int(GROWTH * end) + 1
+        return [*ends, tune - 1] if tune > 1 else []
+
+    @classmethod
+    def learn(cls, chains):
+        """Fit the surrogate to all that the chains have evaluated."""
+        if chains[0].monitor.done == chains[0].pauses()[0]:
+            learning.bring_home(chains)
+        together = in_the_same_place(chains)
+        learning.learn_from(together, together[0].rng)
+        for chain in chains:
+            if chain not in together:
+                learning.learn_from([chain], chain.rng)
+
+    def _needed_tuning(self):
+        return self._d if self._is_in_haste else max(50, 5 * self._d)
+
+    def _problems(self):
+        tuning = self.tuning
+        return [
+            problems.explain_size(self._d),
+            problems.explain_haste(self._is_in_haste and tuning.n_home[0] == 2, self._d),
+            problems.explain_lost(tuning.lost[0]),
+            problems.explain_worth(tuning.worth),
+            problems.explain_news(tuning.news[0]),
+            problems.explain_cost(self.is_expensive, self.seconds_per_logp),
+        ]
+
+    @classmethod
+    def surrogate(cls, dt, chain=None):
+        """Return the log-density that tuning has fitted, as a function: an emulator of the model.
+
+        Parameters
+        ----------
+        dt : DataTree
+            A result of ``pk.sample``, perhaps from a file.
+        chain : int, optional
+            The chain whose surrogate is wanted. By default, that with the least error.
+
+        Returns
+        -------
+        Emulator
+            Takes coordinates of any number of points (..., d), unconstrained, in the order of its
+            attribute `coordinates`; returns log-densities (...), with the constant and with the
+            Jacobian of transforms, as ``model.logp()`` does. `error` says how good they are.
+
+        Raises
+        ------
+        ValueError
+            If `dt` holds no surrogate.
+
+        Notes
+        -----
+        A model of which an evaluation takes seconds becomes a function of microseconds, for plots,
+        profiles, and searches of a maximum. The chains learn it while tuning, most of it where the
+        posterior is. Chains that learned together share it, and others each have their own.
+
+        Examples
+        --------
+        >>> with model:
+        ...     dt = pk.sample(step=pk.SurrogateMetropolis())
+        >>> emulator = pk.SurrogateMetropolis.surrogate(dt)
+        >>> names = emulator.coordinates  # ["a", "b"]
+        >>> two_log_densities = emulator([[0.3, 0.7], [0.4, 0.7]])
+        """
+        return emulator.emulator_of(dt, chain)
+
+    def _learned(self):
+        parameters = self.parameters
+        shares = "Probabilities of a walk, a reference move, and one by the surrogate."
+        return {
+            "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
+            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", THEIRS),
+            **covariance(parameters.factor, SHAPE),
+            "shares": Quantity(("move",), parameters.shares, shares, labels={"move": MOVES}),
+            "n_inner": Quantity((), parameters.n_inner[0], "Steps of the inner chain, M."),
+            "reference_share": Quantity(
+                (), parameters.reference_share[0], "Of the inner chain's steps, moves by the t."
+            ),
+            "angle": Quantity((), parameters.angle[0], "Angle of the reference move, θ."),
+            **emulator.learned(parameters),
+        }

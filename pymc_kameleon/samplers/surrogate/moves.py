@@ -1,0 +1,385 @@
+"""What SurrogateMetropolis has kept of its moves, and new runs of its inner chain, which are free.
+
+Averages are corrected by them, and draws of the surrogate itself are made by them.
+
+Symbols: as in metropolis.py; w = π/s, at the ends of moves.
+"""
+
+from functools import cache
+from hashlib import sha256
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+from arviz_stats.base import array_stats
+from scipy.linalg import cholesky, solve_triangular
+from scipy.special import gammaincinv, ndtri
+from scipy.stats import qmc
+
+from pymc_kameleon.core.arrays import allocate, floats
+from pymc_kameleon.core.jit import cached_jit, jit, specialise
+from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower, squared_norm
+from pymc_kameleon.core.metropolis import log_uniform
+from pymc_kameleon.core.scaling import best_scale
+from pymc_kameleon.samplers.surrogate import fit
+from pymc_kameleon.samplers.surrogate.archive import whitened
+from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
+from pymc_kameleon.samplers.surrogate.emulator import emulator_from, surrogate_from
+from pymc_kameleon.samplers.surrogate.proposal import Parameters, reference_from, walk_from
+from pymc_kameleon.step.messages import say_if_compiling
+
+
+class Moves(NamedTuple):
+    """The moves by the surrogate of all chains, in the order of chains and draws.
+
+    Attributes
+    ----------
+    row, draw : (n,) int64
+        Which chain made them, and for which of its draws, from 0.
+    start, end : (n, d) float64
+        Where they began, and what they proposed, unconstrained.
+    end_logp : (n,) float64
+        log π there.
+    accept_prob : (n,) float64
+        α.
+    parameters : list of Parameters
+        Those of each chain, as far as the inner chain needs them.
+    log_s : list of callable
+        The fitted log-density of each chain.
+    seen : (chains, draws, d + 1) float64
+        What each draw has proposed last, by whatever move, and log π there.
+    """
+
+    row: np.ndarray
+    draw: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    end_logp: np.ndarray
+    accept_prob: np.ndarray
+    parameters: list
+    log_s: list
+    seen: np.ndarray = None
+
+
+def moves_of(kept, learned):
+    """Return the Moves of datasets of a result: what it has kept of moves, and what was learned."""
+    accept_prob = kept["accept_prob"].transpose("chain", "draw").values
+    row, draw = np.nonzero(~np.isnan(accept_prob))
+
+    def of(name):
+        return kept[name].transpose("chain", "draw", ...).values[row, draw]
+
+    chains = kept["chain"].values if len(row) else []
+    points = kept["end"].transpose("chain", "draw", ...).values
+    logp = kept["end_logp"].transpose("chain", "draw").values
+    return Moves(
+        row,
+        draw,
+        of("start"),
+        of("end"),
+        of("end_logp"),
+        accept_prob[row, draw],
+        [_parameters(learned.sel(chain=chain)) for chain in chains],
+        [emulator_from(learned.sel(chain=chain)) for chain in chains],
+        np.concatenate([points, logp[..., None]], axis=2),
+    )
+
+
+def _parameters(own):
+    """Return the Parameters of one chain, with what its inner chain needs."""
+    surrogate = surrogate_from(own)
+    sizes = {"d": surrogate.linear.size, "m": surrogate.weights.size}
+    return allocate(
+        Parameters,
+        sizes,
+        mean=own["mean"].values,
+        factor=own["surrogate_factor"].values,
+        angle=own["angle"].values,
+        reference_share=own["reference_share"].values,
+        n_inner=own["n_inner"].values,
+        surrogate=allocate(Surrogate, sizes, **surrogate._asdict()),
+    )
+
+
+# ---- the distribution s --------------------------------------------------------------------------
+
+
+class Spread:
+    """Points of s, with weights: those of t, spread evenly, which have weights s/t.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, parameters, rng):
+        self._parameters, self._most = parameters, None
+        self._even = qmc.Sobol(parameters.mean.size + 1, scramble=False)
+        self._shifts = rng.random((SETS, 1, parameters.mean.size + 1))
+
+    def more(self, n):
+        """Return more points (SETS, n, d), and their weights (SETS, n).
+
+        The sets are independent of each other, and n is a power of 2, as what there is already.
+        """
+        p, even = self._parameters, (self._even.random(n) + self._shifts) % 1
+        even, nu = np.clip(even, TINY, 1 - TINY), p.surrogate.nu[0]
+        g = gammaincinv(nu / 2, even[..., 0]) * 2 / nu
+        u, log_w = ndtri(even[..., 1:]) / np.sqrt(g)[..., None], np.empty(g.size)
+        distances = np.empty(p.surrogate.weights.size)
+        compiled_weights()(p.surrogate, u.reshape(log_w.size, -1), distances, log_w)
+        self._most = log_w.max() if self._most is None else self._most
+        return p.mean + u @ np.tril(p.factor).T, np.exp(log_w - self._most).reshape(g.shape)
+
+    def is_lowest(self, x):
+        """Whether s is as low as it may be at points x (n, d), where nothing is known."""
+        p = self._parameters
+        u = whitened(x, p.mean, p.factor)
+        h = fit.values(p.surrogate, u) - fit.log_t(u, p.surrogate.nu[0])
+        return h <= p.surrogate.bounds[0] + 1e-6
+
+    def doubt(self, x):
+        """Return by how much log π may differ from log s at points x (n, d): standard deviations.
+
+        They are those of a Gaussian process that has the kernels of s, and their values at the
+        centres. A quadratic alone has no doubts.
+        """
+        p, n = self._parameters.surrogate, self._parameters.surrogate.n[0]
+        if n == 0:
+            return np.zeros(len(x))
+        u = whitened(x, self._parameters.mean, self._parameters.factor)
+        centres = p.centres[:, :n].T
+        covariance = 1 / (1 + fit.squared_distances(centres, centres))
+        values = covariance @ p.weights[:n]
+        root = cholesky(covariance + LEAST_NOISE * np.eye(n), lower=True)
+        amplitude = np.square(solve_triangular(root, values, lower=True)).mean()
+        cross = 1 / (1 + fit.squared_distances(centres, u * p.rates))
+        known = np.square(solve_triangular(root, cross, lower=True)).sum(axis=0)
+        return np.sqrt(amplitude * np.maximum(1 - known, 0))
+
+
+@cache
+def compiled_weights():
+    """Return the compiled function that computes weights."""
+
+    def log_weights(surrogate, u, distances, out):
+        """Write log s/t at points u (n, d)."""
+        for i in range(u.shape[0]):
+            out[i] = log_surrogate(surrogate, u[i], distances) - log_t(surrogate, u[i])
+
+    surrogate = allocate(Surrogate, {"d": 1, "m": 1})
+    arguments = surrogate, np.zeros((1, 1)), np.zeros(1), np.zeros(1)
+    return specialise(cached_jit(log_weights, (log_surrogate,)), *arguments)
+
+
+SETS = 8
+"""Of points, by which it is seen what their averages are wrong by."""
+
+LEAST_NOISE = 1e-8
+"""Variance of what is known at a centre, in units of the kernels' own."""
+
+TINY = 1e-12
+"""Least probability of which a quantile is taken."""
+
+
+# ---- new runs -----------------------------------------------------------------------------------
+
+
+class Scratch(NamedTuple):
+    """Where two inner chains move."""
+
+    v: floats("d")
+    w: floats("d")
+    other: floats("d")
+    other_w: floats("d")
+    distances: floats("m")
+
+
+@jit
+def other_reference(parameters, scratch):
+    """Propose to the other chain what reference_from has proposed, with the same random numbers."""
+    v, w, other, nu = scratch.v, scratch.w, scratch.other, parameters.surrogate.nu[0]
+    if parameters.angle[0] >= 0.5 * np.pi:
+        copy(w, scratch.other_w)
+        return
+    cosine = np.cos(parameters.angle[0])
+    ratio = np.sqrt((nu + squared_norm(other)) / (nu + squared_norm(v)))
+    for i in range(v.size):
+        scratch.other_w[i] = cosine * other[i] + ratio * (w[i] - cosine * v[i])
+
+
+@jit
+def meet(parameters, scratch, rng):
+    """Move v and other by M steps each, with the same random numbers, or until they meet.
+
+    Each is an inner chain of its own, as in metropolis.py, of power 1. Returns whether they met,
+    and how often s was evaluated.
+    """
+    surrogate, distances = parameters.surrogate, scratch.distances
+    v, w, other, other_w = scratch.v, scratch.w, scratch.other, scratch.other_w
+    scale = best_scale(v.size)
+    log_s = log_surrogate(surrogate, v, distances)
+    log_s_other = log_surrogate(surrogate, other, distances)
+    evaluated = 2
+    for _ in range(parameters.n_inner[0]):
+        log_ratio, log_ratio_other = -log_s, -log_s_other
+        is_reference = rng.random() < parameters.reference_share[0]
+        if is_reference:
+            reference_from(v, surrogate.nu[0], parameters.angle[0], w, rng)
+            other_reference(parameters, scratch)
+            log_ratio += log_t(surrogate, v) - log_t(surrogate, w)
+            log_ratio_other += log_t(surrogate, other) - log_t(surrogate, other_w)
+        else:
+            walk_from(v, scale, w, rng)
+            for i in range(v.size):
+                other_w[i] = other[i] + (w[i] - v[i])
+        is_same = is_reference and parameters.angle[0] >= 0.5 * np.pi
+        log_s_w = log_s_other_w = log_surrogate(surrogate, w, distances)
+        if not is_same:
+            log_s_other_w = log_surrogate(surrogate, other_w, distances)
+        evaluated += 1 if is_same else 2
+        bound = log_uniform(rng)
+        accepted = bound < log_ratio + log_s_w
+        other_accepted = bound < log_ratio_other + log_s_other_w
+        if accepted and other_accepted and is_same:
+            return True, evaluated
+        if accepted:
+            copy(w, v)
+            log_s = log_s_w
+        if other_accepted:
+            copy(other_w, other)
+            log_s_other = log_s_other_w
+    return False, evaluated
+
+
+@cache
+def compiled_runs():
+    """Return the compiled function that runs pairs of inner chains."""
+
+    def new_runs(parameters, scratch, start, others, apart, rng):
+        """Replace starts x and others (n, d) by ends; return how often s was evaluated."""
+        total = 0
+        for i in range(start.shape[0]):
+            for points, u in ((start, scratch.v), (others, scratch.other)):
+                for j in range(u.size):
+                    u[j] = points[i, j] - parameters.mean[j]
+                solve_lower(parameters.factor, u, u)
+            met, evaluated = meet(parameters, scratch, rng)
+            apart[i], total = not met, total + evaluated
+            for points, u in ((start, scratch.v), (others, scratch.other)):
+                multiply_lower(parameters.factor, u, points[i])
+                for j in range(u.size):
+                    points[i, j] += parameters.mean[j]
+        return total
+
+    sizes = {"d": 1, "m": 1}
+    parameters, scratch = allocate(Parameters, sizes), allocate(Scratch, sizes)
+    arguments = parameters, scratch, np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(1, np.bool_)
+    with say_if_compiling("new runs of the inner chain"):
+        return specialise(cached_jit(new_runs, (meet,)), *arguments, np.random.default_rng(0))
+
+
+def ends_of_pairs(parameters, start, others, rng):
+    """Run inner chains from x and from others (n, d), each pair with the same random numbers.
+
+    Returns
+    -------
+    ends, others : (n, d) float64
+        Where they end; where they began to be the same, if they met.
+    apart : (n,) bool
+        Whether they did not meet.
+    evaluated : int
+        How often s was evaluated.
+    """
+    scratch = allocate(Scratch, {"d": start.shape[1], "m": parameters.surrogate.weights.size})
+    ends, others = (np.array(points, np.float64, order="C") for points in (start, others))
+    apart = np.empty(len(ends), np.bool_)
+    evaluated = compiled_runs()(parameters, scratch, ends, others, apart, rng)
+    return ends, others, apart, evaluated
+
+
+def new_ends(parameters, start, rng):
+    """Return where inner chains from x (n, d) end; their partners never move, so that none meet."""
+    return ends_of_pairs(parameters, start, np.full(start.shape, np.nan), rng)[0]
+
+
+# ---- draws of s ---------------------------------------------------------------------------------
+
+
+LONG, PER_COORDINATE = 10, 20
+"""Steps of an inner chain from a draw of the posterior to one of the surrogate: so many times M,
+and so many times d, at least."""
+
+
+def draws_of_surrogate(parameters, start, n):
+    """Return draws (n, d) of s, the ends of long inner chains from draws `start` (m, d) of π.
+
+    Their randomness is that of the start, so that the same draws give the same ones.
+    """
+    d, n_inner = start.shape[1], parameters.n_inner[0]
+    seed = np.frombuffer(sha256(np.ascontiguousarray(start)).digest(), np.uint32)
+    rng, x = np.random.default_rng(seed), start[np.arange(n) * len(start) // n]
+    for _ in range(max(LONG, ceil(PER_COORDINATE * d / n_inner))):
+        x = new_ends(parameters, x, rng)
+    return x
+
+
+# ---- how close s is -----------------------------------------------------------------------------
+
+
+PERFECT = 1e-3
+"""Standard deviation of log w up to which there is no tail to speak of."""
+
+TAILED = 25
+"""Moves from which ArviZ smooths a tail."""
+
+
+class Certificate(NamedTuple):
+    """How close the surrogate is to the posterior at the ends of its moves, by w = π/s.
+
+    Attributes
+    ----------
+    ess_share : float
+        (Σw)²/(nΣw²), of n moves: 1 if s is the posterior.
+    pareto_k : float
+        Shape of the tail of w, by Pareto-smoothed importance sampling; NaN if all are equal,
+        or few.
+    sd_log_w : float
+        Standard deviation of log w, where it is finite.
+    accept_prob : float
+        Mean of α.
+    """
+
+    ess_share: float
+    pareto_k: float
+    sd_log_w: float
+    accept_prob: float
+
+    def in_words(self):
+        """Say all of it."""
+        return (
+            f"effective share of the weights π/s {self.ess_share:.2f}, their Pareto k "
+            f"{self.pareto_k:.2f}, sd of log(π/s) {self.sd_log_w:.2f}, mean acceptance "
+            f"{self.accept_prob:.2f}"
+        )
+
+
+def certificate(moves):
+    """Return how close s is to π, a Certificate, of one move at least."""
+    log_w = np.empty(len(moves.row))
+    for row, log_s in enumerate(moves.log_s):
+        own = moves.row == row
+        log_w[own] = moves.end_logp[own] - log_s(moves.end[own])
+    finite = np.isfinite(log_w)
+    if not finite.any():
+        return Certificate(0.0, np.nan, np.nan, float(moves.accept_prob.mean()))
+    w = np.exp(log_w - log_w[finite].max())
+    has_tail = np.count_nonzero(finite) >= TAILED and log_w[finite].std() > PERFECT
+    k = array_stats.psislw(log_w[finite])[1] if has_tail else np.nan
+    return Certificate(
+        float(w.sum() ** 2 / (len(w) * np.square(w).sum())),
+        float(k),
+        float(log_w[finite].std()),
+        float(moves.accept_prob.mean()),
+    )

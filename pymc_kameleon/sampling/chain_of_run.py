@@ -1,0 +1,68 @@
+"""One chain of a run, as the run sees it: its last state, and the advance that is on its way."""
+
+import numpy as np
+
+MOST_NUMBERS = 200_000
+"""What an advance may make: numbers that are kept of its draws."""
+
+
+class Chain:
+    """One chain of a run: its last state, and the advance that is on its way.
+
+    Parameters
+    ----------
+    row, number : int
+        In the arrays of draws, and in the result.
+    state : ChainState
+    steps : list of KameleonStep
+        Of the job, for their names.
+    """
+
+    def __init__(self, row, number, state, steps):
+        self.row, self.number, self.state, self.steps = row, number, state, steps
+        self.tune, self.begun = state.monitor.tune, state.monitor.done
+        self.total = self.tune + state.monitor.draws
+        self.last_stats, self.seconds, self.evaluations = None, 0.0, 0
+        self.told = set()
+        self.future, self.failures, self.lost, self._n = None, 0, False, 1
+
+    @property
+    def done(self):
+        """Draws made, of tuning and before the run was resumed too."""
+        return self.state.monitor.done
+
+    @property
+    def made(self):
+        """Draws made after tuning."""
+        return max(0, self.done - self.tune)
+
+    @property
+    def n_tune(self):
+        """Draws of tuning in this run."""
+        return max(0, self.tune - self.begun)
+
+    @property
+    def waits(self):
+        """Whether it could go on if there were a worker."""
+        return self.future is None and not self.lost and self.done < self.total
+
+    def next_portion(self, pauses):
+        """Return how many draws to make now, of which Python has to see nothing in between."""
+        stops = (*pauses, self.tune, self.total)
+        return min(self._n, min(stop for stop in stops if stop > self.done) - self.done)
+
+    def fewer(self):
+        """Make fewer draws at a time, as a likelihood that leaks may not get through so many."""
+        self._n = max(1, self._n // 4)
+
+    def take(self, state, portion, seconds, width):
+        """Take what has come back; the next advance should take so many seconds."""
+        n = state.monitor.done - self.done
+        self.state, self.failures = state, 0
+        self.seconds += portion.seconds
+        self.evaluations += portion.n_logp
+        if n == 0:
+            return
+        self.last_stats = portion.last
+        most = min(10 * n, max(1, MOST_NUMBERS // width))
+        self._n = int(np.clip(n * seconds / max(portion.seconds, 1e-9), 1, most))

@@ -1,0 +1,361 @@
+"""What pk.sample shows while it runs: a bar for each chain, or for all, and the time left."""
+
+import logging
+import time
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Column, Table
+from rich.text import Text
+from rich.theme import Theme
+
+from pymc_kameleon.model.pymc_internals import (
+    MarimoProgressBackend,
+    MarkerProgressBar,
+    default_progress_theme,
+    in_marimo_notebook,
+    natural_name,
+)
+from pymc_kameleon.step.draw_costs import SLOW_LOGP
+from pymc_kameleon.step.messages import grouped, in_words
+
+_log = logging.getLogger("pymc_kameleon")
+
+OPTIONS = {
+    False: (False, False),
+    True: (False, True),
+    "split": (False, False),
+    "combined": (True, False),
+    "split+stats": (False, True),
+    "stats+split": (False, True),
+    "combined+stats": (True, True),
+    "stats+combined": (True, True),
+}
+"""Whether all chains share a bar, and whether the steps' statistics are shown."""
+
+REFRESH = 0.1
+"""Seconds between two pictures."""
+
+BAR, GAP, STATS = 10, 2, 14
+"""Characters: of the shortest bar, between columns, and in the column of a step."""
+
+
+class Row(NamedTuple):
+    """How far a chain is, or all of them are, in this run.
+
+    Attributes
+    ----------
+    done, total, n_tune : int
+        Draws, of tuning too; and of tuning.
+    seconds : float
+        Its own computing time.
+    evaluations : int
+    most : int
+        Evaluations that a draw takes at most; the first one has looked for scales besides.
+    stats : list of (float, float)
+        Mean acceptance and scale of each step; empty before the first draw.
+    stuck : bool
+    """
+
+    done: int
+    total: int
+    n_tune: int
+    seconds: float
+    evaluations: int
+    most: int
+    stats: list
+    stuck: bool
+
+    @classmethod
+    def of(cls, chain):
+        """Return how far a chain is."""
+        stats, anew = chain.last_stats or [], len(chain.steps) > 1  # where another step has moved
+        return cls(
+            chain.done - chain.begun,
+            chain.total - chain.begun,
+            chain.n_tune,
+            chain.seconds,
+            chain.evaluations,
+            sum(step.steps_per_draw * step._largest_n_logp() + anew for step in chain.steps),
+            [(own.mean_accept, float(own["scaling"])) for own in stats],
+            any(own.stuck for own in stats),
+        )
+
+    @property
+    def draw(self):
+        """Draws of tuning, then after it."""
+        return self.done - self.n_tune if self.done > self.n_tune else self.done
+
+    @property
+    def n_logp(self):
+        """Evaluations of a draw to come; NaN before the first draw."""
+        return min(self.evaluations / self.done, self.most) if self.done else np.nan
+
+    @property
+    def seconds_per_draw(self):
+        """Seconds of a draw to come; NaN before the first draw."""
+        share = self.n_logp * self.done / self.evaluations if self.evaluations else 1.0
+        return self.seconds / self.done * share if self.done else np.nan
+
+
+def combined(rows, seconds):
+    """Return one row for all chains, which have been at work for `seconds`."""
+    done, total, n_tune, _, evaluations, most, stats, stuck = zip(*rows, strict=True)
+    seen = [own for own in stats if own]
+    mean = np.mean(seen, axis=0).tolist() if seen else []
+    return Row(
+        sum(done), sum(total), sum(n_tune), seconds, sum(evaluations), most[0], mean, any(stuck)
+    )
+
+
+def to_come(rows, what):
+    """Return what the draws to come take of each chain, (n,) float64; NaN before the first draw.
+
+    `what` names a property of rows. Chains that have not begun are taken for the mean of others.
+    """
+    values = np.array([getattr(row, what) for row in rows])
+    begun = ~np.isnan(values)
+    mean = values[begun].mean() if begun.any() else np.nan
+    return np.where(begun, values, mean) * [row.total - row.done for row in rows]
+
+
+def seconds_left(rows, elapsed):
+    """Return how many seconds chains still take after `elapsed`; NaN before the first draw.
+
+    They go on at their own speeds, and as many at a time as until now.
+    """
+    seconds, work = sum(row.seconds for row in rows), to_come(rows, "seconds_per_draw")
+    return max(work.sum() * elapsed / seconds, work.max()) if seconds > 0 else np.nan
+
+
+def speed(row):
+    """Return draws per second, or seconds per draw, in words."""
+    if row.done == 0 or row.seconds == 0:
+        return ""
+    rate = row.done / row.seconds
+    if rate < 1:
+        return f"{in_words(1 / rate)}/draw"
+    thousands = min(2, int(np.log10(rate)) // 3)
+    return f"{float(f'{rate / 1000**thousands:.3g}'):g}{['', 'k', 'M'][thousands]} draws/s"
+
+
+def titles(steps):
+    """Return what the steps' columns are called: the sampler, and one of its variables."""
+    if len(steps) == 1:
+        return [type(steps[0]).__name__]
+    names = []
+    for step in steps:
+        first, *others = map(natural_name, step.var_names)
+        names.append(f"{type(step).__name__} {first}{', …' if others else ''}")
+    return names
+
+
+class Progress:
+    """Shows how far chains are, what time that took, and what is left.
+
+    If it raises, it is given up, and says so in the log: no draw is lost for it.
+
+    Parameters
+    ----------
+    chains : list of Chain
+    progressbar : bool or str
+        As of ``pm.sample``.
+    progressbar_theme : rich.theme.Theme or str, optional
+        Colours; in a marimo notebook a style sheet.
+    """
+
+    def __init__(self, chains, progressbar=True, progressbar_theme=None):
+        if progressbar not in OPTIONS:
+            options = ", ".join(map(repr, OPTIONS))
+            raise ValueError(f"progressbar must be one of {options}, not {progressbar!r}.")
+        self._rows, self._titles = [Row.of(chain) for chain in chains], titles(chains[0].steps)
+        self._started = self._estimated = time.perf_counter()
+        self._elapsed, self._left = None, np.nan
+        self._combined, self._with_stats = OPTIONS[progressbar]
+        kind = Notebook if in_marimo_notebook() else Terminal
+        self._display = kind(self, progressbar_theme) if progressbar else Nothing()
+
+    def __enter__(self):
+        """Show it."""
+        self._started = time.perf_counter()
+        with self._or_give_up():
+            self._display.start()
+        return self
+
+    def __exit__(self, *error):
+        """Leave it as it is."""
+        self._elapsed = self.elapsed
+        with self._or_give_up():
+            self._display.stop()
+
+    def show(self, chain):
+        """Show how far a chain is. To be called now and then if there is nothing new, too."""
+        with self._or_give_up():
+            row, now = Row.of(chain), time.perf_counter()
+            if row.done > self._rows[chain.row].done:
+                self._rows[chain.row] = row
+                self._left, self._estimated = seconds_left(self._rows, self.elapsed), now
+            self._display.show()
+
+    @contextmanager
+    def _or_give_up(self):
+        try:
+            yield
+        except Exception as error:
+            display, self._display = self._display, Nothing()
+            with suppress(Exception):  # it may have left the terminal in disorder
+                display.stop()
+            _log.warning("The progress bar failed (%r) and is turned off. Sampling goes on.", error)
+
+    # ---- what displays show ---------------------------------------------------------------------
+
+    @property
+    def elapsed(self):
+        """Seconds since the start."""
+        return time.perf_counter() - self._started if self._elapsed is None else self._elapsed
+
+    @property
+    def rows(self):
+        """One for each bar."""
+        return [combined(self._rows, self.elapsed)] if self._combined else self._rows
+
+    @property
+    def titles(self):
+        """Of the steps, if their statistics are to be shown."""
+        return self._titles if self._with_stats else []
+
+    def summary(self):
+        """Return lines on all chains: times, and evaluations if they are expensive."""
+        whole = combined(self._rows, self.elapsed)
+        made, seconds = whole.evaluations, sum(row.seconds for row in self._rows)
+        slow = made > 0 and seconds > SLOW_LOGP * made
+        lines = [in_words(self.elapsed)]
+        if slow:
+            lines.append(f"{grouped(made)} evaluations of {in_words(seconds / made)}")
+        if whole.done == whole.total or self._elapsed is not None:
+            lines[0] += " in all"
+        elif self._left > 0:  # counts down until there is news, never to zero
+            since = time.perf_counter() - self._estimated
+            lines[0] += f", about {in_words(max(self._left - since, 0.1 * self._left))} left"
+            if slow:
+                to_go = round(to_come(self._rows, "n_logp").sum())
+                lines[1] += f" made, about {grouped(to_go)} to go"
+        return lines
+
+
+class Nothing:
+    """Shows nothing."""
+
+    def start(self):
+        """Do nothing."""
+
+    show = stop = start
+
+
+class Terminal:
+    """Draws a Progress with rich, in a terminal or notebook."""
+
+    def __init__(self, progress, theme=None):
+        self._progress, self._drawn = progress, 0.0
+        theme = theme if isinstance(theme, Theme) else default_progress_theme
+        self._live = Live(self, console=Console(theme=theme), auto_refresh=False)
+
+    def start(self):
+        """Begin; there is a row for each bar already."""
+        self._live.start(refresh=True)
+
+    def show(self):
+        """Draw it anew, after a moment."""
+        now = time.perf_counter()
+        if now - self._drawn >= REFRESH:
+            self._live.refresh()
+            self._drawn = now
+
+    def stop(self):
+        """Draw it for the last time, and end its line, which rich does in a terminal only."""
+        self._live.stop()
+        console = self._live.console
+        if not (console.is_terminal or console.is_jupyter):
+            console.line()
+
+    def __rich_console__(self, console, options):
+        """Lay it out in the width that there is."""
+        progress, rows = self._progress, self._progress.rows
+        columns = [("Draw", 7, [str(row.draw) for row in rows])]
+        for i, title in enumerate(progress.titles):
+            title = title if len(title) <= STATS else f"{title[: STATS - 1]}…"
+            cells = ["{:6.2f} {:7.2g}".format(*row.stats[i]) if row.stats else "" for row in rows]
+            columns.append((f"{title}\naccept   scale", STATS, cells))
+        columns.append(("Speed", 12, [speed(row) for row in rows]))
+        columns.append(("Elapsed", 8, [in_words(row.seconds) for row in rows]))
+        widths = [max(least, *map(len, cells)) for _, least, cells in columns]
+        least_useful = [*range(len(progress.titles), 0, -1), len(columns) - 1, len(columns) - 2]
+        shown = list(range(len(columns)))
+        for i in least_useful:  # in a narrow terminal
+            if BAR + sum(GAP + widths[j] for j in shown) > options.max_width:
+                shown.remove(i)
+        table = Table(
+            Column("Progress", ratio=1, vertical="bottom"),
+            box=None,
+            padding=(0, GAP, 0, 0),
+            pad_edge=False,
+            expand=True,
+        )
+        for j in shown:
+            header = Text(columns[j][0])  # brackets are no markup
+            table.add_column(header, width=widths[j], no_wrap=True, justify="right")
+        for k, row in enumerate(rows):
+            table.add_row(_bar(row), *(Text(columns[j][2][k]) for j in shown))
+        yield Group(*map(Text, progress.summary()), table)
+
+
+def _bar(row):
+    colour = {"complete_style": "red", "finished_style": "red"} if row.stuck else {}
+    marker = row.n_tune if 0 < row.n_tune < row.total else None
+    return MarkerProgressBar(total=row.total, completed=row.done, marker_pos=marker, **colour)
+
+
+class Notebook:
+    """Draws a Progress in a marimo notebook, as PyMC does."""
+
+    def __init__(self, progress, theme=None):
+        self._progress, rows = progress, progress.rows
+        self._shown = [0] * len(rows)
+        self._backend = MarimoProgressBackend(
+            step_name="Draw",
+            n_bars=len(rows),
+            total=rows[0].total,
+            combined=len(rows) == 1,
+            full_stats=True,
+            css_theme=theme if isinstance(theme, str) else None,
+        )
+
+    def start(self):
+        """Begin."""
+        self._backend.__enter__()
+
+    def show(self):
+        """Draw it anew, after a moment."""
+        for i, row in enumerate(self._progress.rows):
+            if row.done == self._shown[i]:
+                continue
+            stats = {}
+            for title, (accept, scale) in zip(self._progress.titles, row.stats, strict=False):
+                stats |= {f"{title} accept": accept, f"{title} scale": scale}
+            self._backend.update(
+                task_id=i,
+                advance=row.done - self._shown[i],
+                failing=row.stuck,
+                stats=stats | {"all chains": "; ".join(self._progress.summary())},
+                is_last=row.done == row.total,
+                total=row.total,
+            )
+            self._shown[i] = row.done
+
+    def stop(self):
+        """Draw it for the last time."""
+        self.show()
+        self._backend.__exit__(None, None, None)

@@ -1,0 +1,560 @@
+"""A run of `pk.sample`: chains that advance wherever there is a worker, until enough is drawn."""
+
+import logging
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from threadpoolctl import threadpool_limits
+
+from pymc_kameleon.analysis.mode_occupancy import explain_modes
+from pymc_kameleon.analysis.surrogate_posterior import add_surrogate_posterior
+from pymc_kameleon.model.pymc_internals import (
+    Draw,
+    SamplingError,
+    WarningType,
+    log_warnings,
+    quiet_logging,
+    run_convergence_checks,
+)
+from pymc_kameleon.result.tree import data_tree, with_warnings
+from pymc_kameleon.sampling.ctrl_c import CtrlC
+from pymc_kameleon.sampling.limits import FIRST_LOOK, Enough, next_look
+from pymc_kameleon.sampling.outcome import data_of, longest, say_what_was_done
+from pymc_kameleon.sampling.worker_process import Failed
+from pymc_kameleon.step.groups import SURROGATE_GROUP
+from pymc_kameleon.step.job import advance, learn
+from pymc_kameleon.step.make_draws import CannotStart
+from pymc_kameleon.step.messages import counted
+from pymc_kameleon.step.problems import closing_warning, told
+
+_log = logging.getLogger("pymc_kameleon")
+
+REFRESH = 0.1
+"""Seconds between two looks at the chains."""
+
+RESERVE = 10_000_000
+"""Bytes that are kept for the result, should a likelihood take all others."""
+
+MOST_FAILURES = 3
+"""How often an advance is submitted again whose worker has died."""
+
+WHY = {
+    "interrupted": "Sampling was interrupted",
+    "stopped": "Sampling was stopped",
+    "max_time": "The time was up",
+}
+"""Of an end before the last draw."""
+
+
+class Run:
+    """Sampling that goes on, in the background or not.
+
+    ``pk.sample(blocking=False)`` returns one.
+    """
+
+    def __init__(self, prepared, workers, progress, limits, finish):
+        self._prepared, self._workers, self._progress = prepared, workers, progress
+        self._limits, self._finish = limits, finish
+        self._record, self._job, self._chains = prepared.record, prepared.job, prepared.chains
+        job, chains = self._job, self._chains
+        self._width = job.outputs.n + sum(step.empty_stats(1).size for step in job.steps)
+        example = job.steps_at(chains[0].state)
+        self._pauses = sorted({pause for step in example for pause in step.pauses()})
+        pools = prepared.attributes["pool_tuning"] and len(chains) > 1
+        self._meetings = [
+            {p for p in step.pauses() if pools and step.learns_together and p < chains[0].tune}
+            for step in example
+        ]
+        self._follow = pools and any(step.follows for step in example)
+        for chain in chains:
+            if chain.begun > 0:
+                steps = job.steps_at(chain.state)
+                chain.told = told(steps)
+                job.leave(steps, chain.state.point)
+        self._data = [data_of(chain) for chain in chains]
+        self._learning = None
+        self._stop, self._changing = threading.Event(), threading.RLock()
+        self._error, self._length, self._why, self._disk_failed = None, None, None, False
+        self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
+        while self._look < prepared.before:
+            self._look = next_look(self._look)
+        self._enough = Enough(limits.target_ess)
+        self._thread, self._result, self._reserve = None, None, bytes(RESERVE)
+
+    # ---- what its user sees ---------------------------------------------------------------------
+
+    def __repr__(self):
+        """Say how far it is."""
+        done, total = (sum(getattr(c, name) for c in self._chains) for name in ("done", "total"))
+        state = "finished" if self.is_finished else "running"
+        return f"<Run of {len(self._chains)} chains, {state}: {done} of {total} draws>"
+
+    @property
+    def is_finished(self):
+        """Whether nothing is drawn any more."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def wait(self, timeout=None):
+        """Wait for the end, and return the result, a DataTree.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most.
+
+        Raises
+        ------
+        TimeoutError
+            If it has not ended by then; it goes on.
+        Exception
+            What a likelihood raised.
+        """
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(f"Not finished after {timeout} seconds: {self!r} goes on.")
+        if self._result is None:
+            with quiet_logging(self._finish.quiet), CtrlC(lambda: None):
+                self._result = self._ended()
+            self._check(self._result)
+        return self._result
+
+    def inspect(self):
+        """Return what there is by now, a DataTree; sampling goes on."""
+        with self._changing:
+            self._flush()
+            chains, length = longest(self._chains)
+            return self._tree(chains, length).copy(deep=True)
+
+    def stop(self):
+        """Stop after the draws that are being made, and return the result, a DataTree.
+
+        ``pk.sample(resume=...)`` goes on.
+        """
+        if not self.is_finished:
+            self._end("stopped")
+        elsewhere = self._thread not in (None, threading.current_thread())
+        return self.wait() if elsewhere else None
+
+    # ---- how it runs ----------------------------------------------------------------------------
+
+    def in_background(self):
+        """Begin, and return."""
+        self._thread = threading.Thread(target=self._drive, name="pk.sample", daemon=True)
+        self._thread.start()
+        return self
+
+    def to_its_end(self):
+        """Run here, and return the result, a DataTree."""
+        tree = None
+        try:
+            with quiet_logging(self._finish.quiet), CtrlC(self._interrupted) as ctrl_c:
+                self._drive(ctrl_c)
+                tree = self._ended()
+            self._check(tree)
+            return tree
+        except KeyboardInterrupt:
+            if tree is None:
+                raise
+            if not self._finish.quiet:
+                _log.warning("Interrupted after sampling: convergence may not have been checked.")
+        return tree
+
+    def _interrupted(self):
+        if not self._stop.is_set():
+            _log.info(
+                "Stopping after the draws that are being made; press Ctrl-C again not to wait."
+            )
+        self._end("interrupted")
+
+    def _drive(self, ctrl_c=None):
+        """Let the chains advance to their ends, or until something says that it is enough."""
+        self._ctrl_c = CtrlC(self._interrupted) if ctrl_c is None else ctrl_c
+        self._begun = time.perf_counter()
+        with quiet_logging(self._finish.quiet), suppress(KeyboardInterrupt):
+            try:
+                with self._workers, self._progress:
+                    try:
+                        while self._goes_on():
+                            with self._ctrl_c.leaving():
+                                self._submit()
+                            self._take_what_is_there()
+                            self._look_at_limits()
+                            if self._why == "interrupted" and self._workers.deserted:
+                                self._workers.abandon()
+                                break
+                    except KeyboardInterrupt:  # the second one, or the likelihood's own
+                        self._end("interrupted")
+                        self._workers.abandon()
+            except Exception as error:
+                self._error = self._error or error
+            finally:
+                self._seconds = time.perf_counter() - self._begun
+            if self._error is not None and self._thread is not None:
+                _log.error("Sampling in the background failed, and wait() raises: %r", self._error)
+
+    def _goes_on(self):
+        if any(chain.future is not None for chain in self._chains) or self._learning is not None:
+            return True
+        return not self._stop.is_set() and any(chain.waits for chain in self._chains)
+
+    def _end(self, why):
+        self._why = self._why or why
+        self._stop.set()
+
+    def _submit(self):
+        """Submit what can be done: the chains that are behind go first."""
+        if self._stop.is_set() or self._learning is not None:
+            return
+        ready = [
+            chain
+            for chain in self._chains
+            if chain.waits and not self._has_to_meet(chain) and not self._lacks_guide(chain)
+        ]
+        busy = sum(chain.future is not None for chain in self._chains)
+        suspects = [chain for chain in ready if chain.failures]
+        if suspects:  # alone, as one that kills its worker may kill others with it
+            free = 1 - busy
+        else:
+            free = (self._workers.at_once or len(self._chains)) - busy
+        for chain in sorted(suspects or ready, key=lambda chain: chain.done)[: max(0, free)]:
+            n = chain.next_portion(self._pauses)
+            chain.task = (advance, self._guided(chain), n)
+            chain.future = self._workers.submit(*chain.task)
+        if busy == 0 and not ready and any(chain.waits for chain in self._chains):
+            self._meet()
+
+    def _has_to_meet(self, chain):
+        return any(
+            chain.done in meetings and own.monitor.learned != chain.done
+            for meetings, own in zip(self._meetings, chain.state.steps, strict=True)
+        )
+
+    def _lacks_guide(self, chain):
+        """Whether a chain has to wait until the first one has found the posterior."""
+        first = self._chains[0]
+        begins = chain is not first and chain.done == 0 < chain.tune
+        return self._follow and begins and first.done == 0 and not first.lost
+
+    def _guided(self, chain):
+        """Return the state of a chain; one that begins is told where the first one has come."""
+        if not self._follow or chain.done > 0:
+            return chain.state
+        pairs = zip(chain.state.steps, self._chains[0].state.steps, strict=True)
+        steps = [replace(own, guide=first.guide) for own, first in pairs]
+        return replace(chain.state, steps=steps)
+
+    def _meet(self):
+        """Let the chains learn together that have come to where that is due.
+
+        These are all, but for one that was given up when the others went on: it is behind.
+        """
+        waiting = [chain for chain in self._chains if chain.waits]
+        first = min(chain.done for chain in waiting)
+        chains = [chain for chain in waiting if chain.done == first]
+        task = (learn, [chain.state for chain in chains])
+        self._learning = chains, task, self._workers.submit(*task)
+
+    def _take_what_is_there(self):
+        futures = [chain.future for chain in self._chains if chain.future is not None]
+        if self._learning is not None:
+            futures.append(self._learning[2])
+        with self._ctrl_c.leaving():
+            done, _ = wait(futures, REFRESH, FIRST_COMPLETED)
+        self._workers.see_who_lives()
+        with self._changing:
+            for chain in self._chains:
+                if chain.future in done:
+                    self._take(chain)
+            if self._learning is not None and self._learning[2] in done:
+                self._take_learned()
+        for chain in self._chains:
+            self._progress.show(chain)
+
+    def _outcome(self, future, task):
+        """Return what a task gave, a new future of it, or an exception of its worker.
+
+        None if that was interrupted; the run ends then, but others finish what they are doing.
+        """
+        try:
+            outcome = future.result()
+        except KeyboardInterrupt:
+            self._end("interrupted")
+            return None
+        except Exception as error:
+            self._workers.notice(error)
+            return error
+        return self._workers.submit(*task, with_job=True) if outcome is None else outcome
+
+    def _take(self, chain):
+        outcome = self._outcome(chain.future, chain.task)
+        chain.future = None
+        if isinstance(outcome, Failed):
+            *others, where = getattr(outcome.error, "__notes__", [""])
+            outcome.error.__notes__ = [*others, f"In chain {chain.number}, {where}"]
+            self._fail(outcome.error)
+        elif isinstance(outcome, Exception):
+            self._worker_died(chain, outcome)
+        elif not isinstance(outcome, tuple):
+            chain.future = outcome
+        else:
+            self._keep(chain, *outcome)
+
+    def _keep(self, chain, state, portion):
+        tuning = chain.done < chain.tune
+        start = chain.done if tuning else chain.made
+        chain.take(state, portion, self._workers.seconds, self._width)
+        try:
+            self._record.write(chain.row, start, portion, tuning)
+        except OSError as error:
+            self._disk_fails(error)
+        self._save(chain)
+        if self._limits.callback is not None and portion.last is not None:
+            self._call_back(chain, tuning)
+
+    def _save(self, chain):
+        try:
+            self._record.save(chain.row, chain.state)
+            self._record.flush_if_due()
+        except OSError as error:
+            self._disk_fails(error)
+
+    def _disk_fails(self, error):
+        if not self._disk_failed:
+            _log.error(
+                "The store cannot be written (%s). Sampling stops; the result has what is in "
+                "memory, too.",
+                error,
+            )
+        self._disk_failed = True
+        self._end("disk")
+
+    def _flush(self):
+        try:
+            self._record.flush()
+        except OSError as error:
+            self._disk_fails(error)
+
+    def _call_back(self, chain, tuning):
+        i, point = (
+            chain.done - 1,
+            chain.steps[0].layout.unraveled(chain.state.point[chain.steps[0].layout.places]),
+        )
+        draw = Draw(chain.number, chain.done == chain.total, i, tuning, chain.last_stats, point)
+        try:
+            with self._ctrl_c.leaving():
+                self._limits.callback(self, draw)
+        except KeyboardInterrupt:
+            self._end("interrupted")
+        except Exception as error:
+            error.add_note(f"In the callback, after draw {draw.draw_idx} of chain {draw.chain}.")
+            self._fail(error)
+
+    def _worker_died(self, chain, error):
+        chain.failures += 1
+        chain.fewer()
+        if chain.failures <= MOST_FAILURES:
+            _log.warning(
+                "A worker of chain %s died (%r). Its last draws are made again.",
+                chain.number,
+                error,
+            )
+            return
+        chain.lost = True
+        _log.error(
+            "Chain %s is given up at draw %s, as %s workers died of it in a row (%r). Look for "
+            "parameter values at which the likelihood takes too much memory, or crashes.",
+            chain.number,
+            chain.done,
+            chain.failures,
+            error,
+        )
+
+    def _take_learned(self):
+        chains, task, future = self._learning
+        self._learning = None
+        outcome = self._outcome(future, task)
+        if isinstance(outcome, Failed):
+            outcome.error.add_note("While the chains learned together.")
+            self._fail(outcome.error)
+        elif isinstance(outcome, Exception):
+            for chain in chains:
+                self._worker_died(chain, outcome)
+        elif isinstance(outcome, list):
+            for chain, state in zip(chains, outcome, strict=True):
+                chain.state, chain.failures = state, 0
+                self._save(chain)
+        elif outcome is not None:
+            self._learning = chains, task, outcome
+
+    def _fail(self, error):
+        self._error = self._error or error
+        self._stop.set()
+
+    # ---- when it is enough ----------------------------------------------------------------------
+
+    def _look_at_limits(self):
+        limits = self._limits
+        up = limits.max_time is not None and time.perf_counter() - self._begun > limits.max_time
+        if up and not self._stop.is_set():
+            self._end("max_time")
+        if limits.target_ess is not None and self._error is None:
+            with self._changing:
+                self._look_at_ess()
+
+    def _look_at_ess(self):
+        """See at fixed draws whether these are enough, so that the result does not vary."""
+        chains = [chain for chain in self._chains if not chain.lost]
+        made = min((chain.made for chain in chains), default=0)
+        most = self._chains[0].total - self._chains[0].tune
+        while self._length is None and 0 < (look := min(self._look, most)) <= made:
+            rows = [chain.row for chain in chains]
+            draws = self._record.dataset("posterior", rows, 0, look)[self._limits.parameters]
+            if self._enough.reached(draws):
+                self._length = look
+                self._end("target_ess")
+            if look == most:
+                return
+            self._look = next_look(look)
+
+    # ---- the result -----------------------------------------------------------------------------
+
+    def _ended(self):
+        """Return the result of a run that has ended, a DataTree; raise what was raised."""
+        try:
+            chains, length = self._chains_and_length()
+            if self._error is not None:
+                self._raise(chains, length)
+            tree = self._assembled(chains, length)
+        except BaseException:
+            begun = any(chain.evaluations > 0 for chain in self._chains)
+            (self._record.close if begun else self._record.discard)()
+            raise
+        self._record.close()
+        return tree
+
+    def _chains_and_length(self):
+        if self._length is not None:
+            return [chain for chain in self._chains if chain.made >= self._length], self._length
+        if all(chain.done >= chain.total for chain in self._chains):
+            return self._chains, self._chains[0].total - self._chains[0].tune
+        return longest([chain for chain in self._chains if not chain.lost] or self._chains)
+
+    def _raise(self, chains, length):
+        error, self._reserve = self._error, None
+        if isinstance(error, CannotStart):
+            error = error.explained(self._job.steps)
+        elif any(c.done > c.begun for c in self._chains) and not hasattr(error, "result"):
+            try:
+                error.result = self._assembled(chains, length, silent=True)
+            except Exception as another:  # as MemoryError, if the likelihood has taken it all
+                error.add_note(f"The draws until then could not be put together: {another!r}")
+            else:
+                error.add_note(
+                    "The draws until then are in the attribute `result` of this exception; "
+                    f"{self._finish.how_to_go_on} goes on from there."
+                )
+        raise error from error.__cause__
+
+    def _assembled(self, chains, length, silent=False):
+        """Return the DataTree, and say what is to be said."""
+        if not any(chain.done > chain.begun for chain in self._chains):
+            if all(chain.lost for chain in self._chains):
+                raise SamplingError("There are no draws: workers died in every chain.")
+            if self._why == "interrupted":
+                raise KeyboardInterrupt("There are no draws.")
+        whole = self._why is None and len(chains) == len(self._chains)
+        if not whole:
+            for chain in chains:
+                for step in chain.state.steps:
+                    step.monitor.draws = max(0, step.monitor.done - step.monitor.tune)
+        if not silent:
+            self._say(chains, length)
+        self._flush()
+        tree = self._tree(chains, length)
+        if not silent and (n := self._prepared.attributes["surrogate_draws"]):
+            self._add_surrogate_posterior(tree, n)
+        if self._finish.keeps_warnings and length:
+            speakers = [self._job.steps_at(chain.state) for chain in chains]
+            tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in speakers])
+        if not self._disk_failed:
+            try:
+                self._record.finish(tree, max(chain.made for chain in self._chains))
+            except OSError as error:
+                self._disk_fails(error)
+        return tree
+
+    def _add_surrogate_posterior(self, tree, n):
+        try:
+            with threadpool_limits(1):  # on matrices as small as these threads are slower
+                add_surrogate_posterior(tree, self._job, self._record.columns, n)
+        except Exception:  # a deterministic may fail where the posterior has not been
+            _log.exception(
+                "There is no %s, as this failed; the draws are returned.", SURROGATE_GROUP
+            )
+
+    def _tree(self, chains, length):
+        finish = self._finish
+        return data_tree(
+            finish.model,
+            self._job,
+            self._chains,
+            chains,
+            length,
+            self._record,
+            self._prepared.attributes | ({"draws": length} if self._length else {}),
+            self._seconds + self._prepared.seconds,
+        )
+
+    def _say(self, chains, length):
+        made = f"{length:_d} draws of {counted(len(chains), 'chain')}"
+        what = made if length else "no draws after tuning yet"
+        how = f"{self._finish.how_to_go_on} goes on."
+        left = [chain.number for chain in self._chains if chain not in chains]
+        if left:
+            how += f" Chains {left} are shorter: what they have made is kept for that."
+        if self._why in WHY:
+            _log.warning("%s. The result has %s; %s", WHY[self._why], what, how)
+        elif self._why == "target_ess":
+            _log.info("%s are enough.", made)
+        elif self._limits.target_ess is not None:
+            _log.warning("%s are not enough; %s", made, how)
+        if [data_of(chain) for chain in self._chains] != self._data:
+            _log.warning(
+                "The data were changed while the chains ran (pm.set_data?). Draws before and after "
+                "are of different posteriors: sample again."
+            )
+        speakers = [(chain, self._job.steps_at(chain.state)) for chain in chains]
+        say_what_was_done(speakers, self._seconds)
+
+    def _check(self, tree):
+        """Compute what was asked for besides, and look at the convergence."""
+        finish = self._finish
+        with quiet_logging(finish.quiet):
+            tasks = {
+                name: partial(compute, tree, var_names=names, model=finish.model, progressbar=False)
+                for name, (compute, names) in finish.computed.items()
+            }
+            if finish.checks_convergence:
+                tasks["convergence checks"] = partial(self._check_convergence, tree)
+            for name, task in tasks.items() if "posterior" in tree.children else ():
+                try:
+                    task()
+                except Exception:  # a finished run is worth more than what is said about it
+                    _log.exception("The %s failed; the draws are returned.", name)
+
+    def _check_convergence(self, tree):
+        warnings = run_convergence_checks(tree, self._finish.model)
+        log_warnings(warnings)
+        if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
+            self._look_at_modes(tree)
+
+    def _look_at_modes(self, tree):
+        """Warn if the chains, which differ, are in different modes."""
+        names = [rv.name for rv in self._finish.model.free_RVs]
+        kept = [name for name in names if name in tree["posterior"]]
+        if problem := explain_modes(tree, kept):
+            _log.warning(problem)

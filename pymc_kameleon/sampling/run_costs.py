@@ -1,0 +1,99 @@
+"""What a run will take: said before it begins."""
+
+import logging
+import time
+
+import numpy as np
+
+from pymc_kameleon.step.draw_costs import SLOW_LOGP
+from pymc_kameleon.step.messages import counted, grouped, in_words
+
+_log = logging.getLogger("pymc_kameleon")
+
+LONG_RUN = 30
+"""Seconds from which the user is told how long a run will take."""
+
+
+def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
+    """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
+
+    No chain is touched, and no evaluation counted.
+
+    Parameters
+    ----------
+    steps : list of KameleonStep
+    chains : int
+    draws_in_all : int
+        Of each chain in this run, of tuning too.
+    cores : int or None
+        How many chains run at a time; None if nobody knows, so that computing time is told.
+    point : (n_values,) float64
+        Where a chain begins, in the model's order.
+    scouting : int
+        How many chains look for the posterior before their first draw.
+    """
+    draws, at_once = chains * draws_in_all, min(cores or 1, chains)
+    parts, seconds, least, scouted, slow, exact = [], 0.0, 0, 0, False, True
+    for step in steps:
+        n, largest = step.steps_per_draw, step._largest_n_logp()
+        logp = step.seconds_per_logp
+        own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
+        evaluations = draws * n * largest
+        scouts = scouting * SCOUTING * step.layout.d * step.approaches
+        seconds += (evaluations * (logp + own) + scouts * logp) / at_once
+        scouted += scouts
+        least += draws * largest
+        slow |= logp > SLOW_LOGP
+        exact &= largest == 1
+        arithmetic = f" and {in_words(own)} of arithmetic" if own > 0.1 * logp else ""
+        parts.append(
+            f"× {counted(n, 'transition')} of {type(step).__name__} = "
+            f"{'' if largest == 1 else 'at most '}{grouped(evaluations)} evaluations of "
+            f"{in_words(logp)}{arithmetic}"
+        )
+    if slow or seconds > LONG_RUN:
+        advice = any(step.steps_per_draw > 1 for step in steps)
+        _log.info(
+            "%s × %s draws %s%s: about %s%s %s%s.",
+            counted(chains, "chain"),
+            grouped(draws_in_all),
+            ", and ".join(parts),
+            f", and some {grouped(scouted)} to find the posterior" if scouted else "",
+            in_words(seconds),
+            "" if exact else " at most",
+            "of computing" if cores is None else f"on {counted(at_once, 'core')}",
+            f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
+        )
+
+
+SCOUTING = 30
+"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many."""
+
+SLOWEST, SLOWEST_LOGP = 0.01, 0.1
+"""Seconds that a transition takes at most by itself, and a logp evaluation beside which that is
+little: what takes more is not evaluated again for the sake of a message."""
+
+
+def _own_arithmetic(step, point, logp):
+    """Return seconds for each evaluation that a step needs beside it, tuned, from `point` on.
+
+    Measured on a copy that is thrown away. A log-density that calls Python may hang or crash, which
+    is for workers to meet: there it is 0.
+    """
+    if step.log_density.holds_gil or not logp < SLOWEST_LOGP:
+        return 0.0
+    twin, rng = step.for_chain(), np.random.default_rng(0)
+    twin.setup_chain(rng, 0, 100)
+    twin._as_if_tuned(rng)
+    q, n, seconds = point[twin.layout.places], 1, 0.0
+    try:
+        while seconds < 0.02 and n <= 1000:
+            twin.steps_per_draw = n
+            start = time.perf_counter()
+            x, [stats] = twin.astep(q)
+            seconds = time.perf_counter() - start
+            q[: x.size] = x
+            n *= 10
+    except Exception:  # where a chain starts, it is said why it cannot
+        return 0.0
+    return max(0.0, seconds / max(1, stats["n_logp"]) - logp)

@@ -1,0 +1,359 @@
+"""``pk.sample``: whole chains in compiled code, on every processor, stored, and resumable."""
+
+import logging
+import os
+from concurrent.futures import Executor
+from datetime import timedelta
+
+import numpy as np
+import pymc as pm
+
+from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
+from pymc_kameleon.result.opening import as_path, as_saved
+from pymc_kameleon.sampling.limits import Limits
+from pymc_kameleon.sampling.new_run import checked_steps, new_run
+from pymc_kameleon.sampling.outcome import Finish
+from pymc_kameleon.sampling.progress import Progress
+from pymc_kameleon.sampling.resumed_run import resumed_run
+from pymc_kameleon.sampling.run import Run
+from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
+from pymc_kameleon.sampling.workers import Workers
+from pymc_kameleon.step.messages import counted
+from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
+
+_log = logging.getLogger("pymc_kameleon")
+
+DRAWS, TUNE, CHAINS, MOST_CORES = 1000, 1000, 4, 4
+"""Defaults."""
+
+MOST_DRAWS = 100_000
+"""Draws at most by default, if they are drawn until `target_ess` is reached."""
+
+COMPUTED = {
+    "log_likelihood": pm.stats.compute_log_likelihood,
+    "log_prior": pm.stats.compute_log_prior,
+}
+IDATA_KWARGS = ("coords", "dims", "include_transformed", *COMPUTED)
+
+
+def default_cores():
+    """Return how many chains advance at a time by default: one per processor, at most 4."""
+    return min(MOST_CORES, os.cpu_count() or 1)
+
+
+def sample(
+    draws=None,
+    *,
+    tune=None,
+    chains=None,
+    cores=None,
+    random_seed=None,
+    progressbar=True,
+    progressbar_theme=None,
+    quiet=False,
+    step=None,
+    var_names=None,
+    initvals=None,
+    pool_tuning=None,
+    discard_tuned_samples=True,
+    compute_convergence_checks=True,
+    keep_warning_stat=False,
+    idata_kwargs=None,
+    callback=None,
+    max_time=None,
+    target_ess=None,
+    executor=None,
+    store=None,
+    resume=None,
+    surrogate_draws=None,
+    blocking=True,
+    compile_kwargs=None,
+    model=None,
+):
+    """Draw samples from the posterior: as ``pm.sample``, but whole chains run compiled.
+
+    There is no Python between two draws, so that a draw costs what its transitions cost. With one
+    step, the draws are those of ``pm.sample`` with the same starts and seed. They do not depend on
+    cores, executor, or interruptions.
+
+    Parameters
+    ----------
+    draws : int, optional
+        Draws of each chain after tuning; 1000 by default, or what is left of a run that is resumed.
+        One that has ended makes 1000 more, but in a store none, so that a script can be started
+        again. With `target_ess` the most, by default 100 000.
+        0 only tunes; `resume` draws later.
+    tune : int, optional
+        Draws of tuning; 1000, as in ``pm.sample``.
+    chains : int, optional
+        4 on every machine, so that results are the same everywhere.
+    cores : int, optional
+        How many chains advance at a time; by default as many as there are processors, at most 4.
+        They do so in threads, or in processes if the model calls Python, which only one thread can
+        do at a time.
+    random_seed : int, sequence of int, or numpy.random.Generator, optional
+        For reproducible starts and draws.
+    progressbar : bool or str, optional
+        As in ``pm.sample``: True, False, "combined", "split", "combined+stats" or "split+stats".
+        The acceptance shown is a mean: of tuning, and then of the draws after it. A chain that was
+        stuck for long after tuning is red. Above are the time in all, the time left, and, if an
+        evaluation of the log-density takes more than a millisecond, how many are made and to go.
+        If the bar itself fails, sampling goes on without it.
+    progressbar_theme : rich.theme.Theme or str, optional
+        Colours, as in ``pm.sample``; in a marimo notebook a style sheet.
+    quiet : bool, optional
+        Show no progress, and log nothing, warnings neither.
+    step : step of pymc_kameleon, or list of them, optional
+        Together they move all variables of the model, in turn. Also a class, ``pk.GAM``, its name,
+        ``"gam"``, or a step that is not bound to a model, ``pk.GAM.options(steps_per_draw=5)``. By
+        default GadMALA if the log-density has a gradient; otherwise SurrogateMetropolis, or of
+        more than 40 coordinates, and of a log-density that is only estimated, GAM.
+    var_names : list of str, optional
+        What to keep; all free variables and deterministics by default.
+    initvals : dict, or list of dict, optional
+        Starts, as in ``pm.sample``. By default they are dispersed as by ``pk.initvals(chains)``:
+        the model's initial point, jittered on the unconstrained scale.
+    pool_tuning : bool, optional
+        Whether the chains learn from one another while they tune, by default they do: see
+        docs/adaptation.md. With False each learns alone, as in ``pm.sample``.
+    discard_tuned_samples : bool, optional
+        False keeps the draws of tuning, as group ``warmup_posterior``. Their statistics,
+        ``warmup_sample_stats``, are always kept.
+    compute_convergence_checks : bool, optional
+        Look at R-hat and ESS, as ``pm.sample`` does.
+    keep_warning_stat : bool, optional
+        Keep what a chain warns of as the statistic ``warning``, too, an object, which files cannot
+        hold.
+    idata_kwargs : dict, optional
+        ``coords``, ``dims``, ``include_transformed``, ``log_likelihood`` and ``log_prior``, as of
+        ``pm.to_inference_data``.
+    callback : callable, optional
+        Called as ``callback(run, draw)`` after each advance of a chain, some ten times a second or
+        with each draw: `run` can ``inspect()`` and ``stop()``, `draw` has the fields that PyMC's
+        has. Raising KeyboardInterrupt stops, too.
+    max_time : float or timedelta, optional
+        Seconds after which to stop, tuning included; the draws that are being made are finished.
+    target_ess : float, optional
+        Stop when bulk and tail ESS of every parameter, of all chains together, are so large, and
+        R-hat is at most 1.01. This is looked at after fixed numbers of draws, while the chains go
+        on, so that the result is reproducible.
+    executor : concurrent.futures.Executor or callable, optional
+        Where the chains advance, instead of `cores`: for example a ``ProcessPoolExecutor``, or of
+        a Dask cluster ``client.get_executor()``. It is not shut down. A callable returns one, and
+        is called again if that breaks. See docs/executors.md.
+    store : str or path, optional
+        A Zarr store, ``"run.zarr"``, to which draws, statistics and states are appended while the
+        chains run. So a process that dies loses some seconds, or the draws that are being made. The
+        result then reads its draws from there when they are needed.
+    resume : DataTree or path, optional
+        A result of this function, or the path of a store, or of a file that a result was saved to.
+        Its chains go on, in tuning or after it, to the last bit as if they had never stopped. The
+        result has the old draws and the new ones; a store has both, too, and a file is not
+        written. A step may be passed too; it must be the same.
+    surrogate_draws : int, optional
+        How many draws of its surrogate to make for each chain at the end. It needs a step
+        SurrogateMetropolis that moves all variables. The draws are in the group
+        ``surrogate_posterior``, for plots, and for averages where there are some 300 evaluations.
+        They are approximate, and take no evaluation of the log-density, but what `var_names` keeps
+        is computed of each. The group's attributes say how close the surrogate is, and the log
+        warns if it is not. By default none, or as many as a run had that is resumed. See
+        docs/estimates.md.
+    blocking : bool, optional
+        False samples in the background, and returns a `Run` with ``wait(timeout)``, ``inspect()``
+        and ``stop()``.
+    compile_kwargs : dict, optional
+        For steps that are made here; others have their own.
+    model : pm.Model, optional
+        Taken from the context by default.
+
+    Returns
+    -------
+    DataTree
+        As ``pm.sample`` returns it: ``posterior``, ``sample_stats``, ``observed_data`` and so on.
+        ``learned`` has what tuning decided, by chain; ``sampling_state`` what `resume` needs.
+
+    Raises
+    ------
+    ValueError
+        For variables that no step moves, steps of other packages, impossible options, if no start
+        has a finite log-density, or if `resume` is of another model or step.
+    SamplingError
+        If a chain cannot start where `initvals` says, as its log-density is not finite there.
+    KeyboardInterrupt
+        On Ctrl-C before the first draw. After that, what there is, is returned with a warning. A
+        second Ctrl-C does not wait for the draws that are being made.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GAM(), random_seed=1)
+    ...     dt = pk.sample(resume=dt, draws=500)  # the same chains, 500 draws longer
+    """
+    for name, value in {
+        "quiet": quiet,
+        "discard_tuned_samples": discard_tuned_samples,
+        "blocking": blocking,
+        "keep_warning_stat": keep_warning_stat,
+    }.items():
+        checked_bool(name, value)
+    with quiet_logging(quiet):
+        model = pm.modelcontext(model)
+        idata_kwargs = _checked_idata_kwargs(idata_kwargs)
+        if cores is not None and executor is not None:
+            _log.info("cores=%s is not used: the chains advance where executor says.", cores)
+        if cores is None:
+            cores = default_cores()
+        checked_integer("cores", cores, at_least=1)
+        if target_ess is not None:
+            checked_number("target_ess", target_ess, 0, np.inf)
+        if not (callback is None or callable(callback)):
+            raise ValueError(f"callback must be a function of a run and a draw, not {callback!r}.")
+        _check_executor(executor)
+        seconds = _seconds(max_time)
+        most = DRAWS if target_ess is None else MOST_DRAWS
+        if draws is not None:
+            checked_integer("draws", draws, at_least=0 if resume is None else 1)
+        store = None if store is None else as_path("store", store)
+        resume = as_saved(resume)
+        if resume is None:
+            prepared = new_run(
+                model,
+                checked_steps(step, model, compile_kwargs),
+                draws=most if draws is None else draws,
+                tune=checked_integer("tune", TUNE if tune is None else tune, at_least=0),
+                chains=checked_integer("chains", CHAINS if chains is None else chains, at_least=1),
+                random_seed=random_seed,
+                initvals=initvals,
+                var_names=var_names,
+                pool_tuning=checked_bool(
+                    "pool_tuning", True if pool_tuning is None else pool_tuning
+                ),
+                keeps_warmup=not discard_tuned_samples,
+                idata_kwargs=idata_kwargs,
+                store=store,
+                surrogate_draws=0 if surrogate_draws is None else surrogate_draws,
+            )
+        else:
+            _check_unsettled(
+                tune=tune,
+                chains=chains,
+                random_seed=random_seed,
+                var_names=var_names,
+                initvals=initvals,
+                pool_tuning=pool_tuning,
+                **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED},
+            )
+            prepared = resumed_run(
+                model,
+                None if step is None else checked_steps(step, model, compile_kwargs),
+                resume=resume,
+                store=store,
+                draws=draws,
+                default_draws=most,
+                until_enough=target_ess is not None,
+                surrogate_draws=surrogate_draws,
+            )
+        try:
+            job, all_chains = prepared.job, prepared.chains
+            workers = Workers(job, min(cores, len(all_chains)), executor)
+            _say_what_begins(workers, job, len(all_chains))
+            if target_ess is None:  # otherwise draws are the most, and say little
+                first = all_chains[0]
+                n, point = first.total - first.begun, first.state.point
+                scouting = sum(chain.begun == 0 < chain.tune for chain in all_chains)
+                say_what_a_run_costs(
+                    job.steps, len(all_chains), n, workers.at_once, point, scouting
+                )
+            run = Run(
+                prepared,
+                workers,
+                Progress(all_chains, False if quiet else progressbar, progressbar_theme),
+                Limits(callback, seconds, target_ess, _parameters(model, job.outputs, target_ess)),
+                Finish(
+                    model,
+                    _computed(idata_kwargs, model, job.outputs),
+                    compute_convergence_checks and bool(_kept_parameters(model, job.outputs)),
+                    keep_warning_stat,
+                    quiet,
+                    store if store is not None else resume,
+                ),
+            )
+        except BaseException:
+            prepared.record.discard()
+            raise
+    if not blocking:
+        return run.in_background()
+    return run.to_its_end()
+
+
+# ---- arguments ----------------------------------------------------------------------------------
+
+
+def _checked_idata_kwargs(idata_kwargs):
+    idata_kwargs = {} if idata_kwargs is None else dict(idata_kwargs)
+    strangers = [name for name in idata_kwargs if name not in IDATA_KWARGS]
+    if strangers:
+        raise ValueError(f"idata_kwargs takes {', '.join(IDATA_KWARGS)}, not {strangers}.")
+    return idata_kwargs
+
+
+def _computed(idata_kwargs, model, outputs):
+    """Return what to compute at the end: group -> (function, names of variables or None)."""
+    variables = {"log_likelihood": model.observed_RVs, "log_prior": model.free_RVs}
+    computed = {}
+    for group, function in COMPUTED.items():
+        if not (chosen := idata_kwargs.get(group)):
+            continue
+        known = [rv.name for rv in variables[group]]
+        if chosen is not True and not set(chosen) <= set(known):
+            raise ValueError(f"idata_kwargs: {group} must be True, or some of {known}.")
+        if left := [rv.name for rv in model.free_RVs if rv.name not in outputs.variables]:
+            raise ValueError(f"idata_kwargs: {group} needs {left}, which var_names leaves out.")
+        computed[group] = function, None if chosen is True else chosen
+    return computed
+
+
+def _check_unsettled(**settled):
+    """Raise a ValueError if something is given that `resume` settles."""
+    for name, value in settled.items():
+        if value is not None:
+            raise ValueError(f"{name} is settled by resume: do not pass it.")
+
+
+def _check_executor(executor):
+    if executor is None or isinstance(executor, Executor):
+        return
+    if hasattr(executor, "get_executor"):
+        raise ValueError("executor takes what the Dask client gives: client.get_executor().")
+    if not callable(executor):
+        raise ValueError(
+            "executor must be a concurrent.futures.Executor, or a callable that returns one, not "
+            f"{executor!r}."
+        )
+
+
+def _seconds(max_time):
+    if max_time is None:
+        return None
+    if isinstance(max_time, timedelta):
+        max_time = max_time.total_seconds()
+    return checked_number("max_time", max_time, 0, np.inf)
+
+
+def _kept_parameters(model, outputs):
+    return [rv.name for rv in model.free_RVs if rv.name in outputs.variables]
+
+
+def _parameters(model, outputs, target_ess):
+    """Return the parameters whose ESS is looked at; raise a ValueError if there are none."""
+    kept = _kept_parameters(model, outputs)
+    if target_ess is not None and not kept:
+        raise ValueError("target_ess needs parameters to look at, which var_names leaves out.")
+    return kept
+
+
+def _say_what_begins(workers, job, n_chains):
+    """Tell the user where the chains run, and which step moves what."""
+    _log.info(workers.described(counted(n_chains, "chain")))
+    for step in job.steps:
+        _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))

@@ -1,0 +1,588 @@
+"""The PyMC step that every sampler derives from."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+import pymc as pm
+
+from pymc_kameleon.core.chain import (
+    ACCEPT_PROB,
+    ACCEPT_SHARE,
+    LOGP,
+    N_LOGP,
+    N_PROGRESS,
+    N_STATS,
+    SCALING,
+    Algorithm,
+)
+from pymc_kameleon.core.jit import leaf_types
+from pymc_kameleon.core.scaling import default_target_accept
+from pymc_kameleon.core.schedules import Decay
+from pymc_kameleon.model import noise
+from pymc_kameleon.model.functions import ModelLogp, ModelOutputs, by_name
+from pymc_kameleon.model.layout import Layout, checked_point, own_variables
+from pymc_kameleon.model.pymc_internals import (
+    ArrayStepShared,
+    Competence,
+    DrawStats,
+    SamplerWarning,
+    StepMethodState,
+    dataclass_state,
+    natural_name,
+    progress_columns,
+    progress_update,
+)
+from pymc_kameleon.model.starts import RETRIES
+from pymc_kameleon.step.draw_costs import say_what_a_draw_costs, seconds_per_logp
+from pymc_kameleon.step.make_draws import CannotStart, compiled_run, make_draws, where
+from pymc_kameleon.step.monitor import ChainMonitor
+from pymc_kameleon.step.options import (
+    check_names,
+    checked_bool,
+    checked_integer,
+    checked_number,
+    docstring_with_common_options,
+    signature_with_common_options,
+)
+from pymc_kameleon.step.problems import closing_warning
+from pymc_kameleon.step.unbound import UnboundStep
+from pymc_kameleon.step.warm_start.approach import (
+    BUDGET,
+    TRIES,
+    approach,
+    draw_near,
+    evaluations_for_a_way,
+)
+from pymc_kameleon.step.warm_start.search import Guide, Trail
+
+PATIENCE = 5.0
+"""Seconds after which a chain of `pk.sample` tells how far it is on its way to the posterior."""
+
+DEFAULT_TUNE = 1000
+"""Draws of tuning when the step is used without a driver, as in pm.sample."""
+
+
+@dataclass_state
+class KameleonState(StepMethodState):
+    """All that a chain needs to go on bit for bit."""
+
+    configuration: dict = field(metadata={"frozen": True})
+    tune: bool
+    point: np.ndarray | None
+    data: bytes
+    trail: np.ndarray
+    guide: Guide
+    state: Any
+    parameters: Any
+    tuning: Any
+    monitor: ChainMonitor
+
+
+class KameleonStep(ArrayStepShared):
+    """A sampler whose draw is many compiled transitions.
+
+    A subclass sets `name` and `algorithm`, allocates its arrays in `_allocate`, and names
+    statistics of its own in `own_stats`. What PyMC sees of it is here.
+
+    Attributes
+    ----------
+    name : str
+        In lower case, for the progress bar.
+    algorithm : Algorithm
+        The compiled functions that define the sampler.
+    own_stats : tuple of str, or mapping
+        Statistics besides those of every sampler, each a float; or a mapping from their names to
+        float, int or bool. See `_own_stats`.
+    settings : mapping
+        The sampler's own options, which a saved state must share; its `__init__` sets them.
+    approaches : bool
+        Whether a chain first goes to the posterior, and learns its shape there (warm_start).
+    arrives_roughly : bool
+        Whether it is enough to know the shape there roughly.
+    follows : bool
+        Whether a chain of `pk.sample` goes to where the first one has come, if no dip of the
+        log-density is in between.
+    tunes_acceptance : bool
+        Whether `target_accept` is an option.
+    derivatives : int
+        How many derivatives of the log-density it uses; 2 for products with the Hessian. With 1 or
+        2 its State has a field `gradient`.
+    needs_exact_logp : str
+        Why the log-density cannot be an estimate, if it cannot.
+    learns_together : bool
+        Whether `learn` wants the steps of all chains of a run. Then all wait for each other there.
+    learns_alone : bool
+        Whether `learn` is of use to a chain without others. If not, it is left out there.
+    kept_group : str
+        One of `KEPT_GROUPS`, if `_kept` says that there is something to keep.
+    option_types : tuple of type
+        Types of its options, besides numbers, text, arrays, and lists and dicts of them. A result
+        keeps them by name and fields.
+    proposal : callable or None
+        Where a chain proposes from a normal around its point, and what it learned tells which:
+        ``(learned, x, options) -> covariance``, for people. `learned` is the chain's Dataset, `x`
+        its point (d,), `options` are those that were given.
+    """
+
+    name: ClassVar[str]
+    algorithm: ClassVar[Algorithm]
+    own_stats: ClassVar[tuple[str, ...] | Mapping[str, type]] = ()
+    approaches: ClassVar[bool] = True
+    arrives_roughly: ClassVar[bool] = False
+    follows: ClassVar[bool] = False
+    tunes_acceptance: ClassVar[bool] = True
+    derivatives: ClassVar[int] = 0
+    needs_exact_logp: ClassVar[str] = ""
+    learns_together: ClassVar[bool] = False
+    learns_alone: ClassVar[bool] = True
+    kept_group: ClassVar[str] = ""
+    option_types: ClassVar[tuple[type, ...]] = (Decay,)
+    proposal: ClassVar[Callable | None] = None
+    patience = math.inf
+    settings: Mapping = MappingProxyType({})
+    default_target_accept = staticmethod(default_target_accept)
+    default_steps_per_draw = staticmethod(lambda d: max(10, d))
+    default_blocked = True
+    _state_class = KameleonState
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if cls.derivatives:
+            cls.needs_exact_logp = "it uses the gradient, and that of an estimate is another one"
+        if isinstance(cls.own_stats, str):
+            raise TypeError(f"{cls.__name__}.own_stats must be a tuple of names, as ('name',).")
+        cls.__signature__ = signature_with_common_options(cls, KameleonStep)
+        cls.__doc__ = cls.__doc__ and docstring_with_common_options(cls)
+        cls.stats_dtypes_shapes = _stats_dtypes_shapes(_numbers(cls.own_stats))
+
+    def __init__(
+        self,
+        vars=None,
+        *,
+        steps_per_draw=None,
+        target_accept=None,
+        keep_adapting=False,
+        region=None,
+        jitter=True,
+        pseudo_marginal=False,
+        model=None,
+        rng=None,
+        initial_point=None,
+        compile_kwargs=None,
+        blocked=True,
+        **unknown,
+    ):
+        name = type(self).__name__
+        if target_accept is not None and not self.tunes_acceptance:
+            unknown["target_accept"] = target_accept
+        check_names(type(self), unknown)
+        if not blocked:
+            raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
+        self.model = pm.modelcontext(model)
+        own = own_variables(name, vars, self.model)
+        common_start = self.model.initial_point()
+        point = common_start if initial_point is None else initial_point
+        self._initial_point = checked_point(point, self.model)
+        self.layout = Layout(self.model, own, self._initial_point)
+        self._d = d = self.layout.d
+        if d == 0:
+            raise ValueError(
+                f"{name} has nothing to move: {[*self.layout.shapes]} have no elements."
+            )
+        if steps_per_draw is not None:
+            steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
+        self.pseudo_marginal = checked_bool("pseudo_marginal", pseudo_marginal)
+        if pseudo_marginal:
+            noise.check_sampler(self)
+            self.approaches, self.default_target_accept = False, noise.target_accept
+        if target_accept is None:
+            target_accept = self.default_target_accept(d)
+        self.target_accept = checked_number("target_accept", target_accept, 0, 1)
+        self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
+        self.jitters = checked_bool("jitter", jitter)
+        region = self.layout.region_array({} if region is None else region)
+        super().__init__(own, {}, blocked=blocked, rng=rng)
+        self._declare_stats()
+        self._compile_kwargs = {} if compile_kwargs is None else compile_kwargs
+        self.log_density = ModelLogp(
+            self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
+        )
+        noise.check_model(self)
+        self.steps_per_draw = self._usual_steps() if steps_per_draw is None else steps_per_draw
+        self.configuration = {
+            "sampler": name,
+            "d": d,
+            "steps_per_draw": self.steps_per_draw,
+            "target_accept": self.target_accept,
+            "keep_adapting": self.keep_adapting,
+            "region": region,
+            "pseudo_marginal": self.pseudo_marginal,
+            **self.settings,
+        }
+        self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
+        self._outputs = None
+        self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
+        self._load()
+        start = self.layout.raveled(self._initial_point)
+        values = []
+        with self.log_density.types_checked():
+            self.seconds_per_logp = seconds_per_logp(
+                self.log_density, start[self.layout.places], values
+            )
+        noise.say_if_noisy(self, values)
+
+    def __repr__(self):
+        """Show the sampler and its variables."""
+        names = ", ".join(self.var_names)
+        return f"{type(self).__name__}([{names}], steps_per_draw={self.steps_per_draw})"
+
+    @classmethod
+    def options(cls, vars=None, **options):
+        """Return the sampler with these options, for any model.
+
+        Parameters
+        ----------
+        vars : list of variables or their names, or a single one, optional
+        **options
+            As for the sampler itself.
+
+        Returns
+        -------
+        UnboundStep
+            ``pk.sample`` and ``pm.sample`` take it as they take a step.
+
+        Raises
+        ------
+        TypeError
+            For an option that the sampler does not have.
+
+        Examples
+        --------
+        >>> step = pk.GAM.options(steps_per_draw=5)
+        >>> with model:
+        ...     dt = pk.sample(step=step)
+        """
+        return UnboundStep(cls, vars, options)
+
+    @classmethod
+    def competence(cls, var, has_grad):
+        """Tell PyMC whether this sampler suits a variable, if it is `registered`."""
+        suits = var.dtype.startswith("float") and (has_grad or not cls.derivatives)
+        return Competence.IDEAL if suits else Competence.INCOMPATIBLE
+
+    # ---- what a sampler provides ----------------------------------------------------------------
+
+    def _allocate(self, scales, n_tune):
+        """Return fresh (state, parameters, tuning, work) for a chain that tunes n_tune transitions.
+
+        `scales` (d,) are the coordinates' scales: ones, or what the way to the posterior showed.
+        `tuning` has a field `n`, which is n_tune.
+        """
+        raise NotImplementedError
+
+    def _usual_steps(self):
+        """Return the transitions per draw where none are asked for."""
+        return self.default_steps_per_draw(self._d)
+
+    def _own_stats(self):
+        """Return type and shape of each of the sampler's own statistics; () is a number."""
+        return _numbers(self.own_stats)
+
+    def _kept(self):
+        """Return shapes of what `report` writes after the statistics, to correct averages by.
+
+        `pk.sample` keeps these numbers after tuning, as the group `kept_group` of the result.
+        """
+        return {}
+
+    def _moves_all_continuous(self):
+        """Return whether no other step of a run moves continuous variables."""
+        return len(self.vars) == len(self.model.continuous_value_vars)
+
+    def pauses(self):
+        """Return the draws of tuning before which learning in Python, `learn`, is due."""
+        return ()
+
+    @classmethod
+    def learn(cls, chains):
+        """Learn in Python, between two draws of tuning, what the next transitions need.
+
+        `chains` are the steps of all chains that learn together, each with its `state`,
+        `parameters`, `tuning`, `rng` and `log_density`. What is learned is written into the arrays.
+        """
+
+    @staticmethod
+    def compile_learning():
+        """Load, or compile, what `learn` calls, which is otherwise done when it is called first."""
+
+    def _largest_n_logp(self):
+        """Return how many evaluations a transition may take."""
+        return 1
+
+    def _as_if_tuned(self, rng):
+        """Fill parameters of a fresh chain so that a transition costs what it does after tuning."""
+
+    def _needed_tuning(self):
+        """Return the number of tuning transitions below which a chain warns."""
+        return max(100, 20 * self._d)
+
+    def _tuned_scales(self):
+        """Return the scales that are tuned, as (what it is, its log, bounds of that).
+
+        A chain that ends with one of them at its bound warns.
+        """
+        return []
+
+    def _learned_factor(self):
+        """Return the factor (d, d) of the covariance that is learned, None if there is none."""
+
+    def _problems(self):
+        """Return what else is wrong with the parameters at the end of a chain, and the cure."""
+        return []
+
+    def _learned(self):
+        """Return what tuning decided, for people: a Quantity of learned.py for each name."""
+        return {}
+
+    def _coordinates(self):
+        """Return the names of the coordinates, x[0] and so on."""
+        return self.layout.coordinates()
+
+    # ---- a chain --------------------------------------------------------------------------------
+
+    def setup_chain(self, rng, tune, draws):
+        """Start afresh: PyMC calls it before each chain, with the draws of tuning and after."""
+        super().setup_chain(rng, tune, draws)
+        self.tune = tune > 0
+        self.monitor = ChainMonitor(tune, draws)
+        self.point = None
+        self.trail = np.full(1 + self._budget() + TRIES if self.approaches else 0, np.nan)
+        self.guide = Guide.nowhere(self._d if self.follows else 0)
+        self.log_density.read_data()
+        self.data = self.log_density.digest
+        self._fill(np.ones(self._d), tune * self.steps_per_draw)
+
+    def _fill(self, scales, n_tune):
+        arrays = self._allocate(scales, n_tune)
+        if len(arrays) != 4 or not hasattr(arrays[2], "n"):
+            raise TypeError(
+                f"_allocate of {type(self).__name__} must return (state, parameters, tuning, "
+                "work), of which tuning has a field n, the number of tuning transitions."
+            )
+        types = leaf_types(arrays)
+        self._types = getattr(self, "_types", types)
+        for leaf, expected in self._types.items():
+            if types.get(leaf) != expected:  # machine code does not look
+                raise TypeError(
+                    f"_allocate of {type(self).__name__} must return the same types each time: "
+                    f"{leaf} was {expected}, and is {types.get(leaf)} now."
+                )
+        self.state, self.parameters, self.tuning, self._work = arrays
+
+    def _scout(self, q):
+        """Move `q` (n,) to where the posterior is, before a chain's first draw."""
+        if self.approaches and np.isfinite(self.log_density(q)):
+            d, others = self._d, q[self._d :].copy()
+            trail = Trail(
+                lambda x: self.log_density(np.concatenate([x, others])), self.trail, self.patience
+            )
+            home = approach(
+                trail,
+                q[:d],
+                self.rng,
+                self._budget(),
+                self.arrives_roughly,
+                self.guide,
+                self._is_in_haste,
+            )
+            q[:d] = draw_near(home, trail, self.rng)
+            self.log_density.count[0] += trail.begun  # of this draw, too
+            self._fill(home.scales, self.tuning.n)
+            self._settle(home)
+            if self.follows and len(home.logps) <= self._budget():
+                self.guide = home.guide
+            self.monitor.climbing = home.climbing
+
+    @property
+    def is_on_the_way(self):
+        """Whether the log-density was asked for last on the way to the posterior."""
+        begins = self.approaches and self.tune and self.point is None
+        return begins and self.log_density.asked is not self.log_density.point
+
+    @property
+    def _is_in_haste(self):
+        """Whether a chain has too few evaluations for a way of its own to the posterior."""
+        n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
+        return n < evaluations_for_a_way(self._d)
+
+    def _budget(self):
+        """Return the evaluations that a chain has for its way to the posterior."""
+        n_tune = self.monitor.tune * self.steps_per_draw
+        return min(BUDGET * self._d, max(10 * self._d, n_tune))
+
+    def _settle(self, home):
+        """Begin with what is known from the way to the posterior, a Home."""
+
+    def _jump(self, q):
+        """Move the step's own coordinates of `q` (n,) away, to where a chain can start.
+
+        As PyMC does for NUTS; if no such point is found, nothing moves.
+        """
+        d = self._d
+        start = q[:d].copy()
+        for _ in range(RETRIES):
+            q[:d] = start + self.rng.uniform(-1, 1, d)
+            self.layout.round(q)
+            if np.isfinite(self.log_density(q)) and np.isfinite(self.log_density.gradient).all():
+                return
+        q[:d] = start
+
+    def step(self, point):
+        """Make one draw."""
+        x, stats = self.astep(self.layout.raveled(point))
+        return point | self.layout.unraveled(x), stats
+
+    def astep(self, q0):
+        """Make one draw from the point `q0` (n,) of a chain; return coordinates and statistics."""
+        progress, begun = np.zeros(N_PROGRESS, np.int64), self.monitor.done
+        try:
+            [stats] = make_draws(self._run, [self], q0, 1, progress=progress)
+        except CannotStart as error:
+            raise error.explained([self]) from None
+        except Exception as error:
+            error.add_note(f"Raised in {where(error, [self], q0, begun, progress)}")
+            raise
+        self.layout.round(self.point)
+        draw_stats = self.last_draw(stats)
+        draw_stats["warning"] = closing_warning(self) if self.monitor.finished else None
+        return self.state.x, [draw_stats]
+
+    def for_chain(self):
+        """Return a copy for one of several chains of `pk.sample`, which gives them their starts."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.log_density, twin.jitters = self.log_density.copy(), False
+        twin.patience = PATIENCE
+        return twin
+
+    def outputs(self, names):
+        """Return what computes these variables of the model from a chain's point.
+
+        It is compiled again only for other names or shapes, so that resuming is quick.
+        """
+        if self._outputs is None or not self._outputs.fits(names):
+            self._outputs = ModelOutputs(
+                self.model, names, self._initial_point, self._compile_kwargs
+            )
+        return self._outputs
+
+    def _load(self):
+        """Load the compiled transitions, or compile them."""
+        self._run = compiled_run([self])
+
+    def __getstate__(self):
+        """Drop machine code: it does not travel to another process."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_run", "_outputs")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._outputs = None
+        self._load()
+
+    # ---- statistics -----------------------------------------------------------------------------
+
+    def _declare_stats(self):
+        self._own_kinds = self._own_stats()
+        if self.pseudo_marginal:
+            self._own_kinds = self._own_kinds | {noise.STATISTIC: (float, ())}
+        self.kept = {name: (shape, np.float64) for name, shape in self._kept().items()}
+        logp = {"model_logp": (float, ())} if self.layout.covers_all else {}
+        self.stats_dtypes_shapes = _stats_dtypes_shapes(self._own_kinds | logp)
+        # PyMC's own stats_dtypes leave the shape out; its trace then has no room for arrays.
+        dtypes = {
+            k: np.dtype((v[0], tuple(v[1] or ()))) for k, v in self.stats_dtypes_shapes.items()
+        }
+        self.stats_dtypes = [dtypes | {"warning": SamplerWarning}]
+
+    def empty_stats(self, draws):
+        """Return room for the statistics of draws, one row for each."""
+        kept = sum(math.prod(shape) for shape, _ in self.kept.values())
+        return np.full((draws, self.n_stats + kept), np.nan)
+
+    @property
+    def n_stats(self):
+        """How many numbers the statistics of a draw are."""
+        return N_STATS + sum(math.prod(shape) for _, shape in self._own_kinds.values())
+
+    def named(self, stats):
+        """Return the statistics of draws by name, each of shape (draws, ...)."""
+        named = {
+            "accept_prob": stats[:, ACCEPT_PROB],
+            "accept_share": stats[:, ACCEPT_SHARE],
+            "n_logp": stats[:, N_LOGP].astype(np.int64),
+            "scaling": stats[:, SCALING],
+        }
+        start = N_STATS
+        for name, (dtype, shape) in self._own_kinds.items():
+            stop = start + math.prod(shape)
+            named[name] = stats[:, start:stop].reshape(len(stats), *shape).astype(dtype, copy=False)
+            start = stop
+        if "model_logp" in self.stats_dtypes_shapes:
+            named["model_logp"] = stats[:, LOGP]
+        return named
+
+    def kept_of(self, stats):
+        """Return what is kept of draws to correct averages by, by name, each (draws, ...)."""
+        return by_name(stats[:, self.n_stats :], self.kept)
+
+    def last_draw(self, stats):
+        """Return the statistics of the last of draws."""
+        named = self.named(stats[-1:])
+        draw_stats = DrawStats({name: values[0] for name, values in named.items()})
+        draw_stats.mean_accept = self.monitor.mean_accept
+        draw_stats.stuck = self.monitor.is_stuck(self.steps_per_draw)
+        return draw_stats
+
+    # ---- progress bar ---------------------------------------------------------------------------
+
+    def _progress_titles(self):
+        """Return the titles of the columns, which no other step of the run has."""
+        first, *others = map(natural_name, self.var_names)
+        where = "" if self.layout.covers_all else f" {first}{', …' if others else ''}"
+        return [f"{type(self).__name__} {what}{where}" for what in ("accept", "scale")]
+
+    def _progressbar_config(self, n_chains=1):
+        """Return what PyMC asks for once per run, before the first draw, with or without a bar."""
+        say_what_a_draw_costs(self)
+        return progress_columns(self._progress_titles(), n_chains)
+
+    def _make_progressbar_update_functions(self):
+        return (progress_update(self._progress_titles()),)
+
+
+def samplers(cls=KameleonStep):
+    """Return all samplers that are loaded, those of other packages too."""
+    children = [sampler for child in cls.__subclasses__() for sampler in samplers(child)]
+    return children if cls is KameleonStep or not hasattr(cls, "name") else [cls, *children]
+
+
+def _numbers(names):
+    """Return type and shape of statistics that are numbers, floats unless their types are given."""
+    types = names if isinstance(names, Mapping) else dict.fromkeys(names, float)
+    return {name: (dtype, ()) for name, dtype in types.items()}
+
+
+def _stats_dtypes_shapes(own):
+    """Return types and shapes of the statistics of every sampler, and of its own."""
+    return {
+        "accept_prob": (np.float64, []),
+        "accept_share": (np.float64, []),
+        "n_logp": (np.int64, []),
+        "scaling": (np.float64, []),
+        "warning": (SamplerWarning, None),
+        **{name: (dtype, list(shape)) for name, (dtype, shape) in own.items()},
+    }

@@ -1,0 +1,49 @@
+"""What an evaluation of the log-density takes, and so a draw."""
+
+import logging
+import time
+
+import numpy as np
+
+from pymc_kameleon.step.messages import in_words
+
+_log = logging.getLogger("pymc_kameleon")
+
+SLOW_LOGP = 1e-3
+"""Seconds for one logp evaluation from which the user is told what a draw costs."""
+
+
+def seconds_per_logp(log_density, q, values):
+    """Return how long an evaluation at `q` (n,) takes, NaN if it raises.
+
+    What takes more than a second is evaluated twice, anything else three times. What it was is
+    added to the list `values`.
+    """
+
+    def evaluate():
+        start = time.perf_counter()
+        values.append(log_density(q))
+        return time.perf_counter() - start
+
+    try:
+        seconds = min(evaluate(), evaluate())  # a first call may have to warm up
+        if seconds < 1:
+            seconds = min(seconds, evaluate())
+    except Exception:  # a bad point is reported where a chain starts
+        return np.nan
+    return seconds
+
+
+def say_what_a_draw_costs(step):
+    """Tell the user of pm.sample, of which a step knows no more, if the likelihood is expensive."""
+    seconds, n = step.seconds_per_logp, step.steps_per_draw
+    if seconds > SLOW_LOGP:
+        advice = " With steps_per_draw=1 draws are cheaper, and more correlated." * (n > 1)
+        _log.info(
+            "One logp evaluation takes %s, a draw of %s %s (steps_per_draw=%d).%s",
+            in_words(seconds),
+            type(step).__name__,
+            in_words(seconds * n * step._largest_n_logp()),
+            n,
+            advice,
+        )

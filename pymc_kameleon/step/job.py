@@ -1,0 +1,201 @@
+"""A chain's progress as a pure function: ``advance(job, state, n) -> (state, portion)``.
+
+A job is the model and its steps, and travels to each worker once. All else that a chain needs is
+its state. So threads, processes, clusters, checkpoints, resuming, and workers that die are one
+thing: which states have come back.
+"""
+
+import threading
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from uuid import uuid4
+
+import numpy as np
+
+from pymc_kameleon.core.chain import N_LOGP, N_PROGRESS
+from pymc_kameleon.step.make_draws import compiled_run, learn_together, make_draws, where
+from pymc_kameleon.step.warm_start.search import OnTheWay
+
+
+@dataclass
+class ChainState:
+    """All that a chain needs to go on, to the last bit, wherever it does.
+
+    Attributes
+    ----------
+    point : (n,) float64
+        All value variables, raveled in the model's order.
+    steps : list of KameleonState
+        What each step needs.
+    """
+
+    point: np.ndarray
+    steps: list
+
+    @property
+    def monitor(self):
+        """What the chain has seen; of the draws made, that of any step is right."""
+        return self.steps[0].monitor
+
+
+class Portion(NamedTuple):
+    """What an advance makes.
+
+    Attributes
+    ----------
+    outputs : (n, outputs) float64
+        What is kept of each draw; without columns while tuning, unless that is kept.
+    stats : list of (n, ...) float64
+        Statistics of each step.
+    last : list of DrawStats or None
+        Of each step, for the progress bar; None if there are no draws yet.
+    n_logp : int
+        Evaluations of the log-density.
+    seconds : float
+    """
+
+    outputs: np.ndarray
+    stats: list
+    last: list
+    n_logp: int
+    seconds: float
+
+
+class Job:
+    """The model and its steps, compiled: what all chains of a run share.
+
+    Parameters
+    ----------
+    steps : list of KameleonStep
+    outputs : ModelOutputs
+        What is kept of each draw.
+    keeps_warmup : bool
+        Whether it is computed while tuning, too.
+    """
+
+    def __init__(self, steps, outputs, keeps_warmup):
+        self.steps, self.outputs, self.keeps_warmup = steps, outputs, keeps_warmup
+        self.token = uuid4().hex
+        self._make_ready()
+
+    def _make_ready(self):
+        self.run = compiled_run(self.steps)
+        self._idle = []
+        # What Python computes is not safe in several threads of a process.
+        self.turns = threading.Lock() if self.holds_gil else nullcontext()
+
+    @property
+    def holds_gil(self):
+        """Whether Python is called, so that threads wait for each other."""
+        parts = (self.outputs, *(step.log_density for step in self.steps))
+        return any(part.holds_gil for part in parts)
+
+    def width(self, tuning):
+        """Return the number of outputs of a draw."""
+        return self.outputs.n if self.keeps_warmup or not tuning else 0
+
+    def steps_at(self, state):
+        """Return copies of the steps, which are where a chain is."""
+        try:
+            steps = self._idle.pop()
+        except IndexError:
+            steps = [step.for_chain() for step in self.steps]
+            for step in steps:
+                step.setup_chain(0, state.monitor.tune, draws=0)
+        for step, own in zip(steps, state.steps, strict=True):
+            step.sampling_state = own
+        return steps
+
+    def leave(self, steps, point):
+        """Return the state of a chain, whose steps others may use from now on."""
+        state = ChainState(point, [step.sampling_state for step in steps])
+        self._idle.append(steps)
+        return state
+
+    def __getstate__(self):
+        return {k: v for k, v in self.__dict__.items() if k not in ("run", "_idle", "turns")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._make_ready()
+
+
+def advance(job, state, n):
+    """Make n draws of a chain, which are all of tuning or all after it.
+
+    Parameters
+    ----------
+    job : Job
+    state : ChainState
+        It is left as it is.
+    n : int
+        Less are made, none, where a chain takes longer than `PATIENCE` to find the posterior.
+
+    Returns
+    -------
+    state : ChainState
+    portion : Portion
+
+    Raises
+    ------
+    CannotStart
+        If the log-density of a step is not finite where the chain is.
+    """
+    start = time.perf_counter()
+    with job.turns:
+        steps, point = job.steps_at(state), state.point.copy()
+        monitor = steps[0].monitor
+        rows = np.empty((n, job.width(tuning=monitor.done < monitor.tune)))
+        progress, begun = np.zeros(N_PROGRESS, np.int64), monitor.done
+        try:
+            stats = make_draws(job.run, steps, point, n, job.outputs.into(rows), progress)
+        except OnTheWay:
+            return _on_the_way(job, state, steps, start)
+        except BaseException as error:
+            error.add_note(where(error, steps, point, begun, progress))
+            raise
+        if monitor.done == monitor.tune:
+            for step in steps:
+                step.stop_tuning()
+        last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
+        told = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
+        n_logp = int(sum(own[:, N_LOGP].sum() for own in stats)) - told
+        new = job.leave(steps, point)
+    return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
+
+
+def _on_the_way(job, state, steps, start):
+    """Return a chain that has no draws yet, but has seen more of its way to the posterior."""
+    trails = [step.trail.copy() for step in steps]
+    known = sum(np.count_nonzero(~np.isnan(trail)) for trail in trails)
+    before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
+    job.leave(steps, state.point)
+    own = [replace(own, trail=trail) for own, trail in zip(state.steps, trails, strict=True)]
+    rows = np.empty((0, job.width(tuning=True)))
+    stats = [step.empty_stats(0) for step in steps]
+    seconds = time.perf_counter() - start
+    return ChainState(state.point, own), Portion(rows, stats, None, known - before, seconds)
+
+
+def learn(job, states):
+    """Let the steps of all chains learn together, as is due before their next draw.
+
+    Parameters
+    ----------
+    job : Job
+    states : list of ChainState
+        Of all chains, which have made the same number of draws.
+
+    Returns
+    -------
+    list of ChainState
+    """
+    with job.turns:
+        chains = [job.steps_at(state) for state in states]
+        for k in range(len(job.steps)):
+            points = [state.point for state in states]
+            learn_together([chain[k] for chain in chains], points)
+        pairs = zip(chains, states, strict=True)
+        return [job.leave(chain, state.point) for chain, state in pairs]

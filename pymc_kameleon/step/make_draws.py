@@ -1,0 +1,252 @@
+"""Making draws with steps: both drivers, pm.sample's and pk.sample's, come here.
+
+Between the draws of a call nothing happens in Python. What can be done only there is done before
+them: scouting before the first draw of a chain, and learning where that is due.
+"""
+
+import numpy as np
+
+from pymc_kameleon.core.chain import (
+    ACCEPT_PROB,
+    ACCEPT_SHARE,
+    AT_STEP,
+    CURRENT,
+    DRAWS_MADE,
+    LEARNED,
+    MOVED,
+    N_LOGP,
+    N_PROGRESS,
+    STALE,
+    Block,
+    compile_draws,
+)
+from pymc_kameleon.core.errors import explained
+from pymc_kameleon.core.jit import specialise
+from pymc_kameleon.core.target import Outputs
+from pymc_kameleon.model.noise import estimate_variance, explain_moved
+from pymc_kameleon.model.pymc_internals import SamplingError
+from pymc_kameleon.step.messages import say_if_compiling
+from pymc_kameleon.step.problems import explain_start
+
+NO_OUTPUTS = Outputs(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
+
+
+class CannotStart(Exception):
+    """The step number k cannot start at `q` (n,), in its own order.
+
+    Why, is told where the run was begun, as that compiles.
+    """
+
+    def __init__(self, k, q):
+        super().__init__(k, q)
+
+    def explained(self, steps):
+        """Return the error that the user sees."""
+        k, q = self.args
+        error = SamplingError(explain_start(steps[k], q))
+        error.__notes__ = getattr(self, "__notes__", [])
+        return error
+
+
+def compiled_run(steps):
+    """Return the compiled function that makes draws with the steps in turn."""
+    for step in steps:
+        _check_gradient(step)
+    blocks = tuple(block(step, CURRENT, step.empty_stats(1)) for step in steps)
+    point, progress = np.zeros(blocks[0].places.size), np.zeros(N_PROGRESS, np.int64)
+    what = f"transitions of {' and '.join(type(step).__name__ for step in steps)}"
+    with say_if_compiling(f"the {what}"), explained(f"The {what}"):
+        run = compile_draws(tuple(step.algorithm for step in steps))
+        return specialise(run, blocks, point, NO_OUTPUTS, progress)
+
+
+def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
+    """Make n draws of a chain, with each of its steps in turn.
+
+    Parameters
+    ----------
+    run : callable
+        From `compiled_run`.
+    steps : list of KameleonStep
+    point : (n_values,) float64
+        The chain's point, in the model's order. It moves along.
+    n : int
+    outputs : Outputs, optional
+        What to compute of each draw, and where to put it.
+    progress : (N_PROGRESS,) int64, optional
+        What an exception leaves behind: draws made, and the step at work.
+
+    Returns
+    -------
+    list of (n, ...) float64
+        Statistics of each step.
+
+    Raises
+    ------
+    CannotStart
+        If the log-density of a step is not finite where it is.
+    """
+    progress = np.zeros(N_PROGRESS, np.int64) if progress is None else progress
+    progress[:] = 0
+    counts = [step.log_density.count[0] for step in steps]
+    stats, blocks = [step.empty_stats(n) for step in steps], ()
+    for step, own in zip(steps, stats, strict=True):
+        progress[AT_STEP] = len(blocks)
+        status = _begin(step, point[step.layout.places])
+        blocks += (block(step, status, own),)
+    if not run(blocks, point, outputs, progress):
+        k = int(progress[AT_STEP])
+        raise CannotStart(k, point[steps[k].layout.places])
+    for step, own, count in zip(steps, stats, counts, strict=True):
+        _conclude(step, point[step.layout.places], own, count)
+    return stats
+
+
+def where(error, steps, point, begun, progress):
+    """Say in which draw, or when before the first one, and where, an exception was raised.
+
+    And what helps, if that is known.
+    """
+    draw, tune = begun + int(progress[DRAWS_MADE]), steps[0].monitor.tune
+    advice = ""
+    if progress[AT_STEP] < len(steps):
+        step = steps[progress[AT_STEP]]
+        values = step.layout.unraveled(step.log_density.asked)
+        if not isinstance(error, CannotStart | SamplingError):
+            advice = step.log_density.advice(error)
+        if step.is_on_the_way:
+            k = np.count_nonzero(~np.isnan(step.trail)) + 1
+            when = f"evaluation {k} on the way to the posterior, before the first draw"
+            return f"{when}, at {values}{advice}"
+    else:
+        values = steps[0].layout.unraveled(point[steps[0].layout.places])
+    when = f"draw {draw} of tuning" if draw < tune else f"draw {draw - tune}"
+    return f"{when}, at {values}{advice}"
+
+
+def _begin(step, q):
+    """Get a step ready for draws from `q` (n,), in its own order; return what still holds there.
+
+    CURRENT, STALE, LEARNED or MOVED, as far as its own coordinates and the data tell. That other
+    variables moved, compiled code sees itself. An estimate is kept as long as the data are.
+    """
+    logp, d = step.log_density, step.layout.d
+    status = what_changed(step, q)
+    logp.rng, first = step.rng, step.point is None
+    if first:
+        if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
+            step._jump(q)
+        logp.point[:] = q
+        step.monitor.common_start = np.array_equal(q[:d], step._common_start)
+        if step.tune:
+            step._scout(q)
+    else:  # compiled code compares, to see which of the others moved
+        logp.point[d:] = step.point[d:]
+        if step.pseudo_marginal and status == MOVED:
+            raise SamplingError(explain_moved(step))
+    if status == MOVED:
+        step.state.x[:] = q[:d]
+    if step.learns_alone and learning_is_due(step):
+        logp.point[:] = q
+        step.learn([step])
+        step.monitor.learned = step.monitor.done
+    if step.pseudo_marginal and step.monitor.done == step.monitor.tune:
+        step.monitor.noise = estimate_variance(logp, q)
+    if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
+        return status | LEARNED if step.pseudo_marginal else MOVED
+    return status
+
+
+def learning_is_due(step):
+    """Whether a step is to learn in Python before its next draw."""
+    monitor = step.monitor
+    return step.tune and monitor.learned != monitor.done and monitor.done in step.pauses()
+
+
+def learn_together(steps, points):
+    """Let the same step of all chains learn, where that is due; `points` (n,) are the chains'."""
+    if not (steps[0].learns_together and learning_is_due(steps[0])):
+        return
+    for step, point in zip(steps, points, strict=True):
+        step.log_density.follow_data()
+        step.log_density.point[:] = point[step.layout.places]
+        step.log_density.rng = step.rng
+    counts = [step.log_density.count[0] for step in steps]
+    steps[0].learn(steps)
+    for step, count in zip(steps, counts, strict=True):
+        step.monitor.learned = step.monitor.done
+        step.monitor.uncounted += int(step.log_density.count[0] - count)
+
+
+def what_changed(step, q):
+    """Return what holds of a step's state at `q` (n,), if no other variable moved."""
+    step.log_density.follow_data()
+    new_data, step.data = step.data != step.log_density.digest, step.log_density.digest
+    d = step.layout.d
+    if step.point is None or not np.array_equal(q[:d], step.point[:d]):
+        return MOVED
+    if new_data:
+        return MOVED if step.derivatives else STALE  # the state holds the gradient too
+    return CURRENT
+
+
+def block(step, status, stats):
+    """Return a step's part of draws, whose statistics are written into `stats`."""
+    step.log_density.asked = step.log_density.point  # from here on, compiled code asks
+    step.log_density.count[1] = 0
+    return Block(
+        step.log_density.target(step.rng),
+        step.state,
+        step.parameters,
+        step.tuning,
+        step._work,
+        step.rng,
+        step.layout.places,
+        step.steps_per_draw,
+        step.tune or (step.keep_adapting and step.tuning.n > 0),
+        status,
+        stats,
+    )
+
+
+def _conclude(step, q, stats, count):
+    """Take notice of draws that ended at `q` (n,), before which there were `count` evaluations."""
+    elsewhere = step.log_density.count[0] - count - stats[:, N_LOGP].sum()
+    stats[0, N_LOGP] += elsewhere + step.monitor.uncounted
+    step.monitor.uncounted = 0
+    step.monitor.infinite += int(step.log_density.count[1])
+    step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
+    if step.pseudo_marginal and step.monitor.done > step.monitor.tune:
+        stats[:, step.n_stats - 1] = step.monitor.noise
+    d = step.layout.d
+    step.point = np.concatenate([q[:d], step.log_density.point[d:]])
+    step.trail[:] = np.nan
+
+
+def _check_gradient(step):
+    """Raise a TypeError if the sampler would take the gradient from where it is not."""
+    name, d = type(step).__name__, step.layout.d
+    held = getattr(step.state, "gradient", None)
+    if held is not None and not step.derivatives:
+        raise TypeError(
+            f"The State of {name} has a gradient, but {name}.derivatives is 0, so that none is "
+            "computed. Set derivatives = 1."
+        )
+    if step.derivatives and (held is None or held.shape != (d,)):
+        raise TypeError(
+            f"{name}.derivatives is {step.derivatives}, so that its State must have a field "
+            f"`gradient` of shape (d,), here ({d},): there the gradient at x is written when a "
+            "chain starts, or other variables move. That at a proposal is in target.gradient."
+        )
+    if "gradient" in _field_names(step._work):
+        raise TypeError(
+            f"The Work of {name} has a field `gradient`, which nobody fills. The gradient at a "
+            "proposal is in target.gradient, that at x in state.gradient. Read it there, or "
+            "give a copy for `adapt` another name."
+        )
+
+
+def _field_names(values):
+    """Return the names of all fields of a named tuple, and of those that it holds."""
+    inner = [_field_names(value) for value in values if hasattr(value, "_fields")]
+    return set(values._fields).union(*inner)

@@ -1,0 +1,275 @@
+"""The way from a chain's start to where the posterior is, and its shape there.
+
+For log-densities that have no gradient and are expensive. Each coordinate is searched first, which
+gives its scale. Where the log-density is exactly quadratic in many coordinates, as in the
+coefficients of a regression given its scale, a fit in these finds their maximum from however far.
+SciPy's BFGS goes the rest of the way, and quadratics that are fitted at the top give the shape.
+Nothing of this is a Markov chain: it is for tuning.
+
+Chains of one run need not all go the whole way: where f does not dip between a chain and the place
+to which another has come, it goes there. With few evaluations in all it goes there without a look.
+
+Symbols: f the log-density, x the best point so far (d,), L the metric, u the coordinates in which
+y = x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a
+quadratic, ρ the radius in u of the points that it is fitted to.
+"""
+
+from contextlib import suppress
+
+import numpy as np
+from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
+
+from pymc_kameleon.step.warm_start.lines import parabola, sweep
+from pymc_kameleon.step.warm_start.quadratics import fit_shape, is_still_right, solve
+from pymc_kameleon.step.warm_start.search import (
+    ALONG,
+    EXACT,
+    FEW,
+    MANY,
+    ROUNDING,
+    Home,
+    Search,
+    Spent,
+)
+
+BUDGET = 60
+"""Times d: evaluations of an approach, at most."""
+
+IN_HASTE = 30
+"""Times d, or times 3 if d is less: evaluations of a chain in all below which it has none to spare
+for a way of its own."""
+
+LATE = 5
+"""Times d: evaluations by whose gain a way is judged that has used up its budget."""
+
+DIFFERENCE = 0.01
+"""Finite differences of the climb, in u."""
+SLOPE, GAIN = 0.1, 0.1
+"""The climb ends where the gradient in u, or the gain of a step, is less."""
+
+BAD = 1e10
+"""Below the start of a climb: what stands for -inf."""
+
+LOSS, STRAYED = 0.2, 6.0
+"""Times d: of log mass, from which on a climb is taken back; and the squared distance, in units of
+the metric, if that was solved for."""
+
+DIP, NEARER, CLOSE = 1.0, 1.5, 1.0
+"""By how much f may dip on the line between two places that are taken for one; by what the points
+there come nearer to the second place; and the distance in u from which none is looked at."""
+
+TRIES = 10
+"""Draws near home, at most."""
+
+TOP, ARMIJO, SHORTEST = 0.15, 0.3, 1e-3
+"""Of a climb in another chain's metric: times d, what is still to be gained where it ends; what a
+step has to gain of what the slope promises, as steps into other modes seldom do; and the least
+factor by which steps are shortened."""
+
+
+def evaluations_for_a_way(d):
+    """Return from how many evaluations in all a chain finds the posterior by a way of its own."""
+    return IN_HASTE * max(d, 3)
+
+
+def approach(logp, start, rng, budget, rough=False, guide=None, in_haste=False):
+    """Find the posterior from a far start.
+
+    Parameters
+    ----------
+    logp : callable
+        Maps a point (d,) to a log-density; NaN counts as -inf.
+    start : (d,) float64
+        A point where it is finite.
+    rng : numpy.random.Generator
+    budget : int
+        Evaluations at most, besides that of the start.
+    rough : bool
+        Whether a rough shape is enough, as to a sampler that learns from every evaluation: that
+        saves a fifth of them, about.
+    guide : Guide, optional
+        Of another chain.
+    in_haste : bool
+        Whether to go where that has come without a look at what is on the way.
+
+    Returns
+    -------
+    Home
+    """
+    search = Search(logp, start, budget)
+    with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
+        with suppress(Spent, np.linalg.LinAlgError), np.errstate(all="ignore"):
+            search.evaluate(start)
+            is_led = guide is not None and guide.is_home
+            if is_led and in_haste:
+                search.go_to(guide, search.evaluate(guide.x))
+            elif not is_led or not _joins(search, rng, guide):
+                _find_home(search, rng, rough)
+        factor = np.linalg.qr(search.metric.T, mode="r").T
+    factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
+    points, logps = np.array(search.points), np.array(search.logps)
+    before = logps[: -LATE * start.size].max(initial=logps[0])
+    climbing = float(logps.max() - before) if search.left == 0 else 0.0
+    return Home(search.x, search.f, search.scales, factor, search.exact, climbing, points, logps)
+
+
+def _joins(search, rng, guide):
+    """Go to the guide's home if f does not dip on the way, nor ends low; return whether it did.
+
+    The way leads to the guide's place in the coordinates in which f is exactly quadratic, then up
+    in all, then straight on. From halfway up another mode the straight line might show no dip, so
+    the climb ends at a top, or at home.
+    """
+    is_there = _go_where_exact(search, guide) if guide.exact.any() else guide.exact
+    others = np.flatnonzero(~is_there)
+    if len(others) > 1:
+        _climb_in_metric(search, guide)
+    else:
+        sweep(search, rng, others, ALONG[1])
+    own = search.here()
+    way, t = search.x - guide.x, 1.0
+    distance = np.linalg.norm(np.linalg.solve(guide.factor, way))
+    f = [search.f]
+    while t > 0:
+        t = t / NEARER if t * distance > CLOSE else 0.0
+        f.append(search.evaluate(guide.x + t * way))
+    f = np.array(f)
+    before, after = np.maximum.accumulate(f), np.maximum.accumulate(f[::-1])[::-1]
+    if np.max(np.minimum(before, after) - f) > DIP or f[-1] < f.max() - way.size:
+        search.return_to(own)
+        return False
+    search.go_to(guide, f[-1])
+    return True
+
+
+def _go_where_exact(search, guide):
+    """Go to the guide's place in the coordinates where f is exactly quadratic, if it is on the way.
+
+    Returns these coordinates, as a mask.
+    """
+    place, way = search.here(), np.where(guide.exact, guide.x - search.x, 0.0)
+    t = np.array([0.4, 0.7, 1.0])
+    f = np.array([search.evaluate(place[0] + one * way) for one in t])
+    misfit = abs(place[1] - np.polyval(parabola(t, f), 0.0))
+    rounding = ROUNDING * np.abs([place[1], *f]).max()
+    if f[-1] > place[1] and misfit <= EXACT * (f[-1] - place[1]) + rounding:
+        search.return_to((place[0] + way, f[-1], place[2]))
+        return guide.exact
+    search.return_to(place)
+    return np.zeros_like(guide.exact)
+
+
+def _climb_in_metric(search, guide):
+    """Climb with the guide's curvature, which BFGS corrects, until near a top or the guide's home.
+
+    SciPy's BFGS would begin with a step of length 1, and take a gradient at each trial.
+    """
+    d, origin, inverse = search.x.size, search.x, np.eye(search.x.size)
+    home = np.linalg.solve(guide.factor, guide.x - origin)
+
+    def at(u):
+        return search.evaluate(origin + guide.factor @ u)
+
+    def slope(u, f):
+        return np.array([at(u + DIFFERENCE * one) - f for one in np.eye(d)]) / DIFFERENCE
+
+    u, f, moved, gradient = np.zeros(d), search.f, None, None
+    while np.sum((u - home) ** 2) > d:
+        before, gradient = gradient, slope(u, f)
+        if moved is not None:
+            inverse = _updated(inverse, moved, before - gradient)
+        step = inverse @ gradient
+        if moved is not None and not gradient @ step > 2 * TOP * d:  # at first the scale is foreign
+            return
+        t, f_new = 1.0, at(u + step)
+        while not f_new > f + ARMIJO * t * (gradient @ step):
+            t *= ARMIJO
+            if t < SHORTEST:
+                return
+            f_new = at(u + t * step)
+        moved, u, f = t * step, u + t * step, f_new
+
+
+def _updated(inverse, moved, change):
+    """Return what BFGS makes of an inverse curvature; as it was, if f is not concave there."""
+    if not moved @ change > 1e-3 * np.linalg.norm(moved) * np.linalg.norm(change):
+        return inverse
+    left = np.eye(moved.size) - np.outer(moved, change) / (moved @ change)
+    return left @ inverse @ left.T + np.outer(moved, moved) / (moved @ change)
+
+
+def draw_near(home, logp, rng):
+    """Return a point (d,) near the middle of a home that is about a draw of the posterior.
+
+    It is drawn from the normal with the home's covariance, and accepted as Metropolis and Hastings
+    would from the middle; after ten tries it is the middle.
+    """
+    for _ in range(TRIES):
+        z = rng.standard_normal(home.x.size)
+        x = home.x + home.factor @ z
+        if np.log(rng.random()) < logp(x) - home.logp + z @ z / 2:
+            return x
+    return home.x
+
+
+def _find_home(search, rng, rough):
+    """Go up, and learn the shape there; but back where that has lost mass.
+
+    In the neck of a funnel f has no bound, and hardly any mass, which is f and the log of volume.
+    """
+    d = search.x.size
+    sweep(search, rng, range(d), ALONG[0])
+    search.metric = np.diag(search.scales)
+    if d == 1:
+        return
+    is_clear = search.ranges * EXACT > ROUNDING * abs(search.logps[0])
+    known = np.flatnonzero((search.misfits < EXACT) & is_clear)
+    known = known if len(known) >= max(2, d / 2) else []
+    sweep(search, rng, np.setdiff1d(range(d), known), ALONG[1])
+    search.metric = np.diag(search.scales)
+    exact, solved = np.flatnonzero(search.misfits < EXACT), False
+    if max(2, d / 2) <= len(exact) <= MANY:
+        gain = solve(search, rng, exact)
+        solved = gain >= 0
+        # what held the coefficients at first may have no weight any more
+        if gain > 1 and not (rough and is_still_right(search, rng, exact)):
+            solved = solve(search, rng, exact) >= 0
+        search.exact[exact] = solved
+        if rough and solved:
+            return
+    before, inverse, climbed = search.here(), np.linalg.inv(search.metric), -np.inf
+    mass = search.f - np.log(np.linalg.norm(inverse, axis=0)).sum()
+    while search.f > climbed + max(0.5, 0.15 * d):  # the climb stopped too early
+        with suppress(Spent):
+            _climb(search, least=ALONG[1] * d)
+        climbed = search.f
+        sweep(search, rng, range(d), ALONG[1])
+        is_lost = search.f + np.log(search.scales).sum() < mass - LOSS * d
+        strays = solved and len(exact) < d
+        if is_lost or (strays and np.sum((inverse @ (search.x - before[0])) ** 2) > STRAYED * d):
+            search.return_to(before)
+            return
+        if d <= FEW:
+            fit_shape(search, rng, solved)
+
+
+def _climb(search, least):
+    """Maximise f by BFGS with finite differences; `least` evaluations have to be left."""
+    origin, metric, top, d = search.x, search.metric, search.f, search.x.size
+
+    def minus_f(u):
+        if search.left <= least:
+            raise Spent
+        return min(top - search.evaluate(origin + metric @ u), BAD)
+
+    def look(u):
+        nonlocal last
+        gain, last = search.f - last, search.f
+        if gain < GAIN or search.left < least + 3 * (d + 1):
+            raise StopIteration
+
+    last, options = top, {"eps": DIFFERENCE, "gtol": SLOPE}
+    found = minimize(minus_f, np.zeros(d), method="BFGS", options=options, callback=look)
+    with suppress(np.linalg.LinAlgError):  # rounding leaves it indefinite
+        search.metric = metric @ np.linalg.cholesky(found.hess_inv)

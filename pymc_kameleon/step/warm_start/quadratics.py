@@ -1,0 +1,158 @@
+"""Quadratics that are fitted to f, where it is exactly one and for the shape at the top.
+
+Symbols: as in approach.py.
+"""
+
+import numpy as np
+
+from pymc_kameleon.step.warm_start.lines import MassLine, bracket, top_of
+from pymc_kameleon.step.warm_start.search import (
+    EXACT_FIT,
+    FAR,
+    ROUNDING,
+    hessian_of,
+    moved,
+    products,
+)
+
+SOME = 1
+"""Coordinates whose scales tell how the volume changes."""
+
+PROBES, MISFIT = 3, 0.2
+"""Points at which a rough shape is tried, and the share by which f may fall more or less there."""
+
+ROUNDS = 3
+"""Fits at the top, about; three times as many at most, as long as it is wider than was known."""
+
+FLATTEST = 0.1
+"""Curvature in u that a fit is trusted with, at least."""
+
+RADIUS = 0.7
+"""ρ at first, and at most."""
+
+REACH = 0.05, 12.0
+"""Times d: squared distances, in radii, of points that are fitted. Nearer ones, as those of finite
+differences, say nothing of curvature."""
+
+
+def solve(search, rng, exact):
+    """Maximise f in the coordinates in which it is exactly quadratic; then the mass in the others.
+
+    Returns the gain of log mass by the others, or -1 if there was no solution. Going by the mass
+    keeps out of the necks of funnels.
+    """
+    n = len(exact)
+    n_points = (n + 1) * (n + 2) // 2 + 3
+    if n_points > search.left:
+        return -1.0
+    centre, block = search.x, search.metric[np.ix_(exact, exact)]
+    width = max(1.0, np.sqrt(ROUNDING * abs(search.f) / EXACT_FIT**2))  # f has to change by more
+    u = 0.8 * rng.standard_normal((n_points, n))
+    block = block * width
+    f = np.array([search.evaluate(moved(centre, exact, block @ one)) for one in u])
+    if not np.isfinite(f).all():
+        return -1.0
+    design = np.column_stack([np.ones(n_points), u, products(u)])
+    coefficients = np.linalg.lstsq(design, f, rcond=1e-14)[0]
+    misfit, spread = np.abs(f - design @ coefficients).max(), np.ptp(f)
+    if not misfit <= EXACT_FIT * spread or spread == 0:
+        return -1.0
+    gradient, hessian = coefficients[1 : n + 1], hessian_of(coefficients[n + 1 :], n)
+    e, vectors = np.linalg.eigh(-hessian)
+    e = np.maximum(np.abs(e), max(1e-9, 3 * misfit / spread / n**0.5) * np.abs(e).max())
+    search.evaluate(moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
+    block = block @ vectors / np.sqrt(e)
+    few, gain = rng.permutation(exact)[:SOME], 0.0
+    for k in rng.permutation(np.setdiff1d(np.arange(search.x.size), exact)):
+        line = MassLine(search, k, exact, few)
+        if line[0.0] == -np.inf:  # f is not concave here, so that it is not that quadratic
+            return -1.0
+        bracket(line, search.scales[k], FAR)
+        search.scales[k] = top_of(line)[0]
+        best = max(line, key=line.get)
+        gain += line[best] - line[0.0]
+        f, size = line.found[best]
+        block = block * size / line.found[0.0][1]
+        search.return_to((line.place(best), f, search.metric))
+        search.metric[k, k] = search.scales[k]
+    search.metric[np.ix_(exact, exact)] = block
+    return gain
+
+
+def is_still_right(search, rng, exact):
+    """Whether the quadratic in `exact` coordinates, with the volume that it has now, is f's."""
+    block = search.metric[np.ix_(exact, exact)]
+    origin, top = search.x, search.f
+    for z in rng.standard_normal((PROBES, len(exact))):
+        drop = top - search.evaluate(moved(origin, exact, block @ z))
+        if not abs(drop / (z @ z / 2) - 1) < MISFIT:
+            return False
+    return True
+
+
+def fit_shape(search, rng, known):
+    """Fit quadratics around the best point until one agrees with the metric.
+
+    If that is `known`, a few points decide whether a fit is necessary.
+    """
+    d, rho = search.x.size, RADIUS
+    p = (d + 1) * (d + 2) // 2
+    for i in range(3 * ROUNDS):
+        near = np.count_nonzero(_is_near(_distances2(search, search.x) / (d * rho**2)))
+        origin, top = search.x, search.f
+        n_new = d + 4 if known and i == 0 else max(d + 4, int(1.2 * p) - near)
+        u = rho * rng.standard_normal((n_new, d)) * rng.uniform(0.5, 1.2, (n_new, 1))
+        drop = np.median([top - search.evaluate(origin + search.metric @ one) for one in u])
+        if known and i == 0:
+            if 0.15 < drop / (d * rho**2) < 0.8:
+                break
+            continue
+        fitted = _fit(search, origin, top, rho, drop)
+        if fitted is None:
+            rho *= 0.5
+            continue
+        e, vectors, g = fitted
+        clipped = np.clip(np.abs(e), FLATTEST, 1 / FLATTEST)
+        limit = 3 * rho / np.sqrt(clipped)
+        step = np.clip(g / clipped, -limit, limit)
+        gain = g @ step - step @ (e * step) / 2
+        if gain > 0.25:
+            search.evaluate(origin + search.metric @ vectors @ step)
+        search.metric = search.metric @ vectors / np.sqrt(clipped)
+        rho = RADIUS * min(1.0, np.sqrt(3 * d / max(drop, 1e-10)))
+        agrees = gain < max(0.5, 0.15 * d) and e.min() > 0.4 and e.max() < 3
+        if agrees or (i >= ROUNDS and e.min() > FLATTEST):
+            break
+
+
+def _is_near(distances2):
+    return (distances2 > REACH[0]) & (distances2 < REACH[1])
+
+
+def _distances2(search, origin):
+    """Squared distances |u|² of all points from one."""
+    u = np.linalg.solve(search.metric, (np.array(search.points) - origin).T)
+    return np.sum(u * u, axis=0)
+
+
+def _fit(search, origin, top, rho, drop):
+    """Fit a quadratic in u; return eigenvalues and -vectors of −H, and g along them."""
+    d = len(origin)
+    p = (d + 1) * (d + 2) // 2
+    drops, distances2 = top - np.array(search.logps), _distances2(search, origin)
+    cap = max(6 * d, 2.5 * drop) if np.isfinite(drop) else 6 * d
+    rows = np.flatnonzero(_is_near(distances2 / (d * rho**2)) & (drops < cap))
+    rows = rows[np.argsort(distances2[rows], kind="stable")][: 2 * p]
+    if len(rows) < d + 2:
+        return None
+    u = np.linalg.solve(search.metric, (np.array(search.points)[rows] - origin).T).T
+    drops = drops[rows]
+    weights = (1 + np.abs(drops) / max(d, cap / 6)) ** -2
+    design = np.column_stack([np.ones(len(u)), u, products(u)])
+    penalty = np.repeat([1e-10, 1e-8, 1e-3], [1, d, p - d - 1])
+    normal = (design.T * weights) @ design + np.diag(penalty)
+    right = design.T @ (weights * (np.sum(u * u, axis=1) / 2 - drops))
+    coefficients = np.linalg.solve(normal, right)
+    hessian = hessian_of(coefficients[d + 1 :], d) - np.eye(d)
+    e, vectors = np.linalg.eigh(-hessian)
+    return e, vectors, vectors.T @ coefficients[1 : d + 1]

@@ -1,0 +1,855 @@
+"""Averages corrected by what a surrogate knows: exact whatever it is, and as ArviZ's elsewhere."""
+
+import logging
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import reference
+import xarray as xr
+from runs import assert_same, messages, resume, sample
+from scipy.stats import norm
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import pymc_kameleon as pk
+from pymc_kameleon.analysis import (
+    draws_of_result,
+    summary,
+    surrogate_correction,
+    surrogate_posterior,
+    trust,
+)
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.model.functions import ModelOutputs
+from pymc_kameleon.samplers.surrogate import fit
+from pymc_kameleon.samplers.surrogate.density import Surrogate
+from pymc_kameleon.samplers.surrogate.moves import (
+    Moves,
+    Spread,
+    certificate,
+    draws_of_surrogate,
+    ends_of_pairs,
+    moves_of,
+    new_ends,
+)
+from pymc_kameleon.samplers.surrogate.proposal import Parameters
+from pymc_kameleon.samplers.surrogate.second import with_second_surrogates
+
+# ---- known answers, with a surrogate that is far off --------------------------------------------
+
+BEND = 0.5
+
+
+def log_banana(x):
+    """x₀ ~ N(0, 1), x₁ ~ N(b(x₀² − 1), 1)."""
+    return -(x[:, 0] ** 2) / 2 - (x[:, 1] - BEND * (x[:, 0] ** 2 - 1)) ** 2 / 2
+
+
+def functions(x):
+    """Return (n, 5), of which E is known."""
+    return np.column_stack([x, x**2, x[:, 0] <= 0.5])
+
+
+TRUE = np.array([0, 0, 1, 1 + 2 * BEND**2, norm.cdf(0.5)])
+
+
+def spoilt(angle=np.pi / 2):
+    """Return Parameters with a surrogate in the wrong place, of the wrong width, with bumps."""
+    rng, sizes = np.random.default_rng(3), {"d": 2, "m": 6}
+    surrogate = allocate(
+        Surrogate,
+        sizes,
+        nu=4.0,
+        is_quadratic=1,
+        linear=(0.5, -0.4),
+        quadratic=((-0.3, 0.0), (0.2, -0.4)),
+        bounds=(-10.0, 10.0),
+        n=6,
+        centres=rng.standard_normal((2, 6)),
+        weights=0.7 * rng.standard_normal(6),
+        rates=(1.0, 1.5),
+    )
+    return allocate(
+        Parameters,
+        sizes,
+        mean=(0.3, -0.2),
+        factor=((1.2, 0.0), (-0.3, 0.9)),
+        angle=angle,
+        reference_share=0.5,
+        n_inner=4,
+        surrogate=surrogate,
+    )
+
+
+def log_s_of(parameters):
+    def log_s(x):
+        u = np.linalg.solve(parameters.factor, (x - parameters.mean).T).T
+        return fit.values(parameters.surrogate, u)
+
+    return log_s
+
+
+def stationary(n, chains=4, seed=1, angle=np.pi / 2):
+    """Return independent draws (chains, n, 2), and the moves that one chain each makes of them."""
+    rng, parameters = np.random.default_rng(seed), spoilt(angle)
+    x = rng.standard_normal((chains * n, 2))
+    x[:, 1] += BEND * (x[:, 0] ** 2 - 1)
+    end, log_s = new_ends(parameters, x, rng), log_s_of(parameters)
+    log_ratio = log_banana(end) - log_banana(x) + log_s(x) - log_s(end)
+    row, draw = np.divmod(np.arange(chains * n), n)
+    accept_prob = np.exp(np.minimum(0, log_ratio))
+    moves = Moves(
+        row, draw, x, end, log_banana(end), accept_prob, [parameters] * chains, [log_s] * chains
+    )
+    return x.reshape(chains, n, 2), moves
+
+
+def at_draws(x):
+    return functions(x.reshape(-1, 2)).reshape(*x.shape[:2], -1)
+
+
+@pytest.fixture
+def whole_correction(monkeypatch):
+    """Let T be X, which is then tested alone."""
+    monkeypatch.setattr(
+        surrogate_correction, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape)
+    )
+
+
+@pytest.mark.usefixtures("whole_correction")
+@pytest.mark.parametrize("angle", [1.1, np.pi / 2], ids=["none meet", "many meet"])
+def test_it_is_exact_however_bad_the_surrogate_is(angle, monkeypatch):
+    """Unlike the mean over s, instead of that over new runs from where each move began."""
+    x, moves = stationary(25_000, angle=angle)
+    assert 0.4 < moves.accept_prob.mean() < 0.7
+    found = surrogate_correction.corrected(at_draws(x), moves, functions)
+    assert np.abs((found.mean - TRUE) / found.mcse).max() < 3.5
+    assert found.is_better.all()
+
+    def as_if_all_met(parameters, start, others, rng):
+        return start, others, np.zeros(len(start), bool), len(start)
+
+    monkeypatch.setattr(surrogate_correction, "ends_of_pairs", as_if_all_met)
+    wrong = surrogate_correction.corrected(at_draws(x), moves, functions)
+    assert np.abs((wrong.mean - TRUE) / wrong.mcse).max() > 6
+
+
+def test_without_use_it_is_left_out():
+    """As b is then about 0, an average is not made worse."""
+    x, moves = stationary(2500)
+    found = surrogate_correction.corrected(at_draws(x), moves, functions)
+    assert (found.gain > 0.8).all()
+
+
+# ---- by hand ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("angle", [1.1, np.pi / 2])
+def test_new_runs_are_those_of_the_inner_chain(angle):
+    """Each of a pair is one, with the same random numbers, until both are the same."""
+    parameters, rng = spoilt(angle), np.random.default_rng(2)
+    by_hand, u = reference.SurrogateChain(parameters, None), rng.standard_normal((2, 30, 2))
+    start, others = u @ parameters.factor.T + parameters.mean
+    met = 0
+    for k in range(30):
+        *ends, apart, _ = ends_of_pairs(
+            parameters, start[[k]], others[[k]], np.random.default_rng(k)
+        )
+        alone = [by_hand.inner_chain(v, 1.0, np.random.default_rng(k)) for v in u[:, k]]
+        if apart[0]:
+            expected = parameters.mean + np.array(alone) @ parameters.factor.T
+            np.testing.assert_allclose(np.concatenate(ends), expected)
+        else:
+            met += 1
+            np.testing.assert_array_equal(*alone)
+    assert met == 0 if angle < np.pi / 2 else 5 < met < 25
+
+
+def test_doubts_are_those_of_a_gaussian_process():
+    """That has been told the values at the centres."""
+    parameters = spoilt()
+    s, spread = parameters.surrogate, Spread(parameters, np.random.default_rng(1))
+    u = np.random.default_rng(2).standard_normal((5, 2))
+
+    def kernel(a, b):
+        return 1 / (1 + np.sum((a[:, None] - b[None]) ** 2, axis=2))
+
+    c, at = s.centres.T, u * s.rates
+    given, cross = kernel(c, c), kernel(at, c)
+    amplitude = s.weights @ given @ s.weights / 6
+    covariance = kernel(at, at) - cross @ np.linalg.solve(given, cross.T)
+    found = spread.doubt(parameters.mean + u @ parameters.factor.T)
+    np.testing.assert_allclose(found, np.sqrt(amplitude * np.diag(covariance)), rtol=1e-4)
+    at_centres = parameters.mean + (c / s.rates) @ parameters.factor.T
+    np.testing.assert_allclose(spread.doubt(at_centres), 0, atol=1e-2)
+    alone = parameters._replace(surrogate=s._replace(n=np.array([0])))
+    assert not Spread(alone, np.random.default_rng(1)).doubt(at_centres).any()
+
+
+def slowly(f, moves, function, n_runs, under_s):
+    """Return T, its standard error and its gain of one function, from their definitions.
+
+    `under_s` are points, weights, and doubts (sets, n, ...).
+    """
+    n_chains, n = f.shape
+    nb = min(10, min(np.sum(moves.row == c) for c in range(n_chains)) // 2)
+    low, high = f.min(), f.max()
+    half = 1.3 * (high - low) / 2
+    low, high = (low + high) / 2 - half, (low + high) / 2 + half
+
+    def whole(x):
+        value = function(x[None]).item()
+        return value if value == value else low
+
+    def g(x):
+        return min(max(whole(x), low), high)
+
+    points, weights, doubts, lowest = under_s
+    sums = [
+        sum(v * g(p) for v, p in zip(*one, strict=True))
+        for one in zip(weights, points, strict=True)
+    ]
+    total = [w.sum() for w in weights]
+    level = sum(sums) / sum(total)
+    off = [one - level * w for one, w in zip(sums, total, strict=True)]
+    common = np.var(off, ddof=1) / len(off) / np.mean(total) ** 2
+
+    lacking = weights * (np.exp(np.minimum(doubts, 4)) - 1) / weights.mean() / weights.shape[1]
+    changes = [
+        sum(v * (g(p) - level) for v, p in zip(*one, strict=True))
+        for one in zip(lacking, points, strict=True)
+    ]
+    unseen = np.sqrt(max(np.mean(changes) ** 2 - np.var(changes, ddof=1) / len(changes), 0))
+    pairs = list(zip(weights.ravel(), points.reshape(-1, 2), strict=True))
+    unseen += abs(sum(w * (whole(p) - g(p)) for w, p in pairs) / weights.sum())
+
+    def k(row, x):
+        x = np.repeat(x[None], n_runs, axis=0)
+        ends, others, apart, _ = surrogate_correction.ends_of_pairs(
+            moves.parameters[row], x, None, None
+        )
+        values = zip(ends, others, apart, strict=True)
+        return level + np.mean([(g(v) - g(w)) * is_apart for v, w, is_apart in values])
+
+    a, x = np.zeros((n_chains, nb)), np.zeros((n_chains, nb))
+    sizes = np.array([len([i for i in range(n) if i * nb // n == b]) for b in range(nb)])
+    for c in range(n_chains):
+        own = [i for i in range(len(moves.row)) if moves.row[i] == c]
+        terms = [
+            (1 - moves.accept_prob[i]) * (g(moves.start[i]) - g(moves.end[i]))
+            + k(c, moves.start[i])
+            for i in own
+        ]
+        for b in range(nb):
+            values = np.array([f[c, i] for i in range(n) if i * nb // n == b])
+            a[c, b] = values.mean()
+            inside = [
+                t - np.mean(terms)
+                for t, i in zip(terms, own, strict=True)
+                if moves.draw[i] * nb // n == b
+            ]
+            influence = np.sum(inside) / len(own) * n / sizes[b]
+            x[c, b] = np.mean(terms) + influence
+    mixed, used = np.zeros((n_chains, nb)), np.zeros(n_chains)
+    for c in range(n_chains):
+        others = [i for i in range(n_chains) if i != c]
+        difference = (a - x)[others].ravel()
+        variance = np.var(difference, ddof=1) + a.size * common
+        b = np.cov(a[others].ravel(), difference)[0, 1] / variance
+        used[c] = np.clip(b, 0, 1)
+        mixed[c] = a[c] + np.clip(b, 0, 1) * (x[c] - a[c])
+
+    def variance(batches):
+        chains = batches @ sizes / n
+        return max(np.var(batches, ddof=1) / batches.size, np.var(chains, ddof=1) / n_chains)
+
+    mean = np.mean(mixed @ sizes / n)
+    rejected = sum(
+        w * unknown * (g(p) - level) ** 2 / weights.sum()
+        for w, p, unknown in zip(weights.ravel(), points.reshape(-1, 2), lowest, strict=True)
+    )
+    least = np.sum(used**2 / np.bincount(moves.row)) * rejected / n_chains**2
+    after = max(variance(mixed), least) + common * used.mean() ** 2
+    after += min((unseen * used.mean()) ** 2, variance(a))
+    return mean, np.sqrt(after), variance(a) / after
+
+
+def test_what_lies_beyond_all_draws_counts_in_the_error(step, result):
+    """A surrogate that is all but exact leaves only the error of clipping: z was up to 170."""
+    t = {"t": lambda v: v["t"], "square": lambda v: (v["t"] - 1) ** 2}
+    for function in t.values():
+        found = pk.expectation(result, function, step.model)
+        assert abs(found.mean - 1) < 3 * found.mcse
+
+
+@pytest.mark.parametrize("share", [0.0, 0.9])
+def test_the_estimator_is_that_of_a_slow_version(share, monkeypatch):
+    """Chains of a length that batches do not divide, some batches without a move, NaN, clipping."""
+    rng = np.random.default_rng(7)
+    walk = np.cumsum(rng.standard_normal((3, 47, 2)), axis=1) / 3
+    row, draw = np.nonzero(rng.random((3, 47)) < 0.3)
+    assert len(np.unique(np.column_stack([row, draw * 5 // 47]), axis=0)) < 15
+    start = walk[row, draw]
+    moves = Moves(
+        row,
+        draw,
+        start,
+        rng.standard_normal(start.shape),
+        None,
+        rng.random(len(row)),
+        [spoilt()._replace(n_inner=np.array([chain])) for chain in range(3)],
+        None,
+    )
+
+    under_s = 2 * rng.standard_normal((8, 16, 2)), rng.random((8, 16)), 5 * rng.random((8, 16)) ** 3
+    under_s = *under_s, rng.random(128) < share
+
+    class Known:
+        def __init__(self, *_):
+            pass
+
+        def more(self, n):
+            return under_s[:2]
+
+        def doubt(self, x):
+            return under_s[2].ravel()
+
+        def is_lowest(self, x):
+            return under_s[3]
+
+    def shrunk(parameters, start, others, rng):
+        shifts = np.resize(np.linspace(-5, 4, 4), len(start))[:, None]
+        ends = 0.2 * start + shifts + 0.1 * parameters.n_inner
+        return ends, ends[:, ::-1] / 2, shifts[:, 0] > -5, 1
+
+    monkeypatch.setattr(surrogate_correction, "Spread", Known)
+    monkeypatch.setattr(surrogate_correction, "ends_of_pairs", shrunk)
+    monkeypatch.setattr(surrogate_correction, "POINTS", 16)
+    monkeypatch.setattr(surrogate_correction, "RUNS", 4 * len(row))
+    monkeypatch.setattr(surrogate_correction, "MOST_WORK", 0)
+    monkeypatch.setattr(surrogate_correction, "MOST_NUMBERS", 30)
+
+    def function(x):
+        root = np.sqrt(np.where(x[:, 0] > 3, np.nan, 4.0)) * x[:, 1]
+        return np.column_stack([x[:, 0], x[:, 0] * x[:, 1], root])
+
+    f = function(walk.reshape(-1, 2)).reshape(3, 47, 3)
+    f[np.isnan(f)] = 0.0
+    found = surrogate_correction.corrected(f, moves, function)
+    for j in range(3):
+        expected = slowly(f[..., j], moves, lambda x, j=j: function(x)[:, j], 4, under_s)
+        np.testing.assert_allclose((found.mean[j], found.mcse[j], found.gain[j]), expected)
+    assert found.is_better.tolist() == (np.abs(found.gain - 1) > 1e-9).tolist() != [False] * 3
+
+
+def test_more_is_done_where_it_is_noisy(monkeypatch):
+    x, moves = stationary(250)
+    runs, points = [], []
+
+    def counted(parameters, start, *others):
+        runs.append(len(start) // 250)
+        return ends_of_pairs(parameters, start, *others)
+
+    class Counted(Spread):
+        def more(self, n):
+            points.append(n)
+            return super().more(n)
+
+    monkeypatch.setattr(surrogate_correction, "ends_of_pairs", counted)
+    monkeypatch.setattr(surrogate_correction, "Spread", Counted)
+    monkeypatch.setattr(
+        surrogate_correction, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape)
+    )
+    monkeypatch.setattr(surrogate_correction, "POINTS", 8)
+    monkeypatch.setattr(surrogate_correction, "RUNS", 1000)
+    surrogate_correction.corrected(at_draws(x), moves, functions)
+    assert runs[::4] == [1, 1, 2, 4][: len(runs) // 4]
+    assert points == [8, *(8 * 2 ** np.arange(len(points) - 1))]
+    assert min(len(runs) // 4, len(points)) > 1
+    runs.clear()
+    monkeypatch.setattr(surrogate_correction, "NEGLIGIBLE", np.inf)
+    surrogate_correction.corrected(at_draws(x), moves, functions)
+    assert runs == [1] * 4
+
+
+def test_work_is_that_of_all_chains(monkeypatch):
+    """Of which the first may have no kernels."""
+    _, moves = stationary(250)
+    first = moves.parameters[0]
+    first = first._replace(surrogate=first.surrogate._replace(n=np.array([0])))
+    moves = moves._replace(parameters=[first, *moves.parameters[1:]])
+    monkeypatch.setattr(surrogate_correction, "OVERHEAD", 0)
+    monkeypatch.setattr(surrogate_correction, "MOST_WORK", 1)
+    batches = np.zeros(1000, int)
+    inner = surrogate_correction._Inner(
+        moves, batches, lambda x: (functions(x), 0 * functions(x)), (4, 1, 5)
+    )
+    assert not inner.double(True)
+    assert not inner.double(False)
+
+
+def test_the_certificate_looks_at_weights():
+    parameters, rng = spoilt(), np.random.default_rng(4)
+    x, log_s = rng.standard_normal((400, 2)), log_s_of(parameters)
+    row, log_w = np.repeat([0, 1], 200), 0.3 * rng.standard_normal(400)
+    moves = Moves(
+        row, None, x, x, log_s(x) + log_w, np.full(400, 0.7), [parameters] * 2, [log_s] * 2
+    )
+    w = np.exp(log_w)
+    found = certificate(moves)
+    assert found.ess_share == pytest.approx(w.sum() ** 2 / 400 / np.sum(w**2))
+    assert found.sd_log_w == pytest.approx(log_w.std())
+    assert found.accept_prob == pytest.approx(0.7)
+    assert found.pareto_k < 0.5
+    half = np.where(np.arange(400) % 2 == 0, -np.inf, moves.end_logp)
+    assert certificate(moves._replace(end_logp=half)).ess_share < 0.6
+    nowhere = certificate(moves._replace(end_logp=np.full(400, -np.inf)))
+    assert nowhere.ess_share == 0
+    assert np.isnan(nowhere.sd_log_w)
+
+
+@pytest.mark.parametrize("kind", ["eti", "hdi"])
+def test_intervals_of_a_known_distribution(kind):
+    """That of χ² with two degrees of freedom, by shares that are not quite monotone."""
+    x = np.linspace(0, 20, 60)
+    shares = 1 - np.exp(-x / 2)
+    shares[-3:] = shares[-3:][::-1]
+    low, high = summary.interval(x, shares, 0.9, kind)
+    expected = (-2 * np.log(0.95), -2 * np.log(0.05)) if kind == "eti" else (0, -2 * np.log(0.1))
+    assert (low, high) == pytest.approx(expected, abs=0.02)
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def step():
+    with pm.Model(coords={"k": ["u", "v"]}) as model:
+        x = pm.Normal("x", [1.0, -1.0], [1.0, 3.0], dims="k")
+        t = pm.Exponential("t", 1)
+        pm.Deterministic("y", x[0] + t)
+        pm.Deterministic("positive", 1 * (x[0] > 0))
+        return pk.SurrogateMetropolis(model=model, expensive=True)
+
+
+@pytest.fixture(scope="module")
+def result(step):
+    return sample(step, draws=400, tune=300, chains=4, surrogate_draws=500)
+
+
+MEAN = np.array([1, -1, 1, 2, norm.cdf(1)])
+"""Of all variables."""
+
+
+def everything(v):
+    return np.concatenate([v["x"], np.stack([v["t"], v["y"], v["positive"]], axis=2)], axis=2)
+
+
+def test_moves_are_kept(step, result):
+    moves, stats = result["surrogate_moves"], result["sample_stats"]
+    posterior = result["posterior"]
+    x = np.concatenate([posterior["x"], np.log(posterior["t"].values)[..., None]], axis=2)
+    np.testing.assert_allclose(moves["start"][:, 1:], x[:, :-1], rtol=1e-12, atol=1e-15)
+    np.testing.assert_array_equal(moves["accept_prob"], stats["surrogate_accept"])
+    by_surrogate = ~np.isnan(moves["accept_prob"].values)
+    assert 0.1 < by_surrogate.mean() < 0.95
+    moved = by_surrogate & (stats["accept_share"].values == 1)
+    np.testing.assert_allclose(moves["end"].values[moved], x[moved], rtol=1e-12)
+    np.testing.assert_allclose(moves["end_logp"].values[moved], stats["lp"].values[moved])
+    still = stats["n_logp"].values == 0
+    np.testing.assert_array_equal(moves["end"].values[still], moves["start"].values[still])
+    assert moves["coordinate"].values.tolist() == ["x[0]", "x[1]", "t_log__"]
+    assert "start" not in stats
+    assert "surrogate_moves" not in sample(pk.RWM(model=step.model)).children
+
+
+def test_moves_are_kept_of_one_step_alone(step):
+    one = pk.SurrogateMetropolis(["x"], model=step.model)
+    assert one.kept == {} != step.kept
+    assert one.empty_stats(1).size < step.empty_stats(1).size
+
+
+def test_they_outlive_files_and_interruptions(step, result, tmp_path):
+    options = {"draws": 150, "tune": 300, "chains": 4, "surrogate_draws": 500}
+    short = sample(step, cores=2, store=tmp_path / "run.zarr", **options).load()
+    short.to_netcdf(tmp_path / "run.nc")
+    for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
+        whole = resume(saved, step.model, draws=250, step=step)
+        kept = whole["surrogate_moves"].to_dataset().load()
+        assert kept.equals(result["surrogate_moves"].to_dataset())
+        drawn = whole["surrogate_posterior"].to_dataset()
+        xr.testing.assert_identical(drawn, result["surrogate_posterior"].to_dataset())
+    stored = xr.open_datatree(tmp_path / "run.zarr", engine="zarr", consolidated=False)
+    xr.testing.assert_identical(stored["surrogate_posterior"].to_dataset().load(), drawn)
+    file = tmp_path / "run.nc"
+    whole.to_netcdf(file)
+    for one in (whole, stored, file, str(file), tmp_path / "run.zarr"):
+        again = pk.expectation(one, everything, step.model)
+        np.testing.assert_array_equal(again, pk.expectation(result, everything, step.model))
+    tables = [pk.summary(one, model=step.model).sort_index() for one in (file, result)]
+    assert tables[0].equals(tables[1])
+    with pytest.raises(ValueError, match=r"no\.zarr does not exist: give a result of pk\.sample"):
+        pk.summary(tmp_path / "no.zarr")
+    del short["surrogate_moves"]
+    with pytest.raises(ValueError, match="surrogate_moves has 0 draws, and the run had 150"):
+        resume(short, step.model)
+
+
+def test_averages_are_worth_more_than_the_draws(step, result):
+    found = pk.expectation(result, everything, step.model)
+    plain = pk.expectation(result["posterior"], everything)
+    assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
+    assert (found.gain[:4] > 3).all()
+    assert (found.mcse < plain.mcse).all()
+    sd = everything(dict(result["posterior"].data_vars)).std(axis=(0, 1))
+    np.testing.assert_allclose(found.ess, (sd / found.mcse) ** 2)
+    one = pk.expectation(result, lambda v: v["t"], step.model)
+    assert one.mean == pytest.approx(found.mean[2], abs=found.mcse[2])
+
+
+def test_the_summary_has_them(step, result):
+    with step.model:
+        table = pk.summary(result, round_to="none")
+        rounded, to_three = pk.summary(result), pk.summary(result, round_to=3)
+        found = pk.expectation(result, everything)
+    order = ["x[u]", "x[v]", "t", "y", "positive"]
+    assert list(table.columns) == [*az.summary(result).columns, "ess", "gain"]
+    assert sorted(table.index) == sorted(order)
+    ours = table.loc[order]
+    assert (np.abs(ours["mean"] - found.mean) < 3 * found.mcse).all()
+    sd = [1, 3, 1, np.sqrt(2), np.sqrt(MEAN[4] * (1 - MEAN[4]))]
+    assert (np.abs(ours["sd"] - sd) < 4 * ours["mcse_sd"]).all()
+    np.testing.assert_allclose(ours["ess"], (ours["sd"] / ours["mcse_mean"]) ** 2)
+    tails = norm.ppf([0.055, 0.945])
+    ends = [1 + tails, -1 + 3 * tails, -np.log([0.945, 0.055])]
+    deviations = (ours.iloc[:3, 2:4] - np.array(ends)) / np.array(sd[:3])[:, None]
+    np.testing.assert_allclose(deviations, 0, atol=0.08)
+    plain = az.summary(result, round_to="none").loc[order]
+    assert (ours.iloc[:3, 2:4] != plain.iloc[:3, 2:4]).all(axis=None)
+    for column in ("ess_bulk", "ess_tail", "r_hat"):
+        np.testing.assert_array_equal(ours[column], plain[column])
+    assert plain.loc["positive", "eti89_ub"] == ours.loc["positive", "eti89_ub"] == 1
+    errors = np.abs(rounded["mean"] - table["mean"]) / table["mcse_mean"]
+    assert (errors < 1.01).all()
+    assert table.attrs["certificate"]["ess_share"] > 0.9
+    assert to_three["mean"]["t"] == round(table["mean"]["t"], 3) != table["mean"]["t"]
+    assert to_three.attrs == table.attrs
+    chosen = pk.summary(result, ["t"], ci_kind="hdi", ci_prob=0.5, model=step.model)
+    assert list(chosen.columns[2:4]) == ["hdi50_lb", "hdi50_ub"]
+    assert 0 <= chosen["hdi50_lb"]["t"] < 0.1 < 0.6 < chosen["hdi50_ub"]["t"] < 0.8
+
+
+def test_the_summary_computes_what_it_shows(step, result, monkeypatch):
+    """A deterministic may be expensive."""
+    computed = []
+
+    def outputs(model, names, *others):
+        computed.append(names)
+        return ModelOutputs(model, names, *others)
+
+    monkeypatch.setattr(draws_of_result, "ModelOutputs", outputs)
+    table = pk.summary(result, ["~y"], model=step.model)
+    assert computed == [[name for name in result["posterior"] if name != "y"]]
+    assert (table["gain"][["x[u]", "x[v]", "t"]] > 2).all()
+
+
+def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    drawn, posterior = result["surrogate_posterior"], result["posterior"]
+    assert dict(drawn.sizes) == dict(posterior.sizes) | {"draw": 500}
+    assert {name: v.dtype for name, v in drawn.items()} == {n: posterior[n].dtype for n in drawn}
+    np.testing.assert_allclose(drawn["y"], drawn["x"][..., 0] + drawn["t"])
+    values = everything(dict(drawn.data_vars)).reshape(2000, 5)
+    sd = np.array([1, 3, 1, np.sqrt(2), np.sqrt(MEAN[4] * (1 - MEAN[4]))])
+    assert (np.abs(values.mean(axis=0) - MEAN) < 0.12 * sd).all()
+    np.testing.assert_allclose(values.std(axis=0), sd, rtol=0.12)
+    assert len(np.unique(values[:, 0])) > 1990
+    assert "draws of the surrogate" in drawn.attrs["approximate"]
+    assert drawn.attrs["ess_share"] > 0.9
+    assert drawn.attrs["accept_prob"] == pytest.approx(
+        float(result["surrogate_moves"]["accept_prob"].mean())
+    )
+    again = sample(step, draws=400, tune=300, chains=4, surrogate_draws=500, cores=2)
+    assert_same(again, result, ["posterior", "surrogate_posterior"])
+    [said] = [one for one in messages(caplog) if "surrogate_posterior" in one]
+    assert said.startswith("surrogate_posterior: 2_000 draws, approximate (effective share")
+    caplog.clear()
+    table = pk.summary(drawn, model=step.model)
+    assert table["mean"]["t"] == pytest.approx(values[:, 2].mean(), abs=0.02)
+    assert messages(caplog)[0].startswith("These are draws of the surrogate, which are approx")
+
+
+def test_surrogates_learn_from_other_chains_after_tuning(step, caplog):
+    """So draws of them are better than the one that was frozen, and differ by chain."""
+    dt = sample(step, draws=40, tune=2, chains=4, surrogate_draws=4000)
+    drawn, kept = dt["surrogate_posterior"], dt["surrogate_moves"].to_dataset()
+    assert drawn.attrs["learned_from_other_chains"] == 1
+    moves = moves_of(kept, dt["learned"].to_dataset())
+    better, all_are = with_second_surrogates(moves)
+    assert all_are
+    frozen, learned = certificate(moves), certificate(better)
+    assert learned.sd_log_w < 0.7 * frozen.sd_log_w
+    assert drawn.attrs["sd_log_w"] == pytest.approx(learned.sd_log_w, rel=1e-3)  # last bits differ
+    found = pk.expectation(drawn, everything, step.model)
+    means = everything(dict(drawn.data_vars)).mean(axis=1)
+    assert (found.mcse >= np.sqrt(0.75 * np.square(means - means.mean(axis=0)).sum(axis=0))).all()
+    assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
+    table = pk.summary(drawn, ["t"], round_to="none", model=step.model)
+    assert table.loc["t", "mcse_mean"] == pytest.approx(found.mcse[2], rel=0.02)
+    sds = drawn["t"].std(dim="draw").values
+    assert table.loc["t", "mcse_sd"] > np.sqrt(0.7 * np.square(sds - sds.mean()).sum())
+
+
+def test_a_surrogate_does_not_learn_from_the_chain_that_it_is_judged_by(step):
+    dt = sample(step, draws=40, tune=12, chains=4)
+    moves = moves_of(dt["surrogate_moves"].to_dataset(), dt["learned"].to_dataset())
+    seen = moves.seen.copy()
+    seen[2, :, -1] -= 5 * np.arange(40) % 3
+    before, after = (
+        with_second_surrogates(moves._replace(seen=own))[0].log_s for own in (moves.seen, seen)
+    )
+    x = moves.start[:9]
+    same = [np.array_equal(before[row](x), after[row](x)) for row in range(4)]
+    assert same == [False, False, True, False]
+
+
+def test_surrogates_that_learned_nothing_have_no_standard_error(step):
+    alone = sample(step, draws=60, tune=12, chains=1, surrogate_draws=50)["surrogate_posterior"]
+    assert alone.attrs["learned_from_other_chains"] == 0
+    assert np.isnan(pk.expectation(alone, everything, step.model).mcse).all()
+
+
+def test_draws_of_a_poor_surrogate_are_of_the_surrogate():
+    """From draws that are somewhere else."""
+    parameters, n = spoilt(), 20_000
+    x, _ = stationary(n, chains=1)
+    axis = np.linspace(-12, 12, 481)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    s = np.exp(log_s_of(parameters)(grid))
+    mean = s @ functions(grid) / s.sum()
+    found = functions(draws_of_surrogate(parameters, x[0], n))
+    deviation = (found.mean(axis=0) - mean) / found.std(axis=0)
+    assert np.abs(deviation).max() < 0.03
+    assert np.abs((functions(x[0]).mean(axis=0) - mean) / found.std(axis=0)).max() > 0.2
+    a, again, b = (draws_of_surrogate(parameters, start, 500) for start in (x[0], x[0], x[0] + 0.1))
+    np.testing.assert_array_equal(a, again)
+    assert abs(np.corrcoef(a[:, 0], b[:, 0])[0, 1]) < 0.2
+
+
+def test_draws_of_a_poor_surrogate_are_warned_of(step, result, caplog, monkeypatch):
+    found = certificate(stationary(500)[1])
+    assert found.ess_share < surrogate_posterior.CLOSE
+    monkeypatch.setattr(surrogate_posterior, "certificate", lambda moves: found)
+    poor = sample(step, draws=20, tune=50, surrogate_draws=3)
+    said = messages(caplog, logging.WARNING)[-1]
+    assert said.startswith("The draws in surrogate_posterior may be far from the posterior (eff")
+    assert poor["surrogate_posterior"].attrs["ess_share"] == found.ess_share
+    assert poor["surrogate_posterior"].sizes["draw"] == 3
+
+
+def test_draws_of_the_surrogate_are_not_worth_a_run(step, caplog, monkeypatch, tmp_path):
+    """If they cannot be made, there is the posterior; a store has them, or leaves them, too."""
+    path = tmp_path / "run.zarr"
+    unknown = certificate(stationary(500)[1])._replace(pareto_k=np.nan)
+    with monkeypatch.context() as patch:
+        patch.setattr(surrogate_posterior, "certificate", lambda moves: unknown)
+        sample(step, draws=20, surrogate_draws=3, store=path)
+    with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
+        assert np.isnan(stored["surrogate_posterior"].attrs["pareto_k"])
+    resume(path, step.model, step=step, draws=10, surrogate_draws=0)
+    with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
+        assert "surrogate_posterior" not in stored.children
+
+    threads = []
+
+    def failing(*arguments):
+        threads.extend(pool["num_threads"] for pool in threadpool_info())
+        raise ArithmeticError("singular")
+
+    monkeypatch.setattr(surrogate_posterior, "draws_of_surrogate", failing)
+    with threadpool_limits(2):  # with which a fit may take ten times as long
+        dt = sample(step, draws=20, surrogate_draws=3)
+    assert set(threads) == {1}
+    assert dt["posterior"].sizes["draw"] == 20
+    assert "There is no surrogate_posterior, as this failed" in caplog.messages[-1]
+
+
+def test_there_may_be_no_draws_of_a_surrogate(step, caplog):
+    none = sample(step, draws=20, tune=0, surrogate_draws=3)
+    assert "surrogate_posterior" not in none.children
+    assert "There is no surrogate_posterior" in messages(caplog, logging.WARNING)[-1]
+    model = step.model
+    x, t = model.value_vars
+    two = [pk.SurrogateMetropolis([x], model=model), pk.SurrogateMetropolis([t], model=model)]
+    for other in (pk.RWM(model=model), two):
+        with pytest.raises(ValueError, match=r"surrogate_draws needs a surrogate of the whole"):
+            sample(other, surrogate_draws=3)
+    with pytest.raises(ValueError, match="surrogate_draws"):
+        sample(step, surrogate_draws=-1)
+
+
+def test_the_step_may_have_another_order(step):
+    """Its coordinates are in the order of its variables, and a model's in that of the model."""
+    other = pk.SurrogateMetropolis(["t", "x"], model=step.model)
+    dt = sample(other, draws=400, tune=300, chains=4, surrogate_draws=500)
+    approximate = everything(dict(dt["surrogate_posterior"].data_vars)).mean(axis=(0, 1))
+    np.testing.assert_allclose(approximate, MEAN, atol=0.3)
+    assert dt["surrogate_moves"]["coordinate"].values.tolist()[0] == "t_log__"
+    found = pk.expectation(dt, everything, step.model)
+    assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
+    assert (found.gain[:4] > 2).all()
+
+
+def test_draws_may_be_left_out(step, result):
+    """Of those that are left, only their own moves count."""
+    part = result.isel(chain=[0, 2, 3], draw=slice(50, None))
+    longer = part.copy()
+    longer["surrogate_moves"] = result["surrogate_moves"]
+    cut = pk.expectation(part, everything, step.model)
+    np.testing.assert_array_equal(cut, pk.expectation(longer, everything, step.model))
+    assert (cut.gain[:4] > 2).all()
+
+
+def test_too_little_corrects_nothing(step, result):
+    """One chain has no others, and eight moves of each are needed; no model is, then."""
+    for part in (result.isel(chain=[0]), result.isel(draw=slice(9)), sample(step, tune=0)):
+        found = pk.expectation(part, everything)
+        np.testing.assert_array_equal(found, pk.expectation(part["posterior"], everything))
+        assert (found.gain == 1).all()
+
+
+def test_what_does_not_vary_or_is_infinite_has_no_error(step, result):
+    for model in (None, step.model):
+        dt = result if model else result["posterior"]
+        found = pk.expectation(dt, lambda v: v["t"] > -1, model)
+        assert found.mean == found.gain == 1
+        assert np.isnan([found.mcse, found.ess]).all()
+    changed = result.copy()
+    changed["posterior"] = result["posterior"].to_dataset().assign(t=result["posterior"]["t"] * 0)
+    changed["posterior"]["y"] = result["posterior"]["y"].where(lambda y: y < 4, np.inf)
+    table = pk.summary(changed, ["t", "y"], model=step.model)
+    assert table["mcse_mean"].isna().all()
+
+
+def test_the_draws_of_others_are_arvizs(result):
+    posterior = result["posterior"].to_dataset()
+    t = posterior[["t"]]
+    table, plain = pk.summary(posterior, round_to="none"), az.summary(posterior, round_to="none")
+    pd.testing.assert_frame_equal(table[plain.columns], pd.DataFrame(plain), check_dtype=False)
+    found = pk.expectation(posterior, lambda v: v["t"])
+    expected = t.mean(), az.mcse(t), 1, az.ess(t, method="mean")
+    assert found == pytest.approx([float(getattr(one, "t", one)) for one in expected])
+    assert (table["gain"] == 1).all()
+    assert table["ess"]["t"] == found.ess
+
+
+def test_what_cannot_be_averaged_is_told(step, result):
+    with pytest.raises(ValueError, match="means of the model: pass model="):
+        pk.summary(result)
+    with pm.Model() as other:
+        pm.Normal("z")
+    with pytest.raises(ValueError, match=r"coordinates are \['z'\], and those of the draws \['x"):
+        pk.expectation(result, everything, other)
+    with pytest.raises(ValueError, match="treat each draw for itself"):
+        pk.expectation(result, lambda v: v["t"] - v["t"].mean(), step.model)
+    with pytest.raises(ValueError, match="treat each draw for itself"):  # the first draws agree
+        pk.expectation(result, lambda v: np.cumsum(v["t"], axis=1), step.model)
+    with pytest.raises(ValueError, match=r"\(chain, draw, ...\), here of shape \(4, 400, \.\.\.\)"):
+        pk.expectation(result, lambda v: v["t"].mean(axis=1), step.model)
+    with pytest.raises(KeyError, match=r"for 'z', but the variables are \['x', 't', 'y', 'pos"):
+        pk.expectation(result, lambda v: v["z"], step.model)
+    empty = result.copy()
+    del empty["posterior"]
+    for none in (result.isel(draw=slice(0)), empty):
+        with pytest.raises(ValueError, match="There are no draws"):
+            pk.summary(none, model=step.model)
+    with pytest.raises(ValueError, match='"none" or a number of decimals, not 3'):
+        pk.summary(result, round_to=3.5, model=step.model)
+    for other in (az.extract(result), result.isel(chain=0)):
+        with pytest.raises(ValueError, match=r"dimensions chain and draw, and have \["):
+            pk.summary(other, model=step.model)
+    with pytest.raises(ValueError, match="var_names is empty: name some of"):
+        pk.summary(result, [], model=step.model)
+    with pytest.raises(ValueError, match=r"as lambda v: v\['t'\], not 't'"):
+        pk.expectation(result, "t", step.model)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda v: v["t"] + 1j, "of real numbers, not of complex128"),
+        (lambda v: np.where(v["t"] > 1, "large", "small"), "of real numbers, not of <U5"),
+        (lambda v: {"t": v["t"]}, "not a dict: average its parts one by one"),
+        (lambda v: 3.0, r"shape \(4, 400, \.\.\.\), not \(\)"),
+        (lambda v: (v["t"], v["x"]), "not a tuple: average its parts one by one"),
+        (lambda v: np.array([None]), "of real numbers, not of object"),
+        (lambda v: None, "returns None: does it end with return"),
+        (lambda v: v["x"][..., :0], r"not \(4, 400, 0\): that has nothing to average"),
+    ],
+)
+def test_a_function_has_to_return_real_numbers(result, function, said):
+    with pytest.raises(ValueError, match=said):
+        pk.expectation(result["posterior"], function)
+
+
+def test_draws_without_a_number_are_counted(result, caplog):
+    n = int((result["posterior"]["x"][..., 0] < 0).sum())
+    assert 0 < n < 1600
+    assert np.isnan(pk.expectation(result["posterior"], lambda v: np.sqrt(v["x"][..., 0])).mean)
+    said = f"The function is NaN or infinite at {n} of 1600 draws"
+    assert messages(caplog, logging.WARNING)[0].startswith(said)
+    posterior = result["posterior"].to_dataset()
+    posterior["root"] = posterior["t"].where(posterior["x"][..., 0] >= 0)
+    assert np.isnan(pk.summary(posterior)["mean"]["root"])
+    assert f"root is NaN or infinite at {n} of" in messages(caplog, logging.WARNING)[-1]
+
+
+def test_data_must_be_those_of_the_draws():
+    with pm.Model() as model:
+        data = pm.Data("data", [1.0, 2.0])
+        x = pm.Normal("x")
+        pm.Deterministic("sum", x + data.sum())
+        dt = sample(pk.SurrogateMetropolis(), model=model, draws=400, tune=100)
+        pk.expectation(dt, lambda v: v["sum"])
+        pm.set_data({"data": [1.0, 3.0]})
+        with pytest.raises(ValueError, match="not what it was for these draws"):
+            pk.expectation(dt, lambda v: v["sum"])
+        with pytest.raises(ValueError, match="not what it was for these draws"):
+            pk.summary(dt, ["x"])  # another variable depends on them
+
+
+def test_signs_that_errors_are_too_small_are_told(step, result, caplog):
+    caplog.set_level(logging.WARNING)
+    pk.summary(result, model=step.model)
+    assert messages(caplog, logging.WARNING) == []
+    spoiled = result.copy(deep=True)
+    spoiled["posterior"]["x"][0, :, 1] += 5
+    spoiled["sample_stats"]["accept_share"][1, 100:250] = 0
+    spoiled["surrogate_moves"]["end_logp"][:, ::5] += 7
+    spoiled["posterior"]["t"] = 1 / spoiled["posterior"]["t"]
+    with step.model:
+        pk.summary(spoiled)
+        pk.expectation(spoiled, everything)
+        pk.expectation(spoiled, lambda v: v["x"][..., 1])
+    names = ("x[v]", "t"), ("the function[1]", "the function[2]"), ("the function", "")
+    for said, (moved, tailed) in zip(messages(caplog, logging.WARNING), names, strict=True):
+        assert f"R-hat of {moved} is 1." in said
+        assert "stuck for 15" in said
+        assert "effective share of the weights π/s 0." in said
+        assert f"{tailed} has a long tail" in said or not tailed
+
+
+@pytest.mark.parametrize("function", [lambda v: v["t"] > 4, lambda v: v["x"] ** 2])
+def test_rare_events_and_squares_have_no_long_tail(function, step, result, caplog):
+    pk.expectation(result, function, step.model)
+    assert messages(caplog, logging.WARNING) == []
+
+
+def test_chains_that_differ_are_told(step, result, caplog, monkeypatch):
+    monkeypatch.setattr(trust, "APART", 1e-3)
+    pk.summary(result, ["y"], model=step.model)
+    pk.expectation(result, lambda v: v["y"], step.model)
+    for said, name in zip(messages(caplog, logging.WARNING), ("y", "the function"), strict=True):
+        assert f"corrected averages of {name} differ between chains" in said

@@ -1,0 +1,85 @@
+"""Short and quiet runs, and whether two of them are the same."""
+
+import logging
+import pickle
+
+import numpy as np
+
+import pymc_kameleon as pk
+from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.job import ChainState, Job
+
+QUIET = {"progressbar": False, "compute_convergence_checks": False}
+DRAWN = ("posterior", "sample_stats")
+
+WARMUP = ("warmup_posterior", "warmup_sample_stats")
+
+
+def sample(step, **kwargs):
+    """Run pk.sample small and quiet."""
+    first = step[0] if isinstance(step, list) and step else step
+    if isinstance(first, KameleonStep):
+        kwargs.setdefault("model", first.model)
+    defaults = {"draws": 30, "tune": 50, "chains": 2, "cores": 1, "random_seed": 7}
+    return pk.sample(step=step, **QUIET | defaults | kwargs)
+
+
+def resume(result, model, draws=30, **kwargs):
+    return pk.sample(draws, resume=result, model=model, **QUIET | kwargs)
+
+
+def assert_same(one, other, groups=DRAWN):
+    """Compare names, types, dimensions, coordinates and values, bit for bit."""
+    for group in groups:
+        a, b = one[group].to_dataset(), other[group].to_dataset()
+        assert set(a) == set(b), group
+        assert set(a.coords) == set(b.coords), group
+        for name in [*a, *a.coords]:
+            assert a[name].dims == b[name].dims, name
+            assert a[name].dtype == b[name].dtype, name
+            np.testing.assert_array_equal(a[name], b[name], name)
+
+
+def messages(caplog, level=logging.INFO):
+    """Return what the package logged."""
+    records = [r for r in caplog.records if r.name == "pymc_kameleon" and r.levelno >= level]
+    return [r.getMessage() for r in records]
+
+
+def same(one, other):
+    """Compare whatever travels, bit for bit."""
+    return pickle.dumps(canonical(one)) == pickle.dumps(canonical(other))
+
+
+def canonical(value):
+    """Return plain containers and bytes, in which nothing but values can differ."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return [(str(k), canonical(v)) for k, v in value.items()]
+    if isinstance(value, tuple | list):
+        return [canonical(v) for v in value]
+    if hasattr(value, "__dict__"):
+        return canonical(vars(value))
+    return repr(value)
+
+
+def job_of(*steps):
+    return Job(list(steps), steps[0].outputs(["x"]), keeps_warmup=True)
+
+
+def begun(job, seed=1, tune=40, draws=40, start=0.3):
+    """Return a chain's state before its first draw."""
+    own = [step.for_chain() for step in job.steps]
+    for k, step in enumerate(own):
+        step.setup_chain(np.random.default_rng([seed, k]), tune, draws)
+    point = np.full(job.steps[0].layout.places.size, start)
+    return ChainState(point, [step.sampling_state for step in own])
+
+
+def joined(*portions):
+    return [
+        np.concatenate([p.outputs for p in portions]),
+        *(np.concatenate(own) for own in zip(*(p.stats for p in portions), strict=True)),
+        sum(p.n_logp for p in portions),
+    ]

@@ -1,0 +1,664 @@
+"""KAM against the slow version from the paper, on the same random numbers."""
+
+import copy
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytest
+import reference
+from models import normal_model
+from reference import assert_equal
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import multivariate_normal, norm
+
+import pymc_kameleon as pk
+from pymc_kameleon.samplers.kameleon import kam
+
+# ---- targets --------------------------------------------------------------------------------
+
+
+class Target(NamedTuple):
+    """A log-density in numpy, the same in PyMC, and a start."""
+
+    log_density: object
+    build: object
+    start: np.ndarray
+
+
+PRECISION = np.array([[4.0, -1.8, 0.0], [-1.8, 1.0, 0.3], [0.0, 0.3, 100.0]])
+
+
+@cache
+def banana_model():
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        pm.Potential("p", -0.5 * (x[0] ** 2 / 9 + (x[1] - 0.3 * (x[0] ** 2 - 9)) ** 2))
+    return model
+
+
+@cache
+def line_model():
+    with pm.Model() as model:
+        pm.Normal("x", [5.0], 0.01)
+    return model
+
+
+TARGETS = {
+    "banana": Target(
+        lambda x: -0.5 * (x[0] ** 2 / 9 + (x[1] - 0.3 * (x[0] ** 2 - 9)) ** 2),
+        banana_model,
+        np.array([1.0, -2.0]),
+    ),
+    "normal": Target(
+        lambda x: -0.5 * x @ PRECISION @ x,
+        cache(lambda: normal_model(PRECISION)),
+        np.array([0.5, 1.5, -0.1]),
+    ),
+    "line": Target(lambda x: norm.logpdf(x[0], 5, 0.01), line_model, np.array([5.02])),
+}
+
+
+# ---- the compiled sampler -------------------------------------------------------------------
+
+
+def run(step, n, x):
+    """Run n draws from x; return positions and statistics."""
+    point, positions, stats = {"x": x}, [], []
+    for _ in range(n):
+        point, [row] = step.step(point)
+        positions.append(point["x"])
+        stats.append(row)
+    names = stats[0] if stats else ()
+    return np.array(positions), {name: np.array([s[name] for s in stats]) for name in names}
+
+
+@cache
+def _tuned(name, tune, arguments):
+    step = pk.KAM(model=TARGETS[name].build(), steps_per_draw=1, **dict(arguments))
+    step.setup_chain(np.random.default_rng(1), tune, 1)
+    if tune:
+        run(step, tune, TARGETS[name].start)
+    step.stop_tuning()
+    return step, step.sampling_state
+
+
+def tuned(name, tune=1500, **arguments):
+    """Return a step of one transition per draw, as it is after tuning."""
+    step, after_tuning = _tuned(name, tune, tuple(arguments.items()))
+    step.sampling_state = after_tuning
+    return step
+
+
+# ---- transition -----------------------------------------------------------------------------
+
+KERNELS = [
+    pk.kernels.Gaussian("knn"),
+    pk.kernels.Gaussian(0.7),
+    pk.kernels.Matern(),
+    pk.kernels.Matern(1.5, "knn"),
+    pk.kernels.Matern(2.5, 2.0),
+    pk.kernels.Linear(),
+]
+
+VARIANTS = [
+    ("banana", {}),
+    ("banana", {"whiten": False}),
+    ("banana", {"gamma": 0.05, "n_subsample": 7}),
+    ("normal", {}),
+    ("line", {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *VARIANTS,
+        *(("banana", {"kernel": kernel}) for kernel in KERNELS),
+        ("banana", {"kernel": pk.kernels.Matern(4), "whiten": False}),
+        ("banana", {"gamma": pk.Decay(2.0, 10.0, 0.7)}),
+        ("banana", {"scale_bounds": (0.05, 0.1)}),
+        ("normal", {"kernel": pk.kernels.Matern(10)}),
+        ("line", {"kernel": pk.kernels.Linear()}),
+    ],
+)
+def test_transitions_by_hand(name, arguments):
+    """From a start of its own, so that what the state derives from the position is new."""
+    step, target = tuned(name, **arguments), TARGETS[name]
+    expected_chain = reference.KAM(step)
+    assert len(expected_chain.z) >= 7
+    step.rng = np.random.default_rng(7)
+    positions, stats = run(step, 400, target.start)
+    expected, alphas = expected_chain.follow(
+        target.log_density, positions, target.start, np.random.default_rng(7)
+    )
+    np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
+    moved = np.any(expected != [target.start, *positions[:-1]], axis=1)
+    np.testing.assert_array_equal(stats["accept_share"], moved)
+    assert 20 < moved.sum() < 380
+    np.testing.assert_allclose(stats["scaling"], expected_chain.nu)
+    np.testing.assert_allclose(stats["bandwidth"], expected_chain.bandwidth)
+    assert (stats["n_logp"][1:] == 1).all()
+    # A rejection that is seen early reports 0, one that is not at least α.
+    reported = stats["accept_prob"]
+    assert ((reported == 0) | (reported >= alphas * (1 - 1e-8))).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [VARIANTS[0], VARIANTS[4], *(pytest.param(*v, marks=pytest.mark.slow) for v in VARIANTS[1:4])],
+)
+def test_reported_acceptance_is_unbiased(name, arguments):
+    """Without its correction for the rejections that are seen early, it is not."""
+    n = 4000
+    step, target = tuned(name, **arguments), TARGETS[name]
+    expected_chain = reference.KAM(step)
+    step.rng = np.random.default_rng(8)
+    positions, stats = run(step, n, target.start)
+    _, alphas = expected_chain.follow(
+        target.log_density, positions, target.start, np.random.default_rng(8)
+    )
+    reported = stats["accept_prob"]
+    uncorrected = np.where(reported == 0, 0, alphas)
+
+    def z_score(difference):
+        return difference.mean() / (difference.std() / np.sqrt(n))
+
+    assert 0.1 < np.mean(reported == 0) < 0.8
+    assert abs(z_score(reported - alphas)) < 4
+    if "gamma" not in arguments:  # else ν is at its bound, and hardly anything is seen early
+        assert z_score(uncorrected - alphas) < -5
+
+
+@pytest.mark.parametrize("nu0", [None, 1e-200])
+def test_reported_acceptance_is_a_probability(nu0):
+    """To the last bit, also where q(x|y) reaches its bound, as it does without ν."""
+    step = tuned("normal")
+    if nu0:
+        step.parameters.nu0[0] = nu0
+    _, stats = run(step, 3000, TARGETS["normal"].start)
+    assert (stats["accept_prob"] >= 0).all()
+    assert (stats["accept_prob"] <= 1).all()
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_without_nu_it_is_a_random_walk(whiten):
+    """RWM with the scale γ; in whitened coordinates GAM with the factor C."""
+    step = tuned("banana", whiten=whiten)
+    step.parameters.nu0[0] = 1e-200
+    step.rng = np.random.default_rng(3)
+    start = TARGETS["banana"].start
+    positions, _ = run(step, 500, start)
+
+    walk = (pk.GAM if whiten else pk.RWM)(model=banana_model(), steps_per_draw=1)
+    walk.setup_chain(np.random.default_rng(3), 0, 500)
+    walk.parameters.log_scale[:] = step.parameters.subsample.shape.log_scale
+    if whiten:
+        walk.parameters.factor[:] = step.parameters.subsample.shape.factor
+    expected, _ = run(walk, 500, start)
+    np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
+    assert len(np.unique(expected[:, 0])) > 100
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize("rho", [0.1, 1.0])
+def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho):
+    """S is 4 m times the covariance of z from anywhere, so that all of it moves alike."""
+    step = tuned("banana", whiten=whiten, kernel=pk.kernels.Linear())
+    step.parameters.subsample.shape.log_scale[0] = np.log(1e-7)
+    step.parameters.log_rho[0] = np.log(rho)
+    step.rng = np.random.default_rng(3)
+    start = TARGETS["banana"].start
+    positions, _ = run(step, 500, start)
+
+    learned = reference.KAM(step)
+    z = learned.z @ learned.whitening.T
+    covariance = learned.nu**2 * 4 * len(z) * np.cov(z, rowvar=False, bias=True)
+    walk = pk.AM(model=banana_model(), steps_per_draw=1)
+    walk.setup_chain(np.random.default_rng(3), 0, 500)
+    walk.parameters.log_scale[:] = 0
+    walk.parameters.factor[:] = np.linalg.cholesky(covariance)
+    expected, _ = run(walk, 500, start)
+    np.testing.assert_allclose(positions, expected, rtol=1e-6, atol=1e-8)
+    assert len(np.unique(expected[:, 0])) > 20
+
+
+@pytest.mark.parametrize(
+    ("sampler", "arguments"), [(pk.KAM, {}), (pk.KAM, {"whiten": False}), (pk.PCAKAM, {})]
+)
+def test_without_tuning_it_is_a_random_walk(sampler, arguments):
+    """Even with `gamma` given, which belongs to the z that it has not."""
+    step = sampler(model=banana_model(), steps_per_draw=1, gamma=0.05, **arguments)
+    walk = pk.RWM(model=banana_model(), steps_per_draw=1)
+    for one in (step, walk):
+        one.setup_chain(np.random.default_rng(3), 0, 300)
+    (positions, stats), (expected, walk_stats) = (
+        run(one, 300, TARGETS["banana"].start) for one in (step, walk)
+    )
+    np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_array_equal(stats["scaling"], walk_stats["scaling"])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "arguments", "n_walk", "walk", "n_tune"),
+    [
+        (pk.KAM, {}, 1400, pk.GAM, 2000),
+        (pk.PCAKAM, {}, 1400, pk.GAM, 2000),
+        (pk.CyclicalKAM, {}, 400, pk.GAM, 400),
+        (pk.KAM, {"whiten": False}, 200, pk.RWM, 2000),
+    ],
+)
+def test_until_there_is_a_z_it_is_an_adaptive_walk(sampler, arguments, n_walk, walk, n_tune):
+    """On the same random numbers, with the same report; and no longer."""
+    step = sampler(model=banana_model(), steps_per_draw=1, **arguments)
+    walk = walk(model=banana_model(), steps_per_draw=1)
+    step.setup_chain(np.random.default_rng(3), 2000, 1)
+    walk.setup_chain(np.random.default_rng(3), n_tune, 1)
+    step.approaches = walk.approaches
+    found, expected = (run(one, n_walk + 10, TARGETS["banana"].start) for one in (step, walk))
+    for a, b in zip(
+        (found[0], found[1]["accept_prob"]), (expected[0], expected[1]["accept_prob"]), strict=True
+    ):
+        np.testing.assert_allclose(a[:n_walk], b[:n_walk], rtol=1e-8, atol=1e-10)
+        assert not np.allclose(a[n_walk:], b[n_walk:])
+    scales = [one["scaling"][: n_walk - 1] for _, one in (found, expected)]
+    np.testing.assert_allclose(*scales, rtol=1e-8)
+
+
+# ---- the density of the proposal ------------------------------------------------------------
+
+
+def random_covariance(rng, d):
+    root = rng.standard_normal((d, d)) * 10 ** rng.uniform(-1, 1, (d, 1))
+    return root @ root.T
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 12])
+def test_log_normal_is_scipys(d):
+    """In whitened coordinates; in the others with the covariance C R Cᵀ and log |C|."""
+    rng = np.random.default_rng(d)
+    for _ in range(20):
+        s, gamma, nu = random_covariance(rng, d), rng.uniform(0.1, 2), rng.uniform(0, 2)
+        factor = np.full((d, d), np.nan)
+        assert kam.factorise(s, gamma, nu, factor)
+        step = rng.standard_normal(d)
+        r = gamma**2 * np.eye(d) + nu**2 * s
+        np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(r), rtol=1e-8, atol=1e-10)
+        whitened = kam.log_normal(step, factor) - d / 2 * np.log(2 * np.pi)
+        assert whitened == pytest.approx(multivariate_normal.logpdf(step, cov=r), rel=1e-8)
+        c = np.tril(rng.standard_normal((d, d)) / 3) + np.eye(d)
+        expected = multivariate_normal.logpdf(c @ step, cov=c @ r @ c.T)
+        log_det = np.linalg.slogdet(c)[1]
+        assert whitened - log_det == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_factorise_refuses_what_is_not_finite(bad):
+    assert not kam.factorise(np.diag([1.0, bad]), 0.5, 1.0, np.empty((2, 2)))
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 12])
+def test_reverse_bound(d):
+    """No R ≥ γ²I has a greater density, and one reaches it."""
+    rng = np.random.default_rng(d)
+    slack = []
+    for _ in range(300):
+        gamma = 10 ** rng.uniform(-2, 2)
+        step = rng.standard_normal(d) * gamma * 10 ** rng.uniform(-2, 2)
+        distance2 = step @ step
+        bound = kam.log_reverse_bound(distance2, gamma, d) - d / 2 * np.log(2 * np.pi)
+        # any R, one that is wide in about the direction of the step only, and the best one
+        along = step + rng.standard_normal(d) * np.abs(step).max() * rng.choice([0, 0.01, 0.3])
+        across = np.outer(step, step) / distance2
+        best = max(gamma**2, distance2)
+        for extra in [
+            random_covariance(rng, d) * gamma**2,
+            np.outer(along, along) * rng.uniform(0, 2),
+            (best - gamma**2) * across,
+        ]:
+            r = gamma**2 * np.eye(d) + extra
+            density = multivariate_normal.logpdf(step, cov=r)
+            assert density <= bound + 1e-9 * (1 + abs(bound))
+        assert density == pytest.approx(bound, rel=1e-7, abs=1e-7)
+        slack.append(distance2 > gamma**2)
+    assert 0.2 < np.mean(slack) < 0.95  # both forms of the bound were tried
+
+
+# ---- what tuning learns ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [pk.kernels.Gaussian(), *KERNELS], ids=str)
+@pytest.mark.parametrize("whiten", [False, True])
+def test_z_and_what_follows_from_it(kernel, whiten):
+    """Distinct states of the newest half of the past, σ, γ and ν₀ by their definitions."""
+    n, m = 800, 40
+    target = TARGETS["banana"]
+    step = pk.KAM(
+        model=target.build(), steps_per_draw=1, n_subsample=m, whiten=whiten, kernel=kernel
+    )
+    step.setup_chain(np.random.default_rng(5), n, 1)
+    positions, _ = run(step, n, target.start)
+    learned = reference.KAM(step)
+    assert learned.z.shape == (m, 2)
+    assert np.array_equal(learned.whitening, np.eye(2)) == (not whiten)
+
+    # z is drawn for the last time after 85 % of tuning.
+    visited = np.unique(positions[17 * n // 40 : 17 * n // 20], axis=0)
+    distances = np.abs(visited[:, None] - learned.z @ learned.whitening.T).max(axis=2)
+    assert distances.min(axis=0).max() < 1e-12
+    assert len(np.unique(distances.argmin(axis=0))) == m
+
+    distance = np.median(pdist(learned.z))
+    nearest = np.median(np.sort(squareform(pdist(learned.z)), axis=1)[:, m // 4])
+    expected = {"median": distance / 2, "knn": nearest / np.sqrt(2)}
+    assert learned.bandwidth == pytest.approx(expected.get(kernel.bandwidth, kernel.bandwidth))
+    s = distance / np.sqrt(2 * 2)
+    assert learned.gamma == pytest.approx(0.25 * 2.38 / np.sqrt(2) * s)
+    trace = np.mean([np.trace(learned.kernel_covariance(z)) for z in learned.z])
+    assert step.parameters.nu0[0] ** 2 == pytest.approx(2.38**2 * s**2 / trace)
+
+
+def log_gamma_of(parameters):
+    return parameters.subsample.shape.log_scale[0]
+
+
+@pytest.mark.parametrize("gamma", [0.02, 0.7])
+@pytest.mark.parametrize("whiten", [False, True])
+def test_gamma_of_the_user(gamma, whiten):
+    target = TARGETS["banana"]
+    step = pk.KAM(model=target.build(), steps_per_draw=1, gamma=gamma, whiten=whiten)
+    step.setup_chain(np.random.default_rng(5), 400, 1)
+    point, used = {"x": target.start}, []
+    for _ in range(400):
+        point, _ = step.step(point)
+        used.append(
+            (
+                step.parameters.subsample.m[0] > 0,
+                np.exp(log_gamma_of(step.parameters)),
+            )
+        )
+    step.stop_tuning()
+    with_z = [value for has_z, value in used if has_z]
+    assert len(with_z) >= 100
+    np.testing.assert_allclose(with_z, gamma, rtol=1e-12)
+    assert all(value != pytest.approx(gamma) for has_z, value in used if not has_z)
+
+
+def followed(n_tune, n, seed=5, **arguments):
+    """Run n transitions on the banana; return positions, acceptance and parameters after each."""
+    target = TARGETS["banana"]
+    step = pk.KAM(model=target.build(), steps_per_draw=1, n_subsample=30, **arguments)
+    step.setup_chain(np.random.default_rng(seed), n_tune, n - n_tune)
+    point, positions, accept, kept = {"x": target.start}, [], [], []
+    for t in range(n):
+        if t == n_tune:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        positions.append(point["x"])
+        accept.append(stats["accept_prob"])
+        kept.append(copy.deepcopy(step.parameters))
+    return np.array(positions), np.array(accept), kept
+
+
+def redraws(kept):
+    """Transitions after which there is a new z."""
+    z = [p.subsample.z for p in kept]
+    return [t for t in range(1, len(z)) if not np.array_equal(z[t], z[t - 1])]
+
+
+@pytest.mark.parametrize("gamma", [pk.Decay(2.0), pk.Decay(0.5, 30.0, 1.5)])
+def test_gamma_on_a_schedule_of_the_user(gamma):
+    """Counted from the first z."""
+    _, _, kept = followed(400, 600, gamma=gamma)
+    first = 280
+    assert [bool(p.subsample.m[0]) for p in kept] == [False] * first + [True] * 320
+    found = [np.exp(log_gamma_of(p)) for p in kept[first:400]]
+    expected = [reference.decayed(gamma, t) for t in range(120)]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert all(log_gamma_of(p) == log_gamma_of(kept[399]) for p in kept[400:])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "holds_the_guess"),
+    [((0.2, 0.25), None), ((1e-6, 2e-6), False), ((50.0, 60.0), False), ((1e-3, 50.0), True)],
+)
+def test_scale_bounds(bounds, holds_the_guess):
+    """From the first z on, in its first guess and wherever z is redrawn."""
+    _, _, kept = followed(400, 400, scale_bounds=bounds)
+    nu = np.array([p.nu0[0] * np.exp(p.log_rho[0]) for p in kept if p.subsample.m[0] > 0])
+    assert len(nu) == 120
+    assert (nu >= bounds[0] * (1 - 1e-9)).all()
+    assert (nu <= bounds[1] * (1 + 1e-9)).all()
+    _, _, free = followed(400, 400)
+    if holds_the_guess is not None:
+        assert (bounds[0] <= free[280].nu0[0] <= bounds[1]) == holds_the_guess
+
+
+def test_by_default_nu_stays_about_its_first_guess():
+    """Where S vanishes, or no step is short enough, ν must not run away."""
+    _, _, kept = followed(4000, 4000, target_accept=0.999)
+    log_rho = np.array([p.log_rho[0] for p in kept])
+    assert log_rho.min() >= np.log(1e-3)
+    _, _, kept = followed(4000, 4000, target_accept=0.001)
+    assert max(p.log_rho[0] for p in kept) <= np.log(10)
+
+
+@pytest.mark.parametrize("decay", [0.1, 0.8, 1])
+def test_redraw_decay(decay):
+    """Redraws at p_t = (1+t)^-a, besides the first and the last of all."""
+    n = 4000
+    times = redraws(followed(n, n, redraw_decay=decay)[2])
+    assert times[0] == 2800
+    assert times[-1] == 3399
+    p = (1.0 + np.arange(1, 599)) ** -decay
+    deviation = np.sqrt((p * (1 - p)).sum())
+    assert len(times) - 2 == pytest.approx(p.sum(), abs=4 * deviation)
+
+
+def test_keep_adapting():
+    """ν is tuned with steps that go on to fall, and z redrawn ever more rarely."""
+    n_tune, n, n_walk = 400, 6000, 280
+    positions, accept, kept = followed(n_tune, n, keep_adapting=True, redraw_decay=0.4)
+    times = np.array(redraws(kept))
+    for start, stop in [(n_tune, 1000), (1000, 2000), (5000, 6000)]:
+        p = (1.0 + np.arange(start, stop) - n_walk) ** -0.4
+        found = ((times >= start) & (times < stop)).sum()
+        assert found == pytest.approx(p.sum(), abs=4 * np.sqrt((p * (1 - p)).sum()))
+    assert ((times >= 1000) & (times < 2000)).sum() > ((times >= 5000) & (times < 6000)).sum()
+
+    log_rho = kept[n_tune - 1].log_rho[0]
+    for t in range(n_tune, n):
+        log_rho += (1 + 10 + t - n_walk) ** -0.6 * (accept[t] - 0.234)
+        log_rho = np.clip(log_rho, np.log(1e-3), np.log(10))
+        assert kept[t].log_rho[0] == pytest.approx(log_rho, rel=1e-9, abs=1e-10)
+
+    _, sigma = reference.moments(positions[: times[-1] + 1], n_tune)[-1]
+    expected, last = np.linalg.cholesky(sigma), kept[-1].subsample
+    np.testing.assert_allclose(np.tril(last.shape.factor), expected, rtol=1e-6, atol=1e-9)
+    # z comes from the newest half of all states, so from after tuning.
+    z = last.z[:, : last.m[0]].T @ np.tril(last.shape.factor).T
+    distances = np.abs(positions[:, None] - z).max(axis=2)
+    assert distances.min(axis=0).max() < 1e-10
+    assert distances.argmin(axis=0).min() > times[-1] // 4
+
+
+def test_keep_adapting_is_tuning_as_usual_while_tuning_lasts():
+    (one, _, kept), (other, _, kept_other) = (
+        followed(400, 500, keep_adapting=keep) for keep in (False, True)
+    )
+    np.testing.assert_array_equal(one[:400], other[:400])
+    assert_equal(kept_other[399], kept[399])
+    assert kept_other[499].log_rho[0] != kept[499].log_rho[0]
+    assert_equal(kept[499], kept[399])
+
+
+def test_without_tuning_there_is_nothing_to_keep_adapting():
+    _, _, kept = followed(0, 300, keep_adapting=True)
+    assert_equal(kept[-1], kept[0])
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_the_state_follows_each_redraw(whiten):
+    """After each transition of tuning; once there is a z, u, S(u) and the factor are those of x."""
+    n = 600
+    target = TARGETS["banana"]
+    step = pk.KAM(model=target.build(), steps_per_draw=1, n_subsample=30, whiten=whiten)
+    step.setup_chain(np.random.default_rng(6), n, 1)
+    point, n_redraws, n_factors, before = {"x": target.start}, 0, 0, None
+    for _ in range(n):
+        point, _ = step.step(point)
+        state, local = step.state, step.state.local
+        np.testing.assert_array_equal(state.x, point["x"])
+        assert state.logp[0] == pytest.approx(target.log_density(state.x), rel=1e-9)
+        if step.parameters.subsample.m[0] == 0:
+            continue
+        learned = reference.KAM(step)
+        np.testing.assert_allclose(learned.whitening @ local.u, state.x, rtol=1e-10, atol=1e-12)
+        s = learned.kernel_covariance(local.u)
+        np.testing.assert_allclose(local.covariance, s, rtol=1e-8, atol=1e-12)
+        gamma, nu = local.scales
+        if np.isfinite(gamma):
+            r = gamma**2 * np.eye(2) + nu**2 * s
+            np.testing.assert_allclose(np.tril(local.factor), np.linalg.cholesky(r), rtol=1e-7)
+            n_factors += 1
+        n_redraws += before is not None and not np.array_equal(before, learned.z)
+        before = learned.z
+    assert n_redraws >= 10
+    assert n_factors >= 100
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_adaptation_by_hand(whiten):
+    """An adaptive walk for 70 % or 10 %, redraws of z up to 85 %, ρ alone for the last 15 %.
+
+    Given the compiled chain's states, reported acceptance and times of redraws.
+    """
+    n, n_seed, n_learning = 800, 100, 680
+    n_walk = 560 if whiten else 80
+    target = TARGETS["banana"]
+    step = pk.KAM(model=target.build(), steps_per_draw=1, whiten=whiten)
+    step.setup_chain(np.random.default_rng(5), n, 1)
+    point, positions, accept, kept = {"x": target.start}, [], [], []
+    for _ in range(n):
+        point, [stats] = step.step(point)
+        positions.append(point["x"])
+        accept.append(stats["accept_prob"])
+        kept.append(copy.deepcopy(step.parameters))
+
+    assert [bool(p.subsample.m[0]) for p in kept] == [False] * n_walk + [True] * (n - n_walk)
+    times = redraws(kept)
+    assert times[0] == n_walk
+    assert times[-1] == n_learning - 1
+    expected = np.sum((1.0 + np.arange(n_learning - n_walk)) ** -0.5)  # more than their variance
+    assert expected - 4 * expected**0.5 < len(times) < expected + 4 * expected**0.5
+
+    sigmas = [sigma for _, sigma in reference.moments(positions, n)]
+    for t in range(n_seed - 1, n):
+        learned = t if t < n_walk else max(r for r in times if r <= t)
+        expected = np.linalg.cholesky(sigmas[learned]) if whiten else np.eye(2)
+        np.testing.assert_allclose(
+            np.tril(kept[t].subsample.shape.factor), expected, rtol=1e-7, atol=1e-10
+        )
+
+    best, last, seedings = np.log(2.38 / np.sqrt(2)), 0, reference.seeding_times(2, n)
+    assert seedings == [100, 200, 400]
+    log_gamma, log_rho, settled = best, 0.0, []
+    for t in range(n):
+        if t < n_walk:
+            since = t - last + (10 if last else 0)
+            log_gamma += (1 + since) ** -0.6 * (accept[t] - 0.234)
+            if whiten and t + 1 in seedings:
+                log_gamma, last = best, t + 1
+            assert log_gamma_of(kept[t]) == pytest.approx(log_gamma, rel=1e-9, abs=1e-12)
+        elif t > n_walk:
+            log_rho += (1 + 10 + t - n_walk) ** -0.6 * (accept[t] - 0.234)
+            settled += [log_rho] if t >= (n_learning + n) // 2 else []
+            final = np.mean(settled) if t == n - 1 else log_rho
+            assert kept[t].log_rho[0] == pytest.approx(final, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"whiten": False}, {"gamma": pk.Decay(1.0)}, {"kernel": pk.kernels.Matern(1.5, "knn")}],
+)
+def test_parameters_are_constant_after_tuning(arguments):
+    step = tuned("banana", **arguments)
+    before = copy.deepcopy(step.parameters)
+    positions, _ = run(step, 500, TARGETS["banana"].start)
+    assert len(np.unique(positions[:, 0])) > 50
+    assert_equal(step.parameters, before)
+
+
+# ---- options --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", [pk.KAM, pk.PCAKAM])
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("kernel", ["gaussian", pk.kernels.Gaussian, 1.0, True, np.exp]),
+        ("n_subsample", [0, 1, -5, 2.5, 50.0, True, "a", np.nan]),
+        ("gamma", [0, -1, np.nan, np.inf, True, "a", (1, 1, 1), np.ones(2)]),
+        ("gamma", [pk.Decay(0), pk.Decay(np.inf), pk.Decay(1, 0), pk.Decay(1, 1, -1)]),
+        ("gamma", [pk.Decay("a"), pk.Decay(1, None), pk.Decay(1, 1, np.nan), pk.Decay(True)]),
+        ("whiten", [0, 1, None, "yes", np.nan]),
+        ("keep_adapting", [0, 1, None, "yes"]),
+        ("scale_bounds", [1.0, (1,), (2, 1), (1, 1), (0, 1), (1, np.inf), ("a", 1), (1, 2, 3)]),
+        ("scale_bounds", ["ab", True, (-1, 1), (np.nan, 1), {}]),
+    ],
+)
+def test_impossible_options(sampler, option, values):
+    model = line_model()
+    for value in values:
+        with pytest.raises(ValueError, match=option):
+            sampler(model=model, **{option: value})
+
+
+@pytest.mark.parametrize("bad", [0, -0.5, 1.1, np.nan, np.inf, True, "a", None])
+def test_impossible_redraw_decay(bad):
+    with pytest.raises(ValueError, match="redraw_decay"):
+        pk.KAM(model=line_model(), redraw_decay=bad)
+
+
+# ---- default arguments suffice --------------------------------------------------------------
+
+
+def acceptance(model, draws=500, **arguments):
+    """Share of accepted proposals after 1000 draws of tuning from the mode."""
+    step = pk.KAM(model=model, **arguments)
+    step.setup_chain(np.random.default_rng(3), 1000, draws)
+    positions, _ = run(step, 1000, np.zeros(model["x"].type.shape))
+    step.stop_tuning()
+    _, stats = run(step, draws, positions[-1])
+    return stats["accept_share"].mean()
+
+
+def scales_of_six_decades():
+    return normal_model(np.diag(np.logspace(-3, 3, 10) ** -2.0))
+
+
+def equicorrelation():
+    return normal_model(np.linalg.inv(0.01 * np.eye(10) + 0.99))
+
+
+def rotated_ellipsoid():
+    rotation, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((32, 32)))
+    return normal_model(rotation @ np.diag(np.logspace(-2, 2, 32)) @ rotation.T)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        equicorrelation,
+        pytest.param(scales_of_six_decades, marks=pytest.mark.slow),
+        pytest.param(rotated_ellipsoid, marks=pytest.mark.slow),
+    ],
+)
+def test_reaches_the_target_acceptance(build):
+    assert acceptance(build()) == pytest.approx(0.234, abs=0.05)
+
+
+def test_as_published_it_does_not():
+    """Without whitening, no ν makes up for a γ that is too long in some directions."""
+    assert acceptance(scales_of_six_decades(), whiten=False) < 0.234 - 0.05

@@ -1,0 +1,212 @@
+"""The kernel covariance against M H Mᵀ, and distances against scipy."""
+
+import numpy as np
+import pytest
+import reference
+from scipy.spatial.distance import pdist, squareform
+
+from pymc_kameleon.samplers.kameleon.kernels import Gaussian, Linear, Matern
+from pymc_kameleon.samplers.kameleon.rkhs import (
+    centred_gram,
+    kernel_covariance,
+    median_distance,
+    neighbour_distance,
+)
+
+KERNELS = [Gaussian(), Matern(1.5), Matern(2), Matern(4), Matern(30), Linear()]
+
+
+def compiled(kernel, bandwidth):
+    """Return the kernel as compiled code takes it, with this bandwidth."""
+    result = kernel.compiled()
+    result.bandwidth[0] = bandwidth
+    return result
+
+
+def with_spare_columns(points, spare=5):
+    """Return the points as columns, and NaN behind them."""
+    z = np.full((points.shape[1], len(points) + spare), np.nan)
+    z[:, : len(points)] = points.T
+    return z
+
+
+def fast(kernel, bandwidth, x, points, spare=3):
+    """Call kernel_covariance with `spare` columns of NaN behind the points."""
+    m, d = points.shape
+    z, v = with_spare_columns(points, spare), np.full((d + 1, m + spare), np.nan)
+    covariance = np.full((d, d), np.nan)
+    kernel_covariance(compiled(kernel, bandwidth), z, m, x, covariance, v)
+    return covariance
+
+
+def numerical(kernel, bandwidth, x, points):
+    """M H Mᵀ with central differences of the kernel itself."""
+    h = 1e-4 * bandwidth
+    gradients = [
+        [
+            (
+                reference.kernel_value(kernel, bandwidth, x + e, z)
+                - reference.kernel_value(kernel, bandwidth, x - e, z)
+            )
+            / (2 * h)
+            for e in h * np.eye(x.size)
+        ]
+        for z in points
+    ]
+    big_m = 2 * np.array(gradients).T
+    return big_m @ reference.centring(len(points)) @ big_m.T
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize(("d", "m"), [(1, 1), (1, 5), (2, 2), (3, 40), (8, 100), (20, 7)])
+@pytest.mark.parametrize("bandwidth", [0.3, 1.0, 30.0])
+def test_kernel_covariance(kernel, d, m, bandwidth):
+    rng = np.random.default_rng(d)
+    points, x = rng.standard_normal((m, d)), rng.standard_normal(d)
+    s = fast(kernel, bandwidth, x, points)
+    expected = reference.kernel_covariance(kernel, bandwidth, x, points)
+    # m = 1 gives zeros, and points that are far away almost
+    gradients = reference.kernel_gradients(
+        kernel, bandwidth, x, np.vstack([points, x + bandwidth / 2])
+    )
+    scale = 4 * (gradients**2).sum()
+    np.testing.assert_allclose(s, expected, rtol=1e-9, atol=1e-10 * scale)
+    np.testing.assert_allclose(s, numerical(kernel, bandwidth, x, points), atol=1e-6 * scale)
+    np.testing.assert_array_equal(s, s.T)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_kernel_covariance_is_one_of_a_covariance(kernel):
+    """Positive semidefinite, of rank m - 1 at most."""
+    rng = np.random.default_rng(0)
+    s = fast(kernel, 2.0, rng.standard_normal(6), rng.standard_normal((4, 6)))
+    eigenvalues = np.linalg.eigvalsh(s)
+    assert (np.abs(eigenvalues[:3]) < 1e-14 * eigenvalues[-1]).all()
+    assert (eigenvalues[3:] > 1e-4).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:-1], ids=str)
+def test_a_wide_bandwidth_gives_the_linear_kernel(kernel):
+    """But for a factor: c(0)², which is σ⁻⁴ for the Gaussian."""
+    rng = np.random.default_rng(0)
+    points, x = rng.standard_normal((30, 3)), rng.standard_normal(3)
+    c = kernel.order / (kernel.order - 1) if isinstance(kernel, Matern) else 1.0
+    wide = fast(kernel, 1e6, x, points) * 1e24 / c**2
+    np.testing.assert_allclose(wide, fast(Linear(), 1.0, x, points), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("far", [0.0, 1e3, 1e6])
+def test_the_linear_kernel_gives_the_scatter_from_anywhere(far):
+    """4 m times the covariance of z. The paper's v = 2z loses digits far from the origin."""
+    rng = np.random.default_rng(0)
+    centred = rng.standard_normal((30, 3)) @ np.diag([1.0, 10.0, 0.1])
+    points = np.round(centred * 2**20) / 2**20 + far  # so that the shift itself is exact
+    expected = 4 * 30 * np.cov(points - far, rowvar=False, bias=True)
+    scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+    for x in [np.zeros(3), points[0], np.full(3, far), far + rng.standard_normal(3)]:
+        error = np.abs(fast(Linear(), 1.0, x, points) - expected) / scale
+        assert error.max() < 1e-10 if np.abs(x - far).max() < 100 else 1e-3
+    if far == 1e6:
+        m = 2 * points.T
+        naive = m @ m.T - np.outer(m.sum(axis=1), m.sum(axis=1)) / 30
+        assert (np.abs(naive - expected) / scale).max() > 1e-6
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_no_points_give_zeros(kernel):
+    s = fast(kernel, 1.0, np.ones(3), np.empty((0, 3)))
+    np.testing.assert_array_equal(s, np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:-1], ids=str)
+@pytest.mark.parametrize("far", [1e3, 1e150, 1e200])
+def test_far_away_there_is_nothing_to_learn(kernel, far):
+    s = fast(kernel, 1.0, np.full(2, far), np.eye(2))
+    np.testing.assert_array_equal(s, np.zeros((2, 2)))
+
+
+# ---- centred kernel matrix ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize(("d", "m"), [(1, 2), (1, 9), (3, 20), (8, 15)])
+@pytest.mark.parametrize("bandwidth", [0.3, 2.0])
+def test_centred_gram(kernel, d, m, bandwidth):
+    points = np.random.default_rng(m).standard_normal((m, d))
+    found = centred_gram(compiled(kernel, bandwidth), with_spare_columns(points), m)
+    expected = reference.gram(kernel, bandwidth, points)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found.sum(axis=0), 0, atol=1e-10)
+    np.testing.assert_allclose(found, found.T, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_centred_gram_far_from_the_origin(kernel):
+    """As for S, it does not matter to any kernel where the origin is."""
+    points = np.round(np.random.default_rng(0).standard_normal((20, 2)) * 2**20) / 2**20
+    near, far = (
+        centred_gram(compiled(kernel, 1.5), with_spare_columns(points + shift), 20)
+        for shift in (0, 1e6)
+    )
+    np.testing.assert_allclose(far, near, rtol=0, atol=1e-8)
+
+
+# ---- median distance ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("d", "m"), [(1, 2), (1, 20), (3, 3), (5, 45)])
+def test_median_distance_of_all_pairs(d, m):
+    points = np.random.default_rng(m).standard_normal((m, d))
+    distance = median_distance(with_spare_columns(points), m, m * (m - 1) // 2)
+    assert distance == pytest.approx(np.median(pdist(points)), rel=1e-12)
+
+
+def test_median_distance_leaves_zeros_out():
+    points = np.repeat(np.random.default_rng(0).standard_normal((6, 2)), 5, axis=0)
+    distances = pdist(points)
+    expected = np.median(distances[distances > 0])
+    assert expected != pytest.approx(np.median(distances))
+    distance = median_distance(with_spare_columns(points), 30, 1000)
+    assert distance == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("m", [0, 1, 4])
+def test_median_distance_of_one_place_is_zero(m):
+    assert median_distance(with_spare_columns(np.ones((m, 2))), m, 100) == 0
+
+
+def test_median_distance_from_some_pairs():
+    """2000 pairs of points in random order suffice; of sorted points they do not."""
+    points = np.random.default_rng(0).standard_normal((1000, 2))
+    exact = np.median(pdist(points))
+    estimate = median_distance(with_spare_columns(points), 1000, 2000)
+    assert estimate == pytest.approx(exact, rel=0.05)  # its standard error is 0.014
+    ordered = points[np.argsort(points[:, 0])]
+    biased = median_distance(with_spare_columns(ordered), 1000, 2000)
+    assert biased != pytest.approx(exact, rel=0.05)
+
+
+# ---- distance to a neighbour ----------------------------------------------------------------
+
+
+def slow_neighbour_distance(points, k, n_centres):
+    """Sort all distances: the first is that of a point to itself."""
+    return np.median(np.sort(squareform(pdist(points)), axis=1)[:n_centres, k])
+
+
+@pytest.mark.parametrize(("d", "m"), [(1, 2), (1, 20), (3, 60), (8, 45)])
+@pytest.mark.parametrize("n_centres", [1, 50, 1000])
+def test_neighbour_distance(d, m, n_centres):
+    points = np.random.default_rng(m).standard_normal((m, d))
+    for k in {1, m // 4, m - 1} - {0}:
+        distance = neighbour_distance(with_spare_columns(points), m, k, n_centres)
+        assert distance == pytest.approx(slow_neighbour_distance(points, k, n_centres), rel=1e-12)
+
+
+def test_neighbour_distance_does_not_see_how_far_apart_modes_are():
+    """Half of the pairs are; the median distance is theirs."""
+    points = np.random.default_rng(0).standard_normal((100, 2))
+    apart = points + 1000 * (np.arange(100) % 2)[:, None]
+    near, far = (neighbour_distance(with_spare_columns(p), 100, 25, 50) for p in (points, apart))
+    assert near < far < 2 * near
+    assert median_distance(with_spare_columns(apart), 100, 5000) > 1000

@@ -1,0 +1,364 @@
+"""What is shown while chains run."""
+
+import logging
+import sys
+from io import StringIO
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.progress_bar import MCMCProgressBarManager
+from rich.console import Console
+from rich.theme import Theme
+
+import pymc_kameleon as pk
+from pymc_kameleon.model.pymc_internals import DrawStats
+from pymc_kameleon.sampling import progress, run
+from pymc_kameleon.sampling.progress import Progress, Row, seconds_left, speed, to_come
+
+OPTIONS = [True, "split", "combined", "split+stats", "combined+stats"]
+
+
+class CyclicalKAM:
+    """What the display knows of a step."""
+
+    steps_per_draw = 10
+
+    def _largest_n_logp(self):
+        return 2
+
+    def __init__(self, *var_names):
+        self.var_names = var_names
+
+
+def chain(row, steps, done, seconds, evaluations, tune=1000, total=2000, begun=0):
+    """What the display knows of a chain."""
+    stats = DrawStats(scaling=1.2e-5)
+    stats.mean_accept, stats.stuck = 0.441, False
+    return SimpleNamespace(
+        row=row,
+        number=row,
+        steps=steps,
+        begun=begun,
+        n_tune=tune,
+        total=begun + total,
+        done=begun + done,
+        seconds=seconds,
+        evaluations=evaluations,
+        last_stats=[stats] * len(steps) if done else None,
+    )
+
+
+def drawn(shown, width=80):
+    """Return the lines of a picture."""
+    console = Console(width=width, file=StringIO())
+    console.print(shown._display)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("n", "n_steps", "seconds"), [(1, 1, 0.02), (1, 2, 9000), (4, 1, 70), (4, 2, 4e6)]
+)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_it_fits_80_columns(option, n, n_steps, seconds):
+    """Of four chains, three have begun."""
+    steps = [CyclicalKAM("a_variable_s"), CyclicalKAM("b", "c")][:n_steps]
+    chains = [chain(i, steps, 0, 0.0, 0, total=10**6) for i in range(n)]
+    shown = Progress(chains, option)
+    for i in range(min(n, 3)):
+        shown.show(chain(i, steps, 543_210, seconds, 10**7, total=10**6))
+    lines = drawn(shown)
+    with_stats, all_in_one = option is True or "stats" in option, "combined" in str(option)
+    assert max(map(len, lines)) <= 80
+    assert "left" in lines[0]
+    slow = seconds / 10**7 > 1e-3
+    assert slow == ("evaluations of" in lines[1])
+    headings, *rows = lines[-2 if all_in_one else -1 - n :]
+    n_stats = n_steps * with_stats
+    title = ["accept", "scale"] * n_stats
+    assert headings.split() == ["Progress", "Draw", *title, "Speed", "Elapsed"]
+    if with_stats:
+        assert lines[-len(rows) - 2].count("CyclicalKAM") == n_steps
+    for i, row in enumerate(rows):
+        assert "…" not in row
+        assert row.count("0.44 1.2e-05") == (n_stats if i < 3 else 0)
+        assert ("/draw" in row or "draws/s" in row) == (i < 3)
+    if not all_in_one:
+        assert all(" 542210 " in row for row in rows[:3])
+
+
+def test_a_narrow_terminal_shows_less_instead_of_parts():
+    steps = [CyclicalKAM("x"), CyclicalKAM("y")]
+    shown = Progress([chain(0, steps, 10, 0.1, 20)])
+    headings = {width: drawn(shown, width)[-2].split() for width in (70, 60, 40, 25)}
+    assert headings[70] == ["Progress", "Draw", *["accept", "scale"], "Speed", "Elapsed"]
+    assert headings[60] == headings[70]
+    assert headings[40] == ["Progress", "Draw", "Speed"]
+    assert headings[25] == ["Progress", "Draw"]
+
+
+def row(done, seconds, total=100, evaluations=0, most=20):
+    return Row(done, total, 50, seconds, evaluations, most, [], False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "elapsed", "left"),
+    [
+        ([row(0, 0), row(0, 0)], 5, np.nan),
+        ([row(1, 2.0)], 2, 198),
+        ([row(50, 10), row(50, 10)], 10, 10),  # at a time
+        ([row(50, 10), row(50, 10)], 20, 20),  # in turn
+        ([row(50, 10), row(0, 0)], 10, 30),  # the other has not begun
+        ([row(100, 10), row(50, 10)], 10, 10),  # one of them remains, and runs alone
+        ([row(50, 10), row(50, 30)], 40, 40),  # each at its own speed
+        ([row(100, 10)], 10, 0),
+        ([row(1, 30, evaluations=30)], 30, 99 * 20),  # ten of them looked for scales
+    ],
+)
+def test_time_left(rows, elapsed, left):
+    np.testing.assert_allclose(seconds_left(rows, elapsed), left)
+
+
+def test_evaluations_to_come():
+    rows = [row(10, 1, evaluations=110), row(1, 1, evaluations=50), row(0, 0)]
+    np.testing.assert_array_equal(to_come(rows, "n_logp"), [90 * 11, 99 * 20, 100 * 15.5])
+    assert np.isnan(to_come(rows[2:], "n_logp")).all()
+
+
+@pytest.mark.parametrize(
+    ("done", "seconds", "words"),
+    [
+        (0, 0, ""),
+        (3, 0, ""),
+        (1, 600, "10 min/draw"),
+        (10, 20, "2 s/draw"),
+        (10, 1, "10 draws/s"),
+        (99_999, 10, "10k draws/s"),
+        (2_000_000, 1, "2M draws/s"),
+        (2 * 10**9, 1, "2000M draws/s"),
+    ],
+)
+def test_speed(done, seconds, words):
+    assert speed(row(done, seconds)) == words
+
+
+def test_time_goes_by_between_two_news(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    steps = [CyclicalKAM("x")]
+    with Progress([chain(0, steps, 0, 0, 0, total=3)]) as shown:
+        summaries = []
+        for seconds, done in [(30, 0), (60, 1), (90, 1), (590, 1), (600, 3)]:
+            now[0] = seconds
+            shown.show(chain(0, steps, done, 60.0 * done, 10 * done, total=3))
+            summaries.append(shown.summary())
+    made = "10 evaluations of 6 s made, about 20 to go"
+    assert summaries == [
+        ["30 s"],
+        ["1 min, about 2 min left", made],
+        ["1.5 min, about 1.5 min left", made],
+        ["9.8 min, about 12 s left", made],
+        ["10 min in all", "30 evaluations of 6 s"],
+    ]
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_what_is_behind_at_the_end_counts_as_the_end(n):
+    """A run that is stopped; also before its first draw."""
+    chains = [chain(i, [CyclicalKAM("x")], 0, 0.0, 0) for i in range(n)]
+    with Progress(chains) as shown:
+        pass
+    assert shown.summary()[0].endswith(" in all")
+    assert len(drawn(shown)) == 3 + n
+
+
+# ---- through pk.sample --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y", 0.9 * x, np.sqrt(0.19))
+    return model
+
+
+@pytest.fixture(scope="module")
+def walks(pair):
+    """The second one never moves."""
+    options = {"model": pair, "steps_per_draw": 5}
+    return [
+        pk.RWM([pair["x"]], **options),
+        pk.RWM([pair["y"]], scaling=1e10, tune_scaling=False, **options),
+    ]
+
+
+QUIET = {"compute_convergence_checks": False, "random_seed": 1}
+
+
+def sample(steps, draws=100, **kwargs):
+    defaults = {"tune": 50, "chains": 3, "cores": 2, "model": steps[0].model}
+    return pk.sample(draws, step=steps, **defaults | QUIET | kwargs)
+
+
+class Recorder:
+    """Keeps all pictures."""
+
+    def __init__(self, shown, theme=None):
+        self.shown, self.pictures = shown, []
+
+    def start(self):
+        self.show()
+
+    def show(self):
+        self.pictures.append(list(self.shown.rows))
+
+    def stop(self):
+        self.show()
+
+
+@pytest.fixture
+def recorders(monkeypatch):
+    made = []
+
+    def make(*arguments):
+        made.append(Recorder(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(progress, "Terminal", make)
+    monkeypatch.setattr(run, "REFRESH", 1e-4)
+    return made
+
+
+@pytest.mark.parametrize("option", ["split", "combined"])
+def test_it_follows_all_draws(option, walks, pair, recorders):
+    half = sample(walks, progressbar=option, discard_tuned_samples=False)
+    pk.sample(70, resume=half, model=pair, progressbar=option, **QUIET | {"random_seed": None})
+    share = 3 if option == "combined" else 1
+    groups = ("sample_stats", "warmup_sample_stats")
+    counts = sum(half[group]["n_logp"].sum(["draw", "n_logp_dim_0"]).values for group in groups)
+    for recorder, tune, draws in zip(recorders, (50, 0), (100, 70), strict=True):
+        first, *_, last = recorder.pictures
+        assert len(first) == len(last) == 3 // share
+        assert [r.done for r in first] == [0] * len(first)
+        for r in last:
+            assert (r.done, r.total) == ((tune + draws) * share,) * 2
+            assert (r.n_tune, r.draw) == (tune * share, draws * share)
+            assert r.seconds > 0
+    last = recorders[0].pictures[-1]
+    expected = [counts.sum()] if option == "combined" else counts
+    assert [r.evaluations for r in last] == list(expected)
+
+
+def test_it_shows_mean_acceptance_and_who_is_stuck(walks, recorders):
+    result = sample(walks)
+    for i, r in enumerate(recorders[0].pictures[-1]):
+        means = result["sample_stats"]["accept_prob"].values[i].mean(0)
+        np.testing.assert_allclose([accept for accept, _ in r.stats], means, rtol=1e-12)
+        assert r.stuck
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_it_is_shown(option, walks, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    sample(walks, progressbar=option)
+    out = capsys.readouterr().out
+    assert out.endswith("\n")  # what comes next has a line of its own
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].endswith(" in all")
+    assert ("accept" in lines[2]) == (option is True or "stats" in option)
+    assert len(lines) - lines.index(next(x for x in lines if "Progress" in x)) == (
+        2 if "combined" in str(option) else 4
+    )
+    sample(walks, progressbar=False)
+    assert capsys.readouterr().out == ""
+
+
+def test_stuck_chains_are_red_and_others_have_the_colours_of_the_theme(walks):
+    chains = [chain(i, walks, 2000, 1.0, 10) for i in range(2)]
+    for own in chains[0].last_stats:
+        own.stuck = True
+    theme = Theme({"bar.finished": "rgb(1,2,3)"})
+    shown = Progress(chains, True, theme)
+    console = Console(
+        file=StringIO(), force_terminal=True, color_system="truecolor", theme=theme, width=80
+    )
+    console.print(shown._display)
+    stuck, other = console.file.getvalue().splitlines()[-2:]
+    assert ("\x1b[31m" in stuck, "\x1b[38;2;1;2;3m" in stuck) == (True, False)
+    assert ("\x1b[31m" in other, "\x1b[38;2;1;2;3m" in other) == (False, True)
+    assert str(shown._display._live.console.get_style("bar.finished")) == "rgb(1,2,3)"
+
+
+@pytest.mark.parametrize("method", ["start", "show", "stop"])
+def test_a_display_that_fails_costs_no_draw(method, walks, recorders, monkeypatch, caplog):
+    def fail(*args, **kwargs):
+        raise OSError("the terminal is gone")
+
+    monkeypatch.setattr(Recorder, method, fail)
+    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+        result = sample(walks, draws=20)
+    assert caplog.text.count("progress bar failed (OSError('the terminal is gone'))") == 1
+    expected = sample(walks, draws=20, progressbar=False)
+    np.testing.assert_array_equal(result["posterior"]["x"], expected["posterior"]["x"])
+
+
+def test_a_marimo_notebook_has_the_bar_of_pymc(walks, monkeypatch):
+    shown, marimo = [], ModuleType("marimo")
+    marimo.running_in_notebook = lambda: True
+    marimo.output = SimpleNamespace(replace=shown.append, clear=lambda: None)
+    marimo.Html = str
+    monkeypatch.setitem(sys.modules, "marimo", marimo)
+    sample(walks, progressbar="split+stats", progressbar_theme="b { color: red }")
+    assert shown[-1].count("150/150 (100%)") == 3
+    assert "Rwm x accept" in shown[-1]
+    assert "in all" in shown[-1]
+    assert "b { color: red }" in shown[-1]
+
+
+# ---- through pm.sample --------------------------------------------------------------------------
+
+
+class Backend:
+    """PyMC's progress bar, which keeps what it is told."""
+
+    def __init__(self, total, progress_columns, progress_stats):
+        self.fields, self.updates = set(progress_stats), []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        pass
+
+    def update(self, **update):
+        self.updates.append(update)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_pm_sample_shows_mean_acceptance_and_who_is_stuck(cores, walks, pair, monkeypatch):
+    """Of each step, in tuning and after it."""
+    made = []
+
+    def create(self, **kwargs):
+        made.append(Backend(**kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(MCMCProgressBarManager, "_create_backend", create)
+    options = QUIET | {"discard_tuned_samples": False, "chains": 2, "cores": cores}
+    result = pm.sample(100, tune=60, step=walks, model=pair, **options)
+    (backend,) = made
+    names = ["RWM accept x", "RWM accept y"]
+    assert backend.fields == {*names, "RWM scale x", "RWM scale y", "draw", "marker_pos"}
+    for i in range(2):
+        updates = [update for update in backend.updates if update["task_id"] == i]
+        # It shows every draw, and the last one twice if cores=1.
+        # Red from the 20th draw after tuning on: 100 transitions.
+        assert [u["failing"] for u in updates[:160]] == [False] * 79 + [True] * 81
+        assert updates[-1]["failing"]
+        for group, update in [("sample_stats", updates[-1]), ("warmup_sample_stats", updates[59])]:
+            means = result[group]["accept_prob"].values[i].mean(0)
+            shown = [update["stats"][name] for name in names]
+            np.testing.assert_allclose(shown, means, rtol=1e-12)

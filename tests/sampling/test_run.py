@@ -1,0 +1,578 @@
+"""How a run ends, and what its user can do meanwhile."""
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import faults
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from models import box, normal
+from runs import DRAWN, QUIET, assert_same, messages, resume, sample
+
+import pymc_kameleon as pk
+from pymc_kameleon.model import pymc_internals
+from pymc_kameleon.result import memory
+from pymc_kameleon.sampling import limits, run
+from pymc_kameleon.sampling.chain_of_run import Chain
+from pymc_kameleon.sampling.run import Run
+
+ALL = (*DRAWN, "warmup_sample_stats", "learned")
+
+
+@pytest.fixture(scope="module")
+def walk():
+    return pk.RWM(model=normal(), steps_per_draw=5)
+
+
+@pytest.fixture(scope="module")
+def whole(walk):
+    return sample(walk)
+
+
+@pytest.fixture(scope="module")
+def black_walk():
+    """Of a black box."""
+    return pk.RWM(model=box()[1], steps_per_draw=5)
+
+
+@pytest.fixture
+def by_one(monkeypatch):
+    """Make one draw at a time."""
+    monkeypatch.setattr(Chain, "next_portion", lambda self, pauses: 1)
+
+
+# ---- target_ess -----------------------------------------------------------------------------
+
+LOOKS = [100]
+while LOOKS[-1] < 5000:
+    LOOKS.append(int(np.ceil(limits.GROWTH * LOOKS[-1])))
+
+
+def reached(draws):
+    """Return least ESS, bulk or tail, and largest R-hat, of all parameters."""
+    ess = [
+        float(np.min(pm.stats.ess(draws, method=method)[name]))
+        for method in ("bulk", "tail")
+        for name in draws
+    ]
+    return min(ess), max(float(np.max(pm.stats.rhat(draws)[name])) for name in draws)
+
+
+@pytest.fixture(scope="module")
+def enough(walk):
+    return sample(walk, draws=None, tune=100, chains=3, target_ess=500)
+
+
+def test_stops_when_enough_is_drawn(enough, walk, black_walk):
+    """Not before, and not after, the same with any number of cores."""
+    n = enough["posterior"].sizes["draw"]
+    assert n in LOOKS
+    draws = enough["posterior"].to_dataset()
+    ess, rhat = reached(draws)
+    assert ess >= 500
+    assert rhat <= 1.01
+    for look in LOOKS[: LOOKS.index(n)]:
+        ess, rhat = reached(draws.isel(draw=slice(look)))
+        assert ess < 500 or rhat > 1.01
+    assert_same(sample(walk, draws=None, tune=100, chains=3, target_ess=500, cores=2), enough, ALL)
+    assert_same(sample(walk, draws=n, tune=100, chains=3), enough, ALL)
+    options = {"draws": None, "tune": 100, "chains": 3, "target_ess": 200}
+    box()
+    one, two = (sample(black_walk, cores=cores, **options) for cores in (1, 2))
+    assert_same(one, two, ALL)
+
+
+@pytest.mark.parametrize(
+    ("bulk", "tail", "rhat", "expected"),
+    [
+        ([100, 100], [100, 100], [1.01, 1.0], True),
+        ([99, 100], [100, 100], [1.0, 1.0], False),
+        ([100, 100], [100, 99], [1.0, 1.0], False),
+        ([100, 100], [100, 100], [1.0, 1.011], False),
+        ([np.nan, 100], [100, 100], [1.0, 1.0], False),
+    ],
+)
+def test_what_is_enough(bulk, tail, rhat, expected, monkeypatch, enough):
+    """Every parameter, in bulk and tail."""
+    draws = enough["posterior"].to_dataset().rename(x="a").assign(b=enough["posterior"]["x"])
+    values = {"bulk": np.array(bulk), "tail": np.array(tail)}
+    monkeypatch.setattr(limits.pm.stats, "ess", lambda draws, method: values[method])
+    monkeypatch.setattr(limits.pm.stats, "rhat", lambda draws: np.array(rhat))
+    assert limits.Enough(100).reached(draws) == expected
+    one = draws.isel(chain=[0])
+    assert limits.Enough(100).reached(one) == (min(*bulk, *tail) >= 100)
+
+
+def test_what_lacked_most_is_looked_at_first(monkeypatch):
+    """And alone, until it has enough."""
+    rng, sizes, ess = np.random.default_rng(1), [], limits.pm.stats.ess
+
+    def noting(draws, method):
+        sizes.append(draws.sizes["parameter"])
+        return ess(draws, method=method)
+
+    monkeypatch.setattr(limits.pm.stats, "ess", noting)
+    good, bad = rng.standard_normal((4, 200, 3)), rng.standard_normal((4, 200)).cumsum(axis=1)
+    enough = limits.Enough(300)
+    mixed = xr.Dataset({"a": (("chain", "draw", "i"), good), "b": (("chain", "draw"), bad)})
+    assert not enough.reached(mixed)
+    assert not enough.reached(mixed)
+    assert sizes == [4, 4, 1, 1]
+    assert enough.reached(mixed.assign(b=mixed["a"][..., 0]))
+    assert sizes == [4, 4, 1, 1, 1, 1, 4, 4]
+
+
+def test_what_is_not_enough_is_said(walk, enough, caplog):
+    n = enough["posterior"].sizes["draw"]
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        result = sample(walk, draws=n - 1, tune=100, chains=3, target_ess=1e5)
+    assert result["posterior"].sizes["draw"] == n - 1
+    (message,) = messages(caplog, logging.WARNING)
+    assert message == f"{n - 1} draws of 3 chains are not enough; pk.sample(resume=...) goes on."
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        sample(walk, draws=n, tune=100, chains=3, target_ess=500)
+    assert f"{n} draws of 3 chains are enough." in messages(caplog)
+
+
+def test_the_most_draws_may_be_enough(walk, enough, caplog):
+    """They are looked at, too, wherever the last look was."""
+    n = enough["posterior"].sizes["draw"] - 1
+    options = {"draws": n, "tune": 100, "chains": 3}
+    draws = sample(walk, **options)["posterior"].to_dataset()
+    target, rhat = reached(draws)
+    assert rhat <= 1.01
+    assert reached(draws.isel(draw=slice(max(look for look in LOOKS if look < n))))[0] < target
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        sample(walk, target_ess=target, **options)
+    assert f"{n} draws of 3 chains are enough." in messages(caplog)
+    for few in (1, 3):
+        assert sample(walk, draws=few, target_ess=450)["posterior"].sizes["draw"] == few
+
+
+def test_goes_on_from_what_was_enough(enough, walk):
+    n = enough["posterior"].sizes["draw"]
+    more = LOOKS[LOOKS.index(n) + 3]
+    expected = sample(walk, draws=more, tune=100, chains=3)
+    assert_same(resume(enough, walk.model, more - n), expected, ALL)
+
+
+def test_what_was_drawn_before_is_kept(walk):
+    """Though the target is reached long before its end."""
+    half = sample(walk, draws=700, tune=100)
+    both = resume(half, walk.model, None, target_ess=50)
+    n = both["posterior"].sizes["draw"]
+    assert n >= 700
+    assert_same(both, sample(walk, draws=n, tune=100), ALL)
+
+
+def test_goes_on_to_what_is_enough_when_interrupted(enough, walk, monkeypatch):
+    """To the same number of draws, wherever it was interrupted."""
+    n = enough["posterior"].sizes["draw"]
+    for stop in (30, 150, 100 + LOOKS[1] + 3, 99 + n):
+
+        def press(run, draw, stop=stop):
+            if draw.draw_idx >= stop:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                Chain,
+                "next_portion",
+                lambda self, pauses: min(7, (self.total if self.done >= 100 else 100) - self.done),
+            )
+            options = {"draws": None, "tune": 100, "chains": 3, "target_ess": 500}
+            half = sample(walk, callback=press, **options)
+        assert_same(resume(half, walk.model, None, target_ess=500), enough, ALL)
+
+
+def test_a_target_needs_parameters():
+    with pm.Model() as model:
+        pm.Deterministic("twice", 2 * pm.Normal("x"))
+    step = pk.RWM(model=model)
+    with pytest.raises(ValueError, match="target_ess needs parameters to look at"):
+        sample(step, target_ess=10, var_names=["twice"])
+
+
+# ---- max_time -------------------------------------------------------------------------------
+
+
+class Clock:
+    """Goes on a second whenever a chain has advanced."""
+
+    def __init__(self, monkeypatch):
+        self.now, take = 100.0, Chain.take
+        monkeypatch.setattr(run.time, "perf_counter", lambda: self.now)
+
+        def ticking(chain, *arguments):
+            self.now += 1.0
+            take(chain, *arguments)
+
+        monkeypatch.setattr(Chain, "take", ticking)
+
+
+@pytest.mark.parametrize("limit", [130.5, timedelta(minutes=2, seconds=10.5)])
+def test_time_may_be_up(limit, walk, whole, by_one, monkeypatch, caplog):
+    Clock(monkeypatch)
+    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+        result = sample(walk, max_time=limit)
+    made = 131 - 100  # advances of both chains, of which 50 each are tuning
+    assert result["posterior"].sizes["draw"] == made // 2
+    assert result["posterior"].attrs["sampling_time"] >= 131
+    assert (
+        f"The time was up. The result has {made // 2} draws of 2 chains; pk.sample" in caplog.text
+    )
+    assert_same(resume(result, walk.model, None), whole, ALL)
+
+
+def test_time_may_be_up_while_tuning(walk, whole, by_one, monkeypatch, caplog):
+    with monkeypatch.context() as patch:
+        Clock(patch)
+        with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+            result = sample(walk, max_time=20)
+    assert "The time was up. The result has no draws after tuning yet" in caplog.text
+    assert result["sampling_state"]["monitor_done"].values.tolist() == [11, 10]
+    assert_same(resume(result, walk.model, None), whole, ALL)
+    assert_same(sample(walk, max_time=3600), whole, ALL)
+
+
+# ---- callback -------------------------------------------------------------------------------
+
+
+def test_a_callback_sees_what_pymc_shows_it(walk, whole):
+    seen = []
+
+    def look(run, draw):
+        seen.append(draw)
+        assert isinstance(run, Run)
+
+    assert_same(sample(walk, callback=look), whole, ALL)
+    assert all(isinstance(draw, pymc_internals.Draw) for draw in seen)
+    for chain in (0, 1):
+        own = [draw for draw in seen if draw.chain == chain]
+        indices = [draw.draw_idx for draw in own]
+        assert indices == sorted(set(indices))
+        assert indices[-1] == 79
+        assert [draw.is_last for draw in own] == [i == 79 for i in indices]
+        assert [draw.tuning for draw in own] == [i < 50 for i in indices]
+        assert 49 in indices
+        for draw in own:
+            group = "warmup_sample_stats" if draw.tuning else "sample_stats"
+            at = draw.draw_idx - (0 if draw.tuning else 50)
+            for name in ("accept_prob", "n_logp", "scaling"):
+                assert draw.stats[0][name] == whole[group][name].values[chain, at]
+            if not draw.tuning:
+                x = whole["posterior"]["x"].values[chain, at]
+                np.testing.assert_array_equal(draw.point["x"], x)
+
+
+def test_a_callback_may_stop(walk, whole, by_one, caplog):
+    def interrupts(run, draw):
+        if draw.draw_idx == 70:
+            raise KeyboardInterrupt
+
+    def stops(run, draw):
+        if draw.draw_idx == 70:
+            assert run.stop() is None
+
+    for callback, word in ((interrupts, "interrupted"), (stops, "stopped")):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+            result = sample(walk, callback=callback)
+        assert f"Sampling was {word}. The result has 20 draws of 2 chains" in caplog.text
+        assert_same(resume(result, walk.model, None), whole, ALL)
+
+
+def test_an_exception_of_a_callback_arrives(walk, whole, by_one):
+    error = ZeroDivisionError("a plot broke down")
+    error.add_note("of its own")
+
+    def fails(run, draw):
+        if draw.draw_idx == 70:
+            raise error
+
+    with pytest.raises(ZeroDivisionError, match="a plot broke down") as raised:
+        sample(walk, callback=fails)
+    mine, where, _ = raised.value.__notes__
+    assert mine == "of its own"
+    assert where == "In the callback, after draw 70 of chain 0."
+    assert_same(resume(raised.value.result, walk.model, None), whole, ALL)
+    with pytest.raises(OSError, match="no terminal"):
+        sample(walk, callback=lambda run, draw: (_ for _ in ()).throw(OSError("no terminal")))
+
+
+def test_a_callback_inspects(walk, whole, by_one):
+    lengths = []
+
+    def look(run, draw):
+        if draw.chain == 1 and draw.draw_idx in (0, 49, 50, 60, 79):
+            there = run.inspect()
+            lengths.append(there["posterior"].sizes["draw"] if "posterior" in there else 0)
+            if lengths[-1]:
+                own = whole["posterior"]["x"].isel(draw=slice(lengths[-1]))
+                np.testing.assert_array_equal(there["posterior"]["x"], own)
+
+    sample(walk, callback=look)
+    assert lengths == [0, 0, 1, 11, 30]
+
+
+# ---- in the background ----------------------------------------------------------------------
+
+
+class Gate:
+    """Lets a black box pass, or wait."""
+
+    def __init__(self):
+        self.open, self.arrived = threading.Event(), threading.Event()
+
+    def __call__(self, x):
+        if x[0] < 1e6 and not self.open.is_set():
+            self.arrived.set()
+            assert self.open.wait(60)
+        return faults.wells(x)
+
+
+@pytest.fixture
+def gate(black_walk):
+    op, _ = box(faults.wells)
+    gate = Gate()
+    op.function = gate
+    yield gate
+    gate.open.set()
+    op.function = faults.wells
+
+
+def start(step, **options):
+    return sample(step, blocking=False, initvals={"x": np.array([0.1, 0.2])}, **options)
+
+
+def test_a_run_in_the_background(gate, black_walk):
+    running = start(black_walk)
+    assert gate.arrived.wait(60)
+    assert repr(running) == "<Run of 2 chains, running: 0 of 160 draws>"
+    assert not running.is_finished
+    with pytest.raises(TimeoutError, match=r"Not finished after 0\.01 seconds: <Run of 2 chains"):
+        running.wait(0.01)
+    there = running.inspect()
+    assert "posterior" not in there.children
+    gate.open.set()
+    result = running.wait()
+    assert running.is_finished
+    assert repr(running) == "<Run of 2 chains, finished: 160 of 160 draws>"
+    assert running.wait() is result
+    assert running.wait(0) is result
+    assert_same(running.inspect(), result, ALL)
+    expected = sample(black_walk, initvals={"x": np.array([0.1, 0.2])})
+    assert_same(result, expected, ALL)
+
+
+def test_a_run_in_the_background_is_inspected_while_it_runs(walk):
+    running = sample(walk, draws=100_000, cores=2, blocking=False)
+    there = [running.inspect() for _ in range(5)]
+    before = [tree.copy(deep=True) for tree in there]
+    result = running.stop()
+    assert running.stop() is result
+    for tree, copy in zip(there, before, strict=True):
+        assert tree.identical(copy)
+        if "posterior" in tree:
+            n = tree["posterior"].sizes["draw"]
+            assert tree["sample_stats"].sizes["draw"] == n
+            chains = tree["posterior"]["chain"]
+            n = min(n, result["posterior"].sizes["draw"])
+            both = [c for c in chains.values if c in result["posterior"]["chain"]]
+            for name, group in (("x", "posterior"), ("accept_prob", "sample_stats")):
+                one, other = (t[group][name].sel(chain=both)[:, :n] for t in (tree, result))
+                np.testing.assert_array_equal(one, other)
+        resumed = resume(tree, walk.model, 5)
+        assert np.isfinite(resumed["posterior"]["x"]).all()
+
+
+def test_stopped_before_the_first_draw(gate, black_walk):
+    """Nothing is lost then, and nothing is raised."""
+    running = start(black_walk)
+    assert gate.arrived.wait(60)
+    stopping = threading.Thread(target=running.stop)
+    stopping.start()
+    while not running._stop.is_set():
+        pass
+    gate.open.set()
+    stopping.join()
+    result = running.wait()
+    assert result["sampling_state"]["monitor_done"].values.max() <= 1
+    expected = sample(black_walk, initvals={"x": np.array([0.1, 0.2])})
+    resumed = resume(result, black_walk.model, None)
+    chains = resumed["posterior"]["chain"].values
+    assert_same(resumed, expected.sel(chain=chains), ALL)
+
+
+def test_two_runs_at_a_time(walk, black_walk):
+    """Of the same step too; each as if it were alone."""
+    box(faults.wells)
+    runs = [(walk, 1, {}), (walk, 2, {"cores": 2}), (black_walk, 3, {}), (black_walk, 4, {})]
+    going = [
+        sample(step, random_seed=seed, blocking=False, draws=300, **options)
+        for step, seed, options in runs
+    ]
+    for (step, seed, _), running in zip(runs, going, strict=True):
+        assert_same(running.wait(), sample(step, random_seed=seed, draws=300), ALL)
+
+
+def test_exceptions_arrive_at_wait(black_walk):
+    op, _ = box(faults.Raises((-np.inf, np.inf)))
+    running = start(black_walk)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError, match="the solver broke down") as error:
+            running.wait()
+        assert len(error.value.__notes__) == 1
+        assert error.value.__notes__[0].startswith("In chain 0, draw 0 of tuning, at ")
+    op.function = faults.wells
+
+
+def test_an_exception_is_explained_once(black_walk, by_one):
+    op, _ = box(faults.Raises((3.3, np.inf)))
+    running = start(black_walk, draws=1000)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError) as error:
+            running.wait()
+        assert len(error.value.__notes__) == 2
+        assert "attribute `result`" in error.value.__notes__[1]
+    op.function = faults.wells
+    done = error.value.result["sampling_state"]["monitor_done"].values
+    assert resume(error.value.result, black_walk.model, 5)["learned"].sizes["chain"] == len(done)
+
+
+# ---- a second Ctrl-C ------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_ctrl_c_pressed_twice_at_any_line(walk, by_one, monkeypatch):
+    """While chains advance and draws are taken: none that is returned is cut off from its chain."""
+    pressed, tried, options = [0], set(), {"tune": 3, "draws": 6}
+    whole = sample(walk, **options)
+    functions = [Run._submit, Run._take, Run._keep, Chain.take, memory.Memory.put]
+    codes = [function.__code__ for function in functions]
+
+    def press_twice_at_a_new_line(frame, event, argument):
+        if frame.f_code not in codes:
+            return None
+        line = (frame.f_code, frame.f_lineno)
+        if event == "line" and pressed[0] == 1 and line not in tried:
+            tried.add(line)
+            pressed[0] = 2
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return press_twice_at_a_new_line
+
+    def look(run, draw):
+        if draw.draw_idx == 5 and pressed[0] == 0:
+            pressed[0] = 1
+
+    before, n = sys.gettrace(), -1
+    while len(tried) > n:
+        n, pressed[0] = len(tried), 0
+        sys.settrace(press_twice_at_a_new_line)
+        try:
+            tree = sample(walk, callback=look, **options)
+        finally:
+            sys.settrace(before)
+        expected = whole.sel(chain=tree["posterior"]["chain"])
+        length = tree["posterior"].sizes["draw"]
+        for group in DRAWN:
+            for name, values in tree[group].data_vars.items():
+                own = expected[group][name].isel(draw=slice(length))
+                np.testing.assert_array_equal(values, own, name)
+        if length < 6:
+            assert_same(resume(tree, walk.model, None), expected, ALL)
+    assert n > 20
+
+
+def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
+    """Told after each evaluation, stopped in the middle, and gone on from a store."""
+    op, model = box()
+    step = pk.GAM(model=model, steps_per_draw=2)
+    options = {"step": step, "model": model, "cores": 1, **QUIET}
+    whole = pk.sample(20, tune=30, chains=3, random_seed=4, **options)
+    op.count = 0
+    monkeypatch.setattr("pymc_kameleon.step.base.PATIENCE", -1.0)
+    told = []
+    keep = run.Run._keep
+
+    def stop_soon(self, chain, state, portion):
+        keep(self, chain, state, portion)
+        told.append((state.monitor.done, portion.n_logp))
+        if len(told) == 20:
+            self.stop()
+
+    monkeypatch.setattr(run.Run, "_keep", stop_soon)
+    store = tmp_path / "run.zarr"
+    before = pk.sample(20, tune=30, chains=3, random_seed=4, store=store, **options)
+    assert "posterior" not in before.children
+    assert told == [(0, 1)] * 20
+    monkeypatch.setattr(run.Run, "_keep", keep)
+    assert_same(pk.sample(resume=store, **options), whole, DRAWN)
+    n_logp = whole["sample_stats"]["n_logp"].sum() + whole["warmup_sample_stats"]["n_logp"].sum()
+    assert op.count < n_logp + 3 * (100 + 1)  # the starts are evaluated each time, and no more
+
+
+HANGS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import faults, models, os, signal, threading, pymc_kameleon as pk
+from pathlib import Path
+
+cores, marker = int(sys.argv[2]), sys.argv[3]
+
+def press():
+    until_there = threading.Event()
+    while not Path(marker).exists():
+        until_there.wait(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+    while not stopping.is_set():
+        stopping.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+    while not left.wait(1.0):  # Python sees no signal that comes as a wait is about to begin
+        os.kill(os.getpid(), signal.SIGINT)
+
+stopping, left = threading.Event(), threading.Event()
+end, ended = pk.sampling.run.Run._end, pk.sampling.run.Run._ended
+def leave(self):
+    left.set()
+    return ended(self)
+pk.sampling.run.Run._ended = leave
+def note(self, why):
+    end(self, why)
+    stopping.set()
+pk.sampling.run.Run._end = note
+
+if __name__ == "__main__":
+    op, model = models.box(faults.wells)
+    step = pk.RWM(model=model, steps_per_draw=1)
+    op.function = faults.Hangs((99, 101), marker)
+    pk.sampling.chain_of_run.Chain.next_portion = lambda self, pauses: 1
+    threading.Thread(target=press, daemon=True).start()
+    tree = pk.sample(30, tune=20, step=step, model=model, chains=2, cores=cores,
+                     initvals=[faults.well(0), {"x": faults.well(1)["x"] - [3.0, 0.0]}],
+                     progressbar=False, compute_convergence_checks=False, random_seed=1)
+    print(tree["sampling_state"]["monitor_done"].values.tolist())
+"""
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_second_ctrl_c_leaves_what_hangs(cores, tmp_path):
+    """In a process of its own, and here."""
+    arguments = [str(Path(__file__).parents[1] / "helpers"), str(cores), str(tmp_path / "hangs")]
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGS, *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr
+    done = [int(n) for n in ended.stdout.strip().strip("[]").split(",")]
+    assert max(done) >= 1
+    assert "press Ctrl-C again not to wait" in ended.stderr
+    assert "Sampling was interrupted" in ended.stderr

@@ -1,0 +1,754 @@
+"""A chain's progress is a pure function: wherever it is computed, the draws are the same."""
+
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections import OrderedDict
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from pathlib import Path
+
+import cloudpickle
+import faults
+import numpy as np
+import pymc as pm
+import pytest
+from models import box, normal
+from pymc.exceptions import SamplingError
+from runs import QUIET, assert_same, begun, job_of, joined, messages, resume, same, sample
+from test_contract import ROWS
+
+import pymc_kameleon as pk
+from pymc_kameleon.model.entry_points import black_box_ops_silent
+from pymc_kameleon.sampling import (
+    chain_of_run,
+    run,
+)
+from pymc_kameleon.sampling import (
+    ctrl_c as sampling_ctrl_c,
+)
+from pymc_kameleon.sampling import (
+    workers as sampling_workers,
+)
+from pymc_kameleon.sampling.worker_process import MOST_JOBS, Failed, InWorker, work
+from pymc_kameleon.step.job import Job, advance, learn
+
+ALL = ("posterior", "sample_stats", "warmup_sample_stats", "learned")
+
+
+# ---- advance --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["GAM", "KAM", "CyclicalKAM", "CMTM", "GadMALA"])
+def job(request):
+    cls, options = ROWS[request.param]
+    return job_of(cls(model=normal(2), steps_per_draw=3, **options))
+
+
+def test_an_advance_is_a_pure_function(job):
+    """Of a state, which it leaves alone; in any portions; from what was pickled, too."""
+    first = begun(job)
+    before = pickle.dumps(first)
+    at_once, ten = advance(job, first, 10)
+    assert pickle.dumps(first) == before
+    again, portion = advance(job, first, 10)
+    assert same(again, at_once)
+    assert same(joined(portion), joined(ten))
+    assert len(np.unique(ten.outputs[:, 0])) > 3
+    half, five = advance(job, first, 5)
+    there, rest = advance(*cloudpickle.loads(cloudpickle.dumps((job, half))), 5)
+    assert same(there, at_once)
+    assert same(joined(five, rest), joined(ten))
+    assert same(rest.last, ten.last)
+    arrived = pickle.loads(pickle.dumps(rest))
+    assert same(joined(arrived), joined(rest))
+    assert arrived.last[0].mean_accept == rest.last[0].mean_accept
+
+
+def test_an_advance_across_the_end_of_tuning(job):
+    state, portions = begun(job), []
+    for n in (40, 40):
+        state, portion = advance(job, state, n)
+        portions.append(portion)
+    other, parts = begun(job), []
+    for n in (13, 27, 1, 39):
+        other, part = advance(job, other, n)
+        parts.append(part)
+        assert other.steps[0].tune == (other.monitor.done < 40)
+    assert same(other, state)
+    assert same(joined(*parts), joined(*portions))
+
+
+def test_what_another_chain_leaves_in_the_arrays_does_not_matter(job):
+    """Copies of the steps pass from chain to chain, with their scratch."""
+    alone, fresh = Job(job.steps, job.outputs, True), begun(job)
+    state, portion = advance(alone, advance(alone, fresh, 40)[0], 20)
+    shared, other = Job(job.steps, job.outputs, True), begun(job, seed=2, start=-4.0)
+    mine = begun(job)
+    for n in (20, 20, 15, 5):
+        mine, last = advance(shared, mine, n)
+        other, _ = advance(shared, other, n)
+        assert len(shared._idle) == 1
+    assert same(mine, state)
+    assert same(joined(last)[0], portion.outputs[15:])
+
+
+def test_an_exception_leaves_the_job_as_it_was():
+    op, model = box()
+    job = job_of(pk.RWM(model=model, steps_per_draw=2))
+    state = begun(job)
+    op.function = faults.Raises((-np.inf, np.inf))
+    with pytest.raises(ZeroDivisionError):
+        advance(job, state, 5)
+    op.function = faults.wells
+    one, other = advance(job, state, 5), advance(job_of(*job.steps), state, 5)
+    assert same(one[0], other[0])
+
+
+# ---- the same draws everywhere --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def step():
+    """Of a black box."""
+    return pk.RWM(model=box()[1], steps_per_draw=3)
+
+
+@pytest.fixture
+def black_box(step):
+    """Return a function that gives the black box another function, and samples."""
+    op, model = box(faults.wells)
+
+    def run(function=faults.wells, step=step, wait=False, **options):
+        op.function = function
+        n = options.setdefault("chains", 3)
+        options.setdefault("initvals", [faults.well(i) for i in range(n)])
+        return sample(step, tune=40, draws=20, model=model, **options)
+
+    yield run
+    op.function = faults.wells
+
+
+@pytest.fixture(scope="module")
+def expected(step):
+    box(faults.wells)
+    return {
+        n: sample(step, tune=40, draws=20, chains=n, initvals=[faults.well(i) for i in range(n)])
+        for n in (2, 3)
+    }
+
+
+@pytest.fixture
+def late(expected):
+    """Return where a chain comes in the midst of its draws, and not before."""
+
+    def where(chain, n=3, first=8):
+        xs = expected[n]["posterior"]["x"].values[chain, :, 0]
+        (there, *_) = (i for i in range(first, 20) if xs[i] != xs[i - 1])
+        return xs[there] - 1e-9, xs[there] + 1e-9
+
+    return where
+
+
+def forked():
+    return ProcessPoolExecutor(2, multiprocessing.get_context("fork"))
+
+
+def loky():
+    module = pytest.importorskip("loky", reason="loky, in which workers begin afresh")
+    return module.ProcessPoolExecutor(1)
+
+
+def spawned():
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: ThreadPoolExecutor(2),
+        forked,
+        pytest.param(spawned, marks=pytest.mark.slow),
+        pytest.param(loky, marks=pytest.mark.slow),
+    ],
+    ids=["threads", "fork", "spawn", "loky"],
+)
+def test_any_executor_gives_the_same_draws(made, black_box, expected):
+    with made() as executor:
+        assert_same(black_box(executor=executor), expected[3], ALL)
+        assert_same(black_box(executor=executor, chains=2), expected[2], ALL)
+        assert executor.submit(int).result() == 0  # it is the user's
+
+
+class LikeLoky(ProcessPoolExecutor):
+    """Processes that are forked; they cannot be told to cancel what waits, as loky's cannot."""
+
+    def __init__(self):
+        super().__init__(2, multiprocessing.get_context("fork"))
+
+    def shutdown(self, wait=True, kill_workers=False):
+        super().shutdown(wait)
+
+
+def test_own_processes_and_a_callable_give_the_same_draws(black_box, expected):
+    assert_same(black_box(cores=2), expected[3], ALL)
+    assert_same(black_box(executor=LikeLoky), expected[3], ALL)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes of Dask."""
+    distributed = pytest.importorskip("distributed", reason="Dask, with workers of its own")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.filterwarnings("ignore")  # Dask's own
+def test_a_dask_cluster_gives_the_same_draws(cluster, black_box, expected, late, caplog, tmp_path):
+    """Also when a worker dies, which Dask begins anew."""
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        assert_same(black_box(executor=cluster.get_executor()), expected[3], ALL)
+    assert "Sampling by ClientExecutor (3 chains)" in caplog.text
+    assert signal.SIG_IGN in cluster.run(signal.getsignal, signal.SIGINT).values()
+    killer = faults.Kills(late(1), tmp_path / "killed")
+    assert_same(black_box(killer, executor=cluster.get_executor()), expected[3], ALL)
+    assert (tmp_path / "killed").exists()
+    with pytest.raises(ZeroDivisionError, match="broke down") as error:
+        black_box(faults.Raises(late(1)), executor=cluster.get_executor())
+    assert error.value.__notes__[0].startswith("In chain 1, draw ")
+    with pytest.raises(ValueError, match=r"client\.get_executor\(\)"):
+        black_box(executor=cluster)
+
+
+class Elsewhere(Executor):
+    """Workers with memories of their own, in this process: their jobs arrive by luggage."""
+
+    def __init__(self, n, monkeypatch):
+        self.n, self.turn, self.patch = n, 0, monkeypatch
+        self.memories, self.heavy, self.light = [OrderedDict() for _ in range(n)], 0, 0
+
+    def submit(self, function, number, token, luggage, *task):
+        self.turn = (self.turn + 1) % self.n
+        self.heavy, self.light = self.heavy + (luggage is not None), self.light + (luggage is None)
+        future = Future()
+        with self.patch.context() as patch:
+            patch.setattr("pymc_kameleon.sampling.worker_process._jobs", self.memories[self.turn])
+            task = pickle.loads(pickle.dumps(task))
+            outcome = function(number, token, luggage, *task)
+            future.set_result(pickle.loads(pickle.dumps(outcome)))
+        return future
+
+
+@pytest.fixture
+def arriving(tmp_path):
+    """Return a step whose model notes who unpickles it, where it does, and how often at a time."""
+    path = tmp_path / "arrivals"
+    step = pk.RWM(model=faults.arriving(path), steps_per_draw=2)
+    job = job_of(step)
+    path.unlink(missing_ok=True)
+    with black_box_ops_silent():
+        advance(cloudpickle.loads(cloudpickle.dumps(job)), begun(job), 1)
+    at_a_time = len(path.read_text().split())
+    path.unlink()
+    return step, path, at_a_time
+
+
+def test_the_model_arrives_once_at_each_worker(arriving, monkeypatch):
+    """With several chains, many advances, and more runs than a worker remembers."""
+    step, path, at_a_time = arriving
+    pool = Elsewhere(2, monkeypatch)
+    monkeypatch.setattr(sampling_workers, "ELSEWHERE", 1e-9)  # a draw at a time
+    result = sample(step, chains=3, tune=20, draws=10, executor=pool)
+    assert len(path.read_text().split()) == 2 * at_a_time
+    assert [len(memory) for memory in pool.memories] == [1, 1]
+    assert pool.light + pool.heavy >= 3 * 30
+    assert pool.heavy <= 3 * sampling_workers.AGAIN
+    assert_same(result, sample(step, chains=3, tune=20, draws=10), ALL)
+    for _ in range(5):
+        sample(step, chains=2, tune=2, draws=2, executor=pool)
+    assert [len(memory) for memory in pool.memories] == [MOST_JOBS] * 2
+
+
+def test_a_worker_that_never_has_the_same_task_again_gets_the_model(arriving, monkeypatch):
+    """Tasks go to the workers in turn, so that what is sent again goes to the next one."""
+    step, _, _ = arriving
+    pool = Elsewhere(2, monkeypatch)
+    monkeypatch.setattr(sampling_workers, "ELSEWHERE", 1e-9)
+    sample(step, chains=1, tune=20, draws=10, executor=pool)
+    assert [len(memory) for memory in pool.memories] == [1, 1]
+    assert pool.heavy == sampling_workers.AGAIN
+
+
+def test_a_pool_unpickles_the_model_once_per_process(arriving):
+    """A pool that was begun before the run, and has not got its job by forking."""
+    step, path, at_a_time = arriving
+    with forked() as executor:
+        executor.submit(int).result()
+        sample(step, chains=4, tune=20, draws=10, executor=executor)
+    arrivals = path.read_text().split()
+    counts = [arrivals.count(pid) for pid in set(arrivals)]
+    assert 1 <= len(counts) <= 2
+    assert set(counts) == {at_a_time}
+    assert str(os.getpid()) not in arrivals
+
+
+# ---- workers that die -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", [None, forked], ids=["own", "callable"])
+def test_a_worker_that_dies_once_changes_nothing(
+    executor, black_box, expected, late, tmp_path, caplog
+):
+    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+        result = black_box(faults.Kills(late(1), tmp_path / "killed"), cores=2, executor=executor)
+    assert (tmp_path / "killed").exists()
+    assert_same(result, expected[3], ALL)
+    assert any("A worker of chain 1 died" in message for message in messages(caplog))
+
+
+def test_a_worker_that_dies_while_it_sends_changes_nothing(black_box, expected, late, tmp_path):
+    """Python's pool waits for the rest for ever, and all other workers for their turn."""
+    result = black_box(faults.KillsSending(late(1), tmp_path / "killed"), cores=2)
+    assert (tmp_path / "killed").exists()
+    assert_same(result, expected[3], ALL)
+
+
+def test_an_executor_that_breaks_is_replaced_on_this_machine(
+    black_box, expected, late, tmp_path, caplog, monkeypatch
+):
+    made, own = [], sampling_workers.ProcessPoolExecutor
+    monkeypatch.setattr(
+        sampling_workers,
+        "ProcessPoolExecutor",
+        lambda *a, **k: made.append(own(*a, **k)) or made[-1],
+    )
+    with (
+        caplog.at_level(logging.WARNING, "pymc_kameleon"),
+        ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as executor,
+    ):
+        result = black_box(faults.Kills(late(1), tmp_path / "killed"), executor=executor)
+    assert_same(result, expected[3], ALL)
+    said = [m for m in messages(caplog) if "The executor is broken" in m]
+    assert len(said) == 1
+    assert "go on on this machine" in said[0]
+    assert "pass a function: executor=lambda: ProcessPoolExecutor(4)" in said[0]
+    assert len(made) == 1
+    with pytest.raises(RuntimeError, match="shutdown"):
+        made[0].submit(int)
+
+
+@pytest.mark.parametrize("executor", [None, forked], ids=["own", "callable"])
+def test_a_chain_that_kills_its_workers_is_given_up(executor, black_box, expected, late, caplog):
+    """The other chains, which died with it, are whole."""
+    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+        result = black_box(faults.Kills(late(1)), cores=2, executor=executor)
+    (lost,) = [m for m in messages(caplog, logging.ERROR)]
+    assert lost.startswith("Chain 1 is given up at draw ")
+    assert "as 4 workers died of it in a row" in lost
+    assert "Look for parameter values" in lost
+    assert result["posterior"]["chain"].values.tolist() == [0, 2]
+    assert_same(result, expected[3].sel(chain=[0, 2]), ALL)
+
+
+def test_of_two_chains_the_whole_one_is_returned(black_box, expected, late, caplog, monkeypatch):
+    """Though both together have more draws."""
+    monkeypatch.setattr(chain_of_run.Chain, "next_portion", lambda self, pauses: 1)
+    result = black_box(faults.Kills(late(1, 2, first=12)), cores=2, chains=2)
+    assert "Chain 1 is given up" in caplog.text
+    assert_same(result, expected[2].sel(chain=[0]), ALL)
+
+
+def test_if_all_chains_are_given_up_what_there_is_is_returned(black_box, caplog, monkeypatch):
+    with pytest.raises(SamplingError, match="no draws: workers died"):
+        black_box(faults.Kills((-np.inf, np.inf)), cores=2, chains=2)
+    assert len(messages(caplog, logging.ERROR)) == 2
+    monkeypatch.setattr(chain_of_run.Chain, "next_portion", lambda self, pauses: 1)
+    result = black_box(faults.Kills((3.0, 50)), cores=2, chains=2, initvals=faults.well(0))
+    assert len(messages(caplog, logging.ERROR)) == 4
+    assert result["learned"].sizes["chain"] == 2
+
+
+class Breaks(Executor):
+    """Breaks at the k-th task, and every later one."""
+
+    def __init__(self, k):
+        self.k = k
+
+    def submit(self, function, *arguments):
+        self.k -= 1
+        if self.k < 0:
+            raise BrokenExecutor("gone")
+        future = Future()
+        future.set_result(function(*arguments))
+        return future
+
+
+def test_a_callable_is_called_again(line_walk):
+    made = []
+
+    def make():
+        made.append(Breaks(3) if len(made) < 2 else ThreadPoolExecutor(1))
+        return made[-1]
+
+    assert_same(sample(line_walk, executor=make), sample(line_walk), ALL)
+    assert len(made) == 3
+    made[-1].shutdown()
+
+
+# ---- exceptions -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_an_exception_of_a_black_box_arrives(cores, black_box, expected, late, monkeypatch):
+    """In turn it is the exception itself; from elsewhere its traceback is its cause."""
+    monkeypatch.setattr(chain_of_run.Chain, "next_portion", lambda self, pauses: 1)
+    with pytest.raises(ZeroDivisionError, match="the solver broke down") as error:
+        black_box(faults.Raises(late(1)), cores=cores)
+    first, last = error.value.__notes__[0], error.value.__notes__[-1]
+    assert first.startswith("In chain 1, draw ")
+    assert "attribute `result` of this exception" in last
+    cause = error.value.__cause__
+    if cores == 2:
+        assert isinstance(cause, InWorker)
+        assert "in happen" in str(cause)
+    box(faults.wells)
+    whole = pk.sample(resume=error.value.result, model=box(faults.wells)[1], cores=1, **QUIET)
+    assert_same(whole, expected[3], ALL)
+
+
+def test_an_exception_that_cannot_be_unpickled_arrives(black_box, late):
+    with pytest.raises(RuntimeError, match=r"^Stubborn: the solver broke down \(7\)") as error:
+        black_box(faults.RaisesStubborn(late(1)), cores=2)
+    assert error.value.__notes__[0].startswith("In chain 1, draw ")
+    assert "faults.Stubborn: the solver" in str(error.value.__cause__)
+
+
+def test_failures_travel():
+    error = faults.Stubborn(1, "no")
+    error.add_note("draw 3")
+    arrived = pickle.loads(pickle.dumps(Failed(error)))
+    assert Failed(error).error is error
+    assert type(arrived.error) is RuntimeError
+    assert arrived.error.__notes__ == ["draw 3"]
+    assert work(0, "no such job", None, advance) is None
+
+
+# ---- learning together ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def line_walk():
+    return pk.RWM(model=normal(), steps_per_draw=5)
+
+
+@pytest.fixture(scope="module")
+def herd():
+    return faults.Herd(model=normal(), steps_per_draw=2)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    made = []
+    monkeypatch.setattr(faults.Herd, "calls", made)
+    return made
+
+
+def test_chains_learn_together_where_all_have_come(herd, calls):
+    alone = sample(herd, chains=3, tune=40)
+    assert calls == [(3, [n] * 3) for n in (0, 10, 25)]
+    for options in ({"cores": 2}, {"executor": forked}, {"executor": lambda: Breaks(4)}):
+        calls.clear()
+        assert_same(sample(herd, chains=3, tune=40, **options), alone, ALL)
+    other = sample(faults.Loner(model=herd.model, steps_per_draw=2), chains=3, tune=40)
+    assert not np.array_equal(other["learned"]["scale"], alone["learned"]["scale"])
+
+
+def test_chains_that_are_not_pooled_learn_alone(herd, calls, tmp_path):
+    """At the same pauses, as the broken twin does, and when they go on, too."""
+    pooled = sample(herd, chains=3, tune=40)
+    calls.clear()
+    alone = sample(herd, chains=3, tune=40, pool_tuning=False)
+    assert sorted(calls) == sorted([(1, [n]) for n in (0, 10, 25)] * 3)
+    assert [alone[group].attrs["pool_tuning"] for group in ALL] == [0] * 4
+    with pytest.raises(AssertionError):
+        assert_same(alone, pooled, ALL)
+    loner = faults.Loner(model=herd.model, steps_per_draw=2)
+    assert_same(sample(loner, chains=3, tune=40), alone, ALL)
+    path = tmp_path / "run.zarr"
+    for options in ({"cores": 2}, {"executor": forked}, {"store": path}):
+        same_run = sample(herd, chains=3, tune=40, pool_tuning=False, **options)
+        assert_same(same_run, alone, ALL)
+    begun = sample(
+        herd, chains=3, tune=40, pool_tuning=False, callback=lambda run, draw: run.stop()
+    )
+    assert_same(pk.sample(resume=begun, model=herd.model, **QUIET), alone, ALL)
+
+
+def test_chains_that_learn_together_are_one_in_pm_sample(herd, calls):
+    pm.sample(5, tune=40, chains=2, cores=1, step=herd, model=herd.model, **QUIET)
+    assert calls == [(1, [n]) for n in (0, 10, 25)] * 2
+
+
+def test_chains_that_learn_together_resume(herd, monkeypatch):
+    whole = sample(herd, chains=3, tune=40)
+    for stop in (4, 10, 24, 25, 26, 40, 50):
+
+        def stops(run, draw, stop=stop):
+            if draw.draw_idx + 1 >= stop:
+                run.stop()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(chain_of_run.Chain, "next_portion", lambda self, pauses: 1)
+            half = sample(herd, chains=3, tune=40, callback=stops)
+        assert len(half["learned"]["chain"]) == 3
+        again = pk.sample(resume=half, model=herd.model, **QUIET)
+        assert_same(again, whole, ALL)
+
+
+def test_gad_mala_pools_wherever_it_runs():
+    with pm.Model() as model:
+        pm.StudentT("x", nu=4, sigma=[1.0, 2.0, 4.0])
+    step = pk.GadMALA(model=model)
+    pooled = sample(step, chains=3, tune=100)
+    assert len(np.unique(pooled["learned"]["covariance"][:, 0, 0])) == 1
+    for options in ({"cores": 2}, {"executor": forked}):
+        assert_same(sample(step, chains=3, tune=100, **options), pooled, ALL)
+    half = sample(step, chains=3, tune=100, callback=lambda run, draw: run.stop())
+    assert_same(pk.sample(resume=half, model=model, **QUIET), pooled, ALL)
+    alone = sample(step, chains=3, tune=100, pool_tuning=False)
+    assert len(np.unique(alone["learned"]["covariance"][:, 0, 0])) == 3
+    first = sample(step, chains=1, tune=100)
+    assert_same(first, alone.isel(chain=[0]), ALL)
+    stats = first["warmup_sample_stats"].isel(draw=slice(1, None))
+    np.testing.assert_array_equal(stats["n_logp"], stats["n_steps"])  # no pause costs anything
+
+
+class Loses(ThreadPoolExecutor):
+    """Loses its k-th task."""
+
+    def __init__(self, k):
+        super().__init__(1)
+        self.k = k
+
+    def submit(self, function, *arguments):
+        self.k -= 1
+        if self.k != -1:
+            return super().submit(function, *arguments)
+        future = Future()
+        future.set_exception(ConnectionError("gone"))
+        return future
+
+
+def test_a_chain_that_was_given_up_learns_later(herd, calls, monkeypatch):
+    """Alone, as the others have gone on; it does not wait for them for ever."""
+    monkeypatch.setattr(run, "MOST_FAILURES", 0)
+    with Loses(2) as executor:
+        rest = sample(herd, chains=3, tune=40, executor=executor)
+    assert rest["posterior"]["chain"].values.tolist() == [0, 2]
+    assert calls == [(3, [0] * 3), (2, [10] * 2), (2, [25] * 2)]
+    calls.clear()
+    whole = resume(rest, herd.model, 10, max_time=60)
+    assert [whole["posterior"].sizes[dim] for dim in ("chain", "draw")] == [3, 40]
+    assert calls == [(1, [10]), (1, [25])]
+
+
+def test_a_second_step_may_learn_together(calls):
+    """Though the first one has no pauses."""
+    with pm.Model() as model:
+        x, y = pm.Normal("x"), pm.Normal("y")
+    steps = [pk.RWM([x], model=model), faults.Herd([y], model=model)]
+    one, two = (sample(steps, model=model, chains=2, tune=40, cores=n) for n in (1, 2))
+    assert_same(one, two, ALL)
+    assert calls == [(2, [n] * 2) for n in (0, 10, 25)] * 2
+
+
+def test_learning_is_a_task_as_any(herd, line_walk):
+    job = job_of(herd)
+    states = [advance(job, begun(job, seed=seed), 10)[0] for seed in (1, 2)]
+    before = pickle.dumps(states)
+    one, other = learn(job, states), learn(job, pickle.loads(pickle.dumps(states)))
+    assert pickle.dumps(states) == before
+    assert same(one, other)
+    assert one[0].monitor.learned == 10
+    scales = {float(state.steps[0].parameters.log_scale[0]) for state in one}
+    assert len(scales) == 1
+
+
+# ---- Ctrl-C, kill -9 ------------------------------------------------------------------------
+
+
+def test_a_second_ctrl_c_right_after_the_first_is_not_lost():
+    """It comes while nothing can be left; what is done next is left."""
+    stops = []
+    with sampling_ctrl_c.CtrlC(lambda: stops.append(1)) as ctrl_c:
+        signal.raise_signal(signal.SIGINT)
+        with ctrl_c.leaving():
+            pass
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), ctrl_c.leaving():
+            pytest.fail("it was lost")
+    assert len(stops) == 2
+
+
+def test_workers_leave_ctrl_c_to_their_parent(black_box):
+    """A terminal sends it to all processes of a group."""
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("fork"), initializer=sampling_workers._begin_to_work
+    ) as pool:
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
+
+
+def test_workers_that_began_before_leave_it_once_they_have_the_model(black_box):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() != signal.SIG_IGN
+        black_box(executor=pool, chains=1)
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
+
+
+class ThirdIsInterrupted(Executor):
+    """Of two tasks at a time."""
+
+    def __init__(self):
+        self.futures = []
+
+    def submit(self, function, *arguments):
+        self.futures.append(Future())
+        if len(self.futures) == 4:
+            self.futures[2].set_exception(KeyboardInterrupt())
+        if len(self.futures) != 3:
+            self.futures[-1].set_result(function(*arguments))
+        return self.futures[-1]
+
+
+def test_a_task_that_is_interrupted_costs_no_other_its_draws(line_walk, caplog):
+    result = sample(line_walk, tune=0, executor=ThirdIsInterrupted())
+    one, other = result["sampling_state"]["monitor_done"].values
+    assert one == 1 < other
+    assert "Sampling was interrupted" in caplog.text
+    assert_same(resume(result, line_walk.model, None), sample(line_walk, tune=0), ALL[:2])
+
+
+class Deserted(Executor):
+    """A cluster of Dask whose workers end with Ctrl-C, which is seen a bit later."""
+
+    def __init__(self):
+        self._client, self.seen = self, [{}, {"last": 1}, {"one": 1, "last": 1}]
+
+    def nthreads(self):
+        return self.seen.pop()
+
+    def submit(self, function, *arguments):
+        signal.raise_signal(signal.SIGINT)
+        return Future()
+
+
+def test_ctrl_c_waits_for_no_cluster_where_nobody_is_left(line_walk):
+    executor = Deserted()
+    with pytest.raises(KeyboardInterrupt, match="no draws"):
+        sample(line_walk, chains=1, executor=executor)
+    assert not executor.seen
+
+
+ORPHANS = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import faults, models, pymc_kameleon as pk
+from pathlib import Path
+
+class Tells(faults.Hangs):
+    def _first(self):
+        if os.getpid() == self.home:
+            return False
+        Path(sys.argv[2], str(os.getpid())).touch()
+        return True
+
+if __name__ == "__main__":
+    op, model = models.box(faults.wells)
+    step = pk.RWM(model=model, steps_per_draw=1)
+    op.function = Tells((-1e9, 1e9))
+    pk.sample(10, step=step, model=model, chains=2, cores=2, initvals={"x": [0.1, 0.2]},
+              progressbar=False)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    """While they compute."""
+    from_here = str(Path(__file__).parents[1] / "helpers")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", ORPHANS, from_here, str(tmp_path)], stderr=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: len(list(tmp_path.iterdir())) == 2 or parent.poll() is not None)
+        workers = [int(path.name) for path in tmp_path.iterdir()]
+        assert len(workers) == 2
+    finally:
+        parent.kill()
+        parent.wait()
+    until(lambda: not any(is_alive(pid) for pid in workers))
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def until(holds, seconds=60):
+    """Wait until something holds in another process."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+# ---- impossible -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"executor": 3}, "executor must be a concurrent.futures.Executor, or a callable .* not 3"),
+        ({"executor": "dask"}, "executor must be"),
+        ({"blocking": 1}, "blocking must be True or False, not 1"),
+        ({"quiet": None}, "quiet must be True or False"),
+        ({"keep_warning_stat": 0}, "keep_warning_stat must be True or False"),
+        ({"max_time": -1}, "max_time must be .*-1"),
+        ({"max_time": 0}, "max_time must be"),
+        ({"max_time": "1h"}, "max_time must be"),
+        ({"target_ess": 0}, "target_ess must be .*0"),
+        ({"target_ess": np.inf}, "target_ess must be"),
+        ({"target_ess": True}, "target_ess must be"),
+        ({"callback": 3}, "callback must be"),
+        ({"cores": 2.0}, "cores must be an integer"),
+    ],
+)
+def test_impossible_options(options, message, line_walk):
+    with pytest.raises(ValueError, match=message):
+        sample(line_walk, **options)
+
+
+def test_an_executor_that_cannot_be_made_says_so(line_walk):
+    def make():
+        raise OSError("no such cluster")
+
+    with pytest.raises(OSError, match="no such cluster"):
+        sample(line_walk, executor=make)
+    with pytest.raises(ValueError, match=r"executor\(\) must return .*Executor, not {}"):
+        sample(line_walk, executor=dict)
+    assert_same(sample(line_walk), sample(line_walk), ALL)  # nothing is left behind

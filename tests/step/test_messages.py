@@ -1,0 +1,290 @@
+"""What runs say before the first draw and after the last one."""
+
+import logging
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytest
+from models import box, normal
+
+import pymc_kameleon as pk
+from pymc_kameleon.sampling import outcome, run_costs
+from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
+from pymc_kameleon.step import draw_costs
+from pymc_kameleon.step import messages as step_messages
+from pymc_kameleon.step.messages import in_words, say_if_compiling
+
+QUIET = {"progressbar": False, "compute_convergence_checks": False}
+
+
+@pytest.fixture
+def said(caplog):
+    """Return what the package has logged since the last call."""
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+
+    def messages():
+        found = [r.getMessage() for r in caplog.records if r.name == "pymc_kameleon"]
+        caplog.clear()
+        return found
+
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (5e-8, "50 ns"),
+        (2.14e-3, "2.1 ms"),
+        (0.2149, "210 ms"),
+        (0.9996, "1 s"),
+        (1.249, "1.2 s"),
+        (59.6, "1 min"),
+        (84, "1.4 min"),
+        (180, "3 min"),
+        (3500, "58 min"),
+        (3540, "59 min"),
+        (3560, "1 h 0 min"),
+        (7810, "2 h 10 min"),
+        (160_000, "44 h 27 min"),
+        (273_000, "3 d 4 h"),
+    ],
+)
+def test_durations_in_words(seconds, words):
+    assert in_words(seconds) == words
+
+
+# ---- before the first draw ----------------------------------------------------------------------
+
+
+def with_costs(step, seconds, monkeypatch):
+    monkeypatch.setattr(step, "seconds_per_logp", seconds)
+    return step
+
+
+def test_what_an_expensive_run_costs(said, monkeypatch):
+    op, model = box()
+    step = with_costs(pk.RWM(model=model, steps_per_draw=10), 0.1, monkeypatch)
+    op.count = 0
+    said()
+    say_what_a_run_costs([step], 4, 2000, 2, np.zeros(2))
+    assert said() == [
+        "4 chains × 2000 draws × 10 transitions of RWM = 80 000 evaluations of 100 ms: about "
+        "1 h 7 min on 2 cores; steps_per_draw=1 makes 8000."
+    ]
+    step.steps_per_draw = 1
+    say_what_a_run_costs([step], 1, 20, 8, np.zeros(2))
+    assert said() == [
+        "1 chain × 20 draws × 1 transition of RWM = 20 evaluations of 100 ms: about 2 s on 1 core."
+    ]
+    say_what_a_run_costs([step], 4, 20, None, np.zeros(2))
+    assert said()[0].endswith("= 80 evaluations of 100 ms: about 8 s of computing.")
+    assert op.count == 0
+
+
+def test_what_a_run_with_two_steps_costs(said, monkeypatch):
+    with pm.Model() as model:
+        x, y = pm.Normal("x"), pm.Normal("y", shape=3)
+    walk = with_costs(pk.RWM([x], model=model, steps_per_draw=5), 0.2, monkeypatch)
+    tries = with_costs(pk.CMH([y], model=model, steps_per_draw=1), 0.1, monkeypatch)
+    said()
+    say_what_a_run_costs([walk, tries], 2, 50, 1, np.zeros(4))
+    assert said() == [
+        "2 chains × 50 draws × 5 transitions of RWM = 500 evaluations of 200 ms, and × 1 transition"
+        " of CMH = at most 300 evaluations of 100 ms: about 2.2 min at most on 1 core; "
+        "steps_per_draw=1 makes 400."
+    ]
+
+
+def test_the_arithmetic_of_a_sampler_counts_too(said, monkeypatch):
+    """KAM's, in many dimensions; what is measured leaves the chains as they are."""
+    step = pk.KAM(model=normal(30), n_subsample=300, steps_per_draw=10)
+    said()
+    before, rng = step.sampling_state, step.rng.bit_generator.state
+    say_what_a_run_costs([step], 4, 10**7, 2, np.full(30, 0.1))
+    (message,) = said()
+    found = re.search(
+        r"evaluations of (.*) and (.*) of arithmetic: about (.*) on 2 cores;", message
+    )
+    assert found, message
+    assert " h" in found[3]
+    after = step.sampling_state
+    assert (after.monitor, after.point, step.rng.bit_generator.state) == (before.monitor, None, rng)
+    assert step.parameters.subsample.m[0] == 0
+    assert step.log_density.count[0] == 3  # when it was built
+    say_what_a_run_costs([step], 4, 10, 2, np.full(30, 0.1))
+    assert said() == []
+
+
+def test_python_is_not_called_for_a_message(said, monkeypatch):
+    """It might crash, and here that is the user's own process."""
+    op, model = box()
+    step = with_costs(pk.RWM(model=model, steps_per_draw=10), 0.01, monkeypatch)
+    op.count = 0
+    said()
+    say_what_a_run_costs([step], 4, 2000, 2, np.zeros(2))
+    assert "evaluations of 10 ms: about 6.7 min" in said()[0]
+    assert op.count == 0
+
+
+def test_looking_for_scales_counts_too(said, monkeypatch):
+    """As pk.sample does before the first draw, if the chain tunes; and not when it goes on."""
+    op, model = box()
+    step = with_costs(pk.GAM(model=model, steps_per_draw=1), 0.1, monkeypatch)
+    options = {"chains": 1, "cores": 1, "step": step, "model": model} | QUIET
+    said()
+    op.count = 0
+    first = pk.sample(1, tune=1, initvals={"x": np.zeros(2)}, **options)
+    assert "= 2 evaluations of 100 ms, and some 60 to find the posterior: about 6.2 s" in " ".join(
+        said()
+    )
+    assert 2 + 3 + 10 < op.count <= 2 + 3 + 2 * 60  # three where it starts
+    pk.sample(1, resume=first, step=step, model=model, **QUIET)
+    assert "= 1 evaluation" in (found := " ".join(said()))
+    assert "scales" not in found
+    pk.sample(1, tune=0, **options)
+    assert "scales" not in " ".join(said())
+
+
+@pytest.mark.parametrize("seconds", [2, 1e-6])
+def test_an_evaluation_is_timed_at_most_three_times(seconds, monkeypatch):
+    now, count = [0.0], [0]
+
+    def logp(q):
+        now[0] += seconds
+        count[0] += 1
+
+    monkeypatch.setattr(draw_costs.time, "perf_counter", lambda: now[0])
+    assert draw_costs.seconds_per_logp(logp, np.zeros(1), []) == pytest.approx(seconds)
+    assert count == [2 if seconds > 1 else 3]
+
+
+def test_draws_do_not_depend_on_what_is_said(monkeypatch):
+    model = normal(2)
+    step = pk.RWM(model=model)
+    options = {"tune": 50, "chains": 1, "cores": 1, "random_seed": 1, "model": model} | QUIET
+    usual = pk.sample(50, step=step, **options)
+    monkeypatch.setattr(run_costs, "LONG_RUN", 0)  # all is measured
+    measured = pk.sample(50, step=step, **options)
+    np.testing.assert_array_equal(usual["posterior"]["x"], measured["posterior"]["x"])
+    np.testing.assert_array_equal(
+        usual["sample_stats"]["n_logp"], measured["sample_stats"]["n_logp"]
+    )
+
+
+@pytest.mark.parametrize("long", [True, False])
+def test_compiling_is_announced_and_its_end_told(long, said, monkeypatch):
+    class Timer:
+        """Fires at once, or never."""
+
+        def __init__(self, seconds, function):
+            self.function = function
+
+        def start(self):
+            if long:
+                self.function()
+
+        def cancel(self):
+            pass
+
+        join = cancel
+
+    monkeypatch.setattr(step_messages, "Timer", Timer)
+    with say_if_compiling("the transitions of KAM"):
+        pass
+    messages = said()
+    assert len(messages) == (2 if long else 0)
+    if long:
+        assert messages[0] == "Compiling the transitions of KAM, once per machine and version …"
+        assert messages[1].startswith("… compiling the transitions of KAM done in ")
+
+
+# ---- after the last draw ------------------------------------------------------------------------
+
+
+def test_a_short_run_took_some_time(said):
+    model = normal(1)
+    pk.sample(20, tune=50, chains=1, step=pk.RWM(model=model), model=model, **QUIET)
+    took = re.search(r"took (\S+ \S+)\.$", said()[-1])
+    assert took[1][0] != "0"
+
+
+@pytest.mark.parametrize("tune", [0, 5])
+def test_all_chains_say_together_what_they_have_in_common(tune, said):
+    """Also if only the numbers differ; and a run that goes on does not say it again."""
+    op, model = box()
+    op.function = lambda x: 0.0 if abs(x[0] - 0.3) < 1e-9 else np.nan  # nothing is accepted
+    starts = [{"x": np.array([0.3, i])} for i in range(3)]
+    step = pk.RWM(model=model, steps_per_draw=10)
+    options = {"chains": 3, "cores": 1, "model": model} | QUIET
+    first = pk.sample(30, tune=tune, step=step, initvals=starts, **options)
+    warnings = [message for message in said() if message.startswith("Chain")]
+    assert [message[:28] for message in warnings] == [
+        "Chains 0, 1, 2: RWM([x]): on",
+        "Chains 0, 1, 2: RWM([x]): no",
+    ]
+    pk.sample(30, resume=first, step=step, model=model, **QUIET)
+    assert not [message for message in said() if message.startswith("Chain")]
+
+
+def test_tuning_is_not_judged_until_it_is_over(said):
+    _, model = box()
+    step = pk.RWM(model=model, steps_per_draw=1)
+    options = {"chains": 1, "cores": 1, "initvals": {"x": np.ones(2)}, "model": model} | QUIET
+
+    def stop(run, draw):
+        run.stop()
+
+    stopped = pk.sample(30, tune=50, step=step, callback=stop, **options)
+    assert not [message for message in said() if message.startswith("Chain")]
+    pk.sample(resume=stopped, step=step, model=model, **QUIET)
+    (warning,) = [message for message in said() if message.startswith("Chain")]
+    assert "only 50 transitions of tuning" in warning
+
+
+def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
+    problems = {"a": ["stuck for 44 draws.", "x[0] at 2.5e-05."], "b": ["stuck for 60 draws."]}
+    monkeypatch.setattr(outcome, "closing_problems", lambda step: problems[step.kind])
+    speakers = [
+        (
+            SimpleNamespace(number=i, told=told, begun=0, tune=1000, done=1500),
+            [SimpleNamespace(kind=kind, var_names=["x"])],
+        )
+        for i, (kind, told) in enumerate(
+            [("a", set()), ("b", set()), ("a", {(0, problems["a"][0])})]
+        )
+    ]
+    outcome.say_what_was_done(speakers, 0.51)
+    assert said() == [
+        "Chains 0, 1: SimpleNamespace([x]): stuck for 44 draws. "
+        "(The numbers are those of chain 0.)",
+        "Chains 0, 2: SimpleNamespace([x]): x[0] at 2.5e-05.",
+        "Sampling 3 chains for 1_000 tune and 500 draw iterations (3_000 + 1_500 draws total) took "
+        "510 ms.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tune", "ends", "words"),
+    [
+        (1000, [(0, 254), (0, 254)], "2 chains for 254 tune and 0 draw iterations (508 + 0 "),
+        (1000, [(0, 254), (0, 1100)], "2 chains (1_254 + 100 draws total, of tuning and after it)"),
+        (100, [(400, 400), (100, 400)], "2 chains (0 + 300 draws total, of tuning and after it)"),
+        (100, [(40, 130)], "1 chain for 60 tune and 30 draw iterations (60 + 30 draws total)"),
+    ],
+)
+def test_what_was_done_is_what_this_run_made(tune, ends, words, said):
+    """However unevenly its chains begin and end."""
+    chains = [SimpleNamespace(tune=tune, begun=begun, done=done) for begun, done in ends]
+    outcome.say_what_was_done([(chain, []) for chain in chains], 1.0)
+    assert words in said()[0]
+
+
+def test_numbers_may_differ_but_names_do_not():
+    alike = outcome._without_numbers
+    one = "ended at its bound, 1.2e-05, after 44 draws"
+    assert alike(one) == alike("ended at its bound, 0.31, after 60 draws")
+    assert alike("x[0, 1], s2 did not move") != alike("x[0, 2], s2 did not move")
+    assert alike("s2 did not move") != alike("s1 did not move")

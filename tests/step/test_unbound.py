@@ -1,0 +1,182 @@
+"""Samplers without a model, by class, name and options; and the ones that we choose."""
+
+import logging
+import pickle
+from importlib.metadata import version
+
+import numpy as np
+import pymc as pm
+import pytest
+from models import Blind, black_box, normal
+from pymc.step_methods import STEP_METHODS, CompoundStep
+
+import pymc_kameleon as pk
+from pymc_kameleon.samplers import choice
+from pymc_kameleon.samplers.choice import bound_steps
+from pymc_kameleon.samplers.kameleon.published_cyclical_kam import PublishedCyclicalKAM
+from pymc_kameleon.step.unbound import UnboundStep
+
+QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+        pm.HalfNormal("s")
+    return model
+
+
+def shown(steps):
+    return [(type(step), step.var_names) for step in steps]
+
+
+# ---- unbound steps --------------------------------------------------------------------------
+
+
+def test_an_unbound_step_shows_how_it_was_made():
+    assert repr(pk.GAM.options(["x"], steps_per_draw=5)) == (
+        "GAM.options(vars=['x'], steps_per_draw=5)"
+    )
+    assert repr(pickle.loads(pickle.dumps(pk.GAM.options()))) == "GAM.options()"
+
+
+def test_options_are_checked_at_once():
+    with pytest.raises(TypeError, match="GAM has no option 'step_per_draw'; did you mean 'steps_"):
+        pk.GAM.options(step_per_draw=5)
+    with pytest.raises(TypeError, match="CyclicalKAM has no option 'nu'"):
+        pk.CyclicalKAM.options(nu=1.0)
+    assert pk.CyclicalKAM.options("x", variant="published", nu=1.0).sampler is PublishedCyclicalKAM
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_pm_sample_makes_it_the_step(cores, pair):
+    with pair:
+        step = pk.RWM.options("x", steps_per_draw=3)
+        options = {"draws": 10, "tune": 10, "chains": 2, "cores": cores} | QUIET
+        found = pm.sample(step=[step], **options)  # beside NUTS
+        expected = pm.sample(step=[pk.RWM("x", steps_per_draw=3)], **options)
+    assert type(step) is pk.RWM
+    assert repr(step) == "RWM([x], steps_per_draw=3)"
+    np.testing.assert_array_equal(found["posterior"]["x"], expected["posterior"]["x"])
+
+
+def test_pk_sample_leaves_it_as_it_is(pair):
+    step = pk.RWM.options(steps_per_draw=3)
+    for model, names in (normal(2), {"x"}), (pair, {"x", "s"}):
+        found = pk.sample(draws=10, tune=10, chains=1, step=step, model=model, **QUIET)
+        assert set(found["posterior"]) == names
+        assert isinstance(step, UnboundStep)
+
+
+def test_without_a_context_pm_sample_cannot_bind_it():
+    step = pk.RWM.options()
+    with pytest.raises(TypeError, match=r"RWM.options\(\) is not bound to a model yet. .*context"):
+        pm.sample(step=step, model=normal(2), **QUIET)
+    assert pk.RWM.options(model=normal(2)).vars == normal(2).value_vars
+    with pytest.raises(TypeError, match="not bound"):
+        step.step({})
+
+
+# ---- what a user means ----------------------------------------------------------------------
+
+
+def test_steps_are_taken_however_they_are_given(pair):
+    all_of, x, s = ("x", "s_log__"), pk.RWM("x", model=pair), pk.GAM.options("s")
+    for step, expected in [
+        (pk.RWM, [(pk.RWM, all_of)]),
+        ("rwm", [(pk.RWM, all_of)]),
+        ("RWM", [(pk.RWM, all_of)]),
+        (pk.RWM.options(steps_per_draw=5), [(pk.RWM, all_of)]),
+        ([x, s], [(pk.RWM, ("x",)), (pk.GAM, ("s_log__",))]),
+        ((s, pk.RWM), [(pk.GAM, ("s_log__",)), (pk.RWM, ("x",))]),
+        (["gam", x], [(pk.GAM, ("s_log__",)), (pk.RWM, ("x",))]),
+        (CompoundStep([x]), [(pk.RWM, ("x",))]),
+        ([], []),
+    ]:
+        assert shown(bound_steps(step, pair)) == expected, step
+    assert bound_steps(x, pair) == [x]
+    assert bound_steps(pk.RWM.options(steps_per_draw=5), pair)[0].steps_per_draw == 5
+
+
+def test_steps_that_cannot_be_meant(pair):
+    x, s = pk.RWM("x", model=pair), pk.GAM.options("s")
+    for step, message in [
+        ("gad", "no sampler 'gad'. Did you mean 'GAM'. There are AM, .*Barker.* RWM"),
+        ("xyz", "no sampler 'xyz'. There are AM"),
+        ([pk.GAM, pk.KAM.options()], r"GAM.options\(\) and KAM.options\(\) would each take all"),
+        ([x, s, pk.KAM], r"KAM.options\(\) has nothing to move"),
+        (pm.NUTS, "needs a step of pymc_kameleon"),
+        (3, "such as step=pk.GAM.., and got 3"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            bound_steps(step, pair)
+
+
+# ---- what we choose -------------------------------------------------------------------------
+
+
+def test_pk_sample_chooses_and_says_so(pair, caplog):
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        found = pk.sample(draws=10, tune=10, chains=1, model=pair, **QUIET)
+    (said,) = [line for line in caplog.messages if "chooses" in line]
+    assert said == (
+        "Sampling with GadMALA, as the log-density has a gradient; step=pk.GAM chooses another."
+    )
+    assert "GadMALA" in found["sampling_state"].attrs["steps"]
+
+
+def test_the_choice_is_by_gradient_and_size(pair, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    blind = black_box(Blind())
+    assert shown(bound_steps(None, blind)) == [(pk.SurrogateMetropolis, ("x",))]
+    said = "as the log-density has no gradient; step=pk."
+    assert f"Sampling with SurrogateMetropolis, {said}GAM chooses" in caplog.text
+    monkeypatch.setattr(choice, "MOST_LEARNED", 0)
+    assert shown(bound_steps(None, blind)) == [(pk.GAM, ("x",))]
+    assert f"Sampling with GAM, {said}KAM chooses" in caplog.text
+    monkeypatch.setattr(choice, "MOST_COORDINATES", 2)
+    assert shown(bound_steps(None, normal(2))) == [(pk.GadMALA, ("x",))]
+    assert shown(bound_steps(None, pair)) == [(pk.GAM, ("x", "s_log__"))]
+    assert "as there are 3 coordinates, more than 2;" in caplog.text
+
+
+def test_there_is_no_choice_for_discrete_variables(mixed_model):
+    with pytest.raises(ValueError, match=r"moves \['k'\], which are discrete. pm.sample"):
+        pk.sample(model=mixed_model)
+
+
+# ---- in PyMC's list -------------------------------------------------------------------------
+
+
+def test_registered_samplers_are_chosen_by_pm_sample(pair):
+    before = list(STEP_METHODS)
+    with pytest.raises(ZeroDivisionError), pk.registered(pk.GAM), pk.registered(pk.RWM):
+        1 / (STEP_METHODS[:2] != [pk.RWM, pk.GAM])
+    assert list(STEP_METHODS) == before
+    with pk.registered(pk.RWM):
+        with pk.registered(pk.RWM):
+            pass
+        found = pm.sample(
+            draws=10, tune=10, chains=1, model=pair, rwm={"steps_per_draw": 3}, **QUIET
+        )
+    assert (found["sample_stats"]["n_logp"].values[0, 1:] == 3).all()
+    assert "diverging" not in found["sample_stats"]
+    with pytest.raises(TypeError, match=r"registered takes the class of a sampler, .* not 'gam'"):
+        pk.registered("gam").__enter__()
+
+
+def test_registered_samplers_take_what_suits_them(mixed_model):
+    """Discrete variables, and those without a gradient, are left to others."""
+    with pk.registered(pk.RWM), pk.registered(pk.MALA):
+        _, chosen = pm.sampling.mcmc.assign_step_methods(mixed_model)
+        assert {cls: [var.name for var in vars] for cls, vars in chosen.items()} == {
+            pk.MALA: ["a", "b_log__"],
+            pm.Metropolis: ["k"],
+        }
+        _, chosen = pm.sampling.mcmc.assign_step_methods(black_box(Blind()))
+        assert list(chosen) == [pk.RWM]
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert pk.__version__ == version("pymc_kameleon")

@@ -1,0 +1,252 @@
+"""The shape of the package, read from its source."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pymc as pm
+
+# Read, not imported: what we use of PyMC may be gone, and then a test below says so.
+PACKAGE = Path(find_spec("pymc_kameleon").origin).parent
+
+
+def module_name(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+TREES = {
+    module_name(path): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def imports(tree):
+    """Every module that a tree imports, at whatever depth; `from a import b` may mean a.b."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (submodules & set(TREES)) or {node.module}
+    return found
+
+
+IMPORTS = {name: imports(tree) for name, tree in TREES.items()}
+
+
+def imported_by(prefix):
+    """Name and imports of each module in a part of the package."""
+    return [
+        (name, found)
+        for name, found in IMPORTS.items()
+        if name == prefix or name.startswith(prefix + ".")
+    ]
+
+
+def top(module):
+    return module.partition(".")[0]
+
+
+def find_cycle(graph):
+    """Return modules that import each other in a circle, or None."""
+    while graph:
+        leaves = [node for node, edges in graph.items() if not edges & set(graph)]
+        if not leaves:
+            return sorted(graph)
+        graph = {node: edges for node, edges in graph.items() if node not in leaves}
+    return None
+
+
+def test_the_source_was_found():
+    expected = {"core.linalg", "core.jit", "samplers.kameleon.kam", "step.base", "model.layout"}
+    assert {f"pymc_kameleon.{name}" for name in expected} <= set(TREES)
+    assert len(imported_by("pymc_kameleon.core")) > 8
+    assert "pymc_kameleon.core.linalg" in IMPORTS["pymc_kameleon.core.moments"]
+
+
+def test_core_knows_numpy_and_numba_only():
+    """And what its cache on disk is locked with."""
+    allowed = {"numpy", "numba", "filelock"} | sys.stdlib_module_names
+    for name, found in imported_by("pymc_kameleon.core"):
+        for module in found:
+            assert module.startswith("pymc_kameleon.core.") or top(module) in allowed, name
+
+
+LAYERS = ["core", "model", "step", "samplers", "result", "analysis", "plots", "sampling"]
+"""Each part knows those before it, and itself."""
+
+
+def test_imports_run_one_way():
+    for i, part in enumerate(LAYERS):
+        later = tuple(f"pymc_kameleon.{name}" for name in LAYERS[i + 1 :])
+        for name, found in imported_by(f"pymc_kameleon.{part}"):
+            assert not [module for module in found if module.startswith(later)], name
+
+
+def test_nothing_inside_imports_the_package_itself():
+    for name, found in IMPORTS.items():
+        assert "pymc_kameleon" not in found, name
+        assert "pymc_kameleon.compile" not in found, name  # a program
+
+
+def test_few_files_know_what_numba_is_like_inside():
+    """What is on disk is told by them from what other versions of them have compiled."""
+    from pymc_kameleon.core.numba_cache import SOURCES
+
+    known = {f"pymc_kameleon.core.{path.stem}" for path in SOURCES}
+    assert len(known) == 3
+    for name, found in IMPORTS.items():
+        inside = {module for module in found if module.startswith(("numba.core", "numba.np"))}
+        assert inside <= {"numba.core.errors"} or name in known, name
+
+
+def test_no_circle():
+    assert find_cycle(IMPORTS) is None
+    assert find_cycle(IMPORTS | {"pymc_kameleon.core.jit": {"pymc_kameleon.core.target"}})
+
+
+def test_samplers_use_each_others_functions_and_not_their_classes():
+    import pymc_kameleon
+
+    classes = {sampler.__name__ for sampler in pymc_kameleon.SAMPLERS}
+    for name, _ in imported_by("pymc_kameleon.samplers"):
+        taken = {
+            alias.name
+            for node in ast.walk(TREES[name])
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        if name not in ("pymc_kameleon.samplers", "pymc_kameleon.samplers.choice"):  # lists them
+            assert not taken & classes, name
+
+
+def test_the_package_offers_its_samplers_and_nothing_else():
+    import pymc_kameleon
+
+    assert set(pymc_kameleon.__all__) >= {"SAMPLERS"}
+    for sampler in pymc_kameleon.SAMPLERS:
+        assert getattr(pymc_kameleon, sampler.__name__) is sampler
+    assert all(hasattr(pymc_kameleon, name) for name in pymc_kameleon.__all__)
+
+
+def test_importing_changes_nothing_in_pymc():
+    script = """
+import logging
+import pymc
+from pymc.step_methods import STEP_METHODS
+before = list(STEP_METHODS), set(vars(pymc)), list(logging.root.handlers)
+import pymc_kameleon
+assert before == (list(STEP_METHODS), set(vars(pymc)), list(logging.root.handlers))
+assert not any(method.__module__.startswith("pymc_kameleon") for method in STEP_METHODS)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+# ---- what we use of PyMC that it does not document ------------------------------------------
+
+HOST = "pymc_kameleon.model.pymc_internals"
+
+OVERRIDDEN = {
+    "_make_progressbar_update_functions",
+    "_progressbar_config",
+    "_state_class",
+    "__getnewargs_ex__",
+    "competence",
+    "sampling_state",
+    "setup_chain",
+    "stats_dtypes_shapes",
+    "stop_tuning",
+}
+"""What a step of ours has to do with in PyMC's base class, besides `step` and `astep`."""
+
+
+def taken_from_pymc(tree):
+    """Yield module and name of what is imported from inside PyMC; of modules without a name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("pymc."):
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((a.name, None) for a in node.names if a.name.startswith("pymc."))
+
+
+def missing_in_pymc(tree):
+    missing = []
+    for module, name in taken_from_pymc(tree):
+        try:
+            found = importlib.import_module(module)
+            assert name is None or hasattr(found, name)
+        except (ImportError, AssertionError):
+            missing.append(f"{module}.{name}")
+    return missing
+
+
+def private_names(tree):
+    """Return the names of PyMC that a tree uses as pm._name."""
+    return [
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr[0]) == ("pm", "_")
+    ]
+
+
+def test_pymc_has_what_host_takes_from_it():
+    gone = ast.parse("from pymc.util import gone\nfrom pymc.gone import here")
+    assert missing_in_pymc(gone) == ["pymc.util.gone", "pymc.gone.here"]
+    assert len(list(taken_from_pymc(TREES[HOST]))) > 20
+    missing = missing_in_pymc(TREES[HOST])
+    assert not missing, (
+        f"PyMC {pm.__version__} has no {missing}: mend pymc_kameleon/model/pymc_internals.py"
+    )
+
+
+def test_pymc_has_the_members_that_steps_rely_on():
+    from pymc.step_methods.arraystep import ArrayStepShared
+
+    missing = {name for name in OVERRIDDEN if not hasattr(ArrayStepShared, name)}
+    assert not missing, f"PyMC {pm.__version__} has no members {missing}"
+
+
+def test_only_host_knows_the_inside_of_pymc():
+    """The others use ``import pymc as pm``, and of that what is public."""
+    for name, tree in TREES.items():
+        if name != HOST:
+            assert not list(taken_from_pymc(tree)), name
+        assert not private_names(tree), name
+    assert private_names(ast.parse("pm._secret + pm.public")) == ["_secret"]
+
+
+# ---- documentation --------------------------------------------------------------------------
+
+
+def public_definitions(node, prefix):
+    """Public functions, classes and methods; not what is defined inside functions."""
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef | ast.ClassDef) and not child.name.startswith("_"):
+            yield f"{prefix}.{child.name}", child
+            if isinstance(child, ast.ClassDef):
+                yield from public_definitions(child, f"{prefix}.{child.name}")
+
+
+def undocumented(trees):
+    missing = [name for name, tree in trees.items() if tree.body and not ast.get_docstring(tree)]
+    for module, tree in trees.items():
+        for name, node in public_definitions(tree, module):
+            if not ast.get_docstring(node):
+                missing.append(name)
+    return missing
+
+
+def test_everything_public_has_a_docstring():
+    assert undocumented(TREES) == []
+    bare = ast.parse(
+        '"""m"""\nclass A:\n    """a"""\n    def f(self): pass\n    def _g(self): pass'
+    )
+    assert undocumented({"m": bare}) == ["m.A.f"]

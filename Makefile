@@ -3,7 +3,7 @@
 # make test-all  the slow tests, which repeat what others show or take long
 # make docs      install into .venv and make the site, docs/_build/html/index.html; needs no network then
 # make dist      wheel and source distribution; the wheel runs the README's first example by itself
-# make lint      ruff
+# make lint      ruff, and import-linter: who may import whom
 # make versions  the oldest and the newest versions that pyproject.toml allows, on each Python
 # make canary    the newest pre-releases, whatever it allows
 .PHONY: demo test test-all docs dist lint versions canary
@@ -49,6 +49,7 @@ dist: .venv/installed-dev
 lint: .venv/installed-dev
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
+	@.venv/bin/lint-imports --no-cache
 
 versions: .venv/installed-dev
 	@.venv/bin/python tests/tools/versions.py

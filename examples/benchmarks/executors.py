@@ -28,7 +28,9 @@ import pymc as pm
 from distributed import Client, LocalCluster
 
 import pymc_kameleon as pk
-from pymc_kameleon.sampling.new_run import new_run
+from pymc_kameleon.sampling.new_run import NewRun
+from pymc_kameleon.sampling.prepared import prepare
+from pymc_kameleon.sampling.settings import Settings
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.job import advance
 
@@ -114,22 +116,11 @@ def two_cores(client, draws, repeats):
 
 def there_and_back(client, d=10, n=200):
     """Time an advance by one draw, of which nearly all is the way to a worker and back."""
-    with pm.Model() as model:
+    with pm.Model():
         pm.Normal("x", shape=d)
         step = pk.GAM(steps_per_draw=1)
-    run = new_run(
-        model,
-        [step],
-        draws=1000,
-        tune=1000,
-        chains=1,
-        random_seed=1,
-        initvals=None,
-        var_names=None,
-        keeps_warmup=False,
-        idata_kwargs={},
-        store=None,
-    )
+    origin = NewRun([step], Settings(chains=1, var_names=["x"]), 1, None, {})
+    run = prepare(origin, None)
     state, _ = advance(run.job, run.chains[0].state, 10)
     here = median(seconds(advance, run.job, state, 1) for _ in range(n))
     print(f"an advance, d = {d}: {1e3 * here:.2f} ms here", end="")

@@ -14,19 +14,20 @@ class Memory:
     columns : Columns
     numbers : list of int
         Of the chains.
-    tune, draws : int
-        The most draws of each chain.
     """
 
-    def __init__(self, columns, numbers, tune, draws):
+    def __init__(self, columns, numbers):
         self.columns, self._numbers = columns, numbers
+
+    def create(self, tune, draws, plan, states):
+        """Make room for so many draws of each chain; plan and states are kept elsewhere."""
         lengths = draws, tune
         self._arrays = {
             group: {
-                name: np.zeros((len(numbers), lengths[group in WARMUP_GROUPS], *shape), dtype)
+                name: np.zeros((len(self._numbers), lengths[group in WARMUP_GROUPS], *shape), dtype)
                 for name, (shape, dtype) in variables.items()
             }
-            for group, variables in columns.groups.items()
+            for group, variables in self.columns.groups.items()
         }
 
     def write(self, row, start, portion, tuning):

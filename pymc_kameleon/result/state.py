@@ -47,9 +47,13 @@ class Saved(NamedTuple):
 def pack(steps, states):
     """Return the datasets ``learned`` and ``sampling_state`` of the states of chains."""
     chains = [list(map(_informed, steps, state.steps)) for state in states]
-    descriptions = json.dumps([describe(step) for step in steps])
-    arrays = stacked(steps, states)
-    return learned_dataset(chains), xr.Dataset(arrays, attrs={"steps": descriptions})
+    return learned_dataset(chains), xr.Dataset(stacked(steps, states))
+
+
+def identity(job):
+    """Return how the steps of a run were made, and a digest of its data, as text."""
+    descriptions = json.dumps([describe(step) for step in job.steps])
+    return {"steps": descriptions, "data": job.outputs.digest.hex()}
 
 
 def _informed(step, state):

@@ -51,7 +51,19 @@ UNREADABLE = (BadZipFile, EOFError, KeyError, OSError, RuntimeError, ValueError)
 """What is raised of files that were cut or changed."""
 
 
-def refuse_existing(path):
+def new_store(path, steps, columns, numbers):
+    """Return a Store at a path where there is nothing yet, which `create` makes."""
+    _refuse_existing(path)
+    lock = locked(path)
+    try:
+        _refuse_existing(path)  # another run may have made it while this one waited for the lock
+    except ValueError:
+        lock.release()
+        raise
+    return Store(path, lock, steps, columns, numbers)
+
+
+def _refuse_existing(path):
     """Raise a ValueError if there is something where a store is to be made."""
     if path.exists():
         raise ValueError(
@@ -197,7 +209,6 @@ class Store:
         )
         self._checkpoints.attrs["chains"] = self._numbers
         self._root = root
-        return self
 
     def _created(self, group, name, variable, length):
         shape = tuple(length if d == "draw" else n for d, n in variable.sizes.items())

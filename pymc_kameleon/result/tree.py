@@ -14,20 +14,19 @@ from pymc_kameleon.step.groups import AHEAD, BEHIND, LEARNED_GROUP, STATE_GROUP,
 VERSIONS = ("pymc", "pytensor", "numba", "numpy")
 
 
-def data_tree(model, job, everyone, chains, length, record, plan, seconds):
+def data_tree(job, everyone, chains, length, record, told, seconds):
     """Return the result of a run.
 
     Parameters
     ----------
-    model : pm.Model
     job : Job
     everyone, chains : list of Chain
         All that can go on, and those whose draws are the result.
     length : int
         How many draws after tuning.
     record : Memory or Store
-    plan : dict
-        What the run was asked for, which `resume` goes by.
+    told : dict
+        What the run was told, and is of, by which `resume` goes on.
     seconds : float
         What sampling took, before it was resumed too.
     """
@@ -35,7 +34,7 @@ def data_tree(model, job, everyone, chains, length, record, plan, seconds):
     attributes = attributes_of(job.steps) | {
         "sampling_time": seconds,
         "tuning_steps": chains[0].tune,
-        "pool_tuning": plan["pool_tuning"],
+        "pool_tuning": told["pool_tuning"],
     }
     tuned = min(min(chain.done, chain.tune) for chain in chains)
     groups = {}
@@ -43,14 +42,15 @@ def data_tree(model, job, everyone, chains, length, record, plan, seconds):
         n = tuned if group in WARMUP_GROUPS else length
         if n > 0:
             groups[group] = record.dataset(group, rows, 0, n).assign_attrs(attributes)
-    for group, data in data_of(model, record.columns).items():
+    for group, data in data_of(job.steps[0].model, record.columns).items():
         groups[group] = data.assign_attrs(attributes)
     learned, states = pack(job.steps, [chain.state for chain in everyone])
     kept = {"draws_kept": length, "tuning_kept": tuned, "chains_kept": json.dumps(numbers)}
     all_numbers = [chain.number for chain in everyone]
     learned = learned.assign_coords(chain=all_numbers).sel(chain=numbers)
     groups[LEARNED_GROUP] = learned.assign_attrs(attributes)
-    groups[STATE_GROUP] = states.assign_coords(chain=all_numbers).assign_attrs(plan | kept)
+    states = states.assign_coords(chain=all_numbers)
+    groups[STATE_GROUP] = states.assign_attrs(told | kept)
     groups |= _more(record, AHEAD, chains, length, tuned)
     groups |= _more(record, BEHIND, [c for c in everyone if c not in chains], 0, 0)
     return xr.DataTree.from_dict(groups)

@@ -72,6 +72,30 @@ def bound_steps(step, model, compile_kwargs=None):
     return steps
 
 
+def steps_of_run(step, model, compile_kwargs=None):
+    """Return the steps that a user means, which move each variable of the model once."""
+    steps = bound_steps(step, model, compile_kwargs)
+    check_whole(steps, model)
+    return steps
+
+
+def check_whole(steps, model):
+    """Raise a ValueError unless each variable of the model is moved by one of the steps."""
+    for each in steps:
+        if each.model is not model:
+            raise ValueError(f"{each!r} was made for another model.")
+    moved = [var for each in steps for var in each.vars]
+    left = [var.name for var in model.value_vars if var not in moved]
+    if left:
+        raise ValueError(
+            f"No step moves {left}. pk.sample needs steps of pymc_kameleon for all variables, "
+            "which have to be continuous; pm.sample(step=...) leaves others to PyMC's own steps."
+        )
+    twice = sorted({var.name for var in moved if moved.count(var) > 1})
+    if twice:
+        raise ValueError(f"{twice} are moved by two steps. Leave each variable to one.")
+
+
 def _compiled_with(step, compile_kwargs):
     if not isinstance(step, UnboundStep):
         raise ValueError(f"compile_kwargs comes too late for {step!r}: pass it when you make it.")

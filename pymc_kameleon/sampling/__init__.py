@@ -1,8 +1,9 @@
 """``pk.sample`` and ``pk.compare``: runs, their chains and workers.
 
 ``sample``          ``pk.sample``
-``new_run``         a run from the user's arguments
-``resumed_run``     a run that goes on
+``settings``        what a run is told, and a result holds
+``new_run``         where new chains begin
+``resumed_run``     where a run goes on
 ``prepared``        what a run begins with
 ``run``             a run while it draws
 ``chain_of_run``    one of its chains

@@ -1,4 +1,4 @@
-"""A new run: a job and the first states of its chains, from the user's arguments."""
+"""A new run: its steps, and the first states of its chains, from the user's arguments."""
 
 import numpy as np
 from pytensor.graph import Variable
@@ -10,89 +10,54 @@ from pymc_kameleon.model.pymc_internals import (
     make_initial_point_fns_per_chain,
 )
 from pymc_kameleon.model.starts import finite_point, jittered
-from pymc_kameleon.result.columns import Columns, check_names
-from pymc_kameleon.samplers.choice import bound_steps
-from pymc_kameleon.sampling.prepared import Prepared, attributes_of_run, chains_from, room_for_draws
-from pymc_kameleon.step.groups import SURROGATE_MOVES
-from pymc_kameleon.step.job import ChainState, Job
-from pymc_kameleon.step.options import checked_integer
+from pymc_kameleon.step.job import ChainState
 
 
-def new_run(
-    model,
-    steps,
-    *,
-    draws,
-    tune,
-    chains,
-    random_seed,
-    initvals,
-    var_names,
-    pool_tuning,
-    keeps_warmup,
-    idata_kwargs,
-    store,
-    surrogate_draws,
-):
-    """Return a run that begins."""
-    if draws + tune == 0:
-        raise ValueError("draws and tune are 0: there is nothing to do.")
-    surrogate_draws = checked_surrogate_draws(surrogate_draws, steps)
-    names = names_to_keep(model, var_names, idata_kwargs)
-    outputs = steps[0].outputs(names)
-    coords, dims = coords_and_dims_for_inferencedata(model)
-    columns = Columns(
-        outputs,
-        steps,
-        keeps_warmup,
-        coords | idata_kwargs.get("coords", {}),
-        dims | idata_kwargs.get("dims", {}),
-    )
-    numbers = list(range(chains))
-    check_names(model, columns, numbers)
-    states = _first_states(model, steps, chains, tune, draws, random_seed, initvals)
-    job = Job(steps, outputs, keeps_warmup)
-    attributes = attributes_of_run(
-        steps, names, outputs, draws, pool_tuning, keeps_warmup, surrogate_draws
-    )
-    record = room_for_draws(store, job, columns, numbers, tune, draws, attributes, states)
-    return Prepared(job, chains_from(numbers, states, steps), record, attributes)
+class NewRun:
+    """Where a run begins that goes on with no other one.
 
+    Parameters
+    ----------
+    steps : list of KameleonStep
+        They move all variables of their model.
+    settings : Settings
+    random_seed, initvals
+        As of `pk.sample`.
+    labels : dict
+        Coordinates and dimensions of the user's own, ``coords`` and ``dims``.
 
-def checked_surrogate_draws(n, steps):
-    """Return how many draws of the surrogate are wanted; raise a ValueError if it has none."""
-    checked_integer("surrogate_draws", n, at_least=0)
-    if n > 0 and not (steps[0].kept and steps[0].kept_group == SURROGATE_MOVES):
-        raise ValueError(
-            "surrogate_draws needs a surrogate of the whole posterior, which step="
-            "pk.SurrogateMetropolis() fits if it moves all variables, not "
-            f"{', '.join(map(repr, steps))}."
-        )
-    return n
+    Attributes
+    ----------
+    numbers : list of int
+        Of the chains.
+    before, seconds : int, float
+        Draws after tuning that there are, and what they took.
+    lock : None
+        Of the store that a run goes on in.
+    """
 
+    before, seconds, lock = 0, 0.0, None
 
-def check_whole(steps, model):
-    """Raise a ValueError unless each variable of the model is moved by one of the steps."""
-    for each in steps:
-        if each.model is not model:
-            raise ValueError(f"{each!r} was made for another model.")
-    moved = [var for each in steps for var in each.vars]
-    left = [var.name for var in model.value_vars if var not in moved]
-    if left:
-        raise ValueError(
-            f"No step moves {left}. pk.sample needs steps of pymc_kameleon for all variables, "
-            "which have to be continuous; pm.sample(step=...) leaves others to PyMC's own steps."
-        )
-    twice = sorted({var.name for var in moved if moved.count(var) > 1})
-    if twice:
-        raise ValueError(f"{twice} are moved by two steps. Leave each variable to one.")
+    def __init__(self, steps, settings, random_seed, initvals, labels):
+        if settings.draws + settings.tune == 0:
+            raise ValueError("draws and tune are 0: there is nothing to do.")
+        self.steps, self.settings, self.numbers = steps, settings, list(range(settings.chains))
+        self._random_seed, self._initvals, self._labels = random_seed, initvals, labels
 
+    def labels(self, outputs):
+        """Return coordinates and dimensions of what is kept of draws."""
+        coords, dims = coords_and_dims_for_inferencedata(self.steps[0].model)
+        return coords | self._labels.get("coords", {}), dims | self._labels.get("dims", {})
 
-def checked_steps(step, model, compile_kwargs):
-    """Return the steps as a list; raise a ValueError unless each variable is moved by one."""
-    steps = bound_steps(step, model, compile_kwargs)
-    check_whole(steps, model)
-    return steps
+    def begin(self, job):
+        """Return the states of chains before their first draw, and the settings."""
+        return first_states(job, self.settings, self._random_seed, self._initvals), self.settings
+
+    def put_draws_into(self, record):
+        """Keep the draws of an earlier run: there are none."""
+
+    def release(self):
+        """Let others write to the store: there is none."""
 
 
 def names_to_keep(model, var_names, idata_kwargs):
@@ -108,16 +73,17 @@ def names_to_keep(model, var_names, idata_kwargs):
     return [name for name in every if name in var_names]
 
 
-def _first_states(model, steps, chains, tune, draws, random_seed, initvals):
+def first_states(job, settings, random_seed, initvals):
     """Return the states of chains before their first draw, as pm.sample begins with them."""
-    rngs = get_random_generator(random_seed).spawn(chains)
-    points = _starts(model, steps, [rng.integers(2**30) for rng in rngs], initvals)
+    steps = job.steps
+    rngs = get_random_generator(random_seed).spawn(settings.chains)
+    points = _starts(steps, [rng.integers(2**30) for rng in rngs], initvals)
     states = []
     for rng, point in zip(rngs, points, strict=True):
         own = [step.for_chain() for step in steps]
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         for step, step_rng in zip(own, step_rngs, strict=True):
-            step.setup_chain(step_rng, tune, draws)
+            step.setup_chain(step_rng, settings.tune, settings.draws)
         states.append(
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )
@@ -151,8 +117,9 @@ def _check_shape(name, found, shape):
         raise ValueError(f"The start of {name} has shape {found}, not {shape}.")
 
 
-def _starts(model, steps, seeds, initvals):
+def _starts(steps, seeds, initvals):
     """Return a point on the unconstrained scale for each chain."""
+    model = steps[0].model
     if initvals is None:
         copies = [step.for_chain() for step in steps]
 

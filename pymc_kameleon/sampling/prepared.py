@@ -1,13 +1,17 @@
-"""What a run of `pk.sample` begins with: a job, states of chains, and room for draws."""
+"""What a run of `pk.sample` begins with: a job, states of chains, and room for draws.
 
-import json
+A new run and one that goes on differ in where these come from: a `NewRun` or a `ResumedRun`.
+"""
+
 from dataclasses import dataclass
 
+from pymc_kameleon.result.columns import Columns, check_names
 from pymc_kameleon.result.memory import Memory
-from pymc_kameleon.result.steps import describe
-from pymc_kameleon.result.store import Store, locked, refuse_existing
+from pymc_kameleon.result.state import identity
+from pymc_kameleon.result.store import Store, new_store
 from pymc_kameleon.sampling.chain_of_run import Chain
-from pymc_kameleon.step.groups import AHEAD, BEHIND
+from pymc_kameleon.sampling.settings import Settings
+from pymc_kameleon.step.groups import SURROGATE_MOVES
 from pymc_kameleon.step.job import Job
 
 
@@ -21,8 +25,9 @@ class Prepared:
     chains : list of Chain
     record : Memory or Store
         Where draws go.
-    attributes : dict
-        What the run is asked for, as `resume` needs to know it.
+    settings : Settings
+    identity : dict
+        What steps and data were, as attributes.
     seconds : float
         What it took before.
     before : int
@@ -32,71 +37,76 @@ class Prepared:
     job: Job
     chains: list
     record: object
-    attributes: dict
-    seconds: float = 0.0
-    before: int = 0
+    settings: Settings
+    identity: dict
+    seconds: float
+    before: int
+
+    def attributes(self, draws=None):
+        """Return by what `resume` goes on; the run may have ended with fewer draws."""
+        return self.settings.but(draws=draws).attributes() | self.identity
 
 
-def room_for_draws(store, job, columns, numbers, tune, draws, attributes, states, saved=None):
-    """Return where draws go, with those of an earlier run, and with the first states."""
-    if store is None:
-        record = Memory(columns, numbers, tune, draws)
-        _fill(record, states, saved)
-        return record
-    refuse_existing(store)
-    lock = locked(store)
+def prepare(origin, store):
+    """Return a run before its first draw.
+
+    Parameters
+    ----------
+    origin : NewRun or ResumedRun
+    store : Path or None
+        Of a new store for its draws.
+    """
     try:
-        refuse_existing(store)  # another run may have made it while this one waited for the lock
-    except ValueError:
-        lock.release()
+        return _prepared(origin, store)
+    except BaseException:
+        origin.release()
         raise
-    record = Store(store, lock, job.steps, columns, numbers)
+
+
+def _prepared(origin, store):
+    steps, keeps_warmup = origin.steps, origin.settings.keeps_warmup
+    _check_surrogate_draws(origin.settings, steps)
+    outputs = steps[0].outputs(origin.settings.var_names)
+    columns = Columns(outputs, steps, keeps_warmup, *origin.labels(outputs))
+    check_names(steps[0].model, columns, origin.numbers)
+    job = Job(steps, outputs, keeps_warmup)
+    states, settings = origin.begin(job)
+    numbered = enumerate(zip(origin.numbers, states, strict=True))
+    chains = [Chain(row, number, state, steps) for row, (number, state) in numbered]
+    run = Prepared(job, chains, None, settings, identity(job), origin.seconds, origin.before)
+    run.record = _record(origin, store, columns, job, states, settings, run.attributes())
+    return run
+
+
+def _record(origin, store, columns, job, states, settings, attributes):
+    """Return where draws go, with those of an earlier run, and with the first states."""
+    plan = attributes | {"draws_kept": -1}  # until it has ended
+    room = max(settings.draws, *(state.monitor.done - state.monitor.tune for state in states))
+    if origin.lock is not None:
+        record = Store(origin.path, origin.lock, job.steps, columns, origin.numbers)
+        return record.extend(room, plan, states)
+    if store is None:
+        record = Memory(columns, origin.numbers)
+    else:
+        record = new_store(store, job.steps, columns, origin.numbers)
     try:
-        record.create(tune, draws, attributes, states)
-        _fill(record, states, saved)
+        record.create(settings.tune, room, plan, states)
+        origin.put_draws_into(record)
+        for row, state in enumerate(states):
+            record.save(row, state)
+        record.flush()
     except BaseException:
         record.discard()
         raise
     return record
 
 
-def _fill(record, states, saved):
-    """Keep the draws of an earlier run, if there is one, and the states that chains begin with."""
-    if saved is not None:
-        _take_over(record, saved)
-    for row, state in enumerate(states):
-        record.save(row, state)
-    record.flush()
-
-
-def _take_over(record, saved):
-    """Keep the draws of an earlier run."""
-    for group, variables in record.columns.groups.items():
-        for part in (group, AHEAD + group, BEHIND + group):
-            if part in saved.draws:
-                found = saved.draws[part]
-                start = int(found["draw"].values[0])
-                rows = [saved.numbers.index(number) for number in found["chain"].values]
-                for name in variables:
-                    for row, values in zip(rows, found[name].values, strict=True):
-                        record.put(row, start, group, name, values)
-
-
-def attributes_of_run(steps, names, outputs, draws, pool_tuning, keeps_warmup, surrogate_draws):
-    """Return what a run is asked for, as `resume` needs to know it."""
-    return {
-        "steps": json.dumps([describe(step) for step in steps]),
-        "var_names": json.dumps(names),
-        "data": outputs.digest.hex(),
-        "draws": draws,
-        "pool_tuning": int(pool_tuning),
-        "keeps_warmup": int(keeps_warmup),
-        "surrogate_draws": surrogate_draws,
-        "draws_kept": -1,  # until it has ended
-    }
-
-
-def chains_from(numbers, states, steps):
-    """Return the chains that begin with these states."""
-    pairs = zip(numbers, states, strict=True)
-    return [Chain(row, number, state, steps) for row, (number, state) in enumerate(pairs)]
+def _check_surrogate_draws(settings, steps):
+    """Raise a ValueError if draws of a surrogate are wanted, and there will be none."""
+    has_surrogate = steps[0].kept and steps[0].kept_group == SURROGATE_MOVES
+    if settings.surrogate_draws > 0 and not has_surrogate:
+        raise ValueError(
+            "surrogate_draws needs a surrogate of the whole posterior, which step="
+            "pk.SurrogateMetropolis() fits if it moves all variables, not "
+            f"{', '.join(map(repr, steps))}."
+        )

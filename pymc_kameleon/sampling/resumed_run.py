@@ -1,4 +1,4 @@
-"""A run that goes on: a job and chains from a result, and whether the model is still the same."""
+"""A run that goes on: steps and chains from a result, and whether the model is what it was."""
 
 import json
 import logging
@@ -8,127 +8,152 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
-from pymc_kameleon.result.columns import Columns, check_names
 from pymc_kameleon.result.state import CHANGED, Saved, unpack
 from pymc_kameleon.result.steps import check_same_step, rebuilt_step
-from pymc_kameleon.result.store import Store, locked, saved_store
-from pymc_kameleon.sampling.new_run import check_whole, checked_surrogate_draws
-from pymc_kameleon.sampling.prepared import Prepared, attributes_of_run, chains_from, room_for_draws
-from pymc_kameleon.step.groups import LEARNED_GROUP, STATE_GROUP, WARMUP_POSTERIOR, WARMUP_STATS
-from pymc_kameleon.step.job import Job
+from pymc_kameleon.result.store import locked, saved_store
+from pymc_kameleon.samplers.choice import check_whole
+from pymc_kameleon.sampling.settings import Settings
+from pymc_kameleon.step.groups import (
+    AHEAD,
+    BEHIND,
+    LEARNED_GROUP,
+    STATE_GROUP,
+    WARMUP_POSTERIOR,
+    WARMUP_STATS,
+)
 
 _log = logging.getLogger("pymc_kameleon")
 
-PLAN = (
+NEEDED = (
     *("steps", "var_names", "data", "draws", "pool_tuning", "keeps_warmup"),
     *("draws_kept", "chains_kept"),
 )
-"""Attributes that say what a run was asked for, and what a result has of it."""
+"""Attributes without which a run cannot go on: what it was told, and what a result has of it."""
 
 
-def resumed_run(model, step, *, resume, store, draws, default_draws, until_enough, surrogate_draws):
-    """Return a run that goes on, with the steps that are given, or as they were."""
-    path = resume if isinstance(resume, Path) else None
-    if path is not None and store is not None and store != path:
-        raise ValueError(
-            f"A run that is resumed from a store goes on in it, {path}: leave out store=."
+class ResumedRun:
+    """Where a run begins that goes on with an earlier one. It has what a `NewRun` has.
+
+    Parameters
+    ----------
+    model : pm.Model
+    resume : DataTree or Path
+        A result, or the path of a store, in which the run goes on.
+    steps : list of KameleonStep or None
+        Those of the earlier run; by default they are made again from what it has kept.
+    draws : int or None
+        How many to add; by default those that are left.
+    surrogate_draws : int or None
+        By default as many as before.
+    most : int
+        How many draws to add to a run that has made all, by default.
+    until_enough : bool
+        Whether these are the most, as it ends when there are enough.
+    """
+
+    def __init__(self, model, resume, steps, draws, surrogate_draws, most, until_enough):
+        self._asked, self._most, self._until_enough = draws, most, until_enough
+        self.path = resume if isinstance(resume, Path) else None
+        self.lock = None if self.path is None else locked(self.path)
+        try:
+            self._saved = saved = saved_tree(resume) if self.path is None else saved_store(resume)
+            self.steps, self.numbers = _steps_then(saved.plan, steps, model), saved.numbers
+            self.settings = Settings.read(saved.plan).but(surrogate_draws=surrogate_draws)
+        except BaseException:
+            self.release()
+            raise
+        drawn = saved.draws.get("posterior", saved.draws.get(WARMUP_STATS))
+        self.seconds = 0.0 if drawn is None else float(drawn.attrs.get("sampling_time", 0.0))
+
+    @property
+    def before(self):
+        """Draws after tuning that there are, to which more are added."""
+        if self._saved.plan["draws_kept"] >= 0:
+            return int(self._saved.plan["draws_kept"])
+        return max(max(0, state.monitor.done - state.monitor.tune) for state in self._states)
+
+    def labels(self, outputs):
+        """Return coordinates and dimensions of the draws so far, or the model's.
+
+        Raises a ValueError unless draws so far and new ones have the same shape and meaning.
+        """
+        model_coords, model_dims = coords_and_dims_for_inferencedata(self.steps[0].model)
+        self._check_same(outputs, model_coords)
+        for group in ("posterior", WARMUP_POSTERIOR):
+            if group in self._saved.draws:
+                found = self._saved.draws[group]
+                kept = {k: v.values for k, v in found.coords.items() if k not in ("chain", "draw")}
+                own = {name: list(found[name].dims[2:]) for name in found.data_vars}
+                return model_coords | kept, model_dims | own
+        return model_coords, model_dims
+
+    def begin(self, job):
+        """Return the states where the chains stopped, and the settings from now on."""
+        self._states = states = [unpack(self.steps, arrays) for arrays in self._saved.arrays]
+        for state in states:
+            _check_same_density(job, state)
+        if self.path is None:
+            _check_untouched(self._saved, job, states)
+        draws = self.before + (self._draws_left() if self._asked is None else self._asked)
+        for state in states:
+            for step in state.steps:
+                step.monitor.draws = draws
+        tune, chains = states[0].monitor.tune, len(states)
+        return states, self.settings.but(draws=draws, tune=tune, chains=chains)
+
+    def _draws_left(self):
+        """Return how many draws to add if nobody says it, and say why if it is no rest."""
+        before, planned = self.before, self.settings.draws
+        monitors = [state.monitor for state in self._states]
+        ended = all(monitor.done >= monitor.tune + planned for monitor in monitors)
+        if before < planned or not (ended or self._until_enough):
+            return max(0, planned - before)
+        # A script that is started again is to finish, and not to add.
+        draws = self._most if self.path is None or self._until_enough else 0
+        _log.info(
+            "The run had already made all its draws, %s of each chain. %s",
+            f"{before:_}",
+            f"It makes {'at most ' * self._until_enough}{draws:_} more; draws= sets another number."
+            if draws
+            else "Pass draws= to add to the store.",
         )
-    lock = None if path is None else locked(path)
-    try:
-        saved = saved_tree(resume) if path is None else saved_store(path)
-        options = {"draws": draws, "default_draws": default_draws, "until_enough": until_enough}
-        options["surrogate_draws"] = surrogate_draws
-        return _resumed(model, step, saved, path, lock, store, **options)
-    except BaseException:
-        if lock is not None:
-            lock.release()
-        raise
+        return draws
+
+    def put_draws_into(self, record):
+        """Keep the draws so far."""
+        saved = self._saved
+        for group, variables in record.columns.groups.items():
+            for part in (group, AHEAD + group, BEHIND + group):
+                if part in saved.draws:
+                    found = saved.draws[part]
+                    start = int(found["draw"].values[0])
+                    rows = [saved.numbers.index(number) for number in found["chain"].values]
+                    for name in variables:
+                        for row, values in zip(rows, found[name].values, strict=True):
+                            record.put(row, start, group, name, values)
+
+    def release(self):
+        """Let others write to the store."""
+        if self.lock is not None:
+            self.lock.release()
+
+    def _check_same(self, outputs, coords):
+        saved = self._saved
+        if saved.plan["data"] != outputs.digest.hex():
+            raise ValueError(f"resume needs the same data: {CHANGED}.")
+        if "posterior" not in saved.draws:
+            return
+        posterior = saved.draws["posterior"]
+        for name, (shape, _) in outputs.variables.items():
+            if name not in posterior or posterior[name].shape[2:] != shape:
+                raise ValueError(f"resume needs the same model: {name} did not have shape {shape}.")
+        for name, values in coords.items():
+            here = posterior.coords.get(name)
+            if here is not None and list(here.values) != list(np.asarray(values)):
+                raise ValueError(f"resume needs the same model: the coordinate {name} has changed.")
 
 
-def _resumed(
-    model,
-    steps,
-    saved,
-    path,
-    lock,
-    store,
-    *,
-    draws,
-    default_draws,
-    until_enough,
-    surrogate_draws,
-):
-    steps, names = steps_and_names(saved.plan, steps, model)
-    check_whole(steps, model)
-    if surrogate_draws is None:
-        surrogate_draws = int(saved.plan.get("surrogate_draws", 0))
-    surrogate_draws = checked_surrogate_draws(surrogate_draws, steps)
-    outputs = steps[0].outputs(names)
-    check_same_outputs(saved, outputs, model)
-    states = [unpack(steps, arrays) for arrays in saved.arrays]
-    keeps_warmup = bool(saved.plan["keeps_warmup"])
-    job = Job(steps, outputs, keeps_warmup)
-    for state in states:
-        check_same_density(job, state)
-    if path is None:
-        check_untouched(saved, steps, outputs, states)
-    before = _draws_before(saved, states, path)
-    if draws is None:
-        planned = int(saved.plan["draws"])
-        draws = max(0, planned - before)
-        ended = all(state.monitor.done >= state.monitor.tune + planned for state in states)
-        if draws == 0 and (ended or until_enough):
-            # A script that is started again is to finish, and not to add.
-            draws = default_draws if path is None or until_enough else 0
-            _log.info(
-                "The run had already made all its draws, %s of each chain. %s",
-                f"{before:_}",
-                f"It makes {'at most ' * until_enough}{draws:_} more; draws= sets another number."
-                if draws
-                else "Pass draws= to add to the store.",
-            )
-    total = before + draws
-    for state in states:
-        for step in state.steps:
-            step.monitor.draws = total
-    pool_tuning = bool(saved.plan["pool_tuning"])
-    attributes = attributes_of_run(
-        steps, names, outputs, total, pool_tuning, keeps_warmup, surrogate_draws
-    )
-    coords, dims = _coords_and_dims_then(saved, model)
-    columns = Columns(outputs, steps, keeps_warmup, coords, dims)
-    check_names(model, columns, saved.numbers)
-    room = max(total, *(state.monitor.done - state.monitor.tune for state in states))
-    if path is not None:
-        record = Store(path, lock, steps, columns, saved.numbers).extend(room, attributes, states)
-    else:
-        tune = states[0].monitor.tune
-        record = room_for_draws(
-            store, job, columns, saved.numbers, tune, room, attributes, states, saved
-        )
-    drawn = saved.draws.get("posterior", saved.draws.get(WARMUP_STATS))
-    seconds = float(drawn.attrs.get("sampling_time", 0.0)) if drawn is not None else 0.0
-    chains = chains_from(saved.numbers, states, steps)
-    return Prepared(job, chains, record, attributes, seconds, before)
-
-
-def _draws_before(saved, states, path):
-    """Return the draws after tuning that a run has, to which more are added."""
-    if saved.plan["draws_kept"] >= 0:
-        return int(saved.plan["draws_kept"])
-    return max(max(0, state.monitor.done - state.monitor.tune) for state in states)
-
-
-def _coords_and_dims_then(saved, model):
-    """Return coordinates and dimensions of the draws so far, or the model's."""
-    coords, dims = coords_and_dims_for_inferencedata(model)
-    for group in ("posterior", WARMUP_POSTERIOR):
-        if group in saved.draws:
-            found = saved.draws[group]
-            kept = {k: v.values for k, v in found.coords.items() if k not in ("chain", "draw")}
-            own = {name: list(found[name].dims[2:]) for name in found.data_vars}
-            return coords | kept, dims | own
-    return coords, dims
+# ---- what a result has of its run ---------------------------------------------------------------
 
 
 def saved_tree(result):
@@ -146,7 +171,7 @@ def saved_tree(result):
     result.load()
     result.close()  # so that the new result may be written over the file
     states = result[STATE_GROUP].to_dataset()
-    lacking = [key for key in PLAN if key not in states.attrs]
+    lacking = [key for key in NEEDED if key not in states.attrs]
     if lacking:
         raise ValueError(
             f"resume has no {lacking} in 'sampling_state': it was changed, or is of another "
@@ -162,8 +187,8 @@ def saved_tree(result):
     return Saved(states.attrs, numbers, arrays, draws)
 
 
-def steps_and_names(plan, steps, model):
-    """Return the steps of a run, those given or rebuilt, and the names that it keeps."""
+def _steps_then(plan, steps, model):
+    """Return the steps of a run, those given or rebuilt."""
     descriptions = json.loads(plan["steps"])
     if steps is None:
         steps = [rebuilt_step(description, model) for description in descriptions]
@@ -173,25 +198,14 @@ def steps_and_names(plan, steps, model):
         )
     for step, description in zip(steps, descriptions, strict=True):
         check_same_step(step, description)
-    return steps, json.loads(plan["var_names"])
+    check_whole(steps, model)
+    return steps
 
 
-def check_same_outputs(saved, outputs, model):
-    """Raise a ValueError unless draws of a result and new ones have the same shape and meaning."""
-    if saved.plan["data"] != outputs.digest.hex():
-        raise ValueError(f"resume needs the same data: {CHANGED}.")
-    if "posterior" not in saved.draws:
-        return
-    posterior = saved.draws["posterior"]
-    for name, (shape, _) in outputs.variables.items():
-        if name not in posterior or posterior[name].shape[2:] != shape:
-            raise ValueError(f"resume needs the same model: {name} did not have shape {shape}.")
-    for name, values in coords_and_dims_for_inferencedata(model)[0].items():
-        if name in posterior.coords and list(posterior[name].values) != list(np.asarray(values)):
-            raise ValueError(f"resume needs the same model: the coordinate {name} has changed.")
+# ---- whether all is as it was -------------------------------------------------------------------
 
 
-def check_untouched(saved, steps, outputs, states):
+def _check_untouched(saved, job, states):
     """Raise a ValueError if draws were taken out of a result, or put in another order.
 
     Its last draws are compared with what the states of its chains give.
@@ -202,8 +216,8 @@ def check_untouched(saved, steps, outputs, states):
     lengths = {"posterior": kept, "sample_stats": kept, WARMUP_STATS: tuned}
     if saved.plan["keeps_warmup"]:
         lengths[WARMUP_POSTERIOR] = tuned
-    if steps[0].kept:
-        lengths[steps[0].kept_group] = kept
+    if (first := job.steps[0]).kept:
+        lengths[first.kept_group] = kept
     for group, had in lengths.items():
         found = saved.draws.get(group)
         n = 0 if found is None else found.sizes.get("draw", 0)
@@ -226,7 +240,7 @@ def check_untouched(saved, steps, outputs, states):
     for number, state in zip(saved.numbers, states, strict=True):
         if number not in chains or state.monitor.done - state.monitor.tune != kept or kept == 0:
             continue
-        for name, value in outputs.at(state.point).items():
+        for name, value in job.outputs.at(state.point).items():
             before = last[name].sel(chain=number).values[-1]
             if not np.allclose(before, value, rtol=1e-5, atol=1e-8, equal_nan=True):
                 raise ValueError(
@@ -236,7 +250,7 @@ def check_untouched(saved, steps, outputs, states):
                 )
 
 
-def check_same_density(job, state):
+def _check_same_density(job, state):
     """Raise a ValueError if the log-density is not what it was, and not noisy."""
     step = job.steps_at(state)[-1]
     if step.point is None or step.pseudo_marginal:

@@ -64,7 +64,7 @@ class Run:
         self._width = job.outputs.n + sum(step.empty_stats(1).size for step in job.steps)
         example = job.steps_at(chains[0].state)
         self._pauses = sorted({pause for step in example for pause in step.pauses()})
-        pools = prepared.attributes["pool_tuning"] and len(chains) > 1
+        pools = prepared.settings.pool_tuning and len(chains) > 1
         self._meetings = [
             {p for p in step.pauses() if pools and step.learns_together and p < chains[0].tune}
             for step in example
@@ -475,7 +475,7 @@ class Run:
             self._say(chains, length)
         self._flush()
         tree = self._tree(chains, length)
-        if not silent and (n := self._prepared.attributes["surrogate_draws"]):
+        if not silent and (n := self._prepared.settings.surrogate_draws):
             self._add_surrogate_posterior(tree, n)
         if self._finish.keeps_warnings and length:
             speakers = [self._job.steps_at(chain.state) for chain in chains]
@@ -497,15 +497,13 @@ class Run:
             )
 
     def _tree(self, chains, length):
-        finish = self._finish
         return data_tree(
-            finish.model,
             self._job,
             self._chains,
             chains,
             length,
             self._record,
-            self._prepared.attributes | ({"draws": length} if self._length else {}),
+            self._prepared.attributes(length if self._length else None),
             self._seconds + self._prepared.seconds,
         )
 

@@ -4,30 +4,31 @@ import logging
 import os
 from concurrent.futures import Executor
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
 
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved
+from pymc_kameleon.samplers.choice import steps_of_run
 from pymc_kameleon.sampling.limits import Limits
-from pymc_kameleon.sampling.new_run import checked_steps, new_run
+from pymc_kameleon.sampling.new_run import NewRun, names_to_keep
 from pymc_kameleon.sampling.outcome import Finish
+from pymc_kameleon.sampling.prepared import prepare
 from pymc_kameleon.sampling.progress import Progress
-from pymc_kameleon.sampling.resumed_run import resumed_run
+from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
+from pymc_kameleon.sampling.settings import DRAWS, MOST_DRAWS, Settings
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
 
 _log = logging.getLogger("pymc_kameleon")
 
-DRAWS, TUNE, CHAINS, MOST_CORES = 1000, 1000, 4, 4
-"""Defaults."""
-
-MOST_DRAWS = 100_000
-"""Draws at most by default, if they are drawn until `target_ess` is reached."""
+MOST_CORES = 4
+"""Chains that advance at a time by default, at most."""
 
 COMPUTED = {
     "log_likelihood": pm.stats.compute_log_likelihood,
@@ -215,24 +216,19 @@ def sample(
             checked_integer("draws", draws, at_least=0 if resume is None else 1)
         store = None if store is None else as_path("store", store)
         resume = as_saved(resume)
+        if step is not None or resume is None:
+            step = steps_of_run(step, model, compile_kwargs)
         if resume is None:
-            prepared = new_run(
-                model,
-                checked_steps(step, model, compile_kwargs),
+            settings = Settings.told(
                 draws=most if draws is None else draws,
-                tune=checked_integer("tune", TUNE if tune is None else tune, at_least=0),
-                chains=checked_integer("chains", CHAINS if chains is None else chains, at_least=1),
-                random_seed=random_seed,
-                initvals=initvals,
-                var_names=var_names,
-                pool_tuning=checked_bool(
-                    "pool_tuning", True if pool_tuning is None else pool_tuning
-                ),
+                tune=tune,
+                chains=chains,
+                pool_tuning=pool_tuning,
                 keeps_warmup=not discard_tuned_samples,
-                idata_kwargs=idata_kwargs,
-                store=store,
-                surrogate_draws=0 if surrogate_draws is None else surrogate_draws,
+                surrogate_draws=surrogate_draws,
+                var_names=names_to_keep(model, var_names, idata_kwargs),
             )
+            origin = NewRun(step, settings, random_seed, initvals, idata_kwargs)
         else:
             _check_unsettled(
                 tune=tune,
@@ -243,16 +239,13 @@ def sample(
                 pool_tuning=pool_tuning,
                 **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED},
             )
-            prepared = resumed_run(
-                model,
-                None if step is None else checked_steps(step, model, compile_kwargs),
-                resume=resume,
-                store=store,
-                draws=draws,
-                default_draws=most,
-                until_enough=target_ess is not None,
-                surrogate_draws=surrogate_draws,
-            )
+            if isinstance(resume, Path) and store not in (None, resume):
+                raise ValueError(
+                    f"A run that is resumed from a store goes on in it, {resume}: leave out store=."
+                )
+            until_enough = target_ess is not None
+            origin = ResumedRun(model, resume, step, draws, surrogate_draws, most, until_enough)
+        prepared = prepare(origin, store)
         try:
             job, all_chains = prepared.job, prepared.chains
             workers = Workers(job, min(cores, len(all_chains)), executor)

@@ -17,7 +17,7 @@ from runs import DRAWN, QUIET, WARMUP, assert_same, messages, sample
 import pymc_kameleon as pk
 from pymc_kameleon.result import opening, store
 from pymc_kameleon.result.store import Store, locked
-from pymc_kameleon.sampling import chain_of_run, prepared, run
+from pymc_kameleon.sampling import chain_of_run, run
 
 zarr = pytest.importorskip("zarr", reason="the optional requirement [save]")
 # Zarr's own, of strings in its third format.
@@ -409,7 +409,7 @@ def test_a_store_that_is_made_meanwhile_is_refused(walk, path, monkeypatch):
         path.mkdir()
         return locked(own)
 
-    monkeypatch.setattr(prepared, "locked", make_it)
+    monkeypatch.setattr(store, "locked", make_it)
     with pytest.raises(ValueError, match=r"run\.zarr exists"):
         sample(walk, store=path)
     assert not list(path.iterdir())

@@ -1,0 +1,60 @@
+"""What a run of `pk.sample` is told: checked once, saved with its result, and read back as one."""
+
+import json
+from dataclasses import dataclass, fields
+
+from pymc_kameleon.step.options import checked_bool, checked_integer
+
+DRAWS, MOST_DRAWS = 1000, 100_000
+"""Draws of each chain by default; and at most, if they are drawn until there are enough."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What holds for a run from its first draw to its last, and when it is resumed.
+
+    The arguments of `pk.sample` of the same names describe them; `keeps_warmup` is the opposite of
+    `discard_tuned_samples`. A setting that an earlier version did not save has its default.
+    """
+
+    draws: int = DRAWS
+    tune: int = 1000
+    chains: int = 4
+    pool_tuning: bool = True
+    keeps_warmup: bool = False
+    surrogate_draws: int = 0
+    var_names: list | None = None
+
+    @classmethod
+    def told(cls, **given):
+        """Return settings, with defaults for None; raise a ValueError for an impossible one."""
+        kinds = {each.name: each.type for each in fields(cls)}
+        given = {name: value for name, value in given.items() if value is not None}
+        return cls(**{name: _checked(name, kinds[name], value) for name, value in given.items()})
+
+    def but(self, **given):
+        """Return these settings with others in place of some, where they are not None."""
+        return self.told(**vars(self) | {k: v for k, v in given.items() if v is not None})
+
+    def attributes(self):
+        """Return them as the attributes of a file, which are integers and text."""
+        return {
+            name: json.dumps(value) if isinstance(value, list) else int(value)
+            for name, value in vars(self).items()
+        }
+
+    @classmethod
+    def read(cls, attributes):
+        """Return the settings of which these are the attributes, among others."""
+        kept = {each.name: each.type for each in fields(cls) if each.name in attributes}
+        return cls.told(**{name: _read(kind, attributes[name]) for name, kind in kept.items()})
+
+
+def _read(kind, value):
+    return kind(value) if kind in (int, bool) else json.loads(value)
+
+
+def _checked(name, kind, value):
+    if kind is int:
+        return checked_integer(name, value, at_least=1 if name == "chains" else 0)
+    return checked_bool(name, value) if kind is bool else value

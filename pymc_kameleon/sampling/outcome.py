@@ -4,15 +4,33 @@ import logging
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pymc as pm
+from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.analysis.mode_occupancy import explain_modes
+from pymc_kameleon.analysis.surrogate_posterior import add_surrogate_posterior
+from pymc_kameleon.model.pymc_internals import (
+    WarningType,
+    log_warnings,
+    quiet_logging,
+    run_convergence_checks,
+)
+from pymc_kameleon.step.groups import SURROGATE_GROUP
 from pymc_kameleon.step.messages import counted, in_words
 from pymc_kameleon.step.problems import closing_problems, heading
 
 _log = logging.getLogger("pymc_kameleon")
+
+WHY = {
+    "interrupted": "Sampling was interrupted",
+    "stopped": "Sampling was stopped",
+    "max_time": "The time was up",
+}
+"""Of an end before the last draw."""
 
 
 @dataclass
@@ -41,6 +59,73 @@ class Finish:
         """Say how."""
         there = isinstance(self.store, str | Path)
         return f"pk.sample(resume={str(self.store)!r})" if there else "pk.sample(resume=...)"
+
+    def check(self, tree):
+        """Compute what was asked for besides, and look at the convergence."""
+        with quiet_logging(self.quiet):
+            tasks = {
+                name: partial(compute, tree, var_names=names, model=self.model, progressbar=False)
+                for name, (compute, names) in self.computed.items()
+            }
+            if self.checks_convergence:
+                tasks["convergence checks"] = partial(self._check_convergence, tree)
+            for name, task in tasks.items() if "posterior" in tree.children else ():
+                try:
+                    task()
+                except Exception:  # a finished run is worth more than what is said about it
+                    _log.exception("The %s failed; the draws are returned.", name)
+
+    def _check_convergence(self, tree):
+        warnings = run_convergence_checks(tree, self._self.model)
+        log_warnings(warnings)
+        if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
+            self._look_at_modes(tree)
+
+    def _look_at_modes(self, tree):
+        """Warn if the chains, which differ, are in different modes."""
+        names = [rv.name for rv in self._self.model.free_RVs]
+        kept = [name for name in names if name in tree["posterior"]]
+        if problem := explain_modes(tree, kept):
+            _log.warning(problem)
+
+
+def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):
+    """Log what ended a run before its last draw, or that it has drawn enough, or not enough.
+
+    Parameters
+    ----------
+    why : str or None
+        What ended it: a key of `WHY`, ``"target_ess"`` or ``"disk"``.
+    until_enough : bool
+        Whether it was to go on until there were enough draws.
+    chains : list of Chain
+        Those whose draws are the result.
+    length : int
+        Draws of each.
+    left : list of int
+        Numbers of the other chains.
+    how_to_go_on : str
+    """
+    made = f"{length:_d} draws of {counted(len(chains), 'chain')}"
+    what = made if length else "no draws after tuning yet"
+    how = f"{how_to_go_on} goes on."
+    if left:
+        how += f" Chains {left} are shorter: what they have made is kept for that."
+    if why in WHY:
+        _log.warning("%s. The result has %s; %s", WHY[why], what, how)
+    elif why == "target_ess":
+        _log.info("%s are enough.", made)
+    elif until_enough:
+        _log.warning("%s are not enough; %s", made, how)
+
+
+def add_surrogate_draws(tree, job, columns, n):
+    """Add draws of the surrogate to a result; if that fails, log why."""
+    try:
+        with threadpool_limits(1):  # on matrices as small as these threads are slower
+            add_surrogate_posterior(tree, job, columns, n)
+    except Exception:  # a deterministic may fail where the posterior has not been
+        _log.exception("There is no %s, as this failed; the draws are returned.", SURROGATE_GROUP)
 
 
 def say_what_was_done(speakers, seconds):

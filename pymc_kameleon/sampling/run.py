@@ -6,29 +6,25 @@ import time
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
-from threadpoolctl import threadpool_limits
-
-from pymc_kameleon.analysis.mode_occupancy import explain_modes
-from pymc_kameleon.analysis.surrogate_posterior import add_surrogate_posterior
 from pymc_kameleon.model.pymc_internals import (
     Draw,
     SamplingError,
-    WarningType,
-    log_warnings,
     quiet_logging,
-    run_convergence_checks,
 )
 from pymc_kameleon.result.tree import data_tree, with_warnings
 from pymc_kameleon.sampling.ctrl_c import CtrlC
 from pymc_kameleon.sampling.limits import FIRST_LOOK, Enough, next_look
-from pymc_kameleon.sampling.outcome import data_of, longest, say_what_was_done
+from pymc_kameleon.sampling.outcome import (
+    add_surrogate_draws,
+    data_of,
+    longest,
+    say_how_it_ended,
+    say_what_was_done,
+)
 from pymc_kameleon.sampling.worker_process import Failed
-from pymc_kameleon.step.groups import SURROGATE_GROUP
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart
-from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.problems import closing_warning, told
 
 _log = logging.getLogger("pymc_kameleon")
@@ -41,13 +37,6 @@ RESERVE = 10_000_000
 
 MOST_FAILURES = 3
 """How often an advance is submitted again whose worker has died."""
-
-WHY = {
-    "interrupted": "Sampling was interrupted",
-    "stopped": "Sampling was stopped",
-    "max_time": "The time was up",
-}
-"""Of an end before the last draw."""
 
 
 class Run:
@@ -119,7 +108,7 @@ class Run:
         if self._result is None:
             with quiet_logging(self._finish.quiet), CtrlC(lambda: None):
                 self._result = self._ended()
-            self._check(self._result)
+            self._finish.check(self._result)
         return self._result
 
     def inspect(self):
@@ -154,7 +143,7 @@ class Run:
             with quiet_logging(self._finish.quiet), CtrlC(self._interrupted) as ctrl_c:
                 self._drive(ctrl_c)
                 tree = self._ended()
-            self._check(tree)
+            self._finish.check(tree)
             return tree
         except KeyboardInterrupt:
             if tree is None:
@@ -476,7 +465,7 @@ class Run:
         self._flush()
         tree = self._tree(chains, length)
         if not silent and (n := self._prepared.settings.surrogate_draws):
-            self._add_surrogate_posterior(tree, n)
+            add_surrogate_draws(tree, self._job, self._record.columns, n)
         if self._finish.keeps_warnings and length:
             speakers = [self._job.steps_at(chain.state) for chain in chains]
             tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in speakers])
@@ -486,15 +475,6 @@ class Run:
             except OSError as error:
                 self._disk_fails(error)
         return tree
-
-    def _add_surrogate_posterior(self, tree, n):
-        try:
-            with threadpool_limits(1):  # on matrices as small as these threads are slower
-                add_surrogate_posterior(tree, self._job, self._record.columns, n)
-        except Exception:  # a deterministic may fail where the posterior has not been
-            _log.exception(
-                "There is no %s, as this failed; the draws are returned.", SURROGATE_GROUP
-            )
 
     def _tree(self, chains, length):
         return data_tree(
@@ -508,18 +488,9 @@ class Run:
         )
 
     def _say(self, chains, length):
-        made = f"{length:_d} draws of {counted(len(chains), 'chain')}"
-        what = made if length else "no draws after tuning yet"
-        how = f"{self._finish.how_to_go_on} goes on."
         left = [chain.number for chain in self._chains if chain not in chains]
-        if left:
-            how += f" Chains {left} are shorter: what they have made is kept for that."
-        if self._why in WHY:
-            _log.warning("%s. The result has %s; %s", WHY[self._why], what, how)
-        elif self._why == "target_ess":
-            _log.info("%s are enough.", made)
-        elif self._limits.target_ess is not None:
-            _log.warning("%s are not enough; %s", made, how)
+        until_enough = self._limits.target_ess is not None
+        say_how_it_ended(self._why, until_enough, chains, length, left, self._finish.how_to_go_on)
         if [data_of(chain) for chain in self._chains] != self._data:
             _log.warning(
                 "The data were changed while the chains ran (pm.set_data?). Draws before and after "
@@ -527,32 +498,3 @@ class Run:
             )
         speakers = [(chain, self._job.steps_at(chain.state)) for chain in chains]
         say_what_was_done(speakers, self._seconds)
-
-    def _check(self, tree):
-        """Compute what was asked for besides, and look at the convergence."""
-        finish = self._finish
-        with quiet_logging(finish.quiet):
-            tasks = {
-                name: partial(compute, tree, var_names=names, model=finish.model, progressbar=False)
-                for name, (compute, names) in finish.computed.items()
-            }
-            if finish.checks_convergence:
-                tasks["convergence checks"] = partial(self._check_convergence, tree)
-            for name, task in tasks.items() if "posterior" in tree.children else ():
-                try:
-                    task()
-                except Exception:  # a finished run is worth more than what is said about it
-                    _log.exception("The %s failed; the draws are returned.", name)
-
-    def _check_convergence(self, tree):
-        warnings = run_convergence_checks(tree, self._finish.model)
-        log_warnings(warnings)
-        if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
-            self._look_at_modes(tree)
-
-    def _look_at_modes(self, tree):
-        """Warn if the chains, which differ, are in different modes."""
-        names = [rv.name for rv in self._finish.model.free_RVs]
-        kept = [name for name in names if name in tree["posterior"]]
-        if problem := explain_modes(tree, kept):
-            _log.warning(problem)

@@ -2417,6 +2417,18 @@ BUGS = {
     ],
     "sampling/outcome.py": [
         (
+            "what is computed besides loses the draws if it fails",
+            "                except Exception:  # a finished run is worth",
+            "                except KeyError:  # a finished run is worth",
+            "test_faults.py -k computed_besides_may",
+        ),
+        (
+            "surrogates for plots are fitted by threads that wait for each other",
+            "with threadpool_limits(1):",
+            "with threadpool_limits(2):",
+            "test_expectation.py -k not_worth_a_run",
+        ),
+        (
             "a run that goes on says again what was said",
             "if (i, problem) not in chain.told:",
             "if True:",
@@ -2527,12 +2539,6 @@ BUGS = {
     ],
     "sampling/run.py": [
         (
-            "surrogates for plots are fitted by threads that wait for each other",
-            "with threadpool_limits(1):",
-            "with threadpool_limits(2):",
-            "test_expectation.py -k not_worth_a_run",
-        ),
-        (
             "nothing is left for the result where memory is full",
             "self._error, None\n        if isinstance",
             "self._error, self._reserve\n        if isinstance",
@@ -2560,12 +2566,6 @@ BUGS = {
             self._end("interrupted")
             return""",
             "test_workers.py -k costs_no_other",
-        ),
-        (
-            "what is computed besides loses the draws if it fails",
-            "                except Exception:  # a finished run is worth",
-            "                except KeyError:  # a finished run is worth",
-            "test_faults.py -k computed_besides_may",
         ),
         (
             "data that change during a run are not told",

@@ -76,14 +76,14 @@ class Finish:
                     _log.exception("The %s failed; the draws are returned.", name)
 
     def _check_convergence(self, tree):
-        warnings = run_convergence_checks(tree, self._self.model)
+        warnings = run_convergence_checks(tree, self.model)
         log_warnings(warnings)
         if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
             self._look_at_modes(tree)
 
     def _look_at_modes(self, tree):
         """Warn if the chains, which differ, are in different modes."""
-        names = [rv.name for rv in self._self.model.free_RVs]
+        names = [rv.name for rv in self.model.free_RVs]
         kept = [name for name in names if name in tree["posterior"]]
         if problem := explain_modes(tree, kept):
             _log.warning(problem)

@@ -1184,7 +1184,7 @@ def test_a_check_that_fails_loses_no_draws(monkeypatch, caplog):
     def fail(tree, model):
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(run, "run_convergence_checks", fail)
+    monkeypatch.setattr(outcome, "run_convergence_checks", fail)
     result = sample(pk.GAM(model=normal(2)), compute_convergence_checks=True)
     assert result["posterior"].sizes["draw"] > 0
     assert "The convergence checks failed; the draws are returned" in caplog.text

@@ -1307,7 +1307,7 @@ BUGS = {
         ),
         (
             "a chain's own pairs replace the pooled L at once",
-            "own.is_pooled[0] = True",
+            "chain.tuning.is_pooled[0] = True",
             "pass",
             "test_gad.py -k pool_their_pairs",
         ),
@@ -2987,6 +2987,12 @@ BUGS = {
             "        return self.sampler(chosen, **",
             "        self.sampler = self.sampler(chosen, **",
             "test_unbound.py -k leaves_it_as_it_is",
+        ),
+        (
+            "an unbound step draws otherwise than the step that it makes",
+            "self.methods[0].setup_chain(rng, tune, draws)",
+            "super().setup_chain(rng, tune, draws)",
+            "test_unbound.py -k makes_it_the_step",
         ),
     ],
     "step/warm_start/approach.py": [

@@ -4,7 +4,6 @@ import inspect
 import logging
 import pickle
 import re
-import time
 from collections import Counter
 from copy import deepcopy
 from functools import cache
@@ -12,6 +11,7 @@ from functools import cache
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 import skeleton
 from models import Slope, box, normal
@@ -457,16 +457,13 @@ def test_alone(sampler):
     assert len(np.unique(stats["scaling"].values[0])) == 1
 
 
-@pytest.mark.parametrize(
-    "theirs", [pm.Metropolis, pytest.param(pm.DEMetropolisZ, marks=pytest.mark.slow)]
-)
-def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
-    """PyMC refuses its Metropolis and DEMetropolisZ together: `accepted` has two types."""
+def check_mixing(theirs, members):
+    """See what pm.sample gives with these samplers, a step of PyMC's, and NUTS."""
     with pm.Model() as model:
-        variables = variables_for(MEMBERS)
+        variables = variables_for(members)
         k = pm.Poisson("k", 3) if theirs is pm.Metropolis else pm.Normal("k", shape=2)
         pm.Normal("nuts", k.sum())
-        own = steps_for(MEMBERS, variables)
+        own = steps_for(members, variables)
         # DEMetropolisZ takes the dimension of the whole model unless it is given S.
         options = {"S": np.ones(2)} if theirs is pm.DEMetropolisZ else {}
         steps = [*own, theirs([k], **options)]
@@ -478,7 +475,19 @@ def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     owners = Counter(name for names in numbers for name in names - STATS)
     for name, count in owners.items():
         assert stats[name].shape == ((2, 30, count) if count > 1 else (2, 30)), name
+    assert max(owners.values()) > 1
     assert {"accepted", "accept", "acceptance_rate", "tree_depth"} <= set(stats)
+
+
+def test_mixes_with_metropolis_nuts_and_some_other_samplers():
+    check_mixing(pm.Metropolis, [ROWS[name] for name in ("KAM", "CyclicalKAM", "CMTM", "GadMALA")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theirs", [pm.Metropolis, pm.DEMetropolisZ])
+def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
+    """PyMC refuses its Metropolis and DEMetropolisZ together: `accepted` has two types."""
+    check_mixing(theirs, MEMBERS)
 
 
 def test_short_tuning_leaves_a_working_sampler(sampler):
@@ -793,7 +802,10 @@ def test_transitions_compile_once_for_all_models(mixed_model):
 )
 def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_model, caplog):
     """Log-density, gradient, and products with the Hessian."""
-    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+    with (
+        caplog.at_level(logging.WARNING, "pymc_kameleon"),
+        pytensor.config.change_flags(cxx=""),  # a scan would compile C, for seconds
+    ):
         slow = cls(model=mixed_model, compile_kwargs={"mode": "FAST_COMPILE"}, **arguments)
         assert caplog.text.count("runs through Python") <= 1
     fast = cls(model=mixed_model, **arguments)
@@ -803,20 +815,17 @@ def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_mode
 
 
 @rows("GAM", "CMTM", "GadMALA")
-def test_an_expensive_logp_is_mentioned_once(sampler, caplog):
+def test_an_expensive_logp_is_mentioned_once(sampler, caplog, monkeypatch):
     """In either driver; building a step says nothing."""
-
-    def slow(x):
-        time.sleep(2e-3)
-        return -0.5 * x @ x
+    monkeypatch.setattr("pymc_kameleon.step.seconds_per_logp", lambda *arguments: 2.14e-3)
 
     def said(what):
         return [r.getMessage() for r in caplog.records if what in r.getMessage()]
 
-    draw, run = "One logp evaluation takes 2.", "1 chain × 2 draws × "
+    draw, run = "One logp evaluation takes 2.1 ms", "1 chain × 2 draws × "
     options = {"chains": 1, "cores": 1, "progressbar": False, "compute_convergence_checks": False}
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
-        step = sampler(model=box(slow)[1])
+        step = sampler(model=box()[1])
         assert not said(draw)
         pm.sample(2, tune=0, step=step, model=step.model, **options)
         assert [len(said(draw)), len(said(run))] == [1, 0]

@@ -84,16 +84,19 @@ def test_quickstart(example, tmp_path):
     assert (tmp_path / "quickstart.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_spike_and_slab(example):
     printed = example("spike_and_slab", "--draws", 8, "--tune", 8)
     assert printed.count("probability to be free") == 2
 
 
+@pytest.mark.slow
 def test_logistic_regression(example):
     printed = example("logistic_regression", "--draws", 8, "--tune", 8)
     assert printed.splitlines()[1].startswith("GadMALA")
 
 
+@pytest.mark.slow
 def test_until_enough(example, tmp_path):
     printed = [example("until_enough", "--ess", ess, "--tune", 500) for ess in (150, 600)]
     first, second = (int(re.search(r"(\d+) draws of each", text)[1]) for text in printed)

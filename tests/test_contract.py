@@ -89,6 +89,9 @@ COMMON = [
     "initial_point",
     "compile_kwargs",
 ]
+FAMILIES = ("GAM", "KAM", "CyclicalKAM", "CMTM", "GadMALA", "SurrogateMetropolis", "skeleton")
+"""Rows that stand for those whose code is much the same."""
+
 STATS = {"accept_prob", "accept_share", "scaling", "n_logp"}
 
 
@@ -109,6 +112,14 @@ def sampler(request):
 def rows(*names):
     """Take these rows only: samplers of a kind keep the promise alike."""
     return pytest.mark.parametrize("sampler", names, indirect=True)
+
+
+BY_FAMILY = [
+    pytest.param(name, marks=[] if name in FAMILIES else [pytest.mark.slow]) for name in ROWS
+]
+"""All rows, of which one of each family is fast."""
+
+by_family = pytest.mark.parametrize("sampler", BY_FAMILY, indirect=True)
 
 
 def sample(step, model, driver=pm.sample, **kwargs):
@@ -214,7 +225,10 @@ def steps_for(members, own):
 
 PROCESSES = {testing.fork, testing.forkserver, testing.spawn}
 DEAR = {testing.statistics, testing.beside, testing.progress_bar, testing.zarr_trace}
-"""Checks that run pm.sample: slow but for two rows, as the steps of all have that in common."""
+"""Checks that run pm.sample, which the steps of all have in common."""
+
+FEW = ("GAM", "GadMALA")
+"""Rows for which they are fast."""
 
 
 @pytest.mark.parametrize(
@@ -223,7 +237,7 @@ DEAR = {testing.statistics, testing.beside, testing.progress_bar, testing.zarr_t
         pytest.param(
             name,
             check,
-            marks=[pytest.mark.slow] * (check in DEAR and name not in ("GAM", "GadMALA")),
+            marks=[pytest.mark.slow] * (name not in (FEW if check in DEAR else FAMILIES)),
         )
         for name in ROWS
         for check in testing.checks
@@ -241,7 +255,9 @@ def test_conforms(sampler, check):
         check(sampler)
 
 
-@pytest.mark.parametrize("check", [testing.fork, testing.spawn], ids=str)
+@pytest.mark.parametrize(
+    "check", [testing.fork, pytest.param(testing.spawn, marks=pytest.mark.slow)], ids=str
+)
 def test_processes_draw_the_same(check):
     few = [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]
     check(lambda own: CompoundStep(steps_for(few, own)), lambda: variables_for(few))
@@ -410,6 +426,7 @@ def scribble(values, number):
             value[...] = number
 
 
+@by_family
 def test_what_other_chains_left_in_scratch_does_not_matter(sampler, monkeypatch):
     """Threads share it in no order; each advance begins with what happens to be there."""
     step = sampler(model=free())
@@ -432,6 +449,7 @@ def test_what_other_chains_left_in_scratch_does_not_matter(sampler, monkeypatch)
             np.testing.assert_array_equal(found[group][name], values, name)
 
 
+@by_family
 def test_alone(sampler):
     """With pk.sample; test_driver.py shows that pm.sample makes the same draws and statistics."""
     step = sampler(model=free())
@@ -490,6 +508,7 @@ def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     check_mixing(theirs, MEMBERS)
 
 
+@by_family
 def test_short_tuning_leaves_a_working_sampler(sampler):
     step = sampler(model=normal(3), steps_per_draw=1)
     for tune in [1, 2, 3, 5, 20]:
@@ -498,6 +517,7 @@ def test_short_tuning_leaves_a_working_sampler(sampler):
         assert sum(s["accept_share"] for s in stats[tune:]) > 0, tune
 
 
+@by_family
 def test_one_dimension(sampler):
     """CyclicalKAM tunes its acceptance in a tenth of the transitions of tuning only."""
     step = sampler(model=narrow())
@@ -536,6 +556,7 @@ def test_compiled_functions_travel():
 # ---- one evaluation per proposal, and when the log-density is computed again ----------------
 
 
+@by_family
 def test_one_evaluation_per_proposal(sampler):
     op, model = box()
     step = sampler(model=model, steps_per_draw=5)
@@ -551,6 +572,7 @@ def test_one_evaluation_per_proposal(sampler):
     assert len(set(np.flatnonzero(more) + 1) - after_learning) <= 2  # where modes are learned
 
 
+@by_family
 def test_logp_follows_the_other_steps(sampler, mixed_model):
     """A pair that depends on each other exposes a stale log-density."""
     step = sampler([mixed_model["a"]], model=mixed_model)
@@ -568,6 +590,7 @@ def test_logp_follows_the_other_steps(sampler, mixed_model):
     assert step.state.logp[0] == pytest.approx(float(expected))
 
 
+@by_family
 def test_logp_follows_the_data(sampler, mixed_model):
     step = sampler(model=mixed_model)
     step.setup_chain(np.random.default_rng(0), 0, 3)
@@ -601,6 +624,7 @@ def test_a_wrong_gradient_changes_the_trajectory(name, monkeypatch):
     assert len(ends) == 3
 
 
+@by_family
 def test_nothing_derived_outlives_what_it_is_derived_from(sampler, mixed_model, monkeypatch):
     """To derive it anew before each draw changes nothing, during tuning and after."""
     step = sampler(model=mixed_model, steps_per_draw=1)
@@ -625,6 +649,7 @@ def test_a_state_of_another_configuration_is_refused(sampler, mixed_model):
         sampler(model=mixed_model, steps_per_draw=3).sampling_state = state
 
 
+@by_family
 def test_float32_keeps_the_logp(sampler):
     step = sampler(model=single())
     point = {"x": np.zeros(2, np.float32)}
@@ -651,6 +676,7 @@ def far():
     return model, np.linalg.solve(precision, design.T @ observed), sds
 
 
+@by_family
 def test_recovers_from_a_far_start(sampler):
     """Hundreds of sds away."""
     model, mean, sds = far()
@@ -688,6 +714,7 @@ def test_state_is_bounded(sampler):
 # ---- region, and adaptation that goes on ----------------------------------------------------
 
 
+@by_family
 def test_stays_within_the_region_without_evaluating_outside(sampler):
     """The posterior is restricted to it: here, a half-normal by one-sided bounds."""
     outside = []
@@ -723,6 +750,7 @@ def test_start_outside_the_region(sampler, mixed_model):
         step.step(mixed_model.initial_point())
 
 
+@by_family
 def test_keep_adapting(sampler, mixed_model):
     """Goes on after tuning; never without any tuning."""
     step = sampler(model=mixed_model, keep_adapting=True)
@@ -757,6 +785,7 @@ def test_start_outside_the_support(sampler):
         step.step({"x": np.array(0.0)})
 
 
+@by_family
 def test_no_finite_logp_no_move(sampler):
     """NaN and +inf count as -inf: the chain never goes there."""
     op, model = box()

@@ -48,6 +48,7 @@ def test_points_are_those_that_pm_sample_starts_from(model, natural, how):
         model=model,
         progressbar=False,
         compute_convergence_checks=False,
+        compile_kwargs={"mode": "FAST_COMPILE"},
     )
     for point, start in zip(points, starts[::5], strict=True):
         values = dict(zip(point, natural(start), strict=True))

@@ -46,6 +46,7 @@ def python(*arguments, cwd):
     return result.stdout
 
 
+@pytest.mark.slow
 def test_a_wheel_installs_and_runs_outside_the_checkout(tmp_path):
     wheel = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     python(*wheel, "--wheel-dir", tmp_path, ROOT, cwd=tmp_path)
@@ -78,6 +79,7 @@ def example(tmp_path, monkeypatch, capfd):
     logger.setLevel(level)
 
 
+@pytest.mark.slow
 def test_quickstart(example, tmp_path):
     printed = example("quickstart", "--draws", 20, "--tune", 20)
     assert "DEMetropolisZ" in printed

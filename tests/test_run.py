@@ -561,7 +561,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_second_ctrl_c_leaves_what_hangs(cores, tmp_path):
     """In a process of its own, and here."""
     arguments = [str(Path(__file__).parent), str(cores), str(tmp_path / "hangs")]

@@ -396,13 +396,13 @@ def log_banana(x):
 @pytest.mark.parametrize(
     ("shares", "rule", "is_exact"),
     [
-        (SURROGATE, "exact", True),
+        pytest.param(SURROGATE, "exact", True, marks=pytest.mark.slow),
         (REFERENCE, "exact", True),
         (SURROGATE, "without s", False),
         (REFERENCE, "without t", False),
-        (SURROGATE, "to 0.8 v", False),
+        pytest.param(SURROGATE, "to 0.8 v", False, marks=pytest.mark.slow),
         (REFERENCE, "location follows", False),
-        (SURROGATE, "location follows", False),
+        pytest.param(SURROGATE, "location follows", False, marks=pytest.mark.slow),
     ],
 )
 def test_broken_twins_fail(shares, rule, is_exact):
@@ -425,7 +425,9 @@ def on_t():
     return parameters, allocate(Work, sizes)
 
 
-@pytest.mark.parametrize(("n_inner", "angle"), [(1, 0.7), (1, np.pi / 2), (2, 1.1)])
+@pytest.mark.parametrize(
+    ("n_inner", "angle"), [pytest.param(1, 0.7, marks=pytest.mark.slow), (1, np.pi / 2), (2, 1.1)]
+)
 def test_the_inner_chain_keeps_its_own_density(n_inner, angle):
     """Which is t here, as are the chain's beginnings; not those of a twin, at 0.8 of them."""
     (parameters, work), rng = on_t(), np.random.default_rng(4)

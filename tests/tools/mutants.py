@@ -208,8 +208,8 @@ BUGS = {
     "analysis/summary.py": [
         (
             "what is not shown is computed, too",
-            "draws.at(x, _columns, names)",
-            "draws.at(x, lambda v: _columns({name: v[name] for name in names}))",
+            "draws.at(x, side_by_side, names)",
+            "draws.at(x, lambda v: side_by_side({name: v[name] for name in names}))",
             "test_expectation.py -k computes_what",
         ),
         (

@@ -18,6 +18,7 @@ from scipy.stats import norm
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.model.functions import has_gradient
+from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.pymc_internals import (
     BlockedStep,
@@ -351,7 +352,7 @@ def _judge(rows, results, names):
     varies = np.any([np.ptp(x, axis=(0, 1)) > 0 for x in draws.values()], axis=0)
     varies |= not varies.any()  # what never varies anywhere is no parameter
     first = next(iter(parameters.values())).isel(chain=0, draw=0)
-    every = [f"{name}{list(i) or ''}" for name in names for i in np.ndindex(first[name].shape)]
+    every = [element for name in names for element in elements(name, first[name].shape)]
     own = np.array(every)[varies]
     where = [f"{what} of {name}" for what in ("mean", "spread") for name in own]
     centre = np.median([np.median(x, axis=(0, 1)) for x in draws.values()], axis=0)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.cluster.hierarchy import DisjointSet, fcluster, linkage
 from scipy.spatial.distance import cdist, pdist
 
+from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.kameleon.clusters import MAX_MODES
 from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
@@ -113,15 +114,6 @@ def archived(search, evaluate=None):
     if evaluate:
         rows[:, d] = [evaluate(row[:d]) for row in rows]
     return Archive(rows[:, :d], rows[:, d], rows[:, d + 1])
-
-
-def copy_arrays(source, out):
-    """Copy the arrays of a named tuple, and of those that it holds, into another one."""
-    for value, place in zip(source, out, strict=True):
-        if isinstance(value, tuple):
-            copy_arrays(value, place)
-        elif isinstance(value, np.ndarray):
-            place[...] = value
 
 
 def learned(chains, archives, evaluate):

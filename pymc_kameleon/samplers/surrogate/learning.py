@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import erfc
 from threadpoolctl import ThreadpoolController
 
+from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import (
     NEWEST,
@@ -45,8 +46,8 @@ MOST_TERMS = 150
 GAIN = 1.1
 """Times the acceptance that a quadratic alone has: what kernels have to bring there."""
 
-LEARNED = "shares", "mean", "factor", "angle", "reference_share", "n_inner", "error"
-"""Parameters that chains share, beside the surrogate."""
+LEARNED = "shares", "mean", "factor", "angle", "reference_share", "n_inner", "error", "surrogate"
+"""Parameters that chains share."""
 
 HOME = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
 """What a chain remembers of its way."""
@@ -153,9 +154,8 @@ def learn_from(chains, rng):
     least = LEAST_SHARES if is_last else TUNING_SHARES
     parameters.shares[:] = shares_of(worth, least, costs)
     for chain in chains:
-        give(parameters, chain.parameters, LEARNED)
-        give(surrogate, chain.parameters.surrogate, surrogate._fields)
-        give(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
+        copy_arrays(parameters, chain.parameters, LEARNED)
+        copy_arrays(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
         looks = places_to_look(chain, seen, is_last, rng)
         chain.parameters.n_looks[0] = len(looks)
         chain.parameters.looks[: len(looks)] = looks
@@ -174,12 +174,6 @@ def seen_by(chains, effort, rng):
     sample = u[rows], f[rows], counted(is_move[rows])
     newest_states = whitened(states[-10 * N_STARTS :], mean, factor)
     return Seen(mean, factor, sample, newest_states, middle, len(f))
-
-
-def give(source, out, names):
-    """Copy fields of arrays."""
-    for name in names:
-        getattr(out, name)[:] = getattr(source, name)
 
 
 @cache
@@ -233,8 +227,8 @@ def bring_home(chains):
     for chain in chains:
         lost = best.tuning.mass[0] - chain.tuning.mass[0]
         if lost > NEGLIGIBLE:
-            give(best.state, chain.state, best.state._fields)
-            give(best.tuning, chain.tuning, HOME)
+            copy_arrays(best.state, chain.state)
+            copy_arrays(best.tuning, chain.tuning, HOME)
             chain.tuning.moves.counts[0] = 0
             chain.tuning.lost[0] = lost
 

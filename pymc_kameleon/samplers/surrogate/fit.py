@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
+from pymc_kameleon.core.quadratic import by_order, terms
+
 LEVELS = {
     "on_quadratic": (True, False),
     "length": (0.7, 1.5, 3.0, 6.0, 12.0),  # times √d
@@ -150,7 +152,7 @@ class _Problem:
 
     def __init__(self, u, f, counts, nu):
         self.u, self.f, self.d = u, f, u.shape[1]
-        self.features, self.prior = polynomials(u), _prior(self.d)
+        self.features, self.prior = terms(u), by_order(PRIOR, self.d)
         self.log_t = log_t(u, nu)
         self.drop = np.maximum(-f, 0)
         weights = np.exp(-self.drop / SCORED_RANGE) * (counts if counts.any() else 1.0)
@@ -233,17 +235,6 @@ def squared_distances(a, b):
     """Return |a_i − b_j|² of rows."""
     squares = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1)
     return np.maximum(squares - 2 * a @ b.T, 0)
-
-
-def polynomials(u):
-    """Return the columns 1, u_i, and u_i²/2 and u_i u_j of rows u (n, d)."""
-    i, j = np.tril_indices(u.shape[1])
-    second = np.where(i == j, 0.5, 1.0) * u[:, i] * u[:, j]
-    return np.column_stack([np.ones(len(u)), u, second])
-
-
-def _prior(d):
-    return np.repeat(PRIOR, [1, d, d * (d + 1) // 2])
 
 
 def _write(surrogate, problem, hyper, alpha, level):

@@ -12,6 +12,7 @@ from scipy.special import erfc
 from threadpoolctl import ThreadpoolController
 
 from pymc_kameleon.core.arrays import copy_arrays
+from pymc_kameleon.core.quadratic import n_coefficients
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import (
     NEWEST,
@@ -24,7 +25,7 @@ from pymc_kameleon.samplers.surrogate.archive import (
     whitened,
     worth_fitting,
 )
-from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, move_costs, n_coefficients
+from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, move_costs
 from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
 from pymc_kameleon.samplers.surrogate.inner_chain import (
     DEPTHS,

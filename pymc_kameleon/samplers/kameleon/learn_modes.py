@@ -272,8 +272,10 @@ def find_modes(points, logps, runs, evaluate, whitening):
     """
     u = np.linalg.solve(whitening, points.T).T
     groups = []
+    most = max(2, N_GROUPS // len(np.unique(runs)))
     for run in np.unique(runs):
-        groups += near_groups(u, np.flatnonzero(runs == run), N_GROUPS // len(np.unique(runs)))
+        rows = np.flatnonzero(runs == run)
+        groups += near_groups(u, rows, min(most, len(rows) // 2))
     return joined(groups, points, u, logps, evaluate)
 
 
@@ -406,8 +408,7 @@ def have_finite_width(points, whitening):
 
 
 def near_groups(points, rows, n):
-    """Divide rows into n groups of points that are near each other, at least two if possible."""
-    n = min(len(rows) // 2, max(n, 2))
+    """Divide rows into n groups of points that are near each other."""
     if n < 2:
         return [rows]
     labels = fcluster(linkage(points[rows], "ward"), n, "maxclust")

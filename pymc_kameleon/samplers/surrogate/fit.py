@@ -275,6 +275,12 @@ def values(surrogate, u):
     return base + np.clip(unbounded_values(surrogate, u) - base, *surrogate.bounds)
 
 
+def are_lowest(surrogate, u):
+    """Return at which points u (n, d) h is at its lower bound, as nothing is known there."""
+    h = values(surrogate, u) - log_t(u, surrogate.nu[0])
+    return h < surrogate.bounds[0] + 1e-6
+
+
 def unbounded_values(surrogate, u):
     """Return what was fitted at points u (n, d), without bounds of h."""
     n, f = surrogate.n[0], np.full(len(u), surrogate.constant[0])

@@ -134,9 +134,7 @@ class Spread:
     def is_lowest(self, x):
         """Whether s is as low as it may be at points x (n, d), where nothing is known."""
         p = self._parameters
-        u = whitened(x, p.mean, p.factor)
-        h = fit.values(p.surrogate, u) - fit.log_t(u, p.surrogate.nu[0])
-        return h <= p.surrogate.bounds[0] + 1e-6
+        return fit.are_lowest(p.surrogate, whitened(x, p.mean, p.factor))
 
     def doubt(self, x):
         """Return by how much log π may differ from log s at points x (n, d): standard deviations.

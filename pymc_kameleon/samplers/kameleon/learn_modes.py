@@ -244,7 +244,7 @@ def log_masses(log_weights, factors, labels, logps):
     return found - np.log(np.exp(found).sum())
 
 
-def find_modes(points, logps, runs, evaluate, whitening):
+def find_modes(archive, evaluate, whitening):
     """Join the runs of a chain that no valley separates.
 
     A run is first divided into groups of near points, as it may have been in several modes. Two
@@ -255,11 +255,7 @@ def find_modes(points, logps, runs, evaluate, whitening):
 
     Parameters
     ----------
-    points : (n, d) float64
-    logps : (n,) float64
-        Their log-densities.
-    runs : (n,) float64
-        The run in which each of them was visited.
+    archive : Archive
     evaluate : callable
         Maps a point (d,) to its log-density.
     whitening : (d, d) float64
@@ -270,8 +266,8 @@ def find_modes(points, logps, runs, evaluate, whitening):
     list of (k,) int64
         Rows of the points of each mode, the largest first.
     """
-    u = np.linalg.solve(whitening, points.T).T
-    groups = []
+    points, logps, runs = archive
+    u, groups = np.linalg.solve(whitening, points.T).T, []
     most = max(2, N_GROUPS // len(np.unique(runs)))
     for run in np.unique(runs):
         rows = np.flatnonzero(runs == run)
@@ -309,7 +305,7 @@ def find_common_modes(archives, evaluate, whitening):
     """Return rows of the joined archives in each mode: those of each chain, joined likewise."""
     groups, start = [], 0
     for archive in archives:
-        groups += [start + rows for rows in find_modes(*archive, evaluate, whitening)]
+        groups += [start + rows for rows in find_modes(archive, evaluate, whitening)]
         start += len(archive.points)
     if len(archives) == 1:
         return groups

@@ -602,8 +602,8 @@ def test_a_chain_with_hardly_any_mass_is_moved(step):
 
 def test_chains_that_learn_together_use_what_all_have_seen(step, monkeypatch):
     chains = chains_after(step, 20, tune=100)
-    alone = len(archive.archive(chains[:1])[0])
-    together = archive.archive(chains)
+    alone = len(archive.points_of(chains[:1])[0])
+    together = archive.points_of(chains)
     assert len(together[0]) > 2 * alone
     np.testing.assert_allclose(
         together[1], [-x @ PRECISION @ x / 2 for x in together[0]], rtol=1e-9

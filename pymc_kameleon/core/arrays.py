@@ -52,6 +52,19 @@ def allocate(cls, sizes, **values):
     return cls(*(_leaf(cls, name, kinds[name], sizes, values) for name in cls._fields))
 
 
+def copy_arrays(source, out, names=None):
+    """Copy arrays of a named tuple, and of those that it holds, into another one.
+
+    Only those of the fields `names`, if there are some.
+    """
+    for name in names or source._fields:
+        value, place = getattr(source, name), getattr(out, name)
+        if isinstance(value, tuple):
+            copy_arrays(value, place)
+        elif isinstance(value, np.ndarray):
+            place[...] = value
+
+
 def _leaf(cls, name, kind, sizes, values):
     if hasattr(kind, "__metadata__"):
         dtype, shape = kind.__metadata__

@@ -1,6 +1,5 @@
 """What the plots share: ArviZ's arguments, what a step learned, and draws on the scale of that."""
 
-import re
 from inspect import cleandoc
 from textwrap import fill
 
@@ -10,6 +9,7 @@ from arviz_base import rcParams
 from arviz_base.validate import validate_dict_argument
 from scipy.special import logit
 
+from pymc_kameleon.model.layout import split_name
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.groups import LEARNED_GROUP
@@ -36,9 +36,18 @@ Returns
 arviz_plots.PlotCollection"""
 """Of all plots."""
 
+WHICH = """\
+var_names : str or list of str, optional
+    Variables of the model; all that the step moves by default.
+coords : dict, optional
+    Which chains and coordinates, as ``{"chain": [0], "coordinate": ["a", "s_log__", "b[0]"]}``.
+step : str, optional
+    Which, as ``"gam"``, if several have learned that."""
+"""Of plots of what a step has learned."""
+
 
 def documented(known, layout):
-    """Return a decorator that describes the common parameters where a docstring says so.
+    """Return a decorator that describes common parameters where a docstring says so.
 
     Parameters
     ----------
@@ -53,7 +62,8 @@ def documented(known, layout):
 
     def complete(function):
         if function.__doc__:  # python -OO has none
-            function.__doc__ = cleandoc(function.__doc__).replace("{common}", text)
+            own = cleandoc(function.__doc__)
+            function.__doc__ = own.replace("{common}", text).replace("{which}", WHICH)
         return function
 
     return complete
@@ -245,12 +255,6 @@ def selected(own, var_names, coords):
     if COORDINATE in coords and BIS in own.dims:
         coords[BIS] = coords[COORDINATE]
     return with_labels(own, coords)
-
-
-def split_name(coordinate):
-    """Return the variable and the index of a coordinate: b and (0, 1) of b[0, 1]."""
-    name, index = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", coordinate).groups()
-    return name, tuple(map(int, index.split(","))) if index else ()
 
 
 def draws_as_learned(dt, own):

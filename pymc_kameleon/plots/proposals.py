@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.model.layout import split_name
 from pymc_kameleon.plots.common import (
     Style,
     checked_backend,
@@ -15,7 +16,6 @@ from pymc_kameleon.plots.common import (
     learned_by,
     result_of,
     selected,
-    split_name,
 )
 from pymc_kameleon.result.steps import sampler_of
 from pymc_kameleon.step.base import samplers
@@ -54,15 +54,10 @@ def plot_proposals(
     dt : DataTree or path
         A result of ``pk.sample`` with AM, RBAM, GAM, RAM, GadRWM, KAM or CyclicalKAM. The others
         propose from no normal distribution that a result knows.
-    var_names : str or list of str, optional
-        Variables of the model; all that the step moves by default.
-    coords : dict, optional
-        Which chains and coordinates, as ``{"chain": [0], "coordinate": ["a", "b[0]"]}``.
+    {which}
     draws : int or list of (chain, draw), optional
         From how many draws, evenly spaced over all chains, or from which, by their labels. The
         proposal is that of their chain.
-    step : str, optional
-        Which, as ``"gam"``, if several have learned a covariance.
     {common}
 
     Raises

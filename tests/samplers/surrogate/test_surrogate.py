@@ -15,6 +15,7 @@ from runs import assert_same, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.quadratic import terms
 from pymc_kameleon.samplers.surrogate import (
     archive,
     learning,
@@ -85,7 +86,7 @@ def test_a_quadratic_alone_is_fitted_as_brute_force_does():
     f, counts = smooth(u) + 3, np.arange(25) % 3 > 0
     surrogate = allocate(Surrogate, {"d": 2, "m": 1}, n=1, weights=9.0)
     error = surrogate_fit.fit_quadratic(surrogate, u, f, counts, 8.0, level=2.0)
-    features, g = surrogate_fit.polynomials(u), f - 2.0
+    features, g = terms(u), f - 2.0
     weights = np.exp(-np.maximum(-g, 0) / 2) + surrogate_fit.LEAST_WEIGHT
     prior = np.diag(0.3 / np.array([1e4, 10, 10, 1, 1, 1]))
 
@@ -603,8 +604,8 @@ def test_a_chain_with_hardly_any_mass_is_moved(step):
 
 def test_chains_that_learn_together_use_what_all_have_seen(step, monkeypatch):
     chains = chains_after(step, 20, tune=100)
-    alone = len(archive.archive(chains[:1])[0])
-    together = archive.archive(chains)
+    alone = len(archive.points_of(chains[:1])[0])
+    together = archive.points_of(chains)
     assert len(together[0]) > 2 * alone
     np.testing.assert_allclose(
         together[1], [-x @ PRECISION @ x / 2 for x in together[0]], rtol=1e-9

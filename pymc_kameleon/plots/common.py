@@ -36,18 +36,9 @@ Returns
 arviz_plots.PlotCollection"""
 """Of all plots."""
 
-WHICH = """\
-var_names : str or list of str, optional
-    Variables of the model; all that the step moves by default.
-coords : dict, optional
-    Which chains and coordinates, as ``{"chain": [0], "coordinate": ["a", "s_log__", "b[0]"]}``.
-step : str, optional
-    Which, as ``"gam"``, if several have learned that."""
-"""Of plots of what a step has learned."""
-
 
 def documented(known, layout):
-    """Return a decorator that describes common parameters where a docstring says so.
+    """Return a decorator that describes the common parameters where a docstring says so.
 
     Parameters
     ----------
@@ -62,8 +53,7 @@ def documented(known, layout):
 
     def complete(function):
         if function.__doc__:  # python -OO has none
-            own = cleandoc(function.__doc__)
-            function.__doc__ = own.replace("{common}", text).replace("{which}", WHICH)
+            function.__doc__ = cleandoc(function.__doc__).replace("{common}", text)
         return function
 
     return complete

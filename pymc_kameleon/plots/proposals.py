@@ -54,10 +54,15 @@ def plot_proposals(
     dt : DataTree or path
         A result of ``pk.sample`` with AM, RBAM, GAM, RAM, GadRWM, KAM or CyclicalKAM. The others
         propose from no normal distribution that a result knows.
-    {which}
+    var_names : str or list of str, optional
+        Variables of the model; all that the step moves by default.
+    coords : dict, optional
+        Which chains and coordinates, as ``{"chain": [0], "coordinate": ["a", "b[0]"]}``.
     draws : int or list of (chain, draw), optional
         From how many draws, evenly spaced over all chains, or from which, by their labels. The
         proposal is that of their chain.
+    step : str, optional
+        Which, as ``"gam"``, if several have learned a covariance.
     {common}
 
     Raises

@@ -170,10 +170,15 @@ def plot_learned(
     ----------
     dt : DataTree or path
         A result of ``pk.sample``.
-    {which}
+    var_names : str or list of str, optional
+        Variables of the model; all that the step moves by default.
+    coords : dict, optional
+        Which chains and coordinates, as ``{"coordinate": ["a", "s_log__", "b[0]"]}``.
     sample_dims : list of str, optional
         What the posterior's correlations are over: all chains and draws by default; ``["draw"]``
         compares each chain with its own draws.
+    step : str, optional
+        Which, as ``"gam"``, if several have learned a covariance.
     {common}
 
     Raises
@@ -244,15 +249,21 @@ def plot_factor(
 ):
     """Plot the triangular factor L of the covariance LLᵀ that each chain has learned.
 
-    Rows are in the order of `coords`, and each is divided by the coordinate's standard deviation,
-    so that the squares in it sum to one. A number is a stem, up if it is positive, of nearly half a
-    row if it is 1. What is on the diagonal is what a coordinate does not share with those above it.
+    Each row is divided by the coordinate's standard deviation, so that the squares in it sum to
+    one. A number is a stem, up if it is positive, of nearly half a row if it is 1.
+    What is on the diagonal is what a coordinate does not share with those above it.
 
     Parameters
     ----------
     dt : DataTree or path
         A result of ``pk.sample``.
-    {which}
+    var_names : str or list of str, optional
+        Variables of the model; all that the step moves by default.
+    coords : dict, optional
+        Which chains and coordinates, as ``{"coordinate": ["a", "s_log__", "b[0]"]}``, in the order
+        of the rows.
+    step : str, optional
+        Which, as ``"gam"``, if several have learned a covariance.
     {common}
 
     Raises
@@ -267,7 +278,8 @@ def plot_factor(
     >>> plots = pk.plot_factor(dt, var_names=["a", "b"])
     """
     style = Style(FACTOR, visuals, aes_by_visuals)
-    own = learned_by(result_of(dt), "covariance", step, var_names, coords)
+    dt = result_of(dt)
+    own = learned_by(dt, "covariance", step, var_names, coords)
     names = own[COORDINATE].values
     d, (rows, columns) = len(names), np.tril_indices(len(names))
     factor = np.linalg.cholesky(_correlation(own["covariance"]).values)[:, rows, columns]
@@ -317,7 +329,12 @@ def plot_scales(
     ----------
     dt : DataTree or path
         A result of ``pk.sample``.
-    {which}
+    var_names : str or list of str, optional
+        Variables of the model; all that the step moves by default.
+    coords : dict, optional
+        Which chains and coordinates, as ``{"chain": [0, 1]}``.
+    step : str, optional
+        Which, as ``"cmtm"``, if there are several.
     {common}
 
     Raises
@@ -332,7 +349,8 @@ def plot_scales(
     >>> plots = pk.plot_scales(dt)
     """
     style = Style(SCALES, visuals, aes_by_visuals)
-    own = learned_by(result_of(dt), "scale", step, var_names, coords)
+    dt = result_of(dt)
+    own = learned_by(dt, "scale", step, var_names, coords)
     names = own[COORDINATE].values
     data = own[["scale"]] if "trial" in own["scale"].dims else own[["scale"]].expand_dims("trial")
     row = xr.DataArray(np.arange(len(names))[::-1], {COORDINATE: names}, COORDINATE)

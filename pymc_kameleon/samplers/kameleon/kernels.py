@@ -5,7 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from pymc_kameleon.samplers.kameleon import rkhs
+from pymc_kameleon.samplers.kameleon.rkhs import (
+    FIXED,
+    GAUSSIAN,
+    KNN,
+    LINEAR,
+    MATERN,
+    MEDIAN,
+    Kernel,
+)
 
 TABLE_SIZE = 2048
 
@@ -41,7 +49,7 @@ class Gaussian:
 
     def compiled(self):
         """Return the kernel as compiled code takes it."""
-        return rkhs.Kernel(rkhs.GAUSSIAN, np.inf, 0.0, np.zeros((1, 4)), start(self.bandwidth))
+        return Kernel(GAUSSIAN, np.inf, 0.0, np.zeros((1, 4)), start(self.bandwidth))
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ class Matern:
         reach = np.sqrt(40 + 6 * v)
         root = np.linspace(0, reach, TABLE_SIZE + 1)
         table = np.stack([*matern(v - 1, root), *matern(v, root)], axis=1)
-        return rkhs.Kernel(rkhs.MATERN, v, reach, table, start(self.bandwidth))
+        return Kernel(MATERN, v, reach, table, start(self.bandwidth))
 
 
 @dataclass(frozen=True)
@@ -106,12 +114,12 @@ class Linear:
 
     def compiled(self):
         """Return the kernel as compiled code takes it."""
-        return rkhs.Kernel(rkhs.LINEAR, np.inf, 0.0, np.zeros((1, 4)), start(self.bandwidth))
+        return Kernel(LINEAR, np.inf, 0.0, np.zeros((1, 4)), start(self.bandwidth))
 
 
 def bandwidth_rule(kernel):
     """Return FIXED, MEDIAN or KNN."""
-    return {"median": rkhs.MEDIAN, "knn": rkhs.KNN}.get(kernel.bandwidth, rkhs.FIXED)
+    return {"median": MEDIAN, "knn": KNN}.get(kernel.bandwidth, FIXED)
 
 
 def start(bandwidth):

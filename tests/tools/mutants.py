@@ -1619,8 +1619,8 @@ BUGS = {
         ),
         (
             "rules for the bandwidth are exchanged",
-            '{"median": rkhs.MEDIAN, "knn": rkhs.KNN}',
-            '{"median": rkhs.KNN, "knn": rkhs.MEDIAN}',
+            '{"median": MEDIAN, "knn": KNN}',
+            '{"median": KNN, "knn": MEDIAN}',
             "test_kernels.py -k a_rule_leaves_the_bandwidth_open",
         ),
     ],

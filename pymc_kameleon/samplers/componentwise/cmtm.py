@@ -27,7 +27,6 @@ from pymc_kameleon.samplers.componentwise.sweeps import (
     move_along,
     single_try,
     sweep_by,
-    write_shares,
 )
 from pymc_kameleon.step.learned import COORDINATE, THEIRS, Quantity
 from pymc_kameleon.step.options import (
@@ -329,6 +328,15 @@ def decide(parameters, tuning, k):
 # ---- what PyMC sees -----------------------------------------------------------------------------
 
 
+class Stats(NamedTuple):
+    """What a draw tells of each coordinate: ends of its ladder, shares of tries."""
+
+    smallest_scale: floats("d")
+    largest_scale: floats("d")
+    selected: floats("d", "n_tries")
+    accepted: floats("d", "n_tries")
+
+
 @jit
 def report(state, parameters, stats):
     """Report the ends of the ladders, and shares of tries selected and accepted.
@@ -336,15 +344,15 @@ def report(state, parameters, stats):
     Returns the geometric mean of all scales.
     """
     d, m = parameters.ladders.shape
+    n_sweeps = sum_of(state.tally[0, :, 0])  # the last choice is that of none
     sum_of_logs = 0.0
     for k in range(d):
         for j in range(m):
             sum_of_logs += np.log(parameters.ladders[k, j])
-        stats[k] = parameters.ladders[k, 0]
-        stats[d + k] = parameters.ladders[k, -1]
-    n_sweeps = sum_of(state.tally[0, :, 0])  # the last choice is that of none
-    write_shares(state.tally[:, :, 0], m, n_sweeps, stats[2 * d :])
-    write_shares(state.tally[:, :, 1], m, n_sweeps, stats[2 * d + d * m :])
+            stats.selected[k, j] = state.tally[k, j, 0] / n_sweeps
+            stats.accepted[k, j] = state.tally[k, j, 1] / n_sweeps
+        stats.smallest_scale[k] = parameters.ladders[k, 0]
+        stats.largest_scale[k] = parameters.ladders[k, -1]
     return np.exp(sum_of_logs / (d * m))
 
 
@@ -415,6 +423,7 @@ class CMTM(Componentwise):
     name = "cmtm"
     sweeps_per_draw = 1.6
     tunes_acceptance = False
+    stats = Stats
     algorithm = Algorithm(sweep_by(move), adapt, nothing_derived, report)
 
     def __init__(
@@ -457,10 +466,6 @@ class CMTM(Componentwise):
                 "keep_adapting needs a region that bounds all variables sampled here: "
                 f"{list(self.var_names)}."
             )
-
-    def _coordinate_stats(self):
-        m = self.settings["n_tries"]
-        return {"smallest_scale": (), "largest_scale": (), "selected": (m,), "accepted": (m,)}
 
     def _allocate(self, scales, n_tune):
         m, every = self.settings["n_tries"], self.settings["adapt_every"]

@@ -16,6 +16,7 @@ from pymc_kameleon.samplers.control_variates.tally import (
     COLUMNS,
     GRID,
     Controls,
+    Kept,
     add_change,
     add_controls,
     add_state,
@@ -118,10 +119,14 @@ def derived(state, parameters, work):
     standardise(parameters.controls, parameters.factor, state.x, work.v, state.z)
 
 
+Stats = NamedTuple("Stats", [*mala.Stats.__annotations__.items(), ("kept", Kept)])
+"""Those of mala.py, and what is kept for the controls."""
+
+
 @jit
 def report(state, parameters, stats):
     """Report what mala.py does, and what is kept for the controls."""
-    report_controls(state.x, state.tally[N_TALLY:], stats)
+    report_controls(state.x, state.tally[N_TALLY:], stats.kept)
     return mala.report(state, parameters, stats)
 
 

@@ -438,9 +438,9 @@ class GadMALA(KeepsControls, GradientAdaptive):
     name = "gad_mala"
     learns_together = True
     learns_alone = False
-    own_stats = mala.OWN_STATS
+    stats = mala.Stats
     _state_type = mala.TrajectoryState
-    _own_stats = mala.own_stats_of
+    _stat_name = mala.stat_name
     default_steps_per_draw = staticmethod(lambda d: 1)
 
     def __init__(
@@ -472,7 +472,7 @@ class GadMALA(KeepsControls, GradientAdaptive):
         if control_variates and adaptation != "fisher":
             raise ValueError(f'control_variates needs adaptation="fisher", not {adaptation!r}.')
         if control_variates:
-            self.algorithm = controlled_leapfrog.CONTROLLED
+            self.algorithm, self.stats = controlled_leapfrog.CONTROLLED, controlled_leapfrog.Stats
         else:
             self.algorithm = EXACT if exact else ALGORITHMS[adaptation]
         self.derivatives = 2 if exact else 1
@@ -517,7 +517,9 @@ class GadMALA(KeepsControls, GradientAdaptive):
 
     def _allocate(self, scales, n_tune):
         arrays = super()._allocate(scales, n_tune)
-        return controlled_leapfrog.with_controls(arrays) if self._kept() else arrays
+        if self.settings["control_variates"]:
+            arrays = controlled_leapfrog.with_controls(arrays)
+        return arrays
 
     def _normal(self):
         parameters, mean = self.parameters, fisher_rule.mean_of(self.parameters, self.tuning)

@@ -31,6 +31,7 @@ from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
 from pymc_kameleon.samplers.random_walk.controlled import (
     ControlledParameters,
     ControlledState,
+    ControlledStats,
     ControlledWork,
     controlled_derived,
     controlled_report,
@@ -245,7 +246,8 @@ class GAM(KeepsControls, LearnedShape):
             "scale_bounds": checked_scale_bounds(scale_bounds),
             "control_variates": control_variates,
         }
-        self.algorithm = CONTROLLED if control_variates else WALK
+        if control_variates:
+            self.algorithm, self.stats = CONTROLLED, ControlledStats
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):

@@ -12,6 +12,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.samplers.control_variates.tally import (
     COLUMNS,
     Controls,
+    Kept,
     add_controls,
     add_state,
     report_controls,
@@ -80,8 +81,14 @@ def controlled_derived(state, parameters, work):
     standardise(parameters.controls, parameters.factor, state.x, work.v, state.z)
 
 
+class ControlledStats(NamedTuple):
+    """What a draw tells besides."""
+
+    kept: Kept
+
+
 @jit
 def controlled_report(state, parameters, stats):
     """Report √λ, and what is kept for the controls."""
-    report_controls(state.x, state.tally, stats)
+    report_controls(state.x, state.tally, stats.kept)
     return np.exp(parameters.log_scale[0])

@@ -5,7 +5,8 @@
 ``scaling``, ``shape``, ``factor``  what a proposal learns: its scale and its covariance
 ``moments``, ``history``            means and covariances of the past; a record of it
 ``schedules``                       rates that decrease
-``arrays``, ``linalg``              named tuples of arrays; linear algebra
+``arrays``, ``rows``                named tuples of arrays; numbers by name in rows of floats
+``linalg``                          linear algebra
 ``jit``, ``errors``                 compilation with numba, and what it says of errors
 ``compiler``                        how parts are compiled into wholes
 ``numba_cache``, ``fingerprint``    the cache on disk, and what its keys are

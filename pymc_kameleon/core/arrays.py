@@ -45,11 +45,11 @@ def allocate(cls, sizes, **values):
     ValueError
         For a value of another shape.
     """
-    kinds = get_type_hints(cls, include_extras=True)
-    strangers = sorted(set(values) - set(kinds))
+    hints = get_type_hints(cls, include_extras=True)
+    strangers = sorted(set(values) - set(hints))
     if strangers:
         raise TypeError(f"{cls.__name__} has no fields {strangers}.")
-    return cls(*(_leaf(cls, name, kinds[name], sizes, values) for name in cls._fields))
+    return cls(*(_leaf(cls, name, hints[name], sizes, values) for name in cls._fields))
 
 
 def copy_arrays(source, out, names=None):
@@ -65,19 +65,42 @@ def copy_arrays(source, out, names=None):
             place[...] = value
 
 
-def _leaf(cls, name, kind, sizes, values):
-    if hasattr(kind, "__metadata__"):
-        dtype, shape = kind.__metadata__
-        lacking = [n for n in shape if isinstance(n, str) and n not in sizes]
-        if lacking:
-            raise TypeError(
-                f"{cls.__name__}.{name} has a size {lacking[0]!r}, which was not given."
-            )
-        array = np.zeros([sizes.get(n, n) for n in shape], dtype)
+def kinds_of(cls, sizes):
+    """Return (shape, dtype) of each field of a named tuple, and a dict of those of a tuple in it.
+
+    The shape of a number is (), be it declared by its type or, to be written to, as ``floats(1)``.
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    return {name: _kind(cls, name, hint, sizes) for name, hint in hints.items()}
+
+
+def _kind(cls, name, hint, sizes):
+    if hasattr(hint, "_fields"):
+        return kinds_of(hint, sizes)
+    if hint in (float, int):
+        return (), np.dtype(hint)
+    if not hasattr(hint, "__metadata__"):
+        raise TypeError(f"Declare {cls.__name__}.{name} by floats, integers or bools.")
+    dtype, shape = hint.__metadata__
+    return () if shape == (1,) else _shape(cls, name, shape, sizes), np.dtype(dtype)
+
+
+def _leaf(cls, name, hint, sizes, values):
+    if hasattr(hint, "__metadata__"):
+        dtype, shape = hint.__metadata__
+        array = np.zeros(_shape(cls, name, shape, sizes), dtype)
         array[...] = values.get(name, 0)
         return array
-    if hasattr(kind, "_fields"):
-        return values[name] if name in values else allocate(kind, sizes)
+    if hasattr(hint, "_fields"):
+        return values[name] if name in values else allocate(hint, sizes)
     if name not in values:
         raise TypeError(f"{cls.__name__} needs {name}, which has no shape.")
-    return kind(values[name])
+    return hint(values[name])
+
+
+def _shape(cls, name, shape, sizes):
+    """Return the shape of a field in numbers."""
+    lacking = [n for n in shape if isinstance(n, str) and n not in sizes]
+    if lacking:
+        raise TypeError(f"{cls.__name__}.{name} has a size {lacking[0]!r}, which was not given.")
+    return tuple(sizes.get(n, n) for n in shape)

@@ -21,11 +21,26 @@ MOVED = STALE | LEARNED
 """What holds of the state at the start of a draw: all of it; all but logp; all but what is derived
 from the parameters; the position only."""
 
-ACCEPT_PROB, ACCEPT_SHARE, LOGP, N_LOGP, SCALING, N_STATS = range(6)
-"""Places in the statistics of a draw; a sampler's own follow from N_STATS on."""
-
 DRAWS_MADE, AT_STEP, N_PROGRESS = range(3)
 """Places in what an exception leaves behind: draws made in this call, and the step at work."""
+
+
+class CommonStats(NamedTuple):
+    """The statistics of every sampler: the first numbers in the row of a draw.
+
+    To add one takes a line here, and one where a draw is summarised.
+    """
+
+    accept_prob: float
+    accept_share: float
+    n_logp: int
+    scaling: float
+    model_logp: float
+
+
+def common_stats(rows):
+    """Return every sampler's statistics, each (draws,), as views of `rows` (draws, ...)."""
+    return CommonStats(*rows[:, : len(CommonStats._fields)].T)
 
 
 class Algorithm(NamedTuple):
@@ -47,7 +62,7 @@ class Algorithm(NamedTuple):
         ``state.gradient``, its gradient are known there. It sets the log-density to -inf where no
         transition can start.
     report : (state, parameters, stats) -> scale
-        Write the sampler's own statistics, if it has any, into `stats`; change nothing else.
+        Write the sampler's own statistics into the fields of `stats`; change nothing else.
     tuning_transition : (target, state, parameters, tuning, work, rng) -> (accept_prob, accepted)
         Made instead of the transition while tuning, where that does something else, as a search
         for modes. It need not leave the posterior invariant. None if the transition is the same.
@@ -81,8 +96,12 @@ class Block(NamedTuple):
     tune : bool
     status : int
         CURRENT, STALE, LEARNED or MOVED, at the start of the first draw.
-    stats : (draws, N_STATS + own) float64
-        Where the statistics are written.
+    stats : NamedTuple
+        The sampler's own, views of `row`: those of the draw at work.
+    row : (n_stats,) float64
+        All numbers of that draw; NaN where nothing was written.
+    rows : (draws, ...) float64
+        Where they go. Rows may be shorter, if what comes last is not kept.
     """
 
     target: Target
@@ -95,7 +114,9 @@ class Block(NamedTuple):
     n_transitions: int
     tune: bool
     status: int
-    stats: np.ndarray
+    stats: NamedTuple
+    row: np.ndarray
+    rows: np.ndarray
 
 
 @cache
@@ -104,11 +125,11 @@ def compile_draws(algorithms):
     make_draw = _compile_draw(algorithms)
 
     def draws(blocks, point, outputs: Outputs, progress):
-        """Make as many draws as the blocks' statistics have rows.
+        """Make as many draws as the blocks have rows.
 
         `point` (n,) moves along. Returns False if a step cannot start where it is.
         """
-        for i in range(blocks[0].stats.shape[0]):
+        for i in range(blocks[0].rows.shape[0]):
             progress[DRAWS_MADE] = i
             progress[AT_STEP] = 0
             if not make_draw(blocks, i, point, progress):
@@ -119,6 +140,17 @@ def compile_draws(algorithms):
 
     parts = tuple(part for algorithm in algorithms for part in algorithm if part is not None)
     return cached_jit(draws, parts)
+
+
+@jit
+def write_row(common, row, target):
+    """Write the statistics of every sampler, and what follows them in `row`, which is NaN again."""
+    n = len(common)
+    for k in range(n):
+        target[k] = common[k]
+    for k in range(n, target.size):
+        target[k] = row[k]
+        row[k] = np.nan
 
 
 def _compile_draw(algorithms):
@@ -146,7 +178,7 @@ def _compile_draw(algorithms):
         """Make the transitions of one step, and summarise them."""
         target, state, parameters = block.target, block.state, block.parameters
         tuning, work, rng = block.tuning, block.work, block.rng
-        places, stats, d = block.places, block.stats[i], state.x.size
+        places, d = block.places, state.x.size
         n_transitions, tune, status = block.n_transitions, block.tune, block.status
         count = target.count[0]
         if i > 0:
@@ -175,11 +207,14 @@ def _compile_draw(algorithms):
             sum_accepted += accepted
         for j in range(d):
             point[places[j]] = state.x[j]
-        stats[ACCEPT_PROB] = sum_accept_prob / n_transitions
-        stats[ACCEPT_SHARE] = sum_accepted / n_transitions
-        stats[LOGP] = state.logp[0]
-        stats[N_LOGP] = target.count[0] - count
-        stats[SCALING] = report(state, parameters, stats[N_STATS:])
+        common = CommonStats(
+            accept_prob=sum_accept_prob / n_transitions,
+            accept_share=sum_accepted / n_transitions,
+            n_logp=float(target.count[0] - count),
+            scaling=float(report(state, parameters, block.stats)),
+            model_logp=state.logp[0],
+        )
+        write_row(common, block.row, block.rows[i])
         return True
 
     if make_others is None:

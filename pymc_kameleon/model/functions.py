@@ -19,6 +19,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.link.numba.dispatch.basic import numba_funcify
 
+from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, function_address
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
@@ -428,7 +429,8 @@ class ModelOutputs(ModelFunctions):
             name: (tuple(int(length) for length in shape), np.dtype(result.dtype))
             for name, shape, result in zip(names, shapes, results, strict=True)
         }
-        self.n = _size(shape for shape, _ in self.variables.values())
+        self._rows = Rows(self.variables)
+        self.n = self._rows.end
         together = pt.concatenate([np.zeros(0), *(result.ravel() for result in results)])
         unused = pt.vector("v", dtype="float64")
         graphs = [([unused], [together], vector_entry)]
@@ -457,7 +459,7 @@ class ModelOutputs(ModelFunctions):
 
     def named(self, rows):
         """Return the outputs of draws by name, each of shape (draws, ...)."""
-        return by_name(rows, self.variables)
+        return self._rows.named(rows)
 
 
 def _named_results(model, names):
@@ -469,16 +471,6 @@ def digest_of_data(model, names):
     """Return what the digest of these ModelOutputs would be, without compiling them."""
     shared = _shared_variables(_named_results(model, names), ModelOutputs.what)
     return _fingerprint([np.asarray(var.get_value(borrow=True)) for var in shared])
-
-
-def by_name(rows, variables):
-    """Return rows of numbers (n, ...) as arrays (n, ...), by name -> (shape, dtype) of each."""
-    named, start = {}, 0
-    for name, (shape, dtype) in variables.items():
-        stop = start + math.prod(shape)
-        named[name] = rows[:, start:stop].reshape(len(rows), *shape).astype(dtype, copy=False)
-        start = stop
-    return named
 
 
 def _size(shapes):

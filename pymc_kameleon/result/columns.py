@@ -55,8 +55,8 @@ class Columns:
         if keeps_warmup:
             self.groups[WARMUP_POSTERIOR] = outputs.variables
         self.groups[WARMUP_STATS] = stats
-        if steps[0].kept:
-            self.groups[steps[0].kept_group] = steps[0].kept
+        if steps[0].statistics.kept:
+            self.groups[steps[0].kept_group] = steps[0].statistics.kept
 
     def named(self, portion, tuning):
         """Yield group, name and values (n, ...) of draws that an advance has made."""
@@ -65,13 +65,13 @@ class Columns:
             for name, values in self._outputs.named(portion.outputs).items():
                 yield posterior, name, values
         pairs = zip(self._steps, portion.stats, strict=True)
-        named = [step.named(own) for step, own in pairs]
+        named = [step.statistics.named(own) for step, own in pairs]
         for name, owners in self._owners.items():
             parts = [named[k][name] for k in owners]
             values = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
             yield stats, RENAMED.get(name, name), values
-        if (first := self._steps[0]).kept and not tuning:
-            for name, values in first.kept_of(portion.stats[0]).items():
+        if (first := self._steps[0]).statistics.kept and not tuning:
+            for name, values in first.statistics.kept_of(portion.stats[0]).items():
                 yield first.kept_group, name, values
 
     def like(self, group, numbers):

@@ -103,7 +103,7 @@ def _record(origin, store, columns, job, states, settings, attributes):
 
 def _check_surrogate_draws(settings, steps):
     """Raise a ValueError if draws of a surrogate are wanted, and there will be none."""
-    has_surrogate = steps[0].kept and steps[0].kept_group == SURROGATE_MOVES
+    has_surrogate = steps[0].statistics.kept and steps[0].kept_group == SURROGATE_MOVES
     if settings.surrogate_draws > 0 and not has_surrogate:
         raise ValueError(
             "surrogate_draws needs a surrogate of the whole posterior, which step="

@@ -216,7 +216,7 @@ def _check_untouched(saved, job, states):
     lengths = {"posterior": kept, "sample_stats": kept, WARMUP_STATS: tuned}
     if saved.plan["keeps_warmup"]:
         lengths[WARMUP_POSTERIOR] = tuned
-    if (first := job.steps[0]).kept:
+    if (first := job.steps[0]).statistics.kept:
         lengths[first.kept_group] = kept
     for group, had in lengths.items():
         found = saved.draws.get(group)

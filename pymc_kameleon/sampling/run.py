@@ -50,7 +50,7 @@ class Run:
         self._limits, self._finish = limits, finish
         self._record, self._job, self._chains = prepared.record, prepared.job, prepared.chains
         job, chains = self._job, self._chains
-        self._width = job.outputs.n + sum(step.empty_stats(1).size for step in job.steps)
+        self._width = job.outputs.n + sum(step.statistics.width for step in job.steps)
         example = job.steps_at(chains[0].state)
         self._pauses = sorted({pause for step in example for pause in step.pauses()})
         pools = prepared.settings.pool_tuning and len(chains) > 1

@@ -9,6 +9,7 @@
 ``pooling``     what chains share that learn together
 ``learned``     what tuning decided, for people
 ``monitor``     what a chain has seen
+``statistics``  statistics of draws, by name
 ``problems``    what went wrong, in words
 ``draw_costs``  what a draw costs
 ``messages``    numbers and lists in words

@@ -9,21 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 
-from pymc_kameleon.core.chain import (
-    ACCEPT_PROB,
-    ACCEPT_SHARE,
-    LOGP,
-    N_LOGP,
-    N_PROGRESS,
-    N_STATS,
-    SCALING,
-    Algorithm,
-)
+from pymc_kameleon.core.chain import N_PROGRESS, Algorithm
 from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.model import noise
-from pymc_kameleon.model.functions import ModelLogp, ModelOutputs, by_name
+from pymc_kameleon.model.functions import ModelLogp, ModelOutputs
 from pymc_kameleon.model.layout import Layout, checked_point, own_variables
 from pymc_kameleon.model.pymc_internals import (
     ArrayStepShared,
@@ -49,6 +40,7 @@ from pymc_kameleon.step.options import (
     signature_with_common_options,
 )
 from pymc_kameleon.step.problems import closing_warning
+from pymc_kameleon.step.statistics import NoStats, Statistics
 from pymc_kameleon.step.unbound import UnboundStep
 from pymc_kameleon.step.warm_start.approach import (
     BUDGET,
@@ -85,8 +77,8 @@ class KameleonState(StepMethodState):
 class KameleonStep(ArrayStepShared):
     """A sampler whose draw is many compiled transitions.
 
-    A subclass sets `name` and `algorithm`, allocates its arrays in `_allocate`, and names
-    statistics of its own in `own_stats`. What PyMC sees of it is here.
+    A subclass sets `name` and `algorithm`, allocates its arrays in `_allocate`, and declares
+    statistics of its own in `stats`. What PyMC sees of it is here.
 
     Attributes
     ----------
@@ -94,9 +86,11 @@ class KameleonStep(ArrayStepShared):
         In lower case, for the progress bar.
     algorithm : Algorithm
         The compiled functions that define the sampler.
-    own_stats : tuple of str, or mapping
-        Statistics besides those of every sampler, each a float; or a mapping from their names to
-        float, int or bool. See `_own_stats`.
+    stats : type
+        A NamedTuple that declares statistics besides those of every sampler, as State declares
+        arrays, where ``floats(1)`` is a number, and sizes are d and `settings`. A field `kept` is
+        another one: what `pk.sample` keeps of draws after tuning, to correct averages by, of a
+        step that moves all variables.
     settings : mapping
         The sampler's own options, which a saved state must share; its `__init__` sets them.
     approaches : bool
@@ -118,7 +112,7 @@ class KameleonStep(ArrayStepShared):
     learns_alone : bool
         Whether `learn` is of use to a chain without others. If not, it is left out there.
     kept_group : str
-        One of `KEPT_GROUPS`, if `_kept` says that there is something to keep.
+        One of `KEPT_GROUPS`: that of the result which holds what is kept.
     option_types : tuple of type
         Types of its options, besides numbers, text, arrays, and lists and dicts of them. A result
         keeps them by name and fields.
@@ -130,7 +124,7 @@ class KameleonStep(ArrayStepShared):
 
     name: ClassVar[str]
     algorithm: ClassVar[Algorithm]
-    own_stats: ClassVar[tuple[str, ...] | Mapping[str, type]] = ()
+    stats: type = NoStats
     approaches: ClassVar[bool] = True
     arrives_roughly: ClassVar[bool] = False
     follows: ClassVar[bool] = False
@@ -153,11 +147,13 @@ class KameleonStep(ArrayStepShared):
         super().__init_subclass__(**kwargs)
         if cls.derivatives:
             cls.needs_exact_logp = "it uses the gradient, and that of an estimate is another one"
-        if isinstance(cls.own_stats, str):
-            raise TypeError(f"{cls.__name__}.own_stats must be a tuple of names, as ('name',).")
+        if hasattr(cls, "own_stats") or not hasattr(cls.stats, "_fields"):
+            raise TypeError(
+                f"Declare the statistics of {cls.__name__} as a NamedTuple, as class Stats with "
+                "fields like bandwidth: floats(1), and set stats = Stats, not own_stats."
+            )
         cls.__signature__ = signature_with_common_options(cls, KameleonStep)
         cls.__doc__ = cls.__doc__ and docstring_with_common_options(cls)
-        cls.stats_dtypes_shapes = _stats_dtypes_shapes(_numbers(cls.own_stats))
 
     def __init__(
         self,
@@ -288,16 +284,9 @@ class KameleonStep(ArrayStepShared):
         """Return the transitions per draw where none are asked for."""
         return self.default_steps_per_draw(self._d)
 
-    def _own_stats(self):
-        """Return type and shape of each of the sampler's own statistics; () is a number."""
-        return _numbers(self.own_stats)
-
-    def _kept(self):
-        """Return shapes of what `report` writes after the statistics, to correct averages by.
-
-        `pk.sample` keeps these numbers after tuning, as the group `kept_group` of the result.
-        """
-        return {}
+    def _stat_name(self, field):
+        """Return what one of the sampler's own statistics is called in a result."""
+        return field
 
     def _moves_all_continuous(self):
         """Return whether no other step of a run moves continuous variables."""
@@ -450,14 +439,14 @@ class KameleonStep(ArrayStepShared):
         """Make one draw from the point `q0` (n,) of a chain; return coordinates and statistics."""
         progress, begun = np.zeros(N_PROGRESS, np.int64), self.monitor.done
         try:
-            [stats] = make_draws(self._run, [self], q0, 1, progress=progress)
+            [rows] = make_draws(self._run, [self], q0, 1, progress=progress)
         except CannotStart as error:
             raise error.explained([self]) from None
         except Exception as error:
             error.add_note(f"Raised in {where(error, [self], q0, begun, progress)}")
             raise
         self.layout.round(self.point)
-        draw_stats = self.last_draw(stats)
+        draw_stats = self.last_draw(rows)
         draw_stats["warning"] = closing_warning(self) if self.monitor.finished else None
         return self.state.x, [draw_stats]
 
@@ -496,52 +485,17 @@ class KameleonStep(ArrayStepShared):
     # ---- statistics -----------------------------------------------------------------------------
 
     def _declare_stats(self):
-        self._own_kinds = self._own_stats()
-        if self.pseudo_marginal:
-            self._own_kinds = self._own_kinds | {noise.STATISTIC: (float, ())}
-        self.kept = {name: (shape, np.float64) for name, shape in self._kept().items()}
-        logp = {"model_logp": (float, ())} if self.layout.covers_all else {}
-        self.stats_dtypes_shapes = _stats_dtypes_shapes(self._own_kinds | logp)
+        self.statistics = Statistics(self)
+        kinds = self.statistics.kinds.items()
+        warning = {"warning": (SamplerWarning, None)}
+        self.stats_dtypes_shapes = {k: (dtype, [*shape]) for k, (shape, dtype) in kinds} | warning
         # PyMC's own stats_dtypes leave the shape out; its trace then has no room for arrays.
-        dtypes = {
-            k: np.dtype((v[0], tuple(v[1] or ()))) for k, v in self.stats_dtypes_shapes.items()
-        }
+        dtypes = {name: np.dtype((dtype, shape)) for name, (shape, dtype) in kinds}
         self.stats_dtypes = [dtypes | {"warning": SamplerWarning}]
 
-    def empty_stats(self, draws):
-        """Return room for the statistics of draws, one row for each."""
-        kept = sum(math.prod(shape) for shape, _ in self.kept.values())
-        return np.full((draws, self.n_stats + kept), np.nan)
-
-    @property
-    def n_stats(self):
-        """How many numbers the statistics of a draw are."""
-        return N_STATS + sum(math.prod(shape) for _, shape in self._own_kinds.values())
-
-    def named(self, stats):
-        """Return the statistics of draws by name, each of shape (draws, ...)."""
-        named = {
-            "accept_prob": stats[:, ACCEPT_PROB],
-            "accept_share": stats[:, ACCEPT_SHARE],
-            "n_logp": stats[:, N_LOGP].astype(np.int64),
-            "scaling": stats[:, SCALING],
-        }
-        start = N_STATS
-        for name, (dtype, shape) in self._own_kinds.items():
-            stop = start + math.prod(shape)
-            named[name] = stats[:, start:stop].reshape(len(stats), *shape).astype(dtype, copy=False)
-            start = stop
-        if "model_logp" in self.stats_dtypes_shapes:
-            named["model_logp"] = stats[:, LOGP]
-        return named
-
-    def kept_of(self, stats):
-        """Return what is kept of draws to correct averages by, by name, each (draws, ...)."""
-        return by_name(stats[:, self.n_stats :], self.kept)
-
-    def last_draw(self, stats):
+    def last_draw(self, rows):
         """Return the statistics of the last of draws."""
-        named = self.named(stats[-1:])
+        named = self.statistics.named(rows[-1:])
         draw_stats = DrawStats({name: values[0] for name, values in named.items()})
         draw_stats.mean_accept = self.monitor.mean_accept
         draw_stats.stuck = self.monitor.is_stuck(self.steps_per_draw)
@@ -568,21 +522,3 @@ def samplers(cls=KameleonStep):
     """Return all samplers that are loaded, those of other packages too."""
     children = [sampler for child in cls.__subclasses__() for sampler in samplers(child)]
     return children if cls is KameleonStep or not hasattr(cls, "name") else [cls, *children]
-
-
-def _numbers(names):
-    """Return type and shape of statistics that are numbers, floats unless their types are given."""
-    types = names if isinstance(names, Mapping) else dict.fromkeys(names, float)
-    return {name: (dtype, ()) for name, dtype in types.items()}
-
-
-def _stats_dtypes_shapes(own):
-    """Return types and shapes of the statistics of every sampler, and of its own."""
-    return {
-        "accept_prob": (np.float64, []),
-        "accept_share": (np.float64, []),
-        "n_logp": (np.int64, []),
-        "scaling": (np.float64, []),
-        "warning": (SamplerWarning, None),
-        **{name: (dtype, list(shape)) for name, (dtype, shape) in own.items()},
-    }

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from pymc_kameleon.core.chain import N_LOGP, N_PROGRESS
+from pymc_kameleon.core.chain import N_PROGRESS, common_stats
 from pymc_kameleon.step.make_draws import compiled_run, learn_together, make_draws, where
 from pymc_kameleon.step.warm_start.search import OnTheWay
 
@@ -161,7 +161,7 @@ def advance(job, state, n):
                 step.stop_tuning()
         last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
         told = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
-        n_logp = int(sum(own[:, N_LOGP].sum() for own in stats)) - told
+        n_logp = int(sum(common_stats(own).n_logp.sum() for own in stats)) - told
         new = job.leave(steps, point)
     return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
 
@@ -174,7 +174,7 @@ def _on_the_way(job, state, steps, start):
     job.leave(steps, state.point)
     own = [replace(own, trail=trail) for own, trail in zip(state.steps, trails, strict=True)]
     rows = np.empty((0, job.width(tuning=True)))
-    stats = [step.empty_stats(0) for step in steps]
+    stats = [step.statistics.empty(0) for step in steps]
     seconds = time.perf_counter() - start
     return ChainState(state.point, own), Portion(rows, stats, None, known - before, seconds)
 

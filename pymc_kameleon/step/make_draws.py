@@ -7,23 +7,21 @@ them: scouting before the first draw of a chain, and learning where that is due.
 import numpy as np
 
 from pymc_kameleon.core.chain import (
-    ACCEPT_PROB,
-    ACCEPT_SHARE,
     AT_STEP,
     CURRENT,
     DRAWS_MADE,
     LEARNED,
     MOVED,
-    N_LOGP,
     N_PROGRESS,
     STALE,
     Block,
+    common_stats,
     compile_draws,
 )
 from pymc_kameleon.core.errors import explained
 from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.target import Outputs
-from pymc_kameleon.model.noise import estimate_variance, explain_moved
+from pymc_kameleon.model.noise import STATISTIC, estimate_variance, explain_moved
 from pymc_kameleon.model.pymc_internals import SamplingError
 from pymc_kameleon.step.messages import say_if_compiling
 from pymc_kameleon.step.problems import explain_start
@@ -52,7 +50,7 @@ def compiled_run(steps):
     """Return the compiled function that makes draws with the steps in turn."""
     for step in steps:
         _check_gradient(step)
-    blocks = tuple(block(step, CURRENT, step.empty_stats(1)) for step in steps)
+    blocks = tuple(block(step, CURRENT, step.statistics.empty(1)) for step in steps)
     point, progress = np.zeros(blocks[0].places.size), np.zeros(N_PROGRESS, np.int64)
     what = f"transitions of {' and '.join(type(step).__name__ for step in steps)}"
     with say_if_compiling(f"the {what}"), explained(f"The {what}"):
@@ -89,7 +87,7 @@ def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
     progress = np.zeros(N_PROGRESS, np.int64) if progress is None else progress
     progress[:] = 0
     counts = [step.log_density.count[0] for step in steps]
-    stats, blocks = [step.empty_stats(n) for step in steps], ()
+    stats, blocks = [step.statistics.empty(n) for step in steps], ()
     for step, own in zip(steps, stats, strict=True):
         progress[AT_STEP] = len(blocks)
         status = _begin(step, point[step.layout.places])
@@ -190,8 +188,9 @@ def what_changed(step, q):
     return CURRENT
 
 
-def block(step, status, stats):
-    """Return a step's part of draws, whose statistics are written into `stats`."""
+def block(step, status, rows):
+    """Return a step's part of draws, whose statistics are written into `rows`."""
+    row, stats = step.statistics.buffer()
     step.log_density.asked = step.log_density.point  # from here on, compiled code asks
     step.log_density.count[1] = 0
     return Block(
@@ -206,18 +205,21 @@ def block(step, status, stats):
         step.tune or (step.keep_adapting and step.tuning.n > 0),
         status,
         stats,
+        row,
+        rows,
     )
 
 
-def _conclude(step, q, stats, count):
+def _conclude(step, q, rows, count):
     """Take notice of draws that ended at `q` (n,), before which there were `count` evaluations."""
-    elsewhere = step.log_density.count[0] - count - stats[:, N_LOGP].sum()
-    stats[0, N_LOGP] += elsewhere + step.monitor.uncounted
+    common = common_stats(rows)
+    elsewhere = step.log_density.count[0] - count - common.n_logp.sum()
+    common.n_logp[0] += elsewhere + step.monitor.uncounted
     step.monitor.uncounted = 0
     step.monitor.infinite += int(step.log_density.count[1])
-    step.monitor.follow(stats[:, ACCEPT_PROB], stats[:, ACCEPT_SHARE])
+    step.monitor.follow(common.accept_prob, common.accept_share)
     if step.pseudo_marginal and step.monitor.done > step.monitor.tune:
-        stats[:, step.n_stats - 1] = step.monitor.noise
+        step.statistics.named(rows)[STATISTIC][:] = step.monitor.noise
     d = step.layout.d
     step.point = np.concatenate([q[:d], step.log_density.point[d:]])
     step.trail[:] = np.nan

@@ -73,14 +73,21 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     tuning.t[0] = t + 1
 
 
+class Stats(NamedTuple):
+    """What a draw tells of each coordinate: σ_k, and the share of accepted moves."""
+
+    scales: floats("d")
+    accepted: floats("d")
+
+
 @jit
 def report(state, parameters, stats):
     """Report the scales and the shares of accepted moves; return the scales' geometric mean."""
     log_scales = parameters.log_scales
     d = log_scales.size
     for k in range(d):
-        stats[k] = np.exp(log_scales[k])
-    sweeps.write_shares(state.tally[:, :, 1], 1, state.tally[0, 0, 0], stats[d:])
+        stats.scales[k] = np.exp(log_scales[k])
+        stats.accepted[k] = state.tally[k, 0, 1] / state.tally[0, 0, 0]
     return np.exp(sum_of(log_scales) / d)
 
 
@@ -131,6 +138,7 @@ class CMH(sweeps.Componentwise):
     name = "cmh"
     sweeps_per_draw = 4.5
     default_target_accept = staticmethod(lambda d: default_target_accept(1))
+    stats = Stats
     algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
 
     def __init__(self, vars=None, *, scales=None, order="systematic", scale_bounds=None, **common):
@@ -139,9 +147,6 @@ class CMH(sweeps.Componentwise):
             raise ValueError("Give scales, which are fixed, or scale_bounds; not both.")
         self.settings = {"log_bounds": log_bounds}
         super().__init__(vars, scales=scales, order=order, **common)
-
-    def _coordinate_stats(self):
-        return {"scales": (), "accepted": ()}
 
     def _allocate(self, scales, n_tune):
         sizes, log_bounds = {"d": scales.size, "choices": 1}, self.settings["log_bounds"]

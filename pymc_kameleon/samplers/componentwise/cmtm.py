@@ -322,6 +322,15 @@ def decide(parameters, tuning, k):
 # ---- what PyMC sees -----------------------------------------------------------------------------
 
 
+class Stats(NamedTuple):
+    """What a draw tells of each coordinate: ends of its ladder, shares of tries."""
+
+    smallest_scale: floats("d")
+    largest_scale: floats("d")
+    selected: floats("d", "n_tries")
+    accepted: floats("d", "n_tries")
+
+
 @jit
 def report(state, parameters, stats):
     """Report the ends of the ladders, and shares of tries selected and accepted.
@@ -329,15 +338,15 @@ def report(state, parameters, stats):
     Returns the geometric mean of all scales.
     """
     d, m = parameters.ladders.shape
+    n_sweeps = sum_of(state.tally[0, :, 0])  # the last choice is that of none
     sum_of_logs = 0.0
     for k in range(d):
         for j in range(m):
             sum_of_logs += np.log(parameters.ladders[k, j])
-        stats[k] = parameters.ladders[k, 0]
-        stats[d + k] = parameters.ladders[k, -1]
-    n_sweeps = sum_of(state.tally[0, :, 0])  # the last choice is that of none
-    sweeps.write_shares(state.tally[:, :, 0], m, n_sweeps, stats[2 * d :])
-    sweeps.write_shares(state.tally[:, :, 1], m, n_sweeps, stats[2 * d + d * m :])
+            stats.selected[k, j] = state.tally[k, j, 0] / n_sweeps
+            stats.accepted[k, j] = state.tally[k, j, 1] / n_sweeps
+        stats.smallest_scale[k] = parameters.ladders[k, 0]
+        stats.largest_scale[k] = parameters.ladders[k, -1]
     return np.exp(sum_of_logs / (d * m))
 
 
@@ -408,6 +417,7 @@ class CMTM(sweeps.Componentwise):
     name = "cmtm"
     sweeps_per_draw = 1.6
     tunes_acceptance = False
+    stats = Stats
     algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
 
     def __init__(
@@ -450,10 +460,6 @@ class CMTM(sweeps.Componentwise):
                 "keep_adapting needs a region that bounds all variables sampled here: "
                 f"{list(self.var_names)}."
             )
-
-    def _coordinate_stats(self):
-        m = self.settings["n_tries"]
-        return {"smallest_scale": (), "largest_scale": (), "selected": (m,), "accepted": (m,)}
 
     def _allocate(self, scales, n_tune):
         m, every = self.settings["n_tries"], self.settings["adapt_every"]

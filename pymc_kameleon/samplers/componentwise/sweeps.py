@@ -91,14 +91,6 @@ def move_along(target, state, k, y, logp_y, accepted):
     target.point[k] = state.x[k]
 
 
-@jit
-def write_shares(counts, m, n_sweeps, stats):
-    """Write how often something happened to the first m choices (d, m) as shares of the sweeps."""
-    for k in range(counts.shape[0]):
-        for j in range(m):
-            stats[k * m + j] = counts[k, j] / n_sweeps
-
-
 # ---- the class ----------------------------------------------------------------------------------
 
 
@@ -128,20 +120,13 @@ class Componentwise(KameleonStep):
     def _empty_history(self):
         return History.empty(max(400, 40 * self._d), self._d)
 
-    def _coordinate_stats(self):
-        """Return names of the sampler's statistics, and their shape for each coordinate."""
-        raise NotImplementedError
-
-    def _own_stats(self):
-        """Name the variables too, unless these are all continuous ones.
+    def _stat_name(self, field):
+        """Name the sampler, and the variables too, unless these are all continuous ones.
 
         Two steps must not share a name: PyMC would try to stack arrays of different shapes.
         """
         names = [] if self._moves_all_continuous() else self.var_names
-        return {
-            "_".join([self.name, name, *names]): (float, (self._d, *shape))
-            for name, shape in self._coordinate_stats().items()
-        }
+        return "_".join([self.name, field, *names])
 
     def _some(self, where):
         """Name coordinates, given by a mask."""

@@ -13,8 +13,9 @@ from pymc_kameleon.step.options import checked_bool
 class KeepsControls(KameleonStep):
     """What a sampler needs to keep control variates, if its settings say so.
 
-    Its algorithm then reports them, by tally.py; its state has z, its parameters have
-    `controls`, and `_normal` says what belongs to them. It derives from this class first.
+    Its algorithm then reports them, by tally.py, in a field `kept` of its Stats; its state has z,
+    its parameters have `controls`, and `_normal` says what belongs to them. It derives from this
+    class first.
     """
 
     kept_group = CONTROL_VARIATES
@@ -37,16 +38,9 @@ class KeepsControls(KameleonStep):
         """Return the mean μ that was learned, and the Proposal (table.py)."""
         raise NotImplementedError
 
-    def _kept(self):
-        """Return what is kept of each draw, in the order of the tally."""
-        if not self.settings["control_variates"]:
-            return {}
-        many = ("position", "mean", "square", "mean_control", "square_control")
-        return dict.fromkeys(many, (self._d,)) | {"radius_control": ()}
-
     def _learned_mean(self):
         """Return μ as a part of `_learned`."""
-        if not self._kept():
+        if not self.settings["control_variates"]:
             return {}
         mean = self.parameters.controls.mean
         return {"mean": Quantity((COORDINATE,), mean, "Of the posterior.", THEIRS)}
@@ -54,7 +48,7 @@ class KeepsControls(KameleonStep):
     def stop_tuning(self):
         """Freeze the proposal, and prepare the control variates that belong to it."""
         super().stop_tuning()
-        if self._kept():
+        if self.settings["control_variates"]:
             x, factor, controls = self.state.x, self.parameters.factor, self.parameters.controls
             mean, proposal = self._normal()
             prepare(controls, mean, factor, proposal)

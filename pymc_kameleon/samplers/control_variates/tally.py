@@ -46,6 +46,17 @@ class Controls(NamedTuple):
     table: floats("grid", COLUMNS)
 
 
+class Kept(NamedTuple):
+    """What is kept of each draw: x at its end, and means over its transitions."""
+
+    position: floats("d")
+    mean: floats("d")  # of u
+    square: floats("d")  # of u²
+    mean_control: floats("d")
+    square_control: floats("d")
+    radius_control: floats(1)
+
+
 def tally_size(d):
     """Return the length of a draw's tally.
 
@@ -155,10 +166,13 @@ def look_up(controls, r, e):
 
 
 @jit
-def report_controls(x, tally, stats):
-    """Write x, and the means of a tally over its transitions, to the end of `stats`."""
-    d, n = x.size, tally.size
+def report_controls(x, tally, kept):
+    """Write x, and the means of a tally over its transitions, into a Kept."""
+    d, n = x.size, max(1.0, tally[0])  # 0 while tuning
     for k in range(d):
-        stats[stats.size - n + 1 - d + k] = x[k]
-    for k in range(1, n):
-        stats[stats.size - n + k] = tally[k] / max(1.0, tally[0])  # 0 while tuning
+        kept.position[k] = x[k]
+        kept.mean[k] = tally[1 + k] / n
+        kept.square[k] = tally[1 + d + k] / n
+        kept.mean_control[k] = tally[1 + 2 * d + k] / n
+        kept.square_control[k] = tally[1 + 3 * d + k] / n
+    kept.radius_control[0] = tally[1 + 4 * d] / n

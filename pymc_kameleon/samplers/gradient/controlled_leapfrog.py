@@ -107,10 +107,14 @@ def derived(state, parameters, work):
     tally.standardise(parameters.controls, parameters.factor, state.x, work.v, state.z)
 
 
+Stats = NamedTuple("Stats", [*mala.Stats.__annotations__.items(), ("kept", tally.Kept)])
+"""Those of mala.py, and what is kept for the controls."""
+
+
 @jit
 def report(state, parameters, stats):
     """Report what mala.py does, and what is kept for the controls."""
-    tally.report_controls(state.x, state.tally[N_TALLY:], stats)
+    tally.report_controls(state.x, state.tally[N_TALLY:], stats.kept)
     return mala.report(state, parameters, stats)
 
 

@@ -501,9 +501,9 @@ class GadMALA(KeepsControls, GradientAdaptive):
     name = "gad_mala"
     learns_together = True
     learns_alone = False
-    own_stats = mala.OWN_STATS
+    stats = mala.Stats
     _state_type = mala.TrajectoryState
-    _own_stats = mala.own_stats_of
+    _stat_name = mala.stat_name
     default_steps_per_draw = staticmethod(lambda d: 1)
 
     def __init__(
@@ -536,6 +536,8 @@ class GadMALA(KeepsControls, GradientAdaptive):
             raise ValueError(f'control_variates needs adaptation="fisher", not {adaptation!r}.')
         usual = rule.exact if exact else rule.algorithm
         self.algorithm = rule.controlled if control_variates else usual
+        if control_variates:
+            self.stats = controlled_leapfrog.Stats
         self.derivatives = 2 if exact else 1
         self.settings = {
             "adaptation": adaptation,
@@ -549,7 +551,9 @@ class GadMALA(KeepsControls, GradientAdaptive):
 
     def _allocate(self, scales, n_tune):
         arrays = super()._allocate(scales, n_tune)
-        return controlled_leapfrog.with_controls(arrays) if self._kept() else arrays
+        if self.settings["control_variates"]:
+            arrays = controlled_leapfrog.with_controls(arrays)
+        return arrays
 
     def _normal(self):
         numbers = mala.numbers_of_steps(self.parameters.n_leapfrog)

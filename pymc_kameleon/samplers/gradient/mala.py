@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, floats
+from pymc_kameleon.core.arrays import allocate, bools, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.factor import diagonal_factor, multiply, multiply_transposed
 from pymc_kameleon.core.jit import jit, python_or_jit
@@ -158,27 +158,32 @@ def derived(state, parameters, work):
     multiply_transposed(parameters.factor, state.gradient, state.u)
 
 
+class Stats(NamedTuple):
+    """What happened on the trajectories, as PyMC and ArviZ know it from NUTS."""
+
+    step_size: floats(1)
+    n_steps: integers(1)
+    energy: floats(1)
+    diverging: bools(1)
+
+
 @jit
 def report(state, parameters, stats):
-    """Report s, and what happened on the trajectories, in the order of `OWN_STATS`."""
+    """Report s, and what happened on the trajectories."""
     scale = np.exp(parameters.log_scale[0])
-    stats[0] = scale
-    for i in range(N_TALLY):
-        stats[1 + i] = state.tally[i]
+    stats.step_size[0] = scale
+    stats.n_steps[0] = state.tally[N_STEPS]
+    stats.energy[0] = state.tally[ENERGY]
+    stats.diverging[0] = state.tally[DIVERGING]
     return scale
 
 
-OWN_STATS = {"step_size": float, "n_steps": int, "energy": float, "diverging": bool}
-"""As PyMC and ArviZ know them from NUTS."""
-
-
-def own_stats_of(step):
-    """Return types and shapes of these, after the sampler's name if other steps may be like NUTS.
+def stat_name(step, field):
+    """Return the name of one of these, after the sampler's if other steps may be like NUTS.
 
     PyMC would stack statistics of one name, and ArviZ's plots of energies and divergences fail.
     """
-    prefix = "" if step._moves_all_continuous() else f"{step.name}_"
-    return {prefix + name: (dtype, ()) for name, dtype in OWN_STATS.items()}
+    return field if step._moves_all_continuous() else f"{step.name}_{field}"
 
 
 # ---- MALA: L = I --------------------------------------------------------------------------------
@@ -226,9 +231,9 @@ class MALA(OneScale):
     derivatives = 1
     default_target_accept = staticmethod(lambda d: MALA_TARGET_ACCEPT)
     default_steps_per_draw = staticmethod(lambda d: 1)
-    own_stats = OWN_STATS
+    stats = Stats
     algorithm = Algorithm(transition, tune_one_scale, derived, report)
-    _own_stats = own_stats_of
+    _stat_name = stat_name
 
     def _allocate(self, scales, n_tune):
         sizes = {"d": scales.size}

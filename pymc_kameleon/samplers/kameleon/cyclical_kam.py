@@ -273,14 +273,22 @@ def share_exploration(shares, tuning):
         shares[k] = LEAST_SHARE + (1.0 - n * LEAST_SHARE) * shares[k] / total
 
 
+class Stats(NamedTuple):
+    """What a draw tells besides."""
+
+    bandwidth: floats(1)
+    n_modes: floats(1)
+    mode: floats(1)
+
+
 @jit(allocates=True)
 def report(state, parameters, stats):
     """Report ν, or the walk's γ; the bandwidth, the number of modes, and the one at x."""
     k = parameters.clusters.n[0]
-    stats[1] = k
+    stats.n_modes[0] = k
     log_r = np.zeros(max(k, 1))
     responsibilities(parameters.clusters, state.x, log_r, np.empty_like(state.x))
-    stats[2] = argmax(log_r)
+    stats.mode[0] = argmax(log_r)
     return kam.report(state, parameters.kam, stats)
 
 
@@ -349,7 +357,7 @@ class CyclicalKAM(LearnedShape):
 
     name = "cyclical_kam"
     learns_alone = True
-    own_stats = ("bandwidth", "n_modes", "mode")
+    stats = Stats
     option_types = (*LearnedShape.option_types, *KERNELS)
     proposal = staticmethod(kam.proposal)
     algorithm = Algorithm(transition, adapt, derived, report, tuning_transition)

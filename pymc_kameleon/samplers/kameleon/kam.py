@@ -300,11 +300,17 @@ def mean_trace(subsample, work):
     return total / n
 
 
+class Stats(NamedTuple):
+    """What a draw tells besides."""
+
+    bandwidth: floats(1)
+
+
 @jit
 def report(state, parameters, stats):
     """Report ν, or the walk's γ; and the bandwidth."""
     subsample = parameters.subsample
-    stats[0] = subsample.kernel.bandwidth[0]
+    stats.bandwidth[0] = subsample.kernel.bandwidth[0]
     gamma, nu = scales(parameters)
     return gamma if subsample.m[0] == 0 else nu
 
@@ -413,7 +419,7 @@ class KAM(LearnedSubsample):
     """
 
     name = "kam"
-    own_stats = ("bandwidth",)
+    stats = Stats
     proposal = staticmethod(proposal)
     algorithm = Algorithm(transition, adapt, derived, report)
 

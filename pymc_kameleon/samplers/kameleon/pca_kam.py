@@ -349,7 +349,7 @@ def guess_nu(parameters, tuning, work, s):
 @jit
 def report(state, parameters, stats):
     """Report the mean scale, Σ ω_j ν_j, or the walk's γ; and the bandwidth."""
-    stats[0] = parameters.subsample.kernel.bandwidth[0]
+    stats.bandwidth[0] = parameters.subsample.kernel.bandwidth[0]
     if no_directions(parameters):
         return np.exp(parameters.subsample.shape.log_scale[0])
     scale = 0.0
@@ -414,7 +414,7 @@ class PCAKAM(kam.LearnedSubsample):
     """
 
     name = "pca_kam"
-    own_stats = ("bandwidth",)
+    stats = kam.Stats
     default_target_accept = staticmethod(lambda d: 0.44)
     algorithm = Algorithm(transition, adapt, derived, report)
 

@@ -129,11 +129,18 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     tuning.t[0] += 1
 
 
+class Stats(NamedTuple):
+    """What a draw tells besides."""
+
+    bandwidth: floats(1)
+    nu_exploration: floats(1)
+
+
 @jit
 def report(state, parameters, stats):
     """Report ν_t, the bandwidth, and ν_exp."""
-    stats[0] = parameters.subsample.kernel.bandwidth[0]
-    stats[1] = state.nu[1]
+    stats.bandwidth[0] = parameters.subsample.kernel.bandwidth[0]
+    stats.nu_exploration[0] = state.nu[1]
     return state.nu[0]
 
 
@@ -180,7 +187,7 @@ class PublishedCyclicalKAM(KameleonStep):
     """
 
     name = "published_cyclical_kam"
-    own_stats = ("bandwidth", "nu_exploration")
+    stats = Stats
     option_types = (*KameleonStep.option_types, *KERNELS)
     algorithm = Algorithm(transition, adapt, nothing_derived, report)
 

@@ -238,7 +238,8 @@ class GAM(KeepsControls, LearnedShape):
             "scale_bounds": checked_scale_bounds(scale_bounds),
             "control_variates": control_variates,
         }
-        self.algorithm = CONTROLLED if control_variates else WALK
+        if control_variates:
+            self.algorithm, self.stats = CONTROLLED, controlled.Stats
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):

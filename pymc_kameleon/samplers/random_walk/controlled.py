@@ -73,8 +73,14 @@ def derived(state, parameters, work):
     tally.standardise(parameters.controls, parameters.factor, state.x, work.v, state.z)
 
 
+class Stats(NamedTuple):
+    """What a draw tells besides."""
+
+    kept: tally.Kept
+
+
 @jit
 def report(state, parameters, stats):
     """Report √λ, and what is kept for the controls."""
-    tally.report_controls(state.x, state.tally, stats)
+    tally.report_controls(state.x, state.tally, stats.kept)
     return np.exp(parameters.log_scale[0])

@@ -220,17 +220,33 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     return True
 
 
+class Kept(NamedTuple):
+    """What is kept of each draw: its last move."""
+
+    start: floats("d")
+    end: floats("d")
+    end_logp: floats(1)
+    accept_prob: floats(1)
+
+
+class Stats(NamedTuple):
+    """What a draw tells besides."""
+
+    surrogate_accept: floats(1)
+    reference_accept: floats(1)
+    kept: Kept
+
+
 @jit
 def report(state, parameters, stats):
-    """Report the acceptance of moves by s, and of those by t; NaN where none was made.
-
-    And the last move, where it is kept.
-    """
-    for k in range(2):
-        kind = SURROGATE - k
+    """Report the acceptance of moves by s, and by t, NaN where none was made; and the last move."""
+    d, kept = state.x.size, stats.kept
+    for own, kind in (stats.surrogate_accept, SURROGATE), (stats.reference_accept, REFERENCE):
         total, number = state.tally[kind]
-        stats[k] = total / number if number > 0 else np.nan
-    copy(state.move[: stats.size - 2], stats[2:])
+        own[0] = total / number if number > 0 else np.nan
+    copy(state.move[:d], kept.start)
+    copy(state.move[d : 2 * d], kept.end)
+    kept.end_logp[0], kept.accept_prob[0] = state.move[2 * d], state.move[2 * d + 1]
     return np.exp(parameters.log_scale[0])
 
 
@@ -310,7 +326,7 @@ class SurrogateMetropolis(KameleonStep):
 
     name = "surrogate_metropolis"
     needs_exact_logp = "its surrogate is fitted to values that it takes to be exact"
-    own_stats = ("surrogate_accept", "reference_accept")
+    stats = Stats
     algorithm = Algorithm(transition, adapt, derived, report)
     learns_together = True
     arrives_roughly = True
@@ -334,12 +350,6 @@ class SurrogateMetropolis(KameleonStep):
         """Load, or compile, what learning calls."""
         compiled_runs()
         compiled_weights()
-
-    def _kept(self):
-        """Return what is kept of the last move of each draw, if no other step takes part."""
-        d = self._d
-        moves = {"start": (d,), "end": (d,), "end_logp": (), "accept_prob": ()}
-        return moves if self.layout.covers_all else {}
 
     @property
     def is_expensive(self):

@@ -66,24 +66,7 @@ def nothing_derived(state, parameters, work):
 
 
 class Block(NamedTuple):
-    """One step's part in the draws of a chain.
-
-    Attributes
-    ----------
-    target : Target
-    state, parameters, tuning, work : NamedTuple
-        The sampler's own.
-    rng : numpy.random.Generator
-    places : (n,) int64
-        Where the variables of the target are in the chain's point.
-    n_transitions : int
-        For each draw.
-    tune : bool
-    status : int
-        CURRENT, STALE, LEARNED or MOVED, at the start of the first draw.
-    stats : (draws, N_STATS + own) float64
-        Where the statistics are written.
-    """
+    """One step's part in the draws of a chain."""
 
     target: Target
     state: NamedTuple
@@ -91,11 +74,11 @@ class Block(NamedTuple):
     tuning: NamedTuple
     work: NamedTuple
     rng: Generator
-    places: np.ndarray
-    n_transitions: int
+    places: np.ndarray  # where the variables of the target are in the chain's point
+    n_transitions: int  # for each draw
     tune: bool
-    status: int
-    stats: np.ndarray
+    status: int  # CURRENT, STALE, LEARNED or MOVED, at the start of the first draw
+    stats: np.ndarray  # (draws, N_STATS + own), where the statistics are written
 
 
 @cache

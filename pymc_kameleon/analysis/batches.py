@@ -13,25 +13,13 @@ in the chain that has the fewest."""
 
 
 class Corrected(NamedTuple):
-    """Corrected averages of q functions.
+    """Corrected averages of q functions, (q,) each."""
 
-    Attributes
-    ----------
-    mean, mcse : (q,) float64
-        T and its standard error.
-    gain : (q,) float64
-        Variance of A over that of T, both as estimated here.
-    is_better : (q,) bool
-        Whether any b is above 0, and the standard error is known. If not, A is as good.
-    disagreement : (q,) float64
-        Variance of T between chains over that within them; about 1 if all is well.
-    """
-
-    mean: np.ndarray
-    mcse: np.ndarray
-    gain: np.ndarray
-    is_better: np.ndarray
-    disagreement: np.ndarray
+    mean: np.ndarray  # T
+    mcse: np.ndarray  # its standard error
+    gain: np.ndarray  # variance of A over that of T, both as estimated here
+    is_better: np.ndarray  # whether any b is above 0, and the error is known; if not, A is as good
+    disagreement: np.ndarray  # variance of T between chains over that within; 1 if all is well
 
 
 def coefficients(a, x, common):

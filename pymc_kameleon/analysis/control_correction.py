@@ -43,24 +43,12 @@ COLLINEAR = 1e-4
 
 
 class Kept(NamedTuple):
-    """What a sampler has kept of its draws.
+    """What a sampler has kept of its draws: (chains, draws, 2d), and (chains, draws, 1) of r²."""
 
-    Attributes
-    ----------
-    features : (chains, draws, 2d) float64
-        u and u².
-    left_out : (chains, draws, 2d) float64
-        They less their means over the draw's transitions.
-    controls : (chains, draws, 2d) float64
-        Of u and u².
-    radius : (chains, draws, 1) float64
-        Control of r².
-    """
-
-    features: np.ndarray
-    left_out: np.ndarray
-    controls: np.ndarray
-    radius: np.ndarray
+    features: np.ndarray  # u and u²
+    left_out: np.ndarray  # they less their means over the draw's transitions
+    controls: np.ndarray  # of u and u²
+    radius: np.ndarray  # control of r²
 
 
 def kept_of(kept, learned):

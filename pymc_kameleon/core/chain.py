@@ -81,28 +81,7 @@ def nothing_derived(state, parameters, work):
 
 
 class Block(NamedTuple):
-    """One step's part in the draws of a chain.
-
-    Attributes
-    ----------
-    target : Target
-    state, parameters, tuning, work : NamedTuple
-        The sampler's own.
-    rng : numpy.random.Generator
-    places : (n,) int64
-        Where the variables of the target are in the chain's point.
-    n_transitions : int
-        For each draw.
-    tune : bool
-    status : int
-        CURRENT, STALE, LEARNED or MOVED, at the start of the first draw.
-    stats : NamedTuple
-        The sampler's own, views of `row`: those of the draw at work.
-    row : (n_stats,) float64
-        All numbers of that draw; NaN where nothing was written.
-    rows : (draws, ...) float64
-        Where they go. Rows may be shorter, if what comes last is not kept.
-    """
+    """One step's part in the draws of a chain."""
 
     target: Target
     state: NamedTuple
@@ -110,13 +89,13 @@ class Block(NamedTuple):
     tuning: NamedTuple
     work: NamedTuple
     rng: Generator
-    places: np.ndarray
-    n_transitions: int
+    places: np.ndarray  # where the variables of the target are in the chain's point
+    n_transitions: int  # for each draw
     tune: bool
-    status: int
-    stats: NamedTuple
-    row: np.ndarray
-    rows: np.ndarray
+    status: int  # CURRENT, STALE, LEARNED or MOVED, at the start of the first draw
+    stats: NamedTuple  # the sampler's own, views of `row`: those of the draw at work
+    row: np.ndarray  # (n_stats,), all numbers of that draw; NaN where nothing was written
+    rows: np.ndarray  # (draws, ...), where they go; shorter, if what comes last is not kept
 
 
 @cache

@@ -30,20 +30,11 @@ GOOD_GUESS = 10
 
 
 class ScaleTuning(NamedTuple):
-    """What tuning remembers of scales s_k, whose logs are an array (k,).
-
-    Attributes
-    ----------
-    target_accept : float
-    bounds : (k, 2) float64
-        Least and largest log scale.
-    average : (k, 2) float64
-        Sum and number of the log scales that are averaged.
-    """
+    """What tuning remembers of scales s_k, whose logs are an array (k,)."""
 
     target_accept: float
-    bounds: np.ndarray
-    average: np.ndarray
+    bounds: np.ndarray  # (k, 2), least and largest log scale
+    average: np.ndarray  # (k, 2), sum and number of the log scales that are averaged
 
     @classmethod
     def start(cls, target_accept, log_scales, bounds=None):

@@ -24,20 +24,11 @@ class Shape(NamedTuple):
 
 
 class ShapeTuning(NamedTuple):
-    """What tuning remembers of them.
-
-    Attributes
-    ----------
-    scale : ScaleTuning
-    moments : Moments
-        μ and Σ.
-    log_best : float
-        Log of the best scale if Σ is the target's covariance.
-    """
+    """What tuning remembers of them."""
 
     scale: ScaleTuning
-    moments: Moments
-    log_best: float
+    moments: Moments  # μ and Σ
+    log_best: float  # log of the best scale if Σ is the target's covariance
 
     @classmethod
     def start(cls, scales, n_tune, target_accept, best_scale, bounds=None, rate=UNSET):

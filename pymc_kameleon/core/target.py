@@ -65,23 +65,12 @@ class Target(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What is computed from the chain's point after each draw.
+    """What is computed from the chain's point after each draw."""
 
-    Attributes
-    ----------
-    address : int
-        Machine code of a function with `LOGP_SIGNATURE` that writes into its last argument.
-    data : (k,) float64
-    shapes : (s,) int64
-        As in a target.
-    rows : (draws, outputs) float64
-        Where they are written; without columns nothing is computed.
-    """
-
-    address: int
-    data: np.ndarray
+    address: int  # of a function with `LOGP_SIGNATURE` that writes into its last argument
+    data: np.ndarray  # as in a Target
     shapes: np.ndarray
-    rows: np.ndarray
+    rows: np.ndarray  # (draws, outputs), to be filled; without columns nothing is computed
 
 
 def function_address(dispatcher):

@@ -144,18 +144,10 @@ def _from_bytes(content):
 
 
 class Batch(NamedTuple):
-    """What is written at a time.
+    """What is written at a time."""
 
-    Attributes
-    ----------
-    values : dict
-        (row of the chain, group, name) -> first draw, list of arrays (n, ...).
-    states : dict
-        Row -> state of the chain after these draws.
-    """
-
-    values: dict
-    states: dict
+    values: dict  # (row of the chain, group, name) -> first draw, list of arrays (n, ...)
+    states: dict  # row -> state of the chain after these draws
 
 
 class Store:

@@ -15,22 +15,12 @@ FIRST_LOOK, GROWTH, LARGEST_RHAT = 100, 1.2, 1.01
 
 @dataclass
 class Limits:
-    """When a run is to end, or to be told of.
-
-    Attributes
-    ----------
-    callback : callable or None
-    max_time : float or None
-        Seconds.
-    target_ess : float or None
-    parameters : list of str
-        Whose ESS is meant.
-    """
+    """When a run is to end, or to be told of."""
 
     callback: Callable | None
-    max_time: float | None
+    max_time: float | None  # seconds
     target_ess: float | None
-    parameters: list
+    parameters: list  # names of those whose ESS is meant
 
 
 def next_look(look):

@@ -44,29 +44,15 @@ BAR, GAP, STATS = 10, 2, 14
 
 
 class Row(NamedTuple):
-    """How far a chain is, or all of them are, in this run.
+    """How far a chain is, or all of them are, in this run."""
 
-    Attributes
-    ----------
-    done, total, n_tune : int
-        Draws, of tuning too; and of tuning.
-    seconds : float
-        Its own computing time.
-    evaluations : int
-    most : int
-        Evaluations that a draw takes at most; the first one has looked for scales besides.
-    stats : list of (float, float)
-        Mean acceptance and scale of each step; empty before the first draw.
-    stuck : bool
-    """
-
-    done: int
+    done: int  # draws, of tuning too
     total: int
-    n_tune: int
-    seconds: float
+    n_tune: int  # draws of tuning
+    seconds: float  # its own computing time
     evaluations: int
-    most: int
-    stats: list
+    most: int  # evaluations of a draw, at most; the first one has looked for scales besides
+    stats: list  # mean acceptance and scale of each step; empty before the first draw
     stuck: bool
 
     @classmethod

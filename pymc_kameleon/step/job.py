@@ -21,18 +21,10 @@ from pymc_kameleon.step.warm_start.search import OnTheWay
 
 @dataclass
 class ChainState:
-    """All that a chain needs to go on, to the last bit, wherever it does.
+    """All that a chain needs to go on, to the last bit, wherever it does."""
 
-    Attributes
-    ----------
-    point : (n,) float64
-        All value variables, raveled in the model's order.
-    steps : list of KameleonState
-        What each step needs.
-    """
-
-    point: np.ndarray
-    steps: list
+    point: np.ndarray  # all value variables, raveled in the model's order
+    steps: list  # the KameleonState of each step
 
     @property
     def monitor(self):
@@ -41,25 +33,12 @@ class ChainState:
 
 
 class Portion(NamedTuple):
-    """What an advance makes.
+    """What an advance makes."""
 
-    Attributes
-    ----------
-    outputs : (n, outputs) float64
-        What is kept of each draw; without columns while tuning, unless that is kept.
-    stats : list of (n, ...) float64
-        Statistics of each step.
-    last : list of DrawStats or None
-        Of each step, for the progress bar; None if there are no draws yet.
-    n_logp : int
-        Evaluations of the log-density.
-    seconds : float
-    """
-
-    outputs: np.ndarray
-    stats: list
-    last: list
-    n_logp: int
+    outputs: np.ndarray  # (n, outputs), what is kept of each draw; without columns if nothing is
+    stats: list  # of each step, the statistics (n, ...)
+    last: list  # DrawStats of each step, for the progress bar; None if there are no draws yet
+    n_logp: int  # evaluations of the log-density
     seconds: float
 
 

@@ -16,48 +16,21 @@ def longest_rejection(accepted, before=0):
 
 @dataclass
 class ChainMonitor:
-    """What a chain has seen, for its warnings.
+    """What a chain has seen, for its warnings."""
 
-    Attributes
-    ----------
-    tune, draws : int
-        Draws of tuning and after it, as PyMC announced them.
-    done : int
-        Draws made.
-    learned : int
-        Draws made when the step learned in Python for the last time; -1 before that.
-    uncounted : int
-        Evaluations by which the chains learned together, which no draw has counted yet.
-    common_start : bool
-        Whether the chain began at the model's initial point.
-    climbing : float
-        What the log-density still gained when the way to the posterior ended for want of
-        evaluations.
-    noise : float
-        Variance of estimates of the log-density where tuning ended; 0 if it is no estimate.
-    accepted : bool
-        Whether any proposal was accepted after tuning.
-    run, longest : int
-        Draws after tuning without an accepted proposal: now, and at most in a row.
-    accept_sum : float
-        Sum of the draws' acceptance probabilities; it starts anew when tuning has ended.
-    infinite : int
-        Proposed points at which the log-density was +inf.
-    """
-
-    tune: int
-    draws: int
-    done: int = 0
-    learned: int = -1
-    uncounted: int = 0
-    common_start: bool = False
-    climbing: float = 0.0
-    noise: float = 0.0
-    accepted: bool = False
-    run: int = 0
-    longest: int = 0
-    accept_sum: float = 0.0
-    infinite: int = 0
+    tune: int  # draws of tuning that PyMC announced
+    draws: int  # draws after it
+    done: int = 0  # draws made
+    learned: int = -1  # draws made when the step last learned in Python; -1 before that
+    uncounted: int = 0  # evaluations by which chains learned together, not yet counted by a draw
+    common_start: bool = False  # whether the chain began at the model's initial point
+    climbing: float = 0.0  # what logp still gained when the way had no evaluations left
+    noise: float = 0.0  # variance of estimates of logp where tuning ended; 0 if it is no estimate
+    accepted: bool = False  # whether any proposal was accepted after tuning
+    run: int = 0  # draws after tuning without an accepted proposal, now
+    longest: int = 0  # the same, at most in a row
+    accept_sum: float = 0.0  # of draws' acceptance probabilities; starts anew when tuning has ended
+    infinite: int = 0  # proposed points at which the log-density was +inf
 
     def follow(self, accept_probs, accept_shares):
         """Take notice of draws, which are all of tuning or all after it."""

@@ -18,23 +18,14 @@ from pymc_kameleon.samplers.gradient.mala import N_TALLY
 
 
 class State(NamedTuple):
-    """A TrajectoryState, and what control variates need.
-
-    Attributes
-    ----------
-    x, logp, gradient, u
-    z : (d,) float64
-        L⁻¹(x − μ).
-    tally : (N_TALLY + 4d + 2,) float64
-        That of trajectories, and that of control_variates/tally.py.
-    """
+    """A TrajectoryState, and what control variates need."""
 
     x: floats("d")
     logp: floats(1)
     gradient: floats("d")
     u: floats("d")
-    z: floats("d")
-    tally: floats("tally")
+    z: floats("d")  # L⁻¹(x − μ)
+    tally: floats("tally")  # that of trajectories, and that of control variates
 
 
 class Parameters(NamedTuple):

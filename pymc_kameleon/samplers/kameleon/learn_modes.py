@@ -49,20 +49,11 @@ LEAST = 3
 
 
 class Archive(NamedTuple):
-    """Distinct points that a chain has visited.
+    """Distinct points that a chain has visited."""
 
-    Attributes
-    ----------
-    points : (n, d) float64
-    logps : (n,) float64
-        Their log-densities.
-    runs : (n,) float64
-        The run in which each of them was visited.
-    """
-
-    points: np.ndarray
-    logps: np.ndarray
-    runs: np.ndarray
+    points: np.ndarray  # (n, d)
+    logps: np.ndarray  # their log-densities
+    runs: np.ndarray  # the run in which each of them was visited
 
     def above(self, floor):
         """Return what is above a log-density."""

@@ -14,20 +14,11 @@ from pymc_kameleon.samplers.random_walk import walk
 
 
 class State(NamedTuple):
-    """The State of walk.py, and what control variates need.
-
-    Attributes
-    ----------
-    x, logp
-    z : (d,) float64
-        L⁻¹(x − μ).
-    tally : (4d + 2,) float64
-        See `tally_size`.
-    """
+    """The State of walk.py, and what control variates need."""
 
     x: floats("d")
     logp: floats(1)
-    z: floats("d")
+    z: floats("d")  # L⁻¹(x − μ)
     tally: floats("tally")
 
 

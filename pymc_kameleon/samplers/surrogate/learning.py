@@ -78,28 +78,14 @@ RADII = 0.25 * 1.2 ** np.arange(27)
 
 
 class Seen(NamedTuple):
-    """What chains have seen, in coordinates u.
+    """What chains have seen, in coordinates u."""
 
-    Attributes
-    ----------
-    mean, factor
-        μ and L.
-    sample : tuple
-        Points (n, d) to fit, f there, and which count.
-    states : (m, d) float64
-        Newest states.
-    middle : float
-        Median of f over the states.
-    n : int
-        All points.
-    """
-
-    mean: np.ndarray
-    factor: np.ndarray
-    sample: tuple
-    states: np.ndarray
-    middle: float
-    n: int
+    mean: np.ndarray  # μ
+    factor: np.ndarray  # L
+    sample: tuple  # points (n, d) to fit, f there, and which count
+    states: np.ndarray  # (m, d), the newest
+    middle: float  # median of f over the states
+    n: int  # of all points
 
 
 def learn_from(chains, rng):

@@ -29,35 +29,17 @@ from pymc_kameleon.step.messages import say_if_compiling
 
 
 class Moves(NamedTuple):
-    """The moves by the surrogate of all chains, in the order of chains and draws.
+    """The moves by the surrogate of all chains, in the order of chains and draws."""
 
-    Attributes
-    ----------
-    row, draw : (n,) int64
-        Which chain made them, and for which of its draws, from 0.
-    start, end : (n, d) float64
-        Where they began, and what they proposed, unconstrained.
-    end_logp : (n,) float64
-        log π there.
-    accept_prob : (n,) float64
-        α.
-    parameters : list of Parameters
-        Those of each chain, as far as the inner chain needs them.
-    log_s : list of callable
-        The fitted log-density of each chain.
-    seen : (chains, draws, d + 1) float64
-        What each draw has proposed last, by whatever move, and log π there.
-    """
-
-    row: np.ndarray
-    draw: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    end_logp: np.ndarray
-    accept_prob: np.ndarray
-    parameters: list
-    log_s: list
-    seen: np.ndarray = None
+    row: np.ndarray  # which chain made them
+    draw: np.ndarray  # for which of its draws
+    start: np.ndarray  # (n, d), where they began, unconstrained
+    end: np.ndarray  # (n, d), what they proposed
+    end_logp: np.ndarray  # log π there
+    accept_prob: np.ndarray  # α
+    parameters: list  # those of each chain, as far as the inner chain needs them
+    log_s: list  # the fitted log-density of each chain, a function
+    seen: np.ndarray = None  # (chains, draws, d + 1), what each draw proposed last, and log π there
 
 
 def moves_of(kept, learned):

@@ -27,13 +27,7 @@ ROUNDING = 10 * np.finfo(float).eps
 
 
 class Guide(NamedTuple):
-    """What a chain that has come home tells others of the way; NaN before there is one.
-
-    Attributes
-    ----------
-    x, scales, factor, exact
-        As of a Home.
-    """
+    """What a chain tells others of the Home that it has found; NaN before there is one."""
 
     x: np.ndarray
     scales: np.ndarray
@@ -52,37 +46,16 @@ class Guide(NamedTuple):
 
 
 class Home(NamedTuple):
-    """Where an approach has come to.
+    """Where an approach has come to."""
 
-    Attributes
-    ----------
-    x : (d,) float64
-        The middle of it.
-    logp : float
-        Log-density there.
-    scales : (d,) float64
-        Standard deviation of each coordinate, given the others.
-    factor : (d, d) float64
-        Lower triangular; times its transpose it is about the posterior's covariance.
-    exact : (d,) bool
-        Coordinates in which the log-density is exactly quadratic, together, if that was found.
-    climbing : float
-        What the log-density still gained in the last 5 d evaluations if the budget was used up;
-        else 0.
-    points : (n, d) float64
-        All that was evaluated, in its order.
-    logps : (n,) float64
-        Its log-density, -inf where that is not finite.
-    """
-
-    x: np.ndarray
-    logp: float
-    scales: np.ndarray
-    factor: np.ndarray
-    exact: np.ndarray
-    climbing: float
-    points: np.ndarray
-    logps: np.ndarray
+    x: np.ndarray  # (d,), the middle of it
+    logp: float  # log-density there
+    scales: np.ndarray  # (d,), standard deviation of each coordinate, given the others
+    factor: np.ndarray  # (d, d), lower triangular, about that of the posterior's covariance
+    exact: np.ndarray  # (d,), coordinates in which logp is exactly quadratic, together
+    climbing: float  # what logp gained in the last 5 d evaluations if there are no more; else 0
+    points: np.ndarray  # (n, d), all that was evaluated, in its order
+    logps: np.ndarray  # (n,), its log-density, -inf where that is not finite
 
     @property
     def guide(self):

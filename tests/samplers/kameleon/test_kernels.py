@@ -8,16 +8,8 @@ from hypothesis import strategies as st
 from scipy import special
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.kameleon.kernels import (
-    FIXED,
-    KNN,
-    MEDIAN,
-    Gaussian,
-    Linear,
-    Matern,
-    bandwidth_rule,
-)
-from pymc_kameleon.samplers.kameleon.rkhs import gradient_weights, interpolate
+from pymc_kameleon.samplers.kameleon.kernels import Gaussian, Linear, Matern, bandwidth_rule
+from pymc_kameleon.samplers.kameleon.rkhs import FIXED, KNN, MEDIAN, gradient_weights, interpolate
 
 ORDERS = [1.5, 1.6, 2, 2.5, 4, 10, 30]
 RADIAL = [Gaussian, *(lambda bandwidth, v=v: Matern(v, bandwidth) for v in ORDERS)]

@@ -48,7 +48,7 @@ def tuned(n):
         point, (stats, *_) = step.step(point)
         n_evaluations += stats["n_logp"]
     step.stop_tuning()
-    points, _, _ = archive.archive([step])
+    points, _, _ = archive.points_of([step])
     return step, points, n_evaluations
 
 

@@ -8,15 +8,10 @@ from pymc_kameleon.analysis.summary import summary
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.model.noise import noise_seed
 from pymc_kameleon.model.starts import initvals
-from pymc_kameleon.plots import (
-    plot_adaptation,
-    plot_factor,
-    plot_learned,
-    plot_modes,
-    plot_proposals,
-    plot_scales,
-)
 from pymc_kameleon.plots.compare import plot_compare
+from pymc_kameleon.plots.modes import plot_modes
+from pymc_kameleon.plots.proposals import plot_proposals
+from pymc_kameleon.plots.tuning import plot_adaptation, plot_factor, plot_learned, plot_scales
 from pymc_kameleon.samplers import *  # noqa: F403
 from pymc_kameleon.samplers import SAMPLERS
 from pymc_kameleon.samplers.choice import registered

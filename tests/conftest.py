@@ -1,6 +1,8 @@
 """Fixtures of the whole suite."""
 
+import gc
 import logging
+import signal
 
 import models
 import numpy as np
@@ -12,6 +14,21 @@ logging.getLogger("pymc").setLevel(logging.WARNING)
 
 # As many workers as cores: the threads of BLAS would only wait for each other.
 threadpool_limits(1)
+
+# A shell lets what runs in the background ignore Ctrl-C, and tests that press it would hang.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def garbage():
+    """Collect it once more at the end of a file, and look at what is left no more.
+
+    What was compiled and imported is millions of objects, and lasts.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

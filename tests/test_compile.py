@@ -6,6 +6,7 @@ from pymc_kameleon.compile import main, seconds_to_compile
 from pymc_kameleon.samplers.gradient.fisher_rule import compiled_learning
 
 
+@pytest.mark.slow
 def test_compiles_what_is_named(capfd, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     main(["RWM", "--jobs", "1"])

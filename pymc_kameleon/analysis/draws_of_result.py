@@ -212,6 +212,16 @@ class _Named(dict):
         raise KeyError(f"The function asks for {name!r}, but the variables are {list(self)}.")
 
 
+def side_by_side(variables, n_kept=2):
+    """Return arrays (chains, draws, ...), by name, side by side: float64 (chains, draws, q).
+
+    Of others, so many dimensions are kept.
+    """
+    arrays = [np.asarray(values) for values in variables.values()]
+    flat = [values.reshape(*values.shape[:n_kept], -1) for values in arrays]
+    return np.concatenate(flat, axis=n_kept, dtype=np.float64)
+
+
 def say_if_not_finite(what, values):
     """Warn if values (chains, draws, ...) are NaN or infinite at some draws; say at how many."""
     fine = np.isfinite(values).reshape(*values.shape[:2], -1).all(axis=2)

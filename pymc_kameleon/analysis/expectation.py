@@ -11,6 +11,7 @@ from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
 from pymc_kameleon.analysis.trust import warn_of
+from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import opened
 
 
@@ -89,7 +90,7 @@ def expectation(dt, function, model=None):
     values, shape = f.reshape(*f.shape[:2], -1), f.shape[2:]
     found, apart = _averaged(draws, values, lambda x: draws.at(x, function).reshape(len(x), -1))
     if draws.can_be_corrected:
-        names = [f"the function{list(index) or ''}" for index in np.ndindex(shape)]
+        names = elements("the function", shape)
         with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
             r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
         warn_of(dt, names, values, r_hat, draws.certificate, apart)

@@ -8,6 +8,7 @@ import pymc as pm
 import xarray as xr
 from arviz_base import convert_to_dataset
 
+from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.modes_of_draws import find_modes, local_scale, modes_of_draws
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.messages import grouped
@@ -135,8 +136,8 @@ def _matrix(posterior):
 
     Without counts, as 0 and 1, which have gaps in any posterior, unless there is nothing else.
     """
-    parts = [_flat(posterior[name].transpose(*SAMPLE, ...), 2) for name in posterior]
-    draws = np.concatenate(parts, axis=2) if parts else np.empty((1, 1, 0))
+    draws = posterior.astype(float).transpose(*SAMPLE, ...)
+    draws = side_by_side(draws) if draws else np.empty((1, 1, 0))
     varies = np.isfinite(draws).all(axis=(0, 1)) & (draws != draws[:1, :1]).any(axis=(0, 1))
     if not varies.any():
         raise ValueError(
@@ -146,11 +147,6 @@ def _matrix(posterior):
     measured = varies & (draws != np.round(draws)).any(axis=(0, 1))
     varies = measured if measured.any() else varies
     return draws[..., varies], varies
-
-
-def _flat(variable, n_kept):
-    """Return values with all dimensions after the first `n_kept` in one."""
-    return variable.values.reshape(*variable.shape[:n_kept], -1).astype(float)
 
 
 def _placed(posterior, centers):
@@ -178,7 +174,7 @@ def _placed(posterior, centers):
 def _nearest(posterior, centers):
     """Return the modes of draws, (chains, draws), whose centers are nearest."""
     draws, varies = _matrix(posterior)
-    points = np.concatenate([_flat(centers[name], 1) for name in centers], axis=1)[:, varies]
+    points = side_by_side(centers, n_kept=1)[:, varies]
     scale = local_scale(draws.reshape(-1, draws.shape[2]))
     distances = [np.square((draws - point) / scale).sum(axis=2) for point in points]
     return modes_of_draws(np.stack(distances, axis=1))

@@ -12,10 +12,11 @@ Points are the rows of (n, d) arrays.
 from itertools import combinations
 
 import numpy as np
-from scipy.cluster.hierarchy import DisjointSet, fcluster, linkage
+from scipy.cluster.hierarchy import DisjointSet
 from scipy.spatial.distance import cdist
 
 from pymc_kameleon.core.moments import shrunk_covariance
+from pymc_kameleon.samplers.kameleon.learn_modes import near_groups
 
 MOST_POINTS, MOST_OF_CHAIN, MOST_COORDINATES = 6000, 2000, 60
 """That modes are found from."""
@@ -186,8 +187,10 @@ def find_modes(draws):
     coordinates = in_local_scale(draws.reshape(-1, d)).reshape(n_chains, n, -1)
     kept = thinned(coordinates)
     groups = Groups(coordinates[kept], kept[0])
+    most = max(8, N_GROUPS // max(n_chains, 2))
     for chain in range(n_chains):
-        for rows in near_groups(groups.points, np.flatnonzero(kept[0] == chain), n_chains):
+        own = np.flatnonzero(kept[0] == chain)
+        for rows in near_groups(groups.points, own, min(most, len(own) // GROUP_SIZE)):
             groups.add(rows)
     join_neighbours(groups)
     absorb_stragglers(groups)
@@ -231,15 +234,6 @@ def thinned(draws):
     moved = np.any(np.diff(draws[:, chosen], axis=1, prepend=np.nan) != 0, axis=2)
     chains, places = np.nonzero(moved)
     return chains, chosen[places]
-
-
-def near_groups(points, rows, n_chains):
-    """Divide the points of a chain into groups of near ones."""
-    n = min(len(rows) // GROUP_SIZE, max(8, N_GROUPS // max(n_chains, 2)))
-    if n < 2:
-        return [rows]
-    labels = fcluster(linkage(points[rows], "ward"), n, "maxclust")
-    return [rows[labels == label] for label in np.unique(labels)]
 
 
 def join_neighbours(groups):

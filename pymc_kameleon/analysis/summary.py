@@ -13,7 +13,7 @@ from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
 
 from pymc_kameleon.analysis.batches import Corrected
-from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
+from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import warn_of
 from pymc_kameleon.result.opening import opened
 
@@ -86,7 +86,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     chosen = chosen.transpose("chain", "draw", ...)
     ci_kind = rcParams["stats.ci_kind"] if ci_kind is None else ci_kind
     ci_prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
-    values = _columns({name: variable.values for name, variable in chosen.items()})
+    values = side_by_side(chosen)
     for name, variable in chosen.items():
         say_if_not_finite(name, variable.values)
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
@@ -119,12 +119,6 @@ def _widen(table, draws, values):
         table["ess"] = (sd / table["mcse_mean"]) ** 2
 
 
-def _columns(variables):
-    """Return arrays (chains, draws, ...) side by side, float64 (chains, draws, q)."""
-    flat = [values.reshape(*values.shape[:2], -1) for values in variables.values()]
-    return np.concatenate(flat, axis=2, dtype=np.float64)
-
-
 # ---- corrections --------------------------------------------------------------------------------
 
 
@@ -143,7 +137,7 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
         block = _Block(values[..., own])
 
         def at(x, own=own, block=block):
-            columns = draws.at(x, _columns, names)
+            columns = draws.at(x, side_by_side, names)
             return block.functions(columns[:, place[own]])
 
         found = draws.corrected(block.functions(block.values), at, 2 * len(own))

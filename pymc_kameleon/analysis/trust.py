@@ -6,7 +6,7 @@ from contextlib import suppress
 import numpy as np
 from arviz_stats.base import array_stats
 
-from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS
+from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_rejection
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -62,8 +62,7 @@ def _longest_rejection(dt):
     if "sample_stats" not in dt.children or "accept_share" not in dt["sample_stats"]:
         return 0
     moved = dt["sample_stats"]["accept_share"].transpose("chain", "draw").values > 0
-    ends = [np.flatnonzero(np.concatenate([[True], own, [True]])) for own in moved]
-    longest = max(int(np.diff(own).max()) - 1 for own in ends)
+    longest = max(longest_rejection(own) for own in moved)
     return longest if longest >= max(STUCK_TRANSITIONS, STUCK_SHARE * moved.shape[1]) else 0
 
 

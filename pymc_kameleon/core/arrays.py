@@ -61,6 +61,19 @@ def kinds_of(cls, sizes):
     return {name: _kind(cls, name, hint, sizes) for name, hint in hints.items()}
 
 
+def copy_arrays(source, out, names=None):
+    """Copy arrays of a named tuple, and of those that it holds, into another one.
+
+    Only those of the fields `names`, if there are some.
+    """
+    for name in names or source._fields:
+        value, place = getattr(source, name), getattr(out, name)
+        if isinstance(value, tuple):
+            copy_arrays(value, place)
+        elif isinstance(value, np.ndarray):
+            place[...] = value
+
+
 def _kind(cls, name, hint, sizes):
     if hasattr(hint, "_fields"):
         return kinds_of(hint, sizes)

@@ -1,5 +1,6 @@
 """Names, shapes and places: value variables <-> raveled point <-> coordinates."""
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
@@ -69,11 +70,7 @@ class Layout:
 
     def coordinates(self):
         """Return the names of the coordinates, x[0] and so on."""
-        return [
-            name + (str(list(index)) if shape else "")
-            for name, shape in self.shapes.items()
-            for index in np.ndindex(shape)
-        ]
+        return [name for variable in self.shapes.items() for name in elements(*variable)]
 
     def region_array(self, region):
         """Return least and largest value of each coordinate, (2, d).
@@ -110,6 +107,17 @@ class Layout:
         if not np.all(bounds[0] < bounds[1]):
             raise ValueError(f"region must have low < high everywhere, not {region}.")
         return bounds
+
+
+def elements(name, shape):
+    """Return the names of a variable's elements: b[0, 1] and so on, b if it is a scalar."""
+    return [f"{name}{list(index) or ''}" for index in np.ndindex(shape)]
+
+
+def split_name(element):
+    """Return the variable and the index of an element: b and (0, 1) of b[0, 1]."""
+    name, index = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", element).groups()
+    return name, tuple(map(int, index.split(","))) if index else ()
 
 
 def own_variables(sampler, vars, model):

@@ -32,42 +32,6 @@ from rich.progress import ProgressColumn
 from rich.table import Column
 from rich.text import Text
 
-__all__ = [
-    "STEP_METHODS",
-    "ArrayStepShared",
-    "BlockedStep",
-    "Competence",
-    "CompoundStep",
-    "Draw",
-    "DrawStats",
-    "FlatRV",
-    "HalfFlatRV",
-    "MarimoProgressBackend",
-    "MarkerProgressBar",
-    "SamplerWarning",
-    "SamplingError",
-    "StepMethodState",
-    "WarningType",
-    "coords_and_dims_for_inferencedata",
-    "dataclass_state",
-    "default_progress_theme",
-    "find_constants",
-    "find_observations",
-    "get_default_varnames",
-    "get_random_generator",
-    "in_marimo_notebook",
-    "log_warnings",
-    "make_initial_point_fn",
-    "make_initial_point_fns_per_chain",
-    "multiprocessing_context",
-    "natural_name",
-    "progress_bar_of",
-    "progress_columns",
-    "progress_update",
-    "quiet_logging",
-    "run_convergence_checks",
-]
-
 
 def natural_name(name):
     """Return the model's name of a variable that is sampled on another scale: s for s_log__."""

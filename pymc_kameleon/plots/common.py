@@ -1,6 +1,5 @@
 """What the plots share: ArviZ's arguments, what a step learned, and draws on the scale of that."""
 
-import re
 from inspect import cleandoc
 from textwrap import fill
 
@@ -10,6 +9,7 @@ from arviz_base import rcParams
 from arviz_base.validate import validate_dict_argument
 from scipy.special import logit
 
+from pymc_kameleon.model.layout import split_name
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.groups import LEARNED_GROUP
@@ -245,12 +245,6 @@ def selected(own, var_names, coords):
     if COORDINATE in coords and BIS in own.dims:
         coords[BIS] = coords[COORDINATE]
     return with_labels(own, coords)
-
-
-def split_name(coordinate):
-    """Return the variable and the index of a coordinate: b and (0, 1) of b[0, 1]."""
-    name, index = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", coordinate).groups()
-    return name, tuple(map(int, index.split(","))) if index else ()
 
 
 def draws_as_learned(dt, own):

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.model.layout import split_name
 from pymc_kameleon.plots.common import (
     Style,
     checked_backend,
@@ -15,7 +16,6 @@ from pymc_kameleon.plots.common import (
     learned_by,
     result_of,
     selected,
-    split_name,
 )
 from pymc_kameleon.result.steps import sampler_of
 from pymc_kameleon.step.base import samplers

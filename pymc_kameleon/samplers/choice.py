@@ -104,7 +104,7 @@ def _compiled_with(step, compile_kwargs):
 
 def listed(step):
     """Return the steps of a list, of a CompoundStep, or a single one, as a list."""
-    if isinstance(step, CompoundStep):
+    if isinstance(step, CompoundStep) and not isinstance(step, UnboundStep):
         step = step.methods
     return list(step) if isinstance(step, list | tuple) else [step]
 

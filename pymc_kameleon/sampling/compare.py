@@ -15,8 +15,10 @@ import pymc as pm
 from arviz_stats.base import array_stats
 from scipy.stats import norm
 
+from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.model.functions import has_gradient
+from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.pymc_internals import (
     BlockedStep,
@@ -345,11 +347,12 @@ def _judge(rows, results, names):
     A step is judged by the others that have converged: it is as far from them as from the lower
     median of them, which is near only if it is one of a majority.
     """
-    draws = {label: _columns(tree["posterior"], names) for label, tree in results.items()}
+    parameters = {label: tree["posterior"].to_dataset()[names] for label, tree in results.items()}
+    draws = {k: side_by_side(own.transpose("chain", "draw", ...)) for k, own in parameters.items()}
     varies = np.any([np.ptp(x, axis=(0, 1)) > 0 for x in draws.values()], axis=0)
     varies |= not varies.any()  # what never varies anywhere is no parameter
-    first = next(iter(results.values()))["posterior"].isel(chain=0, draw=0)
-    every = [f"{name}{list(i) or ''}" for name in names for i in np.ndindex(first[name].shape)]
+    first = next(iter(parameters.values())).isel(chain=0, draw=0)
+    every = [element for name in names for element in elements(name, first[name].shape)]
     own = np.array(every)[varies]
     where = [f"{what} of {name}" for what in ("mean", "spread") for name in own]
     centre = np.median([np.median(x, axis=(0, 1)) for x in draws.values()], axis=0)
@@ -373,13 +376,6 @@ def _judge(rows, results, names):
             z, at = apart[(len(apart) - 1) // 2]
             rows[label] |= {"disagreement": z, "where": at, "ok": rows[label]["ok"] and z <= limit}
     return limit
-
-
-def _columns(posterior, names):
-    """Return the draws of parameters side by side, (chains, draws, q) float64."""
-    parts = [posterior[name].transpose("chain", "draw", ...).values for name in names]
-    flat = [part.reshape(*part.shape[:2], -1) for part in parts]
-    return np.concatenate(flat, axis=2, dtype=np.float64)
 
 
 def _diagnostics(values):

@@ -7,6 +7,8 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_kameleon.analysis.draws_of_result import side_by_side
+
 FIRST_LOOK, GROWTH, LARGEST_RHAT = 100, 1.2, 1.01
 """Draws of each chain at which `target_ess` is looked at first, and from look to look."""
 
@@ -47,8 +49,7 @@ class Enough:
 
     def reached(self, draws):
         """Look at draws (chain, draw) of parameters."""
-        parts = [np.reshape(draws[name].values, (*draws[name].shape[:2], -1)) for name in draws]
-        values = np.concatenate(parts, axis=2)
+        values = side_by_side(draws)
         if self._worst is not None and self._lack(values[..., [self._worst]])[0] > 0:
             return False
         lack = self._lack(values)

@@ -8,6 +8,12 @@ STUCK_SHARE, STUCK_TRANSITIONS = 0.1, 100
 """A run of rejections is reported if it is longer than this share of the draws, and this number."""
 
 
+def longest_rejection(accepted, before=0):
+    """Return the most draws in a row without an accepted proposal; `before` came just before."""
+    ends = np.concatenate(([-1 - before], accepted.nonzero()[0], [len(accepted)]))
+    return int((ends[1:] - ends[:-1]).max()) - 1
+
+
 @dataclass
 class ChainMonitor:
     """What a chain has seen, for its warnings.
@@ -68,10 +74,8 @@ class ChainMonitor:
             self.run += n
         else:
             self.accepted, self.run = True, n - 1 - int(moves[-1])
-            if n > 1:
-                ends = np.concatenate(([-1 - before], moves))
-                self.longest = max(self.longest, int((ends[1:] - ends[:-1]).max()) - 1)
-        self.longest = max(self.longest, self.run)
+        longest = longest_rejection(accept_shares, before) if n > 1 else self.run  # which is quick
+        self.longest = max(self.longest, longest)
 
     @property
     def mean_accept(self):

@@ -1,16 +1,19 @@
 """Steps that know no model yet: ``pk.GAM.options(steps_per_draw=5)``."""
 
+from functools import cached_property
+
 import pymc as pm
 
-from pymc_kameleon.model.pymc_internals import BlockedStep
+from pymc_kameleon.model.pymc_internals import CompoundStep
 from pymc_kameleon.step.options import check_names
 
 
-class UnboundStep(BlockedStep):
+class UnboundStep(CompoundStep):
     """A sampler and its options, for the model of whoever samples.
 
     ``pk.sample`` binds it to its model, and leaves it as it is, so that it serves again.
-    ``pm.sample`` asks first for `vars`, inside the model's context: there it becomes the step.
+    ``pm.sample`` takes it for a CompoundStep. It asks first for `vars`, inside the model's context:
+    there the only step is made.
 
     Parameters
     ----------
@@ -24,17 +27,9 @@ class UnboundStep(BlockedStep):
         For an option that the sampler does not have.
     """
 
-    def __new__(cls, *arguments, **options):
-        """Make it without a model, which PyMC's own steps need."""
-        return object.__new__(cls)
-
     def __init__(self, sampler, chosen, options):
         check_names(sampler, options)
         self.sampler, self.chosen, self.options = sampler, chosen, options
-
-    def __getnewargs_ex__(self):
-        """Travel without a model."""
-        return (), {}
 
     def __repr__(self):
         """Show how it was made."""
@@ -47,9 +42,9 @@ class UnboundStep(BlockedStep):
         chosen = left if self.chosen is None else self.chosen
         return self.sampler(chosen, **{"model": model, **self.options})
 
-    @property
-    def vars(self):
-        """The variables of the step that this is from now on."""
+    @cached_property
+    def methods(self):
+        """The step of the first model that asks for it."""
         try:
             model = pm.modelcontext(self.options.get("model"))
         except TypeError:
@@ -57,10 +52,18 @@ class UnboundStep(BlockedStep):
                 f"{self!r} is not bound to a model yet. Sample inside its context, `with model:`, "
                 "or give it as an option, model=model."
             ) from None
-        step = self.bound_to(model)
-        self.__class__, self.__dict__ = type(step), step.__dict__
-        return self.vars
+        return [self.bound_to(model)]
 
-    def step(self, point):
-        """Refuse to make a draw: whoever makes one asks for `vars` before."""
-        raise TypeError(f"{self!r} is not bound to a model yet.")
+    @property
+    def stats_dtypes(self):
+        """The step's."""
+        return self.methods[0].stats_dtypes
+
+    @property
+    def stats_dtypes_shapes(self):
+        """The step's, under their own names."""
+        return self.methods[0].stats_dtypes_shapes
+
+    def setup_chain(self, rng, tune, draws):
+        """Give the step the generator itself, so that it draws as it would alone."""
+        self.methods[0].setup_chain(rng, tune, draws)

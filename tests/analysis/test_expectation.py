@@ -467,8 +467,8 @@ def test_moves_are_kept(step, result):
 
 def test_moves_are_kept_of_one_step_alone(step):
     one = pk.SurrogateMetropolis(["x"], model=step.model)
-    assert one.kept == {} != step.kept
-    assert one.empty_stats(1).size < step.empty_stats(1).size
+    assert one.statistics.kept == {} != step.statistics.kept
+    assert one.statistics.empty(1).size < step.statistics.empty(1).size
 
 
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):
@@ -485,9 +485,9 @@ def test_they_outlive_files_and_interruptions(step, result, tmp_path):
     xr.testing.assert_identical(stored["surrogate_posterior"].to_dataset().load(), drawn)
     file = tmp_path / "run.nc"
     whole.to_netcdf(file)
+    expected = pk.expectation(result, everything, step.model)
     for one in (whole, stored, file, str(file), tmp_path / "run.zarr"):
-        again = pk.expectation(one, everything, step.model)
-        np.testing.assert_array_equal(again, pk.expectation(result, everything, step.model))
+        np.testing.assert_array_equal(pk.expectation(one, everything, step.model), expected)
     tables = [pk.summary(one, model=step.model).sort_index() for one in (file, result)]
     assert tables[0].equals(tables[1])
     with pytest.raises(ValueError, match=r"no\.zarr does not exist: give a result of pk\.sample"):

@@ -89,7 +89,7 @@ ONE_MODE = {
 }
 
 
-@pytest.mark.parametrize("d", [2, 9, 32])
+@pytest.mark.parametrize("d", [2, pytest.param(9, marks=pytest.mark.slow), 32])
 @pytest.mark.parametrize("shape", ONE_MODE)
 def test_one_mode_is_not_split(shape, d):
     assert find_modes(ONE_MODE[shape](np.random.default_rng(1), d)).max() == 0

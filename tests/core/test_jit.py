@@ -93,6 +93,7 @@ def test_a_second_environment_finds_what_the_first_one_compiled_where_numba_is_t
         assert python(LOAD, **environment) == [str(imported), *counts]
 
 
+@pytest.mark.slow
 def test_of_processes_that_need_the_same_one_compiles(tmp_path):
     """They begin at the same time, as forks."""
     environment = {
@@ -212,6 +213,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_samplers_outside_the_package_are_cached_too(tmp_path):
     environment = {"NUMBA_CACHE_DIR": tmp_path, "PYTENSOR_FLAGS": "linker=py,cxx="}
     assert python(compiled_theirs(1.0), **environment) == [[0, 1]]

@@ -13,6 +13,9 @@ import pymc_kameleon as pk
 APART = 100.0
 """Between the wells of `wells`."""
 
+HANGING = 600
+"""Seconds after which a test hangs: far more than it takes, however busy the machine is."""
+
 
 def wells(x):
     """Standard normals around 0, ±100, …, none of which a short chain leaves."""

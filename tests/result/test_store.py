@@ -2,11 +2,14 @@
 
 import errno
 import logging
+import multiprocessing
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import faults
 import numpy as np
 import pymc as pm
 import pytest
@@ -428,34 +431,41 @@ def test_a_folder_that_cannot_be_written(walk, tmp_path):
         sample(walk, store=tmp_path / "file" / "run.zarr")
 
 
-HOLDER = """
-import sys
-from pymc_kameleon.result.store import locked
-lock = locked(sys.argv[1])
-print("held", flush=True)
-sys.stdin.read()
-"""
+def hold(path, end):
+    """Hold the lock of a store for ever; tell so."""
+    lock = locked(path)
+    end.send(lock.is_locked)
+    end.recv()
 
 
-def test_a_store_that_another_process_writes_is_refused(walk, path):
+def test_a_store_that_another_process_writes_is_refused(walk, path, monkeypatch):
+    monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.1)
     sample(walk, store=path, draws=5)
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with holder:
-        assert holder.stdout.readline() == b"held\n"
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    holder = context.Process(target=hold, args=(path, there))
+    holder.start()
+    try:
+        assert here.recv()
         with pytest.raises(ValueError, match=r"Another run writes to .*: wait for its end"):
             resume(path, walk.model, 5)
+    finally:
         holder.kill()
+        holder.join()
     assert resume(path, walk.model, 5)["posterior"].sizes["draw"] == 10
 
 
-def test_a_store_that_another_run_writes_is_refused(walk, path):
-    running = sample(walk, store=path, draws=100_000, blocking=False)
+def test_a_store_that_another_run_writes_is_refused(walk, path, monkeypatch):
+    monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.1)
+    refused = threading.Event()
+    running = sample(
+        walk, store=path, blocking=False, callback=lambda run, draw: refused.wait(faults.HANGING)
+    )
     try:
         with pytest.raises(ValueError, match="Another run writes"):
             resume(path, walk.model)
     finally:
+        refused.set()
         running.stop()
     resume(path, walk.model, 5)
 

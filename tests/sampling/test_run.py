@@ -335,7 +335,7 @@ class Gate:
     def __call__(self, x):
         if x[0] < 1e6 and not self.open.is_set():
             self.arrived.set()
-            assert self.open.wait(60)
+            assert self.open.wait(faults.HANGING)
         return faults.wells(x)
 
 
@@ -355,7 +355,7 @@ def start(step, **options):
 
 def test_a_run_in_the_background(gate, black_walk):
     running = start(black_walk)
-    assert gate.arrived.wait(60)
+    assert gate.arrived.wait(faults.HANGING)
     assert repr(running) == "<Run of 2 chains, running: 0 of 160 draws>"
     assert not running.is_finished
     with pytest.raises(TimeoutError, match=r"Not finished after 0\.01 seconds: <Run of 2 chains"):
@@ -397,7 +397,7 @@ def test_a_run_in_the_background_is_inspected_while_it_runs(walk):
 def test_stopped_before_the_first_draw(gate, black_walk):
     """Nothing is lost then, and nothing is raised."""
     running = start(black_walk)
-    assert gate.arrived.wait(60)
+    assert gate.arrived.wait(faults.HANGING)
     stopping = threading.Thread(target=running.stop)
     stopping.start()
     while not running._stop.is_set():
@@ -564,12 +564,15 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_second_ctrl_c_leaves_what_hangs(cores, tmp_path):
     """In a process of its own, and here."""
     arguments = [str(Path(__file__).parents[1] / "helpers"), str(cores), str(tmp_path / "hangs")]
     ended = subprocess.run(
-        [sys.executable, "-c", HANGS, *arguments], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", HANGS, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=faults.HANGING,
     )
     assert ended.returncode == 0, ended.stderr
     done = [int(n) for n in ended.stdout.strip().strip("[]").split(",")]

@@ -28,7 +28,7 @@ from pytensor.compile.mode import get_mode
 from pytensor.graph import Apply, Op
 from pytensor.raise_op import Assert
 from runs import DRAWN, QUIET, WARMUP, assert_same, messages, resume, sample
-from test_contract import ROWS, impossible, refusal
+from test_contract import BY_FAMILY, ROWS, impossible, refusal
 from test_contract import run as run_by_hand
 
 import pymc_kameleon as pk
@@ -114,7 +114,7 @@ def two_steps(pair):
 # ---- every sampler --------------------------------------------------------------------------
 
 
-@pytest.fixture(params=ROWS, scope="module")
+@pytest.fixture(params=BY_FAMILY, scope="module")
 def row(request, model):
     """A step, and 60 draws of it."""
     cls, arguments = ROWS[request.param]
@@ -139,7 +139,7 @@ def test_draws_what_pm_sample_draws(row, model):
     options = {"initvals": STARTS, "pool_tuning": False, "discard_tuned_samples": False}
     ours = sample(step, draws=60, tune=200, **options)
     assert set(theirs.children) <= set(ours.children)
-    kept = {"surrogate_moves"} if step.kept else set()
+    kept = {"surrogate_moves"} if step.statistics.kept else set()
     assert set(ours.children) - set(theirs.children) == {"learned", "sampling_state"} | kept
     assert_same(ours, theirs, theirs.children)
     assert len(np.unique(ours["posterior"]["a"])) > 60
@@ -157,7 +157,9 @@ KEEP = {name: arguments for name, (_, arguments) in ROWS.items()} | {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in KEEP if name != "SurrogateMetropolis"])
+@pytest.mark.parametrize(
+    "name", [row for row in BY_FAMILY if "SurrogateMetropolis" not in row.values]
+)
 def test_resumed_draws_when_adaptation_goes_on(name, plane):
     step = ROWS[name][0](model=plane, keep_adapting=True, **KEEP[name])
     half, whole = (sample(step, draws=draws, tune=200) for draws in (30, 60))
@@ -388,6 +390,7 @@ with pm.Model() as line:
 """
 
 
+@pytest.mark.slow
 def test_resumes_in_another_process(walk, tmp_path):
     half, whole = (sample(walk, draws=draws) for draws in (30, 60))
     half.to_netcdf(tmp_path / "half.nc")

@@ -218,6 +218,7 @@ def cluster():
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Dask's own
 def test_a_dask_cluster_gives_the_same_draws(cluster, black_box, expected, late, caplog, tmp_path):
     """Also when a worker dies, which Dask begins anew."""
@@ -352,7 +353,9 @@ def test_an_executor_that_breaks_is_replaced_on_this_machine(
         made[0].submit(int)
 
 
-@pytest.mark.parametrize("executor", [None, forked], ids=["own", "callable"])
+@pytest.mark.parametrize(
+    "executor", [None, pytest.param(forked, marks=pytest.mark.slow)], ids=["own", "callable"]
+)
 def test_a_chain_that_kills_its_workers_is_given_up(executor, black_box, expected, late, caplog):
     """The other chains, which died with it, are whole."""
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
@@ -562,7 +565,7 @@ def test_a_chain_that_was_given_up_learns_later(herd, calls, monkeypatch):
     assert rest["posterior"]["chain"].values.tolist() == [0, 2]
     assert calls == [(3, [0] * 3), (2, [10] * 2), (2, [25] * 2)]
     calls.clear()
-    whole = resume(rest, herd.model, 10, max_time=60)
+    whole = resume(rest, herd.model, 10, max_time=faults.HANGING)
     assert [whole["posterior"].sizes[dim] for dim in ("chain", "draw")] == [3, 40]
     assert calls == [(1, [10]), (1, [25])]
 
@@ -709,9 +712,9 @@ def is_alive(pid):
         return False
 
 
-def until(holds, seconds=60):
+def until(holds):
     """Wait until something holds in another process."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + faults.HANGING
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)

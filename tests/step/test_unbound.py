@@ -56,8 +56,10 @@ def test_pm_sample_makes_it_the_step(cores, pair):
         options = {"draws": 10, "tune": 10, "chains": 2, "cores": cores} | QUIET
         found = pm.sample(step=[step], **options)  # beside NUTS
         expected = pm.sample(step=[pk.RWM("x", steps_per_draw=3)], **options)
-    assert type(step) is pk.RWM
-    assert repr(step) == "RWM([x], steps_per_draw=3)"
+    [made] = step.methods
+    assert type(made) is pk.RWM
+    assert repr(made) == "RWM([x], steps_per_draw=3)"
+    assert CompoundStep([step]).stats_dtypes_shapes == CompoundStep([made]).stats_dtypes_shapes
     np.testing.assert_array_equal(found["posterior"]["x"], expected["posterior"]["x"])
 
 

@@ -42,7 +42,7 @@ kinds = pytest.mark.parametrize("sampler", ["GAM", "CMTM", "GadMALA"], indirect=
 """For what the base class says: one of each kind of transition."""
 
 
-@pytest.mark.parametrize("d", [1, 2, 8])
+@pytest.mark.parametrize("d", [1, pytest.param(2, marks=pytest.mark.slow), 8])
 def test_a_sound_run_is_silent(sampler, d):
     assert last_warning(sampler(model=normal(d)), tune=400 * d) == ""
 
@@ -220,7 +220,7 @@ START = "the chain started at the model's initial point"
 FEW = "only 0 transitions of tuning"
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_once_per_run_and_cause(cores, caplog):
     """In the log of the parent; without trouble beside NUTS, which warns too."""
     with pm.Model():

@@ -4,7 +4,6 @@ import inspect
 import logging
 import pickle
 import re
-import time
 from collections import Counter
 from copy import deepcopy
 from functools import cache
@@ -12,6 +11,7 @@ from functools import cache
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 import skeleton
 from models import Slope, box, normal
@@ -90,6 +90,9 @@ COMMON = [
     "initial_point",
     "compile_kwargs",
 ]
+FAMILIES = ("GAM", "KAM", "CyclicalKAM", "CMTM", "GadMALA", "SurrogateMetropolis", "skeleton")
+"""Rows that stand for those whose code is much the same."""
+
 STATS = {"accept_prob", "accept_share", "scaling", "n_logp"}
 
 
@@ -110,6 +113,14 @@ def sampler(request):
 def rows(*names):
     """Take these rows only: samplers of a kind keep the promise alike."""
     return pytest.mark.parametrize("sampler", names, indirect=True)
+
+
+BY_FAMILY = [
+    pytest.param(name, marks=[] if name in FAMILIES else [pytest.mark.slow]) for name in ROWS
+]
+"""All rows, of which one of each family is fast."""
+
+by_family = pytest.mark.parametrize("sampler", BY_FAMILY, indirect=True)
 
 
 def sample(step, model, driver=pm.sample, **kwargs):
@@ -215,7 +226,10 @@ def steps_for(members, own):
 
 PROCESSES = {testing.fork, testing.forkserver, testing.spawn}
 DEAR = {testing.statistics, testing.beside, testing.progress_bar, testing.zarr_trace}
-"""Checks that run pm.sample: slow but for two rows, as the steps of all have that in common."""
+"""Checks that run pm.sample, which the steps of all have in common."""
+
+FEW = ("GAM", "GadMALA")
+"""Rows for which they are fast."""
 
 
 @pytest.mark.parametrize(
@@ -224,7 +238,7 @@ DEAR = {testing.statistics, testing.beside, testing.progress_bar, testing.zarr_t
         pytest.param(
             name,
             check,
-            marks=[pytest.mark.slow] * (check in DEAR and name not in ("GAM", "GadMALA")),
+            marks=[pytest.mark.slow] * (name not in (FEW if check in DEAR else FAMILIES)),
         )
         for name in ROWS
         for check in testing.checks
@@ -242,7 +256,9 @@ def test_conforms(sampler, check):
         check(sampler)
 
 
-@pytest.mark.parametrize("check", [testing.fork, testing.spawn], ids=str)
+@pytest.mark.parametrize(
+    "check", [testing.fork, pytest.param(testing.spawn, marks=pytest.mark.slow)], ids=str
+)
 def test_processes_draw_the_same(check):
     few = [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]
     check(lambda own: CompoundStep(steps_for(few, own)), lambda: variables_for(few))
@@ -411,6 +427,7 @@ def scribble(values, number):
             value[...] = number
 
 
+@by_family
 def test_what_other_chains_left_in_scratch_does_not_matter(sampler, monkeypatch):
     """Threads share it in no order; each advance begins with what happens to be there."""
     step = sampler(model=free())
@@ -433,6 +450,7 @@ def test_what_other_chains_left_in_scratch_does_not_matter(sampler, monkeypatch)
             np.testing.assert_array_equal(found[group][name], values, name)
 
 
+@by_family
 def test_alone(sampler):
     """With pk.sample; test_sample.py shows that pm.sample makes the same draws and statistics."""
     step = sampler(model=free())
@@ -458,16 +476,13 @@ def test_alone(sampler):
     assert len(np.unique(stats["scaling"].values[0])) == 1
 
 
-@pytest.mark.parametrize(
-    "theirs", [pm.Metropolis, pytest.param(pm.DEMetropolisZ, marks=pytest.mark.slow)]
-)
-def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
-    """PyMC refuses its Metropolis and DEMetropolisZ together: `accepted` has two types."""
+def check_mixing(theirs, members):
+    """See what pm.sample gives with these samplers, a step of PyMC's, and NUTS."""
     with pm.Model() as model:
-        variables = variables_for(MEMBERS)
+        variables = variables_for(members)
         k = pm.Poisson("k", 3) if theirs is pm.Metropolis else pm.Normal("k", shape=2)
         pm.Normal("nuts", k.sum())
-        own = steps_for(MEMBERS, variables)
+        own = steps_for(members, variables)
         # DEMetropolisZ takes the dimension of the whole model unless it is given S.
         options = {"S": np.ones(2)} if theirs is pm.DEMetropolisZ else {}
         steps = [*own, theirs([k], **options)]
@@ -479,9 +494,22 @@ def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
     owners = Counter(name for names in numbers for name in names - STATS)
     for name, count in owners.items():
         assert stats[name].shape == ((2, 30, count) if count > 1 else (2, 30)), name
+    assert max(owners.values()) > 1
     assert {"accepted", "accept", "acceptance_rate", "tree_depth"} <= set(stats)
 
 
+def test_mixes_with_metropolis_nuts_and_some_other_samplers():
+    check_mixing(pm.Metropolis, [ROWS[name] for name in ("KAM", "CyclicalKAM", "CMTM", "GadMALA")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theirs", [pm.Metropolis, pm.DEMetropolisZ])
+def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
+    """PyMC refuses its Metropolis and DEMetropolisZ together: `accepted` has two types."""
+    check_mixing(theirs, MEMBERS)
+
+
+@by_family
 def test_short_tuning_leaves_a_working_sampler(sampler):
     step = sampler(model=normal(3), steps_per_draw=1)
     for tune in [1, 2, 3, 5, 20]:
@@ -490,6 +518,7 @@ def test_short_tuning_leaves_a_working_sampler(sampler):
         assert sum(s["accept_share"] for s in stats[tune:]) > 0, tune
 
 
+@by_family
 def test_one_dimension(sampler):
     """CyclicalKAM tunes its acceptance in a tenth of the transitions of tuning only."""
     step = sampler(model=narrow())
@@ -528,6 +557,7 @@ def test_compiled_functions_travel():
 # ---- one evaluation per proposal, and when the log-density is computed again ----------------
 
 
+@by_family
 def test_one_evaluation_per_proposal(sampler):
     op, model = box()
     step = sampler(model=model, steps_per_draw=5)
@@ -543,6 +573,7 @@ def test_one_evaluation_per_proposal(sampler):
     assert len(set(np.flatnonzero(more) + 1) - after_learning) <= 2  # where modes are learned
 
 
+@by_family
 def test_logp_follows_the_other_steps(sampler, mixed_model):
     """A pair that depends on each other exposes a stale log-density."""
     step = sampler([mixed_model["a"]], model=mixed_model)
@@ -560,6 +591,7 @@ def test_logp_follows_the_other_steps(sampler, mixed_model):
     assert step.state.logp[0] == pytest.approx(float(expected))
 
 
+@by_family
 def test_logp_follows_the_data(sampler, mixed_model):
     step = sampler(model=mixed_model)
     step.setup_chain(np.random.default_rng(0), 0, 3)
@@ -593,6 +625,7 @@ def test_a_wrong_gradient_changes_the_trajectory(name, monkeypatch):
     assert len(ends) == 3
 
 
+@by_family
 def test_nothing_derived_outlives_what_it_is_derived_from(sampler, mixed_model, monkeypatch):
     """To derive it anew before each draw changes nothing, during tuning and after."""
     step = sampler(model=mixed_model, steps_per_draw=1)
@@ -617,6 +650,7 @@ def test_a_state_of_another_configuration_is_refused(sampler, mixed_model):
         sampler(model=mixed_model, steps_per_draw=3).sampling_state = state
 
 
+@by_family
 def test_float32_keeps_the_logp(sampler):
     step = sampler(model=single())
     point = {"x": np.zeros(2, np.float32)}
@@ -643,6 +677,7 @@ def far():
     return model, np.linalg.solve(precision, design.T @ observed), sds
 
 
+@by_family
 def test_recovers_from_a_far_start(sampler):
     """Hundreds of sds away."""
     model, mean, sds = far()
@@ -680,6 +715,7 @@ def test_state_is_bounded(sampler):
 # ---- region, and adaptation that goes on ----------------------------------------------------
 
 
+@by_family
 def test_stays_within_the_region_without_evaluating_outside(sampler):
     """The posterior is restricted to it: here, a half-normal by one-sided bounds."""
     outside = []
@@ -715,6 +751,7 @@ def test_start_outside_the_region(sampler, mixed_model):
         step.step(mixed_model.initial_point())
 
 
+@by_family
 def test_keep_adapting(sampler, mixed_model):
     """Goes on after tuning; never without any tuning."""
     step = sampler(model=mixed_model, keep_adapting=True)
@@ -749,6 +786,7 @@ def test_start_outside_the_support(sampler):
         step.step({"x": np.array(0.0)})
 
 
+@by_family
 def test_no_finite_logp_no_move(sampler):
     """NaN and +inf count as -inf: the chain never goes there."""
     op, model = box()
@@ -794,7 +832,10 @@ def test_transitions_compile_once_for_all_models(mixed_model):
 )
 def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_model, caplog):
     """Log-density, gradient, and products with the Hessian."""
-    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+    with (
+        caplog.at_level(logging.WARNING, "pymc_kameleon"),
+        pytensor.config.change_flags(cxx=""),  # a scan would compile C, for seconds
+    ):
         slow = cls(model=mixed_model, compile_kwargs={"mode": "FAST_COMPILE"}, **arguments)
         assert caplog.text.count("runs through Python") <= 1
     fast = cls(model=mixed_model, **arguments)
@@ -804,20 +845,17 @@ def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_mode
 
 
 @rows("GAM", "CMTM", "GadMALA")
-def test_an_expensive_logp_is_mentioned_once(sampler, caplog):
+def test_an_expensive_logp_is_mentioned_once(sampler, caplog, monkeypatch):
     """In either driver; building a step says nothing."""
-
-    def slow(x):
-        time.sleep(2e-3)
-        return -0.5 * x @ x
+    monkeypatch.setattr("pymc_kameleon.step.seconds_per_logp", lambda *arguments: 2.14e-3)
 
     def said(what):
         return [r.getMessage() for r in caplog.records if what in r.getMessage()]
 
-    draw, run = "One logp evaluation takes 2.", "1 chain × 2 draws × "
+    draw, run = "One logp evaluation takes 2.1 ms", "1 chain × 2 draws × "
     options = {"chains": 1, "cores": 1, "progressbar": False, "compute_convergence_checks": False}
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
-        step = sampler(model=box(slow)[1])
+        step = sampler(model=box()[1])
         assert not said(draw)
         pm.sample(2, tune=0, step=step, model=step.model, **options)
         assert [len(said(draw)), len(said(run))] == [1, 0]

@@ -48,7 +48,7 @@ PACKAGE = str(Path(pk.__file__).parent)
 @pytest.fixture(autouse=True)
 def watch():
     """A test that hangs ends with a traceback of each thread."""
-    faulthandler.dump_traceback_later(300, exit=True)
+    faulthandler.dump_traceback_later(3 * faults.HANGING, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 
@@ -264,11 +264,12 @@ def interrupt(where, n, seed=1):
 
 INTERRUPTED = """
 import faulthandler, sys
+from faults import HANGING
 from test_faults import interrupt
 
 if __name__ == "__main__":
     for where in sys.argv[2:]:
-        faulthandler.dump_traceback_later(100 + 10 * int(sys.argv[1]), exit=True)
+        faulthandler.dump_traceback_later(HANGING, exit=True)
         interrupt(where, int(sys.argv[1]))
 """
 
@@ -287,7 +288,7 @@ def test_ctrl_c_in_a_terminal():
         start_new_session=True,
     )
     try:
-        printed, errors = child.communicate(timeout=240)
+        printed, errors = child.communicate(timeout=2 * faults.HANGING)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -610,7 +611,7 @@ def test_processes_that_start_at_once_share_an_empty_cache(tmp_path):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=faults.HANGING,
     )
     assert ended.returncode == 0, ended.stderr
     draws = ended.stdout.split()

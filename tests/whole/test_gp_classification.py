@@ -41,7 +41,8 @@ def by_quadrature(theta, x, y, points=40):
     return logsumexp(log_p, b=product.ravel())
 
 
-@pytest.mark.parametrize("n", [pytest.param(1, marks=SLOW), 2, pytest.param(3, marks=SLOW)])
+@SLOW
+@pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("theta", [[0.0, 0.0], [2.0, -1.0]])
 def test_the_estimate_is_unbiased(n, theta):
     theta, (x, y) = np.array(theta), data(n)
@@ -52,12 +53,14 @@ def test_the_estimate_is_unbiased(n, theta):
     assert abs(ratios.mean() - 1) < 4 * error
 
 
+@SLOW
 def test_many_samples_are_exact():
     theta, (x, y) = np.zeros(2), data(3)
     exact = by_quadrature(theta, x, y)
     assert gp.log_estimate(theta, x, y, 1, 200_000) == pytest.approx(exact, abs=2e-3)
 
 
+@SLOW
 def test_a_large_case_agrees_with_plain_importance_sampling():
     """Of the prior: without Laplace's approximation."""
     theta, (x, y) = np.array([3.0, 5.0]), data(40)
@@ -91,7 +94,7 @@ def test_the_mode_is_the_maximum():
     np.testing.assert_allclose(f, factor @ found.x, atol=0.02)
 
 
-@pytest.mark.slow
+@SLOW
 def test_it_is_a_likelihood_for_pk_sample():
     """Compiled, and called from Python, it is the same; a chain moves."""
     x, y = data(20)

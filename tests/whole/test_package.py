@@ -46,6 +46,7 @@ def python(*arguments, cwd):
     return result.stdout
 
 
+@pytest.mark.slow
 def test_a_wheel_installs_and_runs_outside_the_checkout(tmp_path):
     wheel = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     python(*wheel, "--wheel-dir", tmp_path, ROOT, cwd=tmp_path)
@@ -78,22 +79,26 @@ def example(tmp_path, monkeypatch, capfd):
     logger.setLevel(level)
 
 
+@pytest.mark.slow
 def test_quickstart(example, tmp_path):
     printed = example("quickstart", "--draws", 20, "--tune", 20)
     assert "DEMetropolisZ" in printed
     assert (tmp_path / "quickstart.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_spike_and_slab(example):
     printed = example("spike_and_slab", "--draws", 8, "--tune", 8)
     assert printed.count("probability to be free") == 2
 
 
+@pytest.mark.slow
 def test_logistic_regression(example):
     printed = example("logistic_regression", "--draws", 8, "--tune", 8)
     assert printed.splitlines()[1].startswith("GadMALA")
 
 
+@pytest.mark.slow
 def test_until_enough(example, tmp_path):
     printed = [example("until_enough", "--ess", ess, "--tune", 500) for ess in (150, 600)]
     first, second = (int(re.search(r"(\d+) draws of each", text)[1]) for text in printed)

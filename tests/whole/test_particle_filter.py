@@ -34,7 +34,8 @@ def linear_case(n=10):
     return y, distribution.logpdf(y)
 
 
-@pytest.mark.parametrize("n_particles", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_particles", [5, 20])
 def test_the_estimate_is_unbiased(n_particles):
     y, exact = linear_case()
     functions = pf.first, pf.move, seen_with_noise

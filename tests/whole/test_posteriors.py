@@ -188,8 +188,17 @@ CASES = [(sampler, posterior) for sampler in SAMPLERS for posterior in POSTERIOR
     for posterior in (hierarchy, counts, mixture)  # the others correlate, and they warn
 ]
 
+TWO = [(hierarchy, pk.GAM), (hierarchy, pk.GadMALA)]
 
-@pytest.mark.parametrize(("sampler", "posterior"), CASES, ids=lambda case: case.__name__)
+
+def marked():
+    """All samplers on a skewed posterior, and two in 21 dimensions, too; the others are slow."""
+    for sampler, posterior in CASES:
+        is_fast = posterior is counts or (posterior, sampler) in TWO
+        yield pytest.param(sampler, posterior, marks=[] if is_fast else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize(("sampler", "posterior"), list(marked()), ids=lambda case: case.__name__)
 def test_default_arguments_get_it_right(sampler, posterior):
     """An error of 0.3 posterior sds, or of 20 % in an sd, would be seen."""
     x, (_, mean, sd) = draws(sampler, posterior), posterior()

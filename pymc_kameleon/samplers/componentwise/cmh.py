@@ -21,12 +21,7 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
     tune_scale,
 )
-from pymc_kameleon.samplers.componentwise.sweeps import (
-    Componentwise,
-    State,
-    single_try,
-    sweep_by,
-)
+from pymc_kameleon.samplers.componentwise import sweeps
 from pymc_kameleon.step.learned import COORDINATE, THEIRS, Quantity
 from pymc_kameleon.step.options import checked_scale_bounds
 
@@ -58,7 +53,7 @@ class Work(NamedTuple):
 def move(target, state, parameters, k, work, rng):
     """Make a Metropolis step in coordinate k."""
     scale = np.exp(parameters.log_scales[k])
-    work.accept_prob[k], accepted = single_try(target, state, k, scale, rng)
+    work.accept_prob[k], accepted = sweeps.single_try(target, state, k, scale, rng)
     return 0, work.accept_prob[k], accepted
 
 
@@ -96,7 +91,7 @@ def report(state, parameters, stats):
     return np.exp(sum_of(log_scales) / d)
 
 
-class CMH(Componentwise):
+class CMH(sweeps.Componentwise):
     r"""Componentwise Metropolis-Hastings: a random walk in one coordinate after the other.
 
     .. math:: z \sim N(x_k, \sigma_k^2), \qquad k = 1, \ldots, d
@@ -144,7 +139,7 @@ class CMH(Componentwise):
     sweeps_per_draw = 4.5
     default_target_accept = staticmethod(lambda d: default_target_accept(1))
     stats = Stats
-    algorithm = Algorithm(sweep_by(move), adapt, nothing_derived, report)
+    algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
 
     def __init__(self, vars=None, *, scales=None, order="systematic", scale_bounds=None, **common):
         log_bounds = checked_scale_bounds(scale_bounds)
@@ -163,7 +158,7 @@ class CMH(Componentwise):
         log_scales, scale = ScaleTuning.start(self.target_accept, start, log_bounds)
         parameters = Parameters(log_scales, self.settings["random_order"])
         tuning = allocate(Tuning, sizes, n=n_tune, scale=scale, history=self._empty_history())
-        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+        return allocate(sweeps.State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _learned(self):
         scales, what = np.exp(self.parameters.log_scales), "Standard deviation σ of each walk."

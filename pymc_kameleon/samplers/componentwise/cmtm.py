@@ -21,13 +21,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import argmax, sum_of
 from pymc_kameleon.core.scaling import LOG_RANGE
 from pymc_kameleon.core.target import log_density_along
-from pymc_kameleon.samplers.componentwise.sweeps import (
-    Componentwise,
-    State,
-    move_along,
-    single_try,
-    sweep_by,
-)
+from pymc_kameleon.samplers.componentwise import sweeps
 from pymc_kameleon.step.learned import COORDINATE, THEIRS, Quantity
 from pymc_kameleon.step.options import (
     checked_bool,
@@ -103,7 +97,7 @@ def single_tries(target, state, parameters, k, rng):
     scale = parameters.ladders[k, s]
     sum_accept_prob, n_accepted = 0.0, 0.0
     for _ in range(n):
-        accept_prob, accepted = single_try(target, state, k, scale, rng)
+        accept_prob, accepted = sweeps.single_try(target, state, k, scale, rng)
         sum_accept_prob += accept_prob
         n_accepted += accepted
     return s, sum_accept_prob / n, n_accepted / n
@@ -122,7 +116,7 @@ def multiple_try(target, state, parameters, k, work, rng):
     s, log_total = select(work.weights, rng)
     work.choice[k] = s
     accept_prob, accepted = judge(target, state, parameters, k, s, tries[s], log_total, rng)
-    move_along(target, state, k, tries[s], logp[s], accepted)
+    sweeps.move_along(target, state, k, tries[s], logp[s], accepted)
     work.n_logp[k] = target.count[0] - n_before
     return s, accept_prob, 1.0 if accepted else 0.0
 
@@ -356,7 +350,7 @@ def report(state, parameters, stats):
     return np.exp(sum_of_logs / (d * m))
 
 
-class CMTM(Componentwise):
+class CMTM(sweeps.Componentwise):
     r"""Adaptive componentwise multiple-try Metropolis.
 
     .. math:: z_j \sim N(x_k, \sigma_{k,j}^2), \qquad w_j = \pi(z_j)\,|z_j - x_k|^\alpha,
@@ -424,7 +418,7 @@ class CMTM(Componentwise):
     sweeps_per_draw = 1.6
     tunes_acceptance = False
     stats = Stats
-    algorithm = Algorithm(sweep_by(move), adapt, nothing_derived, report)
+    algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
 
     def __init__(
         self,
@@ -483,7 +477,7 @@ class CMTM(Componentwise):
         )
         options = {name: self.settings[name] for name in ("alpha", "random_order")}
         parameters = allocate(Parameters, sizes, ladders=ladders, **options)
-        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+        return allocate(sweeps.State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _first_ladders(self, scales):
         """Return ladders (d, m) and their bounds; raise a ValueError if they do not fit."""

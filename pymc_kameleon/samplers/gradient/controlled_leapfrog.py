@@ -12,19 +12,7 @@ from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.factor import multiply
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.samplers.control_variates.tally import (
-    COLUMNS,
-    GRID,
-    Controls,
-    Kept,
-    add_change,
-    add_controls,
-    add_state,
-    leapfrog_of_normal,
-    report_controls,
-    standardise,
-    tally_size,
-)
+from pymc_kameleon.samplers.control_variates import tally
 from pymc_kameleon.samplers.gradient import fisher_rule, mala
 from pymc_kameleon.samplers.gradient.mala import N_TALLY
 
@@ -55,7 +43,7 @@ class Parameters(NamedTuple):
     log_scale: floats(1)
     factor: np.ndarray
     n_leapfrog: int
-    controls: Controls
+    controls: tally.Controls
 
 
 class Work(NamedTuple):
@@ -73,15 +61,15 @@ class Work(NamedTuple):
     normal_y: floats("d")  # ỹ
     v: floats("d")
     zy: floats("d")  # z of y
-    expected: floats(COLUMNS)
+    expected: floats(tally.COLUMNS)
 
 
 def with_controls(arrays):
     """Return (state, parameters, tuning, work) of GadMALA with what control variates need."""
     _, parameters, tuning, _ = arrays
     d = len(parameters.factor)
-    state = allocate(State, {"d": d, "tally": N_TALLY + tally_size(d)})
-    controls = allocate(Controls, {"d": d, "grid": GRID})
+    state = allocate(State, {"d": d, "tally": N_TALLY + tally.tally_size(d)})
+    controls = allocate(tally.Controls, {"d": d, "grid": tally.GRID})
     return state, Parameters(*parameters, controls), tuning, allocate(Work, {"d": d})
 
 
@@ -93,20 +81,20 @@ def transition(target, state, parameters, work, rng):
     n_steps = mala.number_of_steps(parameters.n_leapfrog, rng)
     accept_prob, accepted = mala.trajectory(target, state, parameters, n_steps, work, rng)
     controls, factor = parameters.controls, parameters.factor
-    a, b = leapfrog_of_normal(np.exp(parameters.log_scale[0]), n_steps)
+    a, b = tally.leapfrog_of_normal(np.exp(parameters.log_scale[0]), n_steps)
     for k in range(d):
         work.normal_step[k] = (a - 1.0) * state.z[k] + b * work.xi[k]
     multiply(factor, work.normal_step, work.normal_y)
     for k in range(d):
         work.normal_y[k] += work.x[k]
-    add_state(controls, work.x, state.tally[N_TALLY:])
+    tally.add_state(controls, work.x, state.tally[N_TALLY:])
     sums = state.tally[N_TALLY + 1 + 2 * d :]
-    add_controls(
+    tally.add_controls(
         controls, work.x, work.normal_y, state.z, work.normal_step, 0.0, work.expected, sums
     )
     if accept_prob > 0.0:  # y may be anything elsewhere
-        standardise(controls, factor, work.y, work.v, work.zy)
-        add_change(controls, work.x, work.y, state.z, work.zy, accept_prob, sums)
+        tally.standardise(controls, factor, work.y, work.v, work.zy)
+        tally.add_change(controls, work.x, work.y, state.z, work.zy, accept_prob, sums)
     if accepted:
         copy(work.zy, state.z)
     return accept_prob, accepted
@@ -116,17 +104,17 @@ def transition(target, state, parameters, work, rng):
 def derived(state, parameters, work):
     """Compute u and z."""
     mala.derived(state, parameters, work)
-    standardise(parameters.controls, parameters.factor, state.x, work.v, state.z)
+    tally.standardise(parameters.controls, parameters.factor, state.x, work.v, state.z)
 
 
-Stats = NamedTuple("Stats", [*mala.Stats.__annotations__.items(), ("kept", Kept)])
+Stats = NamedTuple("Stats", [*mala.Stats.__annotations__.items(), ("kept", tally.Kept)])
 """Those of mala.py, and what is kept for the controls."""
 
 
 @jit
 def report(state, parameters, stats):
     """Report what mala.py does, and what is kept for the controls."""
-    report_controls(state.x, state.tally[N_TALLY:], stats.kept)
+    tally.report_controls(state.x, state.tally[N_TALLY:], stats.kept)
     return mala.report(state, parameters, stats)
 
 

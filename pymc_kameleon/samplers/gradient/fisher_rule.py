@@ -27,12 +27,16 @@ from pymc_kameleon.samplers.gradient.last_phase import (
     tune_last,
 )
 from pymc_kameleon.step.messages import say_if_compiling, some
+from pymc_kameleon.step.pooling import in_the_same_place
 
 MOST_PAIRS = 1000
 """Pairs that are kept at most; for a dense L 4d more."""
 
 FEWEST_PAIRS = 4
 """From which L is learned."""
+
+DENSE_UP_TO = 1000
+"""Dimension up to which L is dense by default."""
 
 
 class FisherTuning(NamedTuple):
@@ -51,12 +55,14 @@ class FisherTuning(NamedTuple):
     information: floats("d")  # variance of each coordinate times that of its gradient, at last
 
 
-def start(scales, n_tune, targets, n_leapfrog, is_dense):
-    """Return L to begin with, and its tuning; `targets` are α* before the last phase and in it."""
-    d = scales.size
+def start(step, scales, n_tune):
+    """Return L to begin with, and its tuning."""
+    d, form = scales.size, step.settings["factor"]
+    is_dense = d <= DENSE_UP_TO if form is None else form == "dense"
     capacity = min(n_tune, MOST_PAIRS + (4 * d if is_dense else 0))
-    _, scale = ScaleTuning.start(targets[0], 0.0, (-np.inf, np.inf))
-    end, last_scale = last_phase(n_tune, targets[1], n_leapfrog)
+    first_target, target_accept = step._targets(d)
+    _, scale = ScaleTuning.start(first_target, 0.0, (-np.inf, np.inf))
+    end, last_scale = last_phase(n_tune, target_accept, step._n_leapfrog(d))
     tuning = allocate(
         FisherTuning,
         {"d": d, "2d": 2 * d},
@@ -138,31 +144,33 @@ def following_refresh(done, end):
 # ---- chains that learn together ------------------------------------------------------------------
 
 
-def pauses(tuning, d, steps_per_draw):
+def pauses(step):
     """Return the draws in which L is learned, so that before them the chains pool their pairs."""
-    times = [first_refresh(tuning.n, d)]
-    while times[-1] < tuning.end:
-        times.append(following_refresh(times[-1], tuning.end))
-    return sorted({(time - 1) // steps_per_draw for time in times} - {0})
+    n, end = step.tuning.n, step.tuning.end
+    times = [first_refresh(n, step._d)]
+    while times[-1] < end:
+        times.append(following_refresh(times[-1], end))
+    return sorted({(time - 1) // step.steps_per_draw for time in times} - {0})
 
 
-def pool(chains):
-    """Let chains, each (Parameters, FisherTuning), have the L that the pairs of all show.
+def learn(chains):
+    """Let the chains that are in the same place have the L that the pairs of all show.
 
     Pairs are taken about the mean of their chain, so that it does not matter if chains are in
     several modes. Little is lost: what the means differ by, the mean gradients differ by too.
     """
-    parameters, tuning = chains[0]
-    windows = [own.pairs.points[: own.pairs.counts[0]] for _, own in chains]
-    if sum(map(len, windows)) < FEWEST_PAIRS + len(chains):
+    together = in_the_same_place(chains)
+    windows = [chain.tuning.pairs.points[: chain.tuning.pairs.counts[0]] for chain in together]
+    if len(together) < 2 or sum(map(len, windows)) < FEWEST_PAIRS + len(together):
         return
     pairs = np.concatenate([window - window.mean(axis=0) for window in windows if len(window)])
+    factor, tuning = together[0].parameters.factor, together[0].tuning
     is_early = bool(tuning.t[0] < tuning.n // 2)
-    compiled_learning()(pairs, is_early, parameters.factor, tuning.information)
-    for own_parameters, own in chains:
-        own_parameters.factor[:] = parameters.factor
-        own.information[:] = tuning.information
-        own.is_pooled[0] = True
+    compiled_learning()(pairs, is_early, factor, tuning.information)
+    for chain in together:
+        chain.parameters.factor[:] = factor
+        chain.tuning.information[:] = tuning.information
+        chain.tuning.is_pooled[0] = True
 
 
 @cache
@@ -177,30 +185,38 @@ def compiled_learning():
         return specialise(entry, np.zeros((1, 2)), True, np.zeros((1, 1)), np.zeros(1))
 
 
-def mean_of(parameters, tuning):
-    """Return the mean of the target that the pairs of a chain show, None if there are none.
+def mean_of(step):
+    """Return the mean of the target that the pairs of a chain show, x if there are none.
 
     For a normal target with covariance LLᵀ, x̄ + LLᵀḡ is exact, wherever the pairs are; for others
     the mean of g is 0, and that of x is right. So it has less noise than x̄.
     """
-    n_pairs = tuning.pairs.counts[0]
+    pairs, factor = step.tuning.pairs, step.parameters.factor
+    n_pairs = pairs.counts[0]
     if n_pairs == 0:
-        return None
-    mean, slope = np.split(tuning.pairs.points[:n_pairs].mean(axis=0), 2)
-    factor = parameters.factor
+        return step.state.x
+    mean, slope = np.split(pairs.points[:n_pairs].mean(axis=0), 2)
     if is_diagonal(factor):
         return mean + factor[:, 0] ** 2 * slope
     return mean + factor @ (factor.T @ slope)
 
 
-def problems(tuning, names):
-    """Return what is wrong with what was learned, if anything; `names` are the coordinates'."""
+def needed_tuning(step):
+    """Return how many transitions of tuning it needs."""
+    return max(100, 3 * step._d)
+
+
+def problems(step):
+    """Return what is wrong with what was learned, if anything."""
+    tuning = step.tuning
+    if tuning.n == 0:
+        return []
     if np.isnan(tuning.information).any():
         return [
             "nothing was learned: hardly any proposal was plausible and had a finite gradient "
             "while tuning. Start elsewhere, or tune longer."
         ]
-    blunt = list(compress(names, tuning.information < SMOOTH))
+    blunt = list(compress(step._coordinates(), tuning.information < SMOOTH))
     if not blunt:
         return []
     return [

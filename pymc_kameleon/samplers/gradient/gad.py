@@ -11,6 +11,8 @@ tuning transitions; −tril(abᵀ) is the gradient of log r.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +47,6 @@ from pymc_kameleon.step.learned import (
     scale_of,
 )
 from pymc_kameleon.step.options import checked_choice, checked_integer, checked_schedule
-from pymc_kameleon.step.pooling import in_the_same_place
 
 
 class Objective(NamedTuple):
@@ -246,7 +247,7 @@ def retreat(factor):
             factor[i, j] *= 0.9
 
 
-# ---- the classes ---------------------------------------------------------------------------------
+# ---- rules: how L is learned ---------------------------------------------------------------------
 
 WALK_WHITENED = Algorithm(
     walk_transition, whitened_adapt, nothing_derived, report_scale, walk_with_slope
@@ -257,13 +258,75 @@ WHITENED = Algorithm(
 )
 PUBLISHED = WHITENED._replace(adapt=published_adapt)
 EXACT = PUBLISHED._replace(tuning_transition=exact_transition)
-ALGORITHMS = {"fisher": fisher_rule.FISHER, "whitened": WHITENED, "published": PUBLISHED}
 
 PUBLISHED_RATE, PUBLISHED_WALK_RATE = 1.5e-4, 5e-5
 """η of gadMALA and gadRWM in the experiments of [TD]."""
 
 PUBLISHED_ACCEPT, WALK_ACCEPT = 0.55, 0.25
 """α* of gadMALA and gadRWM [TD, section 4]."""
+
+
+class Rule(NamedTuple):
+    """All that depends on how L is learned."""
+
+    algorithm: Algorithm
+    start: Callable  # returns L and its tuning, of (step, scales, n_tune)
+    target_accept: float | None = None  # the default, if that does not follow from K
+    n_leapfrog: int | None = None  # K, if there is no choice
+    learning_rate: float | None = None  # the default, if that is an option
+    exact: Algorithm | None = None  # with gradient="exact", if that is an option
+    controlled: Algorithm | None = None  # with control_variates, if that is an option
+    mean_of: Callable | None = None  # returns μ of control variates, of the step
+    has_form: bool = False  # whether `factor` is an option
+    pauses: Callable = KameleonStep.pauses  # this and the others: as methods of the step
+    learn: Callable = KameleonStep.learn
+    needed_tuning: Callable = KameleonStep._needed_tuning
+    problems: Callable = KameleonStep._problems
+
+
+def start_whitened(step, scales, n_tune):
+    """Begin with these scales."""
+    d, (first_target, target_accept) = scales.size, step._targets(scales.size)
+    sizes = {"d": d, "terms": 1}
+    objective = allocate(Objective, sizes, target_accept=first_target, beta=1.0)
+    end, last_scale = last_phase(n_tune, target_accept, step._n_leapfrog(d))
+    own = {"n": n_tune, "end": end, "objective": objective, "last_scale": last_scale}
+    return np.diag(scales), allocate(WhitenedTuning, sizes, **own)
+
+
+def start_published(step, scales, n_tune, retreats=True):
+    """Begin with the same L whatever the scales."""
+    d, rate = scales.size, step.settings["learning_rate"]
+    sizes = {"d": d, "terms": 3 if step.derivatives > 1 else 1}
+    objective = allocate(Objective, sizes, target_accept=step.target_accept, beta=1.0)
+    own = {"n": n_tune, "end": n_tune, "objective": objective, "rate": rate, "retreats": retreats}
+    return np.diag(np.full(d, 0.1 / np.sqrt(d))), allocate(PublishedTuning, sizes, **own)
+
+
+start_published_walk = partial(start_published, retreats=False)
+
+WALK_RULES = {
+    "whitened": Rule(WALK_WHITENED, start_whitened, WALK_ACCEPT, 1),
+    "published": Rule(WALK_PUBLISHED, start_published_walk, WALK_ACCEPT, 1, PUBLISHED_WALK_RATE),
+}
+RULES = {
+    "fisher": Rule(
+        fisher_rule.FISHER,
+        fisher_rule.start,
+        controlled=controlled_leapfrog.CONTROLLED,
+        mean_of=fisher_rule.mean_of,
+        has_form=True,
+        pauses=fisher_rule.pauses,
+        learn=fisher_rule.learn,
+        needed_tuning=fisher_rule.needed_tuning,
+        problems=fisher_rule.problems,
+    ),
+    "whitened": Rule(WHITENED, start_whitened),
+    "published": Rule(PUBLISHED, start_published, PUBLISHED_ACCEPT, 1, PUBLISHED_RATE, EXACT),
+}
+"""By the option `adaptation`."""
+
+# ---- the classes ---------------------------------------------------------------------------------
 
 LEAPFROG_ACCEPT = 0.75
 """α* of more than one leapfrog step."""
@@ -274,10 +337,6 @@ def default_leapfrog(d):
     return max(2, math.ceil(d**0.25))
 
 
-DENSE_UP_TO = 1000
-"""Dimension up to which L is dense by default."""
-
-
 def start_scales(gradient):
     """Return L_ii to begin with, |g_i|^-½, and 1 where the gradient vanishes."""
     size = np.abs(gradient)
@@ -285,10 +344,15 @@ def start_scales(gradient):
 
 
 class GradientAdaptive(KameleonStep):
-    """What GadRWM and GadMALA share: arrays, and the settings' adaptation and learning rate."""
+    """What GadRWM and GadMALA share. They ask their `rule`, which they set with `algorithm`."""
 
     derivatives = 1
     _state_type = State
+
+    def default_target_accept(self, d):
+        """Return α*."""
+        usual = LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
+        return self.rule.target_accept or usual
 
     def _scout(self, q):
         """Begin with scales from the gradient, which takes one evaluation."""
@@ -297,24 +361,9 @@ class GradientAdaptive(KameleonStep):
 
     def _allocate(self, scales, n_tune):
         sizes = {"d": scales.size}
-        factor, tuning = self._start(scales, n_tune)
+        factor, tuning = self.rule.start(self, scales, n_tune)
         parameters = Parameters(np.zeros(1), factor, self._n_leapfrog(scales.size))
         return allocate(self._state_type, sizes), parameters, tuning, allocate(Work, sizes)
-
-    def _start(self, scales, n_tune):
-        """Return L to begin with, and its tuning by one of the paper's rules."""
-        d, (first_target, target_accept) = scales.size, self._targets(scales.size)
-        sizes = {"d": d, "terms": 3 if self.derivatives > 1 else 1}
-        objective = allocate(Objective, sizes, target_accept=first_target, beta=1.0)
-        common = {"n": n_tune, "objective": objective}
-        if self.settings["adaptation"] == "published":
-            rate, retreats = self.settings["learning_rate"], self.algorithm is not WALK_PUBLISHED
-            own = {"end": n_tune, "rate": rate, "retreats": retreats}
-            factor = np.diag(np.full(d, 0.1 / np.sqrt(d)))
-            return factor, allocate(PublishedTuning, sizes, **common, **own)
-        end, last_scale = last_phase(n_tune, target_accept, self._n_leapfrog(d))
-        own = {"end": end, "last_scale": last_scale}
-        return np.diag(scales), allocate(WhitenedTuning, sizes, **common, **own)
 
     def _targets(self, d):
         """Return α* while L is learned, from single steps, and in the end."""
@@ -322,7 +371,22 @@ class GradientAdaptive(KameleonStep):
         return self.target_accept if single else MALA_TARGET_ACCEPT, self.target_accept
 
     def _n_leapfrog(self, d):
-        return 1
+        return self.rule.n_leapfrog or self.settings["n_leapfrog"] or default_leapfrog(d)
+
+    def pauses(self):
+        """Return the draws of tuning before which the chains pool what they know of L."""
+        return self.rule.pauses(self)
+
+    @classmethod
+    def learn(cls, chains):
+        """Pool what the chains know of L."""
+        chains[0].rule.learn(chains)
+
+    def _needed_tuning(self):
+        return self.rule.needed_tuning(self)
+
+    def _problems(self):
+        return self.rule.problems(self)
 
 
 class GadRWM(GradientAdaptive):
@@ -365,14 +429,13 @@ class GadRWM(GradientAdaptive):
     name = "gad_rwm"
     proposal = staticmethod(proposal_of_walk)
     _learned = learned_walk
-    default_target_accept = staticmethod(lambda d: WALK_ACCEPT)
 
     def __init__(self, vars=None, *, adaptation="whitened", learning_rate=None, **common):
-        checked_choice("adaptation", adaptation, ("whitened", "published"))
-        self.algorithm = {"whitened": WALK_WHITENED, "published": WALK_PUBLISHED}[adaptation]
+        self.rule = WALK_RULES[checked_choice("adaptation", adaptation, WALK_RULES)]
+        self.algorithm = self.rule.algorithm
         self.settings = {
             "adaptation": adaptation,
-            "learning_rate": published_rate(learning_rate, adaptation, PUBLISHED_WALK_RATE),
+            "learning_rate": checked_learning_rate(learning_rate, self.rule, adaptation),
         }
         super().__init__(vars, **common)
 
@@ -455,65 +518,36 @@ class GadMALA(KeepsControls, GradientAdaptive):
         control_variates=False,
         **common,
     ):
-        checked_choice("adaptation", adaptation, ("fisher", "whitened", "published"))
+        rule = self.rule = RULES[checked_choice("adaptation", adaptation, RULES)]
         checked_choice("gradient", gradient, ("fast", "exact"))
         checked_choice("factor", factor, (None, "dense", "diagonal"))
         if n_leapfrog is not None:
             n_leapfrog = checked_integer("n_leapfrog", n_leapfrog, at_least=1)
-        published, exact = adaptation == "published", gradient == "exact"
-        if exact and (not published or common.get("keep_adapting")):
+        exact = gradient == "exact"
+        if exact and (rule.exact is None or common.get("keep_adapting")):
             raise ValueError(
                 'gradient="exact" belongs to adaptation="published", and ends with tuning.'
             )
-        if factor is not None and adaptation != "fisher":
+        if factor is not None and not rule.has_form:
             raise ValueError(f'factor={factor!r} needs adaptation="fisher", not {adaptation!r}.')
-        if published and n_leapfrog not in (None, 1):
+        if rule.n_leapfrog not in (None, n_leapfrog or rule.n_leapfrog):
             raise ValueError(f'n_leapfrog={n_leapfrog} is impossible with adaptation="published".')
-        if control_variates and adaptation != "fisher":
+        if control_variates and rule.controlled is None:
             raise ValueError(f'control_variates needs adaptation="fisher", not {adaptation!r}.')
+        usual = rule.exact if exact else rule.algorithm
+        self.algorithm = rule.controlled if control_variates else usual
         if control_variates:
-            self.algorithm, self.stats = controlled_leapfrog.CONTROLLED, controlled_leapfrog.Stats
-        else:
-            self.algorithm = EXACT if exact else ALGORITHMS[adaptation]
+            self.stats = controlled_leapfrog.Stats
         self.derivatives = 2 if exact else 1
         self.settings = {
             "adaptation": adaptation,
             "gradient": gradient,
-            "n_leapfrog": 1 if published else n_leapfrog,
+            "n_leapfrog": rule.n_leapfrog or n_leapfrog,
             "factor": factor,
-            "learning_rate": published_rate(learning_rate, adaptation, PUBLISHED_RATE),
+            "learning_rate": checked_learning_rate(learning_rate, rule, adaptation),
             "control_variates": control_variates,
         }
         super().__init__(vars, **common)
-
-    def pauses(self):
-        """Return the draws of tuning before which the chains pool what they know of L."""
-        if self.settings["adaptation"] != "fisher" or self.tuning.n == 0:
-            return ()
-        return fisher_rule.pauses(self.tuning, self._d, self.steps_per_draw)
-
-    @classmethod
-    def learn(cls, chains):
-        """Pool the pairs of the chains that are in the same place."""
-        together = [(chain.parameters, chain.tuning) for chain in in_the_same_place(chains)]
-        if len(together) > 1:
-            fisher_rule.pool(together)
-
-    def default_target_accept(self, d):
-        """Return α*."""
-        if self.settings["adaptation"] == "published":
-            return PUBLISHED_ACCEPT
-        return LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
-
-    def _start(self, scales, n_tune):
-        if self.settings["adaptation"] != "fisher":
-            return super()._start(scales, n_tune)
-        d, form = scales.size, self.settings["factor"]
-        is_dense = d <= DENSE_UP_TO if form is None else form == "dense"
-        return fisher_rule.start(scales, n_tune, self._targets(d), self._n_leapfrog(d), is_dense)
-
-    def _n_leapfrog(self, d):
-        return self.settings["n_leapfrog"] or default_leapfrog(d)
 
     def _allocate(self, scales, n_tune):
         arrays = super()._allocate(scales, n_tune)
@@ -522,10 +556,9 @@ class GadMALA(KeepsControls, GradientAdaptive):
         return arrays
 
     def _normal(self):
-        parameters, mean = self.parameters, fisher_rule.mean_of(self.parameters, self.tuning)
-        numbers = mala.numbers_of_steps(parameters.n_leapfrog)
-        proposal = table.leapfrog(np.exp(parameters.log_scale[0]), numbers)
-        return self.state.x if mean is None else mean, proposal
+        numbers = mala.numbers_of_steps(self.parameters.n_leapfrog)
+        proposal = table.leapfrog(np.exp(self.parameters.log_scale[0]), numbers)
+        return self.rule.mean_of(self), proposal
 
     def _learned(self):
         p, most = self.parameters, "Largest number of leapfrog steps of a trajectory."
@@ -540,26 +573,16 @@ class GadMALA(KeepsControls, GradientAdaptive):
     def _largest_n_logp(self):
         return self._n_leapfrog(self._d)
 
-    def _needed_tuning(self):
-        if self.settings["adaptation"] == "fisher":
-            return max(100, 3 * self._d)
-        return super()._needed_tuning()
-
     @staticmethod
     def compile_learning():
         """Load, or compile, what learning calls."""
         fisher_rule.compiled_learning()
 
-    def _problems(self):
-        if self.settings["adaptation"] == "fisher" and self.tuning.n > 0:
-            return fisher_rule.problems(self.tuning, self._coordinates())
-        return []
 
-
-def published_rate(rate, adaptation, default):
+def checked_learning_rate(rate, rule, adaptation):
     """Return η as a Decay, None if it is not used; raise a ValueError if it is impossible."""
-    if adaptation != "published":
+    if rule.learning_rate is None:
         if rate is not None:
             raise ValueError(f'learning_rate needs adaptation="published", not {adaptation!r}.')
         return None
-    return checked_schedule("learning_rate", default if rate is None else rate)
+    return checked_schedule("learning_rate", rule.learning_rate if rate is None else rate)

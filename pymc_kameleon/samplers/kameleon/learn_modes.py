@@ -11,6 +11,7 @@ import numpy as np
 from scipy.cluster.hierarchy import DisjointSet, fcluster, linkage
 from scipy.spatial.distance import cdist, pdist
 
+from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.kameleon.clusters import MAX_MODES
 from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
@@ -113,15 +114,6 @@ def archived(search, evaluate=None):
     if evaluate:
         rows[:, d] = [evaluate(row[:d]) for row in rows]
     return Archive(rows[:, :d], rows[:, d], rows[:, d + 1])
-
-
-def copy_arrays(source, out):
-    """Copy the arrays of a named tuple, and of those that it holds, into another one."""
-    for value, place in zip(source, out, strict=True):
-        if isinstance(value, tuple):
-            copy_arrays(value, place)
-        elif isinstance(value, np.ndarray):
-            place[...] = value
 
 
 def learned(chains, archives, evaluate):
@@ -252,7 +244,7 @@ def log_masses(log_weights, factors, labels, logps):
     return found - np.log(np.exp(found).sum())
 
 
-def find_modes(points, logps, runs, evaluate, whitening):
+def find_modes(archive, evaluate, whitening):
     """Join the runs of a chain that no valley separates.
 
     A run is first divided into groups of near points, as it may have been in several modes. Two
@@ -263,11 +255,7 @@ def find_modes(points, logps, runs, evaluate, whitening):
 
     Parameters
     ----------
-    points : (n, d) float64
-    logps : (n,) float64
-        Their log-densities.
-    runs : (n,) float64
-        The run in which each of them was visited.
+    archive : Archive
     evaluate : callable
         Maps a point (d,) to its log-density.
     whitening : (d, d) float64
@@ -278,10 +266,12 @@ def find_modes(points, logps, runs, evaluate, whitening):
     list of (k,) int64
         Rows of the points of each mode, the largest first.
     """
-    u = np.linalg.solve(whitening, points.T).T
-    groups = []
+    points, logps, runs = archive
+    u, groups = np.linalg.solve(whitening, points.T).T, []
+    most = max(2, N_GROUPS // len(np.unique(runs)))
     for run in np.unique(runs):
-        groups += near_groups(u, np.flatnonzero(runs == run), N_GROUPS // len(np.unique(runs)))
+        rows = np.flatnonzero(runs == run)
+        groups += near_groups(u, rows, min(most, len(rows) // 2))
     return joined(groups, points, u, logps, evaluate)
 
 
@@ -315,7 +305,7 @@ def find_common_modes(archives, evaluate, whitening):
     """Return rows of the joined archives in each mode: those of each chain, joined likewise."""
     groups, start = [], 0
     for archive in archives:
-        groups += [start + rows for rows in find_modes(*archive, evaluate, whitening)]
+        groups += [start + rows for rows in find_modes(archive, evaluate, whitening)]
         start += len(archive.points)
     if len(archives) == 1:
         return groups
@@ -414,8 +404,7 @@ def have_finite_width(points, whitening):
 
 
 def near_groups(points, rows, n):
-    """Divide rows into n groups of points that are near each other, at least two if possible."""
-    n = min(len(rows) // 2, max(n, 2))
+    """Divide rows into n groups of points that are near each other."""
     if n < 2:
         return [rows]
     labels = fcluster(linkage(points[rows], "ward"), n, "maxclust")

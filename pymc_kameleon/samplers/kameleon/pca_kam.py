@@ -34,17 +34,7 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
 )
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.kameleon.kam import (
-    LARGEST_RHO,
-    LearnedSubsample,
-    NuTuning,
-    Stats,
-    explain_few_points,
-    learned_subsample,
-    log_reverse_bound,
-    start_subsample,
-    tuned_walk,
-)
+from pymc_kameleon.samplers.kameleon import kam
 from pymc_kameleon.samplers.kameleon.options import checked_kernel_options
 from pymc_kameleon.samplers.kameleon.rkhs import centred_gram, gradient_weights, squared_distances
 from pymc_kameleon.samplers.kameleon.subsample import (
@@ -113,7 +103,7 @@ class Tuning(NamedTuple):
     t: integers(1)
     n: int
     past: SubsampleTuning
-    nu: NuTuning
+    nu: kam.NuTuning
     refresh: integers(1)  # transition in which z is drawn next
     counts: integers("k")  # times that each direction was tried
 
@@ -151,7 +141,7 @@ def transition(target, state, parameters, work, rng):
     logp_y = log_density(target, y)
     nu = np.exp(log_nu(parameters, j))
     log_forward = log_normal(step, work.here, gamma, nu)
-    bound = log_reverse_bound(squared_norm(step), gamma, step.size)
+    bound = kam.log_reverse_bound(squared_norm(step), gamma, step.size)
     cap = logp_y - state.logp[0] + (bound - log_forward)
     log_u = log_uniform(rng)
     if log_u >= cap:
@@ -371,7 +361,7 @@ def report(state, parameters, stats):
 # ---- the class ----------------------------------------------------------------------------------
 
 
-class PCAKAM(LearnedSubsample):
+class PCAKAM(kam.LearnedSubsample):
     r"""Kernel adaptive Metropolis along principal directions, "MCMC PCA-Kameleon".
 
     .. math:: y \sim N\bigl(x,\; C(\gamma^2 I + \nu_j^2 w_j w_j^\top)C^\top\bigr),
@@ -424,7 +414,7 @@ class PCAKAM(LearnedSubsample):
     """
 
     name = "pca_kam"
-    stats = Stats
+    stats = kam.Stats
     default_target_accept = staticmethod(lambda d: 0.44)
     algorithm = Algorithm(transition, adapt, derived, report)
 
@@ -450,12 +440,12 @@ class PCAKAM(LearnedSubsample):
         m = settings["n_subsample"] or min(max(25 * d, 50), 200)
         sizes = {"d": d, "m": m, "k": settings["n_components"]}
         shares = {"exploration": EXPLORATION, "bandwidth_share": BANDWIDTH_SHARE}
-        subsample, past = start_subsample(
+        subsample, past = kam.start_subsample(
             self, scales, n_tune, m, min(self.target_accept, default_target_accept(d)), **shares
         )
-        bounds = np.log([LEAST_RHO, LARGEST_RHO])
+        bounds = np.log([LEAST_RHO, kam.LARGEST_RHO])
         _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
-        nu = NuTuning(scale, settings["log_nu_bounds"].copy())
+        nu = kam.NuTuning(scale, settings["log_nu_bounds"].copy())
         return (
             allocate(State, sizes),
             allocate(Parameters, sizes, subsample=subsample),
@@ -466,7 +456,7 @@ class PCAKAM(LearnedSubsample):
     def _learned(self):
         parameters, subsample = self.parameters, self.parameters.subsample
         gamma, probabilities = np.exp(subsample.shape.log_scale[0]), parameters.probabilities
-        quantities = learned_subsample(subsample, gamma)
+        quantities = kam.learned_subsample(subsample, gamma)
         if no_directions(parameters):
             return quantities
         nu = np.exp(parameters.log_nu0 + parameters.log_rho)
@@ -482,7 +472,7 @@ class PCAKAM(LearnedSubsample):
     def _tuned_scales(self):
         parameters, tuning = self.parameters, self.tuning
         if parameters.subsample.m[0] == 0:
-            return tuned_walk(parameters.subsample, tuning.past.shape)
+            return kam.tuned_walk(parameters.subsample, tuning.past.shape)
         if np.isnan(tuning.nu.log_bounds[0]) or no_directions(parameters):
             return []
         return [("ν of the leading direction", log_nu(parameters, 0), tuning.nu.log_bounds)]
@@ -493,4 +483,4 @@ class PCAKAM(LearnedSubsample):
                 "the kernel finds no principal directions among the points of the past, so the "
                 "sampler is a plain random walk. Its bandwidth is far too small, or far too wide."
             ]
-        return [explain_few_points(self, self.parameters.subsample)]
+        return [kam.explain_few_points(self, self.parameters.subsample)]

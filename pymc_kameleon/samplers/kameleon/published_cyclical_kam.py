@@ -22,8 +22,9 @@ from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
 from pymc_kameleon.samplers.kameleon import kam
 from pymc_kameleon.samplers.kameleon.kam import checked_redraw_decay
-from pymc_kameleon.samplers.kameleon.kernels import FIXED, Matern, bandwidth_rule
+from pymc_kameleon.samplers.kameleon.kernels import Matern, bandwidth_rule
 from pymc_kameleon.samplers.kameleon.options import KERNELS, checked_cycle, checked_kernel_options
+from pymc_kameleon.samplers.kameleon.rkhs import FIXED
 from pymc_kameleon.samplers.kameleon.subsample import Subsample, fill_with_noise
 from pymc_kameleon.samplers.random_walk import walk
 from pymc_kameleon.step.base import KameleonStep

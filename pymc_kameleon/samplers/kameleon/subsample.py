@@ -20,13 +20,7 @@ from pymc_kameleon.core.moments import learn_moments
 from pymc_kameleon.core.scaling import OPTIMAL_SCALE, best_scale, gain, settle_scale, tune_scale
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape, ShapeTuning, learn_shape
-from pymc_kameleon.samplers.kameleon.rkhs import (
-    KNN,
-    MEDIAN,
-    Kernel,
-    median_distance,
-    neighbour_distance,
-)
+from pymc_kameleon.samplers.kameleon import rkhs
 
 N_PAIRS = 2000
 """Pairs of points from which a median distance is estimated, to some 2 %."""
@@ -43,7 +37,7 @@ class Subsample(NamedTuple):
     shape: Shape  # γ and C; without a z, those of a random walk
     z: floats("d", "m")  # in its first m columns, in random order
     m: integers(1)  # 0 until the chain has a past to learn from
-    kernel: Kernel  # its bandwidth is NaN until there is a z, unless it was given
+    kernel: rkhs.Kernel  # its bandwidth is NaN until there is a z, unless it was given
 
 
 class SubsampleTuning(NamedTuple):
@@ -154,11 +148,11 @@ def draw(subsample, tuning, u, rng):
         copy(u, z[:, i])
     subsample.m[0] = m
 
-    distance = median_distance(z, m, N_PAIRS)
-    if past.bandwidth_rule == MEDIAN:
+    distance = rkhs.median_distance(z, m, N_PAIRS)
+    if past.bandwidth_rule == rkhs.MEDIAN:
         subsample.kernel.bandwidth[0] = past.bandwidth_share * distance
-    elif past.bandwidth_rule == KNN:
-        nearest = neighbour_distance(z, m, n_neighbours(m, d), N_CENTRES)
+    elif past.bandwidth_rule == rkhs.KNN:
+        nearest = rkhs.neighbour_distance(z, m, n_neighbours(m, d), N_CENTRES)
         subsample.kernel.bandwidth[0] = nearest / np.sqrt(2.0)
     s = distance / np.sqrt(2.0 * d)
     guess_gamma(subsample, past.exploration, s)

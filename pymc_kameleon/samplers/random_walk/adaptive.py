@@ -28,15 +28,7 @@ from pymc_kameleon.samplers.control_variates.option import KeepsControls
 from pymc_kameleon.samplers.control_variates.tally import GRID, Controls, tally_size
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
-from pymc_kameleon.samplers.random_walk.controlled import (
-    ControlledParameters,
-    ControlledState,
-    ControlledStats,
-    ControlledWork,
-    controlled_derived,
-    controlled_report,
-    controlled_transition,
-)
+from pymc_kameleon.samplers.random_walk import controlled
 from pymc_kameleon.samplers.random_walk.walk import Tuning, allocate_walk, start_walk, transition
 from pymc_kameleon.step.learned import learned_walk, proposal_of_walk
 from pymc_kameleon.step.options import checked_choice, checked_scale_bounds, checked_schedule
@@ -188,8 +180,7 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
 
 # ---- GAM that keeps control variates -------------------------------------------------------------
 
-WALK = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
-CONTROLLED = Algorithm(controlled_transition, gam_adapt, controlled_derived, controlled_report)
+CONTROLLED = Algorithm(controlled.transition, gam_adapt, controlled.derived, controlled.report)
 
 
 class GAM(KeepsControls, LearnedShape):
@@ -230,7 +221,7 @@ class GAM(KeepsControls, LearnedShape):
 
     name = "gam"
     proposal = staticmethod(proposal_of_walk)
-    algorithm = WALK
+    algorithm = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
 
     def __init__(
         self,
@@ -247,7 +238,7 @@ class GAM(KeepsControls, LearnedShape):
             "control_variates": control_variates,
         }
         if control_variates:
-            self.algorithm, self.stats = CONTROLLED, ControlledStats
+            self.algorithm, self.stats = CONTROLLED, controlled.Stats
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
@@ -256,10 +247,10 @@ class GAM(KeepsControls, LearnedShape):
         d = scales.size
         shape, shape_tuning = start_walk(self, scales, n_tune)
         controls = allocate(Controls, {"d": d, "grid": GRID})
-        parameters = allocate(ControlledParameters, {"d": d}, **shape._asdict(), controls=controls)
+        parameters = allocate(controlled.Parameters, {"d": d}, **shape._asdict(), controls=controls)
         tuning = allocate(Tuning, {"d": d}, n=n_tune, shape=shape_tuning, on_factor=False)
-        state = allocate(ControlledState, {"d": d, "tally": tally_size(d)})
-        return state, parameters, tuning, allocate(ControlledWork, {"d": d})
+        state = allocate(controlled.State, {"d": d, "tally": tally_size(d)})
+        return state, parameters, tuning, allocate(controlled.Work, {"d": d})
 
     def _normal(self):
         scale = np.exp(self.parameters.log_scale[0])

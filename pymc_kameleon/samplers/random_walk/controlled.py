@@ -9,20 +9,12 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import floats
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.samplers.control_variates.tally import (
-    COLUMNS,
-    Controls,
-    Kept,
-    add_controls,
-    add_state,
-    report_controls,
-    standardise,
-)
-from pymc_kameleon.samplers.random_walk.walk import transition
+from pymc_kameleon.samplers.control_variates import tally
+from pymc_kameleon.samplers.random_walk import walk
 
 
-class ControlledState(NamedTuple):
-    """A State, and what control variates need.
+class State(NamedTuple):
+    """The State of walk.py, and what control variates need.
 
     Attributes
     ----------
@@ -39,36 +31,36 @@ class ControlledState(NamedTuple):
     tally: floats("tally")
 
 
-class ControlledParameters(NamedTuple):
+class Parameters(NamedTuple):
     """What tuning decides: a Shape, and what control variates need."""
 
     log_scale: floats(1)
     factor: floats("d", "d")
-    controls: Controls
+    controls: tally.Controls
 
 
-class ControlledWork(NamedTuple):
-    """Scratch, as Work."""
+class Work(NamedTuple):
+    """Scratch, as in walk.py."""
 
     x: floats("d")
     xi: floats("d")
     step: floats("d")
     y: floats("d")
     v: floats("d")
-    expected: floats(COLUMNS)
+    expected: floats(tally.COLUMNS)
 
 
 @jit
-def controlled_transition(target, state, parameters, work, rng):
+def transition(target, state, parameters, work, rng):
     """Propose x + √λ L ξ, and add up control variates."""
-    accept_prob, accepted = transition(target, state, parameters, work, rng)
+    accept_prob, accepted = walk.transition(target, state, parameters, work, rng)
     d, controls = state.x.size, parameters.controls
     scale = np.exp(parameters.log_scale[0])
     for k in range(d):
         work.v[k] = scale * work.xi[k]
-    add_state(controls, work.x, state.tally)
+    tally.add_state(controls, work.x, state.tally)
     sums = state.tally[1 + 2 * d :]
-    add_controls(controls, work.x, work.y, state.z, work.v, accept_prob, work.expected, sums)
+    tally.add_controls(controls, work.x, work.y, state.z, work.v, accept_prob, work.expected, sums)
     if accepted:
         for k in range(d):
             state.z[k] += work.v[k]
@@ -76,19 +68,19 @@ def controlled_transition(target, state, parameters, work, rng):
 
 
 @jit
-def controlled_derived(state, parameters, work):
+def derived(state, parameters, work):
     """Compute z."""
-    standardise(parameters.controls, parameters.factor, state.x, work.v, state.z)
+    tally.standardise(parameters.controls, parameters.factor, state.x, work.v, state.z)
 
 
-class ControlledStats(NamedTuple):
+class Stats(NamedTuple):
     """What a draw tells besides."""
 
-    kept: Kept
+    kept: tally.Kept
 
 
 @jit
-def controlled_report(state, parameters, stats):
+def report(state, parameters, stats):
     """Report √λ, and what is kept for the controls."""
-    report_controls(state.x, state.tally, stats.kept)
+    tally.report_controls(state.x, state.tally, stats.kept)
     return np.exp(parameters.log_scale[0])

@@ -33,7 +33,7 @@ def newest(history, share):
     return rows[:, :d], rows[:, d : 2 * d], rows[:, 2 * d], rows[:, 2 * d + 1]
 
 
-def archive(chains):
+def points_of(chains):
     """Return all points (n, d) that were evaluated, each once, f there, and which were moves."""
     rows, moves = [], []
     for chain in chains:

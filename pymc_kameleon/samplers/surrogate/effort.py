@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.core.quadratic import n_coefficients
+
 
 class Effort(NamedTuple):
     """What learning and moving may cost.
@@ -54,11 +56,6 @@ each of its coordinates, and for each of these times the centres."""
 
 MOST_CENTRES = 1200
 """Of a surrogate with kernels, ever."""
-
-
-def n_coefficients(d):
-    """Return P, the number of coefficients of a quadratic."""
-    return (d + 1) * (d + 2) // 2
 
 
 def move_costs(effort, surrogate, n_inner):

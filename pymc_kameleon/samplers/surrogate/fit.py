@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
+from pymc_kameleon.core.quadratic import by_order, terms
+
 LEVELS = {
     "on_quadratic": (True, False),
     "length": (0.7, 1.5, 3.0, 6.0, 12.0),  # times √d
@@ -150,7 +152,7 @@ class _Problem:
 
     def __init__(self, u, f, counts, nu):
         self.u, self.f, self.d = u, f, u.shape[1]
-        self.features, self.prior = polynomials(u), _prior(self.d)
+        self.features, self.prior = terms(u), by_order(PRIOR, self.d)
         self.log_t = log_t(u, nu)
         self.drop = np.maximum(-f, 0)
         weights = np.exp(-self.drop / SCORED_RANGE) * (counts if counts.any() else 1.0)
@@ -235,17 +237,6 @@ def squared_distances(a, b):
     return np.maximum(squares - 2 * a @ b.T, 0)
 
 
-def polynomials(u):
-    """Return the columns 1, u_i, and u_i²/2 and u_i u_j of rows u (n, d)."""
-    i, j = np.tril_indices(u.shape[1])
-    second = np.where(i == j, 0.5, 1.0) * u[:, i] * u[:, j]
-    return np.column_stack([np.ones(len(u)), u, second])
-
-
-def _prior(d):
-    return np.repeat(PRIOR, [1, d, d * (d + 1) // 2])
-
-
 def _write(surrogate, problem, hyper, alpha, level):
     """Write the fitted function into the surrogate."""
     n, u = len(problem.u), problem.u
@@ -282,6 +273,12 @@ def values(surrogate, u):
     """Return log s at points u (n, d), as compiled code computes it."""
     base = log_t(u, surrogate.nu[0])
     return base + np.clip(unbounded_values(surrogate, u) - base, *surrogate.bounds)
+
+
+def are_lowest(surrogate, u):
+    """Return at which points u (n, d) h is at its lower bound, as nothing is known there."""
+    h = values(surrogate, u) - log_t(u, surrogate.nu[0])
+    return h < surrogate.bounds[0] + 1e-6
 
 
 def unbounded_values(surrogate, u):

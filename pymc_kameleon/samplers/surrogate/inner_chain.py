@@ -94,15 +94,9 @@ def settle_inner(surrogate, u, least_depth, effort, rng):
             continue
         surrogate.bounds[0] = fitted - depth
         settings, places = inner_settings(surrogate, u, effort, rng)
-        if share_at_bound(surrogate, np.concatenate(places)) <= most:
+        if np.mean(fit.are_lowest(surrogate, np.concatenate(places))) <= most:
             break
     return depth, settings
-
-
-def share_at_bound(surrogate, u):
-    """Return the share of points (n, d) where h is at its lower bound."""
-    h = fit.values(surrogate, u) - log_t(u, surrogate.nu[0])
-    return np.mean(h < surrogate.bounds[0] + 1e-6)
 
 
 def moved(surrogate, u, n, angle, share, rng):

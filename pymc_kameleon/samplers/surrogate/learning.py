@@ -11,27 +11,11 @@ import numpy as np
 from scipy.special import erfc
 from threadpoolctl import ThreadpoolController
 
-from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.archive import (
-    NEWEST,
-    archive,
-    best_home,
-    counted,
-    level,
-    moments,
-    newest,
-    whitened,
-    worth_fitting,
-)
-from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, move_costs, n_coefficients
+from pymc_kameleon.core.arrays import copy_arrays
+from pymc_kameleon.core.quadratic import n_coefficients
+from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain
+from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, move_costs
 from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
-from pymc_kameleon.samplers.surrogate.inner_chain import (
-    DEPTHS,
-    N_STARTS,
-    best_nu,
-    effective,
-    settle_inner,
-)
 
 MOST_POINTS = 2000
 """That a quadratic alone is fitted to where evaluations are cheap."""
@@ -45,8 +29,8 @@ MOST_TERMS = 150
 GAIN = 1.1
 """Times the acceptance that a quadratic alone has: what kernels have to bring there."""
 
-LEARNED = "shares", "mean", "factor", "angle", "reference_share", "n_inner", "error"
-"""Parameters that chains share, beside the surrogate."""
+LEARNED = "shares", "mean", "factor", "angle", "reference_share", "n_inner", "error", "surrogate"
+"""Parameters that chains share."""
 
 HOME = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
 """What a chain remembers of its way."""
@@ -132,13 +116,13 @@ def learn_from(chains, rng):
         if not np.isnan(parameters.error[0]):
             news, least_depth = share_of_news(chains), known_depth(chains, seen.middle)
         chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
-        nu = best_nu(seen.states)
+        nu = inner_chain.best_nu(seen.states)
         left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, effort, chooses, seen.middle)
         if not left_out < np.inf:
             return
         if chooses:
             tuning.n_chosen[0] = seen.n
-            tuning.depth[0], settings = settle_inner(
+            tuning.depth[0], settings = inner_chain.settle_inner(
                 surrogate, seen.states, least_depth, effort, rng
             )
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
@@ -153,9 +137,8 @@ def learn_from(chains, rng):
     least = LEAST_SHARES if is_last else TUNING_SHARES
     parameters.shares[:] = shares_of(worth, least, costs)
     for chain in chains:
-        give(parameters, chain.parameters, LEARNED)
-        give(surrogate, chain.parameters.surrogate, surrogate._fields)
-        give(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
+        copy_arrays(parameters, chain.parameters, LEARNED)
+        copy_arrays(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
         looks = places_to_look(chain, seen, is_last, rng)
         chain.parameters.n_looks[0] = len(looks)
         chain.parameters.looks[: len(looks)] = looks
@@ -164,22 +147,16 @@ def learn_from(chains, rng):
 
 def seen_by(chains, effort, rng):
     """Return what chains have Seen."""
-    moves = [newest(chain.tuning.moves, NEWEST) for chain in chains]
-    points, f, is_move = archive(chains)
-    mean, factor = moments(chains, moves)
+    moves = [archive.newest(chain.tuning.moves, archive.NEWEST) for chain in chains]
+    points, f, is_move = archive.points_of(chains)
+    mean, factor = archive.moments(chains, moves)
     states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
-    u, middle = whitened(points, mean, factor), level(chains, moves)
+    u, middle = archive.whitened(points, mean, factor), archive.level(chains, moves)
     most = MOST_POINTS if effort.is_cheap else effort.n_centres
-    rows = worth_fitting(u, f - middle, most, rng)
-    sample = u[rows], f[rows], counted(is_move[rows])
-    newest_states = whitened(states[-10 * N_STARTS :], mean, factor)
+    rows = archive.worth_fitting(u, f - middle, most, rng)
+    sample = u[rows], f[rows], archive.counted(is_move[rows])
+    newest_states = archive.whitened(states[-10 * inner_chain.N_STARTS :], mean, factor)
     return Seen(mean, factor, sample, newest_states, middle, len(f))
-
-
-def give(source, out, names):
-    """Copy fields of arrays."""
-    for name in names:
-        getattr(out, name)[:] = getattr(source, name)
 
 
 @cache
@@ -229,12 +206,12 @@ def bring_home(chains):
 
     The mass is that of the normal which the way to the posterior has shown.
     """
-    best = best_home(chains)
+    best = archive.best_home(chains)
     for chain in chains:
         lost = best.tuning.mass[0] - chain.tuning.mass[0]
         if lost > NEGLIGIBLE:
-            give(best.state, chain.state, best.state._fields)
-            give(best.tuning, chain.tuning, HOME)
+            copy_arrays(best.state, chain.state)
+            copy_arrays(best.tuning, chain.tuning, HOME)
             chain.tuning.moves.counts[0] = 0
             chain.tuning.lost[0] = lost
 
@@ -251,7 +228,7 @@ def shares_of(worth, least, costs=None):
         return FIRST_SHARES
     e = mean_worth(worth)
     if costs is not None:
-        e = effective(e) / costs
+        e = inner_chain.effective(e) / costs
     e = e**SHARPNESS
     return least + (1 - least.sum()) * e / e.sum()
 
@@ -287,9 +264,9 @@ def places_to_look(chain, seen, is_last, rng):
 def unlearned(chains):
     """Return u, f and α of the newest moves, of which the present surrogate knows nothing."""
     parameters = chains[0].parameters
-    moves = (newest(chain.tuning.moves, LATEST) for chain in chains)
+    moves = (archive.newest(chain.tuning.moves, LATEST) for chain in chains)
     _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
-    return whitened(y, parameters.mean, parameters.factor), f, alpha
+    return archive.whitened(y, parameters.mean, parameters.factor), f, alpha
 
 
 def share_of_news(chains):
@@ -313,7 +290,7 @@ def known_depth(chains, middle):
     h, found = fit.unbounded_values(surrogate, u) - base, f - base
     found[f < middle - NEGLIGIBLE] = -np.inf
     bound = surrogate.bounds[0] + chains[0].tuning.depth[0]
-    for depth in reversed(DEPTHS):
+    for depth in reversed(inner_chain.DEPTHS):
         low = h < bound - depth
         if low.sum() >= LEAST_LOW and np.mean(found[low] > bound - depth + 1) < SURPRISES:
             return depth

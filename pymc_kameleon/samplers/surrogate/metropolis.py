@@ -22,14 +22,8 @@ from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.surrogate import (
-    emulator,
-    learning,
-    problems,
-)
-from pymc_kameleon.samplers.surrogate import (
-    inner_chain as surrogate_inner_chain,
-)
+from pymc_kameleon.samplers.surrogate import emulator, learning, problems
+from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights

@@ -20,12 +20,11 @@ from pymc_kameleon.core.arrays import allocate, floats
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
 from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
-from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import whitened
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.emulator import emulator_from, surrogate_from
-from pymc_kameleon.samplers.surrogate.proposal import Parameters, reference_from, walk_from
+from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_proposal
 from pymc_kameleon.step.messages import say_if_compiling
 
 
@@ -135,9 +134,7 @@ class Spread:
     def is_lowest(self, x):
         """Whether s is as low as it may be at points x (n, d), where nothing is known."""
         p = self._parameters
-        u = whitened(x, p.mean, p.factor)
-        h = fit.values(p.surrogate, u) - fit.log_t(u, p.surrogate.nu[0])
-        return h <= p.surrogate.bounds[0] + 1e-6
+        return fit.are_lowest(p.surrogate, whitened(x, p.mean, p.factor))
 
     def doubt(self, x):
         """Return by how much log π may differ from log s at points x (n, d): standard deviations.
@@ -218,20 +215,17 @@ def meet(parameters, scratch, rng):
     """
     surrogate, distances = parameters.surrogate, scratch.distances
     v, w, other, other_w = scratch.v, scratch.w, scratch.other, scratch.other_w
-    scale = best_scale(v.size)
     log_s = log_surrogate(surrogate, v, distances)
     log_s_other = log_surrogate(surrogate, other, distances)
     evaluated = 2
     for _ in range(parameters.n_inner[0]):
         log_ratio, log_ratio_other = -log_s, -log_s_other
-        is_reference = rng.random() < parameters.reference_share[0]
+        is_reference = inner_proposal(parameters, v, w, rng)
         if is_reference:
-            reference_from(v, surrogate.nu[0], parameters.angle[0], w, rng)
             other_reference(parameters, scratch)
             log_ratio += log_t(surrogate, v) - log_t(surrogate, w)
             log_ratio_other += log_t(surrogate, other) - log_t(surrogate, other_w)
         else:
-            walk_from(v, scale, w, rng)
             for i in range(v.size):
                 other_w[i] = other[i] + (w[i] - v[i])
         is_same = is_reference and parameters.angle[0] >= 0.5 * np.pi

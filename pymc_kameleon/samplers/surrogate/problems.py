@@ -1,7 +1,8 @@
 """What SurrogateMetropolis says of its surrogate: too large, in haste, lost, of little worth."""
 
+from pymc_kameleon.core.quadratic import n_coefficients
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH
-from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, n_coefficients
+from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES
 from pymc_kameleon.samplers.surrogate.learning import GOOD, LONG, NEWS, PAYS, mean_worth
 from pymc_kameleon.step.messages import in_words
 from pymc_kameleon.step.warm_start.approach import evaluations_for_a_way

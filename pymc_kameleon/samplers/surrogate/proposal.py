@@ -63,17 +63,23 @@ def reference_from(u, nu, angle, out, rng):
 
 
 @jit
+def inner_proposal(parameters, v, w, rng):
+    """Propose a step of the inner chain from v; return whether it is a reference move."""
+    if rng.random() < parameters.reference_share[0]:
+        reference_from(v, parameters.surrogate.nu[0], parameters.angle[0], w, rng)
+        return True
+    walk_from(v, best_scale(v.size), w, rng)
+    return False
+
+
+@jit
 def inner_chain(parameters, work, log_s, power, rng):
     """Move work.v by M Metropolis steps on s^β, where s is `log_s`; return log s at their end."""
-    surrogate, d = parameters.surrogate, work.v.size
-    scale = best_scale(d)
+    surrogate = parameters.surrogate
     for _ in range(parameters.n_inner[0]):
         log_ratio = -power * log_s
-        if rng.random() < parameters.reference_share[0]:
-            reference_from(work.v, surrogate.nu[0], parameters.angle[0], work.w, rng)
+        if inner_proposal(parameters, work.v, work.w, rng):
             log_ratio += log_t(surrogate, work.v) - log_t(surrogate, work.w)
-        else:
-            walk_from(work.v, scale, work.w, rng)
         log_s_w = log_surrogate(surrogate, work.w, work.distances)
         if log_uniform(rng) < log_ratio + power * log_s_w:
             copy(work.w, work.v)

@@ -5,15 +5,9 @@ Symbols: as in approach.py.
 
 import numpy as np
 
+from pymc_kameleon.core.quadratic import by_order, gradient_and_hessian, n_coefficients, terms
 from pymc_kameleon.step.warm_start.lines import MassLine, bracket, top_of
-from pymc_kameleon.step.warm_start.search import (
-    EXACT_FIT,
-    FAR,
-    ROUNDING,
-    hessian_of,
-    moved,
-    products,
-)
+from pymc_kameleon.step.warm_start.search import EXACT_FIT, FAR, ROUNDING, moved
 
 SOME = 1
 """Coordinates whose scales tell how the volume changes."""
@@ -42,7 +36,7 @@ def solve(search, rng, exact):
     keeps out of the necks of funnels.
     """
     n = len(exact)
-    n_points = (n + 1) * (n + 2) // 2 + 3
+    n_points = n_coefficients(n) + 3
     if n_points > search.left:
         return -1.0
     centre, block = search.x, search.metric[np.ix_(exact, exact)]
@@ -52,12 +46,12 @@ def solve(search, rng, exact):
     f = np.array([search.evaluate(moved(centre, exact, block @ one)) for one in u])
     if not np.isfinite(f).all():
         return -1.0
-    design = np.column_stack([np.ones(n_points), u, products(u)])
+    design = terms(u)
     coefficients = np.linalg.lstsq(design, f, rcond=1e-14)[0]
     misfit, spread = np.abs(f - design @ coefficients).max(), np.ptp(f)
     if not misfit <= EXACT_FIT * spread or spread == 0:
         return -1.0
-    gradient, hessian = coefficients[1 : n + 1], hessian_of(coefficients[n + 1 :], n)
+    gradient, hessian = gradient_and_hessian(coefficients, n)
     e, vectors = np.linalg.eigh(-hessian)
     e = np.maximum(np.abs(e), max(1e-9, 3 * misfit / spread / n**0.5) * np.abs(e).max())
     search.evaluate(moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
@@ -96,7 +90,7 @@ def fit_shape(search, rng, known):
     If that is `known`, a few points decide whether a fit is necessary.
     """
     d, rho = search.x.size, RADIUS
-    p = (d + 1) * (d + 2) // 2
+    p = n_coefficients(d)
     for i in range(3 * ROUNDS):
         near = np.count_nonzero(_is_near(_distances2(search, search.x) / (d * rho**2)))
         origin, top = search.x, search.f
@@ -138,21 +132,20 @@ def _distances2(search, origin):
 def _fit(search, origin, top, rho, drop):
     """Fit a quadratic in u; return eigenvalues and -vectors of −H, and g along them."""
     d = len(origin)
-    p = (d + 1) * (d + 2) // 2
     drops, distances2 = top - np.array(search.logps), _distances2(search, origin)
     cap = max(6 * d, 2.5 * drop) if np.isfinite(drop) else 6 * d
     rows = np.flatnonzero(_is_near(distances2 / (d * rho**2)) & (drops < cap))
-    rows = rows[np.argsort(distances2[rows], kind="stable")][: 2 * p]
+    rows = rows[np.argsort(distances2[rows], kind="stable")][: 2 * n_coefficients(d)]
     if len(rows) < d + 2:
         return None
     u = np.linalg.solve(search.metric, (np.array(search.points)[rows] - origin).T).T
     drops = drops[rows]
     weights = (1 + np.abs(drops) / max(d, cap / 6)) ** -2
-    design = np.column_stack([np.ones(len(u)), u, products(u)])
-    penalty = np.repeat([1e-10, 1e-8, 1e-3], [1, d, p - d - 1])
-    normal = (design.T * weights) @ design + np.diag(penalty)
+    design = terms(u)
+    penalty = np.diag(by_order([1e-10, 1e-8, 1e-3], d))
+    normal = (design.T * weights) @ design + penalty
     right = design.T @ (weights * (np.sum(u * u, axis=1) / 2 - drops))
     coefficients = np.linalg.solve(normal, right)
-    hessian = hessian_of(coefficients[d + 1 :], d) - np.eye(d)
-    e, vectors = np.linalg.eigh(-hessian)
-    return e, vectors, vectors.T @ coefficients[1 : d + 1]
+    gradient, hessian = gradient_and_hessian(coefficients, d)
+    e, vectors = np.linalg.eigh(-(hessian - np.eye(d)))
+    return e, vectors, vectors.T @ gradient

@@ -174,16 +174,3 @@ def moved(x, coordinates, step):
     y = x.copy()
     y[coordinates] += step
     return y
-
-
-def products(u):
-    """Return the columns u_i²/2 and u_i u_j, i > j, of rows u (n, d)."""
-    i, j = np.tril_indices(u.shape[1])
-    return np.where(i == j, 0.5, 1.0) * u[:, i] * u[:, j]
-
-
-def hessian_of(coefficients, d):
-    """Return the matrix (d, d) of the coefficients of `_products`."""
-    hessian = np.zeros((d, d))
-    hessian[np.tril_indices(d)] = coefficients
-    return hessian + np.tril(hessian, -1).T

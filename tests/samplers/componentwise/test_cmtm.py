@@ -208,7 +208,9 @@ def test_a_constant_in_the_log_density_changes_nothing(logp, power, offset):
     assert (chains[0].accepted.sum(axis=1) > 20).all()
 
 
-@pytest.mark.parametrize("scales", [[0.1, 0.2, 0.4], [1.0, 10.0, 100.0]])
+@pytest.mark.parametrize(
+    "scales", [[0.1, 0.2, 0.4], pytest.param([1.0, 10.0, 100.0], marks=pytest.mark.slow)]
+)
 def test_from_where_the_density_is_zero_in_floating_point(scales):
     """From 1e3 standard deviations away, log-density -5e5, all of the way back."""
     chain = cmtm_chain(normal, scales, start=[500.0, -1000.0, 100.0])
@@ -449,7 +451,9 @@ def test_decision_on_single_tries_by_hand(squares, moved, n_steps, n_logp, expec
     assert parameters.n_single[0] == parameters.single[0] == 0
 
 
-@pytest.mark.parametrize("logp", [mixture, holes], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "logp", [pytest.param(mixture, marks=pytest.mark.slow), holes], ids=lambda f: f.__name__
+)
 def test_multiple_tries_tell_what_single_ones_would_move(logp):
     """The expected squared distance of each, against chains of single tries."""
     m, n, rng, scales = 4, 10_000, np.random.default_rng(0), ladders(logp, 4, 0.3, 8)

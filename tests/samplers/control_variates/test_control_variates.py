@@ -102,7 +102,7 @@ def banana():
     return model
 
 
-@pytest.mark.parametrize("n_leapfrog", [1, 2, 5])
+@pytest.mark.parametrize("n_leapfrog", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("factor", ["dense", "diagonal"])
 def test_leapfrog_steps_add_what_is_defined(banana, n_leapfrog, factor):
     """Far from normal, where a proposal is not what it would be for the normal."""

@@ -86,6 +86,7 @@ class OneSidedBarker(pk.Barker):
     algorithm = pk.Barker.algorithm._replace(transition=one_sided_transition)
 
 
+@pytest.mark.slow
 def test_a_broken_twin_fails():
     target = TARGETS["normal"]
     step = tuned(OneSidedBarker(model=target.build(), steps_per_draw=50), target)

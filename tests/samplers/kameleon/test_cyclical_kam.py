@@ -2,6 +2,7 @@
 
 import copy
 from functools import cache
+from itertools import product
 from types import FunctionType, ModuleType
 
 import numpy as np
@@ -323,6 +324,10 @@ def bimodal(weight):
 
 BOTH = bimodal(0.2)
 LINES = Mixture([0.3, 0.7], [[-2], [3]], [0.3, 1.5])
+DIMENSIONS = [
+    pytest.param(LINES, id="1-d"),
+    pytest.param(BOTH, id="2-d", marks=pytest.mark.slow),
+]
 MOVES = {
     "kam": mode_moves.WIDE,
     "jump": mode_moves.JUMP,
@@ -470,13 +475,13 @@ def p_value(
 
 
 @pytest.mark.parametrize("move", list(MOVES)[:-1])
-@pytest.mark.parametrize("target", [LINES, BOTH], ids=["1-d", "2-d"])
+@pytest.mark.parametrize("target", DIMENSIONS)
 def test_each_move_alone_is_exact(target, move):
     """KAM's down the whole ladder."""
     assert p_value(target, 20, 19, move) > 1e-3
 
 
-@pytest.mark.parametrize("target", [LINES, BOTH], ids=["1-d", "2-d"])
+@pytest.mark.parametrize("target", DIMENSIONS)
 def test_a_mirror_that_stretches_fails(target):
     """As it is neither its own inverse nor keeps volumes."""
     assert p_value(target, 20, 19, "mirror", stretch=1.3) < 1e-4
@@ -486,11 +491,10 @@ def test_a_mirror_that_stretches_fails(target):
     ("weight", "length"),
     [
         (0.2, 20),
-        (0.5, 50),
-        (0.8, 20),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in [(0.2, 50), (0.5, 20), (0.8, 50), (0.2, 100), (0.5, 100), (0.8, 100)]
+            for case in product((0.2, 0.5, 0.8), (20, 50, 100))
+            if case != (0.2, 20)
         ),
     ],
 )
@@ -499,7 +503,14 @@ def test_cycles_are_exact(weight, length):
 
 
 @pytest.mark.parametrize(
-    ("target", "only"), [(LINES, None), (LINES, [0]), (BOTH, [0]), (BOTH, [1]), (NORMAL, None)]
+    ("target", "only"),
+    [
+        (LINES, None),
+        (LINES, [0]),
+        pytest.param(BOTH, [0], marks=pytest.mark.slow),
+        (BOTH, [1]),
+        (NORMAL, None),
+    ],
 )
 @pytest.mark.parametrize("length", [20, pytest.param(50, marks=pytest.mark.slow)])
 def test_cycles_are_exact_whatever_was_learned(target, only, length):
@@ -520,7 +531,7 @@ ONCE, OFTEN = (20, 19, 1), (5, 1, 5)
         ("restart", "jump", OFTEN),
     ],
 )
-@pytest.mark.parametrize("target", [LINES, BOTH], ids=["1-d", "2-d"])
+@pytest.mark.parametrize("target", DIMENSIONS)
 def test_broken_twins_fail(target, flaw, move, cycles):
     """Jumps without their ratio, KAM without its own or with the wrong γ in it, and a restart.
 
@@ -531,9 +542,7 @@ def test_broken_twins_fail(target, flaw, move, cycles):
 
 
 @pytest.mark.parametrize(("move", "cycles"), [("jump", ONCE), ("kam", ONCE), ("jump", OFTEN)])
-@pytest.mark.parametrize(
-    "target", [pytest.param(LINES, marks=pytest.mark.slow), BOTH], ids=["1-d", "2-d"]
-)
+@pytest.mark.parametrize("target", DIMENSIONS)
 def test_without_their_flaws_they_pass(target, move, cycles):
     length, n_exploration, n = cycles
     assert p_value(target, length, n_exploration, move, "none", [0], n) > 1e-3
@@ -616,6 +625,7 @@ def test_finds_both_of_two_modes(d, variance):
     assert found >= 7
 
 
+@pytest.mark.slow
 def test_ten_modes():
     angles = 2 * np.pi * np.arange(10) / 10
     means = 40 * np.c_[np.cos(angles), np.sin(angles)]

@@ -11,6 +11,7 @@ from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.kameleon.clusters import Clusters
 from pymc_kameleon.samplers.kameleon.learn_modes import (
     BLEND,
+    Archive,
     blended_factors,
     choose_evenly,
     drop_clusters,
@@ -31,7 +32,7 @@ def found(log_density, points, runs, whitening=None):
     logps = np.array([log_density(x) for x in points])
     if whitening is None:
         whitening = np.eye(points.shape[1])
-    modes = find_modes(points, logps, np.asarray(runs, float), log_density, whitening)
+    modes = find_modes(Archive(points, logps, np.asarray(runs, float)), log_density, whitening)
     rows = np.concatenate(modes)
     assert len(rows) == len(np.unique(rows)) >= 0.9 * len(points)
     sizes = [len(rows) for rows in modes]
@@ -161,7 +162,7 @@ def test_evaluations_are_few():
 
     points = np.random.default_rng(0).integers(100, size=(1000, 3)).astype(float)
     runs = np.arange(1000) // 20
-    find_modes(points, np.zeros(1000), runs, log_density, np.eye(3))
+    find_modes(Archive(points, np.zeros(1000), runs), log_density, np.eye(3))
     assert count <= 100 * 5 * 8
 
 

@@ -193,6 +193,7 @@ class Mixture(reference.PCAKAM):
         return np.logaddexp.reduce([np.log(w) + log_q for w, log_q in own])
 
 
+@pytest.mark.slow
 def test_the_mixture_of_the_examples_by_hand(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "examples" / "papers")
     kind = importlib.import_module("kam_mixture").MixturePCAKAM
@@ -532,7 +533,7 @@ def test_exact_draws_stay_exact():
         pytest.param("mixture", True, marks=pytest.mark.slow),
         ("another direction back", True),  # drawn from ω as well: (x, j) and (y, i) change places
         ("the first direction back", False),
-        ("no hastings term", False),
+        pytest.param("no hastings term", False, marks=pytest.mark.slow),
     ],
 )
 def test_the_rules_that_are_exact_and_those_that_are_not(rule, is_exact):

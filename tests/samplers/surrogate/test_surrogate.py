@@ -15,6 +15,7 @@ from runs import assert_same, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.quadratic import terms
 from pymc_kameleon.samplers.surrogate import (
     archive,
     learning,
@@ -85,7 +86,7 @@ def test_a_quadratic_alone_is_fitted_as_brute_force_does():
     f, counts = smooth(u) + 3, np.arange(25) % 3 > 0
     surrogate = allocate(Surrogate, {"d": 2, "m": 1}, n=1, weights=9.0)
     error = surrogate_fit.fit_quadratic(surrogate, u, f, counts, 8.0, level=2.0)
-    features, g = surrogate_fit.polynomials(u), f - 2.0
+    features, g = terms(u), f - 2.0
     weights = np.exp(-np.maximum(-g, 0) / 2) + surrogate_fit.LEAST_WEIGHT
     prior = np.diag(0.3 / np.array([1e4, 10, 10, 1, 1, 1]))
 
@@ -396,13 +397,13 @@ def log_banana(x):
 @pytest.mark.parametrize(
     ("shares", "rule", "is_exact"),
     [
-        (SURROGATE, "exact", True),
+        pytest.param(SURROGATE, "exact", True, marks=pytest.mark.slow),
         (REFERENCE, "exact", True),
         (SURROGATE, "without s", False),
         (REFERENCE, "without t", False),
-        (SURROGATE, "to 0.8 v", False),
+        pytest.param(SURROGATE, "to 0.8 v", False, marks=pytest.mark.slow),
         (REFERENCE, "location follows", False),
-        (SURROGATE, "location follows", False),
+        pytest.param(SURROGATE, "location follows", False, marks=pytest.mark.slow),
     ],
 )
 def test_broken_twins_fail(shares, rule, is_exact):
@@ -425,7 +426,9 @@ def on_t():
     return parameters, allocate(Work, sizes)
 
 
-@pytest.mark.parametrize(("n_inner", "angle"), [(1, 0.7), (1, np.pi / 2), (2, 1.1)])
+@pytest.mark.parametrize(
+    ("n_inner", "angle"), [pytest.param(1, 0.7, marks=pytest.mark.slow), (1, np.pi / 2), (2, 1.1)]
+)
 def test_the_inner_chain_keeps_its_own_density(n_inner, angle):
     """Which is t here, as are the chain's beginnings; not those of a twin, at 0.8 of them."""
     (parameters, work), rng = on_t(), np.random.default_rng(4)
@@ -601,8 +604,8 @@ def test_a_chain_with_hardly_any_mass_is_moved(step):
 
 def test_chains_that_learn_together_use_what_all_have_seen(step, monkeypatch):
     chains = chains_after(step, 20, tune=100)
-    alone = len(archive.archive(chains[:1])[0])
-    together = archive.archive(chains)
+    alone = len(archive.points_of(chains[:1])[0])
+    together = archive.points_of(chains)
     assert len(together[0]) > 2 * alone
     np.testing.assert_allclose(
         together[1], [-x @ PRECISION @ x / 2 for x in together[0]], rtol=1e-9

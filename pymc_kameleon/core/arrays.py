@@ -52,15 +52,6 @@ def allocate(cls, sizes, **values):
     return cls(*(_leaf(cls, name, hints[name], sizes, values) for name in cls._fields))
 
 
-def kinds_of(cls, sizes):
-    """Return (shape, dtype) of each field of a named tuple, and a dict of those of a tuple in it.
-
-    The shape of a number is (), be it declared by its type or, to be written to, as ``floats(1)``.
-    """
-    hints = get_type_hints(cls, include_extras=True)
-    return {name: _kind(cls, name, hint, sizes) for name, hint in hints.items()}
-
-
 def copy_arrays(source, out, names=None):
     """Copy arrays of a named tuple, and of those that it holds, into another one.
 
@@ -72,6 +63,15 @@ def copy_arrays(source, out, names=None):
             copy_arrays(value, place)
         elif isinstance(value, np.ndarray):
             place[...] = value
+
+
+def kinds_of(cls, sizes):
+    """Return (shape, dtype) of each field of a named tuple, and a dict of those of a tuple in it.
+
+    The shape of a number is (), be it declared by its type or, to be written to, as ``floats(1)``.
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    return {name: _kind(cls, name, hint, sizes) for name, hint in hints.items()}
 
 
 def _kind(cls, name, hint, sizes):

@@ -93,7 +93,7 @@ def refreshed_draws_of(step):
         for _ in range(TUNE):
             point, _ = step.step(point)
         step.stop_tuning()
-        part, x = block(step, STALE, step.empty_stats(1)), point["x"].copy()
+        part, x = block(step, STALE, step.statistics.empty(1)), point["x"].copy()
         for draw in draws:
             step._run((part,), x, NO_OUTPUTS, progress)
             draw[:] = x

@@ -183,7 +183,7 @@ def tuned(step, tune=300):
 
 def draw_seconds(step, n, tune):
     """Return a function that times n transitions inside one compiled call."""
-    own = block(step, CURRENT, step.empty_stats(1))._replace(n_transitions=n, tune=tune)
+    own = block(step, CURRENT, step.statistics.empty(1))._replace(n_transitions=n, tune=tune)
     point, progress = step.state.x.copy(), np.zeros(N_PROGRESS, np.int64)
     return lambda: seconds(step._run, (own,), point, NO_OUTPUTS, progress)
 

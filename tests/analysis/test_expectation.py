@@ -467,8 +467,8 @@ def test_moves_are_kept(step, result):
 
 def test_moves_are_kept_of_one_step_alone(step):
     one = pk.SurrogateMetropolis(["x"], model=step.model)
-    assert one.kept == {} != step.kept
-    assert one.empty_stats(1).size < step.empty_stats(1).size
+    assert one.statistics.kept == {} != step.statistics.kept
+    assert one.statistics.empty(1).size < step.statistics.empty(1).size
 
 
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):

@@ -177,7 +177,7 @@ def moved(step, x):
 
 def moved_fast(step, x):
     """Do what `moved` does, without the step's overhead for each draw."""
-    own, result = block(step, MOVED, step.empty_stats(1)), x.copy()
+    own, result = block(step, MOVED, step.statistics.empty(1)), x.copy()
     progress = np.zeros(N_PROGRESS, np.int64)
     for row in result:
         step.state.x[:] = row

@@ -46,7 +46,7 @@ def p_value(step, status, n=20_000, draws=3):
     x, other = rng.standard_normal((2, n, 2))
     s = sd_at(x[:, 0])
     kept = stats.norm.logpdf(x).sum(axis=1) + s**2 / 2 + s * rng.standard_normal(n)
-    own = block(step, status, step.empty_stats(draws))
+    own = block(step, status, step.statistics.empty(draws))
     progress = np.zeros(N_PROGRESS, np.int64)
     for row, logp in zip(x, kept, strict=True):
         step.state.x[:], step.state.logp[0] = row, logp

@@ -139,7 +139,7 @@ def test_draws_what_pm_sample_draws(row, model):
     options = {"initvals": STARTS, "pool_tuning": False, "discard_tuned_samples": False}
     ours = sample(step, draws=60, tune=200, **options)
     assert set(theirs.children) <= set(ours.children)
-    kept = {"surrogate_moves"} if step.kept else set()
+    kept = {"surrogate_moves"} if step.statistics.kept else set()
     assert set(ours.children) - set(theirs.children) == {"learned", "sampling_state"} | kept
     assert_same(ours, theirs, theirs.children)
     assert len(np.unique(ours["posterior"]["a"])) > 60

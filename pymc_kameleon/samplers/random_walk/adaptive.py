@@ -180,7 +180,6 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
 
 # ---- GAM that keeps control variates -------------------------------------------------------------
 
-WALK = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
 CONTROLLED = Algorithm(controlled.transition, gam_adapt, controlled.derived, controlled.report)
 
 
@@ -222,7 +221,7 @@ class GAM(KeepsControls, LearnedShape):
 
     name = "gam"
     proposal = staticmethod(proposal_of_walk)
-    algorithm = WALK
+    algorithm = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
 
     def __init__(
         self,

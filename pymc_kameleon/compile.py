@@ -18,7 +18,7 @@ import pymc as pm
 
 from pymc_kameleon.samplers import SAMPLERS
 
-KNOWN = {sampler.__name__: sampler for sampler in SAMPLERS}
+BY_NAME = {sampler.__name__: sampler for sampler in SAMPLERS}  # samplers by name
 
 
 def main(arguments=None):
@@ -28,18 +28,18 @@ def main(arguments=None):
         description="Compile the transitions of samplers, and keep them on disk.",
     )
     parser.add_argument(
-        "samplers", nargs="*", metavar="SAMPLER", help=f"{', '.join(KNOWN)}; all by default"
+        "samplers", nargs="*", metavar="SAMPLER", help=f"{', '.join(BY_NAME)}; all by default"
     )
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count(), help="samplers at a time; all processors"
     )
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.samplers if name not in KNOWN]
+    unknown = [name for name in options.samplers if name not in BY_NAME]
     if unknown:
-        parser.error(f"unknown samplers {', '.join(unknown)}; there are {', '.join(KNOWN)}")
+        parser.error(f"unknown samplers {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
-    names = dict.fromkeys(options.samplers or KNOWN)
+    names = dict.fromkeys(options.samplers or BY_NAME)
     # No fork: a compiler's threads and locks do not survive it.
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
         running = {pool.submit(seconds_to_compile, name): name for name in names}
@@ -52,7 +52,7 @@ def seconds_to_compile(name):
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     start = perf_counter()
-    KNOWN[name](model=model).compile_learning()
+    BY_NAME[name](model=model).compile_learning()
     return perf_counter() - start
 
 

@@ -41,7 +41,7 @@ __all__ = ["binary", "check_step", "checks", "continuous", "report"]
 TUNE, DRAWS = 120, 30
 """Draws of the chains that are made by hand. PyMC's Metropolis tunes every hundred draws."""
 
-FIXED = ("scaling", "step_size", "step_size_bar", "lambda")
+DECIDED = ("scaling", "step_size", "step_size_bar", "lambda")
 """Statistics that say what tuning decided, wherever a step has them."""
 
 OTHERS = ("level", "count")
@@ -137,7 +137,7 @@ def _expect_same(found, expected, what):
 
 def _expect_fixed(history):
     """Compare what tuning decided at the beginning and the end of draws after it."""
-    for name in FIXED:
+    for name in DECIDED:
         values = [[row[name] for row in stats if name in row] for _, stats in history]
         _expect(values[0] == values[-1], f"{name} to stay at {values[0]}", values[-1])
 
@@ -252,7 +252,7 @@ def tune_zero(new):
 
 @Check
 def tuning_ends(new):
-    """Adapt nothing after tuning, as far as `FIXED` tells, or users get draws with a bias."""
+    """Adapt nothing after tuning, as far as `DECIDED` tells, or users get draws with a bias."""
     _expect_fixed(_chain(*new())[TUNE:])
 
 

@@ -44,13 +44,13 @@ def begin_with(monkeypatch):
     """
 
     # Here, for test_architecture.py must run without it.
-    from pymc_kameleon.step.warm_start.search import Home
+    from pymc_kameleon.step.warm_start.search import WarmStart
 
     def begin(scales):
         def stay(logp, start, *how):
             x, f = start.copy(), logp(start)
             exact = np.zeros(x.size, bool)
-            return Home(x, f, scales, np.diag(scales), exact, 0.0, x[None], np.array([f]))
+            return WarmStart(x, f, scales, np.diag(scales), exact, 0.0, x[None], np.array([f]))
 
         monkeypatch.setattr("pymc_kameleon.step.base.approach", stay)
         monkeypatch.setattr("pymc_kameleon.step.base.draw_near", lambda home, logp, rng: home.x)

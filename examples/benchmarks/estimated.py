@@ -21,7 +21,7 @@ from pages import load, save, when_and_where, write
 from scipy.stats import norm
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.chain import N_PROGRESS, STALE
+from pymc_kameleon.core.chain import N_PROGRESS, STALE_LOGP
 from pymc_kameleon.step.make_draws import NO_OUTPUTS, block
 
 FILE = Path(__file__).with_suffix(".json")
@@ -93,7 +93,7 @@ def refreshed_draws_of(step):
         for _ in range(TUNE):
             point, _ = step.step(point)
         step.stop_tuning()
-        part, x = block(step, STALE, step.statistics.empty(1)), point["x"].copy()
+        part, x = block(step, STALE_LOGP, step.statistics.empty(1)), point["x"].copy()
         for draw in draws:
             step._run((part,), x, NO_OUTPUTS, progress)
             draw[:] = x

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_BATCHES, PER_BATCH = 10, 2
-"""Batches of each chain, for b and for standard errors, and moves of a batch on average, at least
-in the chain that has the fewest."""
+MOST_BATCHES, MOVES_PER_BATCH = 10, 2
+"""Batches of each chain at most; moves of a batch, on average, in the chain with the fewest."""
 
 
 class Corrected(NamedTuple):

@@ -22,24 +22,24 @@ import numpy as np
 from pymc_kameleon.analysis.batches import MOST_BATCHES, batch_means, combined
 
 LEAST_DRAWS = 50
-"""Of each chain, from which averages are corrected."""
+"""Draws of each chain, at least, if averages are to be corrected."""
 
-BLOCK, LEAST_BLOCKS = 20, 10
+BLOCK_SIZE, LEAST_BLOCKS = 20, 10
 """Successive draws of which means are taken for θ; and how many such blocks of the other chains
 there are at least."""
 
-PER_COEFFICIENT = 5
+DRAWS_PER_COEFFICIENT = 5
 """Draws of the other chains for each of β and γ, at least."""
 
-BETTER = 0.8
+MOST_VARIANCE_LEFT = 0.8
 """Share of the variance of these means that is left, at most, where the controls are used."""
 
-SMALLEST, ROUNDING, NO_SCALE = 1e-8, 1e-9, 1e-300
-"""Share of the largest from which on a singular value is taken for 0; slope, in standard
-deviations, that is; and what is added to a standard deviation that may be 0."""
+LEAST_SINGULAR, ZERO_SLOPE, LEAST_SD = 1e-8, 1e-9, 1e-300
+"""Share of the largest singular value below which one counts as 0; slope, in standard deviations,
+below which it counts as 0; and what is added to a standard deviation that may be 0."""
 
 COLLINEAR = 1e-4
-"""The share for controls: in one dimension those of u² and r² are the same but for noise."""
+"""The same share for controls: in one dimension those of u² and r² differ by noise only."""
 
 
 class Kept(NamedTuple):
@@ -76,7 +76,7 @@ def kept_of(kept, learned):
 def are_enough(kept):
     """Whether there are draws enough to learn the coefficients from other chains."""
     chains, draws, n = kept.features.shape
-    least = max(BLOCK * LEAST_BLOCKS, PER_COEFFICIENT * n)
+    least = max(BLOCK_SIZE * LEAST_BLOCKS, DRAWS_PER_COEFFICIENT * n)
     are_finite = all(np.isfinite(part).all() for part in kept)
     return are_finite and draws >= LEAST_DRAWS and (chains - 1) * draws >= least
 
@@ -96,7 +96,7 @@ def controlled(f, kept):
     Corrected
     """
     draws = f.shape[1]
-    short, long = np.arange(draws) // BLOCK, np.arange(draws) * MOST_BATCHES // draws
+    short, long = np.arange(draws) // BLOCK_SIZE, np.arange(draws) * MOST_BATCHES // draws
     lengths = np.bincount(long)
     (a, parts), (whole, wholes) = (
         (batch_means(f, which), [batch_means(part, which) for part in kept])
@@ -108,7 +108,7 @@ def controlled(f, kept):
         theta = _coefficients(a[others], controls[others])
         left[row] -= np.sum(theta * controls[row], axis=2)
         x[row] -= np.sum(theta * _controls([part[row] for part in wholes], slopes), axis=2)
-    b = np.broadcast_to(_variance(left) < BETTER * _variance(a), x[:, 0].shape)
+    b = np.broadcast_to(_variance(left) < MOST_VARIANCE_LEFT * _variance(a), x[:, 0].shape)
     found = combined(whole, x, b, lengths, 0.0, 0.0)
     return found._replace(is_better=found.is_better & (found.gain > 1))
 
@@ -118,13 +118,13 @@ def _slopes(x, f):
 
     They are (chains, 2d, q), each chain's from all others.
     """
-    scales = x.std(axis=(0, 1)) + NO_SCALE
+    scales = x.std(axis=(0, 1)) + LEAST_SD
     x = np.pad((x - x.mean(axis=(0, 1))) / scales, ((0, 0), (0, 0), (0, 1)), constant_values=1)
     transposed = x.transpose(0, 2, 1)
     own, with_f = transposed @ x, transposed @ (f - f.mean(axis=(0, 1)))
-    others = np.linalg.pinv(own.sum(axis=0) - own, rcond=SMALLEST, hermitian=True)
+    others = np.linalg.pinv(own.sum(axis=0) - own, rcond=LEAST_SINGULAR, hermitian=True)
     found = (others @ (with_f.sum(axis=0) - with_f))[:, :-1]
-    found[np.abs(found) < ROUNDING * f.std(axis=(0, 1))] = 0
+    found[np.abs(found) < ZERO_SLOPE * f.std(axis=(0, 1))] = 0
     return found / scales[:, None]
 
 
@@ -141,7 +141,7 @@ def _coefficients(a, controls):
     """Return θ (q, 5) by the means a (chains, n, q) of functions and those of their controls."""
     (q, k), a = controls.shape[2:], a - a.mean(axis=(0, 1))
     controls = controls - controls.mean(axis=(0, 1))  # else they would explain the noise of a's
-    scales = np.sqrt(np.mean(controls**2, axis=(0, 1))) + NO_SCALE
+    scales = np.sqrt(np.mean(controls**2, axis=(0, 1))) + LEAST_SD
     controls = (controls / scales).reshape(-1, q, k)
     products = np.einsum("nqk,nql->qkl", controls, controls) / len(controls)
     inverse = np.linalg.pinv(products, rcond=COLLINEAR, hermitian=True)

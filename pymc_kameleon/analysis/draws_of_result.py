@@ -17,10 +17,10 @@ from pymc_kameleon.step.groups import CONTROL_VARIATES, KEPT_GROUPS, LEARNED_GRO
 _log = logging.getLogger("pymc_kameleon")
 
 LEAST_MOVES = 8
-"""Moves by the surrogate, of each chain, from which averages are corrected."""
+"""Moves by the surrogate, of each chain, at least, if averages are to be corrected."""
 
-FEW = slice(0, 1), slice(-5, None)
-"""Draws by which it is seen whether a function mixes them."""
+TRIAL = slice(0, 1), slice(-5, None)
+"""Some draws, with which alone a function is called again, to see whether it mixes draws."""
 
 
 class Draws:
@@ -111,12 +111,12 @@ class Draws:
 
     @property
     def can_be_corrected(self):
-        """Whether averages can be."""
+        """Whether averages can be corrected."""
         return self.moves is not None or self.controls is not None
 
     @property
     def certificate(self):
-        """That of the surrogate, None without one."""
+        """The certificate of the surrogate, None without one."""
         return None if self.moves is None else certificate(self.moves)
 
     def corrected(self, values, function, n_decisive=None):
@@ -143,8 +143,8 @@ class Draws:
         """Return the values of a function at the draws, (chains, draws, ...)."""
         draws = self.values()
         whole = _values(function, draws)
-        part = _values(function, {name: values[FEW] for name, values in draws.items()})
-        if part.shape[2:] != whole.shape[2:] or not np.allclose(part, whole[FEW], equal_nan=True):
+        part = _values(function, {name: values[TRIAL] for name, values in draws.items()})
+        if part.shape[2:] != whole.shape[2:] or not np.allclose(part, whole[TRIAL], equal_nan=True):
             raise ValueError(
                 "The function must treat each draw for itself, but its values at five draws change "
                 "with the others. Compute beforehand what depends on several draws."

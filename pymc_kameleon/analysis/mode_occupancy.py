@@ -13,10 +13,10 @@ from pymc_kameleon.analysis.modes_of_draws import find_modes, local_scale, modes
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.messages import grouped
 
-FEW = 10
+LEAST_INDEPENDENT = 10
 """Independent draws in a mode, or outside it, below which its weight is hardly known."""
 
-SAMPLE = ("chain", "draw")
+SAMPLE_DIMS = ("chain", "draw")  # the dimensions of draws
 
 
 def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
@@ -69,10 +69,10 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
         modes = _nearest(posterior, centers)
     else:
         raise ValueError("centers says which variables to look at: do not pass var_names.")
-    coords = {dim: posterior[dim] for dim in SAMPLE}
-    mode = xr.DataArray(modes, coords, SAMPLE, name="mode_of_draw")
+    coords = {dim: posterior[dim] for dim in SAMPLE_DIMS}
+    mode = xr.DataArray(modes, coords, SAMPLE_DIMS, name="mode_of_draw")
     if centers is None:
-        each = [posterior.where(mode == k).mean(SAMPLE) for k in range(modes.max() + 1)]
+        each = [posterior.where(mode == k).mean(SAMPLE_DIMS) for k in range(modes.max() + 1)]
         centers = xr.concat(each, "mode")
     return ModeOccupancy(_counted(mode, centers.sizes["mode"]), centers)
 
@@ -136,7 +136,7 @@ def _matrix(posterior):
 
     Without counts, as 0 and 1, which have gaps in any posterior, unless there is nothing else.
     """
-    draws = posterior.astype(float).transpose(*SAMPLE, ...)
+    draws = posterior.astype(float).transpose(*SAMPLE_DIMS, ...)
     draws = side_by_side(draws) if draws else np.empty((1, 1, 0))
     varies = np.isfinite(draws).all(axis=(0, 1)) & (draws != draws[:1, :1]).any(axis=(0, 1))
     if not varies.any():
@@ -157,7 +157,7 @@ def _placed(posterior, centers):
         raise ValueError("centers must have a variable.")
     posterior, placed = posterior[list(centers)], {}
     for name, values in centers.items():
-        dims = [dim for dim in posterior[name].dims if dim not in SAMPLE]
+        dims = [dim for dim in posterior[name].dims if dim not in SAMPLE_DIMS]
         shape, values = tuple(posterior.sizes[dim] for dim in dims), np.asarray(values, float)
         if values.shape[1:] != shape or not values.size or not np.isfinite(values).all():
             raise ValueError(
@@ -188,7 +188,7 @@ def _counted(mode, n):
     inside = mode == xr.DataArray(np.arange(n), {"mode": np.arange(n)}, name="mode")
     comes = inside & ~inside.shift(draw=1, fill_value=False)
     share = inside.mean("draw").transpose("mode", "chain")
-    weight = inside.mean(SAMPLE)
+    weight = inside.mean(SAMPLE_DIMS)
     with np.errstate(divide="ignore", invalid="ignore"):  # R-hat of chains that never jump
         tells = (weight > 0) & (weight < 1)
         ess = pm.stats.ess(inside.astype(float), method="mean").where(tells)
@@ -224,7 +224,7 @@ def _judged(found):
             f"known.{nobody}"
         ), False
     rarest = np.minimum(found["weight"], 1 - found["weight"])
-    if not (found["ess"] * rarest >= FEW)[visited].all():
+    if not (found["ess"] * rarest >= LEAST_INDEPENDENT)[visited].all():
         often = "once" if jumps == 1 else f"{grouped(jumps)} times"
         stay = f", and {_listed('chain', never)} never" if never else ""
         return (

@@ -18,40 +18,38 @@ from scipy.spatial.distance import cdist
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.kameleon.learn_modes import near_groups
 
-MOST_POINTS, MOST_OF_CHAIN, MOST_COORDINATES = 6000, 2000, 60
-"""That modes are found from."""
+MOST_DRAWS_USED, MOST_DRAWS_OF_CHAIN, MOST_COORDINATES = 6000, 2000, 60
+"""Draws, draws of one chain, and coordinates that modes are found from, at most."""
 
-MOST_KNOWN = 1000
+MOST_COMPARED = 1000
 """Points that the others are compared with, and that principal components are computed of."""
 
-N_GROUPS, GROUP_SIZE, LEAST = 60, 60, 15
-"""Groups of all chains, points of a group on average, and of one that can be told from others."""
+DRAW_GROUPS, GROUP_SIZE, LEAST_GROUP = 60, 60, 15
+"""Groups of all chains; points of a group on average, and at least, to be told from others."""
 
 LOCAL_SHARE, LOCAL_WIDTH = 0.1, 0.25
-"""Share of the draws that gives a coordinate its scale, and the interval in the middle of a normal
-that has it, in standard deviations."""
+"""Share of the draws that gives a coordinate its scale, and its width in a normal, in sd."""
 
-FAR = 3
+TAIL_START = 3
 """Where tails begin: interquartile ranges, or standard deviations of the peaks, from the median."""
 
 RIDGE = 1e-10
 """Variance that each coordinate has at least, in units of its scale."""
 
-NO_FALL = 0.3
+SAME_GROUP_DENSITY = 0.3
 """Density between two groups, relative to theirs, from which on they are one."""
 
-GAP = 1 / 15
+GAP_DENSITY = 1 / 15
 """Density between two modes relative to the lower one, at most. Normals 5.5 sd apart have it."""
 
-FEW_BINS, BINS, MANY_BINS = 5, 9, 31
-"""Between the medians of two groups, and of two modes; over a whole projection. They are odd, so
-that one is in the middle."""
+GROUP_BINS, MODE_BINS, PROJECTION_BINS = 5, 9, 31
+"""Bins between medians of groups, and of modes; and of a projection. Odd: one is central."""
 
-ROUNDS = 4
+MOST_ROUNDS = 4
 """How often groups are cut and joined, at most."""
 
 N_NEAREST, WELL_INSIDE = 10, 1 / 3
-"""Points by which the distance of a draw from a mode is told, and when a draw is well inside."""
+"""Nearest points that measure how far a draw is from a mode; and when it is well inside."""
 
 
 class Groups:
@@ -62,7 +60,7 @@ class Groups:
     points : (n, d) float64
         In order of chains, and of draws.
     chains : (n,) int64
-        Of which chain each is.
+        The chain of each point.
     """
 
     def __init__(self, points, chains):
@@ -98,10 +96,10 @@ class Groups:
         """Whether there is a gap between two groups that is no accident."""
         if (i, j) not in self._separated:
             values = self.projected(i, j)
-            gap = relative_density(*values, BINS) < GAP
+            gap = relative_density(*values, MODE_BINS) < GAP_DENSITY
             if gap:
                 shares = self._independent(i, j, values)
-                gap = relative_density(*values, BINS, shares, more=1) < GAP
+                gap = relative_density(*values, MODE_BINS, shares, more=1) < GAP_DENSITY
             self._separated[i, j] = gap
         return self._separated[i, j]
 
@@ -187,7 +185,7 @@ def find_modes(draws):
     coordinates = in_local_scale(draws.reshape(-1, d)).reshape(n_chains, n, -1)
     kept = thinned(coordinates)
     groups = Groups(coordinates[kept], kept[0])
-    most = max(8, N_GROUPS // max(n_chains, 2))
+    most = max(8, DRAW_GROUPS // max(n_chains, 2))
     for chain in range(n_chains):
         own = np.flatnonzero(kept[0] == chain)
         for rows in near_groups(groups.points, own, min(most, len(own) // GROUP_SIZE)):
@@ -217,11 +215,11 @@ def in_local_scale(points):
     """
     low, middle, high = np.quantile(points, [0.25, 0.5, 0.75], axis=0)
     scale = local_scale(points)
-    tail = FAR * np.maximum(scale, high - low)
+    tail = TAIL_START * np.maximum(scale, high - low)
     scaled = tail / scale * np.arcsinh((points - middle) / tail)
     if scaled.shape[1] <= MOST_COORDINATES:
         return scaled
-    some = scaled[:: 1 + len(scaled) // MOST_KNOWN]
+    some = scaled[:: 1 + len(scaled) // MOST_COMPARED]
     directions = np.linalg.svd(some - some.mean(axis=0), full_matrices=False)[2]
     return scaled @ directions[:MOST_COORDINATES].T
 
@@ -229,7 +227,7 @@ def in_local_scale(points):
 def thinned(draws):
     """Return chain and draw of evenly spaced draws, without those equal to the one before."""
     n_chains, n, _ = draws.shape
-    most = min(n, MOST_OF_CHAIN, max(GROUP_SIZE, MOST_POINTS // n_chains))
+    most = min(n, MOST_DRAWS_OF_CHAIN, max(GROUP_SIZE, MOST_DRAWS_USED // n_chains))
     chosen = np.linspace(0, n - 1, most).astype(int)
     moved = np.any(np.diff(draws[:, chosen], axis=1, prepend=np.nan) != 0, axis=2)
     chains, places = np.nonzero(moved)
@@ -242,12 +240,12 @@ def join_neighbours(groups):
     In many dimensions a group may have points of two modes, which joins these. Then some projection
     of what is joined has a gap, and its groups are cut there before they are joined again.
     """
-    for left in reversed(range(ROUNDS)):
+    for left in reversed(range(MOST_ROUNDS)):
         joined = DisjointSet(groups.rows)
         for i, j in groups.nearest_first():
-            if joined.connected(i, j) or min(len(groups.rows[k]) for k in (i, j)) < LEAST:
+            if joined.connected(i, j) or min(len(groups.rows[k]) for k in (i, j)) < LEAST_GROUP:
                 continue
-            if relative_density(*groups.projected(i, j), FEW_BINS) > NO_FALL:
+            if relative_density(*groups.projected(i, j), GROUP_BINS) > SAME_GROUP_DENSITY:
                 joined.merge(i, j)
         parts = [part for part in joined.subsets() if len(part) > 1]
         if left == 0 or not any([cut_at_gap(groups, part) for part in parts]):
@@ -261,7 +259,7 @@ def cut_at_gap(groups, subset):
     rows = np.concatenate([groups.rows[number] for number in subset])
     points = groups.points[rows]
     directions = np.linalg.eigh(regular_covariance(points))[1]
-    best, direction, place = GAP, None, None
+    best, direction, place = GAP_DENSITY, None, None
     for w in [*np.eye(points.shape[1]), *directions.T]:
         density, where = least_density(points @ w)
         if density < best:
@@ -282,7 +280,7 @@ def cut_at_gap(groups, subset):
 
 def least_density(values):
     """Return where values have the deepest gap, after its density relative to the lower side."""
-    edges = np.linspace(*np.quantile(values, [0.002, 0.998]), MANY_BINS + 1)
+    edges = np.linspace(*np.quantile(values, [0.002, 0.998]), PROJECTION_BINS + 1)
     counts = np.histogram(values, edges)[0]
     before = np.maximum.accumulate(counts)[:-2]
     after = np.maximum.accumulate(counts[::-1])[::-1][2:]
@@ -293,7 +291,7 @@ def least_density(values):
 
 def absorb_stragglers(groups):
     """Give groups that are too small for a mode to those with the nearest point."""
-    small = {n: rows for n, rows in groups.rows.items() if len(rows) < LEAST}
+    small = {n: rows for n, rows in groups.rows.items() if len(rows) < LEAST_GROUP}
     large = [n for n in groups.rows if n not in small]
     if not large:
         groups.join(list(groups.rows))
@@ -323,7 +321,7 @@ def distances_to_modes(coordinates, groups):
     sizes = [len(points) for points in parts]
     within = np.average([regular_covariance(points) for points in parts], axis=0, weights=sizes)
     whitening = np.linalg.inv(np.linalg.cholesky(within)).T
-    rng, most = np.random.default_rng(0), max(100, MOST_KNOWN // len(parts))
+    rng, most = np.random.default_rng(0), max(100, MOST_COMPARED // len(parts))
     known = [rng.permutation(points)[:most] @ whitening for points in parts]
     return np.array(
         [[distance_to(points, chain @ whitening) for points in known] for chain in coordinates]

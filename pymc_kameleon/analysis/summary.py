@@ -20,8 +20,8 @@ from pymc_kameleon.result.opening import opened
 GRID = 30
 """Points at which F is estimated."""
 
-MOST_NUMBERS = 2**25
-"""Values of functions at the draws, at a time."""
+NUMBERS_PER_BLOCK = 2**25
+"""Values of functions at the draws that are computed at a time."""
 
 
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
@@ -131,7 +131,7 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
     names = [name for name in chosen if name in draws.names]
     place, rows = np.cumsum(known) - 1, np.flatnonzero(known & varies)
     apart = np.zeros(len(table))
-    size = max(1, MOST_NUMBERS // (values[..., 0].size * (GRID + 2)))
+    size = max(1, NUMBERS_PER_BLOCK // (values[..., 0].size * (GRID + 2)))
     for first in range(0, len(rows), size):
         own = rows[first : first + size]
         block = _Block(values[..., own])

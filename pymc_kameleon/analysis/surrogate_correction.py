@@ -28,33 +28,32 @@ import numpy as np
 
 from pymc_kameleon.analysis.batches import (
     MOST_BATCHES,
-    PER_BATCH,
+    MOVES_PER_BATCH,
     batch_means,
     coefficients,
     combined,
 )
 from pymc_kameleon.samplers.surrogate.moves import SETS, Spread, ends_of_pairs
 
-WIDENED = 1.3
+RANGE_FACTOR = 1.3
 """g is f, clipped to the range that it has over the draws, times this."""
 
-POINTS, RUNS, NEGLIGIBLE = 1024, 2000, 0.2
-"""Points of each set for E_s g, and new runs of all moves together, about, to begin with; one of
-each move at least. They are doubled while their randomness has more than this share of a
-variance."""
+FIRST_POINTS, FIRST_RUNS, MOST_RANDOMNESS = 1024, 2000, 0.2
+"""Points of each set for E_s g, and new runs of all moves together, to begin with. They are doubled
+while their randomness has more than this share of a variance."""
 
-DOUBTED, MOST_DOUBT = 128, 4.0
-"""Points of each set at which it is asked how sure log s is; and what it is wrong by at most."""
+DOUBT_POINTS, MOST_DOUBT = 128, 4.0
+"""Points of each set at which log s is doubted, and the largest doubt that counts."""
 
-MOST_WORK, OVERHEAD = 1.5e8, 300
+MOST_WORK, OVERHEAD_CENTRES = 1.5e8, 300
 """Coordinates of differences to centres that may be computed at a time for that, in some 0.1 s; and
 so many centres take as long as all else."""
 
-MOST_NUMBERS = 2**21
+NUMBERS_PER_PART = 2**21
 """Values of functions that are computed at a time."""
 
-SEED = 21
-"""Of the new runs, so that the same result gives the same averages."""
+CORRECTION_SEED = 21
+"""Seed of the new runs, so that the same result gives the same averages."""
 
 
 def corrected(f, moves, function, n_decisive=None):
@@ -88,7 +87,7 @@ def corrected(f, moves, function, n_decisive=None):
     def g(x):
         return clipped(x)[0]
 
-    n_batches = min(MOST_BATCHES, np.bincount(moves.row).min() // PER_BATCH)
+    n_batches = min(MOST_BATCHES, np.bincount(moves.row).min() // MOVES_PER_BATCH)
     batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
     a = batch_means(f, batches)
     batches_of_moves = batches[moves.draw]
@@ -107,14 +106,14 @@ def corrected(f, moves, function, n_decisive=None):
                 np.nan_to_num(variance(b) / np.square(found.mcse))[:n_decisive].max()
                 for variance in (inner.variance_under_s, inner.variance_of_runs)
             )
-        if max(points, runs) < NEGLIGIBLE or not inner.double(points > runs):
+        if max(points, runs) < MOST_RANDOMNESS or not inner.double(points > runs):
             return combined(a, x, b, lengths, *variances, inner.unseen(b))
 
 
 def _range(f):
     """Return the range of f (chains, draws, q) over the draws, widened."""
     low, high = f.min(axis=(0, 1)), f.max(axis=(0, 1))
-    middle, half = (low + high) / 2, WIDENED * (high - low) / 2
+    middle, half = (low + high) / 2, RANGE_FACTOR * (high - low) / 2
     return middle - half, middle + half
 
 
@@ -143,7 +142,7 @@ def _parts(moves, size):
 def _known(moves, batches, g, shape):
     """Return sums over batches of (1 − α)(g(x) − g(v))."""
     sums = np.zeros(shape)
-    for row, part in _parts(moves, max(1, MOST_NUMBERS // shape[2])):
+    for row, part in _parts(moves, max(1, NUMBERS_PER_PART // shape[2])):
         rejected = (1 - moves.accept_prob[part])[:, None]
         np.add.at(sums[row], batches[part], rejected * (g(moves.start[part]) - g(moves.end[part])))
     return sums
@@ -159,7 +158,7 @@ class _UnderSurrogate:
         self.rows, self._spread, self._clipped, self.n = rows, spread, clipped, 0
         self._sums, self._weights, self._beyond = np.zeros((SETS, q)), np.zeros(SETS), np.zeros(q)
         self.double()
-        w, x = self._w[:, :DOUBTED], self._x[:, :DOUBTED].reshape(-1, self._x.shape[2])
+        w, x = self._w[:, :DOUBT_POINTS], self._x[:, :DOUBT_POINTS].reshape(-1, self._x.shape[2])
         values, shares = clipped(x)[0].reshape(*w.shape, q), w / w.sum()
         lacking = np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)).reshape(w.shape)
         lacking *= shares * SETS
@@ -170,7 +169,7 @@ class _UnderSurrogate:
 
     def double(self):
         """Have twice as many points."""
-        n, size = self.n or POINTS, max(1, MOST_NUMBERS // self._sums.shape[1])
+        n, size = self.n or FIRST_POINTS, max(1, NUMBERS_PER_PART // self._sums.shape[1])
         self._x, self._w = self._spread.more(n)
         for i in range(SETS):
             for first in range(0, n, size):
@@ -187,7 +186,7 @@ class _UnderSurrogate:
 
     @property
     def variance(self):
-        """Of the mean, (q,), as sets differ."""
+        """Variance (q,) of the mean, as the sets differ."""
         residuals = self._sums - self._weights[:, None] * self.mean
         return residuals.var(axis=0, ddof=1) / SETS / self._weights.mean() ** 2
 
@@ -213,7 +212,7 @@ class _UnderSurrogate:
 
 def _work(parameters):
     """Return what an evaluation of s takes."""
-    return parameters.mean.size * (float(parameters.surrogate.n[0]) + OVERHEAD)
+    return parameters.mean.size * (float(parameters.surrogate.n[0]) + OVERHEAD_CENTRES)
 
 
 class _Inner:
@@ -223,16 +222,16 @@ class _Inner:
     ----------
     moves : Moves
     batches : (n,) int
-        Of moves.
+        Batches of the moves.
     clipped : callable
         Points (n, d) -> g there and f − g, both (n, q).
     shape : tuple of int
-        Of batch means, (chains, batches, q).
+        Shape of batch means, (chains, batches, q).
     """
 
     def __init__(self, moves, batches, clipped, shape):
         self._moves, self._batches, self._clipped = moves, batches, clipped
-        self._rng, self._n_runs, self._work = np.random.default_rng(SEED), 0, 0.0
+        self._rng, self._n_runs, self._work = np.random.default_rng(CORRECTION_SEED), 0, 0.0
         self._sums, self._squares = np.zeros(shape), np.zeros((shape[0], shape[2]))
         same = {}
         for row, own in enumerate(moves.parameters):
@@ -242,11 +241,11 @@ class _Inner:
             _UnderSurrogate(rows, Spread(moves.parameters[rows[0]], self._rng), clipped, shape[2])
             for rows in same.values()
         ]
-        self._run(max(1, RUNS // len(moves.row)))
+        self._run(max(1, FIRST_RUNS // len(moves.row)))
 
     def _run(self, n_runs):
         """Make so many more pairs of runs of each move."""
-        moves, size = self._moves, max(1, MOST_NUMBERS // self._sums.shape[2])
+        moves, size = self._moves, max(1, NUMBERS_PER_PART // self._sums.shape[2])
         for one in self._under_s:
             for row in one.rows:
                 own = np.repeat(np.flatnonzero(moves.row == row), n_runs)

@@ -13,9 +13,9 @@ from pymc_kameleon.step.messages import counted
 
 _log = logging.getLogger("pymc_kameleon")
 
-CLOSE, KNOWN = 0.8, 40
-"""The share of effective weights of the certificate below which that is warned of, and the number
-of moves by which it is known."""
+CLOSE_SHARE, LEAST_CERTIFIED = 0.8, 40
+"""Share of effective weights below which the log warns, and moves below which that share is not
+known."""
 
 
 def add_surrogate_posterior(tree, job, columns, n):
@@ -60,7 +60,7 @@ def add_surrogate_posterior(tree, job, columns, n):
 
 
 def _say_how_close(close, n_moves, n_draws):
-    if close.ess_share >= CLOSE and n_moves >= KNOWN:
+    if close.ess_share >= CLOSE_SHARE and n_moves >= LEAST_CERTIFIED:
         _log.info(
             "%s: %s, approximate (%s).", SURROGATE_GROUP, counted(n_draws, "draw"), close.in_words()
         )

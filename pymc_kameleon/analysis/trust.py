@@ -10,39 +10,38 @@ from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_r
 
 _log = logging.getLogger("pymc_kameleon")
 
-HIGH_RHAT, POOR, APART, LONG_TAIL = 1.05, 0.3, 10.0, 0.5
-"""R-hat, the share of effective weights of the certificate, the variance between chains over that
-within them, and Pareto k of the draws, beyond which errors are not to be trusted: the variance of
-what has a larger k is infinite."""
+HIGH_RHAT, POOR_SHARE, CHAINS_APART, LONG_TAIL = 1.05, 0.3, 10.0, 0.5
+"""R-hat, share of effective weights, variance between chains over that within, and Pareto k of the
+draws, beyond which errors are not to be trusted: with a larger k the variance is infinite."""
 
-ENOUGH = 100
-"""Draws of all chains from which tails are fitted."""
+LEAST_FOR_TAILS = 100
+"""Draws of all chains, at least, if tails are to be fitted."""
 
 
 def warn_of(dt, names, values, r_hat, close, apart):
-    """Log the signs that there are.
+    """Warn of these signs.
 
     Parameters
     ----------
     dt : DataTree
     names : list of str
-        Of q quantities.
+        Names of q quantities.
     values : (chains, draws, q) float64
-        They at the draws.
+        Their values at the draws.
     r_hat : (q,) float64
     close : Certificate or None
-        Of the surrogate, if there is one.
+        The certificate of the surrogate, if there is one.
     apart : (q,) float64
         Variance of corrected averages between chains over that within them, 0 of others.
     """
     reasons = []
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
-    if close is not None and close.ess_share < POOR:
+    if close is not None and close.ess_share < POOR_SHARE:
         reasons.append(f"the surrogate is poor ({close.in_words()})")
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
-        (apart, APART, "corrected averages of {} differ between chains"),
+        (apart, CHAINS_APART, "corrected averages of {} differ between chains"),
         (_pareto_k(values), LONG_TAIL, "{} has a long tail, of Pareto k {:.2f}"),
     ):
         if (measured > limit).any():
@@ -67,9 +66,9 @@ def _longest_rejection(dt):
 
 
 def _pareto_k(values):
-    """Return that of the longer tail of values (chains, draws, q), (q,); -inf if none is fitted."""
+    """Return k of the longer tail of values (chains, draws, q), (q,); -inf if none is fitted."""
     found = np.full(values.shape[2], -np.inf)
-    if values[..., 0].size < ENOUGH:
+    if values[..., 0].size < LEAST_FOR_TAILS:
         return found
     for j in np.flatnonzero(np.isfinite(values).all(axis=(0, 1))):
         for tail in ("left", "right"):

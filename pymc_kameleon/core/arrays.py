@@ -46,9 +46,9 @@ def allocate(cls, sizes, **values):
         For a value of another shape.
     """
     hints = get_type_hints(cls, include_extras=True)
-    strangers = sorted(set(values) - set(hints))
-    if strangers:
-        raise TypeError(f"{cls.__name__} has no fields {strangers}.")
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no fields {unknown}.")
     return cls(*(_leaf(cls, name, hints[name], sizes, values) for name in cls._fields))
 
 

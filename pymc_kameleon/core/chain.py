@@ -16,10 +16,10 @@ from pymc_kameleon.core.target import (
     write_outputs,
 )
 
-CURRENT, STALE, LEARNED = 0, 1, 2
-MOVED = STALE | LEARNED
-"""What holds of the state at the start of a draw: all of it; all but logp; all but what is derived
-from the parameters; the position only."""
+CURRENT, STALE_LOGP, STALE_DERIVED = 0, 1, 2
+"""What holds of the state at the start of a draw: all; all but logp; all but what is derived."""
+MOVED = STALE_LOGP | STALE_DERIVED
+"""Only the position holds."""
 
 DRAWS_MADE, AT_STEP, N_PROGRESS = range(3)
 """Places in what an exception leaves behind: draws made in this call, and the step at work."""
@@ -92,7 +92,7 @@ class Block(NamedTuple):
     places: np.ndarray  # where the variables of the target are in the chain's point
     n_transitions: int  # for each draw
     tune: bool
-    status: int  # CURRENT, STALE, LEARNED or MOVED, at the start of the first draw
+    status: int  # CURRENT, STALE_LOGP, STALE_DERIVED or MOVED, at the start of the first draw
     stats: NamedTuple  # the sampler's own, views of `row`: those of the draw at work
     row: np.ndarray  # (n_stats,), all numbers of that draw; NaN where nothing was written
     rows: np.ndarray  # (draws, ...), where they go; shorter, if what comes last is not kept
@@ -167,11 +167,11 @@ def _compile_draw(algorithms):
             if target.point[j] != value:  # NaN is never what it was
                 target.point[j] = value
                 # with derivatives, the state is more than logp
-                status |= MOVED if target.gradient.size > 0 else STALE
-        if status & STALE:
+                status |= MOVED if target.gradient.size > 0 else STALE_LOGP
+        if status & STALE_LOGP:
             state.logp[0] = log_density(target, state.x)
             take_gradient(target, state)
-        if status & LEARNED:
+        if status & STALE_DERIVED:
             derived(state, parameters, work)
         if state.logp[0] == -np.inf:
             return False

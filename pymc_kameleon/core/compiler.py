@@ -32,7 +32,7 @@ _log = logging.getLogger("pymc_kameleon")
 KNOWN_VERSIONS = ("0.66", "0.67", "0.68")
 """Of numba. LLVM aborts with 0.65, whose llvmlite gives ``Part.inlining`` to what is returned."""
 
-IS_KNOWN = numba.__version__.rpartition(".")[0] in KNOWN_VERSIONS
+IS_KNOWN = numba.__version__.rpartition(".")[0] in KNOWN_VERSIONS  # this version
 if not IS_KNOWN:
     _log.warning(
         "pymc_kameleon was not tried with numba %s, so the first compilation of a sampler takes "
@@ -49,14 +49,14 @@ class Part(JITCodeLibrary):
     """LLVM's attribute that says whether calls are inlined; without one, it decides."""
 
     def finalize(self):
-        """Be ready to be linked; nothing else."""
+        """Prepare to be linked, and no more."""
         for function in self._final_module.functions:
             if self.inlining and not function.is_declaration:
                 function.add_function_attribute(self.inlining)
         self._finalized = True
 
     def _optimize_functions(self, ll_module):
-        """Leave that to the whole."""
+        """Leave optimisation to the whole."""
         ll_module.data_layout = self._codegen._data_layout
 
 

@@ -25,10 +25,10 @@ CAUSES = {
 }
 """Patterns in numba's messages, and what they mean."""
 
-PLACE = re.compile(r'(?: at |File ")(?!\S*/numba/)([^"\n]+?\.py)(?:"?, line | \()(\d+)')
+SOURCE_LINE = re.compile(r'(?: at |File ")(?!\S*/numba/)([^"\n]+?\.py)(?:"?, line | \()(\d+)')
 """A line of source outside numba, where it failed or where what failed is called."""
 
-FUNCTION = re.compile(r"PartDispatcher\(<function (\S+) at ")
+CALLED_PART = re.compile(r"PartDispatcher\(<function (\S+) at ")
 """A compiled function that another one calls; the innermost is named first."""
 
 
@@ -50,7 +50,7 @@ def explained(what):
         yield
     except (NumbaError, UnsupportedBytecodeError, NotImplementedError) as error:
         message = str(error)
-        function, place = FUNCTION.search(message), PLACE.search(message)
+        function, place = CALLED_PART.search(message), SOURCE_LINE.search(message)
         where = [function and function[1], place and f"{place[1]}, line {place[2]}"]
         where = " at ".join(part for part in where if part)
         text = f"{what} cannot be compiled{where and f': {where}'}: {_cause(message)}"

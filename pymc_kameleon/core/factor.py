@@ -16,7 +16,7 @@ def diagonal_factor(scales, is_dense):
 
 @jit
 def is_diagonal(factor):
-    """Whether L is but its diagonal; in one dimension that is the same."""
+    """Whether L is stored as its diagonal; in one dimension both are the same."""
     return factor.shape[1] < factor.shape[0]
 
 

@@ -7,7 +7,7 @@ from pymc_kameleon.core.linalg import copy, multiply_lower
 from pymc_kameleon.core.target import take_gradient
 
 NO_CAP = np.inf
-"""Nothing was decided early."""
+"""The cap of a log ratio that was not bounded early."""
 
 
 @jit
@@ -71,7 +71,7 @@ def accept_capped(target, state, y, logp_y, log_hastings, log_u, cap):
     log_hastings : float
         log q(x|y)/q(y|x); 0 for a symmetric proposal.
     log_u, cap : float
-        As of `metropolis`.
+        As for `metropolis`.
 
     Returns
     -------

@@ -24,7 +24,7 @@ from numba.misc.appdirs import AppDirs
 
 _log = logging.getLogger("pymc_kameleon")
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent  # the folder of this file
 
 SOURCES = (HERE / "compiler.py", *sorted(HERE.glob("numba_*.py")))
 """The files that know what numba is like inside."""
@@ -64,7 +64,7 @@ class SharedPlace(_CacheLocator):
         """Return nothing: the content is in the name."""
 
     def get_disambiguator(self):
-        """Return nothing, either."""
+        """Return nothing here, too."""
         return ""
 
     @classmethod
@@ -162,7 +162,7 @@ def _fields(kinds):
     return tuple((getattr(kind, "fields", ()), _fields(kind)) for kind in tuples)
 
 
-PATIENCE = 600
+COMPILATION_WAIT = 600
 """Seconds after which a process no longer waits for another that compiles the same."""
 
 
@@ -171,7 +171,7 @@ def one_process_compiles(cache, signature):
     """Let one process compile what others, which need the same, then load."""
     lock = None
     if isinstance(cache, Cache) and not cache.holds(signature):
-        lock = FileLock(cache.lock, timeout=PATIENCE)
+        lock = FileLock(cache.lock, timeout=COMPILATION_WAIT)
         try:
             lock.acquire()
         except (OSError, NotImplementedError) as error:  # no locks there, or the other one hangs

@@ -16,11 +16,8 @@ from pymc_kameleon.core.jit import jit, part_options
 from pymc_kameleon.core.linalg import copy
 
 LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1], float64[::1])
-"""Log-density of (all value variables raveled, all data raveled, the shapes of the data, gradient).
-
-The gradient with respect to the step's own variables is written into the last one, unless that is
-empty.
-"""
+"""Log-density of (all value variables raveled, all data raveled, shapes of the data, gradient). The
+gradient by the step's own variables is written into the last one, unless that is empty."""
 
 
 class Target(NamedTuple):
@@ -41,7 +38,7 @@ class Target(NamedTuple):
     count : (2,) int64
         Number of evaluations, and of those that were +inf.
     gradient : (d,) or (0,) float64
-        Of the log-density where it was evaluated last; empty for samplers that need none.
+        Gradient of the log-density where it was evaluated last; empty for samplers that need none.
     curvature : int
         Machine code of a function with `LOGP_SIGNATURE` that turns a vector v, its last argument,
         into the Hessian of the log-density times v; 0 for samplers that need none.

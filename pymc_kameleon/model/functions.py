@@ -89,8 +89,8 @@ class Compiled:
 _known = WeakKeyDictionary()
 """What was compiled for each model, as (what it depends on, results, compiled functions)."""
 
-MOST_KNOWN = 32
-"""Of each model; the oldest is forgotten first."""
+MOST_COMPILED = 32
+"""Compiled functions that are kept of each model; the oldest are forgotten first."""
 
 _data_in_use = WeakValueDictionary()
 """Raveled data by fingerprint, so that all steps and chains share them."""
@@ -115,7 +115,7 @@ class ModelFunctions:
     Attributes
     ----------
     shapes : list of tuple
-        Of the value variables.
+        Shapes of the value variables.
     digest : bytes
         Fingerprint of the data.
     functions : list of Compiled
@@ -228,7 +228,7 @@ class ModelFunctions:
                 return
         self.functions = [self._compile(model, *graph, compile_kwargs) for graph in make_graphs()]
         known.append((depends_on, self.results, self.functions))
-        del known[:-MOST_KNOWN]
+        del known[:-MOST_COMPILED]
 
     def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
         """Compile a function, with numba if that is possible."""
@@ -294,12 +294,12 @@ class ModelLogp(ModelFunctions):
     ----------
     point : (n,) float64
         Where the transitions evaluate it.
-    asked : (n,) float64
-        Where it was evaluated last, or is `point`, if by compiled code.
+    evaluated_at : (n,) float64
+        Where it was evaluated last; `point` itself if compiled code did so.
     count : (2,) int64
         Number of evaluations, here and in compiled code, and of those there that were +inf.
     rng : numpy.random.Generator or None
-        Of the chain, for the seed of an estimate; without one, Python asks with the same seed.
+        Generator of the chain, for the seed of an estimate; without one, the seed stays as it is.
     gradient : (d,) or (0,) float64
         Gradient with respect to the step's own variables, where it was evaluated last.
     """
@@ -328,7 +328,7 @@ class ModelLogp(ModelFunctions):
         self._compile_once(model, depends_on, graphs, compile_kwargs)
 
     def _allocate(self, gradient_size):
-        self.point = self.asked = np.zeros(_size(self.shapes))
+        self.point = self.evaluated_at = np.zeros(_size(self.shapes))
         self.count = np.zeros(2, np.int64)
         self.gradient = np.zeros(gradient_size)
 
@@ -384,7 +384,7 @@ class ModelLogp(ModelFunctions):
         self.count[0] += 1
         if self.rng is not None:
             self.seed[:] = N_SEEDS * self.rng.random(self.seed.size)
-        self.asked = x = np.ascontiguousarray(x, np.float64)
+        self.evaluated_at = x = np.ascontiguousarray(x, np.float64)
         logp = self.functions[0].entry(x, self._data, self._shapes, self.gradient)
         return logp if logp < np.inf else -np.inf
 
@@ -401,7 +401,7 @@ class ModelOutputs(ModelFunctions):
     ----------
     model : pm.Model
     names : list of str
-        Of some of its ``unobserved_value_vars``.
+        Names of some of its ``unobserved_value_vars``.
     initial_point : dict
         Where their shapes are computed.
     compile_kwargs : dict

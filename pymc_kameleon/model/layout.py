@@ -24,7 +24,7 @@ class Layout:
     Attributes
     ----------
     shapes : dict
-        Of the step's own variables, by name.
+        Shapes of the step's own variables, by name.
     d : int
         Number of coordinates.
     covers_all : bool
@@ -87,10 +87,10 @@ class Layout:
         """
         if not isinstance(region, dict):
             raise ValueError(f"region must be a dict of names and (low, high), not {region!r}.")
-        strangers = [name for name in region if name not in self.shapes]
-        if strangers:
+        unknown = [name for name in region if name not in self.shapes]
+        if unknown:
             raise ValueError(
-                f"region names {strangers}; the variables sampled here are {list(self.shapes)}. A "
+                f"region names {unknown}; the variables sampled here are {list(self.shapes)}. A "
                 "transformed variable is bounded on the scale that it is sampled on."
             )
         bounds = np.empty((2, self.d))

@@ -20,21 +20,21 @@ _log = logging.getLogger("pymc_kameleon")
 NOISE_SEED = "noise_seed"
 """The name of the seed in the model."""
 
-STATISTIC = "log_estimate_var"
+NOISE_STATISTIC = "log_estimate_var"
 """The statistic that tells v; NaN while tuning."""
 
 N_ESTIMATES = 30
-"""From which v is measured: to a quarter of it."""
+"""Estimates from which v is measured: to a quarter of it."""
 
 TOO_NOISY = 4.0
-"""v from which on it is said: with a normal log-estimate the best random walk then accepts 6 %, and
-moves 28 % as far, squared, as without noise."""
+"""v above which a chain warns: with a normal log-estimate the best random walk then accepts 6 %,
+and moves 28 % as far, squared, as without noise."""
 
-STUCK = (
+STUCK_ADVICE = (
     "The likelihood may have been overestimated there: take more particles, or samples, for each "
     "estimate. Or the posterior is narrow there: tune longer, or reparametrise."
 )
-"""Said of a chain that did not move for long."""
+"""Advice for a chain that did not move for long."""
 
 REPEATABLE = 1e-6
 """Difference of two evaluations, absolute or relative, that counts as none."""
@@ -113,7 +113,7 @@ def check_sampler(step):
         )
 
 
-CURE = "Use pk.GAM(pseudo_marginal=True), pk.KAM, pk.CMH or pk.CMTM."
+CURE = "Use pk.GAM(pseudo_marginal=True), pk.KAM, pk.CMH or pk.CMTM."  # of other samplers
 
 
 def check_model(step):
@@ -132,10 +132,10 @@ def check_model(step):
             "pk.noise_seed(). Make it an input of the estimator, and draw all random numbers from "
             "it; an estimator with a generator of its own repeats its noise in several chains."
         )
-    told = [v.name for v in model.deterministics if model[NOISE_SEED] in ancestors([v])]
-    if told:
+    noisy = [v.name for v in model.deterministics if model[NOISE_SEED] in ancestors([v])]
+    if noisy:
         raise ValueError(
-            f"{told} depend on {NOISE_SEED}, so their values would be other estimates than those "
+            f"{noisy} depend on {NOISE_SEED}, so their values would be other estimates than those "
             "that the chain keeps. Leave out pm.Deterministic for them."
         )
 

@@ -67,7 +67,7 @@ _log.addHandler(ToPyMC())
 
 
 class Problems(str):
-    """What a chain warns of, for the logger that PyMC hands it to.
+    """The warnings of a chain, for the logger that PyMC passes them to.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Problems(str):
 
     @classmethod
     def of(cls, heading, problems):
-        """Put them together."""
+        """Join the problems of a step."""
         self = cls(" ".join([heading, *problems]))
         self.heading, self.problems = heading, problems
         return self

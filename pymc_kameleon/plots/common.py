@@ -15,10 +15,10 @@ from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.groups import LEARNED_GROUP
 from pymc_kameleon.step.learned import BIS, COORDINATE
 
-INTO = {"_log__": np.log, "_logodds__": logit}
+TRANSFORMS = {"_log__": np.log, "_logodds__": logit}
 """Transforms of PyMC that need no bounds, by what they add to a variable's name."""
 
-PARAMETERS = """\
+PLOT_PARAMETERS = """\
 plot_collection : PlotCollection, optional
     Draw into this one, instead of a new one.
 backend : str, optional
@@ -34,7 +34,7 @@ aes_by_visuals : dict, optional
 Returns
 -------
 arviz_plots.PlotCollection"""
-"""Of all plots."""
+"""What the docstrings of all plots say of their common parameters."""
 
 
 def documented(known, layout):
@@ -49,7 +49,7 @@ def documented(known, layout):
     """
     *names, last = [f'``"{name}"``' for name in known]
     listed = fill(f"The visuals are {', '.join(names)} and {last}.", 95, subsequent_indent="    ")
-    text = PARAMETERS.format(listed, f"arviz_plots.{layout}")
+    text = PLOT_PARAMETERS.format(listed, f"arviz_plots.{layout}")
 
     def complete(function):
         if function.__doc__:  # python -OO has none
@@ -121,7 +121,7 @@ def made(plot_collection, layout, data, backend, pc_kwargs, figure, **defaults):
     figure : dict
         Defaults of ``figure_kwargs``.
     **defaults
-        Of `pc_kwargs`.
+        Those of `pc_kwargs`.
     """
     from arviz_plots import PlotCollection  # takes half a second
 
@@ -197,7 +197,7 @@ def learned_by(dt, what, step, var_names, coords):
     var_names : str, list of str or None
         Variables of the model.
     coords : dict or None
-        Of chains and coordinates.
+        Labels of chains and coordinates.
     """
     if LEARNED_GROUP not in dt.children:
         raise ValueError(
@@ -265,7 +265,7 @@ def _draws_of(posterior, coordinate):
     natural, into = name, None
     if name not in posterior:
         natural = natural_name(name)
-        into = next((INTO[end] for end in INTO if name == natural + end), None)
+        into = next((TRANSFORMS[end] for end in TRANSFORMS if name == natural + end), None)
         if into is None or natural not in posterior:
             raise ValueError(
                 f"The draws of {name}, on the scale that it is sampled on, are not in the result. "

@@ -4,26 +4,26 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_dataset, dataset_to_dataarray
 
-from pymc_kameleon.analysis.mode_occupancy import SAMPLE, mode_occupancy
+from pymc_kameleon.analysis.mode_occupancy import SAMPLE_DIMS, mode_occupancy
 from pymc_kameleon.plots.common import Style, beside, documented, made, name_rows, with_labels
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.messages import counted
 
-MODES = {
+MODE_VISUALS = {
     **{"centre": ["color"], "share": ["color", "overlay"], "weight": ["color"]},
     **{"draw": ["color", "overlay"], "names": [], "limits": [], "xlabel": [], "legend": []},
 }
 """Visuals, and the aesthetics that they follow."""
 
-TEXTS = {
+LABELS = {
     "centre": "centre of each mode\n(standard deviations from the mean)",
     "share": "share of draws, by chain;\nline: weight ± 2 standard errors",
     "draws": "draw",
 }
-"""Of the panels."""
+"""Labels of the panels."""
 
 
-@documented(MODES, "PlotCollection.grid")
+@documented(MODE_VISUALS, "PlotCollection.grid")
 def plot_modes(
     dt,
     *,
@@ -68,13 +68,13 @@ def plot_modes(
     ...     dt = pk.sample(step=pk.CyclicalKAM())
     >>> plots = pk.plot_modes(dt, var_names="a")
     """
-    style = Style(MODES, visuals, aes_by_visuals)
+    style = Style(MODE_VISUALS, visuals, aes_by_visuals)
     posterior = with_labels(convert_to_dataset(opened(dt), group=group), coords)
     found = mode_occupancy(posterior, var_names=var_names, centers=centers)
     own, numbers = found.dataset, found.dataset["mode"].values
-    values = dataset_to_dataarray(posterior[list(found.centers)], SAMPLE, label_type="flat")
+    values = dataset_to_dataarray(posterior[list(found.centers)], SAMPLE_DIMS, label_type="flat")
     centres = dataset_to_dataarray(found.centers, ["mode"], label_type="flat")
-    centres = ((centres - values.mean(SAMPLE)) / values.std(SAMPLE)).round(6)
+    centres = ((centres - values.mean(SAMPLE_DIMS)) / values.std(SAMPLE_DIMS)).round(6)
     centres = centres.assign_coords(mode=numbers)
     mode = xr.DataArray(numbers, {"mode": numbers}, "mode")
     draws = own["draw"].where(own["mode_of_draw"] == mode)
@@ -105,7 +105,7 @@ def plot_modes(
         panel, limits = data[[name]], (-0.5, len(labels) - 0.5)
         style.draw(plots, "names", name_rows, panel, names=labels[::-1], store_artist=False)
         style.draw(plots, "limits", "set_ylim", panel, limits=limits, store_artist=False)
-        style.draw(plots, "xlabel", "labelled_x", panel, text=TEXTS[name], store_artist=False)
+        style.draw(plots, "xlabel", "labelled_x", panel, text=LABELS[name], store_artist=False)
     style.draw(
         plots, "limits", "set_xlim", data[["share"]], limits=(-0.05, 1.05), store_artist=False
     )

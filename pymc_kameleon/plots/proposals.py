@@ -25,12 +25,12 @@ from pymc_kameleon.step.learned import BIS, COORDINATE
 CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
 """Radius of the circle that has 95 % of a standard normal in two dimensions."""
 
-PASSED = {"scatter": ["overlay"], "dist": [], "xlabel": [], "ylabel": []}
-PROPOSALS = {**PASSED, "proposal": [], "start": []}
+PAIR_VISUALS = {"scatter": ["overlay"], "dist": [], "xlabel": [], "ylabel": []}  # plot_pair's
+PROPOSAL_VISUALS = {**PAIR_VISUALS, "proposal": [], "start": []}
 """Visuals, those of arviz_plots.plot_pair first, and the aesthetics that they follow."""
 
 
-@documented(PROPOSALS, "PlotMatrix")
+@documented(PROPOSAL_VISUALS, "PlotMatrix")
 def plot_proposals(
     dt,
     *,
@@ -78,7 +78,7 @@ def plot_proposals(
     """
     from arviz_plots import plot_pair  # takes half a second
 
-    style = Style(PROPOSALS, visuals, aes_by_visuals)
+    style = Style(PROPOSAL_VISUALS, visuals, aes_by_visuals)
     dt = result_of(dt)
     own = learned_by(dt, "covariance", step, None, None)
     shown = selected(own, var_names, coords)
@@ -95,7 +95,7 @@ def plot_proposals(
         for chain, draw in labels
     ]
     defaults = {"scatter": {"color": "gray", "alpha": 0.3, "size": 6}, "dist": {"color": "gray"}}
-    passed = {name: style.options(name, **defaults.get(name, {})) for name in PASSED}
+    passed = {name: style.options(name, **defaults.get(name, {})) for name in PAIR_VISUALS}
     if plot_collection is None:
         backend = checked_backend(backend)
         size = (2.8 * len(names), 2.3 * len(names))
@@ -105,7 +105,7 @@ def plot_proposals(
         plot_matrix=plot_collection,
         backend=backend,
         visuals={name: False if options is None else options for name, options in passed.items()},
-        aes_by_visuals={k: v for k, v in (aes_by_visuals or {}).items() if k in PASSED},
+        aes_by_visuals={k: v for k, v in (aes_by_visuals or {}).items() if k in PAIR_VISUALS},
         **pc_kwargs,
     )
     starts = xr.concat([cloud.sel(chain=c, draw=d, drop=True) for c, d in labels], "start")

@@ -21,31 +21,32 @@ from pymc_kameleon.step.groups import WARMUP_STATS
 from pymc_kameleon.step.learned import BIS, COORDINATE
 
 TUNED = ("scaling", "accept_prob", "bandwidth")
-"""Statistics that are shown if there are."""
+"""Statistics that are shown by default, if there are any."""
 
-WINDOWS = 50
+N_WINDOWS = 50
 """How many windows of draws acceptance is averaged over."""
 
-TALLEST = 0.45
+STEM_HEIGHT = 0.45
 """Height of a stem of 1, in rows."""
 
-ADAPTATION = {
+ADAPTATION_VISUALS = {
     **{"line": ["color"], "tuning_end": [], "scale": []},
     **{"ylabel": [], "xlabel": [], "legend": []},
-}
-CORRELATIONS = {"scatter": ["color"], "equal": [], "xlabel": [], "ylabel": [], "legend": []}
-FACTOR = {
+}  # visuals of plot_adaptation, and the aesthetics that they follow
+CORRELATION_VISUALS = {"scatter": ["color"], "equal": [], "xlabel": [], "ylabel": [], "legend": []}
+"""Visuals of plot_learned, and the aesthetics that they follow."""
+FACTOR_VISUALS = {
     **{"stem": ["color"], "tip": ["color"], "zero": []},
     **{"rows": [], "columns": [], "legend": []},
-}
-SCALES = {
+}  # visuals of plot_factor, and the aesthetics that they follow
+SCALE_VISUALS = {
     **{"ladder": ["color", "overlay"], "tries": ["color", "overlay"], "single": ["color"]},
     **{"names": [], "limits": [], "scale": [], "xlabel": [], "legend": []},
 }
-"""Visuals, and the aesthetics that they follow."""
+"""Visuals of plot_scales, and the aesthetics that they follow."""
 
 
-@documented(ADAPTATION, "PlotCollection.wrap")
+@documented(ADAPTATION_VISUALS, "PlotCollection.wrap")
 def plot_adaptation(
     dt,
     *,
@@ -85,7 +86,7 @@ def plot_adaptation(
     ...     dt = pk.sample(step=pk.GAM())
     >>> plots = pk.plot_adaptation(dt)
     """
-    style = Style(ADAPTATION, visuals, aes_by_visuals)
+    style = Style(ADAPTATION_VISUALS, visuals, aes_by_visuals)
     parts, window = _statistics(result_of(dt), var_names, coords)
     *others, along = validate_sample_dims(sample_dims, data=parts[0])
     end = parts[0].sizes[along]
@@ -139,7 +140,7 @@ def _statistics(dt, var_names, coords):
             f"Samplers of pymc_kameleon have {list(TUNED)}, or the first two."
         )
     n = sum(part.sizes.get("draw", 0) for part in parts)
-    return [with_labels(part[names], coords) for part in parts], max(1, n // WINDOWS)
+    return [with_labels(part[names], coords) for part in parts], max(1, n // N_WINDOWS)
 
 
 def _smoothed(part, name, along, window):
@@ -147,7 +148,7 @@ def _smoothed(part, name, along, window):
     return part.assign({name: mean})
 
 
-@documented(CORRELATIONS, "PlotCollection.grid")
+@documented(CORRELATION_VISUALS, "PlotCollection.grid")
 def plot_learned(
     dt,
     *,
@@ -192,7 +193,7 @@ def plot_learned(
     ...     dt = pk.sample(step=pk.GAM())
     >>> plots = pk.plot_learned(dt, var_names=["a", "b"])
     """
-    style = Style(CORRELATIONS, visuals, aes_by_visuals)
+    style = Style(CORRELATION_VISUALS, visuals, aes_by_visuals)
     dt = result_of(dt)
     own = learned_by(dt, "covariance", step, var_names, coords)
     checked_pairs(own)
@@ -234,7 +235,7 @@ def _pairs(matrix, own):
     return matrix.isel(chosen).drop_vars([COORDINATE, BIS]).assign_coords(pair=labels)
 
 
-@documented(FACTOR, "PlotCollection.grid")
+@documented(FACTOR_VISUALS, "PlotCollection.grid")
 def plot_factor(
     dt,
     *,
@@ -277,14 +278,14 @@ def plot_factor(
     ...     dt = pk.sample(step=pk.GadMALA())
     >>> plots = pk.plot_factor(dt, var_names=["a", "b"])
     """
-    style = Style(FACTOR, visuals, aes_by_visuals)
+    style = Style(FACTOR_VISUALS, visuals, aes_by_visuals)
     dt = result_of(dt)
     own = learned_by(dt, "covariance", step, var_names, coords)
     names = own[COORDINATE].values
     d, (rows, columns) = len(names), np.tril_indices(len(names))
     factor = np.linalg.cholesky(_correlation(own["covariance"]).values)[:, rows, columns]
     feet = np.broadcast_to(d - 1.0 - rows, factor.shape)
-    stems = np.stack([feet, feet + TALLEST * factor, np.full_like(feet, np.nan)], axis=2)
+    stems = np.stack([feet, feet + STEM_HEIGHT * factor, np.full_like(feet, np.nan)], axis=2)
     by_chain = {"chain": own["chain"].values}
     data = xr.Dataset({"factor": (("chain", "entry"), stems.reshape(len(stems), -1))}, by_chain)
     place = xr.DataArray(np.repeat(columns, 3), dims="entry") + beside(own["chain"])
@@ -307,7 +308,7 @@ def plot_factor(
     return plots
 
 
-@documented(SCALES, "PlotCollection.grid")
+@documented(SCALE_VISUALS, "PlotCollection.grid")
 def plot_scales(
     dt,
     *,
@@ -348,7 +349,7 @@ def plot_scales(
     ...     dt = pk.sample(step=pk.CMTM())
     >>> plots = pk.plot_scales(dt)
     """
-    style = Style(SCALES, visuals, aes_by_visuals)
+    style = Style(SCALE_VISUALS, visuals, aes_by_visuals)
     dt = result_of(dt)
     own = learned_by(dt, "scale", step, var_names, coords)
     names = own[COORDINATE].values

@@ -28,7 +28,7 @@ class Columns:
     keeps_warmup : bool
         Whether the outputs are kept while tuning, too; statistics always are.
     coords, dims : dict
-        Of the outputs.
+        Coordinates and dimensions of the outputs.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ class Memory:
     ----------
     columns : Columns
     numbers : list of int
-        Of the chains.
+        Numbers of the chains.
     """
 
     def __init__(self, columns, numbers):
@@ -40,7 +40,7 @@ class Memory:
         self._arrays[group][name][row, start : start + len(values)] = values
 
     def _nothing(self, *arguments):
-        """Do nothing: that is for what is kept elsewhere."""
+        """Do nothing: only a store has to."""
 
     save = flush = flush_if_due = finish = close = discard = _nothing
 

@@ -1,4 +1,4 @@
-"""Chains that can go on: what a result holds of them, and chains from it.
+"""States of chains as a result holds them, and back.
 
 The group ``sampling_state`` holds all of it: positions, parameters, what tuning remembers, random
 generators, and how the steps were made, as arrays, numbers and text, which survive a file. The
@@ -17,21 +17,21 @@ from pymc_kameleon.step.job import ChainState
 from pymc_kameleon.step.learned import learned_dataset
 from pymc_kameleon.step.monitor import ChainMonitor
 
-TUPLES = ("parameters", "state", "tuning", "guide")
-"""Of a step, as arrays."""
+STEP_TUPLES = ("parameters", "state", "tuning", "guide")
+"""Fields of a step's state that are named tuples of arrays."""
 
-CHANGED = "pm.Data, or the length of a dimension, was changed since"
+DATA_CHANGED = "pm.Data, or the length of a dimension, was changed since"  # in errors
 
 
 class Saved(NamedTuple):
-    """A run to go on with.
+    """A saved run that can go on.
 
     Attributes
     ----------
     plan : dict
         What it was asked for.
     numbers : list of int
-        Of its chains.
+        Numbers of its chains.
     arrays : list of dict
         What `unpack` makes the state of each chain from.
     draws : dict of Dataset
@@ -69,7 +69,7 @@ def stacked(steps, states):
     _stack_leaves(arrays, "point", [state.point for state in states])
     for k in range(len(steps)):
         own, prefix = [state.steps[k] for state in states], _prefix(k, len(steps))
-        for name in TUPLES:
+        for name in STEP_TUPLES:
             _stack(arrays, f"{prefix}{name}_", [getattr(state, name) for state in own])
         for field in fields(ChainMonitor):
             values = [getattr(state.monitor, field.name) for state in own]
@@ -104,12 +104,12 @@ def unpack(steps, arrays):
 def _unpack_step(step, arrays, prefix):
     monitor = {f.name: arrays[f"{prefix}monitor_{f.name}"].item() for f in fields(ChainMonitor)}
     step.setup_chain(0, monitor["tune"], monitor["draws"])
-    for name in TUPLES:
+    for name in STEP_TUPLES:
         setattr(step, name, _refill(getattr(step, name), f"{prefix}{name}_", arrays))
     if arrays[f"{prefix}begun"].item():
         step.point = np.array(arrays[f"{prefix}own_point"])
     if arrays[f"{prefix}data"].item() != step.data.hex():
-        raise ValueError(f"resume needs the same data: {CHANGED}.")
+        raise ValueError(f"resume needs the same data: {DATA_CHANGED}.")
     if step.trail.size:
         step.trail = np.array(arrays[f"{prefix}trail"])
     step.rng = _generator_from_text(str(arrays[f"{prefix}rng"].item()))

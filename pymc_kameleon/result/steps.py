@@ -8,8 +8,8 @@ import numpy as np
 from pymc_kameleon.step.base import samplers
 from pymc_kameleon.step.groups import STATE_GROUP
 
-ELSEWHERE = {"model", "vars", "rng", "blocked"}
-"""Arguments of a step that are no options of it."""
+NOT_OPTIONS = {"model", "vars", "rng", "blocked"}
+"""Arguments of a step that are not options of the sampler."""
 
 
 def describe(step):
@@ -19,7 +19,7 @@ def describe(step):
     """
     _, arguments = step.__getnewargs_ex__()
     try:
-        given = {name: value for name, value in arguments.items() if name not in ELSEWHERE}
+        given = {name: value for name, value in arguments.items() if name not in NOT_OPTIONS}
         options = _all_encoded(given, step.option_types)
     except TypeError:
         options = None

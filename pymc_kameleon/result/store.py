@@ -31,24 +31,23 @@ from pymc_kameleon.step.groups import (
     WARMUP_GROUPS,
 )
 
-MOST_NUMBERS = 2**16
-"""In a chunk of a file, which is written again when draws are appended."""
+NUMBERS_PER_CHUNK = 2**16
+"""Numbers in a chunk, which is a file that is written again when draws are appended."""
 
-EVERY, SHARE, MOST_BYTES = 2.0, 0.05, 2**26
-"""Draws are written after so many seconds, unless that took more than this share of the time; or
-if there are so many bytes of them."""
+INTERVAL, BUSY_SHARE, MOST_BYTES = 2.0, 0.05, 2**26
+"""Seconds between writes, about; share of the time that these may take; and bytes that may wait."""
 
 LOCK_TIMEOUT = 3.0
 """Seconds to wait for a store: workers of a process that was killed hold it until they end, too."""
 
-SPARE = 4096
+SPARE_BYTES = 4096
 """Bytes that a checkpoint may grow by: numbers in the text of a generator."""
 
-WHOLE = {"write_empty_chunks": True}
-"""How draws are written: without, a file that has only NaN or 0 is left out, as if it were lost."""
+CHUNKING = {"write_empty_chunks": True}
+"""How draws are written: else a file that has only NaN or 0 is left out, as if it were lost."""
 
 UNREADABLE = (BadZipFile, EOFError, KeyError, OSError, RuntimeError, ValueError)
-"""What is raised of files that were cut or changed."""
+"""Exceptions that files raise which were cut or changed."""
 
 
 def new_store(path, steps, columns, numbers):
@@ -157,11 +156,11 @@ class Store:
     ----------
     path : path
     lock : FileLock
-        That this run holds.
+        The lock of the store, which this run holds.
     steps : list of KameleonStep
     columns : Columns
     numbers : list of int
-        Of the chains.
+        Numbers of the chains.
     """
 
     def __init__(self, path, lock, steps, columns, numbers):
@@ -189,7 +188,7 @@ class Store:
             for name, variable in {"draw": like["draw"], **like.data_vars}.items():
                 self._arrays[group, name] = self._created(files, name, variable, length)
             self._arrays[group, "draw"][:] = np.arange(length)
-        size = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE
+        size = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE_BYTES
         self._checkpoints = root.create_array(
             "checkpoints",
             shape=(len(self._numbers), size),
@@ -205,12 +204,12 @@ class Store:
     def _created(self, group, name, variable, length):
         shape = tuple(length if d == "draw" else n for d, n in variable.sizes.items())
         numbers = int(np.prod([n for d, n in variable.sizes.items() if d not in ("chain", "draw")]))
-        most = max(1, min(length, MOST_NUMBERS // max(1, numbers)))
+        most = max(1, min(length, NUMBERS_PER_CHUNK // max(1, numbers)))
         chunks = {"chain": 1, "draw": most}
         kind = variable.dtype.kind
         return group.create_array(
             name,
-            config=WHOLE,
+            config=CHUNKING,
             shape=shape,
             chunks=tuple(max(1, chunks.get(d, n)) for d, n in variable.sizes.items()),
             dtype=variable.dtype,
@@ -224,7 +223,7 @@ class Store:
         zarr = zarr_module()
         self._root = zarr.open_group(self.path, mode="a")
         self._checkpoints = self._root["checkpoints"]
-        with zarr.config.set({f"array.{option}": value for option, value in WHOLE.items()}):
+        with zarr.config.set({f"array.{option}": value for option, value in CHUNKING.items()}):
             for group, variables in self.columns.groups.items():
                 for name in ("draw", *variables):
                     if f"{group}/{name}" not in self._root:
@@ -279,13 +278,13 @@ class Store:
         self._batches[-1].states[row] = state
 
     def flush_if_due(self):
-        """Have what is in memory written, if there is much, or if it is there for long."""
+        """Write what is in memory, if that is much, or has waited for long."""
         much = self._bytes > MOST_BYTES
         if self._writing is not None and (much or self._writing.done()):
             self._writing.result()
             self._writing = None
         waited = time.perf_counter() - self._begun
-        if much or (self._writing is None and waited > max(EVERY, self._took / SHARE)):
+        if much or (self._writing is None and waited > max(INTERVAL, self._took / BUSY_SHARE)):
             self._begin_a_batch()
             self._writing = self._writer.submit(self._write)
 
@@ -337,7 +336,7 @@ class Store:
         return stored
 
     def finish(self, tree, longest):
-        """Write the other groups of the result, and give back the room of draws not made."""
+        """Write the other groups of the result, and free the room of draws that were not made."""
         self._resize(longest)
         ended = ("draws", "draws_kept", "tuning_kept", "chains_kept")
         self._root.attrs.update({key: tree[STATE_GROUP].attrs[key] for key in ended})
@@ -351,12 +350,12 @@ class Store:
                 tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
 
     def close(self):
-        """Let others write."""
+        """Release the store."""
         self._writer.shutdown()
         self._lock.release()
 
     def discard(self):
-        """Let others write, and remove what `create` has made: the run has not begun."""
+        """Release the store, and remove what `create` has made: the run has not begun."""
         self._writer.shutdown()
         if self._is_new:
             shutil.rmtree(self.path, ignore_errors=True)

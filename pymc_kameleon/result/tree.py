@@ -11,10 +11,10 @@ from pymc_kameleon.result.columns import data_of
 from pymc_kameleon.result.state import pack
 from pymc_kameleon.step.groups import AHEAD, BEHIND, LEARNED_GROUP, STATE_GROUP, WARMUP_GROUPS
 
-VERSIONS = ("pymc", "pytensor", "numba", "numpy")
+PACKAGES = ("pymc", "pytensor", "numba", "numpy")  # whose versions a result records
 
 
-def data_tree(job, everyone, chains, length, record, told, seconds):
+def data_tree(job, all_chains, chains, length, record, plan, seconds):
     """Return the result of a run.
 
     Parameters
@@ -25,8 +25,8 @@ def data_tree(job, everyone, chains, length, record, told, seconds):
     length : int
         How many draws after tuning.
     record : Memory or Store
-    told : dict
-        What the run was told, and is of, by which `resume` goes on.
+    plan : dict
+        What `resume` needs: what the run was asked for, its steps and data.
     seconds : float
         What sampling took, before it was resumed too.
     """
@@ -34,7 +34,7 @@ def data_tree(job, everyone, chains, length, record, told, seconds):
     attributes = attributes_of(job.steps) | {
         "sampling_time": seconds,
         "tuning_steps": chains[0].tune,
-        "pool_tuning": told["pool_tuning"],
+        "pool_tuning": plan["pool_tuning"],
     }
     tuned = min(min(chain.done, chain.tune) for chain in chains)
     groups = {}
@@ -44,15 +44,15 @@ def data_tree(job, everyone, chains, length, record, told, seconds):
             groups[group] = record.dataset(group, rows, 0, n).assign_attrs(attributes)
     for group, data in data_of(job.steps[0].model, record.columns).items():
         groups[group] = data.assign_attrs(attributes)
-    learned, states = pack(job.steps, [chain.state for chain in everyone])
+    learned, states = pack(job.steps, [chain.state for chain in all_chains])
     kept = {"draws_kept": length, "tuning_kept": tuned, "chains_kept": json.dumps(numbers)}
-    all_numbers = [chain.number for chain in everyone]
+    all_numbers = [chain.number for chain in all_chains]
     learned = learned.assign_coords(chain=all_numbers).sel(chain=numbers)
     groups[LEARNED_GROUP] = learned.assign_attrs(attributes)
     states = states.assign_coords(chain=all_numbers)
-    groups[STATE_GROUP] = states.assign_attrs(told | kept)
-    groups |= _more(record, AHEAD, chains, length, tuned)
-    groups |= _more(record, BEHIND, [c for c in everyone if c not in chains], 0, 0)
+    groups[STATE_GROUP] = states.assign_attrs(plan | kept)
+    groups |= _draws_beyond(record, AHEAD, chains, length, tuned)
+    groups |= _draws_beyond(record, BEHIND, [c for c in all_chains if c not in chains], 0, 0)
     return xr.DataTree.from_dict(groups)
 
 
@@ -68,8 +68,8 @@ def with_warnings(tree, warnings):
     return tree
 
 
-def _more(record, prefix, chains, length, tuned):
-    """Return what chains have made beyond some draws, which `resume` takes up."""
+def _draws_beyond(record, prefix, chains, length, tuned):
+    """Return the draws of chains beyond some, for `resume`."""
     if not chains:
         return {}
     rows = [chain.row for chain in chains]
@@ -83,7 +83,7 @@ def _more(record, prefix, chains, length, tuned):
 
 def attributes_of(steps):
     """Return what the groups of a result say of how it was made."""
-    versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
+    versions = {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
     return {
         "inference_library": "pymc_kameleon",
         "inference_library_version": version("pymc_kameleon"),

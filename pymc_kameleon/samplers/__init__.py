@@ -30,6 +30,6 @@ SAMPLERS = (
     *(CMH, CMTM),
     *(MALA, GadRWM, GadMALA, Barker),
     SurrogateMetropolis,
-)
+)  # family by family
 
 __all__ = [sampler.__name__ for sampler in SAMPLERS]

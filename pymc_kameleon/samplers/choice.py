@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.pymc_internals import STEP_METHODS, CompoundStep
+from pymc_kameleon.samplers.gradient.fisher_rule import MOST_DENSE
 from pymc_kameleon.samplers.gradient.gad import GadMALA
 from pymc_kameleon.samplers.random_walk.adaptive import GAM
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
@@ -15,12 +16,9 @@ from pymc_kameleon.step.unbound import UnboundStep
 
 _log = logging.getLogger("pymc_kameleon")
 
-MOST_COORDINATES = 1000
-"""Up to which GadMALA, which then learns a dense factor, is the default."""
-
-MOST_LEARNED = 40
-"""Up to which SurrogateMetropolis is, without a gradient: more coordinates have more correlations
-than its surrogate is fitted to points."""
+MOST_FOR_SURROGATE = 40
+"""Coordinates up to which SurrogateMetropolis is the default without a gradient: more have more
+correlations than its surrogate is fitted to points."""
 
 
 def bound_steps(step, model, compile_kwargs=None):
@@ -150,9 +148,9 @@ def default_step(model):
     d = sum(start[var.name].size for var in model.continuous_value_vars)
     if not has_gradient(model):
         why = "as the log-density has no gradient"
-        sampler = SurrogateMetropolis if d <= MOST_LEARNED else GAM
-    elif d > MOST_COORDINATES:
-        sampler, why = GAM, f"as there are {d} coordinates, more than {MOST_COORDINATES}"
+        sampler = SurrogateMetropolis if d <= MOST_FOR_SURROGATE else GAM
+    elif d > MOST_DENSE:
+        sampler, why = GAM, f"as there are {d} coordinates, more than {MOST_DENSE}"
     else:
         sampler, why = GadMALA, "as the log-density has a gradient"
     other = "pk.KAM" if sampler is GAM else "pk.GAM"

@@ -10,7 +10,7 @@ from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.pooling import in_the_same_place
 
 COLLAPSED = 1e-150
-"""Standard deviation from which on a chain has lost its shape: the square is next to no number."""
+"""Standard deviation below which a chain has lost its shape: the square is next to no number."""
 
 
 class LearnedShape(KameleonStep):
@@ -29,11 +29,11 @@ class LearnedShape(KameleonStep):
     def _learned_factor(self):
         return None if self._shape() is None else self._shape()[1].moments.factor
 
-    def _settle(self, home):
+    def _use_warm_start(self, found):
         if self._shape() is not None:
             shape, tuning = self._shape()
-            tuning.moments.mean[:] = home.x
-            tuning.moments.factor[:] = shape.factor[:] = home.factor
+            tuning.moments.mean[:] = found.x
+            tuning.moments.factor[:] = shape.factor[:] = found.factor
 
     def pauses(self):
         """Return the draws of tuning before which the chains pool their covariances."""

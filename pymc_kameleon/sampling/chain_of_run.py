@@ -1,21 +1,21 @@
-"""One chain of a run, as the run sees it: its last state, and the advance that is on its way."""
+"""One chain of a run, as the run sees it: its last state, and the advance that is being made."""
 
 import numpy as np
 
-MOST_NUMBERS = 200_000
-"""What an advance may make: numbers that are kept of its draws."""
+NUMBERS_PER_ADVANCE = 200_000
+"""Numbers of its draws that an advance may make."""
 
 
 class Chain:
-    """One chain of a run: its last state, and the advance that is on its way.
+    """One chain of a run: its last state, and the advance that is being made.
 
     Parameters
     ----------
     row, number : int
-        In the arrays of draws, and in the result.
+        Its row in the arrays of draws, and its number in the result.
     state : ChainState
     steps : list of KameleonStep
-        Of the job, for their names.
+        Steps of the job, for their names.
     """
 
     def __init__(self, row, number, state, steps):
@@ -23,7 +23,7 @@ class Chain:
         self.tune, self.begun = state.monitor.tune, state.monitor.done
         self.total = self.tune + state.monitor.draws
         self.last_stats, self.seconds, self.evaluations = None, 0.0, 0
-        self.told = set()
+        self.given_warnings = set()
         self.future, self.failures, self.lost, self._n = None, 0, False, 1
 
     @property
@@ -42,7 +42,7 @@ class Chain:
         return max(0, self.tune - self.begun)
 
     @property
-    def waits(self):
+    def can_advance(self):
         """Whether it could go on if there were a worker."""
         return self.future is None and not self.lost and self.done < self.total
 
@@ -51,7 +51,7 @@ class Chain:
         stops = (*pauses, self.tune, self.total)
         return min(self._n, min(stop for stop in stops if stop > self.done) - self.done)
 
-    def fewer(self):
+    def shorten_advances(self):
         """Make fewer draws at a time, as a likelihood that leaks may not get through so many."""
         self._n = max(1, self._n // 4)
 
@@ -64,5 +64,5 @@ class Chain:
         if n == 0:
             return
         self.last_stats = portion.last
-        most = min(10 * n, max(1, MOST_NUMBERS // width))
+        most = min(10 * n, max(1, NUMBERS_PER_ADVANCE // width))
         self._n = int(np.clip(n * seconds / max(portion.seconds, 1e-9), 1, most))

@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
+from pymc_kameleon.analysis.trust import HIGH_RHAT
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
@@ -39,29 +40,29 @@ from pymc_kameleon.step.unbound import UnboundStep
 
 _log = logging.getLogger("pymc_kameleon")
 
-HIGH_RHAT, FEW = 1.05, 100
-"""R-hat above which, and ESS below which, a step has not converged."""
+LEAST_ESS = 100
+"""ESS below which a step has not converged."""
 
 BY_CHANCE = 1e-3
 """How often steps that are right may be told to disagree."""
 
 NUTS = {"nuts": "pymc", "nutpie": "nutpie"}
-"""What pm.sample calls them."""
+"""What pm.sample calls each kind of NUTS."""
 
 TWO_EACH = (pm.Metropolis, pm.DEMetropolis, pm.DEMetropolisZ)
 """Steps of PyMC that evaluate the log-density at both points of a draw."""
 
-RUNS = (pm.sample, pm.sample_smc, sample)
-"""What might be taken for a function that makes a step."""
+NOT_STEPS = (pm.sample, pm.sample_smc, sample)
+"""Functions that might be taken for one that makes a step."""
 
-ACCEPTANCE = ("accept_prob", "acceptance_rate", "mean_tree_accept", "accepted")
+ACCEPTANCE = ("accept_prob", "acceptance_rate", "mean_tree_accept", "accepted")  # the first counts
 
 NUMBERS = (
     *("ess_bulk", "ess_tail", "r_hat", "ess_per_second", "ess_per_evaluation"),
     *("acceptance", "evaluations", "seconds", "compile_seconds", "disagreement"),
-)
+)  # columns of numbers, after ``ok``
 TEXTS = ("where", "warnings")
-"""Columns of the table, after ``ok``."""
+"""Columns of text, after these."""
 
 
 def compare(
@@ -152,7 +153,7 @@ def compare(
     for i, (label, step) in enumerate(steps.items()):
         _log.info("Comparing samplers, %d of %d: %s", i + 1, len(steps), label)
         rows[label] = {"ok": False, "where": ""}
-        with _heard() as said, model:
+        with _captured() as said, model:
             try:
                 results[label], found = _sampled(step, model, options)
                 rows[label] |= found
@@ -192,7 +193,7 @@ def _default_steps(model):
     if NOISE_SEED in model.named_vars:
         return {s.__name__: s.options(pseudo_marginal=True) for s in (GAM, KAM)}
     others = [GAM, SurrogateMetropolis]
-    with _heard():
+    with _captured():
         chosen = [] if model.discrete_value_vars else [default_step(model)]
     return [*dict.fromkeys(chosen + others), *(["nuts"] if has_gradient(model) else [])]
 
@@ -224,7 +225,7 @@ def _checked(step):
         if step.lower() == "nutpie" and find_spec("nutpie") is None:
             raise ImportError('The step "nutpie" needs the package nutpie, which is not installed.')
         return step.lower() if step.lower() in NUTS else as_unbound(step, more=NUTS)
-    if any(step is run for run in RUNS):
+    if any(step is run for run in NOT_STEPS):
         raise ValueError(
             f"{_name(step)} is not a step: it makes a whole run. compare makes the runs itself, "
             "with steps such as pk.GAM, or 'nuts'. pm.sample_smc has no step that it could take."
@@ -270,8 +271,8 @@ def _sampled(step, model, options):
 def _methods(step, model):
     """Return the steps that one of those to compare consists of, in the model's context."""
     own = listed(step() if callable(step) else step)
-    if strangers := [each for each in own if not isinstance(each, BlockedStep | CompoundStep)]:
-        raise ValueError(f"The function has to return a step, or a list of some, not {strangers}.")
+    if others := [each for each in own if not isinstance(each, BlockedStep | CompoundStep)]:
+        raise ValueError(f"The function has to return a step, or a list of some, not {others}.")
     unbound = all(isinstance(each, KameleonStep | UnboundStep) for each in own)
     return bound_steps(own, model) if unbound else own
 
@@ -301,14 +302,14 @@ def _evaluations(tree, methods, model):
 
 
 @contextmanager
-def _heard():
-    """Show no messages; those that are warnings come at the end into the list that it yields."""
-    said, keeper = [], BufferingHandler(10_000)
-    keeper.setLevel(logging.WARNING)
+def _captured():
+    """Hide all messages; at the end put the warnings among them into the list that it yields."""
+    said, handler = [], BufferingHandler(10_000)
+    handler.setLevel(logging.WARNING)
     loggers = [logging.getLogger(name) for name in ("pymc_kameleon", "pymc")]
     before = [(logger, logger.handlers, logger.propagate) for logger in loggers]
     for logger in loggers:
-        logger.handlers, logger.propagate = [keeper], False
+        logger.handlers, logger.propagate = [handler], False
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -316,7 +317,7 @@ def _heard():
     finally:
         for logger, handlers, propagate in before:
             logger.handlers, logger.propagate = handlers, propagate
-        said += [record.getMessage() for record in keeper.buffer]
+        said += [record.getMessage() for record in handler.buffer]
         said += [
             str(w.message)
             for w in caught
@@ -364,7 +365,7 @@ def _judge(rows, results, names):
         row |= {"ess_bulk": bulk, "ess_tail": tail, "r_hat": r_hat}
         row["ess_per_second"] = least / row["seconds"]
         row["ess_per_evaluation"] = least / row["evaluations"]
-        row["ok"] = bool(r_hat <= HIGH_RHAT and least >= FEW)
+        row["ok"] = bool(r_hat <= HIGH_RHAT and least >= LEAST_ESS)
     limit, judges = norm.isf(BY_CHANCE / (2 * len(where))), [k for k in draws if rows[k]["ok"]]
     for label in draws:
         apart = sorted(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class CtrlC:
-    """Calls `stop` on Ctrl-C, where KeyboardInterrupt would come in the midst of anything.
+    """Calls `stop` on Ctrl-C, where KeyboardInterrupt could come at any point.
 
     Attributes
     ----------
@@ -17,41 +17,41 @@ class CtrlC:
 
     def __init__(self, stop):
         self._stop, self.may_raise = stop, False
-        self._pressed, self._leaves = False, False
+        self._pressed, self._pressed_again = False, False
         self._process = os.getpid()
 
     def __enter__(self):
         """Take over, in the main thread; elsewhere Ctrl-C does not come."""
-        self._usual = signal.getsignal(signal.SIGINT)
+        self._previous = signal.getsignal(signal.SIGINT)
         main = threading.current_thread() is threading.main_thread()
-        self._active = callable(self._usual) and main
+        self._active = callable(self._previous) and main
         if self._active:
-            signal.signal(signal.SIGINT, self._press)
+            signal.signal(signal.SIGINT, self._handle)
         return self
 
     def __exit__(self, *error):
-        """Give back."""
+        """Restore the previous handler."""
         if self._active:
-            signal.signal(signal.SIGINT, self._usual)
+            signal.signal(signal.SIGINT, self._previous)
 
     @contextmanager
-    def leaving(self):
-        """Let the second one leave what is done here, also if it came a moment before."""
+    def interruptible(self):
+        """Let a second Ctrl-C interrupt what is done here, even if it came a moment before."""
         self.may_raise = True
         try:
-            if self._leaves:
+            if self._pressed_again:
                 raise KeyboardInterrupt
             yield
         finally:
             self.may_raise = False
 
-    def _press(self, *arguments):
+    def _handle(self, *arguments):
         if os.getpid() != self._process:
             return  # a worker that was forked: its parent decides
         try:
-            self._usual(*arguments)
+            self._previous(*arguments)
         except KeyboardInterrupt:
             if self._pressed and self.may_raise:
                 raise
-            self._pressed, self._leaves = True, self._pressed
+            self._pressed, self._pressed_again = True, self._pressed
             self._stop()

@@ -9,13 +9,13 @@ import xarray as xr
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 
-FIRST_LOOK, GROWTH, LARGEST_RHAT = 100, 1.2, 1.01
-"""Draws of each chain at which `target_ess` is looked at first, and from look to look."""
+FIRST_LOOK, LOOK_GROWTH, LARGEST_RHAT = 100, 1.2, 1.01
+"""Draws of each chain at the first look at `target_ess`, their growth, and R-hat at most."""
 
 
 @dataclass
 class Limits:
-    """When a run is to end, or to be told of."""
+    """When a run is to end, and what is called meanwhile."""
 
     callback: Callable | None
     max_time: float | None  # seconds
@@ -25,10 +25,10 @@ class Limits:
 
 def next_look(look):
     """Return at which draw `target_ess` is looked at after this one."""
-    return int(np.ceil(GROWTH * look))
+    return int(np.ceil(LOOK_GROWTH * look))
 
 
-class Enough:
+class EssTarget:
     """Whether bulk and tail ESS of all parameters are reached, and R-hat is near 1.
 
     The parameter that lacked most is looked at first, and alone, as all of many take a while.

@@ -14,7 +14,7 @@ from pymc_kameleon.step.job import ChainState
 
 
 class NewRun:
-    """Where a run begins that goes on with no other one.
+    """A run that begins afresh.
 
     Parameters
     ----------
@@ -29,11 +29,11 @@ class NewRun:
     Attributes
     ----------
     numbers : list of int
-        Of the chains.
+        Numbers of the chains.
     before, seconds : int, float
         Draws after tuning that there are, and what they took.
     lock : None
-        Of the store that a run goes on in.
+        The lock of the store that a run goes on in.
     """
 
     before, seconds, lock = 0, 0.0, None
@@ -57,7 +57,7 @@ class NewRun:
         """Keep the draws of an earlier run: there are none."""
 
     def release(self):
-        """Let others write to the store: there is none."""
+        """Release the store: there is none."""
 
 
 def names_to_keep(model, var_names, idata_kwargs):
@@ -101,9 +101,9 @@ def _check_initvals(initvals, model):
     known = {var.name: var.type.shape for var in (*model.free_RVs, *model.value_vars)}
     for values in every:
         values = {name: v for name, v in (values or {}).items() if isinstance(name, str)}
-        strangers = [name for name in values if name not in known]
-        if strangers:
-            raise ValueError(f"initvals names {strangers}; the model has {', '.join(known)}.")
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise ValueError(f"initvals names {unknown}; the model has {', '.join(known)}.")
         for name, value in values.items():
             if not isinstance(value, str | Variable):
                 _check_shape(name, np.shape(value), known[name])

@@ -25,17 +25,17 @@ from pymc_kameleon.step.problems import closing_problems, heading
 
 _log = logging.getLogger("pymc_kameleon")
 
-WHY = {
+EARLY_ENDS = {
     "interrupted": "Sampling was interrupted",
     "stopped": "Sampling was stopped",
     "max_time": "The time was up",
 }
-"""Of an end before the last draw."""
+"""What the log says of an end before the last draw."""
 
 
 @dataclass
 class Finish:
-    """What is to be done at the end.
+    """What to do at the end of a run.
 
     Attributes
     ----------
@@ -56,12 +56,12 @@ class Finish:
 
     @property
     def how_to_go_on(self):
-        """Say how."""
+        """The call that goes on with the run."""
         there = isinstance(self.store, str | Path)
         return f"pk.sample(resume={str(self.store)!r})" if there else "pk.sample(resume=...)"
 
     def check(self, tree):
-        """Compute what was asked for besides, and look at the convergence."""
+        """Compute the groups that were asked for, and check the convergence."""
         with quiet_logging(self.quiet):
             tasks = {
                 name: partial(compute, tree, var_names=names, model=self.model, progressbar=False)
@@ -95,7 +95,7 @@ def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):
     Parameters
     ----------
     why : str or None
-        What ended it: a key of `WHY`, ``"target_ess"`` or ``"disk"``.
+        What ended it: a key of `EARLY_ENDS`, ``"target_ess"`` or ``"disk"``.
     until_enough : bool
         Whether it was to go on until there were enough draws.
     chains : list of Chain
@@ -111,8 +111,8 @@ def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):
     how = f"{how_to_go_on} goes on."
     if left:
         how += f" Chains {left} are shorter: what they have made is kept for that."
-    if why in WHY:
-        _log.warning("%s. The result has %s; %s", WHY[why], what, how)
+    if why in EARLY_ENDS:
+        _log.warning("%s. The result has %s; %s", EARLY_ENDS[why], what, how)
     elif why == "target_ess":
         _log.info("%s are enough.", made)
     elif until_enough:
@@ -128,20 +128,20 @@ def add_surrogate_draws(tree, job, columns, n):
         _log.exception("There is no %s, as this failed; the draws are returned.", SURROGATE_GROUP)
 
 
-def say_what_was_done(speakers, seconds):
-    """Log what chains have to say at their end, each thing once, and how long it took.
+def say_what_was_done(ended, seconds):
+    """Log the warnings of chains at their end, each once, and how long sampling took.
 
     Parameters
     ----------
-    speakers : list of (Chain, list of KameleonStep)
-        What a chain has `told`, as of the function of that name, is not repeated.
+    ended : list of (Chain, list of KameleonStep)
+        What a chain has warned of before, its `given_warnings`, is not repeated.
     seconds : float
     """
     said = defaultdict(list)
-    for chain, steps in speakers:
+    for chain, steps in ended:
         for i, step in enumerate(steps):
             for problem in closing_problems(step):
-                if (i, problem) not in chain.told:
+                if (i, problem) not in chain.given_warnings:
                     said[i, _without_numbers(problem)].append((chain, problem))
     for (i, _), problems in said.items():
         first, problem = problems[0]
@@ -150,11 +150,11 @@ def say_what_was_done(speakers, seconds):
             "Chain%s %s: %s %s%s",
             "s" * (len(problems) > 1),
             ", ".join(str(chain.number) for chain, _ in problems),
-            heading(speakers[0][1][i]),
+            heading(ended[0][1][i]),
             problem,
             "" if same else f" (The numbers are those of chain {first.number}.)",
         )
-    made = [_made(chain) for chain, _ in speakers]
+    made = [_made(chain) for chain, _ in ended]
     total = "{:_d} + {:_d} draws total".format(*map(sum, zip(*made, strict=True)))
     if len(set(made)) == 1:
         total = "for {:_d} tune and {:_d} draw iterations ({})".format(*made[0], total)

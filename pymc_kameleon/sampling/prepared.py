@@ -54,7 +54,7 @@ def prepare(origin, store):
     ----------
     origin : NewRun or ResumedRun
     store : Path or None
-        Of a new store for its draws.
+        Path of a new store for its draws.
     """
     try:
         return _prepared(origin, store)

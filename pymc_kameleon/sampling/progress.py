@@ -24,7 +24,7 @@ from pymc_kameleon.step.messages import grouped, in_words
 
 _log = logging.getLogger("pymc_kameleon")
 
-OPTIONS = {
+PROGRESSBAR_OPTIONS = {
     False: (False, False),
     True: (False, True),
     "split": (False, False),
@@ -34,13 +34,13 @@ OPTIONS = {
     "combined+stats": (True, True),
     "stats+combined": (True, True),
 }
-"""Whether all chains share a bar, and whether the steps' statistics are shown."""
+"""Values of `progressbar`: whether chains share a bar, and whether steps' statistics are shown."""
 
-REFRESH = 0.1
+REDRAW_INTERVAL = 0.1
 """Seconds between two pictures."""
 
-BAR, GAP, STATS = 10, 2, 14
-"""Characters: of the shortest bar, between columns, and in the column of a step."""
+BAR_WIDTH, COLUMN_GAP, STATS_WIDTH = 10, 2, 14
+"""Widths in characters: of the shortest bar, between columns, and of the column of a step."""
 
 
 class Row(NamedTuple):
@@ -97,7 +97,7 @@ def combined(rows, seconds):
     )
 
 
-def to_come(rows, what):
+def remaining(rows, what):
     """Return what the draws to come take of each chain, (n,) float64; NaN before the first draw.
 
     `what` names a property of rows. Chains that have not begun are taken for the mean of others.
@@ -113,7 +113,7 @@ def seconds_left(rows, elapsed):
 
     They go on at their own speeds, and as many at a time as until now.
     """
-    seconds, work = sum(row.seconds for row in rows), to_come(rows, "seconds_per_draw")
+    seconds, work = sum(row.seconds for row in rows), remaining(rows, "seconds_per_draw")
     return max(work.sum() * elapsed / seconds, work.max()) if seconds > 0 else np.nan
 
 
@@ -154,15 +154,15 @@ class Progress:
     """
 
     def __init__(self, chains, progressbar=True, progressbar_theme=None):
-        if progressbar not in OPTIONS:
-            options = ", ".join(map(repr, OPTIONS))
+        if progressbar not in PROGRESSBAR_OPTIONS:
+            options = ", ".join(map(repr, PROGRESSBAR_OPTIONS))
             raise ValueError(f"progressbar must be one of {options}, not {progressbar!r}.")
         self._rows, self._titles = [Row.of(chain) for chain in chains], titles(chains[0].steps)
         self._started = self._estimated = time.perf_counter()
         self._elapsed, self._left = None, np.nan
-        self._combined, self._with_stats = OPTIONS[progressbar]
+        self._combined, self._with_stats = PROGRESSBAR_OPTIONS[progressbar]
         kind = Notebook if in_marimo_notebook() else Terminal
-        self._display = kind(self, progressbar_theme) if progressbar else Nothing()
+        self._display = kind(self, progressbar_theme) if progressbar else NoDisplay()
 
     def __enter__(self):
         """Show it."""
@@ -191,7 +191,7 @@ class Progress:
         try:
             yield
         except Exception as error:
-            display, self._display = self._display, Nothing()
+            display, self._display = self._display, NoDisplay()
             with suppress(Exception):  # it may have left the terminal in disorder
                 display.stop()
             _log.warning("The progress bar failed (%r) and is turned off. Sampling goes on.", error)
@@ -205,12 +205,12 @@ class Progress:
 
     @property
     def rows(self):
-        """One for each bar."""
+        """The rows to show, one for each bar."""
         return [combined(self._rows, self.elapsed)] if self._combined else self._rows
 
     @property
     def titles(self):
-        """Of the steps, if their statistics are to be shown."""
+        """Titles of the steps' columns, if their statistics are to be shown."""
         return self._titles if self._with_stats else []
 
     def summary(self):
@@ -227,12 +227,12 @@ class Progress:
             since = time.perf_counter() - self._estimated
             lines[0] += f", about {in_words(max(self._left - since, 0.1 * self._left))} left"
             if slow:
-                to_go = round(to_come(self._rows, "n_logp").sum())
+                to_go = round(remaining(self._rows, "n_logp").sum())
                 lines[1] += f" made, about {grouped(to_go)} to go"
         return lines
 
 
-class Nothing:
+class NoDisplay:
     """Shows nothing."""
 
     def start(self):
@@ -250,13 +250,13 @@ class Terminal:
         self._live = Live(self, console=Console(theme=theme), auto_refresh=False)
 
     def start(self):
-        """Begin; there is a row for each bar already."""
+        """Start the display; there is a row for each bar already."""
         self._live.start(refresh=True)
 
     def show(self):
-        """Draw it anew, after a moment."""
+        """Draw it again, unless that was done just now."""
         now = time.perf_counter()
-        if now - self._drawn >= REFRESH:
+        if now - self._drawn >= REDRAW_INTERVAL:
             self._live.refresh()
             self._drawn = now
 
@@ -268,25 +268,25 @@ class Terminal:
             console.line()
 
     def __rich_console__(self, console, options):
-        """Lay it out in the width that there is."""
+        """Lay it out in the available width."""
         progress, rows = self._progress, self._progress.rows
         columns = [("Draw", 7, [str(row.draw) for row in rows])]
         for i, title in enumerate(progress.titles):
-            title = title if len(title) <= STATS else f"{title[: STATS - 1]}…"
+            title = title if len(title) <= STATS_WIDTH else f"{title[: STATS_WIDTH - 1]}…"
             cells = ["{:6.2f} {:7.2g}".format(*row.stats[i]) if row.stats else "" for row in rows]
-            columns.append((f"{title}\naccept   scale", STATS, cells))
+            columns.append((f"{title}\naccept   scale", STATS_WIDTH, cells))
         columns.append(("Speed", 12, [speed(row) for row in rows]))
         columns.append(("Elapsed", 8, [in_words(row.seconds) for row in rows]))
         widths = [max(least, *map(len, cells)) for _, least, cells in columns]
         least_useful = [*range(len(progress.titles), 0, -1), len(columns) - 1, len(columns) - 2]
         shown = list(range(len(columns)))
         for i in least_useful:  # in a narrow terminal
-            if BAR + sum(GAP + widths[j] for j in shown) > options.max_width:
+            if BAR_WIDTH + sum(COLUMN_GAP + widths[j] for j in shown) > options.max_width:
                 shown.remove(i)
         table = Table(
             Column("Progress", ratio=1, vertical="bottom"),
             box=None,
-            padding=(0, GAP, 0, 0),
+            padding=(0, COLUMN_GAP, 0, 0),
             pad_edge=False,
             expand=True,
         )
@@ -320,11 +320,11 @@ class Notebook:
         )
 
     def start(self):
-        """Begin."""
+        """Start the display."""
         self._backend.__enter__()
 
     def show(self):
-        """Draw it anew, after a moment."""
+        """Draw it again, unless that was done just now."""
         for i, row in enumerate(self._progress.rows):
             if row.done == self._shown[i]:
                 continue

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
-from pymc_kameleon.result.state import CHANGED, Saved, unpack
+from pymc_kameleon.result.state import DATA_CHANGED, Saved, unpack
 from pymc_kameleon.result.steps import check_same_step, rebuilt_step
 from pymc_kameleon.result.store import locked, saved_store
 from pymc_kameleon.samplers.choice import check_whole
@@ -24,7 +24,7 @@ from pymc_kameleon.step.groups import (
 
 _log = logging.getLogger("pymc_kameleon")
 
-NEEDED = (
+NEEDED_ATTRIBUTES = (
     *("steps", "var_names", "data", "draws", "pool_tuning", "keeps_warmup"),
     *("draws_kept", "chains_kept"),
 )
@@ -32,7 +32,7 @@ NEEDED = (
 
 
 class ResumedRun:
-    """Where a run begins that goes on with an earlier one. It has what a `NewRun` has.
+    """A run that goes on with an earlier one. It has what a `NewRun` has.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class ResumedRun:
         self.lock = None if self.path is None else locked(self.path)
         try:
             self._saved = saved = saved_tree(resume) if self.path is None else saved_store(resume)
-            self.steps, self.numbers = _steps_then(saved.plan, steps, model), saved.numbers
+            self.steps, self.numbers = _steps_of_run(saved.plan, steps, model), saved.numbers
             self.settings = Settings.read(saved.plan).but(surrogate_draws=surrogate_draws)
         except BaseException:
             self.release()
@@ -102,7 +102,7 @@ class ResumedRun:
         return states, self.settings.but(draws=draws, tune=tune, chains=chains)
 
     def _draws_left(self):
-        """Return how many draws to add if nobody says it, and say why if it is no rest."""
+        """Return how many draws to add by default, and log why if none were left."""
         before, planned = self.before, self.settings.draws
         monitors = [state.monitor for state in self._states]
         ended = all(monitor.done >= monitor.tune + planned for monitor in monitors)
@@ -133,14 +133,14 @@ class ResumedRun:
                             record.put(row, start, group, name, values)
 
     def release(self):
-        """Let others write to the store."""
+        """Release the store."""
         if self.lock is not None:
             self.lock.release()
 
     def _check_same(self, outputs, coords):
         saved = self._saved
         if saved.plan["data"] != outputs.digest.hex():
-            raise ValueError(f"resume needs the same data: {CHANGED}.")
+            raise ValueError(f"resume needs the same data: {DATA_CHANGED}.")
         if "posterior" not in saved.draws:
             return
         posterior = saved.draws["posterior"]
@@ -171,7 +171,7 @@ def saved_tree(result):
     result.load()
     result.close()  # so that the new result may be written over the file
     states = result[STATE_GROUP].to_dataset()
-    lacking = [key for key in NEEDED if key not in states.attrs]
+    lacking = [key for key in NEEDED_ATTRIBUTES if key not in states.attrs]
     if lacking:
         raise ValueError(
             f"resume has no {lacking} in 'sampling_state': it was changed, or is of another "
@@ -187,7 +187,7 @@ def saved_tree(result):
     return Saved(states.attrs, numbers, arrays, draws)
 
 
-def _steps_then(plan, steps, model):
+def _steps_of_run(plan, steps, model):
     """Return the steps of a run, those given or rebuilt."""
     descriptions = json.loads(plan["steps"])
     if steps is None:

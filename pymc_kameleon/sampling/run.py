@@ -14,7 +14,7 @@ from pymc_kameleon.model.pymc_internals import (
 )
 from pymc_kameleon.result.tree import data_tree, with_warnings
 from pymc_kameleon.sampling.ctrl_c import CtrlC
-from pymc_kameleon.sampling.limits import FIRST_LOOK, Enough, next_look
+from pymc_kameleon.sampling.limits import FIRST_LOOK, EssTarget, next_look
 from pymc_kameleon.sampling.outcome import (
     add_surrogate_draws,
     data_of,
@@ -25,14 +25,14 @@ from pymc_kameleon.sampling.outcome import (
 from pymc_kameleon.sampling.worker_process import Failed
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart
-from pymc_kameleon.step.problems import closing_warning, told
+from pymc_kameleon.step.problems import closing_warning, given_warnings
 
 _log = logging.getLogger("pymc_kameleon")
 
-REFRESH = 0.1
+POLL_INTERVAL = 0.1
 """Seconds between two looks at the chains."""
 
-RESERVE = 10_000_000
+RESERVED_BYTES = 10_000_000
 """Bytes that are kept for the result, should a likelihood take all others."""
 
 MOST_FAILURES = 3
@@ -40,7 +40,7 @@ MOST_FAILURES = 3
 
 
 class Run:
-    """Sampling that goes on, in the background or not.
+    """A run of `pk.sample`, in the background or not.
 
     ``pk.sample(blocking=False)`` returns one.
     """
@@ -54,7 +54,7 @@ class Run:
         example = job.steps_at(chains[0].state)
         self._pauses = sorted({pause for step in example for pause in step.pauses()})
         pools = prepared.settings.pool_tuning and len(chains) > 1
-        self._meetings = [
+        self._learning_draws = [
             {p for p in step.pauses() if pools and step.learns_together and p < chains[0].tune}
             for step in example
         ]
@@ -62,7 +62,7 @@ class Run:
         for chain in chains:
             if chain.begun > 0:
                 steps = job.steps_at(chain.state)
-                chain.told = told(steps)
+                chain.given_warnings = given_warnings(steps)
                 job.leave(steps, chain.state.point)
         self._data = [data_of(chain) for chain in chains]
         self._learning = None
@@ -71,8 +71,8 @@ class Run:
         self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
         while self._look < prepared.before:
             self._look = next_look(self._look)
-        self._enough = Enough(limits.target_ess)
-        self._thread, self._result, self._reserve = None, None, bytes(RESERVE)
+        self._ess_target = EssTarget(limits.target_ess)
+        self._thread, self._result, self._reserve = None, None, bytes(RESERVED_BYTES)
 
     # ---- what its user sees ---------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Run:
     # ---- how it runs ----------------------------------------------------------------------------
 
     def in_background(self):
-        """Begin, and return."""
+        """Start in the background, and return."""
         self._thread = threading.Thread(target=self._drive, name="pk.sample", daemon=True)
         self._thread.start()
         return self
@@ -168,11 +168,11 @@ class Run:
                 with self._workers, self._progress:
                     try:
                         while self._goes_on():
-                            with self._ctrl_c.leaving():
+                            with self._ctrl_c.interruptible():
                                 self._submit()
-                            self._take_what_is_there()
+                            self._take_results()
                             self._look_at_limits()
-                            if self._why == "interrupted" and self._workers.deserted:
+                            if self._why == "interrupted" and self._workers.has_no_workers:
                                 self._workers.abandon()
                                 break
                     except KeyboardInterrupt:  # the second one, or the likelihood's own
@@ -188,7 +188,7 @@ class Run:
     def _goes_on(self):
         if any(chain.future is not None for chain in self._chains) or self._learning is not None:
             return True
-        return not self._stop.is_set() and any(chain.waits for chain in self._chains)
+        return not self._stop.is_set() and any(chain.can_advance for chain in self._chains)
 
     def _end(self, why):
         self._why = self._why or why
@@ -201,7 +201,7 @@ class Run:
         ready = [
             chain
             for chain in self._chains
-            if chain.waits and not self._has_to_meet(chain) and not self._lacks_guide(chain)
+            if chain.can_advance and not self._has_to_learn(chain) and not self._lacks_guide(chain)
         ]
         busy = sum(chain.future is not None for chain in self._chains)
         suspects = [chain for chain in ready if chain.failures]
@@ -213,13 +213,13 @@ class Run:
             n = chain.next_portion(self._pauses)
             chain.task = (advance, self._guided(chain), n)
             chain.future = self._workers.submit(*chain.task)
-        if busy == 0 and not ready and any(chain.waits for chain in self._chains):
-            self._meet()
+        if busy == 0 and not ready and any(chain.can_advance for chain in self._chains):
+            self._learn_together()
 
-    def _has_to_meet(self, chain):
+    def _has_to_learn(self, chain):
         return any(
-            chain.done in meetings and own.monitor.learned != chain.done
-            for meetings, own in zip(self._meetings, chain.state.steps, strict=True)
+            chain.done in draws and own.monitor.learned != chain.done
+            for draws, own in zip(self._learning_draws, chain.state.steps, strict=True)
         )
 
     def _lacks_guide(self, chain):
@@ -229,31 +229,31 @@ class Run:
         return self._follow and begins and first.done == 0 and not first.lost
 
     def _guided(self, chain):
-        """Return the state of a chain; one that begins is told where the first one has come."""
+        """Return the state of a chain; one that begins gets the guide of the first one."""
         if not self._follow or chain.done > 0:
             return chain.state
         pairs = zip(chain.state.steps, self._chains[0].state.steps, strict=True)
         steps = [replace(own, guide=first.guide) for own, first in pairs]
         return replace(chain.state, steps=steps)
 
-    def _meet(self):
+    def _learn_together(self):
         """Let the chains learn together that have come to where that is due.
 
         These are all, but for one that was given up when the others went on: it is behind.
         """
-        waiting = [chain for chain in self._chains if chain.waits]
+        waiting = [chain for chain in self._chains if chain.can_advance]
         first = min(chain.done for chain in waiting)
         chains = [chain for chain in waiting if chain.done == first]
         task = (learn, [chain.state for chain in chains])
         self._learning = chains, task, self._workers.submit(*task)
 
-    def _take_what_is_there(self):
+    def _take_results(self):
         futures = [chain.future for chain in self._chains if chain.future is not None]
         if self._learning is not None:
             futures.append(self._learning[2])
-        with self._ctrl_c.leaving():
-            done, _ = wait(futures, REFRESH, FIRST_COMPLETED)
-        self._workers.see_who_lives()
+        with self._ctrl_c.interruptible():
+            done, _ = wait(futures, POLL_INTERVAL, FIRST_COMPLETED)
+        self._workers.check_processes()
         with self._changing:
             for chain in self._chains:
                 if chain.future in done:
@@ -274,7 +274,7 @@ class Run:
             self._end("interrupted")
             return None
         except Exception as error:
-            self._workers.notice(error)
+            self._workers.note_error(error)
             return error
         return self._workers.submit(*task, with_job=True) if outcome is None else outcome
 
@@ -334,7 +334,7 @@ class Run:
         )
         draw = Draw(chain.number, chain.done == chain.total, i, tuning, chain.last_stats, point)
         try:
-            with self._ctrl_c.leaving():
+            with self._ctrl_c.interruptible():
                 self._limits.callback(self, draw)
         except KeyboardInterrupt:
             self._end("interrupted")
@@ -344,7 +344,7 @@ class Run:
 
     def _worker_died(self, chain, error):
         chain.failures += 1
-        chain.fewer()
+        chain.shorten_advances()
         if chain.failures <= MOST_FAILURES:
             _log.warning(
                 "A worker of chain %s died (%r). Its last draws are made again.",
@@ -402,7 +402,7 @@ class Run:
         while self._length is None and 0 < (look := min(self._look, most)) <= made:
             rows = [chain.row for chain in chains]
             draws = self._record.dataset("posterior", rows, 0, look)[self._limits.parameters]
-            if self._enough.reached(draws):
+            if self._ess_target.reached(draws):
                 self._length = look
                 self._end("target_ess")
             if look == most:
@@ -449,7 +449,7 @@ class Run:
         raise error from error.__cause__
 
     def _assembled(self, chains, length, silent=False):
-        """Return the DataTree, and say what is to be said."""
+        """Return the DataTree, and log what there is to say."""
         if not any(chain.done > chain.begun for chain in self._chains):
             if all(chain.lost for chain in self._chains):
                 raise SamplingError("There are no draws: workers died in every chain.")
@@ -467,8 +467,8 @@ class Run:
         if not silent and (n := self._prepared.settings.surrogate_draws):
             add_surrogate_draws(tree, self._job, self._record.columns, n)
         if self._finish.keeps_warnings and length:
-            speakers = [self._job.steps_at(chain.state) for chain in chains]
-            tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in speakers])
+            copies = [self._job.steps_at(chain.state) for chain in chains]
+            tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in copies])
         if not self._disk_failed:
             try:
                 self._record.finish(tree, max(chain.made for chain in self._chains))
@@ -496,5 +496,5 @@ class Run:
                 "The data were changed while the chains ran (pm.set_data?). Draws before and after "
                 "are of different posteriors: sample again."
             )
-        speakers = [(chain, self._job.steps_at(chain.state)) for chain in chains]
-        say_what_was_done(speakers, self._seconds)
+        ended = [(chain, self._job.steps_at(chain.state)) for chain in chains]
+        say_what_was_done(ended, self._seconds)

@@ -24,7 +24,7 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
     steps : list of KameleonStep
     chains : int
     draws_in_all : int
-        Of each chain in this run, of tuning too.
+        Draws of each chain in this run, those of tuning too.
     cores : int or None
         How many chains run at a time; None if nobody knows, so that computing time is told.
     point : (n_values,) float64
@@ -39,7 +39,7 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
         logp = step.seconds_per_logp
         own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
         evaluations = draws * n * largest
-        scouts = scouting * SCOUTING * step.layout.d * step.approaches
+        scouts = scouting * WARM_START_EVALUATIONS * step.layout.d * step.approaches
         seconds += (evaluations * (logp + own) + scouts * logp) / at_once
         scouted += scouts
         least += draws * largest
@@ -66,12 +66,11 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
         )
 
 
-SCOUTING = 30
+WARM_START_EVALUATIONS = 30
 """Times d: evaluations by which a chain finds the posterior, about; at most twice as many."""
 
 SLOWEST, SLOWEST_LOGP = 0.01, 0.1
-"""Seconds that a transition takes at most by itself, and a logp evaluation beside which that is
-little: what takes more is not evaluated again for the sake of a message."""
+"""Seconds of a transition by itself, at most; and of an evaluation, if that is to be measured."""
 
 
 def _own_arithmetic(step, point, logp):

@@ -20,7 +20,7 @@ from pymc_kameleon.sampling.progress import Progress
 from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
-from pymc_kameleon.sampling.settings import DRAWS, MOST_DRAWS, Settings
+from pymc_kameleon.sampling.settings import DEFAULT_DRAWS, MOST_DRAWS, Settings
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
@@ -30,11 +30,11 @@ _log = logging.getLogger("pymc_kameleon")
 MOST_CORES = 4
 """Chains that advance at a time by default, at most."""
 
-COMPUTED = {
+COMPUTED_GROUPS = {
     "log_likelihood": pm.stats.compute_log_likelihood,
     "log_prior": pm.stats.compute_log_prior,
-}
-IDATA_KWARGS = ("coords", "dims", "include_transformed", *COMPUTED)
+}  # at the end of a run, if `idata_kwargs` asks for them
+IDATA_KWARGS = ("coords", "dims", "include_transformed", *COMPUTED_GROUPS)  # its keys
 
 
 def default_cores():
@@ -211,7 +211,7 @@ def sample(
             raise ValueError(f"callback must be a function of a run and a draw, not {callback!r}.")
         _check_executor(executor)
         seconds = _seconds(max_time)
-        most = DRAWS if target_ess is None else MOST_DRAWS
+        most = DEFAULT_DRAWS if target_ess is None else MOST_DRAWS
         if draws is not None:
             checked_integer("draws", draws, at_least=0 if resume is None else 1)
         store = None if store is None else as_path("store", store)
@@ -219,7 +219,7 @@ def sample(
         if step is not None or resume is None:
             step = steps_of_run(step, model, compile_kwargs)
         if resume is None:
-            settings = Settings.told(
+            settings = Settings.checked(
                 draws=most if draws is None else draws,
                 tune=tune,
                 chains=chains,
@@ -237,7 +237,7 @@ def sample(
                 var_names=var_names,
                 initvals=initvals,
                 pool_tuning=pool_tuning,
-                **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED},
+                **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED_GROUPS},
             )
             if isinstance(resume, Path) and store not in (None, resume):
                 raise ValueError(
@@ -284,9 +284,9 @@ def sample(
 
 def _checked_idata_kwargs(idata_kwargs):
     idata_kwargs = {} if idata_kwargs is None else dict(idata_kwargs)
-    strangers = [name for name in idata_kwargs if name not in IDATA_KWARGS]
-    if strangers:
-        raise ValueError(f"idata_kwargs takes {', '.join(IDATA_KWARGS)}, not {strangers}.")
+    unknown = [name for name in idata_kwargs if name not in IDATA_KWARGS]
+    if unknown:
+        raise ValueError(f"idata_kwargs takes {', '.join(IDATA_KWARGS)}, not {unknown}.")
     return idata_kwargs
 
 
@@ -294,7 +294,7 @@ def _computed(idata_kwargs, model, outputs):
     """Return what to compute at the end: group -> (function, names of variables or None)."""
     variables = {"log_likelihood": model.observed_RVs, "log_prior": model.free_RVs}
     computed = {}
-    for group, function in COMPUTED.items():
+    for group, function in COMPUTED_GROUPS.items():
         if not (chosen := idata_kwargs.get(group)):
             continue
         known = [rv.name for rv in variables[group]]

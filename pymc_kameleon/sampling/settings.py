@@ -1,11 +1,11 @@
-"""What a run of `pk.sample` is told: checked once, saved with its result, and read back as one."""
+"""The settings of a run of `pk.sample`: checked once, saved with its result, read back as one."""
 
 import json
 from dataclasses import dataclass, fields
 
 from pymc_kameleon.step.options import checked_bool, checked_integer
 
-DRAWS, MOST_DRAWS = 1000, 100_000
+DEFAULT_DRAWS, MOST_DRAWS = 1000, 100_000
 """Draws of each chain by default; and at most, if they are drawn until there are enough."""
 
 
@@ -17,7 +17,7 @@ class Settings:
     `discard_tuned_samples`. A setting that an earlier version did not save has its default.
     """
 
-    draws: int = DRAWS
+    draws: int = DEFAULT_DRAWS
     tune: int = 1000
     chains: int = 4
     pool_tuning: bool = True
@@ -26,15 +26,15 @@ class Settings:
     var_names: list | None = None
 
     @classmethod
-    def told(cls, **given):
+    def checked(cls, **given):
         """Return settings, with defaults for None; raise a ValueError for an impossible one."""
         kinds = {each.name: each.type for each in fields(cls)}
         given = {name: value for name, value in given.items() if value is not None}
         return cls(**{name: _checked(name, kinds[name], value) for name, value in given.items()})
 
     def but(self, **given):
-        """Return these settings with others in place of some, where they are not None."""
-        return self.told(**vars(self) | {k: v for k, v in given.items() if v is not None})
+        """Return these settings with some replaced, those that are not None."""
+        return self.checked(**vars(self) | {k: v for k, v in given.items() if v is not None})
 
     def attributes(self):
         """Return them as the attributes of a file, which are integers and text."""
@@ -47,7 +47,7 @@ class Settings:
     def read(cls, attributes):
         """Return the settings of which these are the attributes, among others."""
         kept = {each.name: each.type for each in fields(cls) if each.name in attributes}
-        return cls.told(**{name: _read(kind, attributes[name]) for name, kind in kept.items()})
+        return cls.checked(**{name: _read(kind, attributes[name]) for name, kind in kept.items()})
 
 
 def _read(kind, value):

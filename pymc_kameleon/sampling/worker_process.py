@@ -1,4 +1,4 @@
-"""Tasks in a worker: the jobs that it keeps, Ctrl-C, and exceptions that travel."""
+"""Tasks in a worker: the jobs that it keeps, Ctrl-C, and exceptions that are sent back."""
 
 import pickle
 import signal
@@ -16,38 +16,38 @@ from threadpoolctl import threadpool_limits
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 
 MOST_JOBS = 4
-"""That a worker keeps; the oldest is forgotten first."""
+"""Jobs that a worker keeps at most; the oldest is forgotten first."""
 
-_jobs, _arriving = OrderedDict(), threading.Lock()
+_jobs, _loading = OrderedDict(), threading.Lock()
 
 
-def hold(job):
+def keep_job(job):
     """Let this process, and those that are forked from it, do tasks of a job."""
     _jobs[job.token] = job
 
 
-def release(job):
+def forget_job(job):
     """Forget a job."""
     _jobs.pop(job.token, None)
 
 
-def work(number, token, luggage, function, *arguments):
+def do_task(number, token, pickled_job, function, *arguments):
     """Do a task of a job: return ``function(job, *arguments)``, or Failed.
 
-    Its `number` is its own, as some executors answer equal tasks with what they remember.
+    Each task has a `number`, as some executors answer equal tasks from memory.
 
-    None is returned if the job has not arrived here: the task has to come again with its
-    `luggage`, the pickled job. So that travels a few times at most to each worker.
+    Returns None if this worker does not have the job: the task is then sent again with
+    `pickled_job`, which so is sent a few times at most to each worker.
     """
     if token not in _jobs:
-        if luggage is None:
+        if pickled_job is None:
             return None
-        with _arriving:
+        with _loading:
             if token not in _jobs:
-                leave_ctrl_c()
+                ignore_ctrl_c()
                 threadpool_limits(1)  # LAPACK's own threads would fight with other workers
                 with black_box_ops_silent():
-                    _jobs[token] = cloudpickle.loads(luggage)
+                    _jobs[token] = cloudpickle.loads(pickled_job)
                 while len(_jobs) > MOST_JOBS:
                     _jobs.popitem(last=False)
     try:
@@ -57,13 +57,13 @@ def work(number, token, luggage, function, *arguments):
     except Exception as error:
         return Failed(error)
     except BaseException as error:  # a likelihood that calls sys.exit
-        told = RuntimeError(f"The model raised {error!r}, which would end Python.")
-        told.__notes__, told.__cause__ = getattr(error, "__notes__", []), error
-        return Failed(told)
+        explained = RuntimeError(f"The model raised {error!r}, which would end Python.")
+        explained.__notes__, explained.__cause__ = getattr(error, "__notes__", []), error
+        return Failed(explained)
 
 
-def leave_ctrl_c():
-    """Leave Ctrl-C, which a terminal sends to all processes, to the one that began this one."""
+def ignore_ctrl_c():
+    """Ignore Ctrl-C, which a terminal sends to all processes: the parent handles it."""
     if parent_process() is None:
         return
     ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
@@ -74,20 +74,20 @@ def leave_ctrl_c():
             sys.modules["distributed"].get_worker().loop.add_callback(ignore)
 
 
-class InWorker(Exception):
-    """What a traceback in another process says."""
+class WorkerTraceback(Exception):
+    """The traceback of another process, as text."""
 
     def __str__(self):
         return f"\n{self.args[0]}"
 
 
 class Failed:
-    """What a task raised, to be told from a worker that dies.
+    """An exception that a task raised, as opposed to the death of its worker.
 
     Attributes
     ----------
     error : Exception
-        With its traceback. After a journey from another process that is told as its cause.
+        With its traceback, which is its cause if it comes from another process.
     """
 
     def __init__(self, error):
@@ -105,4 +105,4 @@ class Failed:
 
     def __setstate__(self, state):
         self.error, text = state
-        self.error.__cause__ = InWorker(text)
+        self.error.__cause__ = WorkerTraceback(text)

@@ -19,22 +19,22 @@ import cloudpickle
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.model.pymc_internals import multiprocessing_context
-from pymc_kameleon.sampling.worker_process import hold, leave_ctrl_c, release, work
+from pymc_kameleon.sampling.worker_process import do_task, forget_job, ignore_ctrl_c, keep_job
 
 _log = logging.getLogger("pymc_kameleon")
 
-IN_THREADS, IN_PROCESSES, ELSEWHERE = 0.1, 0.5, 1.0
-"""Seconds that an advance should take: some fifty times what it costs to send it and back."""
+SECONDS_IN_THREADS, SECONDS_IN_PROCESSES, SECONDS_ELSEWHERE = 0.1, 0.5, 1.0
+"""Time that an advance should take: some fifty times what it costs to send it and back."""
 
 
-PATIENCE = 2.0
-"""Seconds that a pool has to see that one of its processes has died."""
+DEATH_WAIT = 2.0
+"""Seconds in which a pool should see that one of its processes has died."""
 
-AGAIN = 8
-"""Tasks that bring the job where a worker was without: which one does a task is not ours to say."""
+TASKS_WITH_JOB = 8
+"""Tasks that are sent with the job when a worker had none: we cannot choose the worker."""
 
 
-class InTurn(Executor):
+class OneByOne(Executor):
     """Does each task at once, in the thread that submits it."""
 
     def submit(self, function, /, *arguments):
@@ -48,7 +48,7 @@ class InTurn(Executor):
 
 
 class Workers:
-    """Who does the tasks of a run.
+    """Where the tasks of a run are done.
 
     Parameters
     ----------
@@ -67,29 +67,29 @@ class Workers:
     """
 
     def __init__(self, job, cores, executor=None):
-        self._job, self._given, self.at_once, self.seconds = job, executor, None, ELSEWHERE
+        self._job, self._given, self.at_once, self.seconds = job, executor, None, SECONDS_ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
-        self._numbers, self._bringing, self._death = count(), 0, None
+        self._numbers, self._tasks_with_job, self._death = count(), 0, None
         if self._own:
             alone = job.holds_gil and current_process().daemon  # which may have no children
             self.at_once = 1 if alone else cores
-            self.seconds = IN_PROCESSES if self._in_processes else IN_THREADS
+            self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS
 
     @property
     def _in_processes(self):
         return self._own and self._job.holds_gil and self.at_once > 1
 
     def __enter__(self):
-        """Begin to work."""
-        self._executor = self._made()
-        hold(self._job)
+        """Start the workers."""
+        self._executor = self._new_executor()
+        keep_job(self._job)
         self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours
         if self._in_processes:
             self._executor.submit(int)  # forks them, before the progress bar begins a thread
         return self
 
     def __exit__(self, *error):
-        """Leave, once the tasks that are being done are done."""
+        """Stop, after the tasks that are being done."""
         if self._in_processes:
             self.abandon()  # shutdown waits for ever if a process dies just now
         if self._own:
@@ -97,9 +97,9 @@ class Workers:
         elif self._executor is not self._given:  # it was made here
             self._executor.shutdown(wait=False)  # loky's knows no cancel_futures
         self._limits.restore_original_limits()
-        release(self._job)
+        forget_job(self._job)
 
-    def _made(self):
+    def _new_executor(self):
         if not self._own:
             made = self._given if isinstance(self._given, Executor) else self._given()
             if not isinstance(made, Executor):
@@ -109,8 +109,8 @@ class Workers:
             return made
         if self._in_processes:
             context = multiprocessing_context(self._job.steps[0]._compile_kwargs)
-            return ProcessPoolExecutor(self.at_once, context, initializer=_begin_to_work)
-        return InTurn() if self.at_once == 1 else ThreadPoolExecutor(self.at_once)
+            return ProcessPoolExecutor(self.at_once, context, initializer=_set_up_process)
+        return OneByOne() if self.at_once == 1 else ThreadPoolExecutor(self.at_once)
 
     def described(self, chains):
         """Return in words where so many chains, "4 chains", are sampled."""
@@ -125,18 +125,18 @@ class Workers:
         return f"Threaded sampling ({chains} in {self.at_once} threads)"
 
     @cached_property
-    def _luggage(self):
+    def _pickled_job(self):
         return cloudpickle.dumps(self._job)
 
     def submit(self, function, *arguments, with_job=False):
-        """Return the future of a task, which gives None if it has to come again with the job."""
-        self._bringing = AGAIN if with_job else max(0, self._bringing - 1)
-        luggage = self._luggage if self._bringing else None
+        """Return the future of a task: None if it has to be sent again, with the job."""
+        self._tasks_with_job = TASKS_WITH_JOB if with_job else max(0, self._tasks_with_job - 1)
+        pickled_job = self._pickled_job if self._tasks_with_job else None
         try:
             if self._broken:
                 self._renew()
             number, token = next(self._numbers), self._job.token
-            return self._executor.submit(work, number, token, luggage, function, *arguments)
+            return self._executor.submit(do_task, number, token, pickled_job, function, *arguments)
         except BrokenExecutor as error:
             future = Future()
             future.set_exception(error)
@@ -144,7 +144,7 @@ class Workers:
         except Exception as error:
             raise RuntimeError(f"The executor takes no tasks: {error}") from error
 
-    def see_who_lives(self):
+    def check_processes(self):
         """Break a pool that waits for the rest of what a worker was sending when it died.
 
         Others wait for that, too, as they may not send before it has: nothing would ever come.
@@ -157,13 +157,13 @@ class Workers:
             self._death = None
         elif self._death is None:
             self._death = time.monotonic()  # usually the pool sees it at once
-        elif time.monotonic() - self._death > PATIENCE:
+        elif time.monotonic() - self._death > DEATH_WAIT:
             self._death = None
             _kill(processes)
             queue._writer.close()  # so it stops waiting, as nobody is left to send
 
     @property
-    def deserted(self):
+    def has_no_workers(self):
         """Whether a cluster of Dask has no workers, and waits for some that may never come.
 
         Ctrl-C in a terminal ends those of the same terminal that are just beginning.
@@ -171,25 +171,25 @@ class Workers:
         client = getattr(self._executor, "_client", None)
         return hasattr(client, "nthreads") and not client.nthreads()
 
-    def notice(self, error):
-        """Take notice of what a task ended with that is not of its own: the next goes elsewhere."""
+    def note_error(self, error):
+        """Note an exception that is not the task's own: the next task goes elsewhere."""
         self._broken = self._broken or isinstance(error, BrokenExecutor)
 
     def _renew(self):
         self._broken = False
         if not self._own and isinstance(self._given, Executor):
             self.at_once = os.cpu_count() or 1
-            self.seconds, self._own = IN_PROCESSES, True
+            self.seconds, self._own = SECONDS_IN_PROCESSES, True
             _log.warning(
                 "The executor is broken, so the chains go on on this machine. To have a new one "
                 "made instead, pass a function: executor=lambda: ProcessPoolExecutor(4)."
             )
         elif self._own:
             self._executor.shutdown(wait=False, cancel_futures=True)
-        self._executor = self._made()
+        self._executor = self._new_executor()
 
     def abandon(self):
-        """Leave tasks that hang; processes of our own are killed."""
+        """Give up tasks that hang; kill our own processes."""
         self._abandoned = True
         if self._own:
             _kill(getattr(self._executor, "_processes", None) or {})
@@ -205,7 +205,7 @@ def _end_with_parent():
     os._exit(1)
 
 
-def _begin_to_work():
-    """Leave Ctrl-C to the process that began this one, and end when that has gone."""
-    leave_ctrl_c()
+def _set_up_process():
+    """Ignore Ctrl-C, and end when the parent has ended."""
+    ignore_ctrl_c()
     threading.Thread(target=_end_with_parent, daemon=True).start()

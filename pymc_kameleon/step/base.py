@@ -43,16 +43,16 @@ from pymc_kameleon.step.problems import closing_warning
 from pymc_kameleon.step.statistics import NoStats, Statistics
 from pymc_kameleon.step.unbound import UnboundStep
 from pymc_kameleon.step.warm_start.approach import (
-    BUDGET,
-    TRIES,
+    NEAR_TRIES,
+    WARM_START_BUDGET,
     approach,
     draw_near,
-    evaluations_for_a_way,
+    evaluations_for_own_search,
 )
-from pymc_kameleon.step.warm_start.search import Guide, Trail
+from pymc_kameleon.step.warm_start.search import Guide, RecordedLogp
 
-PATIENCE = 5.0
-"""Seconds after which a chain of `pk.sample` tells how far it is on its way to the posterior."""
+WARM_START_PATIENCE = 5.0
+"""Seconds after which a chain of `pk.sample` tells how far its warm start is."""
 
 DEFAULT_TUNE = 1000
 """Draws of tuning when the step is used without a driver, as in pm.sample."""
@@ -349,7 +349,7 @@ class KameleonStep(ArrayStepShared):
         self.tune = tune > 0
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
-        self.trail = np.full(1 + self._budget() + TRIES if self.approaches else 0, np.nan)
+        self.trail = np.full(1 + self._budget() + NEAR_TRIES if self.approaches else 0, np.nan)
         self.guide = Guide.nowhere(self._d if self.follows else 0)
         self.log_density.read_data()
         self.data = self.log_density.digest
@@ -372,49 +372,49 @@ class KameleonStep(ArrayStepShared):
                 )
         self.state, self.parameters, self.tuning, self._work = arrays
 
-    def _scout(self, q):
+    def _warm_start(self, q):
         """Move `q` (n,) to where the posterior is, before a chain's first draw."""
         if self.approaches and np.isfinite(self.log_density(q)):
             d, others = self._d, q[self._d :].copy()
-            trail = Trail(
+            logp = RecordedLogp(
                 lambda x: self.log_density(np.concatenate([x, others])), self.trail, self.patience
             )
-            home = approach(
-                trail,
+            found = approach(
+                logp,
                 q[:d],
                 self.rng,
                 self._budget(),
                 self.arrives_roughly,
                 self.guide,
-                self._is_in_haste,
+                self._has_few_evaluations,
             )
-            q[:d] = draw_near(home, trail, self.rng)
-            self.log_density.count[0] += trail.begun  # of this draw, too
-            self._fill(home.scales, self.tuning.n)
-            self._settle(home)
-            if self.follows and len(home.logps) <= self._budget():
-                self.guide = home.guide
-            self.monitor.climbing = home.climbing
+            q[:d] = draw_near(found, logp, self.rng)
+            self.log_density.count[0] += logp.begun  # of this draw, too
+            self._fill(found.scales, self.tuning.n)
+            self._use_warm_start(found)
+            if self.follows and len(found.logps) <= self._budget():
+                self.guide = found.guide
+            self.monitor.climbing = found.climbing
 
     @property
-    def is_on_the_way(self):
-        """Whether the log-density was asked for last on the way to the posterior."""
+    def is_warm_starting(self):
+        """Whether the log-density was last evaluated by the warm start."""
         begins = self.approaches and self.tune and self.point is None
-        return begins and self.log_density.asked is not self.log_density.point
+        return begins and self.log_density.evaluated_at is not self.log_density.point
 
     @property
-    def _is_in_haste(self):
-        """Whether a chain has too few evaluations for a way of its own to the posterior."""
+    def _has_few_evaluations(self):
+        """Whether a chain has too few evaluations to search for the posterior itself."""
         n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
-        return n < evaluations_for_a_way(self._d)
+        return n < evaluations_for_own_search(self._d)
 
     def _budget(self):
         """Return the evaluations that a chain has for its way to the posterior."""
         n_tune = self.monitor.tune * self.steps_per_draw
-        return min(BUDGET * self._d, max(10 * self._d, n_tune))
+        return min(WARM_START_BUDGET * self._d, max(10 * self._d, n_tune))
 
-    def _settle(self, home):
-        """Begin with what is known from the way to the posterior, a Home."""
+    def _use_warm_start(self, found):
+        """Start from what the warm start has found, a WarmStart."""
 
     def _jump(self, q):
         """Move the step's own coordinates of `q` (n,) away, to where a chain can start.
@@ -455,7 +455,7 @@ class KameleonStep(ArrayStepShared):
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.log_density, twin.jitters = self.log_density.copy(), False
-        twin.patience = PATIENCE
+        twin.patience = WARM_START_PATIENCE
         return twin
 
     def outputs(self, names):

@@ -1,4 +1,4 @@
-"""What an evaluation of the log-density takes, and so a draw."""
+"""The cost of an evaluation of the log-density, and so of a draw."""
 
 import logging
 import time

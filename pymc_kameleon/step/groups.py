@@ -1,8 +1,9 @@
 """What the groups of a result are called that `pk.sample` makes: each name stands here only."""
 
 DRAWN_GROUPS = "posterior", "sample_stats"
+"""What is kept of draws after tuning."""
 WARMUP_GROUPS = WARMUP_POSTERIOR, WARMUP_STATS = "warmup_posterior", "warmup_sample_stats"
-"""What is kept of draws, after tuning and while tuning."""
+"""The same of draws while tuning."""
 
 KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES = "surrogate_moves", "control_variates"
 """What is kept of draws after tuning, to correct averages by."""
@@ -17,5 +18,4 @@ STATE_GROUP = "sampling_state"
 """What `resume` goes on from, and in its attributes what the run was asked for."""
 
 AHEAD, BEHIND = "ahead_", "behind_"
-"""What the names of groups begin with whose draws are not in the result: of chains that have made
-more, and of chains that are left out as they have made less."""
+"""Prefixes of groups with draws beyond the result: of chains that made more, or too few."""

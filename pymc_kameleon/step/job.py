@@ -16,7 +16,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import N_PROGRESS, common_stats
 from pymc_kameleon.step.make_draws import compiled_run, learn_together, make_draws, where
-from pymc_kameleon.step.warm_start.search import OnTheWay
+from pymc_kameleon.step.warm_start.search import OutOfTime
 
 
 @dataclass
@@ -33,7 +33,7 @@ class ChainState:
 
 
 class Portion(NamedTuple):
-    """What an advance makes."""
+    """The draws that an advance makes."""
 
     outputs: np.ndarray  # (n, outputs), what is kept of each draw; without columns if nothing is
     stats: list  # of each step, the statistics (n, ...)
@@ -110,7 +110,7 @@ def advance(job, state, n):
     state : ChainState
         It is left as it is.
     n : int
-        Less are made, none, where a chain takes longer than `PATIENCE` to find the posterior.
+        None are made if the warm start takes longer than `WARM_START_PATIENCE`.
 
     Returns
     -------
@@ -130,8 +130,8 @@ def advance(job, state, n):
         progress, begun = np.zeros(N_PROGRESS, np.int64), monitor.done
         try:
             stats = make_draws(job.run, steps, point, n, job.outputs.into(rows), progress)
-        except OnTheWay:
-            return _on_the_way(job, state, steps, start)
+        except OutOfTime:
+            return _still_searching(job, state, steps, start)
         except BaseException as error:
             error.add_note(where(error, steps, point, begun, progress))
             raise
@@ -139,14 +139,14 @@ def advance(job, state, n):
             for step in steps:
                 step.stop_tuning()
         last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
-        told = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
-        n_logp = int(sum(common_stats(own).n_logp.sum() for own in stats)) - told
+        before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
+        n_logp = int(sum(common_stats(own).n_logp.sum() for own in stats)) - before
         new = job.leave(steps, point)
     return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
 
 
-def _on_the_way(job, state, steps, start):
-    """Return a chain that has no draws yet, but has seen more of its way to the posterior."""
+def _still_searching(job, state, steps, start):
+    """Return a chain that has no draws yet, but more evaluations of its warm start."""
     trails = [step.trail.copy() for step in steps]
     known = sum(np.count_nonzero(~np.isnan(trail)) for trail in trails)
     before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
@@ -165,7 +165,7 @@ def learn(job, states):
     ----------
     job : Job
     states : list of ChainState
-        Of all chains, which have made the same number of draws.
+        States of all chains, which have made the same number of draws.
 
     Returns
     -------

@@ -17,13 +17,13 @@ from pymc_kameleon.core.factor import is_diagonal
 COORDINATE, BIS = "coordinate", "coordinate_bis"
 """The dimension of coordinates, and its name where a variable has two of them."""
 
-THEIRS = "the coordinate's"
+UNITS = "the coordinate's"
 """The units of a scale, or a point, of each coordinate."""
 
 PRODUCT = "product of the two coordinates'"
 """The units of a covariance."""
 
-SHAPE = "Covariance that gives the proposal its shape: an estimate of the posterior's."
+SHAPE_TEXT = "Covariance that gives the proposal its shape: an estimate of the posterior's."
 """What a covariance of the whole posterior is for."""
 
 
@@ -106,7 +106,7 @@ def learned_walk(step):
     """Return what a step learned whose proposal has the covariance s²LLᵀ: s and LLᵀ."""
     description = "Scale of the proposal: its steps have the covariance scale² · `covariance`."
     scale = scale_of(step.parameters, description)
-    return {"scale": scale, **covariance(step.parameters.factor, SHAPE)}
+    return {"scale": scale, **covariance(step.parameters.factor, SHAPE_TEXT)}
 
 
 def proposal_of_walk(learned, x, options):
@@ -124,7 +124,7 @@ def covariance(factor, description):
     if is_diagonal(factor):
         description += " Only its diagonal is learned."
         values = factor[:, 0] ** 2
-        return {"variance": Quantity((COORDINATE,), values, description, f"{THEIRS}, squared")}
+        return {"variance": Quantity((COORDINATE,), values, description, f"{UNITS}, squared")}
     return {"covariance": Quantity((COORDINATE, BIS), product(factor), description, PRODUCT)}
 
 

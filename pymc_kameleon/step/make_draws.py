@@ -1,7 +1,7 @@
 """Making draws with steps: both drivers, pm.sample's and pk.sample's, come here.
 
 Between the draws of a call nothing happens in Python. What can be done only there is done before
-them: scouting before the first draw of a chain, and learning where that is due.
+them: the warm start before the first draw of a chain, and learning where that is due.
 """
 
 import numpy as np
@@ -10,10 +10,10 @@ from pymc_kameleon.core.chain import (
     AT_STEP,
     CURRENT,
     DRAWS_MADE,
-    LEARNED,
     MOVED,
     N_PROGRESS,
-    STALE,
+    STALE_DERIVED,
+    STALE_LOGP,
     Block,
     common_stats,
     compile_draws,
@@ -21,18 +21,19 @@ from pymc_kameleon.core.chain import (
 from pymc_kameleon.core.errors import explained
 from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.target import Outputs
-from pymc_kameleon.model.noise import STATISTIC, estimate_variance, explain_moved
+from pymc_kameleon.model.noise import NOISE_STATISTIC, estimate_variance, explain_moved
 from pymc_kameleon.model.pymc_internals import SamplingError
 from pymc_kameleon.step.messages import say_if_compiling
 from pymc_kameleon.step.problems import explain_start
 
 NO_OUTPUTS = Outputs(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
+"""Where none are wanted."""
 
 
 class CannotStart(Exception):
     """The step number k cannot start at `q` (n,), in its own order.
 
-    Why, is told where the run was begun, as that compiles.
+    The reason is found where the run was begun, as that compiles.
     """
 
     def __init__(self, k, q):
@@ -109,10 +110,10 @@ def where(error, steps, point, begun, progress):
     advice = ""
     if progress[AT_STEP] < len(steps):
         step = steps[progress[AT_STEP]]
-        values = step.layout.unraveled(step.log_density.asked)
+        values = step.layout.unraveled(step.log_density.evaluated_at)
         if not isinstance(error, CannotStart | SamplingError):
             advice = step.log_density.advice(error)
-        if step.is_on_the_way:
+        if step.is_warm_starting:
             k = np.count_nonzero(~np.isnan(step.trail)) + 1
             when = f"evaluation {k} on the way to the posterior, before the first draw"
             return f"{when}, at {values}{advice}"
@@ -125,8 +126,8 @@ def where(error, steps, point, begun, progress):
 def _begin(step, q):
     """Get a step ready for draws from `q` (n,), in its own order; return what still holds there.
 
-    CURRENT, STALE, LEARNED or MOVED, as far as its own coordinates and the data tell. That other
-    variables moved, compiled code sees itself. An estimate is kept as long as the data are.
+    CURRENT, STALE_LOGP, STALE_DERIVED or MOVED, as far as its own coordinates and the data tell:
+    compiled code sees itself that others moved. An estimate is kept as long as the data are.
     """
     logp, d = step.log_density, step.layout.d
     status = what_changed(step, q)
@@ -137,7 +138,7 @@ def _begin(step, q):
         logp.point[:] = q
         step.monitor.common_start = np.array_equal(q[:d], step._common_start)
         if step.tune:
-            step._scout(q)
+            step._warm_start(q)
     else:  # compiled code compares, to see which of the others moved
         logp.point[d:] = step.point[d:]
         if step.pseudo_marginal and status == MOVED:
@@ -151,7 +152,7 @@ def _begin(step, q):
     if step.pseudo_marginal and step.monitor.done == step.monitor.tune:
         step.monitor.noise = estimate_variance(logp, q)
     if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
-        return status | LEARNED if step.pseudo_marginal else MOVED
+        return status | STALE_DERIVED if step.pseudo_marginal else MOVED
     return status
 
 
@@ -184,14 +185,14 @@ def what_changed(step, q):
     if step.point is None or not np.array_equal(q[:d], step.point[:d]):
         return MOVED
     if new_data:
-        return MOVED if step.derivatives else STALE  # the state holds the gradient too
+        return MOVED if step.derivatives else STALE_LOGP  # the state holds the gradient too
     return CURRENT
 
 
 def block(step, status, rows):
     """Return a step's part of draws, whose statistics are written into `rows`."""
     row, stats = step.statistics.buffer()
-    step.log_density.asked = step.log_density.point  # from here on, compiled code asks
+    step.log_density.evaluated_at = step.log_density.point  # from here on, compiled code evaluates
     step.log_density.count[1] = 0
     return Block(
         step.log_density.target(step.rng),
@@ -219,7 +220,7 @@ def _conclude(step, q, rows, count):
     step.monitor.infinite += int(step.log_density.count[1])
     step.monitor.follow(common.accept_prob, common.accept_share)
     if step.pseudo_marginal and step.monitor.done > step.monitor.tune:
-        step.statistics.named(rows)[STATISTIC][:] = step.monitor.noise
+        step.statistics.named(rows)[NOISE_STATISTIC][:] = step.monitor.noise
     d = step.layout.d
     step.point = np.concatenate([q[:d], step.log_density.point[d:]])
     step.trail[:] = np.nan

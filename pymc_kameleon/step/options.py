@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_kameleon.core.schedules import Decay
 
-VARS = """
+VARS_PARAMETER = """
 vars : list of variables or their names, or a single one, optional
     What to sample: continuous free variables of the model. All of them by default; discrete
     ones are left to PyMC's own steps."""
@@ -62,13 +62,14 @@ compile_kwargs : dict, optional
 blocked : bool, optional
     Only True is possible: the variables are moved together.""",
 }
-"""What it says at ``{common parameters}``, but for what the sampler says itself."""
+"""What it says at ``{common parameters}``, except what the sampler says itself."""
 
 COMMON_RAISES = """
 Raises
 ------
 ValueError
     For discrete variables, a model without continuous ones, or an impossible option."""
+"""And after that."""
 
 
 def signature_with_common_options(cls, base):
@@ -92,7 +93,7 @@ def docstring_with_common_options(cls):
     ]
     if "\nvars : " not in own:
         heading = "Parameters\n----------"
-        own = own.replace(heading, heading + VARS)
+        own = own.replace(heading, heading + VARS_PARAMETER)
     text = "\n".join([*common, COMMON_RAISES])
     return own.replace("{common parameters}", text)
 

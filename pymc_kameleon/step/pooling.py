@@ -8,7 +8,7 @@ from pymc_kameleon.core.history import recent
 def in_the_same_place(chains):
     """Return the chains whose log-densities are not far below that of the best.
 
-    A chain that has not come home yet, or sits in a place that does not count, is more than
+    A chain that has not arrived yet, or sits in a mode that does not count, is more than
     10 + 2d below: it learns alone, and does not spoil what the others learn.
     """
     logps = np.array([chain.state.logp[0] for chain in chains])

@@ -2,19 +2,19 @@
 
 import numpy as np
 
-from pymc_kameleon.model.noise import STUCK, explain_noise
+from pymc_kameleon.model.noise import STUCK_ADVICE, explain_noise
 from pymc_kameleon.model.pymc_internals import Problems, SamplerWarning, WarningType
 from pymc_kameleon.model.starts import terms_that_are_not_finite
 from pymc_kameleon.step.messages import counted, some
 from pymc_kameleon.step.warm_start.approach import LATE
 
-STEEP = 3
-"""Times d: log-density gained at the end of the way to the posterior, from which it is reported.
-Of 250 ways to ordinary posteriors 24 used up their evaluations, and then gained 1.4 d at most."""
+STEEP_GAIN = 3
+"""Times d: gain of log-density at the end of the warm start from which a chain warns. Of 250 warm
+starts on ordinary posteriors 24 used up their evaluations, and then gained 1.4 d at most."""
 
 
 def closing_warning(step):
-    """Return what the chain of a step has to say at its end, a SamplerWarning or None."""
+    """Return the warnings of a step's chain at its end, a SamplerWarning or None."""
     problems = closing_problems(step)
     if not problems:
         return None
@@ -36,8 +36,8 @@ def closing_problems(step):
     return [problem for problem in problems if problem]
 
 
-def told(steps):
-    """Return what a chain that begins or goes on has told in an earlier run, after its tuning."""
+def given_warnings(steps):
+    """Return the warnings that a chain gave in an earlier run, after its tuning."""
     monitor = steps[0].monitor
     if monitor.done == 0 or monitor.done < monitor.tune:
         return set()
@@ -59,9 +59,9 @@ def _start_problems(step):
 
 
 def _explain_way(step):
-    """Warn if the way to the posterior ended while it still went up steeply."""
+    """Warn if the log-density still rose steeply at the end of the warm start."""
     gain, d = step.monitor.climbing, step.layout.d
-    if not gain > STEEP * d:
+    if not gain > STEEP_GAIN * d:
         return ""
     return (
         f"the way to the posterior took all of its {step._budget()} evaluations, and the "
@@ -95,7 +95,7 @@ def _chain_problems(step):
         problems.append(
             f"the chain was stuck for {monitor.longest} draws in a row "
             f"({monitor.longest * step.steps_per_draw} transitions). "
-            f"{STUCK if step.pseudo_marginal else cure}"
+            f"{STUCK_ADVICE if step.pseudo_marginal else cure}"
         )
     return problems
 

@@ -44,7 +44,7 @@ class Statistics:
         if taken := sorted(own.keys() & {*common, "warning"}):
             raise TypeError(f"{type(step).__name__} declares {taken}, which every sampler has.")
         if step.pseudo_marginal:
-            own[noise.STATISTIC] = (), np.float64
+            own[noise.NOISE_STATISTIC] = (), np.float64
         self.kinds, self.kept = common | own, kept if whole else {}
         self._rows = Rows(self.kinds)
         self._fields = Rows(fields, first=len(common))

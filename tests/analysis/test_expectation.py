@@ -326,10 +326,10 @@ def test_the_estimator_is_that_of_a_slow_version(share, monkeypatch):
 
     monkeypatch.setattr(surrogate_correction, "Spread", Known)
     monkeypatch.setattr(surrogate_correction, "ends_of_pairs", shrunk)
-    monkeypatch.setattr(surrogate_correction, "POINTS", 16)
-    monkeypatch.setattr(surrogate_correction, "RUNS", 4 * len(row))
+    monkeypatch.setattr(surrogate_correction, "FIRST_POINTS", 16)
+    monkeypatch.setattr(surrogate_correction, "FIRST_RUNS", 4 * len(row))
     monkeypatch.setattr(surrogate_correction, "MOST_WORK", 0)
-    monkeypatch.setattr(surrogate_correction, "MOST_NUMBERS", 30)
+    monkeypatch.setattr(surrogate_correction, "NUMBERS_PER_PART", 30)
 
     def function(x):
         root = np.sqrt(np.where(x[:, 0] > 3, np.nan, 4.0)) * x[:, 1]
@@ -362,14 +362,14 @@ def test_more_is_done_where_it_is_noisy(monkeypatch):
     monkeypatch.setattr(
         surrogate_correction, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape)
     )
-    monkeypatch.setattr(surrogate_correction, "POINTS", 8)
-    monkeypatch.setattr(surrogate_correction, "RUNS", 1000)
+    monkeypatch.setattr(surrogate_correction, "FIRST_POINTS", 8)
+    monkeypatch.setattr(surrogate_correction, "FIRST_RUNS", 1000)
     surrogate_correction.corrected(at_draws(x), moves, functions)
     assert runs[::4] == [1, 1, 2, 4][: len(runs) // 4]
     assert points == [8, *(8 * 2 ** np.arange(len(points) - 1))]
     assert min(len(runs) // 4, len(points)) > 1
     runs.clear()
-    monkeypatch.setattr(surrogate_correction, "NEGLIGIBLE", np.inf)
+    monkeypatch.setattr(surrogate_correction, "MOST_RANDOMNESS", np.inf)
     surrogate_correction.corrected(at_draws(x), moves, functions)
     assert runs == [1] * 4
 
@@ -380,7 +380,7 @@ def test_work_is_that_of_all_chains(monkeypatch):
     first = moves.parameters[0]
     first = first._replace(surrogate=first.surrogate._replace(n=np.array([0])))
     moves = moves._replace(parameters=[first, *moves.parameters[1:]])
-    monkeypatch.setattr(surrogate_correction, "OVERHEAD", 0)
+    monkeypatch.setattr(surrogate_correction, "OVERHEAD_CENTRES", 0)
     monkeypatch.setattr(surrogate_correction, "MOST_WORK", 1)
     batches = np.zeros(1000, int)
     inner = surrogate_correction._Inner(
@@ -640,7 +640,7 @@ def test_draws_of_a_poor_surrogate_are_of_the_surrogate():
 
 def test_draws_of_a_poor_surrogate_are_warned_of(step, result, caplog, monkeypatch):
     found = certificate(stationary(500)[1])
-    assert found.ess_share < surrogate_posterior.CLOSE
+    assert found.ess_share < surrogate_posterior.CLOSE_SHARE
     monkeypatch.setattr(surrogate_posterior, "certificate", lambda moves: found)
     poor = sample(step, draws=20, tune=50, surrogate_draws=3)
     said = messages(caplog, logging.WARNING)[-1]
@@ -848,7 +848,7 @@ def test_rare_events_and_squares_have_no_long_tail(function, step, result, caplo
 
 
 def test_chains_that_differ_are_told(step, result, caplog, monkeypatch):
-    monkeypatch.setattr(trust, "APART", 1e-3)
+    monkeypatch.setattr(trust, "CHAINS_APART", 1e-3)
     pk.summary(result, ["y"], model=step.model)
     pk.expectation(result, lambda v: v["y"], step.model)
     for said, name in zip(messages(caplog, logging.WARNING), ("y", "the function"), strict=True):

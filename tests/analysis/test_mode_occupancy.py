@@ -101,7 +101,7 @@ def test_without_what_guards_against_it_one_mode_is_split(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(analysis_modes_of_draws, "independent_share", lambda values, chains: 1.0)
         assert find_modes(slow).max() > 0
-    monkeypatch.setattr(analysis_modes_of_draws, "NO_FALL", 1.0)
+    monkeypatch.setattr(analysis_modes_of_draws, "SAME_GROUP_DENSITY", 1.0)
     assert find_modes(curved).max() > 0
 
 

@@ -1109,7 +1109,7 @@ class SurrogateChain:
     def walk(self, u, scale, rng):
         """Propose from a mixture of normals about u: half of them of log-uniform scale."""
         if rng.random() < surrogate_inner_chain.SHORT_SHARE:
-            scale *= np.exp(rng.random() * np.log(surrogate_inner_chain.SHORTEST))
+            scale *= np.exp(rng.random() * np.log(surrogate_inner_chain.SHORTEST_STEP))
         return u + scale * rng.standard_normal(u.size)
 
     def reference(self, u, rng):

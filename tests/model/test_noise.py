@@ -14,7 +14,7 @@ from runs import QUIET, assert_same, messages, resume, sample
 from scipy import stats
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.chain import CURRENT, LEARNED, N_PROGRESS, STALE
+from pymc_kameleon.core.chain import CURRENT, N_PROGRESS, STALE_DERIVED, STALE_LOGP
 from pymc_kameleon.model import noise
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.make_draws import NO_OUTPUTS, block
@@ -63,12 +63,12 @@ QUICK = pk.RWM, pk.GAM, pk.CMTM
     "cls", [cls if cls in QUICK else pytest.param(cls, marks=pytest.mark.slow) for cls in TAKES]
 )
 def test_draws_are_exact_whatever_the_noise(cls):
-    assert p_value(tuned(step_of(cls)), CURRENT | LEARNED) > 1e-3
+    assert p_value(tuned(step_of(cls)), CURRENT | STALE_DERIVED) > 1e-3
 
 
 def test_that_they_are_not_where_the_estimate_is_refreshed():
     step = tuned(step_of(pk.CMTM))
-    assert p_value(step, STALE, draws=1) < 1e-6
+    assert p_value(step, STALE_LOGP, draws=1) < 1e-6
 
 
 def moved(values):
@@ -139,7 +139,7 @@ def test_seeds_are_drawn_from_all_that_there_are():
 
 def test_the_variance_is_measured_where_tuning_ends():
     dt = sample(pk.RWM(model=toy(1.2), pseudo_marginal=True))
-    v = dt["sample_stats"][noise.STATISTIC].values
+    v = dt["sample_stats"][noise.NOISE_STATISTIC].values
     assert np.all(v == v[:, :1])
     n = noise.N_ESTIMATES - 1
     low, high = stats.chi2.ppf([1e-4, 1 - 1e-4], n) / n
@@ -151,7 +151,7 @@ def test_the_variance_is_measured_where_tuning_ends():
 
 def test_pk_sample_chooses_a_sampler_that_keeps_estimates():
     dt = pk.sample(5, tune=5, chains=1, cores=1, model=toy(), **QUIET)
-    assert noise.STATISTIC in dt["sample_stats"]
+    assert noise.NOISE_STATISTIC in dt["sample_stats"]
 
 
 def test_the_target_acceptance_is_one_that_noise_allows():
@@ -164,7 +164,7 @@ def test_too_much_noise_is_said(caplog):
     said = "\n".join(messages(caplog))
     assert "the estimates are noisy" in said
     assert "more particles" in said
-    assert noise.STUCK in said
+    assert noise.STUCK_ADVICE in said
     assert noise.TOO_NOISY < 9
 
 

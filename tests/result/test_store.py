@@ -129,7 +129,7 @@ def test_draws_are_not_kept_in_memory(walk, path, monkeypatch):
     """They are written when there are so many."""
     seen, save = [], Store.flush_if_due
     monkeypatch.setattr(store, "MOST_BYTES", 20_000)
-    monkeypatch.setattr(store, "EVERY", 1e9)
+    monkeypatch.setattr(store, "INTERVAL", 1e9)
 
     def look(self):
         save(self)
@@ -137,7 +137,7 @@ def test_draws_are_not_kept_in_memory(walk, path, monkeypatch):
         seen.append(sum(values.nbytes for parts in waiting for values in parts))
 
     monkeypatch.setattr(Store, "flush_if_due", look)
-    monkeypatch.setattr(chain_of_run, "MOST_NUMBERS", 200)
+    monkeypatch.setattr(chain_of_run, "NUMBERS_PER_ADVANCE", 200)
     result = sample(walk, store=path, tune=0, draws=3000)
     assert result["posterior"].nbytes > 48_000
     assert 5_000 < max(seen) <= 3 * 20_000  # what is filled, and what is written meanwhile
@@ -301,7 +301,7 @@ def test_a_disk_that_is_full_at_the_end(walk, whole, path, disk, monkeypatch, ca
         caplog.clear()
         drive = run.Run._drive
         with monkeypatch.context() as patch:
-            patch.setattr(store, "EVERY", 1e9)
+            patch.setattr(store, "INTERVAL", 1e9)
 
             def fill(self, *arguments, writes=writes, drive=drive):
                 drive(self, *arguments)
@@ -345,11 +345,11 @@ def test_ctrl_c_on_a_full_disk(walk, whole, path, disk, monkeypatch, caplog):
     """What one chain has ahead of the other is in memory, and nowhere else."""
     one_by_one(monkeypatch)
     limits = (75, 62)
-    waits = chain_of_run.Chain.waits.fget
+    can_advance = chain_of_run.Chain.can_advance.fget
     monkeypatch.setattr(
         chain_of_run.Chain,
-        "waits",
-        property(lambda self: waits(self) and self.done < limits[self.row]),
+        "can_advance",
+        property(lambda self: can_advance(self) and self.done < limits[self.row]),
     )
 
     def stop(run, draw):

@@ -15,7 +15,7 @@ from rich.theme import Theme
 import pymc_kameleon as pk
 from pymc_kameleon.model.pymc_internals import DrawStats
 from pymc_kameleon.sampling import progress, run
-from pymc_kameleon.sampling.progress import Progress, Row, seconds_left, speed, to_come
+from pymc_kameleon.sampling.progress import Progress, Row, remaining, seconds_left, speed
 
 OPTIONS = [True, "split", "combined", "split+stats", "combined+stats"]
 
@@ -122,8 +122,8 @@ def test_time_left(rows, elapsed, left):
 
 def test_evaluations_to_come():
     rows = [row(10, 1, evaluations=110), row(1, 1, evaluations=50), row(0, 0)]
-    np.testing.assert_array_equal(to_come(rows, "n_logp"), [90 * 11, 99 * 20, 100 * 15.5])
-    assert np.isnan(to_come(rows[2:], "n_logp")).all()
+    np.testing.assert_array_equal(remaining(rows, "n_logp"), [90 * 11, 99 * 20, 100 * 15.5])
+    assert np.isnan(remaining(rows[2:], "n_logp")).all()
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def recorders(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(progress, "Terminal", make)
-    monkeypatch.setattr(run, "REFRESH", 1e-4)
+    monkeypatch.setattr(run, "POLL_INTERVAL", 1e-4)
     return made
 
 

@@ -52,7 +52,7 @@ def by_one(monkeypatch):
 
 LOOKS = [100]
 while LOOKS[-1] < 5000:
-    LOOKS.append(int(np.ceil(limits.GROWTH * LOOKS[-1])))
+    LOOKS.append(int(np.ceil(limits.LOOK_GROWTH * LOOKS[-1])))
 
 
 def reached(draws):
@@ -105,9 +105,9 @@ def test_what_is_enough(bulk, tail, rhat, expected, monkeypatch, enough):
     values = {"bulk": np.array(bulk), "tail": np.array(tail)}
     monkeypatch.setattr(limits.pm.stats, "ess", lambda draws, method: values[method])
     monkeypatch.setattr(limits.pm.stats, "rhat", lambda draws: np.array(rhat))
-    assert limits.Enough(100).reached(draws) == expected
+    assert limits.EssTarget(100).reached(draws) == expected
     one = draws.isel(chain=[0])
-    assert limits.Enough(100).reached(one) == (min(*bulk, *tail) >= 100)
+    assert limits.EssTarget(100).reached(one) == (min(*bulk, *tail) >= 100)
 
 
 def test_what_lacked_most_is_looked_at_first(monkeypatch):
@@ -120,7 +120,7 @@ def test_what_lacked_most_is_looked_at_first(monkeypatch):
 
     monkeypatch.setattr(limits.pm.stats, "ess", noting)
     good, bad = rng.standard_normal((4, 200, 3)), rng.standard_normal((4, 200)).cumsum(axis=1)
-    enough = limits.Enough(300)
+    enough = limits.EssTarget(300)
     mixed = xr.Dataset({"a": (("chain", "draw", "i"), good), "b": (("chain", "draw"), bad)})
     assert not enough.reached(mixed)
     assert not enough.reached(mixed)
@@ -500,7 +500,7 @@ def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
     options = {"step": step, "model": model, "cores": 1, **QUIET}
     whole = pk.sample(20, tune=30, chains=3, random_seed=4, **options)
     op.count = 0
-    monkeypatch.setattr("pymc_kameleon.step.base.PATIENCE", -1.0)
+    monkeypatch.setattr("pymc_kameleon.step.base.WARM_START_PATIENCE", -1.0)
     told = []
     keep = run.Run._keep
 

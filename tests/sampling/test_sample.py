@@ -689,17 +689,17 @@ def interrupt(monkeypatch):
     """Return a function that makes Ctrl-C come when each chain has made so many more draws."""
 
     def at(*limits):
-        waits, goes_on = Chain.waits.fget, Run._goes_on
+        can_advance, goes_on = Chain.can_advance.fget, Run._goes_on
 
         def below(self):
-            return waits(self) and self.done - self.begun < limits[self.row]
+            return can_advance(self) and self.done - self.begun < limits[self.row]
 
         def press_at_the_limits(self):
             if [chain.done - chain.begun for chain in self._chains] == list(limits):
                 signal.raise_signal(signal.SIGINT)
             return goes_on(self)
 
-        monkeypatch.setattr(Chain, "waits", property(below))
+        monkeypatch.setattr(Chain, "can_advance", property(below))
         monkeypatch.setattr(Chain, "next_portion", lambda self, pauses: 1)
         monkeypatch.setattr(Run, "_goes_on", press_at_the_limits)
 
@@ -787,8 +787,8 @@ def test_a_resumption_interrupted_before_its_first_draw(walk, line, interrupt):
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_ctrl_c_at_any_line_loses_no_draw(every, walk, monkeypatch):
     """It comes when all draws are made: in the progress bar, in assembling, while leaving."""
-    monkeypatch.setattr(progress, "Terminal", lambda *arguments: progress.Nothing())
-    monkeypatch.setattr(run, "REFRESH", 1e-4)
+    monkeypatch.setattr(progress, "Terminal", lambda *arguments: progress.NoDisplay())
+    monkeypatch.setattr(run, "POLL_INTERVAL", 1e-4)
     begun, tried, look = [], set(), Run._look_at_limits
     modules = (sampling_sample, run, chain_of_run, outcome, ctrl_c, workers, worker_process)
     files = [module.__file__ for module in (*modules, progress, result_tree, columns, memory)]

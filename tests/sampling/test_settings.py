@@ -7,24 +7,24 @@ from pymc_kameleon.sampling.settings import Settings
 
 
 def test_a_file_gives_back_what_was_told():
-    told = Settings.told(draws=7, tune=0, chains=2, pool_tuning=False, var_names=["a", "b"])
-    attributes = told.attributes()
+    settings = Settings.checked(draws=7, tune=0, chains=2, pool_tuning=False, var_names=["a", "b"])
+    attributes = settings.attributes()
     assert all(isinstance(value, int | str) for value in attributes.values())
     assert not any(isinstance(value, bool) for value in attributes.values())  # netCDF has none
-    assert Settings.read(attributes | {"data": "00"}) == told
+    assert Settings.read(attributes | {"data": "00"}) == settings
 
 
 def test_what_an_earlier_version_did_not_save_has_its_default():
-    attributes = Settings.told(surrogate_draws=5, var_names=["a"]).attributes()
+    attributes = Settings.checked(surrogate_draws=5, var_names=["a"]).attributes()
     del attributes["surrogate_draws"]
     assert Settings.read(attributes) == Settings(var_names=["a"])
 
 
 def test_what_is_not_told_remains():
-    told = Settings.told(draws=7, tune=None)
-    assert told == Settings(draws=7)
-    assert told.but(tune=3, draws=None) == Settings(draws=7, tune=3)
-    assert type(Settings.told(draws=np.int64(7)).draws) is int
+    settings = Settings.checked(draws=7, tune=None)
+    assert settings == Settings(draws=7)
+    assert settings.but(tune=3, draws=None) == Settings(draws=7, tune=3)
+    assert type(Settings.checked(draws=np.int64(7)).draws) is int
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_what_is_not_told_remains():
 )
 def test_what_is_impossible(name, value, message):
     with pytest.raises(ValueError, match=message):
-        Settings.told(**{name: value})
+        Settings.checked(**{name: value})

@@ -40,7 +40,7 @@ from pymc_kameleon.sampling import (
 from pymc_kameleon.sampling import (
     workers as sampling_workers,
 )
-from pymc_kameleon.sampling.worker_process import MOST_JOBS, Failed, InWorker, work
+from pymc_kameleon.sampling.worker_process import MOST_JOBS, Failed, WorkerTraceback, do_task
 from pymc_kameleon.step.job import Job, advance, learn
 
 ALL = ("posterior", "sample_stats", "warmup_sample_stats", "learned")
@@ -237,20 +237,23 @@ def test_a_dask_cluster_gives_the_same_draws(cluster, black_box, expected, late,
 
 
 class Elsewhere(Executor):
-    """Workers with memories of their own, in this process: their jobs arrive by luggage."""
+    """Workers with memories of their own, in this process: their jobs arrive pickled."""
 
     def __init__(self, n, monkeypatch):
         self.n, self.turn, self.patch = n, 0, monkeypatch
         self.memories, self.heavy, self.light = [OrderedDict() for _ in range(n)], 0, 0
 
-    def submit(self, function, number, token, luggage, *task):
+    def submit(self, function, number, token, pickled_job, *task):
         self.turn = (self.turn + 1) % self.n
-        self.heavy, self.light = self.heavy + (luggage is not None), self.light + (luggage is None)
+        self.heavy, self.light = (
+            self.heavy + (pickled_job is not None),
+            self.light + (pickled_job is None),
+        )
         future = Future()
         with self.patch.context() as patch:
             patch.setattr("pymc_kameleon.sampling.worker_process._jobs", self.memories[self.turn])
             task = pickle.loads(pickle.dumps(task))
-            outcome = function(number, token, luggage, *task)
+            outcome = function(number, token, pickled_job, *task)
             future.set_result(pickle.loads(pickle.dumps(outcome)))
         return future
 
@@ -273,12 +276,12 @@ def test_the_model_arrives_once_at_each_worker(arriving, monkeypatch):
     """With several chains, many advances, and more runs than a worker remembers."""
     step, path, at_a_time = arriving
     pool = Elsewhere(2, monkeypatch)
-    monkeypatch.setattr(sampling_workers, "ELSEWHERE", 1e-9)  # a draw at a time
+    monkeypatch.setattr(sampling_workers, "SECONDS_ELSEWHERE", 1e-9)  # a draw at a time
     result = sample(step, chains=3, tune=20, draws=10, executor=pool)
     assert len(path.read_text().split()) == 2 * at_a_time
     assert [len(memory) for memory in pool.memories] == [1, 1]
     assert pool.light + pool.heavy >= 3 * 30
-    assert pool.heavy <= 3 * sampling_workers.AGAIN
+    assert pool.heavy <= 3 * sampling_workers.TASKS_WITH_JOB
     assert_same(result, sample(step, chains=3, tune=20, draws=10), ALL)
     for _ in range(5):
         sample(step, chains=2, tune=2, draws=2, executor=pool)
@@ -289,10 +292,10 @@ def test_a_worker_that_never_has_the_same_task_again_gets_the_model(arriving, mo
     """Tasks go to the workers in turn, so that what is sent again goes to the next one."""
     step, _, _ = arriving
     pool = Elsewhere(2, monkeypatch)
-    monkeypatch.setattr(sampling_workers, "ELSEWHERE", 1e-9)
+    monkeypatch.setattr(sampling_workers, "SECONDS_ELSEWHERE", 1e-9)
     sample(step, chains=1, tune=20, draws=10, executor=pool)
     assert [len(memory) for memory in pool.memories] == [1, 1]
-    assert pool.heavy == sampling_workers.AGAIN
+    assert pool.heavy == sampling_workers.TASKS_WITH_JOB
 
 
 def test_a_pool_unpickles_the_model_once_per_process(arriving):
@@ -427,7 +430,7 @@ def test_an_exception_of_a_black_box_arrives(cores, black_box, expected, late, m
     assert "attribute `result` of this exception" in last
     cause = error.value.__cause__
     if cores == 2:
-        assert isinstance(cause, InWorker)
+        assert isinstance(cause, WorkerTraceback)
         assert "in happen" in str(cause)
     box(faults.wells)
     whole = pk.sample(resume=error.value.result, model=box(faults.wells)[1], cores=1, **QUIET)
@@ -448,7 +451,7 @@ def test_failures_travel():
     assert Failed(error).error is error
     assert type(arrived.error) is RuntimeError
     assert arrived.error.__notes__ == ["draw 3"]
-    assert work(0, "no such job", None, advance) is None
+    assert do_task(0, "no such job", None, advance) is None
 
 
 # ---- learning together ----------------------------------------------------------------------
@@ -600,10 +603,10 @@ def test_a_second_ctrl_c_right_after_the_first_is_not_lost():
     stops = []
     with sampling_ctrl_c.CtrlC(lambda: stops.append(1)) as ctrl_c:
         signal.raise_signal(signal.SIGINT)
-        with ctrl_c.leaving():
+        with ctrl_c.interruptible():
             pass
         signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt), ctrl_c.leaving():
+        with pytest.raises(KeyboardInterrupt), ctrl_c.interruptible():
             pytest.fail("it was lost")
     assert len(stops) == 2
 
@@ -611,7 +614,7 @@ def test_a_second_ctrl_c_right_after_the_first_is_not_lost():
 def test_workers_leave_ctrl_c_to_their_parent(black_box):
     """A terminal sends it to all processes of a group."""
     with ProcessPoolExecutor(
-        1, multiprocessing.get_context("fork"), initializer=sampling_workers._begin_to_work
+        1, multiprocessing.get_context("fork"), initializer=sampling_workers._set_up_process
     ) as pool:
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
 

@@ -250,16 +250,16 @@ def test_tuning_is_not_judged_until_it_is_over(said):
 def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
     problems = {"a": ["stuck for 44 draws.", "x[0] at 2.5e-05."], "b": ["stuck for 60 draws."]}
     monkeypatch.setattr(outcome, "closing_problems", lambda step: problems[step.kind])
-    speakers = [
+    ended = [
         (
-            SimpleNamespace(number=i, told=told, begun=0, tune=1000, done=1500),
+            SimpleNamespace(number=i, given_warnings=given_warnings, begun=0, tune=1000, done=1500),
             [SimpleNamespace(kind=kind, var_names=["x"])],
         )
-        for i, (kind, told) in enumerate(
+        for i, (kind, given_warnings) in enumerate(
             [("a", set()), ("b", set()), ("a", {(0, problems["a"][0])})]
         )
     ]
-    outcome.say_what_was_done(speakers, 0.51)
+    outcome.say_what_was_done(ended, 0.51)
     assert said() == [
         "Chains 0, 1: SimpleNamespace([x]): stuck for 44 draws. "
         "(The numbers are those of chain 0.)",

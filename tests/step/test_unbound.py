@@ -134,10 +134,10 @@ def test_the_choice_is_by_gradient_and_size(pair, caplog, monkeypatch):
     assert shown(bound_steps(None, blind)) == [(pk.SurrogateMetropolis, ("x",))]
     said = "as the log-density has no gradient; step=pk."
     assert f"Sampling with SurrogateMetropolis, {said}GAM chooses" in caplog.text
-    monkeypatch.setattr(choice, "MOST_LEARNED", 0)
+    monkeypatch.setattr(choice, "MOST_FOR_SURROGATE", 0)
     assert shown(bound_steps(None, blind)) == [(pk.GAM, ("x",))]
     assert f"Sampling with GAM, {said}KAM chooses" in caplog.text
-    monkeypatch.setattr(choice, "MOST_COORDINATES", 2)
+    monkeypatch.setattr(choice, "MOST_DENSE", 2)
     assert shown(bound_steps(None, normal(2))) == [(pk.GadMALA, ("x",))]
     assert shown(bound_steps(None, pair)) == [(pk.GAM, ("x", "s_log__"))]
     assert "as there are 3 coordinates, more than 2;" in caplog.text

@@ -490,7 +490,7 @@ def test_what_is_computed_besides_may_fail(walk, monkeypatch, caplog):
         raise ZeroDivisionError("the solver broke down")
 
     expected = sample(walk)
-    monkeypatch.setitem(pk.sampling.sample.COMPUTED, "log_prior", fail)
+    monkeypatch.setitem(pk.sampling.sample.COMPUTED_GROUPS, "log_prior", fail)
     assert_same(sample(walk, idata_kwargs={"log_prior": True}), expected, ALL)
     assert "The log_prior failed; the draws are returned." in caplog.text
     caplog.clear()
@@ -502,9 +502,9 @@ def test_what_is_computed_besides_may_fail(walk, monkeypatch, caplog):
 def test_one_chain_may_have_ended_before_a_run_is_interrupted(walk, monkeypatch):
     """The others make what is left of theirs, and none makes more."""
     whole = sample(walk)
-    waits = pk.sampling.chain_of_run.Chain.waits.fget
-    behind = property(lambda self: waits(self) and (self.row == 0 or self.done < 60))
-    monkeypatch.setattr(pk.sampling.chain_of_run.Chain, "waits", behind)
+    can_advance = pk.sampling.chain_of_run.Chain.can_advance.fget
+    behind = property(lambda self: can_advance(self) and (self.row == 0 or self.done < 60))
+    monkeypatch.setattr(pk.sampling.chain_of_run.Chain, "can_advance", behind)
     half = sample(walk, callback=lambda run, draw: run.stop() if draw.draw_idx == 79 else None)
     monkeypatch.undo()
     assert half["sampling_state"]["monitor_done"].values.tolist() == [80, 50]

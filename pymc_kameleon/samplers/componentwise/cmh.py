@@ -22,7 +22,7 @@ from pymc_kameleon.core.scaling import (
     tune_scale,
 )
 from pymc_kameleon.samplers.componentwise import sweeps
-from pymc_kameleon.step.learned import COORDINATE, THEIRS, Quantity
+from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity
 from pymc_kameleon.step.options import checked_scale_bounds
 
 
@@ -162,7 +162,7 @@ class CMH(sweeps.Componentwise):
 
     def _learned(self):
         scales, what = np.exp(self.parameters.log_scales), "Standard deviation σ of each walk."
-        return {"scale": Quantity((COORDINATE,), scales, what, THEIRS)}
+        return {"scale": Quantity((COORDINATE,), scales, what, UNITS)}
 
     def _largest_n_logp(self):
         return self._d

@@ -22,7 +22,7 @@ from pymc_kameleon.core.linalg import argmax, sum_of
 from pymc_kameleon.core.scaling import LOG_RANGE
 from pymc_kameleon.core.target import log_density_along
 from pymc_kameleon.samplers.componentwise import sweeps
-from pymc_kameleon.step.learned import COORDINATE, THEIRS, Quantity
+from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity
 from pymc_kameleon.step.options import (
     checked_bool,
     checked_integer,
@@ -30,11 +30,11 @@ from pymc_kameleon.step.options import (
     checked_scale_bounds,
 )
 
-HOPELESS = 0.05
+HOPELESS_ACCEPT = 0.05
 """Acceptance below which a single try with σ_m shows that it is too wide."""
 
 LEAST_OBSERVED = 50
-"""Steps of a coordinate without which its number of tries is not decided on."""
+"""Steps of a coordinate, at least, before its number of tries is decided on."""
 
 SHIFT_EVERY = 2
 """Sweeps between shifts of the ladders, per try."""
@@ -290,7 +290,7 @@ def alarms(selected, widest):
     if n == 0:
         return 1, -1
     first, last = alarm(selected[0] / n, m), alarm(selected[-1] / n, m)
-    if last > 0 and widest < HOPELESS * n:
+    if last > 0 and widest < HOPELESS_ACCEPT * n:
         return 1, -1
     return first, last
 
@@ -503,9 +503,9 @@ class CMTM(sweeps.Componentwise):
         alone = "Standard deviation of the single tries; NaN if there is a multiple one."
         each = "Standard deviation σ of each try."
         return {
-            "scale": Quantity((COORDINATE, "trial"), ladders, each, THEIRS),
+            "scale": Quantity((COORDINATE, "trial"), ladders, each, UNITS),
             "n_single_tries": Quantity((COORDINATE,), n_single, what),
-            "single_scale": Quantity((COORDINATE,), chosen, alone, THEIRS),
+            "single_scale": Quantity((COORDINATE,), chosen, alone, UNITS),
         }
 
     def _largest_n_logp(self):

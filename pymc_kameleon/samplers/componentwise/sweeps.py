@@ -143,7 +143,7 @@ class Componentwise(KameleonStep):
 
 # ---- what it warns of ---------------------------------------------------------------------------
 
-SLOW = 20
+MANY_SWEEPS = 20
 """Sweeps per independent draw from which the user is told that the coordinates correlate."""
 
 
@@ -176,7 +176,7 @@ def explain_correlation(points, names, sweeps_per_draw):
     precision /= np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
     values, vectors = np.linalg.eigh(precision)
     sweeps = sweeps_per_draw / max(values[0], 1e-9)
-    if sweeps < SLOW:
+    if sweeps < MANY_SWEEPS:
         return ""
     i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
     return (

@@ -6,7 +6,7 @@ from pymc_kameleon.samplers.control_variates.table import prepare
 from pymc_kameleon.samplers.control_variates.tally import standardise
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import CONTROL_VARIATES
-from pymc_kameleon.step.learned import COORDINATE, THEIRS, Quantity
+from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity
 from pymc_kameleon.step.options import checked_bool
 
 
@@ -43,7 +43,7 @@ class KeepsControls(KameleonStep):
         if not self.settings["control_variates"]:
             return {}
         mean = self.parameters.controls.mean
-        return {"mean": Quantity((COORDINATE,), mean, "Of the posterior.", THEIRS)}
+        return {"mean": Quantity((COORDINATE,), mean, "Of the posterior.", UNITS)}
 
     def stop_tuning(self):
         """Freeze the proposal, and prepare the control variates that belong to it."""

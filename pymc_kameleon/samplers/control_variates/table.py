@@ -11,20 +11,19 @@ import numpy as np
 from scipy.special import gammainc, gammainccinv, gammaincinv, ndtr, ndtri, roots_legendre
 
 from pymc_kameleon.samplers.control_variates.tally import (
-    COLUMNS,
-    GRID,
-    LINEAR,
-    RADIUS,
-    SQUARE,
-    VARIANCE,
+    LINEAR_COLUMN,
+    N_COLUMNS,
+    RADIUS_COLUMN,
+    SQUARE_COLUMN,
+    TABLE_ROWS,
+    VARIANCE_COLUMN,
     leapfrog_of_normal,
 )
 
-BEYOND, NODES, WIDEST = 6.0, 32, 8.0
-"""The table goes from r = 0 to √d plus so much; nodes of both parts of the integral over c, which
-goes to so many standard deviations."""
+TABLE_MARGIN, N_NODES, INTEGRAL_WIDTH = 6.0, 32, 8.0
+"""Margin of the table beyond r = √d; nodes of each part of the integral over c; its width, sd."""
 
-SHORTEST = 1e-6
+LEAST_B = 1e-6
 """Least |b|: leapfrog steps may have gone half a period."""
 
 
@@ -49,12 +48,12 @@ def prepare(controls, mean, factor, proposal):
     """Write what belongs to N(μ, LLᵀ) and a Proposal."""
     d = len(mean)
     controls.mean[:], controls.variance[:] = mean, np.sum(np.square(factor), axis=1)
-    controls.steepness[0], controls.farthest[0] = proposal.steepness, np.sqrt(d) + BEYOND
-    controls.table[:] = expectations(d, proposal, np.linspace(0, controls.farthest[0], GRID))
+    controls.steepness[0], controls.farthest[0] = proposal.steepness, np.sqrt(d) + TABLE_MARGIN
+    controls.table[:] = expectations(d, proposal, np.linspace(0, controls.farthest[0], TABLE_ROWS))
 
 
 def expectations(d, proposal, r):
-    """Return the table (len(r), COLUMNS) for a Proposal in d dimensions."""
+    """Return the table (len(r), N_COLUMNS) for a Proposal in d dimensions."""
     r = np.maximum(r, r[1] / 2)[:, None]  # the limit at 0, nearly
     tables = [expectations_of(d, a, b, proposal.steepness, r) for a, b in proposal.ways]
     return np.mean(tables, axis=0)
@@ -62,7 +61,7 @@ def expectations(d, proposal, r):
 
 def expectations_of(d, a, b, tau, r):
     """Return the table for az + bξ; `r` (n, 1)."""
-    b = max(abs(b), SHORTEST)
+    b = max(abs(b), LEAST_B)
     c, weights = squares_across(d, (r / b) ** 2) if d > 1 else (np.zeros(1), np.ones(1))
     inner, narrowing = r**2 - b**2 * c, 1 + 2 * tau * b**2
     edge, variance = np.sqrt(np.maximum(inner, 0)), b**2 / narrowing
@@ -76,26 +75,26 @@ def expectations_of(d, a, b, tau, r):
     squares = j2 - 2 * r * j1 + r**2 * j0
     across = b**2 * c * j0 / (d - 1) if d > 1 else squares
     columns = {
-        LINEAR: linear,
-        SQUARE: 2 * linear + (squares - across) / r**2,
-        VARIANCE: across,
-        RADIUS: j2 - inner * j0,
+        LINEAR_COLUMN: linear,
+        SQUARE_COLUMN: 2 * linear + (squares - across) / r**2,
+        VARIANCE_COLUMN: across,
+        RADIUS_COLUMN: j2 - inner * j0,
     }
-    return np.stack([np.sum(columns[k] * weights, axis=1) for k in range(COLUMNS)], axis=1)
+    return np.stack([np.sum(columns[k] * weights, axis=1) for k in range(N_COLUMNS)], axis=1)
 
 
 def squares_across(d, kink):
-    """Return nodes and weights (n, 2 NODES) of χ² with d − 1 degrees of freedom.
+    """Return nodes and weights (n, 2 N_NODES) of χ² with d − 1 degrees of freedom.
 
     For functions that have a kink, like that of a root, at `kink` (n, 1). The χ² is taken as a
     function of a normal variable.
     """
     half = (d - 1) / 2
-    middle = np.clip(ndtri(gammainc(half, kink / 2)), -WIDEST, WIDEST)
-    nodes, weights = roots_legendre(NODES)
+    middle = np.clip(ndtri(gammainc(half, kink / 2)), -INTEGRAL_WIDTH, INTEGRAL_WIDTH)
+    nodes, weights = roots_legendre(N_NODES)
     nodes, weights = (nodes + 1) / 2, weights / 2
     w, steps = (
-        np.concatenate([value(-WIDEST), value(WIDEST)], axis=1)
+        np.concatenate([value(-INTEGRAL_WIDTH), value(INTEGRAL_WIDTH)], axis=1)
         for value in (
             lambda end: middle + (end - middle) * nodes**2,
             lambda end: np.abs(end - middle) * 2 * nodes * weights,
@@ -118,5 +117,5 @@ def normal_moments(mean, variance, low, high):
 
 
 def density(x):
-    """Return that of N(0, 1)."""
+    """Return the density of N(0, 1)."""
     return np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)

@@ -28,10 +28,10 @@ from pymc_kameleon.core.arrays import floats
 from pymc_kameleon.core.factor import solve
 from pymc_kameleon.core.jit import jit, python_or_jit
 
-GRID = 128
+TABLE_ROWS = 128
 """Rows of the table."""
 
-LINEAR, SQUARE, VARIANCE, RADIUS, COLUMNS = range(5)
+LINEAR_COLUMN, SQUARE_COLUMN, VARIANCE_COLUMN, RADIUS_COLUMN, N_COLUMNS = range(5)
 """Columns of the table, which E is made of: for u_k, what u_k is multiplied by; for u_k², what
 u_k² and v_k are; and for r² itself."""
 
@@ -43,7 +43,7 @@ class Controls(NamedTuple):
     variance: floats("d")  # v
     steepness: floats(1)  # τ
     farthest: floats(1)  # r of the table's last row
-    table: floats("grid", COLUMNS)
+    table: floats("grid", N_COLUMNS)
 
 
 class Kept(NamedTuple):
@@ -110,12 +110,12 @@ def add_controls(controls, x, y, z, step, accept_prob, e, sums):
     controls : Controls
     x, y : (d,) float64
     z, step : (d,) float64
-        Of x, and what is added to it for ỹ.
+        z of x, and what is added to it for ỹ.
     accept_prob : float
-    e : (COLUMNS,) float64
+    e : (N_COLUMNS,) float64
         Scratch.
     sums : (2d + 1,) float64
-        Those of u_k for all k, of u_k², and of r².
+        Sums of the controls of u_k for all k, of u_k², and of r².
     """
     d = x.size
     square, square_y = 0.0, 0.0
@@ -127,10 +127,10 @@ def add_controls(controls, x, y, z, step, accept_prob, e, sums):
         difference -= np.exp(min(0.0, controls.steepness[0] * (square - square_y)))
     for k in range(d):
         u, u_y = x[k] - controls.mean[k], y[k] - controls.mean[k]
-        expected = e[SQUARE] * u**2 + e[VARIANCE] * controls.variance[k]
-        sums[k] += difference * (u_y - u) + e[LINEAR] * u
+        expected = e[SQUARE_COLUMN] * u**2 + e[VARIANCE_COLUMN] * controls.variance[k]
+        sums[k] += difference * (u_y - u) + e[LINEAR_COLUMN] * u
         sums[d + k] += difference * (u_y**2 - u**2) + expected
-    sums[2 * d] += difference * (square_y - square) + e[RADIUS]
+    sums[2 * d] += difference * (square_y - square) + e[RADIUS_COLUMN]
 
 
 @jit
@@ -150,8 +150,8 @@ def look_up(controls, r, e):
     e[:] = 0.0
     if not r < controls.farthest[0]:
         return False
-    place = r / controls.farthest[0] * (GRID - 1)
-    i = min(max(int(place) - 1, 0), GRID - 4)
+    place = r / controls.farthest[0] * (TABLE_ROWS - 1)
+    i = min(max(int(place) - 1, 0), TABLE_ROWS - 4)
     t = place - i
     weights = (
         -(t - 1) * (t - 2) * (t - 3) / 6,
@@ -160,7 +160,7 @@ def look_up(controls, r, e):
         t * (t - 1) * (t - 2) / 6,
     )
     for m in range(4):
-        for j in range(COLUMNS):
+        for j in range(N_COLUMNS):
             e[j] += weights[m] * controls.table[i + m, j]
     return True
 

@@ -52,7 +52,7 @@ class Work(NamedTuple):
     normal_y: floats("d")  # ỹ
     v: floats("d")
     zy: floats("d")  # z of y
-    expected: floats(tally.COLUMNS)
+    expected: floats(tally.N_COLUMNS)
 
 
 def with_controls(arrays):
@@ -60,7 +60,7 @@ def with_controls(arrays):
     _, parameters, tuning, _ = arrays
     d = len(parameters.factor)
     state = allocate(State, {"d": d, "tally": N_TALLY + tally.tally_size(d)})
-    controls = allocate(tally.Controls, {"d": d, "grid": tally.GRID})
+    controls = allocate(tally.Controls, {"d": d, "grid": tally.TABLE_ROWS})
     return state, Parameters(*parameters, controls), tuning, allocate(Work, {"d": d})
 
 
@@ -109,6 +109,6 @@ def report(state, parameters, stats):
     return mala.report(state, parameters, stats)
 
 
-CONTROLLED = Algorithm(
+CONTROLLED_LEAPFROG = Algorithm(
     transition, fisher_rule.adapt, derived, report, fisher_rule.tuning_transition
-)
+)  # GadMALA's algorithm with control variates

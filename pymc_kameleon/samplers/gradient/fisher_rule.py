@@ -20,7 +20,7 @@ from pymc_kameleon.core.scaling import ScaleTuning, set_scale, tune_scale
 from pymc_kameleon.samplers.gradient import mala
 from pymc_kameleon.samplers.gradient.fisher import SMOOTH, learn_factor
 from pymc_kameleon.samplers.gradient.last_phase import (
-    GOOD_START,
+    FAST_GOOD_GUESS,
     fast_gain,
     last_phase,
     learning_transition,
@@ -33,10 +33,10 @@ MOST_PAIRS = 1000
 """Pairs that are kept at most; for a dense L 4d more."""
 
 FEWEST_PAIRS = 4
-"""From which L is learned."""
+"""Pairs, at least, from which L is learned."""
 
-DENSE_UP_TO = 1000
-"""Dimension up to which L is dense by default."""
+MOST_DENSE = 1000
+"""Coordinates up to which L is dense by default, and GadMALA the default sampler."""
 
 
 class FisherTuning(NamedTuple):
@@ -58,7 +58,7 @@ class FisherTuning(NamedTuple):
 def start(step, scales, n_tune):
     """Return L to begin with, and its tuning."""
     d, form = scales.size, step.settings["factor"]
-    is_dense = d <= DENSE_UP_TO if form is None else form == "dense"
+    is_dense = d <= MOST_DENSE if form is None else form == "dense"
     capacity = min(n_tune, MOST_PAIRS + (4 * d if is_dense else 0))
     first_target, target_accept = step._targets(d)
     _, scale = ScaleTuning.start(first_target, 0.0, (-np.inf, np.inf))
@@ -121,7 +121,7 @@ def refresh(parameters, tuning):
     tuning.is_pooled[0] = False
     log_best = np.log(mala.best_langevin_scale(tuning.information.size))
     set_scale(parameters.log_scale, tuning.scale, 0, log_best)
-    tuning.scale_start[0] = done - GOOD_START
+    tuning.scale_start[0] = done - FAST_GOOD_GUESS
     forget_older_half(tuning.pairs)
     tuning.next_refresh[0] = following_refresh(done, tuning.end)
 
@@ -226,3 +226,4 @@ def problems(step):
 
 
 FISHER = Algorithm(mala.transition, adapt, mala.derived, mala.report, tuning_transition)
+"""GadMALA's default algorithm."""

@@ -39,7 +39,7 @@ from pymc_kameleon.samplers.gradient.mala import MALA_TARGET_ACCEPT, Parameters,
 from pymc_kameleon.samplers.one_scale import report_scale
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.learned import (
-    SHAPE,
+    SHAPE_TEXT,
     Quantity,
     covariance,
     learned_walk,
@@ -251,13 +251,13 @@ def retreat(factor):
 
 WALK_WHITENED = Algorithm(
     walk_transition, whitened_adapt, nothing_derived, report_scale, walk_with_slope
-)
-WALK_PUBLISHED = WALK_WHITENED._replace(adapt=published_adapt)
+)  # GadRWM's algorithm by the whitened rule
+WALK_PUBLISHED = WALK_WHITENED._replace(adapt=published_adapt)  # as published
 WHITENED = Algorithm(
     mala.transition, whitened_adapt, mala.derived, mala.report, langevin_with_slope
-)
-PUBLISHED = WHITENED._replace(adapt=published_adapt)
-EXACT = PUBLISHED._replace(tuning_transition=exact_transition)
+)  # GadMALA's algorithm by the whitened rule
+PUBLISHED = WHITENED._replace(adapt=published_adapt)  # as published
+EXACT = PUBLISHED._replace(tuning_transition=exact_transition)  # with the exact gradient
 
 PUBLISHED_RATE, PUBLISHED_WALK_RATE = 1.5e-4, 5e-5
 """η of gadMALA and gadRWM in the experiments of [TD]."""
@@ -308,12 +308,12 @@ start_published_walk = partial(start_published, retreats=False)
 WALK_RULES = {
     "whitened": Rule(WALK_WHITENED, start_whitened, WALK_ACCEPT, 1),
     "published": Rule(WALK_PUBLISHED, start_published_walk, WALK_ACCEPT, 1, PUBLISHED_WALK_RATE),
-}
+}  # GadRWM's, by its option `adaptation`
 RULES = {
     "fisher": Rule(
         fisher_rule.FISHER,
         fisher_rule.start,
-        controlled=controlled_leapfrog.CONTROLLED,
+        controlled=controlled_leapfrog.CONTROLLED_LEAPFROG,
         mean_of=fisher_rule.mean_of,
         has_form=True,
         pauses=fisher_rule.pauses,
@@ -324,7 +324,7 @@ RULES = {
     "whitened": Rule(WHITENED, start_whitened),
     "published": Rule(PUBLISHED, start_published, PUBLISHED_ACCEPT, 1, PUBLISHED_RATE, EXACT),
 }
-"""By the option `adaptation`."""
+"""GadMALA's rules by its option `adaptation`."""
 
 # ---- the classes ---------------------------------------------------------------------------------
 
@@ -354,7 +354,7 @@ class GradientAdaptive(KameleonStep):
         usual = LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
         return self.rule.target_accept or usual
 
-    def _scout(self, q):
+    def _warm_start(self, q):
         """Begin with scales from the gradient, which takes one evaluation."""
         if np.isfinite(self.log_density(q)):
             self._fill(start_scales(self.log_density.gradient), self.tuning.n)
@@ -566,7 +566,7 @@ class GadMALA(KeepsControls, GradientAdaptive):
         return {
             "step_size": scale_of(p, length),
             "n_leapfrog": Quantity((), p.n_leapfrog, most),
-            **covariance(p.factor, SHAPE),
+            **covariance(p.factor, SHAPE_TEXT),
             **self._learned_mean(),
         }
 

@@ -9,8 +9,8 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.scaling import ScaleTuning, settle_scale, tune_scale
 from pymc_kameleon.samplers.gradient import mala
 
-GOOD_START = 3
-"""First step of a scale that starts from a good guess."""
+FAST_GOOD_GUESS = 3
+"""First step of `fast_gain` for a scale that starts from a good guess."""
 
 
 def last_phase(n_tune, target_accept, n_leapfrog=1):
@@ -49,7 +49,7 @@ def fast_gain(k):
 def tune_last(parameters, tuning, accept_prob):
     """Tune log s, and settle at its mean over the last two thirds of the phase."""
     t, n, start = tuning.t[0], tuning.n, tuning.end
-    eta = fast_gain(t - start + GOOD_START)
+    eta = fast_gain(t - start + FAST_GOOD_GUESS)
     tune_scale(parameters.log_scale, tuning.last_scale, 0, accept_prob, eta)
     settled = start + (n - start) // 3
     settle_scale(parameters.log_scale, tuning.last_scale, 0, t, settled, max(n, t + 1))

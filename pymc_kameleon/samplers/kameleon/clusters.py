@@ -12,17 +12,17 @@ from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import argmax, log_determinant, solve_lower, squared_norm
 
-MAX_MODES = 30
-"""Clusters that are kept, the largest."""
+MOST_MODES = 30
+"""Clusters that are kept at most, the largest."""
 
 
 class Clusters(NamedTuple):
     """The modes that were found."""
 
     n: integers(1)  # K
-    log_weights: floats(MAX_MODES)
-    means: floats(MAX_MODES, "d")
-    factors: floats(MAX_MODES, "d", "d")
+    log_weights: floats(MOST_MODES)
+    means: floats(MOST_MODES, "d")
+    factors: floats(MOST_MODES, "d", "d")
 
 
 @jit

@@ -28,17 +28,17 @@ from pymc_kameleon.samplers.kameleon import kam, mode_search
 from pymc_kameleon.samplers.kameleon.clusters import Clusters, responsibilities
 from pymc_kameleon.samplers.kameleon.learn_modes import learn_modes
 from pymc_kameleon.samplers.kameleon.mode_moves import (
-    ALL,
-    GLOBAL,
+    ALL_DIFFERENCE,
+    GLOBAL_WALK,
     JUMP,
-    LOCAL,
+    LOCAL_MOVE,
     MIRROR,
-    WIDE,
+    WIDE_KAM,
     Work,
     difference,
     jump,
     mirror,
-    wander,
+    walk_step,
 )
 from pymc_kameleon.samplers.kameleon.mode_search import (
     Search,
@@ -62,24 +62,24 @@ from pymc_kameleon.step.learned import (
     BIS,
     COORDINATE,
     PRODUCT,
-    THEIRS,
+    UNITS,
     Quantity,
     covariance,
     product,
 )
 from pymc_kameleon.step.options import checked_choice
 
-WIDEST = 20.0
+WIDEST_GAMMA = 20.0
 """γ_hi over s, the scale of a whitened coordinate."""
 
 JUMP_SHARE = 0.5
-"""Of the moves of exploration, if there are two clusters."""
+"""Share of jumps among the moves of exploration, if there are two clusters."""
 MIRROR_SHARE = 0.3
-"""Of the others, if there are symmetries."""
+"""Share of mirror images among the others, if there are symmetries."""
 LEAST_SHARE = 0.04
-"""That each of the five kinds of the others keeps, whatever it is worth."""
+"""Share that each of the five kinds of the rest keeps, whatever it is worth."""
 PRIOR_MOVES = 5.0
-"""Moves of the mean worth that are added to those of each kind."""
+"""Moves of average worth that are added to those of each kind."""
 
 
 # ---- state and parameters -----------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Parameters(NamedTuple):
     clusters: Clusters
     maps: floats("maps", "d", "d")  # symmetries
     n_maps: integers(1)
-    shares: floats(5)  # of the moves ALL to WIDE among these
+    shares: floats(5)  # of the moves ALL_DIFFERENCE to WIDE_KAM among these
     cycle_length: int
     n_exploration: int
 
@@ -116,7 +116,7 @@ class Tuning(NamedTuple):
     search: Search
     nu: kam.NuTuning
     s: floats(1)  # the scale of a whitened coordinate, when z has just been drawn; else 0
-    tried: floats(5)  # moves ALL to WIDE of the last phase
+    tried: floats(5)  # moves ALL_DIFFERENCE to WIDE_KAM of the last phase
     worth: floats(5)  # sums of α|δ|² of their steps δ, in units of Σ
 
 
@@ -135,7 +135,7 @@ def transition(target, state, parameters, work, rng):
         return kam.transition(target, state, parameters.kam, work.kam, rng)
     position = state.position[0]
     state.position[0] = (position + 1) % parameters.cycle_length
-    move = LOCAL if position >= parameters.n_exploration else draw_move(parameters, rng)
+    move = LOCAL_MOVE if position >= parameters.n_exploration else draw_move(parameters, rng)
     work.move[0] = move
     if move == JUMP:
         accept_prob, accepted = jump(target, state, parameters, work, rng)
@@ -144,13 +144,13 @@ def transition(target, state, parameters, work, rng):
         return accept_prob, accepted
     if move == MIRROR:
         return mirror(target, state, parameters, work, rng)
-    if move < GLOBAL:
+    if move < GLOBAL_WALK:
         return difference(target, state, parameters, work, move, rng)
-    if move == GLOBAL:
+    if move == GLOBAL_WALK:
         scale = best_scale(state.x.size)
-        return wander(target, state, parameters, scale, parameters.global_factor, work, rng)
+        return walk_step(target, state, parameters, scale, parameters.global_factor, work, rng)
     gamma, nu = kam.scales(parameters.kam)
-    if move == WIDE:
+    if move == WIDE_KAM:
         gamma *= widening(position, parameters, state.x.size)
     return kam.move(target, state, subsample, work.kam, rng, gamma, nu)
 
@@ -167,8 +167,8 @@ def draw_move(parameters, rng):
         if r < MIRROR_SHARE:
             return MIRROR
         r = (r - MIRROR_SHARE) / (1.0 - MIRROR_SHARE)
-    move = ALL
-    while move < WIDE and r >= parameters.shares[move]:
+    move = ALL_DIFFERENCE
+    while move < WIDE_KAM and r >= parameters.shares[move]:
         r -= parameters.shares[move]
         move += 1
     return move
@@ -178,7 +178,7 @@ def draw_move(parameters, rng):
 def widening(position, parameters, d):
     """Return the factor of γ that falls from γ_hi/γ to 1 over the exploration of a cycle."""
     left = 1.0 - position / max(parameters.n_exploration - 1, 1)
-    return (WIDEST * np.sqrt(d) / (kam.EXPLORATION * OPTIMAL_SCALE)) ** left
+    return (WIDEST_GAMMA * np.sqrt(d) / (kam.GAMMA_SHARE * OPTIMAL_SCALE)) ** left
 
 
 @jit
@@ -214,7 +214,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     subsample, scale = parameters.kam.subsample, tuning.nu.scale
     if subsample.m[0] > 0 and t >= start:
         tune_cycles(parameters.kam, tuning, work, accept_prob)
-        if ALL <= work.move[0] <= WIDE:
+        if ALL_DIFFERENCE <= work.move[0] <= WIDE_KAM:
             appraise(parameters, tuning, work, accept_prob)
         if t == n - 1:
             share_exploration(parameters.shares, tuning)
@@ -234,10 +234,10 @@ def tune_cycles(parameters, tuning, work, accept_prob):
     """Tune ρ by KAM's moves; begin with a guess when z has just been drawn."""
     s = tuning.s[0]
     if s > 0.0:
-        guess_gamma(parameters.subsample, kam.EXPLORATION, s)
+        guess_gamma(parameters.subsample, kam.GAMMA_SHARE, s)
         kam.guess_nu(parameters, tuning.nu, work.kam, s)
         tuning.s[0] = 0.0
-    elif work.move[0] == LOCAL:
+    elif work.move[0] == LOCAL_MOVE:
         eta = gain(GOOD_GUESS + tuning.t[0] - tuning.search.learning_end)
         tune_scale(parameters.log_rho, tuning.nu.scale, 0, accept_prob, eta)
 
@@ -246,7 +246,7 @@ def tune_cycles(parameters, tuning, work, accept_prob):
 def appraise(parameters, tuning, work, accept_prob):
     """Add what a move of exploration was worth: α|δ|², as Σ measures its step δ."""
     move, walk = work.move[0], work.kam.walk
-    if move == WIDE:
+    if move == WIDE_KAM:
         multiply_lower(parameters.kam.subsample.shape.factor, walk.step, walk.v)
         solve_lower(parameters.global_factor, walk.v, walk.v)
     else:
@@ -440,7 +440,7 @@ class CyclicalKAM(LearnedShape):
         each = ("mode", COORDINATE)
         return quantities | {
             "mode_weight": Quantity(("mode",), weights, "Weight of each mode; they sum to 1."),
-            "mode_mean": Quantity(each, clusters.means[:n], "Mean of each mode.", THEIRS),
+            "mode_mean": Quantity(each, clusters.means[:n], "Mean of each mode.", UNITS),
             "mode_covariance": Quantity((*each, BIS), spread, "Covariance of each mode.", PRODUCT),
         }
 
@@ -463,7 +463,7 @@ class CyclicalKAM(LearnedShape):
 
 
 MANY_JUMPS = 100
-"""Of which at least one should have been accepted."""
+"""Jumps of which at least one should have been accepted."""
 
 
 def explain_jumps(step):

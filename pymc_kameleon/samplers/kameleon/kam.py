@@ -59,17 +59,17 @@ from pymc_kameleon.samplers.kameleon.subsample import (
 )
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.random_walk import walk as random_walk
-from pymc_kameleon.step.learned import COORDINATE, THEIRS, Quantity, covariance
+from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
 from pymc_kameleon.step.pooling import in_the_same_place, pool_histories
 
-EXPLORATION = 0.25
+GAMMA_SHARE = 0.25
 """γ as a share of the random walk's best scale: small against what is learned, but not zero."""
 
 LEAST_RHO, LARGEST_RHO = 1e-3, 10.0
-"""Where S vanishes, as far from z, ν has no effect; it must not run away there."""
+"""Bounds of ρ. Where S vanishes, as far from z, ν has no effect, and must not run away."""
 
-NU = "ν (which has no effect if the bandwidth is too small, and too much if γ is too wide)"
-"""How a warning calls it."""
+NU_IN_WORDS = "ν (which has no effect if the bandwidth is too small, and too much if γ is too wide)"
+"""What a warning calls ν."""
 
 
 # ---- state and parameters -----------------------------------------------------------------------
@@ -441,7 +441,7 @@ class KAM(LearnedSubsample):
 
     def _allocate(self, scales, n_tune):
         sizes = sizes_for(self, scales.size)
-        shares = {"exploration": EXPLORATION, "bandwidth_share": BANDWIDTH_SHARE}
+        shares = {"exploration": GAMMA_SHARE, "bandwidth_share": BANDWIDTH_SHARE}
         subsample, past = start_subsample(
             self, scales, n_tune, sizes["m"], self.target_accept, **shares
         )
@@ -489,7 +489,7 @@ def tuned_scales(parameters, shape_tuning, nu_tuning):
     if parameters.subsample.m[0] == 0:
         return tuned_walk(parameters.subsample, shape_tuning)
     log_nu0 = np.log(parameters.nu0[0])
-    return [(NU, log_nu0 + parameters.log_rho[0], log_nu0 + nu_tuning.scale.bounds[0])]
+    return [(NU_IN_WORDS, log_nu0 + parameters.log_rho[0], log_nu0 + nu_tuning.scale.bounds[0])]
 
 
 def learned(parameters):
@@ -520,7 +520,7 @@ def learned_points(subsample):
         return {}
     points = (np.tril(subsample.shape.factor) @ subsample.z[:, :m]).T
     what = "Points of the chain's past, by which it proposes."
-    return {"subsample": Quantity(("point", COORDINATE), points, what, THEIRS)}
+    return {"subsample": Quantity(("point", COORDINATE), points, what, UNITS)}
 
 
 def start_subsample(step, scales, n_tune, m, target_accept, **shares):

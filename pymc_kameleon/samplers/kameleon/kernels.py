@@ -15,7 +15,7 @@ from pymc_kameleon.samplers.kameleon.rkhs import (
     Kernel,
 )
 
-TABLE_SIZE = 2048
+TABLE_SIZE = 2048  # intervals of the table of a Matérn kernel
 
 
 @dataclass(frozen=True)

@@ -13,39 +13,39 @@ from scipy.spatial.distance import cdist, pdist
 
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.moments import shrunk_covariance
-from pymc_kameleon.samplers.kameleon.clusters import MAX_MODES
+from pymc_kameleon.samplers.kameleon.clusters import MOST_MODES
 from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
 from pymc_kameleon.samplers.kameleon.rkhs import KNN, MEDIAN
 from pymc_kameleon.samplers.kameleon.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
 from pymc_kameleon.samplers.kameleon.symmetries import symmetries
 
-VALLEY = 3.0
+VALLEY_DEPTH = 3.0
 """Depth from which on a valley separates two modes: a local sampler crosses lesser ones."""
 
-SHARES = np.arange(1, 7) / 7
+PATH_SHARES = np.arange(1, 7) / 7
 """Where a path between two points is evaluated."""
 
-MOST_TESTS = 5
+MOST_PATHS = 5
 """Paths that are evaluated from one group to others, the nearest first."""
 
-N_GROUPS = 100
-"""Into which a past of few runs is divided; of many runs, each into two."""
+PAST_GROUPS = 100
+"""Groups into which a past of few runs is divided; of many runs, each into two."""
 
 
 BLEND = 20
 """Times d: points that make the covariance of a mode its own."""
 
-NEGLIGIBLE = 1e-4
+NEGLIGIBLE_WEIGHT = 1e-4
 """Weight of a cluster that is not worth a jump."""
 
-ASYMMETRY = 5.0
-"""By which a symmetry may lower the log-density: its moves are still accepted now and then."""
+MOST_ASYMMETRY = 5.0
+"""What a symmetry may lower the log-density by: its moves are still accepted now and then."""
 
-SAME = 1e-9
+LOGP_ROUNDING = 1e-9
 """Relative difference of log-densities that rounding makes."""
 
-LEAST = 3
-"""Points of a mode; fewer are stragglers between the others."""
+LEAST_OF_MODE = 3
+"""Points of a mode, at least; fewer are stragglers between the others."""
 
 
 class Archive(NamedTuple):
@@ -125,7 +125,7 @@ def learned(chains, archives, evaluate):
         (points, logps, _), modes = mirrored(joined_archive, modes, maps, evaluate)
     try:
         if modes:
-            guess_clusters(step, [points[rows] for rows in modes[:MAX_MODES]], len(chains))
+            guess_clusters(step, [points[rows] for rows in modes[:MOST_MODES]], len(chains))
         elif len(chains) > 1:
             pool_clusters(chains)
         weigh_clusters(step.parameters.clusters, points, logps)
@@ -183,9 +183,9 @@ def weigh_clusters(clusters, points, logps):
 
 
 def drop_clusters(clusters):
-    """Forget clusters that do not matter, as of searches that were not yet at home."""
+    """Forget clusters that do not matter, as those of searches that had not settled."""
     n = clusters.n[0]
-    kept = np.flatnonzero(clusters.log_weights[:n] > np.log(NEGLIGIBLE))
+    kept = np.flatnonzero(clusters.log_weights[:n] > np.log(NEGLIGIBLE_WEIGHT))
     for values in (clusters.log_weights, clusters.means, clusters.factors):
         values[: len(kept)] = values[kept]
     clusters.n[0] = len(kept)
@@ -227,7 +227,7 @@ def log_masses(log_weights, factors, labels, logps):
     """
     found = log_weights.copy()
     counts = np.bincount(labels, minlength=len(found))
-    known = counts >= LEAST
+    known = counts >= LEAST_OF_MODE
     means = np.bincount(labels, logps, len(found))[known] / counts[known]
     found[known] = means + np.log(np.diagonal(factors[known], axis1=1, axis2=2)).sum(axis=1)
     found[~known] += np.mean(found[known] - log_weights[known])
@@ -259,7 +259,7 @@ def find_modes(archive, evaluate, whitening):
     """
     points, logps, runs = archive
     u, groups = np.linalg.solve(whitening, points.T).T, []
-    most = max(2, N_GROUPS // len(np.unique(runs)))
+    most = max(2, PAST_GROUPS // len(np.unique(runs)))
     for run in np.unique(runs):
         rows = np.flatnonzero(runs == run)
         groups += near_groups(u, rows, min(most, len(rows) // 2))
@@ -278,18 +278,18 @@ def joined(groups, points, u, logps, evaluate):
     modes, tests = DisjointSet(range(len(groups))), np.zeros(len(groups), int)
     tops = {i: logps[rows].max() for i, rows in enumerate(groups)}
     for _, i, j, a, b in sorted(links):
-        if modes.connected(i, j) or max(tests[i], tests[j]) >= MOST_TESTS:
+        if modes.connected(i, j) or max(tests[i], tests[j]) >= MOST_PATHS:
             continue
         tests[[i, j]] += 1
-        path = [evaluate(points[a] + share * (points[b] - points[a])) for share in SHARES]
+        path = [evaluate(points[a] + share * (points[b] - points[a])) for share in PATH_SHARES]
         path = np.array([logps[a], *path, logps[b]])
         top, other_top = tops[modes[i]], tops[modes[j]]
-        if valley(path) < VALLEY and path.min() > min(top, other_top) - VALLEY - d:
+        if valley(path) < VALLEY_DEPTH and path.min() > min(top, other_top) - VALLEY_DEPTH - d:
             modes.merge(i, j)
             tops[modes[i]] = max(top, other_top)
     sets = [np.concatenate([groups[i] for i in sorted(mode)]) for mode in modes.subsets()]
     sets.sort(key=len, reverse=True)
-    return [rows for rows in sets if len(rows) >= LEAST]
+    return [rows for rows in sets if len(rows) >= LEAST_OF_MODE]
 
 
 def find_common_modes(archives, evaluate, whitening):
@@ -315,7 +315,7 @@ def learn_symmetries(step, archive, evaluate):
         changes = [evaluate(matrix @ archive.points[row]) - archive.logps[row] for row in rows]
         if (np.abs(changes) < rounding(archive.logps[rows])).all():
             exact.append(matrix)
-        elif min(changes) > -ASYMMETRY:
+        elif min(changes) > -MOST_ASYMMETRY:
             about.append(matrix)
     n = parameters.n_maps[0] = min(len(exact), len(parameters.maps))
     parameters.maps[:n] = np.reshape(exact[:n], (n, step._d, step._d))
@@ -324,7 +324,7 @@ def learn_symmetries(step, archive, evaluate):
 
 def rounding(logps):
     """Return what two log-densities may differ by that ought to be equal."""
-    return SAME * (1 + np.abs(logps))
+    return LOGP_ROUNDING * (1 + np.abs(logps))
 
 
 def mirrored(archive, modes, maps, evaluate):
@@ -360,7 +360,7 @@ def mirrored(archive, modes, maps, evaluate):
             if any(is_near(y, *normal) for normal in normals):
                 continue
             change, logp = evaluate(y) - archive.logps[best], archive.logps[best]
-            if not change > -ASYMMETRY:
+            if not change > -MOST_ASYMMETRY:
                 continue
             exact = abs(change) < rounding(logp)
             own = rows if exact else rows[:: 1 + len(rows) // (10 * len(y))]
@@ -372,7 +372,7 @@ def mirrored(archive, modes, maps, evaluate):
             normals.append(normal_of(more.points))
             some.append(images)
             modes = [*modes, images]
-        if len(modes) >= MAX_MODES:
+        if len(modes) >= MOST_MODES:
             break
     return archive, sorted(modes, key=len, reverse=True)
 

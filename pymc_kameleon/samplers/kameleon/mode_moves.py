@@ -17,19 +17,19 @@ from pymc_kameleon.core.linalg import log_determinant, multiply_lower, solve_low
 from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import kam
-from pymc_kameleon.samplers.kameleon.clusters import MAX_MODES, draw_index, responsibilities
+from pymc_kameleon.samplers.kameleon.clusters import MOST_MODES, draw_index, responsibilities
 
-ALL, WHITENED, SINGLE, GLOBAL, WIDE, LOCAL, JUMP, MIRROR, SEARCH = range(9)
-"""Moves: differences in all coordinates, in one of Cx, and in one of x; walks with the covariance
-Σ; KAM moves with a wide γ. Those that tune a scale; jumps; the exchange of labels or signs; and
-those of the search."""
+ALL_DIFFERENCE, WHITENED_DIFFERENCE, SINGLE_DIFFERENCE, GLOBAL_WALK = range(4)
+"""Moves: differences in all coordinates, in one of Cx, in one of x; walks with the covariance Σ."""
+WIDE_KAM, LOCAL_MOVE, JUMP, MIRROR, SEARCH_MOVE = range(4, 9)
+"""KAM moves with a wide γ; those that tune a scale; jumps; mirror images; those of the search."""
 
 
 class Work(NamedTuple):
     """Scratch: KAM's, log r(k|x), and the last move."""
 
     kam: kam.Work
-    log_r: floats(MAX_MODES)
+    log_r: floats(MOST_MODES)
     move: integers(1)
 
 
@@ -45,7 +45,7 @@ def accept_derived(target, state, parameters, work, log_hastings, rng):
 
 
 @jit
-def wander(target, state, parameters, scale, factor, work, rng):
+def walk_step(target, state, parameters, scale, factor, work, rng):
     """Make a step of a random walk, x + scale · factor ξ."""
     walk = work.kam.walk
     normal_step(scale, factor, walk.xi, walk.step, rng)
@@ -123,11 +123,11 @@ def difference(target, state, parameters, work, kind, rng):
     only = int(rng.random() * d)
     for i in range(d):
         walk.xi[i] = 0.0
-        if kind != WHITENED or only == i:
+        if kind != WHITENED_DIFFERENCE or only == i:
             walk.xi[i] = z[i, a] - z[i, b] + gamma * rng.standard_normal()
     multiply_lower(subsample.shape.factor, walk.xi, walk.step)
     for i in range(d):
-        if kind == SINGLE and only != i:
+        if kind == SINGLE_DIFFERENCE and only != i:
             walk.step[i] = 0.0
         walk.y[i] = state.x[i] + walk.step[i]
     return accept_derived(target, state, parameters, work, 0.0, rng)

@@ -21,42 +21,42 @@ from pymc_kameleon.core.scaling import GOOD_GUESS, best_scale, gain, tune_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import kam
-from pymc_kameleon.samplers.kameleon.clusters import MAX_MODES, nearest_cluster
+from pymc_kameleon.samplers.kameleon.clusters import MOST_MODES, nearest_cluster
 from pymc_kameleon.samplers.kameleon.mode_moves import (
     JUMP,
-    LOCAL,
-    SEARCH,
-    SINGLE,
+    LOCAL_MOVE,
+    SEARCH_MOVE,
+    SINGLE_DIFFERENCE,
     difference,
     jump,
-    wander,
+    walk_step,
 )
 
-WALKED, SEARCHED, LEARNED = 0.2, 0.55, 0.85
+WALK_END, SEARCH_END, LEARNING_END = 0.2, 0.55, 0.85
 """Ends of the phases of tuning, as shares of it; see `search_and_learn`."""
 
 MOST_SEARCHES = 50
-"""More tuning than these need makes each search longer."""
-SCANNING, COOLING = 0.25, 0.45
+"""Searches at most: more tuning makes each of them longer."""
+SCAN_SHARE, COOLING_SHARE = 0.25, 0.45
 """Shares of a search in which it looks along rays, and then cools down."""
 
-NEAREST, FAR, FARTHEST, FAR_SHARE = 2.0, 32.0, 1024.0, 0.25
-"""Kicks of the search, in standard deviations of the first mode: most from NEAREST to FAR."""
+NEAREST_KICK, FAR_KICK, FARTHEST_KICK, FAR_KICK_SHARE = 2.0, 32.0, 1024.0, 0.25
+"""Kicks of the search, in standard deviations of the first mode: most up to FAR_KICK."""
 
 N_LOOKS, LOOK_FACTOR = 26, 1.28
-"""Points of a ray, from NEAREST up to FARTHEST, and how much farther out each is."""
+"""Points of a ray, from NEAREST_KICK up to FARTHEST_KICK, and how much farther out each is."""
 
-RISE = 3.0
-"""By which the log-density on a ray has to rise again, to be that of another mode."""
+LEAST_RISE = 3.0
+"""What the log-density on a ray has to rise by, at least, to be that of another mode."""
 
-TINY = 1e-200
-"""A kick that leads home."""
+KICK_HOME = 1e-200
+"""Length of a kick back to where the last search ended."""
 
 SEARCH_GAIN = 0.3
 """Step of the search's scale: it has to follow the temperature, and modes of other scales."""
 
-JUMP_SHARE, DIFFERENCE_SHARE = 0.2, 0.2
-"""Of the moves by which tuning learns the clusters; the rest are walks."""
+LEARNING_JUMP_SHARE, LEARNING_DIFFERENCE_SHARE = 0.2, 0.2
+"""Shares of these moves while tuning learns the clusters; the rest are walks."""
 
 
 class Search(NamedTuple):
@@ -71,7 +71,7 @@ class Search(NamedTuple):
     shape: ShapeTuning  # of the walk in the first mode; its scale is that of all walks
     history: History  # rows of x, logp, and the number of the search
     negligible: float  # log-densities that are so much lower are of no mode that matters
-    visits: floats(MAX_MODES)  # transitions in each cluster
+    visits: floats(MOST_MODES)  # transitions in each cluster
     home: floats("d")  # where the last search ended that found a place that matters
     home_logp: floats(1)  # log-density there
     floor: floats(1)  # log-density below which a state teaches nothing about the clusters
@@ -97,8 +97,8 @@ def start_search(step, scales, n_tune, m):
     def whole_draws(n):
         return int(n) // of_draw * of_draw
 
-    walk_end = whole_draws(WALKED * n_tune)
-    n_searching = int((SEARCHED - WALKED) * n_tune)
+    walk_end = whole_draws(WALK_END * n_tune)
+    n_searching = int((SEARCH_END - WALK_END) * n_tune)
     length = max(least_search(d), n_searching // MOST_SEARCHES)
     length = whole_draws(length + of_draw - 1)
     target_accept = step.default_target_accept(d)
@@ -108,10 +108,10 @@ def start_search(step, scales, n_tune, m):
         {"d": d, "d + 2": d + 2},
         walk_end=walk_end,
         search_end=walk_end + n_searching // length * length,
-        learning_end=whole_draws(LEARNED * n_tune),
+        learning_end=whole_draws(LEARNING_END * n_tune),
         length=length,
-        n_scanning=max(1, int(SCANNING * length) // N_LOOKS) * N_LOOKS,
-        n_cooling=int(COOLING * length),
+        n_scanning=max(1, int(SCAN_SHARE * length) // N_LOOKS) * N_LOOKS,
+        n_cooling=int(COOLING_SHARE * length),
         shape=tuning,
         history=History.empty(max(2000, 8 * m), d + 2),
         negligible=10.0 + 3.0 * d,
@@ -128,7 +128,7 @@ def least_search(d):
 
 def least_tuning(d):
     """Return the transitions of tuning that five searches need."""
-    return int(5 * least_search(d) / (SEARCHED - WALKED))
+    return int(5 * least_search(d) / (SEARCH_END - WALK_END))
 
 
 # ---- moves --------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def learns(parameters, search, t):
 @jit
 def search_move(target, state, parameters, search, work, t, rng):
     """Look along a ray, kick, or make a step of a walk at the temperature of the search."""
-    work.move[0] = SEARCH  # the last way home is made when clusters are learned already
+    work.move[0] = SEARCH_MOVE  # also the last kick home, when clusters are known
     shape, walk = parameters.kam.subsample.shape, work.kam.walk
     if search.scans[0] == 1:
         return look(target, search, shape, walk, t, rng)
@@ -172,7 +172,7 @@ def look(target, search, shape, walk, t, rng):
     k = ((t - search.walk_end) % search.length) % N_LOOKS
     if k == 0:
         draw_direction(search, shape.factor, walk, rng)
-        search.reach[0] = NEAREST * LOOK_FACTOR ** (rng.random() - 1.0)
+        search.reach[0] = NEAREST_KICK * LOOK_FACTOR ** (rng.random() - 1.0)
         search.lowest[0] = search.home_logp[0]
         search.highest[0] = -np.inf
     search.reach[0] *= LOOK_FACTOR
@@ -181,7 +181,7 @@ def look(target, search, shape, walk, t, rng):
     logp = log_density(target, walk.y)
     if logp < search.lowest[0]:
         search.lowest[0] = logp
-    elif logp > max(search.lowest[0] + RISE, search.highest[0]):
+    elif logp > max(search.lowest[0] + LEAST_RISE, search.highest[0]):
         search.highest[0] = logp
         search.top[0] = search.reach[0]
     return 0.0, False
@@ -204,7 +204,7 @@ def draw_direction(search, factor, walk, rng):
 def temperature_at(search, t):
     """T, which falls from that of the kick to 1, and stays there."""
     place = (t - search.walk_end) % search.length - search.n_scanning
-    cooled = place / search.n_cooling * max(search.log_kick[0], np.log(FAR))
+    cooled = place / search.n_cooling * max(search.log_kick[0], np.log(FAR_KICK))
     return np.exp(2.0 * max(0.0, search.log_kick[0] - cooled))
 
 
@@ -226,16 +226,16 @@ def annealed_move(target, state, parameters, origin, work, temperature, rng):
 def learning_move(target, state, parameters, work, rng):
     """Make a difference, a jump, or a step of a walk with the covariance of the cluster at x."""
     clusters, r = parameters.clusters, rng.random()
-    if r < DIFFERENCE_SHARE:
-        work.move[0] = int(rng.random() * (SINGLE + 1))
+    if r < LEARNING_DIFFERENCE_SHARE:
+        work.move[0] = int(rng.random() * (SINGLE_DIFFERENCE + 1))
         return difference(target, state, parameters, work, work.move[0], rng)
-    if clusters.n[0] > 1 and r > 1.0 - JUMP_SHARE:
+    if clusters.n[0] > 1 and r > 1.0 - LEARNING_JUMP_SHARE:
         work.move[0] = JUMP
         return jump(target, state, parameters, work, rng)
-    work.move[0] = LOCAL
+    work.move[0] = LOCAL_MOVE
     nearest = nearest_cluster(clusters, state.x, work.log_r, work.kam.walk.v)
     scale = np.exp(parameters.kam.subsample.shape.log_scale[0])
-    return wander(target, state, parameters, scale, clusters.factors[nearest], work, rng)
+    return walk_step(target, state, parameters, scale, clusters.factors[nearest], work, rng)
 
 
 # ---- adaptation ---------------------------------------------------------------------------------
@@ -291,9 +291,9 @@ def follow_search(state, shape, search, accept_prob, t, rng):
 @jit
 def draw_kick(search, rng):
     """Draw the kick of the next transition."""
-    low, high = np.log(NEAREST), np.log(FAR)
-    if rng.random() < FAR_SHARE:
-        low, high = high, np.log(FARTHEST)
+    low, high = np.log(NEAREST_KICK), np.log(FAR_KICK)
+    if rng.random() < FAR_KICK_SHARE:
+        low, high = high, np.log(FARTHEST_KICK)
     search.log_kick[0] = low + (high - low) * rng.random()
     search.kick[0] = np.exp(search.log_kick[0])
 
@@ -305,7 +305,7 @@ def settle_home(state, search):
         copy(state.x, search.home)
         search.home_logp[0] = state.logp[0]
     else:
-        search.kick[0] = TINY
+        search.kick[0] = KICK_HOME
 
 
 @jit
@@ -322,7 +322,7 @@ def archive(state, search, t):
 def learn_clusters(state, parameters, search, work, accept_prob, t):
     """Learn mean and covariance of the cluster where the chain is, and tune the walk."""
     clusters, v = parameters.clusters, work.kam.walk.v
-    if work.move[0] == LOCAL:
+    if work.move[0] == LOCAL_MOVE:
         log_scale = parameters.kam.subsample.shape.log_scale
         eta = gain(GOOD_GUESS + t - search.search_end)
         tune_scale(log_scale, search.shape.scale, 0, accept_prob, eta)

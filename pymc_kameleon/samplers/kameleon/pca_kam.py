@@ -50,22 +50,22 @@ from pymc_kameleon.samplers.random_walk import walk as random_walk
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.options import checked_integer
 
-EXPLORATION = 0.6
+PCA_GAMMA_SHARE = 0.6
 """γ as a share of the random walk's best scale: a direction moves one coordinate, γ all others."""
 
-BANDWIDTH_SHARE = 1.0
+PCA_BANDWIDTH_SHARE = 1.0
 """σ as a share of the median distance: a wider kernel than KAM's has straighter directions."""
 
-LEAST_RHO = 0.1
-"""Below, a direction adds nothing to γ."""
+PCA_LEAST_RHO = 0.1
+"""ρ at least: below it a direction adds nothing to γ."""
 
-FIRST_REFRESH, SPACING = 100, 1.5
+FIRST_REFRESH, REFRESH_SPACING = 100, 1.5
 """Transitions from the first z to the second, and the ratio of the times of later ones."""
 
-TINY = 1e-200
-"""|w|² of a direction that the kernel does not see, its bandwidth being far too small."""
+LEAST_DIRECTION = 1e-200
+"""|w|² below which the kernel does not see a direction, its bandwidth being far too small."""
 
-NEGLIGIBLE, ROUNDING = 1e-8, 1e-13
+LEAST_EIGENVALUE, EIGENVALUE_ROUNDING = 1e-8, 1e-13
 """Share of λ₁, and of m, below which an eigenvalue is rounding."""
 
 
@@ -291,7 +291,7 @@ def refresh_is_due(subsample, tuning):
     if has_z and t != past.n_learning - 1 and t < tuning.refresh[0]:
         return False
     since_first = t - past.first[0] if has_z else 0
-    tuning.refresh[0] = t + max(FIRST_REFRESH, int((SPACING - 1.0) * since_first))
+    tuning.refresh[0] = t + max(FIRST_REFRESH, int((REFRESH_SPACING - 1.0) * since_first))
     return True
 
 
@@ -302,7 +302,7 @@ def find_directions(parameters):
     m = subsample.m[0]
     gram = centred_gram(subsample.kernel, subsample.z, m)
     leading_eigenvectors(gram, parameters.directions, probabilities)
-    floor = max(NEGLIGIBLE * probabilities[0], ROUNDING * m)
+    floor = max(LEAST_EIGENVALUE * probabilities[0], EIGENVALUE_ROUNDING * m)
     for j in range(probabilities.size):
         if j >= m or not probabilities[j] > floor:
             give_up(parameters, j)
@@ -332,7 +332,7 @@ def guess_nu(parameters, tuning, work, s):
             look(subsample, parameters.directions[j], work.weights, work.u, work.here)
             lengths2[j] += squared_norm(work.here) / n
     for j in range(lengths2.size):
-        if lengths2[j] > TINY:
+        if lengths2[j] > LEAST_DIRECTION:
             log_nu0[j] = np.log(OPTIMAL_SCALE * s) - 0.5 * np.log(lengths2[j])
             if not np.isnan(tuning.log_bounds[0]):
                 for i in range(2):
@@ -439,11 +439,11 @@ class PCAKAM(kam.LearnedSubsample):
         d, settings = scales.size, self.settings
         m = settings["n_subsample"] or min(max(25 * d, 50), 200)
         sizes = {"d": d, "m": m, "k": settings["n_components"]}
-        shares = {"exploration": EXPLORATION, "bandwidth_share": BANDWIDTH_SHARE}
+        shares = {"exploration": PCA_GAMMA_SHARE, "bandwidth_share": PCA_BANDWIDTH_SHARE}
         subsample, past = kam.start_subsample(
             self, scales, n_tune, m, min(self.target_accept, default_target_accept(d)), **shares
         )
-        bounds = np.log([LEAST_RHO, kam.LARGEST_RHO])
+        bounds = np.log([PCA_LEAST_RHO, kam.LARGEST_RHO])
         _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
         nu = kam.NuTuning(scale, settings["log_nu_bounds"].copy())
         return (

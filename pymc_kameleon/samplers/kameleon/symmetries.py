@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 MOST_LABELS = 20
-"""Longer axes are not taken for labels."""
+"""Length of an axis up to which its places may be labels."""
 
 
 def most_maps(d):

@@ -25,7 +25,7 @@ from pymc_kameleon.core.scaling import settle_scale
 from pymc_kameleon.core.shape import learn_shape, set_to_best, tune_scale_of
 from pymc_kameleon.samplers.control_variates import table
 from pymc_kameleon.samplers.control_variates.option import KeepsControls
-from pymc_kameleon.samplers.control_variates.tally import GRID, Controls, tally_size
+from pymc_kameleon.samplers.control_variates.tally import TABLE_ROWS, Controls, tally_size
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
 from pymc_kameleon.samplers.random_walk import controlled
@@ -180,7 +180,8 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
 
 # ---- GAM that keeps control variates -------------------------------------------------------------
 
-CONTROLLED = Algorithm(controlled.transition, gam_adapt, controlled.derived, controlled.report)
+CONTROLLED_GAM = Algorithm(controlled.transition, gam_adapt, controlled.derived, controlled.report)
+"""GAM's algorithm with control variates."""
 
 
 class GAM(KeepsControls, LearnedShape):
@@ -238,7 +239,7 @@ class GAM(KeepsControls, LearnedShape):
             "control_variates": control_variates,
         }
         if control_variates:
-            self.algorithm, self.stats = CONTROLLED, controlled.Stats
+            self.algorithm, self.stats = CONTROLLED_GAM, controlled.Stats
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
@@ -246,7 +247,7 @@ class GAM(KeepsControls, LearnedShape):
             return allocate_walk(self, scales, n_tune)
         d = scales.size
         shape, shape_tuning = start_walk(self, scales, n_tune)
-        controls = allocate(Controls, {"d": d, "grid": GRID})
+        controls = allocate(Controls, {"d": d, "grid": TABLE_ROWS})
         parameters = allocate(controlled.Parameters, {"d": d}, **shape._asdict(), controls=controls)
         tuning = allocate(Tuning, {"d": d}, n=n_tune, shape=shape_tuning, on_factor=False)
         state = allocate(controlled.State, {"d": d, "tally": tally_size(d)})

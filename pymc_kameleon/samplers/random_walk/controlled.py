@@ -38,7 +38,7 @@ class Work(NamedTuple):
     step: floats("d")
     y: floats("d")
     v: floats("d")
-    expected: floats(tally.COLUMNS)
+    expected: floats(tally.N_COLUMNS)
 
 
 @jit

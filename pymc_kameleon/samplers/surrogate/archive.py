@@ -5,23 +5,23 @@ Symbols: as in learning.py.
 
 import numpy as np
 
-NEWEST = 0.65
+NEWEST_SHARE = 0.65
 """Share of the moves, the newest, that mean and covariance come from."""
 
-FARTHEST = 25, 100
-"""Squared distance |u|², times d and plus, beyond which points are not fitted."""
+FITTED_DISTANCE = 25, 100
+"""Squared distance |u|², times d and plus, up to which points are fitted."""
 
-LOWEST = 15, 3
-"""Drops of f, and times d, beyond which they are not."""
+FITTED_DROP = 15, 3
+"""Drop of f, and times d, up to which they are."""
 
-ENOUGH = 20
-"""Moves that decide how a surrogate is fitted."""
+ENOUGH_MOVES = 20
+"""Moves that suffice to decide how a surrogate is fitted."""
 
-FAR = 3.0
+SPARSE_DISTANCE = 3.0
 """Times d: squared distance |u|² from which on points are preferred, as they are few."""
 
 
-def best_home(chains):
+def best_warm_start(chains):
     """Return the chain whose way led to where most mass is; one that arrived, if any did."""
     return max(chains, key=lambda chain: (chain.tuning.has_arrived[0], chain.tuning.mass[0]))
 
@@ -61,21 +61,21 @@ def worth_fitting(u, f, most, rng):
     d = u.shape[1]
     drop = np.maximum(-f, 0)
     squares = np.sum(u * u, axis=1)
-    near = squares < FARTHEST[0] * d + FARTHEST[1]
-    rows = np.flatnonzero(near & (drop < LOWEST[0] + LOWEST[1] * d))
+    near = squares < FITTED_DISTANCE[0] * d + FITTED_DISTANCE[1]
+    rows = np.flatnonzero(near & (drop < FITTED_DROP[0] + FITTED_DROP[1] * d))
     if len(rows) == 0:
         return rows
-    far = np.maximum(squares[rows] / (FAR * d), 1)
+    far = np.maximum(squares[rows] / (SPARSE_DISTANCE * d), 1)
     weights = (np.exp(-drop[rows] / 4) + 0.02) * far**2
     return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
 
 
-def counted(is_move):
+def scored(is_move):
     """Return the points whose errors count: those of moves, if there are enough of them.
 
     The way to the posterior has made points in lines and close together, which are easy to predict.
     """
-    return is_move if np.count_nonzero(is_move) >= ENOUGH else np.ones(len(is_move), bool)
+    return is_move if np.count_nonzero(is_move) >= ENOUGH_MOVES else np.ones(len(is_move), bool)
 
 
 def moments(chains, moves):
@@ -84,8 +84,8 @@ def moments(chains, moves):
     What the best way to the posterior has shown counts as 2d independent points.
     """
     d = chains[0].state.x.size
-    home = best_home(chains).tuning
-    mean, covariance = home.middle, home.home_factor @ home.home_factor.T
+    best = best_warm_start(chains).tuning
+    mean, covariance = best.middle, best.home_factor @ best.home_factor.T
     x, y, _, alpha = (np.concatenate(parts) for parts in zip(*moves, strict=True))
     if len(x) > 0:
         y = np.where(alpha[:, None] > 0, y, x)

@@ -50,16 +50,15 @@ class Effort(NamedTuple):
 CHEAP, EXPENSIVE = Effort(400, 100, 1, 12, 16, 6.0), Effort(800, 400, 4, 40, 64, np.inf)
 """For log-densities that cost microseconds, and for those that cost more."""
 
-STEP, PER_COORDINATE, PER_KERNEL = 0.06, 0.01, 1.6e-4
-"""µs of a move other than the log-density, as measured: for each step of the inner chain, and for
-each of its coordinates, and for each of these times the centres."""
+STEP_COST, COORDINATE_COST, KERNEL_COST = 0.06, 0.01, 1.6e-4
+"""µs of a move besides the log-density: of an inner step, a coordinate, and these times centres."""
 
 MOST_CENTRES = 1200
-"""Of a surrogate with kernels, ever."""
+"""Centres of a surrogate with kernels, at most."""
 
 
 def move_costs(effort, surrogate, n_inner):
     """Return µs of each kind of move: by what was measured once, not on this machine."""
     d = surrogate.rates.size
-    step = STEP + d * (PER_COORDINATE + PER_KERNEL * surrogate.n[0])
+    step = STEP_COST + d * (COORDINATE_COST + KERNEL_COST * surrogate.n[0])
     return effort.evaluation + step * np.array([0.5, 1.0, n_inner, n_inner])

@@ -15,15 +15,15 @@ from pymc_kameleon.step.learned import BIS, COORDINATE, Quantity, product
 U, U_BIS, CENTRE = "whitened", "whitened_bis", "centre"
 """Dimensions: of u, and of the points that the surrogate was fitted to."""
 
-LOGP = "log-density"
+NATS = "log-density"  # the units of a log-density
 
-BATCH = 2000
+POINTS_AT_A_TIME = 2000
 """Points that are evaluated at a time, for the memory that their distances to the centres take."""
 
-MOST_DRAWS = 4000
+MOST_JUDGING = 4000
 """Draws by which it is seen how good an emulator is."""
 
-SHOWN = 4
+MOST_NAMED = 4
 """Coordinates that are named in one line."""
 
 
@@ -68,8 +68,8 @@ class Emulator:
             )
         points = x.reshape(-1, d)
         logp = np.empty(len(points))
-        for start in range(0, len(points), BATCH):
-            part = slice(start, start + BATCH)
+        for start in range(0, len(points), POINTS_AT_A_TIME):
+            part = slice(start, start + POINTS_AT_A_TIME)
             u = whitened(points[part], self.mean, self._factor)
             logp[part] = fit.values(self._surrogate, u)
         return logp.reshape(x.shape[:-1])[()]
@@ -84,8 +84,8 @@ class Emulator:
         )
 
     def _names(self):
-        d, shown = len(self.coordinates), ", ".join(self.coordinates[:SHOWN])
-        return shown if d <= SHOWN else f"{shown}, … ({d} coordinates)"
+        d, shown = len(self.coordinates), ", ".join(self.coordinates[:MOST_NAMED])
+        return shown if d <= MOST_NAMED else f"{shown}, … ({d} coordinates)"
 
 
 # ---- in a result --------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def learned(parameters):
     fitted = {
         "n_centres": Quantity((), n, "Kernels of the surrogate."),
         "surrogate_error": Quantity(
-            (), parameters.error[0], "Mean error of points left out.", LOGP
+            (), parameters.error[0], "Mean error of points left out.", NATS
         ),
     }
     if np.isnan(parameters.error[0]):
@@ -112,18 +112,18 @@ def learned(parameters):
         ),
         "nu": Quantity((), surrogate.nu[0], "Degrees of freedom ν of the t density."),
         "is_quadratic": Quantity((), bool(surrogate.is_quadratic[0]), base),
-        "constant": Quantity((), surrogate.constant[0], "Constant term.", LOGP),
+        "constant": Quantity((), surrogate.constant[0], "Constant term.", NATS),
         "gradient": Quantity((U,), surrogate.linear, "Of the polynomial, at u = 0."),
         "hessian": Quantity((U, U_BIS), lower + lower.T, "Of the polynomial."),
         "bounds": Quantity(
-            ("bound",), surrogate.bounds, bounds, LOGP, {"bound": ("lower", "upper")}
+            ("bound",), surrogate.bounds, bounds, NATS, {"bound": ("lower", "upper")}
         ),
     }
     if n > 0:
         centres = surrogate.centres[:, :n].T / surrogate.rates
         quantities |= {
             "centres": Quantity((CENTRE, U), centres, "Points u that it was fitted to."),
-            "weights": Quantity((CENTRE,), surrogate.weights[:n], "Of the kernels there.", LOGP),
+            "weights": Quantity((CENTRE,), surrogate.weights[:n], "Of the kernels there.", NATS),
             "rates": Quantity((U,), surrogate.rates, "Reciprocal lengths of the kernels."),
         }
     return fitted | {f"surrogate_{name}": quantity for name, quantity in quantities.items()}
@@ -160,7 +160,7 @@ def _draws(moves, logp):
     moves, logp = xr.align(moves, logp, join="inner")
     x = xr.where(moves["end_logp"] == logp, moves["end"], moves["start"])
     x = x.transpose(*logp.dims, COORDINATE).values.reshape(logp.size, -1)
-    some = np.unique(np.linspace(0, logp.size - 1, MOST_DRAWS).astype(int))
+    some = np.unique(np.linspace(0, logp.size - 1, MOST_JUDGING).astype(int))
     return x[some], logp.values.ravel()[some]
 
 

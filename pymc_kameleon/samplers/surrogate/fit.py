@@ -26,16 +26,16 @@ LEVELS = {
     "noise": (1e-7, 1e-5, 1e-3, 0.03, 0.3),
     "range": (2.0, 6.0),  # drop of f over which noise grows by e
 }
-"""What is chosen among."""
+"""The values that a choice is made among."""
 
 STRETCH = 2.0, 64.0
 """Factor by which a coordinate is stretched or shrunk at a time, and at most."""
 
-PRIOR = 1e4, 10.0, 1.0
+PRIOR_VARIANCES = 1e4, 10.0, 1.0
 """Variances of the constant, of linear and of second-order coefficients."""
 
 LEAST_WEIGHT = 1e-3
-"""Of a point, for its noise."""
+"""Weight of a point, for its noise, at least."""
 
 SCORED_RANGE, LARGEST_ERROR = 4.0, 6.0
 """Leave-one-out errors count the less the lower f is, by e over this range, and at most so much."""
@@ -43,9 +43,9 @@ SCORED_RANGE, LARGEST_ERROR = 4.0, 6.0
 QUADRATIC_NOISE, QUADRATIC_RANGE = 0.3, 2.0
 """Noise and range of a fit without kernels."""
 
-DEPTH, MARGIN = 3.5, 1.0
-"""By which h may lie below where it is typically, so that chains do not stick where s is too low;
-and above all that was seen."""
+LOWER_MARGIN, UPPER_MARGIN = 3.5, 1.0
+"""How far h may lie below its typical value, so that chains do not stick; and above all that was
+seen."""
 
 
 class Hyper(NamedTuple):
@@ -152,7 +152,7 @@ class _Problem:
 
     def __init__(self, u, f, counts, nu):
         self.u, self.f, self.d = u, f, u.shape[1]
-        self.features, self.prior = terms(u), by_order(PRIOR, self.d)
+        self.features, self.prior = terms(u), by_order(PRIOR_VARIANCES, self.d)
         self.log_t = log_t(u, nu)
         self.drop = np.maximum(-f, 0)
         weights = np.exp(-self.drop / SCORED_RANGE) * (counts if counts.any() else 1.0)
@@ -173,7 +173,7 @@ class _Problem:
         """Return K + the noise."""
         w = self.u * rates(hyper)
         k = amplitude(hyper) / (1 + squared_distances(w, w))
-        k += self.polynomial if hyper.on_quadratic else PRIOR[0]
+        k += self.polynomial if hyper.on_quadratic else PRIOR_VARIANCES[0]
         k[np.diag_indices(len(k))] += self.noise(hyper.noise, hyper.range)
         return k
 
@@ -261,7 +261,7 @@ def _write_polynomial(surrogate, problem, on_quadratic, coefficients, level):
         surrogate.quadratic[np.diag_indices(d)] /= 2.0
     h = problem.f - problem.log_t
     typical = np.average(h, weights=problem.scored)
-    surrogate.bounds[:] = level + typical - DEPTH, level + h.max() + MARGIN
+    surrogate.bounds[:] = level + typical - LOWER_MARGIN, level + h.max() + UPPER_MARGIN
 
 
 def log_t(u, nu):

@@ -12,25 +12,24 @@ from pymc_kameleon.samplers.surrogate.effort import move_costs
 from pymc_kameleon.samplers.surrogate.fit import log_t
 
 LEAST_INNER = 32
-"""M at least where evaluations are expensive: fewer steps suffice from typical states, but not from
-tails, where chains would then stay for long."""
+"""M at least where evaluations are expensive: with fewer, chains would stay in tails for long."""
 
 N_STARTS = 200
 """Inner chains that are tried."""
 
 ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
-"""θ is one of these."""
+"""The angles that θ is chosen from."""
 
 NUS = (4.0, 8.0)
-"""ν is one of these."""
+"""The degrees of freedom that ν is chosen from."""
 
-SHORT_SHARE, SHORTEST = 0.5, 0.05
-"""Steps of a walk that are shorter, for narrow places; and how long the shortest are."""
+SHORT_SHARE, SHORTEST_STEP = 0.5, 0.05
+"""Share of a walk's steps that are shorter, for narrow places; and how long the shortest are."""
 
 UNCORRELATED = 0.9
-"""Of the squared jump of two independent points, in each coordinate, that M steps should make."""
+"""Share of the squared jump of two independent points, by coordinate, that M steps should make."""
 
-WIDTH = 1.5
+WIDE_DROP = 1.5
 """Standard deviations of log s by which it is lower, typically, where wide moves go."""
 
 DEPTHS = {-3: 0.003, -1.5: 0.003, 0: 0.1, 1.5: 0.1, 3: 0.1, 4.5: 0.1, 6: 1, 9: 1, 12: 1}
@@ -113,7 +112,7 @@ def moved(surrogate, u, n, angle, share, rng):
         far = np.cos(angle) * u + np.sin(angle) * z / np.sqrt(g)[:, None]
         by_reference = rng.random(k) < share
         shortened = np.maximum(0, 1 - rng.random(k) / SHORT_SHARE)
-        scale = best_scale(d) * SHORTEST**shortened
+        scale = best_scale(d) * SHORTEST_STEP**shortened
         v = np.where(by_reference[:, None], far, u + scale[:, None] * z)
         log_s_v = fit.values(surrogate, v)
         log_ratio = log_s_v - log_s + by_reference * (log_t(u, nu) - log_t(v, nu))
@@ -125,7 +124,7 @@ def moved(surrogate, u, n, angle, share, rng):
 
 def power(d):
     """Return β of wide moves: so that the mean of log s falls by as much as it varies, about."""
-    return 1 / (1 + WIDTH * np.sqrt(2 / d))
+    return 1 / (1 + WIDE_DROP * np.sqrt(2 / d))
 
 
 def effective(e):

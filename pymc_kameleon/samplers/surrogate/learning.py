@@ -17,63 +17,71 @@ from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain
 from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, move_costs
 from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
 
-MOST_POINTS = 2000
-"""That a quadratic alone is fitted to where evaluations are cheap."""
+MOST_QUADRATIC_POINTS = 2000
+"""Points that a quadratic alone is fitted to, at most, where evaluations are cheap."""
 
-GOOD_ENOUGH = 0.15
+GOOD_QUADRATIC = 0.15
 """Error of a quadratic alone below which no kernels are tried where evaluations are cheap."""
 
 MOST_TERMS = 150
 """Coefficients of a quadratic beyond which few centres add nothing to it."""
 
-GAIN = 1.1
+KERNEL_GAIN = 1.1
 """Times the acceptance that a quadratic alone has: what kernels have to bring there."""
 
-LEARNED = "shares", "mean", "factor", "angle", "reference_share", "n_inner", "error", "surrogate"
+SHARED_PARAMETERS = (
+    "shares",
+    "mean",
+    "factor",
+    "angle",
+    "reference_share",
+    "n_inner",
+    "error",
+    "surrogate",
+)
 """Parameters that chains share."""
 
-HOME = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
-"""What a chain remembers of its way."""
+WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
+"""Fields of its tuning by which a chain remembers its warm start."""
 
-NEGLIGIBLE = 10.0
+NEGLIGIBLE_MASS = 10.0
 """Log of the ratio of two masses, from which the smaller one is taken for none."""
 
 LEAST_SHARES = np.array([0.07, 0.05, 0.1, 0.05])
-"""Of walks, reference moves, moves by the surrogate and wide ones, in the end, at least."""
+"""Least shares of walks, reference moves, moves by the surrogate and wide ones, in the end."""
 
 TUNING_SHARES = np.array([0.07, 0.05, 0.1, 0.3])
 """The same while tuning: wide moves find places that the surrogate does not know."""
 
 FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
-"""Of the four, before anything is known."""
+"""Shares of the four, before anything is known."""
 
-NEWS, LATEST, KNOWN = 0.01, 0.17, 2.0
-"""Share of the mass, at most, of which the surrogate did not know; the share of the moves, the
-newest, by which that is judged; and by how much log s may be too low where it is known."""
+NEWS, NEWS_SHARE, KNOWN_WITHIN = 0.01, 0.17, 2.0
+"""Share of the mass, at most, that is news to the surrogate; the newest moves that tell, as a
+share; and how much log s may be too low where it is known."""
 
 PAYS, GOOD = 2.0, 1.0
 """What a move by the surrogate should be worth: so many times a walk, or so much."""
 
-LONG = 1e-3
-"""Seconds of an evaluation that is not cheap."""
+SLOW = 1e-3
+"""Seconds from which an evaluation is not cheap."""
 
-EXPECTED = 10
+EXPECTED_MOVES = 10
 """Moves by the surrogate that its error counts for, which tells how many will be accepted."""
 
 SHARPNESS = 5
 """Power of e that shares are proportional to."""
 
 LEAST_LOW, SURPRISES = 8, 0.05
-"""Points, at least, that tell whether the bound of h may be lower; and the share of them, at most,
-that are not as low as it by 1 or more."""
+"""Low points, at least, that tell if the bound of h may be lower; share that may disagree."""
 
-LOOKS, MOST_LOOKS = 0.02, 50
-"""Points that a chain looks at after each fit, times its transitions so far; and at most."""
+LOOK_SHARE, MOST_LOOKS = 0.02, 50
+"""Points that a chain looks at after each fit, as a share of its transitions; and at most."""
 
-FALL = 2.0, 20.0
+LOOK_DROPS = 2.0, 20.0
 """How far the fit is below the typical f where a chain looks: between these, uniformly."""
 
-RADII = 0.25 * 1.2 ** np.arange(27)
+LOOK_RADII = 0.25 * 1.2 ** np.arange(27)
 """Distances from a state at which such a point is searched for; none is farther out."""
 
 
@@ -118,12 +126,12 @@ def learn_from(chains, rng):
     parameters.error[0], tuning.news[0] = left_out, news
     worth = sum(chain.tuning.worth for chain in chains)
     if is_last:  # before that it would keep chains from looking for what is not known
-        worth[2] += EXPECTED * np.array([2 * acceptance(left_out), 1.0])
+        worth[2] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
     costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
     least = LEAST_SHARES if is_last else TUNING_SHARES
     parameters.shares[:] = shares_of(worth, least, costs)
     for chain in chains:
-        copy_arrays(parameters, chain.parameters, LEARNED)
+        copy_arrays(parameters, chain.parameters, SHARED_PARAMETERS)
         copy_arrays(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
         looks = places_to_look(chain, seen, is_last, rng)
         chain.parameters.n_looks[0] = len(looks)
@@ -133,14 +141,14 @@ def learn_from(chains, rng):
 
 def seen_by(chains, effort, rng):
     """Return what chains have Seen."""
-    moves = [archive.newest(chain.tuning.moves, archive.NEWEST) for chain in chains]
+    moves = [archive.newest(chain.tuning.moves, archive.NEWEST_SHARE) for chain in chains]
     points, f, is_move = archive.points_of(chains)
     mean, factor = archive.moments(chains, moves)
     states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
     u, middle = archive.whitened(points, mean, factor), archive.level(chains, moves)
-    most = MOST_POINTS if effort.is_cheap else effort.n_centres
+    most = MOST_QUADRATIC_POINTS if effort.is_cheap else effort.n_centres
     rows = archive.worth_fitting(u, f - middle, most, rng)
-    sample = u[rows], f[rows], archive.counted(is_move[rows])
+    sample = u[rows], f[rows], archive.scored(is_move[rows])
     newest_states = archive.whitened(states[-10 * inner_chain.N_STARTS :], mean, factor)
     return Seen(mean, factor, sample, newest_states, middle, len(f))
 
@@ -159,14 +167,14 @@ def fitted(surrogate, sample, hyper, nu, effort, chooses, middle):
     plain, n_terms = np.inf, n_coefficients(surrogate.rates.size)
     if effort.is_cheap and n_terms <= MOST_CENTRES:
         plain = fit.fit_quadratic(surrogate, *sample, nu, middle)
-        if plain < GOOD_ENOUGH or n_terms > MOST_TERMS:
+        if plain < GOOD_QUADRATIC or n_terms > MOST_TERMS:
             return plain
     few = [part[: effort.n_centres] for part in sample]
     effort = effort._replace(n_rounds=effort.n_rounds if np.isnan(hyper[0]) else int(chooses))
     choice, error = fit.fit(surrogate, *few, unpacked(hyper), nu, effort, middle)
     if error < np.inf:
         hyper[:] = *choice[:-1], *choice.stretch
-    if plain < np.inf and acceptance(error) < GAIN * acceptance(plain):
+    if plain < np.inf and acceptance(error) < KERNEL_GAIN * acceptance(plain):
         return fit.fit_quadratic(surrogate, *sample, nu, middle)
     return error
 
@@ -184,20 +192,20 @@ def acceptance(error):
     return erfc(0.627 * error)
 
 
-# ---- chains that have not come home ------------------------------------------------------------
+# ---- chains that are lost ----------------------------------------------------------------------
 
 
-def bring_home(chains):
+def move_lost_chains(chains):
     """Move chains whose place has hardly any mass to where the best one is.
 
     The mass is that of the normal which the way to the posterior has shown.
     """
-    best = archive.best_home(chains)
+    best = archive.best_warm_start(chains)
     for chain in chains:
         lost = best.tuning.mass[0] - chain.tuning.mass[0]
-        if lost > NEGLIGIBLE:
+        if lost > NEGLIGIBLE_MASS:
             copy_arrays(best.state, chain.state)
-            copy_arrays(best.tuning, chain.tuning, HOME)
+            copy_arrays(best.tuning, chain.tuning, WARM_START)
             chain.tuning.moves.counts[0] = 0
             chain.tuning.lost[0] = lost
 
@@ -235,33 +243,33 @@ def places_to_look(chain, seen, is_last, rng):
     or with the others as they correlate with it.
     """
     d, factor = chain.state.x.size, seen.factor
-    wanted = 0 if is_last else int(LOOKS * chain.tuning.t[0] + rng.random())
+    wanted = 0 if is_last else int(LOOK_SHARE * chain.tuning.t[0] + rng.random())
     n = min(wanted, MOST_LOOKS)
     rays = np.concatenate([factor, np.linalg.inv(factor).T])[rng.integers(2 * d, size=n)]
     rays *= rng.choice([-1, 1], (n, 1)) / np.linalg.norm(rays, axis=1, keepdims=True)
     states = seen.states[rng.integers(len(seen.states), size=n)]
-    points = states[:, None] + RADII[:, None] * rays[:, None]
+    points = states[:, None] + LOOK_RADII[:, None] * rays[:, None]
     fitted = fit.unbounded_values(chain.parameters.surrogate, points.reshape(-1, d))
-    is_low = fitted.reshape(n, len(RADII)) < seen.middle - rng.uniform(*FALL, (n, 1))
+    is_low = fitted.reshape(n, len(LOOK_RADII)) < seen.middle - rng.uniform(*LOOK_DROPS, (n, 1))
     found = is_low.any(axis=1)
     return points[found, np.argmax(is_low[found], axis=1)]
 
 
-def unlearned(chains):
+def unseen_moves(chains):
     """Return u, f and α of the newest moves, of which the present surrogate knows nothing."""
     parameters = chains[0].parameters
-    moves = (archive.newest(chain.tuning.moves, LATEST) for chain in chains)
+    moves = (archive.newest(chain.tuning.moves, NEWS_SHARE) for chain in chains)
     _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
     return archive.whitened(y, parameters.mean, parameters.factor), f, alpha
 
 
 def share_of_news(chains):
     """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
-    u, f, alpha = unlearned(chains)
+    u, f, alpha = unseen_moves(chains)
     known = alpha > 0
     if not known.any():
         return 0.0
-    too_low = f[known] - fit.values(chains[0].parameters.surrogate, u[known]) > KNOWN
+    too_low = f[known] - fit.values(chains[0].parameters.surrogate, u[known]) > KNOWN_WITHIN
     return np.average(too_low, weights=alpha[known])
 
 
@@ -270,11 +278,11 @@ def known_depth(chains, middle):
 
     Where h was still lower, nearly all points turned out to be as low, or to have next to no mass.
     """
-    u, f, _ = unlearned(chains)
+    u, f, _ = unseen_moves(chains)
     surrogate = chains[0].parameters.surrogate
     base = log_t(u, surrogate.nu[0])
     h, found = fit.unbounded_values(surrogate, u) - base, f - base
-    found[f < middle - NEGLIGIBLE] = -np.inf
+    found[f < middle - NEGLIGIBLE_MASS] = -np.inf
     bound = surrogate.bounds[0] + chains[0].tuning.depth[0]
     for depth in reversed(inner_chain.DEPTHS):
         low = h < bound - depth

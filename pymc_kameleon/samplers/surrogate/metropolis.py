@@ -35,22 +35,22 @@ from pymc_kameleon.samplers.surrogate.proposal import (
 )
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import SURROGATE_MOVES
-from pymc_kameleon.step.learned import COORDINATE, SHAPE, THEIRS, Quantity, covariance
+from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import checked_bool
 from pymc_kameleon.step.pooling import in_the_same_place
-from pymc_kameleon.step.warm_start.approach import BUDGET
+from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
 
 WALK, REFERENCE, SURROGATE, WIDE = range(4)
-MOVES = "walk", "reference", "surrogate", "wide"
 """Kinds of moves; the last is by a power of the surrogate, which is wider."""
+MOVES = "walk", "reference", "surrogate", "wide"  # in a result
 
 LOOK = 4
 """The kind of a transition that only evaluates a point, while tuning."""
 
-GROWTH = 1.2
+FIT_GROWTH = 1.2
 """Factor by which the draws of tuning grow from one fit to the next."""
 
-CHEAPER = 5
+CHEAP_BUDGET = 5
 """Times as many evaluations a chain has for its way to the posterior where they are cheap."""
 
 
@@ -396,18 +396,18 @@ class SurrogateMetropolis(KameleonStep):
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _budget(self):
-        return BUDGET * self._d * (1 if self.is_expensive else CHEAPER)
+        return WARM_START_BUDGET * self._d * (1 if self.is_expensive else CHEAP_BUDGET)
 
-    def _settle(self, home):
+    def _use_warm_start(self, found):
         tuning = self.tuning
-        tuning.middle[:], tuning.home_factor[:] = home.x, home.factor
-        tuning.mass[0] = home.logp + np.log(np.diag(home.factor)).sum()
-        best = np.argsort(-home.logps, kind="stable")[: len(tuning.home)]
+        tuning.middle[:], tuning.home_factor[:] = found.x, found.factor
+        tuning.mass[0] = found.logp + np.log(np.diag(found.factor)).sum()
+        best = np.argsort(-found.logps, kind="stable")[: len(tuning.home)]
         tuning.n_home[0] = len(best)
-        tuning.has_arrived[0] = len(home.logps) <= self._budget()
-        tuning.home[: len(best)] = np.column_stack([home.points[best], home.logps[best]])
-        self.state.logp[0] = home.logp - self._d / 2
-        self.state.x[:] = home.x
+        tuning.has_arrived[0] = len(found.logps) <= self._budget()
+        tuning.home[: len(best)] = np.column_stack([found.points[best], found.logps[best]])
+        self.state.logp[0] = found.logp - self._d / 2
+        self.state.x[:] = found.x
         learning.learn_from([self], self.rng)
 
     def pauses(self):
@@ -415,14 +415,14 @@ class SurrogateMetropolis(KameleonStep):
         tune, end, ends = self.monitor.tune, -(-max(6, self._d // 2) // self.steps_per_draw), []
         while end < 0.9 * (tune - 1):
             ends.append(end)
-            end = int(GROWTH * end) + 1
+            end = int(FIT_GROWTH * end) + 1
         return [*ends, tune - 1] if tune > 1 else []
 
     @classmethod
     def learn(cls, chains):
         """Fit the surrogate to all that the chains have evaluated."""
         if chains[0].monitor.done == chains[0].pauses()[0]:
-            learning.bring_home(chains)
+            learning.move_lost_chains(chains)
         together = in_the_same_place(chains)
         learning.learn_from(together, together[0].rng)
         for chain in chains:
@@ -430,13 +430,13 @@ class SurrogateMetropolis(KameleonStep):
                 learning.learn_from([chain], chain.rng)
 
     def _needed_tuning(self):
-        return self._d if self._is_in_haste else max(50, 5 * self._d)
+        return self._d if self._has_few_evaluations else max(50, 5 * self._d)
 
     def _problems(self):
         tuning = self.tuning
         return [
             problems.explain_size(self._d),
-            problems.explain_haste(self._is_in_haste and tuning.n_home[0] == 2, self._d),
+            problems.explain_budget(self._has_few_evaluations and tuning.n_home[0] == 2, self._d),
             problems.explain_lost(tuning.lost[0]),
             problems.explain_worth(tuning.worth),
             problems.explain_news(tuning.news[0]),
@@ -487,8 +487,8 @@ class SurrogateMetropolis(KameleonStep):
         shares = "Probabilities of a walk, a reference move, and one by the surrogate."
         return {
             "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
-            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", THEIRS),
-            **covariance(parameters.factor, SHAPE),
+            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", UNITS),
+            **covariance(parameters.factor, SHAPE_TEXT),
             "shares": Quantity(("move",), parameters.shares, shares, labels={"move": MOVES}),
             "n_inner": Quantity((), parameters.n_inner[0], "Steps of the inner chain, M."),
             "reference_share": Quantity(

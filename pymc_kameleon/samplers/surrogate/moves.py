@@ -105,7 +105,7 @@ class Spread:
         The sets are independent of each other, and n is a power of 2, as what there is already.
         """
         p, even = self._parameters, (self._even.random(n) + self._shifts) % 1
-        even, nu = np.clip(even, TINY, 1 - TINY), p.surrogate.nu[0]
+        even, nu = np.clip(even, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY), p.surrogate.nu[0]
         g = gammaincinv(nu / 2, even[..., 0]) * 2 / nu
         u, log_w = ndtri(even[..., 1:]) / np.sqrt(g)[..., None], np.empty(g.size)
         distances = np.empty(p.surrogate.weights.size)
@@ -153,12 +153,12 @@ def compiled_weights():
 
 
 SETS = 8
-"""Of points, by which it is seen what their averages are wrong by."""
+"""Sets of points, by which it is seen how far off their averages are."""
 
 LEAST_NOISE = 1e-8
 """Variance of what is known at a centre, in units of the kernels' own."""
 
-TINY = 1e-12
+LEAST_PROBABILITY = 1e-12
 """Least probability of which a quantile is taken."""
 
 
@@ -283,9 +283,8 @@ def new_ends(parameters, start, rng):
 # ---- draws of s ---------------------------------------------------------------------------------
 
 
-LONG, PER_COORDINATE = 10, 20
-"""Steps of an inner chain from a draw of the posterior to one of the surrogate: so many times M,
-and so many times d, at least."""
+LONG_CHAIN, LONG_CHAIN_STEPS = 10, 20
+"""Steps of the inner chain from a draw of π to one of s: so many times M, and d, at least."""
 
 
 def draws_of_surrogate(parameters, start, n):
@@ -296,7 +295,7 @@ def draws_of_surrogate(parameters, start, n):
     d, n_inner = start.shape[1], parameters.n_inner[0]
     seed = np.frombuffer(sha256(np.ascontiguousarray(start)).digest(), np.uint32)
     rng, x = np.random.default_rng(seed), start[np.arange(n) * len(start) // n]
-    for _ in range(max(LONG, ceil(PER_COORDINATE * d / n_inner))):
+    for _ in range(max(LONG_CHAIN, ceil(LONG_CHAIN_STEPS * d / n_inner))):
         x = new_ends(parameters, x, rng)
     return x
 
@@ -304,10 +303,10 @@ def draws_of_surrogate(parameters, start, n):
 # ---- how close s is -----------------------------------------------------------------------------
 
 
-PERFECT = 1e-3
+NO_TAIL_SD = 1e-3
 """Standard deviation of log w up to which there is no tail to speak of."""
 
-TAILED = 25
+LEAST_OF_TAIL = 25
 """Moves from which ArviZ smooths a tail."""
 
 
@@ -333,7 +332,7 @@ class Certificate(NamedTuple):
     accept_prob: float
 
     def in_words(self):
-        """Say all of it."""
+        """Return it as text."""
         return (
             f"effective share of the weights π/s {self.ess_share:.2f}, their Pareto k "
             f"{self.pareto_k:.2f}, sd of log(π/s) {self.sd_log_w:.2f}, mean acceptance "
@@ -351,7 +350,7 @@ def certificate(moves):
     if not finite.any():
         return Certificate(0.0, np.nan, np.nan, float(moves.accept_prob.mean()))
     w = np.exp(log_w - log_w[finite].max())
-    has_tail = np.count_nonzero(finite) >= TAILED and log_w[finite].std() > PERFECT
+    has_tail = np.count_nonzero(finite) >= LEAST_OF_TAIL and log_w[finite].std() > NO_TAIL_SD
     k = array_stats.psislw(log_w[finite])[1] if has_tail else np.nan
     return Certificate(
         float(w.sum() ** 2 / (len(w) * np.square(w).sum())),

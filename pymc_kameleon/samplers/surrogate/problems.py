@@ -1,11 +1,11 @@
-"""What SurrogateMetropolis says of its surrogate: too large, in haste, lost, of little worth."""
+"""What SurrogateMetropolis warns of: size, few evaluations, lost chains, cost and worth."""
 
 from pymc_kameleon.core.quadratic import n_coefficients
-from pymc_kameleon.samplers.surrogate.archive import ENOUGH
+from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
 from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES
-from pymc_kameleon.samplers.surrogate.learning import GOOD, LONG, NEWS, PAYS, mean_worth
+from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS, SLOW, mean_worth
 from pymc_kameleon.step.messages import in_words
-from pymc_kameleon.step.warm_start.approach import evaluations_for_a_way
+from pymc_kameleon.step.warm_start.approach import evaluations_for_own_search
 
 
 def explain_size(d):
@@ -19,14 +19,14 @@ def explain_size(d):
     )
 
 
-def explain_haste(followed, d):
+def explain_budget(followed, d):
     """Warn if a chain has begun where another one had come, without a look at the way."""
     if not followed:
         return ""
     return (
         "it has too few evaluations to search for the posterior itself, so it began where the "
         "first chain had arrived. R-hat then says nothing about other modes. With tune + draws "
-        f"of {evaluations_for_a_way(d)} each chain searches for itself."
+        f"of {evaluations_for_own_search(d)} each chain searches for itself."
     )
 
 
@@ -44,7 +44,7 @@ def explain_lost(lost):
 
 def explain_cost(is_expensive, seconds):
     """Warn if evaluations that count as cheap take long."""
-    if is_expensive or not seconds > LONG:
+    if is_expensive or not seconds > SLOW:
         return ""
     return (
         f"an evaluation of the log-density takes {in_words(seconds)}, but counts as cheap because "
@@ -55,7 +55,7 @@ def explain_cost(is_expensive, seconds):
 def explain_worth(worth):
     """Warn if moves by the surrogate go hardly farther than those of a walk."""
     walk, _, surrogate, _ = mean_worth(worth)
-    if worth[2, 1] < ENOUGH or surrogate > min(PAYS * walk, GOOD):
+    if worth[2, 1] < ENOUGH_MOVES or surrogate > min(PAYS * walk, GOOD):
         return ""
     return (
         f"moves by the surrogate are hardly better than a random walk here: in tuning their mean "

@@ -13,7 +13,7 @@ from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
-from pymc_kameleon.samplers.surrogate.inner_chain import SHORT_SHARE, SHORTEST
+from pymc_kameleon.samplers.surrogate.inner_chain import SHORT_SHARE, SHORTEST_STEP
 from pymc_kameleon.samplers.surrogate.learning import MOST_LOOKS
 
 
@@ -38,7 +38,7 @@ class Parameters(NamedTuple):
 def walk_from(u, scale, out, rng):
     """Propose u + cz, with c the scale or, log-uniformly, less; return whether it was less."""
     is_short = rng.random() < SHORT_SHARE
-    c = scale * SHORTEST ** rng.random() if is_short else scale
+    c = scale * SHORTEST_STEP ** rng.random() if is_short else scale
     for i in range(u.size):
         out[i] = u[i] + c * rng.standard_normal()
     return is_short

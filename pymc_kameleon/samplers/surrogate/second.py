@@ -16,11 +16,11 @@ from pymc_kameleon.samplers.surrogate.effort import EXPENSIVE
 from pymc_kameleon.samplers.surrogate.emulator import Emulator
 from pymc_kameleon.samplers.surrogate.fit import Hyper
 
-EFFORT = EXPENSIVE._replace(n_scored=300)
+SECOND_EFFORT = EXPENSIVE._replace(n_scored=300)
 """What a fit may cost."""
 
-SEED = 22
-"""Of the choice of points."""
+SECOND_SEED = 22
+"""Seed of the choice of points."""
 
 
 def with_second_surrogates(moves):
@@ -47,17 +47,17 @@ def _second_surrogate(own, seen):
     """
     surrogate, n, d = own.surrogate, own.surrogate.n[0], own.mean.size
     seen = np.unique(seen[np.isfinite(seen).all(axis=1)], axis=0)
-    if not 0 < n < EFFORT.n_centres or len(seen) == 0:
+    if not 0 < n < SECOND_EFFORT.n_centres or len(seen) == 0:
         return None
     centres = surrogate.centres[:, :n].T / surrogate.rates
     u = np.concatenate([whitened(seen[:, :-1], own.mean, own.factor), centres])
     f = np.concatenate([seen[:, -1], fit.values(surrogate, centres)])
     level, nu = np.median(seen[:, -1]), surrogate.nu[0]
-    rng = np.random.default_rng(SEED)
-    rows = rng.permutation(worth_fitting(u, f - level, EFFORT.n_centres, rng))
+    rng = np.random.default_rng(SECOND_SEED)
+    rows = rng.permutation(worth_fitting(u, f - level, SECOND_EFFORT.n_centres, rng))
     u, f, is_new = u[rows], f[rows], rows < len(seen)
     second = allocate(Surrogate, {"d": d, "m": len(rows)})
     with np.errstate(all="ignore"):
-        error = fit.fit(second, u, f, is_new, Hyper.start(d), nu, EFFORT, level)[1]
+        error = fit.fit(second, u, f, is_new, Hyper.start(d), nu, SECOND_EFFORT, level)[1]
     second.bounds[0] = surrogate.bounds[0]  # as low as tuning has found tails to be
     return second if error < np.inf else None

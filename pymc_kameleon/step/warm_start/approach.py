@@ -23,57 +23,56 @@ from threadpoolctl import threadpool_limits
 from pymc_kameleon.step.warm_start.lines import parabola, sweep
 from pymc_kameleon.step.warm_start.quadratics import fit_shape, is_still_right, solve
 from pymc_kameleon.step.warm_start.search import (
-    ALONG,
-    EXACT,
-    FEW,
-    MANY,
+    EXACT_LINE,
+    LINE_EVALUATIONS,
+    MOST_FITTED,
+    MOST_SOLVED,
     ROUNDING,
-    Home,
+    BudgetSpent,
     Search,
-    Spent,
+    WarmStart,
 )
 
-BUDGET = 60
-"""Times d: evaluations of an approach, at most."""
+WARM_START_BUDGET = 60
+"""Times d: evaluations of a warm start, at most."""
 
-IN_HASTE = 30
-"""Times d, or times 3 if d is less: evaluations of a chain in all below which it has none to spare
-for a way of its own."""
+OWN_SEARCH = 30
+"""Times d, or 3 if d is less: evaluations in all from which a chain searches for itself."""
 
 LATE = 5
-"""Times d: evaluations by whose gain a way is judged that has used up its budget."""
+"""Times d: last evaluations, by whose gain a search is judged that has used up its budget."""
 
-DIFFERENCE = 0.01
+DIFFERENCE_STEP = 0.01
 """Finite differences of the climb, in u."""
-SLOPE, GAIN = 0.1, 0.1
+LEAST_SLOPE, LEAST_GAIN = 0.1, 0.1
 """The climb ends where the gradient in u, or the gain of a step, is less."""
 
-BAD = 1e10
-"""Below the start of a climb: what stands for -inf."""
+INFINITE = 1e10
+"""How far below the start of a climb what stands for -inf is."""
 
 LOSS, STRAYED = 0.2, 6.0
-"""Times d: of log mass, from which on a climb is taken back; and the squared distance, in units of
-the metric, if that was solved for."""
+"""Times d: log mass that a climb may lose; and its squared length, in a metric that was solved
+for."""
 
-DIP, NEARER, CLOSE = 1.0, 1.5, 1.0
-"""By how much f may dip on the line between two places that are taken for one; by what the points
-there come nearer to the second place; and the distance in u from which none is looked at."""
+LARGEST_DIP, LINE_RATIO, NEAR_ENOUGH = 1.0, 1.5, 1.0
+"""Dip of f on the line between two places that count as one, at most; the ratio of distances of
+points there; and the distance in u within which none is looked at."""
 
-TRIES = 10
-"""Draws near home, at most."""
+NEAR_TRIES = 10
+"""Tries of a draw near the middle of a WarmStart, at most."""
 
-TOP, ARMIJO, SHORTEST = 0.15, 0.3, 1e-3
-"""Of a climb in another chain's metric: times d, what is still to be gained where it ends; what a
-step has to gain of what the slope promises, as steps into other modes seldom do; and the least
-factor by which steps are shortened."""
-
-
-def evaluations_for_a_way(d):
-    """Return from how many evaluations in all a chain finds the posterior by a way of its own."""
-    return IN_HASTE * max(d, 3)
+TOP, ARMIJO, LEAST_FACTOR = 0.15, 0.3, 1e-3
+"""Of a climb in another chain's metric: times d, the gain left at its end; the share of the
+promised gain that a step makes, which steps into other modes seldom do; and its shortening, at
+most."""
 
 
-def approach(logp, start, rng, budget, rough=False, guide=None, in_haste=False):
+def evaluations_for_own_search(d):
+    """Return from how many evaluations in all a chain searches for the posterior itself."""
+    return OWN_SEARCH * max(d, 3)
+
+
+def approach(logp, start, rng, budget, rough=False, guide=None, unchecked=False):
     """Find the posterior from a far start.
 
     Parameters
@@ -89,54 +88,56 @@ def approach(logp, start, rng, budget, rough=False, guide=None, in_haste=False):
         Whether a rough shape is enough, as to a sampler that learns from every evaluation: that
         saves a fifth of them, about.
     guide : Guide, optional
-        Of another chain.
-    in_haste : bool
-        Whether to go where that has come without a look at what is on the way.
+        The Guide of another chain.
+    unchecked : bool
+        Whether to go to the guide's place without a look at what is in between.
 
     Returns
     -------
-    Home
+    WarmStart
     """
     search = Search(logp, start, budget)
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
-        with suppress(Spent, np.linalg.LinAlgError), np.errstate(all="ignore"):
+        with suppress(BudgetSpent, np.linalg.LinAlgError), np.errstate(all="ignore"):
             search.evaluate(start)
-            is_led = guide is not None and guide.is_home
-            if is_led and in_haste:
+            is_led = guide is not None and guide.is_known
+            if is_led and unchecked:
                 search.go_to(guide, search.evaluate(guide.x))
-            elif not is_led or not _joins(search, rng, guide):
-                _find_home(search, rng, rough)
+            elif not is_led or not _follows_guide(search, rng, guide):
+                _search_alone(search, rng, rough)
         factor = np.linalg.qr(search.metric.T, mode="r").T
     factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
     points, logps = np.array(search.points), np.array(search.logps)
     before = logps[: -LATE * start.size].max(initial=logps[0])
     climbing = float(logps.max() - before) if search.left == 0 else 0.0
-    return Home(search.x, search.f, search.scales, factor, search.exact, climbing, points, logps)
+    return WarmStart(
+        search.x, search.f, search.scales, factor, search.exact, climbing, points, logps
+    )
 
 
-def _joins(search, rng, guide):
-    """Go to the guide's home if f does not dip on the way, nor ends low; return whether it did.
+def _follows_guide(search, rng, guide):
+    """Go to the guide's place if f does not dip on the way, nor ends low; return whether it did.
 
     The way leads to the guide's place in the coordinates in which f is exactly quadratic, then up
     in all, then straight on. From halfway up another mode the straight line might show no dip, so
-    the climb ends at a top, or at home.
+    the climb ends at a top, or at the guide's place.
     """
     is_there = _go_where_exact(search, guide) if guide.exact.any() else guide.exact
     others = np.flatnonzero(~is_there)
     if len(others) > 1:
         _climb_in_metric(search, guide)
     else:
-        sweep(search, rng, others, ALONG[1])
+        sweep(search, rng, others, LINE_EVALUATIONS[1])
     own = search.here()
     way, t = search.x - guide.x, 1.0
     distance = np.linalg.norm(np.linalg.solve(guide.factor, way))
     f = [search.f]
     while t > 0:
-        t = t / NEARER if t * distance > CLOSE else 0.0
+        t = t / LINE_RATIO if t * distance > NEAR_ENOUGH else 0.0
         f.append(search.evaluate(guide.x + t * way))
     f = np.array(f)
     before, after = np.maximum.accumulate(f), np.maximum.accumulate(f[::-1])[::-1]
-    if np.max(np.minimum(before, after) - f) > DIP or f[-1] < f.max() - way.size:
+    if np.max(np.minimum(before, after) - f) > LARGEST_DIP or f[-1] < f.max() - way.size:
         search.return_to(own)
         return False
     search.go_to(guide, f[-1])
@@ -153,7 +154,7 @@ def _go_where_exact(search, guide):
     f = np.array([search.evaluate(place[0] + one * way) for one in t])
     misfit = abs(place[1] - np.polyval(parabola(t, f), 0.0))
     rounding = ROUNDING * np.abs([place[1], *f]).max()
-    if f[-1] > place[1] and misfit <= EXACT * (f[-1] - place[1]) + rounding:
+    if f[-1] > place[1] and misfit <= EXACT_LINE * (f[-1] - place[1]) + rounding:
         search.return_to((place[0] + way, f[-1], place[2]))
         return guide.exact
     search.return_to(place)
@@ -161,21 +162,21 @@ def _go_where_exact(search, guide):
 
 
 def _climb_in_metric(search, guide):
-    """Climb with the guide's curvature, which BFGS corrects, until near a top or the guide's home.
+    """Climb with the guide's curvature, which BFGS corrects, until near a top or the guide's place.
 
     SciPy's BFGS would begin with a step of length 1, and take a gradient at each trial.
     """
     d, origin, inverse = search.x.size, search.x, np.eye(search.x.size)
-    home = np.linalg.solve(guide.factor, guide.x - origin)
+    goal = np.linalg.solve(guide.factor, guide.x - origin)
 
     def at(u):
         return search.evaluate(origin + guide.factor @ u)
 
     def slope(u, f):
-        return np.array([at(u + DIFFERENCE * one) - f for one in np.eye(d)]) / DIFFERENCE
+        return np.array([at(u + DIFFERENCE_STEP * one) - f for one in np.eye(d)]) / DIFFERENCE_STEP
 
     u, f, moved, gradient = np.zeros(d), search.f, None, None
-    while np.sum((u - home) ** 2) > d:
+    while np.sum((u - goal) ** 2) > d:
         before, gradient = gradient, slope(u, f)
         if moved is not None:
             inverse = _updated(inverse, moved, before - gradient)
@@ -185,7 +186,7 @@ def _climb_in_metric(search, guide):
         t, f_new = 1.0, at(u + step)
         while not f_new > f + ARMIJO * t * (gradient @ step):
             t *= ARMIJO
-            if t < SHORTEST:
+            if t < LEAST_FACTOR:
                 return
             f_new = at(u + t * step)
         moved, u, f = t * step, u + t * step, f_new
@@ -199,37 +200,37 @@ def _updated(inverse, moved, change):
     return left @ inverse @ left.T + np.outer(moved, moved) / (moved @ change)
 
 
-def draw_near(home, logp, rng):
-    """Return a point (d,) near the middle of a home that is about a draw of the posterior.
+def draw_near(found, logp, rng):
+    """Return a point (d,) near the middle of a WarmStart: about a draw of the posterior.
 
-    It is drawn from the normal with the home's covariance, and accepted as Metropolis and Hastings
+    It is drawn from the normal with its covariance, and accepted as Metropolis and Hastings
     would from the middle; after ten tries it is the middle.
     """
-    for _ in range(TRIES):
-        z = rng.standard_normal(home.x.size)
-        x = home.x + home.factor @ z
-        if np.log(rng.random()) < logp(x) - home.logp + z @ z / 2:
+    for _ in range(NEAR_TRIES):
+        z = rng.standard_normal(found.x.size)
+        x = found.x + found.factor @ z
+        if np.log(rng.random()) < logp(x) - found.logp + z @ z / 2:
             return x
-    return home.x
+    return found.x
 
 
-def _find_home(search, rng, rough):
+def _search_alone(search, rng, rough):
     """Go up, and learn the shape there; but back where that has lost mass.
 
     In the neck of a funnel f has no bound, and hardly any mass, which is f and the log of volume.
     """
     d = search.x.size
-    sweep(search, rng, range(d), ALONG[0])
+    sweep(search, rng, range(d), LINE_EVALUATIONS[0])
     search.metric = np.diag(search.scales)
     if d == 1:
         return
-    is_clear = search.ranges * EXACT > ROUNDING * abs(search.logps[0])
-    known = np.flatnonzero((search.misfits < EXACT) & is_clear)
+    is_clear = search.ranges * EXACT_LINE > ROUNDING * abs(search.logps[0])
+    known = np.flatnonzero((search.misfits < EXACT_LINE) & is_clear)
     known = known if len(known) >= max(2, d / 2) else []
-    sweep(search, rng, np.setdiff1d(range(d), known), ALONG[1])
+    sweep(search, rng, np.setdiff1d(range(d), known), LINE_EVALUATIONS[1])
     search.metric = np.diag(search.scales)
-    exact, solved = np.flatnonzero(search.misfits < EXACT), False
-    if max(2, d / 2) <= len(exact) <= MANY:
+    exact, solved = np.flatnonzero(search.misfits < EXACT_LINE), False
+    if max(2, d / 2) <= len(exact) <= MOST_SOLVED:
         gain = solve(search, rng, exact)
         solved = gain >= 0
         # what held the coefficients at first may have no weight any more
@@ -241,16 +242,16 @@ def _find_home(search, rng, rough):
     before, inverse, climbed = search.here(), np.linalg.inv(search.metric), -np.inf
     mass = search.f - np.log(np.linalg.norm(inverse, axis=0)).sum()
     while search.f > climbed + max(0.5, 0.15 * d):  # the climb stopped too early
-        with suppress(Spent):
-            _climb(search, least=ALONG[1] * d)
+        with suppress(BudgetSpent):
+            _climb(search, least=LINE_EVALUATIONS[1] * d)
         climbed = search.f
-        sweep(search, rng, range(d), ALONG[1])
+        sweep(search, rng, range(d), LINE_EVALUATIONS[1])
         is_lost = search.f + np.log(search.scales).sum() < mass - LOSS * d
         strays = solved and len(exact) < d
         if is_lost or (strays and np.sum((inverse @ (search.x - before[0])) ** 2) > STRAYED * d):
             search.return_to(before)
             return
-        if d <= FEW:
+        if d <= MOST_FITTED:
             fit_shape(search, rng, solved)
 
 
@@ -260,16 +261,16 @@ def _climb(search, least):
 
     def minus_f(u):
         if search.left <= least:
-            raise Spent
-        return min(top - search.evaluate(origin + metric @ u), BAD)
+            raise BudgetSpent
+        return min(top - search.evaluate(origin + metric @ u), INFINITE)
 
     def look(u):
         nonlocal last
         gain, last = search.f - last, search.f
-        if gain < GAIN or search.left < least + 3 * (d + 1):
+        if gain < LEAST_GAIN or search.left < least + 3 * (d + 1):
             raise StopIteration
 
-    last, options = top, {"eps": DIFFERENCE, "gtol": SLOPE}
+    last, options = top, {"eps": DIFFERENCE_STEP, "gtol": LEAST_SLOPE}
     found = minimize(minus_f, np.zeros(d), method="BFGS", options=options, callback=look)
     with suppress(np.linalg.LinAlgError):  # rounding leaves it indefinite
         search.metric = metric @ np.linalg.cholesky(found.hess_inv)

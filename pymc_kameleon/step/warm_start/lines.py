@@ -5,7 +5,7 @@ Symbols: as in approach.py.
 
 import numpy as np
 
-from pymc_kameleon.step.warm_start.search import EXACT, ROUNDING, moved
+from pymc_kameleon.step.warm_start.search import EXACT_LINE, ROUNDING, moved
 
 
 def sweep(search, rng, coordinates, most):
@@ -16,7 +16,7 @@ def sweep(search, rng, coordinates, most):
     """
     for k in rng.permutation(coordinates):
         line = _Line(search, k)
-        may_be_exact = search.ranges[k] == 0 or search.misfits[k] < EXACT
+        may_be_exact = search.ranges[k] == 0 or search.misfits[k] < EXACT_LINE
         top = _exact_top(line, search.scales[k]) if may_be_exact else None
         if top is None:
             bracket(line, search.scales[k], most)
@@ -97,7 +97,7 @@ def _exact_top(line, h):
     scale = (-2 * a) ** -0.5
     fourth = -b / (2 * a) if abs(b / a) > 0.6 * scale else 2 * scale
     misfit, spread = abs(line[fourth] - np.polyval((a, b, c), fourth)), np.ptp([*line.values()])
-    is_exact = max(misfit, ROUNDING * np.abs(f).max()) <= EXACT * spread
+    is_exact = max(misfit, ROUNDING * np.abs(f).max()) <= EXACT_LINE * spread
     return (scale, misfit / spread, spread) if is_exact else None
 
 
@@ -145,7 +145,7 @@ def top_of(line):
         misfits = np.abs(f - np.polyval(parabola(t[wide], f[wide]), t))
         spread = np.ptp(f)
         misfit = np.maximum(misfits - ROUNDING * np.abs(f).max(), 0).max() / spread
-    if misfit > EXACT:
+    if misfit > EXACT_LINE:
         scale = np.clip(scale, 0.05 * h, 20 * h)
     vertex = c - h * b / (2 * a)
     if abs(vertex - c) > 0.3 * scale:

@@ -7,26 +7,25 @@ import numpy as np
 
 from pymc_kameleon.core.quadratic import by_order, gradient_and_hessian, n_coefficients, terms
 from pymc_kameleon.step.warm_start.lines import MassLine, bracket, top_of
-from pymc_kameleon.step.warm_start.search import EXACT_FIT, FAR, ROUNDING, moved
+from pymc_kameleon.step.warm_start.search import EXACT_FIT, MASS_LINE_EVALUATIONS, ROUNDING, moved
 
-SOME = 1
+VOLUME_COORDINATES = 1
 """Coordinates whose scales tell how the volume changes."""
 
-PROBES, MISFIT = 3, 0.2
+N_PROBES, PROBE_MISFIT = 3, 0.2
 """Points at which a rough shape is tried, and the share by which f may fall more or less there."""
 
-ROUNDS = 3
+SHAPE_FITS = 3
 """Fits at the top, about; three times as many at most, as long as it is wider than was known."""
 
-FLATTEST = 0.1
+LEAST_CURVATURE = 0.1
 """Curvature in u that a fit is trusted with, at least."""
 
-RADIUS = 0.7
+FIT_RADIUS = 0.7
 """ρ at first, and at most."""
 
-REACH = 0.05, 12.0
-"""Times d: squared distances, in radii, of points that are fitted. Nearer ones, as those of finite
-differences, say nothing of curvature."""
+FIT_REACH = 0.05, 12.0
+"""Times d: squared radii between which points are fitted; nearer ones say nothing of curvature."""
 
 
 def solve(search, rng, exact):
@@ -56,12 +55,12 @@ def solve(search, rng, exact):
     e = np.maximum(np.abs(e), max(1e-9, 3 * misfit / spread / n**0.5) * np.abs(e).max())
     search.evaluate(moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
     block = block @ vectors / np.sqrt(e)
-    few, gain = rng.permutation(exact)[:SOME], 0.0
+    few, gain = rng.permutation(exact)[:VOLUME_COORDINATES], 0.0
     for k in rng.permutation(np.setdiff1d(np.arange(search.x.size), exact)):
         line = MassLine(search, k, exact, few)
         if line[0.0] == -np.inf:  # f is not concave here, so that it is not that quadratic
             return -1.0
-        bracket(line, search.scales[k], FAR)
+        bracket(line, search.scales[k], MASS_LINE_EVALUATIONS)
         search.scales[k] = top_of(line)[0]
         best = max(line, key=line.get)
         gain += line[best] - line[0.0]
@@ -77,9 +76,9 @@ def is_still_right(search, rng, exact):
     """Whether the quadratic in `exact` coordinates, with the volume that it has now, is f's."""
     block = search.metric[np.ix_(exact, exact)]
     origin, top = search.x, search.f
-    for z in rng.standard_normal((PROBES, len(exact))):
+    for z in rng.standard_normal((N_PROBES, len(exact))):
         drop = top - search.evaluate(moved(origin, exact, block @ z))
-        if not abs(drop / (z @ z / 2) - 1) < MISFIT:
+        if not abs(drop / (z @ z / 2) - 1) < PROBE_MISFIT:
             return False
     return True
 
@@ -89,9 +88,9 @@ def fit_shape(search, rng, known):
 
     If that is `known`, a few points decide whether a fit is necessary.
     """
-    d, rho = search.x.size, RADIUS
+    d, rho = search.x.size, FIT_RADIUS
     p = n_coefficients(d)
-    for i in range(3 * ROUNDS):
+    for i in range(3 * SHAPE_FITS):
         near = np.count_nonzero(_is_near(_distances2(search, search.x) / (d * rho**2)))
         origin, top = search.x, search.f
         n_new = d + 4 if known and i == 0 else max(d + 4, int(1.2 * p) - near)
@@ -106,21 +105,21 @@ def fit_shape(search, rng, known):
             rho *= 0.5
             continue
         e, vectors, g = fitted
-        clipped = np.clip(np.abs(e), FLATTEST, 1 / FLATTEST)
+        clipped = np.clip(np.abs(e), LEAST_CURVATURE, 1 / LEAST_CURVATURE)
         limit = 3 * rho / np.sqrt(clipped)
         step = np.clip(g / clipped, -limit, limit)
         gain = g @ step - step @ (e * step) / 2
         if gain > 0.25:
             search.evaluate(origin + search.metric @ vectors @ step)
         search.metric = search.metric @ vectors / np.sqrt(clipped)
-        rho = RADIUS * min(1.0, np.sqrt(3 * d / max(drop, 1e-10)))
+        rho = FIT_RADIUS * min(1.0, np.sqrt(3 * d / max(drop, 1e-10)))
         agrees = gain < max(0.5, 0.15 * d) and e.min() > 0.4 and e.max() < 3
-        if agrees or (i >= ROUNDS and e.min() > FLATTEST):
+        if agrees or (i >= SHAPE_FITS and e.min() > LEAST_CURVATURE):
             break
 
 
 def _is_near(distances2):
-    return (distances2 > REACH[0]) & (distances2 < REACH[1])
+    return (distances2 > FIT_REACH[0]) & (distances2 < FIT_REACH[1])
 
 
 def _distances2(search, origin):

@@ -8,26 +8,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-FEW = 40
+MOST_FITTED = 40
 """Dimensions up to which quadratics are fitted; beyond, they would take most of the budget."""
 
-MANY = 60
+MOST_SOLVED = 60
 """Coordinates in which f is solved for at once; of more, least squares would take minutes."""
 
-ALONG, FAR = (12, 6), 20
-"""Evaluations along a coordinate, about: the first time, and later; and along one in which f is not
-quadratic, where it is in others."""
+LINE_EVALUATIONS, MASS_LINE_EVALUATIONS = (12, 6), 20
+"""Evaluations along a coordinate, about: at first, and later; and along one for the mass."""
 
-EXACT, EXACT_FIT = 1e-7, 1e-3
-"""Largest misfit of a quadratic, over the range of f, where f is taken to be one: along a line,
-and in many coordinates."""
+EXACT_LINE, EXACT_FIT = 1e-7, 1e-3
+"""Misfit of a quadratic, over the range of f, if f is one: on a line, and in many coordinates."""
 
 ROUNDING = 10 * np.finfo(float).eps
-"""Of a value of f, relative: more than that is misfit."""
+"""Relative rounding of a value of f: more than that is misfit."""
 
 
 class Guide(NamedTuple):
-    """What a chain tells others of the Home that it has found; NaN before there is one."""
+    """The part of a chain's WarmStart that others follow; NaN before there is one."""
 
     x: np.ndarray
     scales: np.ndarray
@@ -36,19 +34,19 @@ class Guide(NamedTuple):
 
     @classmethod
     def nowhere(cls, d):
-        """Return the one that knows nothing."""
+        """Return a Guide before that."""
         return cls(*(np.full(shape, np.nan) for shape in (d, d, (d, d))), np.zeros(d, bool))
 
     @property
-    def is_home(self):
-        """Whether it is one."""
+    def is_known(self):
+        """Whether the posterior has been found."""
         return self.x.size > 0 and not np.isnan(self.x[0])
 
 
-class Home(NamedTuple):
-    """Where an approach has come to."""
+class WarmStart(NamedTuple):
+    """Where an approach has found the posterior, and its shape there."""
 
-    x: np.ndarray  # (d,), the middle of it
+    x: np.ndarray  # (d,), the middle of the posterior
     logp: float  # log-density there
     scales: np.ndarray  # (d,), standard deviation of each coordinate, given the others
     factor: np.ndarray  # (d, d), lower triangular, about that of the posterior's covariance
@@ -59,19 +57,19 @@ class Home(NamedTuple):
 
     @property
     def guide(self):
-        """What others may know of it."""
+        """The part that others follow."""
         return Guide(self.x, self.scales, self.factor, self.exact)
 
 
-class OnTheWay(Exception):
-    """There was no time to arrive."""
+class OutOfTime(Exception):
+    """The time was up before the posterior was found."""
 
 
-class Trail:
-    """A log-density that remembers what it gave, so that an approach can go on after a pause.
+class RecordedLogp:
+    """A log-density that records its values, so that an approach can go on after a pause.
 
-    It is made again from its beginning, which takes no evaluations as far as the values are known,
-    and by the same random numbers comes to the same end.
+    The approach is repeated from its beginning, which takes no evaluations where values are known,
+    and with the same random numbers comes to the same end.
 
     Parameters
     ----------
@@ -79,7 +77,7 @@ class Trail:
     values : (n,) float64
         What is known, then NaN; filled in.
     seconds : float
-        After which `OnTheWay` is raised, but not before there is one new value.
+        After which `OutOfTime` is raised, but not before there is one new value.
     """
 
     def __init__(self, logp, values, seconds):
@@ -91,7 +89,7 @@ class Trail:
         """Return the log-density at x, -inf for NaN."""
         if self.n == self.known:
             if self.known > self.begun and time.perf_counter() > self.end:
-                raise OnTheWay
+                raise OutOfTime
             value = self.logp(x)
             self.values[self.n] = value if value < np.inf else -np.inf  # for NaN, too
             self.known += 1
@@ -99,7 +97,7 @@ class Trail:
         return self.values[self.n - 1]
 
 
-class Spent(Exception):
+class BudgetSpent(Exception):
     """The budget is spent."""
 
 
@@ -124,14 +122,14 @@ class Search:
         self.x, self.f, self.metric = place
 
     def go_to(self, guide, f):
-        """Take the place of a guide, where f is known, for home."""
+        """Move to a guide's place, where f is known."""
         self.return_to((guide.x, f, guide.factor.copy()))
         self.scales, self.exact = guide.scales.copy(), guide.exact
 
     def evaluate(self, y):
         """Return f(y); y may be the best so far."""
         if self.left == 0:
-            raise Spent
+            raise BudgetSpent
         self.left -= 1
         f = self.logp(y)
         f = f if np.isfinite(f) else -np.inf

@@ -14,7 +14,7 @@ from scipy.stats import norm
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import control_correction as averages
 from pymc_kameleon.core.arrays import allocate
-from pymc_kameleon.model.noise import STATISTIC
+from pymc_kameleon.model.noise import NOISE_STATISTIC
 from pymc_kameleon.samplers.control_variates import option
 from pymc_kameleon.samplers.control_variates import table as control_variates_table
 from pymc_kameleon.samplers.control_variates import tally as control_variates_tally
@@ -80,14 +80,16 @@ def by_definition(mean, factor, x, y, accept_prob, xi, own, moves):
 @pytest.mark.parametrize("d", [1, 2])
 def test_they_are_what_they_are_defined_to_be(d):
     rng, scale, factor = np.random.default_rng(1), 1.3, FACTOR[:d, :d]
-    own = allocate(control_variates_tally.Controls, {"d": d, "grid": control_variates_tally.GRID})
+    own = allocate(
+        control_variates_tally.Controls, {"d": d, "grid": control_variates_tally.TABLE_ROWS}
+    )
     control_variates_table.prepare(own, MEAN[:d], factor, control_variates_table.walk(scale))
     for length in (0.05, 0.5, 2.0, 4.0):
         z, xi = rng.standard_normal((2, d))
         z *= length / np.linalg.norm(z)
         x, sums = MEAN[:d] + factor @ z, np.zeros(2 * d + 1)
         y = x + scale * factor @ xi
-        scratch = np.empty(control_variates_tally.COLUMNS)
+        scratch = np.empty(control_variates_tally.N_COLUMNS)
         control_variates_tally.add_controls(own, x, y, z, scale * xi, 0.3, scratch, sums)
         move = walk(scale)
         expected = by_definition(MEAN[:d], factor, x, y, 0.3, xi, move, [move])
@@ -147,11 +149,14 @@ def test_the_table_in_many_dimensions(d, steps):
     z_y, log_ratio = (np.concatenate(part) for part in zip(*parts, strict=True))
     gained = np.sum(z_y**2, axis=1) - np.sum(z**2)
     alpha = np.minimum(1, np.exp(log_ratio))
-    first = row[control_variates_tally.SQUARE] * 0.8**2 + row[control_variates_tally.VARIANCE]
+    first = (
+        row[control_variates_tally.SQUARE_COLUMN] * 0.8**2
+        + row[control_variates_tally.VARIANCE_COLUMN]
+    )
     for sampled, expected in [
-        (z_y[:, 0] - 0.8, row[control_variates_tally.LINEAR] * 0.8),
+        (z_y[:, 0] - 0.8, row[control_variates_tally.LINEAR_COLUMN] * 0.8),
         (z_y[:, 0] ** 2 - 0.8**2, first),
-        (gained, row[control_variates_tally.RADIUS]),
+        (gained, row[control_variates_tally.RADIUS_COLUMN]),
     ]:
         error = np.mean(alpha * sampled) - expected
         assert abs(error) < 4 * np.std(alpha * sampled) / n**0.5
@@ -161,18 +166,20 @@ def test_half_a_period_is_all_the_way():
     """Three leapfrog steps of length 1 end at −z."""
     r = np.linspace(0, 8, 5)
     table = control_variates_table.expectations(4, control_variates_table.leapfrog(1.0, [3]), r)
-    expected = np.zeros((5, control_variates_tally.COLUMNS))
-    expected[:, control_variates_tally.LINEAR] = -2
+    expected = np.zeros((5, control_variates_tally.N_COLUMNS))
+    expected[:, control_variates_tally.LINEAR_COLUMN] = -2
     np.testing.assert_allclose(table[1:], expected[1:], atol=1e-4)
 
 
 def test_beyond_the_table_there_is_no_second_part():
-    own = allocate(control_variates_tally.Controls, {"d": 1, "grid": control_variates_tally.GRID})
+    own = allocate(
+        control_variates_tally.Controls, {"d": 1, "grid": control_variates_tally.TABLE_ROWS}
+    )
     control_variates_table.prepare(own, MEAN[:1], FACTOR[:1, :1], control_variates_table.walk(2.0))
     sums, far, step = np.zeros(3), np.array([9.0]), np.array([-1.0])
     x = MEAN[:1] + 1.5 * far
     control_variates_tally.add_controls(
-        own, x, x - 1.5, far, step, 0.5, np.empty(control_variates_tally.COLUMNS), sums
+        own, x, x - 1.5, far, step, 0.5, np.empty(control_variates_tally.N_COLUMNS), sums
     )
     np.testing.assert_allclose(sums, [-0.75, 0.5 * 1.5**2 * (64 - 81), 0.5 * (64 - 81)])
 
@@ -226,7 +233,7 @@ def test_their_means_are_zero(step, banana, monkeypatch):
 
     def wrong(own, *arguments):
         control_variates_table.prepare(own, *arguments)
-        own.table[:, control_variates_tally.VARIANCE] *= 0.8
+        own.table[:, control_variates_tally.VARIANCE_COLUMN] *= 0.8
 
     monkeypatch.setattr(option, "prepare", wrong)
     assert largest_z(sample(one, **long)) > 10
@@ -412,7 +419,7 @@ def test_with_an_estimated_likelihood():
     with toy(0.5):
         one = pk.GAM(control_variates=True, pseudo_marginal=True)
     dt = sample(one, draws=6000, tune=400, chains=2)
-    noise = dt["sample_stats"][STATISTIC].values
+    noise = dt["sample_stats"][NOISE_STATISTIC].values
     assert (noise == noise[:, :1]).all()
     assert (np.abs(noise - 0.25) < 0.1).all()
     assert largest_z(dt) < 4

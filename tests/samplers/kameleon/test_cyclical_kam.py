@@ -329,12 +329,12 @@ DIMENSIONS = [
     pytest.param(BOTH, id="2-d", marks=pytest.mark.slow),
 ]
 MOVES = {
-    "kam": mode_moves.WIDE,
+    "kam": mode_moves.WIDE_KAM,
     "jump": mode_moves.JUMP,
-    "difference": mode_moves.ALL,
-    "whitened": mode_moves.WHITENED,
-    "single": mode_moves.SINGLE,
-    "global": mode_moves.GLOBAL,
+    "difference": mode_moves.ALL_DIFFERENCE,
+    "whitened": mode_moves.WHITENED_DIFFERENCE,
+    "single": mode_moves.SINGLE_DIFFERENCE,
+    "global": mode_moves.GLOBAL_WALK,
     "mirror": mode_moves.MIRROR,
     "any": -1,
 }
@@ -560,8 +560,8 @@ def test_the_phases_of_tuning_end_where_draws_do(steps_per_draw):
     search = step.tuning.search
     ends = [search.search_end, search.learning_end]
     assert [pause * steps_per_draw for pause in step.pauses()] == ends
-    assert 0 <= mode_search.LEARNED * n_tune - ends[1] < steps_per_draw
-    searched = ends[0] - int(mode_search.WALKED * n_tune) // steps_per_draw * steps_per_draw
+    assert 0 <= mode_search.LEARNING_END * n_tune - ends[1] < steps_per_draw
+    searched = ends[0] - int(mode_search.WALK_END * n_tune) // steps_per_draw * steps_per_draw
     assert searched % search.length == 0
     assert search.length % steps_per_draw == 0
 

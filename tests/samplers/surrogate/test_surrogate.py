@@ -35,7 +35,7 @@ from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.fit import Hyper
 from pymc_kameleon.samplers.surrogate.metropolis import Work
 from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
-from pymc_kameleon.step.warm_start.approach import TRIES, evaluations_for_a_way
+from pymc_kameleon.step.warm_start.approach import NEAR_TRIES, evaluations_for_own_search
 
 # ---- the fit --------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ def test_the_surrogate_is_the_mean_of_the_gaussian_process(hyper):
         w = np.array(hyper.stretch) / (hyper.length * np.sqrt(2))
         squares = np.sum(((a[:, None] - b) * w) ** 2, axis=2)
         k = hyper.amplitude * hyper.length**4 / (1 + squares)
-        constant, linear, second = surrogate_fit.PRIOR
+        constant, linear, second = surrogate_fit.PRIOR_VARIANCES
         k += constant
         if hyper.on_quadratic:
             k += linear * a @ b.T
@@ -562,10 +562,10 @@ def test_with_few_evaluations_the_others_begin_where_the_first_one_has_come(step
     result = sample(step, chains=3, tune=8, draws=20, discard_tuned_samples=False)
     spent = result["warmup_sample_stats"]["n_logp"].values[:, 0]
     assert spent[0] > 15
-    assert spent[1:].max() <= 3 + TRIES
+    assert spent[1:].max() <= 3 + NEAR_TRIES
     assert "began where the first chain had arrived" in caplog.text
     assert "With tune + draws of 90 each chain searches for itself" in caplog.text
-    assert [evaluations_for_a_way(d) for d in (1, 2, 4)] == [90, 90, 120]
+    assert [evaluations_for_own_search(d) for d in (1, 2, 4)] == [90, 90, 120]
     caplog.clear()
     sample(step, chains=3, tune=60, draws=40)
     assert "began where" not in caplog.text
@@ -593,10 +593,10 @@ def test_a_store_keeps_what_chains_have_learned_together(step, tmp_path):
 def test_a_chain_with_hardly_any_mass_is_moved(step):
     """By where its own way led, whatever it has seen."""
     chains = chains_after(step, 5, tune=100)
-    learning.bring_home(chains)
+    learning.move_lost_chains(chains)
     assert all(chain.tuning.lost[0] == 0 for chain in chains)
     mass, chains[1].tuning.mass[0] = chains[0].tuning.mass[0], -1000.0
-    learning.bring_home(chains)
+    learning.move_lost_chains(chains)
     assert [chain.tuning.lost[0] > 900 for chain in chains] == [False, True, False]
     assert chains[1].tuning.mass[0] >= mass - 1
     assert any((chains[1].state.x == chains[k].state.x).all() for k in (0, 2))
@@ -748,7 +748,7 @@ def test_a_chain_looks_at_points_and_stays(step):
 
 def test_chains_look_where_the_surrogate_is_low(step, monkeypatch):
     """On rays from states, at the nearest of some distances where log s has fallen far enough."""
-    monkeypatch.setattr(learning, "FALL", (6.0, 6.0))
+    monkeypatch.setattr(learning, "LOOK_DROPS", (6.0, 6.0))
     chains = chains_after(step, 60, tune=100)
     rng = np.random.default_rng(1)
     parameters, seen = learned_by(chains)[0], learning.seen_by(chains, EXPENSIVE, rng)
@@ -765,7 +765,7 @@ def test_chains_look_where_the_surrogate_is_low(step, monkeypatch):
     steps = places[:, None] - seen.states
     along = np.einsum("nsi,ri->nsr", steps, rays)
     off = np.sum(steps**2, axis=2)[..., None] - along**2
-    off[np.min(np.abs(np.abs(along)[..., None] - learning.RADII), axis=3) > 1e-9] = np.inf
+    off[np.min(np.abs(np.abs(along)[..., None] - learning.LOOK_RADII), axis=3) > 1e-9] = np.inf
     assert (np.min(off, axis=(1, 2)) < 1e-9).all()
 
 
@@ -781,7 +781,7 @@ def test_known_depth_of_the_bound_is_that_of_what_was_found(monkeypatch):
         """Return it where h was taken for this at n points, and found to be that."""
         surrogate.constant[0] = h
         f = found + surrogate_fit.log_t(u[:n], 8.0)
-        monkeypatch.setattr(learning, "unlearned", lambda chains: (u[:n], f, None))
+        monkeypatch.setattr(learning, "unseen_moves", lambda chains: (u[:n], f, None))
         return learning.known_depth(chains, middle=0.0)
 
     assert known(-20, -20) == max(surrogate_inner_chain.DEPTHS) == 12

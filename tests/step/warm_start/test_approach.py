@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from pymc_kameleon.step.warm_start.approach import BUDGET, approach, draw_near
-from pymc_kameleon.step.warm_start.search import FEW
+from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, approach, draw_near
+from pymc_kameleon.step.warm_start.search import MOST_FITTED
 
 
 def normal(d, condition, seed):
@@ -78,15 +78,15 @@ def far(d, seed):
     return np.random.default_rng(seed).uniform(-2, 2, d)
 
 
-@pytest.mark.parametrize(("d", "condition"), [(1, 1), (2, 1e3), (10, 1e2), (FEW + 5, 3)])
+@pytest.mark.parametrize(("d", "condition"), [(1, 1), (2, 1e3), (10, 1e2), (MOST_FITTED + 5, 3)])
 def test_finds_a_normal_and_its_shape(d, condition):
     logp, _, covariance = normal(d, condition, d)
-    home = approach(logp, far(d, 1), np.random.default_rng(2), BUDGET * d)
+    home = approach(logp, far(d, 1), np.random.default_rng(2), WARM_START_BUDGET * d)
     assert home.logp > -0.05 * d
     assert home.logp == logp(home.x)
     np.testing.assert_array_equal(home.factor, np.tril(home.factor))
     assert (np.diag(home.factor) > 0).all()
-    if d <= FEW:
+    if d <= MOST_FITTED:
         scaled = np.linalg.solve(home.factor, np.linalg.cholesky(covariance))
         sds = np.linalg.svd(scaled)[1]
         assert sds.min() > 0.5
@@ -103,8 +103,8 @@ def test_regressions_are_home_within_the_budget(d):
         counted = Counted(logp)
         start = far(d, seed)
         assert logp(start) < -1e3
-        home = approach(counted, start, np.random.default_rng(seed), BUDGET * d)
-        assert counted.n <= BUDGET * d + 1
+        home = approach(counted, start, np.random.default_rng(seed), WARM_START_BUDGET * d)
+        assert counted.n <= WARM_START_BUDGET * d + 1
         assert home.logp > logp(best) - d
         assert home.climbing < d
         z = np.random.default_rng(9).standard_normal((50, d))
@@ -126,7 +126,7 @@ def test_a_line_far_from_the_maximum_does_not_pass_for_a_parabola():
 
     for seed in range(40):
         start = np.r_[np.zeros(5), 1.6] + far(6, seed) / 2
-        home = approach(logp, start, np.random.default_rng(seed), BUDGET * 6)
+        home = approach(logp, start, np.random.default_rng(seed), WARM_START_BUDGET * 6)
         assert home.logp > -1563 - 6, seed
 
 
@@ -141,14 +141,14 @@ def test_scales_of_fourteen_orders_are_no_obstacle(seed):
 
     start = far(10, seed + 100) / 2
     assert logp(start) < -1e14
-    home = approach(logp, start, np.random.default_rng(seed), BUDGET * 10)
+    home = approach(logp, start, np.random.default_rng(seed), WARM_START_BUDGET * 10)
     assert home.logp > -1
 
 
-@pytest.mark.parametrize("d", [20, FEW + 5])
+@pytest.mark.parametrize("d", [20, MOST_FITTED + 5])
 def test_what_is_not_quadratic_is_climbed(d):
     logp = logistic(d, 1)
-    home = approach(logp, 3 * far(d, 3), np.random.default_rng(1), BUDGET * d)
+    home = approach(logp, 3 * far(d, 3), np.random.default_rng(1), WARM_START_BUDGET * d)
     best = -minimize(lambda x: -logp(x), np.zeros(d)).fun
     assert home.logp > best - 1
 
@@ -156,7 +156,7 @@ def test_what_is_not_quadratic_is_climbed(d):
 def test_the_shape_of_what_is_not_quadratic_is_fitted():
     """The conditional scales alone are some thirty times too narrow in one direction."""
     logp, covariance = student(5, 100, 5)
-    home = approach(logp, far(5, 0), np.random.default_rng(0), BUDGET * 5)
+    home = approach(logp, far(5, 0), np.random.default_rng(0), WARM_START_BUDGET * 5)
     sds = np.linalg.svd(np.linalg.solve(home.factor, np.linalg.cholesky(covariance)))[1]
     assert sds.min() > 0.5
     assert sds.max() < 10
@@ -186,7 +186,7 @@ def test_a_hierarchical_model_does_not_collapse():
 
     for seed in range(12):
         start = np.r_[100, 3, np.full(8, 100), 3] + far(11, seed)
-        home = approach(logp, start, np.random.default_rng(seed), BUDGET * 11)
+        home = approach(logp, start, np.random.default_rng(seed), WARM_START_BUDGET * 11)
         assert home.x[1] > 1, seed
 
 
@@ -217,7 +217,7 @@ def test_a_way_that_ends_while_it_climbs_says_so():
     start = far(6, 1)
     short = approach(logp, start, np.random.default_rng(1), 60)
     assert short.climbing == short.logps.max() - short.logps[:31].max() > 10
-    whole = approach(logp, start, np.random.default_rng(1), BUDGET * 6)
+    whole = approach(logp, start, np.random.default_rng(1), WARM_START_BUDGET * 6)
     assert whole.climbing == 0
     assert approach(logp, start, np.random.default_rng(1), 0).climbing == 0
 
@@ -242,7 +242,7 @@ def test_a_flat_box_has_an_end(width):
     for d in (1, 3):
         for seed in range(5):
             start = np.random.default_rng(seed).uniform(-0.9, 0.9, d) * width
-            home = approach(box, start, np.random.default_rng(seed), BUDGET * d)
+            home = approach(box, start, np.random.default_rng(seed), WARM_START_BUDGET * d)
             assert np.isfinite(home.factor).all()
             assert np.abs(home.x).max() < width
 
@@ -258,7 +258,9 @@ def spikes_and_slabs(x):
 @pytest.mark.parametrize("seed", [11, 38])
 def test_a_shape_is_found_where_parabolas_end(seed):
     """Beside a line along which the mass is to be maximised; its volume is not known there."""
-    home = approach(spikes_and_slabs, far(4, seed), np.random.default_rng(seed), BUDGET * 4)
+    home = approach(
+        spikes_and_slabs, far(4, seed), np.random.default_rng(seed), WARM_START_BUDGET * 4
+    )
     assert np.isfinite(home.factor).all()
     assert np.isfinite(home.points).all()
 
@@ -304,7 +306,7 @@ def test_a_rough_way_to_a_regression_is_short(d):
 
         for seed in range(6):
             rng = np.random.default_rng(seed)
-            home = approach(with_prior, far(d, seed), rng, BUDGET * d, rough=True)
+            home = approach(with_prior, far(d, seed), rng, WARM_START_BUDGET * d, rough=True)
             assert len(home.logps) < 35 * d
             z = np.random.default_rng(9).standard_normal((50, d))
             drops = [home.logp - with_prior(home.x + home.factor @ one) for one in z]
@@ -315,9 +317,11 @@ def test_a_rough_way_to_a_regression_is_short(d):
 def test_another_chain_follows_by_few_evaluations():
     d, rng = 8, np.random.default_rng(1)
     logp, _ = regression(d, 2)
-    first = approach(logp, far(d, 1), rng, BUDGET * d, rough=True)
+    first = approach(logp, far(d, 1), rng, WARM_START_BUDGET * d, rough=True)
     for seed in range(2, 8):
-        home = approach(logp, far(d, seed), rng, BUDGET * d, rough=True, guide=first.guide)
+        home = approach(
+            logp, far(d, seed), rng, WARM_START_BUDGET * d, rough=True, guide=first.guide
+        )
         assert len(home.logps) < 5 * d
         np.testing.assert_array_equal(home.x, first.x)
         np.testing.assert_allclose(home.factor, first.factor, rtol=1e-12)
@@ -332,9 +336,11 @@ def two_modes(x):
 def test_a_chain_that_starts_near_another_mode_does_not_follow():
     """Although it has seen the place where the first one is."""
     rng = np.random.default_rng(1)
-    first = approach(two_modes, np.array([2.0, 5.0, 1.0]), rng, BUDGET * 3)
+    first = approach(two_modes, np.array([2.0, 5.0, 1.0]), rng, WARM_START_BUDGET * 3)
     assert first.x[0] > 2
-    own = approach(two_modes, np.array([-2.0, -5.0, 1.0]), rng, BUDGET * 3, guide=first.guide)
+    own = approach(
+        two_modes, np.array([-2.0, -5.0, 1.0]), rng, WARM_START_BUDGET * 3, guide=first.guide
+    )
     assert own.x[0] < -2
 
 

@@ -1,6 +1,6 @@
 """How fast one version of the package is beside another, both in one run.
 
-    python tests/tools/compare_speed.py CHECKOUT OTHER                some 15 minutes
+    python tests/tools/compare_speed.py CHECKOUT OTHER                some 25 minutes
     python tests/tools/compare_speed.py CHECKOUT OTHER --only import  "compile GAM", "run KAM" …
 
 Each figure is the least of several fresh processes, in which the versions take turns, on one core
@@ -23,8 +23,8 @@ COMPILED = ("GAM", "KAM", "GadMALA", "SurrogateMetropolis")
 TRANSITIONS = {"RWM": 2_000_000, "GAM": 1_000_000, "KAM": 200_000, "GadMALA": 500_000}
 TRANSITIONS |= {"SurrogateMetropolis": 300_000}
 KINDS = ("import", *(f"compile {name}" for name in COMPILED), *(f"run {n}" for n in TRANSITIONS))
-STEPS_PER_DRAW, TUNE, PM_DRAWS = 10, 100, 5000
-REPEATS = 7  # within a process
+STEPS_PER_DRAW, TUNE, PM_DRAWS = 10, 200, 5000
+BUDGET, REPEATS = 2.0, 3  # of a figure in a process: seconds in all, and calls at least
 LITTLE = {"progressbar": False, "compute_convergence_checks": False, "cores": 1}
 
 
@@ -32,7 +32,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("checkouts", nargs="*", type=Path)
     parser.add_argument("--only", default="", help="kinds that begin so")
-    parser.add_argument("--rounds", type=int, default=6, help="processes of each version")
+    parser.add_argument("--rounds", type=int, default=8, help="processes of each version")
     parser.add_argument("--measure", choices=KINDS, help="for itself")
     options = parser.parse_args()
     if options.measure:
@@ -73,7 +73,7 @@ def measure(kind, sampler=None):
 
     if kind == "import":
         return {
-            "import after pymc, s": seconds(imported, 1),
+            "import after pymc, s": once(imported),
             "of its own modules, s": seconds(imported),
         }
     with pm.Model():
@@ -88,15 +88,19 @@ def imported():
     import pymc_kameleon  # noqa: F401
 
 
-def seconds(function, repeats=REPEATS):
+def seconds(function, budget=BUDGET, repeats=REPEATS):
     """Return the least seconds of the processor that a call takes."""
     found = []
-    for _ in range(repeats):
+    while len(found) < repeats or sum(found) < budget:
         gc.collect()
         start = process_time()
         function()
         found.append(process_time() - start)
     return min(found)
+
+
+def once(function):
+    return seconds(function, 0.0, 1)
 
 
 def compiled(sampler):
@@ -110,7 +114,7 @@ def compiled(sampler):
         step.setup_chain(1, 0, 1)
         step.step(pm.modelcontext(None).initial_point())
 
-    return {f"first compilation of {sampler}, s": seconds(first_draw, 1)}
+    return {f"first compilation of {sampler}, s": once(first_draw)}
 
 
 def run(sampler):

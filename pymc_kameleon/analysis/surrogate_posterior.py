@@ -19,18 +19,9 @@ known."""
 
 
 def add_surrogate_posterior(tree, job, columns, n):
-    """Add n draws of each chain's surrogate, like those of the posterior; say how close it is.
+    """Add n draws of each chain's surrogate to a result, and say how close it is.
 
     Without draws to begin from, or moves by a surrogate, there are none, which is said.
-
-    Parameters
-    ----------
-    tree : DataTree
-        A result.
-    job : Job
-        Of a SurrogateMetropolis that moves all variables.
-    columns : Columns
-    n : int
     """
     kept = tree[SURROGATE_MOVES].to_dataset() if SURROGATE_MOVES in tree.children else None
     if kept is None or kept["accept_prob"].isnull().all():

@@ -19,20 +19,11 @@ LEAST_FOR_TAILS = 100
 
 
 def warn_of(dt, names, values, r_hat, close, apart):
-    """Warn of these signs.
+    """Warn of these signs, for q quantities of these `names`.
 
-    Parameters
-    ----------
-    dt : DataTree
-    names : list of str
-        Names of q quantities.
-    values : (chains, draws, q) float64
-        Their values at the draws.
-    r_hat : (q,) float64
-    close : Certificate or None
-        The certificate of the surrogate, if there is one.
-    apart : (q,) float64
-        Variance of corrected averages between chains over that within them, 0 of others.
+    `values` (chains, draws, q) are theirs at the draws, `r_hat` (q,) as of these, `close` the
+    surrogate's Certificate or None. `apart` (q,) is the variance of corrected averages between
+    chains over that within them, 0 of others.
     """
     reasons = []
     if stuck := _longest_rejection(dt):

@@ -34,18 +34,7 @@ CALLED_PART = re.compile(r"PartDispatcher\(<function (\S+) at ")
 
 @contextmanager
 def explained(what):
-    """Turn what numba raises inside into a TypeError that says function, line and cause.
-
-    Parameters
-    ----------
-    what : str
-        What is compiled inside.
-
-    Raises
-    ------
-    TypeError
-        From numba's own error.
-    """
+    """Turn what numba raises inside into a TypeError that says function, line and cause."""
     try:
         yield
     except (NumbaError, UnsupportedBytecodeError, NotImplementedError) as error:

@@ -13,16 +13,10 @@ class History(NamedTuple):
 
     When the record is full, every other state is dropped and the stride doubles, so memory is
     bounded by the capacity whatever the length of the chain.
-
-    Attributes
-    ----------
-    points : (capacity, d) float64
-    counts : (3,) int64
-        Number of states kept, stride, and states seen since the last one kept.
     """
 
-    points: np.ndarray
-    counts: np.ndarray
+    points: np.ndarray  # (capacity, d)
+    counts: np.ndarray  # (3,) int64: states kept, stride, and states seen since the last one kept
 
     @classmethod
     def empty(cls, capacity, d):

@@ -144,32 +144,16 @@ class Moments(NamedTuple):
 
     They follow a recursion, and are seeded afresh from the newest half of the past at doubling
     times, so that nothing remains of the way from a far start.
-
-    Attributes
-    ----------
-    n_seed, n_fast : int
-        Transitions up to the first seeding, and those after which there is no more.
-    seeding : (2,) int64
-        Transitions up to the next seeding, and up to the last one; 0 before the first.
-    mean : (d,) float64
-    factor : (d, d) float64
-        L with LLᵀ = Σ.
-    history : History
-        The past, up to `n_fast`.
-    rate : Decay
-        η of the recursion as the user gave it, or UNSET.
-    covariance : (d, d) float64
-        Scratch of seeding.
     """
 
-    n_seed: int
-    n_fast: int
-    seeding: np.ndarray
-    mean: np.ndarray
-    factor: np.ndarray
-    history: History
-    rate: Decay
-    covariance: np.ndarray
+    n_seed: int  # transitions up to the first seeding
+    n_fast: int  # those after which there is no more
+    seeding: np.ndarray  # (2,) int64, transitions up to the next one and the last; 0 before
+    mean: np.ndarray  # (d,)
+    factor: np.ndarray  # (d, d), L with LLᵀ = Σ
+    history: History  # the past, up to `n_fast`
+    rate: Decay  # η of the recursion as the user gave it, or UNSET
+    covariance: np.ndarray  # (d, d), scratch of seeding
 
     @classmethod
     def start(cls, scales, n_tune, rate=UNSET):

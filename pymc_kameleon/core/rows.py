@@ -14,15 +14,10 @@ class Rows:
         Name -> (shape, dtype); () is the shape of a number.
     first : int
         The place where they begin.
-
-    Attributes
-    ----------
-    end : int
-        The place after them.
     """
 
     def __init__(self, kinds, first=0):
-        self._parts, self.end = [], first
+        self._parts, self.end = [], first  # the place after them
         for name, (shape, dtype) in kinds.items():
             first, self.end = self.end, self.end + math.prod(shape)
             cast = None if dtype == np.float64 else dtype

@@ -21,44 +21,22 @@ gradient by the step's own variables is written into the last one, unless that i
 
 
 class Target(NamedTuple):
-    """A log-density over `n` value variables, of which a step moves the first `d`.
+    """A log-density over `n` value variables, of which a step moves the first `d`."""
 
-    Attributes
-    ----------
-    address : int
-        Machine code of a function with `LOGP_SIGNATURE`.
-    point : (n,) float64
-        Where it is evaluated: the step's own variables first, then the others.
-    data : (k,) float64
-        The model's shared variables (``pm.Data``), raveled.
-    shapes : (s,) int64
-        Their shapes, one after the other.
-    region : (2, d) float64
-        Least and largest value of each coordinate; outside, the log-density is -inf.
-    count : (2,) int64
-        Number of evaluations, and of those that were +inf.
-    gradient : (d,) or (0,) float64
-        Gradient of the log-density where it was evaluated last; empty for samplers that need none.
-    curvature : int
-        Machine code of a function with `LOGP_SIGNATURE` that turns a vector v, its last argument,
-        into the Hessian of the log-density times v; 0 for samplers that need none.
-    seed : (1,) or (0,) float64
-        Where in `data` the seed of an estimate is, drawn anew before each evaluation; empty if
-        the log-density is no estimate.
-    rng : numpy.random.Generator
-        The chain's, which the seed is drawn from.
-    """
-
-    address: int
-    point: np.ndarray
-    data: np.ndarray
-    shapes: np.ndarray
-    region: np.ndarray
-    count: np.ndarray
-    gradient: np.ndarray
+    address: int  # machine code of a function with `LOGP_SIGNATURE`
+    point: np.ndarray  # (n,), where it is evaluated: the step's own variables first
+    data: np.ndarray  # (k,), the model's shared variables (``pm.Data``), raveled
+    shapes: np.ndarray  # (s,) int64, their shapes, one after the other
+    region: np.ndarray  # (2, d), least and largest coordinates; outside, it is -inf
+    count: np.ndarray  # (2,) int64, evaluations, and those that were +inf
+    gradient: np.ndarray  # (d,), where it was evaluated last; (0,) if none is needed
+    # Likewise an address, or 0: its last argument is a vector v, which it turns into the Hessian
+    # of the log-density times v.
     curvature: int
+    # (1,), where in `data` the seed of an estimate is, drawn anew before each evaluation; (0,) if
+    # the log-density is no estimate.
     seed: np.ndarray
-    rng: Generator
+    rng: Generator  # the chain's, which the seed is drawn from
 
 
 class Outputs(NamedTuple):

@@ -24,24 +24,12 @@ DATA_CHANGED = "pm.Data, or the length of a dimension, was changed since"  # in 
 
 
 class Saved(NamedTuple):
-    """A saved run that can go on.
+    """A saved run that can go on."""
 
-    Attributes
-    ----------
-    plan : dict
-        What it was asked for.
-    numbers : list of int
-        Numbers of its chains.
-    arrays : list of dict
-        What `unpack` makes the state of each chain from.
-    draws : dict of Dataset
-        What is kept of its draws, by group.
-    """
-
-    plan: dict
-    numbers: list
-    arrays: list
-    draws: dict
+    plan: dict  # what it was asked for
+    numbers: list  # of its chains
+    arrays: list  # of dict: what `unpack` makes the state of each chain from
+    draws: dict  # of Dataset: what is kept of its draws, by group
 
 
 def pack(steps, states):

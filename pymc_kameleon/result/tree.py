@@ -17,18 +17,8 @@ PACKAGES = ("pymc", "pytensor", "numba", "numpy")  # whose versions a result rec
 def data_tree(job, all_chains, chains, length, record, plan, seconds):
     """Return the result of a run.
 
-    Parameters
-    ----------
-    job : Job
-    everyone, chains : list of Chain
-        All that can go on, and those whose draws are the result.
-    length : int
-        How many draws after tuning.
-    record : Memory or Store
-    plan : dict
-        What `resume` needs: what the run was asked for, its steps and data.
-    seconds : float
-        What sampling took, before it was resumed too.
+    `everyone` can go on, `chains` are those of which `length` draws are the result. `plan` is what
+    the run was told, by which `resume` goes on, `seconds` what sampling took, earlier runs too.
     """
     rows, numbers = [chain.row for chain in chains], [chain.number for chain in chains]
     attributes = attributes_of(job.steps) | {

@@ -25,18 +25,10 @@ class NewRun:
         As of `pk.sample`.
     labels : dict
         Coordinates and dimensions of the user's own, ``coords`` and ``dims``.
-
-    Attributes
-    ----------
-    numbers : list of int
-        Numbers of the chains.
-    before, seconds : int, float
-        Draws after tuning that there are, and what they took.
-    lock : None
-        The lock of the store that a run goes on in.
     """
 
-    before, seconds, lock = 0, 0.0, None
+    before, seconds = 0, 0.0  # draws after tuning that there are, and what they took
+    lock = None  # of the store that a run goes on in
 
     def __init__(self, steps, settings, random_seed, initvals, labels):
         if settings.draws + settings.tune == 0:

@@ -35,24 +35,14 @@ EARLY_ENDS = {
 
 @dataclass
 class Finish:
-    """What to do at the end of a run.
-
-    Attributes
-    ----------
-    model : pm.Model
-    computed : dict
-        Groups to compute: name -> (function, names of variables, or None for all).
-    checks_convergence, keeps_warnings, quiet : bool
-    store : str, path or None
-        From where the run can go on.
-    """
+    """What to do at the end of a run."""
 
     model: pm.Model
-    computed: dict
+    computed: dict  # group -> (function, names of variables, or None for all)
     checks_convergence: bool
     keeps_warnings: bool
     quiet: bool
-    store: object
+    store: object  # str, path or None: from where the run can go on
 
     @property
     def how_to_go_on(self):
@@ -90,21 +80,10 @@ class Finish:
 
 
 def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):
-    """Log what ended a run before its last draw, or that it has drawn enough, or not enough.
+    """Log what ended a run before its last draw, or whether it has drawn enough.
 
-    Parameters
-    ----------
-    why : str or None
-        What ended it: a key of `EARLY_ENDS`, ``"target_ess"`` or ``"disk"``.
-    until_enough : bool
-        Whether it was to go on until there were enough draws.
-    chains : list of Chain
-        Those whose draws are the result.
-    length : int
-        Draws of each.
-    left : list of int
-        Numbers of the other chains.
-    how_to_go_on : str
+    `why` is a key of `WHY`, ``"target_ess"``, ``"disk"`` or None; `length` counts the draws of each
+    of `chains`, which are the result, and `left` names the others.
     """
     made = f"{length:_d} draws of {counted(len(chains), 'chain')}"
     what = made if length else "no draws after tuning yet"

@@ -17,30 +17,15 @@ from pymc_kameleon.step.job import Job
 
 @dataclass
 class Prepared:
-    """A run before its first draw.
-
-    Attributes
-    ----------
-    job : Job
-    chains : list of Chain
-    record : Memory or Store
-        Where draws go.
-    settings : Settings
-    identity : dict
-        What steps and data were, as attributes.
-    seconds : float
-        What it took before.
-    before : int
-        Draws after tuning that it had.
-    """
+    """A run before its first draw."""
 
     job: Job
     chains: list
-    record: object
+    record: object  # Memory or Store, where draws go
     settings: Settings
-    identity: dict
-    seconds: float
-    before: int
+    identity: dict  # what steps and data were, as attributes
+    seconds: float  # what it took before
+    before: int  # draws after tuning that it had
 
     def attributes(self, draws=None):
         """Return by what `resume` goes on; the run may have ended with fewer draws."""

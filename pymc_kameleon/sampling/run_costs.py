@@ -17,20 +17,9 @@ LONG_RUN = 30
 def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
     """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
 
-    No chain is touched, and no evaluation counted.
-
-    Parameters
-    ----------
-    steps : list of KameleonStep
-    chains : int
-    draws_in_all : int
-        Draws of each chain in this run, those of tuning too.
-    cores : int or None
-        How many chains run at a time; None if nobody knows, so that computing time is told.
-    point : (n_values,) float64
-        Where a chain begins, in the model's order.
-    scouting : int
-        How many chains look for the posterior before their first draw.
+    No chain is touched, and no evaluation counted. Each chain makes `draws_in_all`, those of tuning
+    too; `cores` chains run at a time, None if nobody knows, so that computing time is told; the
+    first begins at `point` (n_values,); `scouting` chains look for the posterior first.
     """
     draws, at_once = chains * draws_in_all, min(cores or 1, chains)
     parts, seconds, least, scouted, slow, exact = [], 0.0, 0, 0, False, True

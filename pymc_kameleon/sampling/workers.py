@@ -57,17 +57,12 @@ class Workers:
         How many tasks to do at a time, if no executor is given.
     executor : concurrent.futures.Executor or callable, optional
         A callable returns one, and is called again if that breaks.
-
-    Attributes
-    ----------
-    at_once : int or None
-        How many tasks to submit at a time; None for as many as there are.
-    seconds : float
-        That a task should take.
     """
 
     def __init__(self, job, cores, executor=None):
-        self._job, self._given, self.at_once, self.seconds = job, executor, None, SECONDS_ELSEWHERE
+        self._job, self._given = job, executor
+        # Tasks to submit at a time, None for all; and how long one should take.
+        self.at_once, self.seconds = None, SECONDS_ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
         self._numbers, self._tasks_with_job, self._death = count(), 0, None
         if self._own:

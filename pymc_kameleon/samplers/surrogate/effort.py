@@ -8,30 +8,15 @@ from pymc_kameleon.core.quadratic import n_coefficients
 
 
 class Effort(NamedTuple):
-    """What learning and moving may cost.
+    """What learning and moving may cost."""
 
-    Attributes
-    ----------
-    n_centres : int
-        Points that the surrogate is fitted to, at most; more where a quadratic needs them.
-    n_scored : int
-        Points by which it is chosen how, likewise.
-    n_rounds : int
-        How often each part of that choice is reconsidered, at most, for the first time.
-    most_stretched : int
-        Coordinates up to which each has a rate of its own.
-    most_inner : int
-        M at most.
-    evaluation : float
-        What an evaluation is taken to cost, in µs. Where that is finite, kinds of moves, M, and
-        whether kernels are worth their cost follow from what moves bring per µs.
-    """
-
-    n_centres: int
-    n_scored: int
-    n_rounds: int
-    most_stretched: int
-    most_inner: int
+    n_centres: int  # points that the surrogate is fitted to, at most; more for a quadratic
+    n_scored: int  # points by which it is chosen how, likewise
+    n_rounds: int  # how often each part of that choice is reconsidered at first, at most
+    most_stretched: int  # coordinates up to which each has a rate of its own
+    most_inner: int  # M at most
+    # What an evaluation is taken to cost, in µs. Where that is finite, kinds of moves, M, and
+    # whether kernels are worth their cost follow from what moves bring per µs.
     evaluation: float
 
     @property

@@ -63,8 +63,12 @@ def undocumented():
     pages = [ROOT / "docs" / name for name in ("statistics.md", "sampling.md")]
     statistics, sampling = (page.read_text(encoding="utf-8") for page in pages)
     samplers = {sampler.__name__ for sampler in pk.SAMPLERS}
-    own = {name for sampler in pk.SAMPLERS for name in sampler.own_stats}
-    missing = {name for name in own if f"`{name}`" not in statistics}
+    own = {(s.name, field) for s in pk.SAMPLERS for field in s.stats._fields if field != "kept"}
+    missing = {
+        field
+        for name, field in own
+        if f"`{field}`" not in statistics and f"`{name}_{field}`" not in statistics
+    }
     for page in (statistics, sampling):
         missing |= {name for name in samplers if not re.search(rf"\b{name}\b", page)}
     return sorted(missing)

@@ -38,9 +38,8 @@ class CommonStats(NamedTuple):
     model_logp: float
 
 
-def common_stats(rows):
-    """Return every sampler's statistics, each (draws,), as views of `rows` (draws, ...)."""
-    return CommonStats(*rows[:, : len(CommonStats._fields)].T)
+COMMON = CommonStats(*range(len(CommonStats._fields)))
+"""Their places in that row."""
 
 
 class Algorithm(NamedTuple):

@@ -21,6 +21,7 @@ CAUSES = {
     r"No definition for lowering (\w+)\(.*\)\.(\w+) = ": (
         r"\1.\2 cannot be replaced. Write into its array, as state.logp[0] = logp."
     ),
+    r">>> setitem\((\w+)\((?:array|\))": r"\1 is written by name, as stats.energy[0] = energy.",
     r"No implementation of function .* found for signature:\s+>>> (.*)": r"numba knows no \1.",
 }
 """Patterns in numba's messages, and what they mean."""

@@ -147,7 +147,8 @@ class KameleonStep(ArrayStepShared):
         super().__init_subclass__(**kwargs)
         if cls.derivatives:
             cls.needs_exact_logp = "it uses the gradient, and that of an estimate is another one"
-        if hasattr(cls, "own_stats") or not hasattr(cls.stats, "_fields"):
+        before = hasattr(cls, "own_stats") or hasattr(cls, "_own_stats")
+        if before or not hasattr(cls.stats, "_fields"):
             raise TypeError(
                 f"Declare the statistics of {cls.__name__} as a NamedTuple, as class Stats with "
                 "fields like bandwidth: floats(1), and set stats = Stats, not own_stats."
@@ -455,7 +456,7 @@ class KameleonStep(ArrayStepShared):
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.log_density, twin.jitters = self.log_density.copy(), False
-        twin.patience = WARM_START_PATIENCE
+        twin.patience, twin._buffer = WARM_START_PATIENCE, self.statistics.buffer()
         return twin
 
     def outputs(self, names):
@@ -471,11 +472,12 @@ class KameleonStep(ArrayStepShared):
 
     def _load(self):
         """Load the compiled transitions, or compile them."""
+        self._buffer = self.statistics.buffer()
         self._run = compiled_run([self])
 
     def __getstate__(self):
         """Drop machine code: it does not travel to another process."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_run", "_outputs")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_run", "_outputs", "_buffer")}
 
     def __setstate__(self, state):
         self.__dict__.update(state)

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from pymc_kameleon.core.chain import N_PROGRESS, common_stats
+from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.step.make_draws import compiled_run, learn_together, make_draws, where
 from pymc_kameleon.step.warm_start.search import OutOfTime
 
@@ -140,7 +140,7 @@ def advance(job, state, n):
                 step.stop_tuning()
         last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
         before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
-        n_logp = int(sum(common_stats(own).n_logp.sum() for own in stats)) - before
+        n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - before
         new = job.leave(steps, point)
     return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
 

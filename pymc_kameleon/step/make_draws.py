@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import (
     AT_STEP,
+    COMMON,
     CURRENT,
     DRAWS_MADE,
     MOVED,
@@ -15,7 +16,6 @@ from pymc_kameleon.core.chain import (
     STALE_DERIVED,
     STALE_LOGP,
     Block,
-    common_stats,
     compile_draws,
 )
 from pymc_kameleon.core.errors import explained
@@ -191,7 +191,7 @@ def what_changed(step, q):
 
 def block(step, status, rows):
     """Return a step's part of draws, whose statistics are written into `rows`."""
-    row, stats = step.statistics.buffer()
+    row, stats = step._buffer
     step.log_density.evaluated_at = step.log_density.point  # from here on, compiled code evaluates
     step.log_density.count[1] = 0
     return Block(
@@ -213,12 +213,11 @@ def block(step, status, rows):
 
 def _conclude(step, q, rows, count):
     """Take notice of draws that ended at `q` (n,), before which there were `count` evaluations."""
-    common = common_stats(rows)
-    elsewhere = step.log_density.count[0] - count - common.n_logp.sum()
-    common.n_logp[0] += elsewhere + step.monitor.uncounted
+    elsewhere = step.log_density.count[0] - count - rows[:, COMMON.n_logp].sum()
+    rows[0, COMMON.n_logp] += elsewhere + step.monitor.uncounted
     step.monitor.uncounted = 0
     step.monitor.infinite += int(step.log_density.count[1])
-    step.monitor.follow(common.accept_prob, common.accept_share)
+    step.monitor.follow(rows[:, COMMON.accept_prob], rows[:, COMMON.accept_share])
     if step.pseudo_marginal and step.monitor.done > step.monitor.tune:
         step.statistics.named(rows)[NOISE_STATISTIC][:] = step.monitor.noise
     d = step.layout.d

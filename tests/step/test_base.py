@@ -86,11 +86,6 @@ def test_a_sampler_that_is_not_whole_is_refused(cls, message, mixed_model):
         cls(model=mixed_model)
 
 
-def test_a_single_name_is_no_tuple_of_statistics():
-    with pytest.raises(TypeError, match=r"Careless\.own_stats must be a tuple of names"):
-        type("Careless", (pk.RWM,), {"own_stats": ("foo")})
-
-
 # ---- documentation --------------------------------------------------------------------------
 
 

@@ -2904,8 +2904,8 @@ BUGS = {
         ),
         (
             "evaluations from Python are not counted",
-            "common.n_logp[0] += elsewhere + ",
-            "common.n_logp[0] += ",
+            "rows[0, COMMON.n_logp] += elsewhere + ",
+            "rows[0, COMMON.n_logp] += ",
             "test_sample.py -k all_evaluations_of_a_black_box",
         ),
         (

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tables
 
 import pymc_kameleon as pk
+from pymc_kameleon.core.arrays import floats
 
 ROOT = Path(__file__).parents[2]
 
@@ -214,6 +216,10 @@ def test_tables_are_those_of_the_runs(script, number, monkeypatch):
 
 def test_the_pages_name_every_sampler_and_its_statistics(monkeypatch):
     assert tables.undocumented() == []
-    stranger = type("Stranger", (tables.pk.RWM,), {"own_stats": ("unheard_of",)})
+
+    class Stats(NamedTuple):
+        unheard_of: floats(1)
+
+    stranger = type("Stranger", (tables.pk.RWM,), {"stats": Stats})
     monkeypatch.setattr(tables.pk, "SAMPLERS", (stranger,))
     assert tables.undocumented() == ["Stranger", "unheard_of"]

@@ -848,7 +848,7 @@ def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_mode
 @rows("GAM", "CMTM", "GadMALA")
 def test_an_expensive_logp_is_mentioned_once(sampler, caplog, monkeypatch):
     """In either driver; building a step says nothing."""
-    monkeypatch.setattr("pymc_kameleon.step.seconds_per_logp", lambda *arguments: 2.14e-3)
+    monkeypatch.setattr("pymc_kameleon.step.base.seconds_per_logp", lambda *arguments: 2.14e-3)
 
     def said(what):
         return [r.getMessage() for r in caplog.records if what in r.getMessage()]

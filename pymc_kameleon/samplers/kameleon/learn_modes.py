@@ -259,7 +259,7 @@ def find_modes(archive, evaluate, whitening):
     """
     points, logps, runs = archive
     u, groups = np.linalg.solve(whitening, points.T).T, []
-    most = max(2, PAST_GROUPS // len(np.unique(runs)))
+    most = max(2, PAST_GROUPS // max(1, len(np.unique(runs))))  # there may be none
     for run in np.unique(runs):
         rows = np.flatnonzero(runs == run)
         groups += near_groups(u, rows, min(most, len(rows) // 2))

@@ -33,6 +33,8 @@ from pymc_kameleon import executors, run
 from pymc_kameleon.advance import MOST_JOBS, ChainState, Failed, InWorker, Job, advance, learn, work
 from pymc_kameleon.logp import black_box_ops_silent
 
+pytestmark = pytest.mark.forks
+
 ALL = ("posterior", "sample_stats", "warmup_sample_stats", "learned")
 
 
@@ -187,6 +189,12 @@ def late(expected):
         return xs[there] - 1e-9, xs[there] + 1e-9
 
     return where
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Wait no longer than that for the rest of what a worker was sending that died."""
+    monkeypatch.setattr(executors, "PATIENCE", 0.1)
 
 
 def forked():

@@ -41,6 +41,8 @@ from pymc_kameleon import logp
 from pymc_kameleon.advance import advance
 from pymc_kameleon.core import compiler
 
+pytestmark = pytest.mark.forks
+
 ALL = (*DRAWN, "warmup_sample_stats", "learned")
 
 PACKAGE = str(Path(pk.__file__).parent)

@@ -20,6 +20,8 @@ import pymc_kameleon as pk
 from pymc_kameleon import host, limits, results, run
 from pymc_kameleon.run import Chain, Run
 
+pytestmark = pytest.mark.forks
+
 ALL = (*DRAWN, "warmup_sample_stats", "learned")
 
 

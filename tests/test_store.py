@@ -23,7 +23,10 @@ from pymc_kameleon.store import Store, locked
 
 zarr = pytest.importorskip("zarr", reason="the optional requirement [save]")
 # Zarr's own, of strings in its third format.
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr"),
+    pytest.mark.forks,
+]
 
 ALL = (*DRAWN, *WARMUP, "learned", "observed_data")
 

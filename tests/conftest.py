@@ -20,15 +20,22 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+gc.set_threshold(50_000, 20, 20)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def garbage():
-    """Collect it once more at the end of a file, and look at what is left no more.
+    """Look for it seldom, and at what is left at the end of a file no more.
 
     What was compiled and imported is millions of objects, and lasts.
     """
     yield
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("forks") is None)
 
 
 @pytest.fixture(scope="session")

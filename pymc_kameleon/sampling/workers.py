@@ -26,7 +26,6 @@ _log = logging.getLogger("pymc_kameleon")
 SECONDS_IN_THREADS, SECONDS_IN_PROCESSES, SECONDS_ELSEWHERE = 0.1, 0.5, 1.0
 """Time that an advance should take: some fifty times what it costs to send it and back."""
 
-
 DEATH_WAIT = 2.0
 """Seconds in which a pool should see that one of its processes has died."""
 

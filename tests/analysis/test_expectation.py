@@ -602,6 +602,7 @@ def test_surrogates_learn_from_other_chains_after_tuning(step, caplog):
     assert table.loc["t", "mcse_sd"] > np.sqrt(0.7 * np.square(sds - sds.mean()).sum())
 
 
+@pytest.mark.slow
 def test_a_surrogate_does_not_learn_from_the_chain_that_it_is_judged_by(step):
     dt = sample(step, draws=40, tune=12, chains=4)
     moves = moves_of(dt["surrogate_moves"].to_dataset(), dt["learned"].to_dataset())

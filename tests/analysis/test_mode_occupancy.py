@@ -132,7 +132,7 @@ def agrees(found, modes):
     return table.max(axis=1).sum() / modes.size if len(table) == len(table.T) else 0.0
 
 
-@pytest.mark.parametrize("d", [1, 2, 8, 32])
+@pytest.mark.parametrize("d", [1, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 8)), 32])
 @pytest.mark.parametrize(("distance", "sds"), [(16, (0.7, 1.4)), (8, (1, 1)), (600, (1, 1))])
 def test_two_modes_are_found(d, distance, sds):
     rng = np.random.default_rng(2)

@@ -212,6 +212,12 @@ def test_python_is_recognised_wherever_it_is(logp, name, caplog):
     assert np.isfinite(step.log_density(np.full(4, 0.3)))
 
 
-@pytest.mark.parametrize("logp", COMPILED.values(), ids=COMPILED)
+@pytest.mark.parametrize(
+    "logp",
+    [
+        pytest.param(logp, id=name, marks=[pytest.mark.slow] * (name == "LAPACK"))
+        for name, logp in COMPILED.items()
+    ],
+)
 def test_machine_code_is_not_taken_for_python(logp):
     assert not step_of(logp).log_density.holds_gil

@@ -24,7 +24,10 @@ from pymc_kameleon.sampling import chain_of_run, run
 
 zarr = pytest.importorskip("zarr", reason="the optional requirement [save]")
 # Zarr's own, of strings in its third format.
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr"),
+    pytest.mark.forks,
+]
 
 ALL = (*DRAWN, *WARMUP, "learned", "observed_data")
 

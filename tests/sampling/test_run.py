@@ -23,6 +23,8 @@ from pymc_kameleon.sampling import limits, run
 from pymc_kameleon.sampling.chain_of_run import Chain
 from pymc_kameleon.sampling.run import Run
 
+pytestmark = pytest.mark.forks
+
 ALL = (*DRAWN, "warmup_sample_stats", "learned")
 
 

@@ -52,6 +52,8 @@ from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.make_draws import make_draws
 from pymc_kameleon.step.monitor import ChainMonitor
 
+pytestmark = pytest.mark.forks
+
 STARTS = [{"a": [0.1, -0.2], "s": 1.5}, {"a": [1.0, 2.0], "s": 0.5}]
 # ---- models ---------------------------------------------------------------------------------
 
@@ -197,7 +199,7 @@ def test_options_mean_what_they_mean_in_pm_sample(options, gam):
     assert_same(ours, theirs, theirs.children)
 
 
-@pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize("others", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_float32(others):
     """Alone, and beside a variable of float64."""
     with pm.Model() as model:
@@ -784,7 +786,7 @@ def test_a_resumption_interrupted_before_its_first_draw(walk, line, interrupt):
     assert "no draws" in str(error.value)
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 1))])
 def test_ctrl_c_at_any_line_loses_no_draw(every, walk, monkeypatch):
     """It comes when all draws are made: in the progress bar, in assembling, while leaving."""
     monkeypatch.setattr(progress, "Terminal", lambda *arguments: progress.NoDisplay())

@@ -43,6 +43,8 @@ from pymc_kameleon.sampling import (
 from pymc_kameleon.sampling.worker_process import MOST_JOBS, Failed, WorkerTraceback, do_task
 from pymc_kameleon.step.job import Job, advance, learn
 
+pytestmark = pytest.mark.forks
+
 ALL = ("posterior", "sample_stats", "warmup_sample_stats", "learned")
 
 
@@ -158,6 +160,12 @@ def late(expected):
         return xs[there] - 1e-9, xs[there] + 1e-9
 
     return where
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Wait no longer than that for the rest of what a worker was sending that died."""
+    monkeypatch.setattr("pymc_kameleon.sampling.workers.DEATH_WAIT", 0.1)
 
 
 def forked():

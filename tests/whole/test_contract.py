@@ -226,10 +226,7 @@ def steps_for(members, own):
 
 PROCESSES = {testing.fork, testing.forkserver, testing.spawn}
 DEAR = {testing.statistics, testing.beside, testing.progress_bar, testing.zarr_trace}
-"""Checks that run pm.sample, which the steps of all have in common."""
-
-FEW = ("GAM", "GadMALA")
-"""Rows for which they are fast."""
+"""Checks that run pm.sample: slow but for one row, as the steps of all have that in common."""
 
 
 @pytest.mark.parametrize(
@@ -238,7 +235,7 @@ FEW = ("GAM", "GadMALA")
         pytest.param(
             name,
             check,
-            marks=[pytest.mark.slow] * (name not in (FEW if check in DEAR else FAMILIES)),
+            marks=[pytest.mark.slow] * (name not in (FAMILIES[:1] if check in DEAR else FAMILIES)),
         )
         for name in ROWS
         for check in testing.checks
@@ -828,7 +825,11 @@ def test_transitions_compile_once_for_all_models(mixed_model):
     [
         (pk.GAM, {}),
         (pk.GadMALA, {}),
-        (pk.GadMALA, {"adaptation": "published", "gradient": "exact"}),
+        pytest.param(
+            pk.GadMALA,
+            {"adaptation": "published", "gradient": "exact"},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_model, caplog):

@@ -40,6 +40,8 @@ from pymc_kameleon.core import compiler, numba_cache
 from pymc_kameleon.model import functions
 from pymc_kameleon.step.job import advance
 
+pytestmark = pytest.mark.forks
+
 ALL = (*DRAWN, "warmup_sample_stats", "learned")
 
 PACKAGE = str(Path(pk.__file__).parent)

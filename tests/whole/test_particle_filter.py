@@ -60,6 +60,7 @@ def test_impossible_observations_have_no_likelihood():
     assert pf.log_estimate(PARAMETERS, np.ones(3), 1, 5, *functions) == -np.inf
 
 
+@pytest.mark.slow
 def test_it_is_a_likelihood_for_pk_sample():
     """Compiled, and called from Python, it is the same; a chain moves."""
     y = pf.simulate()[:20]

@@ -451,9 +451,8 @@ def test_decision_on_single_tries_by_hand(squares, moved, n_steps, n_logp, expec
     assert parameters.n_single[0] == parameters.single[0] == 0
 
 
-@pytest.mark.parametrize(
-    "logp", [pytest.param(mixture, marks=pytest.mark.slow), holes], ids=lambda f: f.__name__
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("logp", [mixture, holes], ids=lambda f: f.__name__)
 def test_multiple_tries_tell_what_single_ones_would_move(logp):
     """The expected squared distance of each, against chains of single tries."""
     m, n, rng, scales = 4, 10_000, np.random.default_rng(0), ladders(logp, 4, 0.3, 8)

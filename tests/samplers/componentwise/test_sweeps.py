@@ -334,7 +334,7 @@ def test_tails_heavier_than_alpha(sampler):
 
 
 @pytest.mark.parametrize("rho", [0.8, pytest.param(0.95, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
+@pytest.mark.parametrize("sampler", [pk.CMH, pytest.param(pk.CMTM, marks=pytest.mark.slow)])
 def test_sweeps_per_independent_draw(sampler, rho):
     """What the warning says is what ArviZ finds."""
     with pm.Model() as model:

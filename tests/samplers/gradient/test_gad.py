@@ -1103,6 +1103,7 @@ def test_arviz_and_pymc_understand_the_statistics(cls, edge, caplog):
     az.plot_energy(dt)
 
 
+@pytest.mark.slow
 def test_beside_nuts_nothing_collides(edge):
     """With equal names PyMC adds a dimension, which ArviZ's plots of energies do not take."""
     options = {"draws": 20, "tune": 30, "chains": 2, "random_seed": 1, "progressbar": False}

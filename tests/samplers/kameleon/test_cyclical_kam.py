@@ -474,7 +474,13 @@ def p_value(
     return invariance_p_value(lambda x: moved_fast(step, x), target, n)
 
 
-@pytest.mark.parametrize("move", list(MOVES)[:-1])
+@pytest.mark.parametrize(
+    "move",
+    [
+        pytest.param(move, marks=[] if move in ("kam", "jump", "mirror") else [pytest.mark.slow])
+        for move in list(MOVES)[:-1]
+    ],
+)
 @pytest.mark.parametrize("target", DIMENSIONS)
 def test_each_move_alone_is_exact(target, move):
     """KAM's down the whole ladder."""
@@ -505,11 +511,11 @@ def test_cycles_are_exact(weight, length):
 @pytest.mark.parametrize(
     ("target", "only"),
     [
-        (LINES, None),
+        pytest.param(LINES, None, marks=pytest.mark.slow),
         (LINES, [0]),
         pytest.param(BOTH, [0], marks=pytest.mark.slow),
         (BOTH, [1]),
-        (NORMAL, None),
+        pytest.param(NORMAL, None, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("length", [20, pytest.param(50, marks=pytest.mark.slow)])
@@ -541,7 +547,14 @@ def test_broken_twins_fail(target, flaw, move, cycles):
     assert p_value(target, length, n_exploration, move, flaw, [0], n) < 1e-4
 
 
-@pytest.mark.parametrize(("move", "cycles"), [("jump", ONCE), ("kam", ONCE), ("jump", OFTEN)])
+@pytest.mark.parametrize(
+    ("move", "cycles"),
+    [
+        pytest.param("jump", ONCE, marks=pytest.mark.slow),
+        ("kam", ONCE),
+        pytest.param("jump", OFTEN, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("target", DIMENSIONS)
 def test_without_their_flaws_they_pass(target, move, cycles):
     length, n_exploration, n = cycles
@@ -652,6 +665,7 @@ def test_one_mode_stays_one(target, seed):
     np.testing.assert_allclose(whitening, target.factors[0], atol=0.35 * target.factors.max())
 
 
+@pytest.mark.slow
 def test_a_banana_is_one_mode():
     """In about six of ten chains; the others, which saw less of it, take it for two."""
     start = np.array([1.0, -2.0])
@@ -835,7 +849,7 @@ def test_chains_that_learn_alone_do_not():
     assert not jumped.all()
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_n_logp_counts_what_chains_evaluate_when_they_learn(together):
     op = Recording(pair(2).log_density)
     step = pk.CyclicalKAM(model=black_box(op), steps_per_draw=10)
@@ -969,13 +983,21 @@ def test_the_search_stays_within_the_region():
     assert positions[:, 0].max() > 8
 
 
+@pytest.mark.slow
 def test_a_narrow_mode_is_found_from_a_wide_one():
     """In many dimensions only a ray comes upon it."""
     known = [n_modes(tune(UNEQUAL, 40_000, UNEQUAL.means[1], seed)) for seed in range(3)]
     assert known.count(2) >= 2
 
 
-@pytest.mark.parametrize("far", ["impossible", "plain", "far lower"])
+@pytest.mark.parametrize(
+    "far",
+    [
+        pytest.param("impossible", marks=pytest.mark.slow),
+        "plain",
+        pytest.param("far lower", marks=pytest.mark.slow),
+    ],
+)
 def test_the_search_comes_home(far):
     """From where there is nothing, the chain returns to its mode."""
 
@@ -993,6 +1015,7 @@ def test_the_search_comes_home(far):
     assert far == "impossible" or np.linalg.norm(seen, axis=1).max() > 10
 
 
+@pytest.mark.slow
 def test_a_mode_of_few_points():
     """That a search hardly touched, as a narrow one, does not break what follows."""
     step = tune(Mixture([0.5, 0.5], [[0, 0], [8, 8]], [1, 1e-4]), 8000)

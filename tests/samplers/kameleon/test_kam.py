@@ -147,7 +147,10 @@ def test_transitions_by_hand(name, arguments):
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [VARIANTS[0], VARIANTS[4], *(pytest.param(*v, marks=pytest.mark.slow) for v in VARIANTS[1:4])],
+    [
+        VARIANTS[0],
+        *(pytest.param(*VARIANTS[i], marks=pytest.mark.slow) for i in (4, 1, 2, 3)),
+    ],
 )
 def test_reported_acceptance_is_unbiased(name, arguments):
     """Without its correction for the rejections that are seen early, it is not."""

@@ -222,7 +222,7 @@ def uneven(step):
     return reference.PCAKAM(step)
 
 
-@pytest.mark.parametrize("log_density", [banana, line])
+@pytest.mark.parametrize("log_density", [banana, pytest.param(line, marks=pytest.mark.slow)])
 def test_proposals_have_the_density_of_proposition_3(log_density):
     """Along any line they are a mixture of normals; with other weights they are not."""
     n, x, d = 20_000, STARTS[log_density], STARTS[log_density].size
@@ -531,7 +531,8 @@ def test_exact_draws_stay_exact():
     [
         pytest.param("direction", True, marks=pytest.mark.slow),
         pytest.param("mixture", True, marks=pytest.mark.slow),
-        ("another direction back", True),  # drawn from ω as well: (x, j) and (y, i) change places
+        # Drawn from ω as well: (x, j) and (y, i) change places.
+        pytest.param("another direction back", True, marks=pytest.mark.slow),
         ("the first direction back", False),
         pytest.param("no hastings term", False, marks=pytest.mark.slow),
     ],

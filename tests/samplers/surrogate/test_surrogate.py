@@ -427,7 +427,8 @@ def on_t():
 
 
 @pytest.mark.parametrize(
-    ("n_inner", "angle"), [pytest.param(1, 0.7, marks=pytest.mark.slow), (1, np.pi / 2), (2, 1.1)]
+    ("n_inner", "angle"),
+    [*(pytest.param(1, angle, marks=pytest.mark.slow) for angle in (0.7, np.pi / 2)), (2, 1.1)],
 )
 def test_the_inner_chain_keeps_its_own_density(n_inner, angle):
     """Which is t here, as are the chain's beginnings; not those of a twin, at 0.8 of them."""
@@ -688,6 +689,7 @@ def test_without_tuning_it_walks():
     assert point["x"].any()
 
 
+@pytest.mark.slow
 def test_a_thin_bend_is_explored_to_its_ends():
     """x ~ N(0, 1) and y ~ N(2x², 0.1²), on which walks alone never come to the ends in time."""
     with pm.Model() as model:

@@ -471,6 +471,7 @@ def test_moves_are_kept_of_one_step_alone(step):
     assert one.statistics.empty(1).size < step.statistics.empty(1).size
 
 
+@pytest.mark.slow
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):
     options = {"draws": 150, "tune": 300, "chains": 4, "surrogate_draws": 500}
     short = sample(step, cores=2, store=tmp_path / "run.zarr", **options).load()

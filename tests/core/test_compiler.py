@@ -278,6 +278,7 @@ np.testing.assert_allclose(found, expected)
 """
 
 
+@pytest.mark.slow
 def test_what_pytensor_compiles_after_a_step_is_not_linked_with_it(tmp_path):
     """With a cache of its own: what is in the usual one does not meet the step's functions."""
     environment = os.environ | {"PYTENSOR_FLAGS": f"cxx=,base_compiledir={tmp_path}"}

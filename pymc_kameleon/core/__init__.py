@@ -6,7 +6,7 @@
 ``moments``, ``history``            means and covariances of the past; a record of it
 ``schedules``                       rates that decrease
 ``arrays``, ``rows``                named tuples of arrays; numbers by name in rows of floats
-``linalg``                          linear algebra
+``linalg``, ``quadratic``           linear algebra; quadratics by their coefficients
 ``jit``, ``errors``                 compilation with numba, and what it says of errors
 ``compiler``                        how parts are compiled into wholes
 ``numba_cache``, ``fingerprint``    the cache on disk, and what its keys are

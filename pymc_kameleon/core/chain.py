@@ -122,7 +122,7 @@ def compile_draws(algorithms):
 
 @jit
 def write_row(common, row, target):
-    """Write the statistics of every sampler, and what follows them in `row`, which is NaN again."""
+    """Write every sampler's statistics, and what follows them in `row`; set that back to NaN."""
     n = len(common)
     for k in range(n):
         target[k] = common[k]

@@ -26,7 +26,7 @@ class Rows:
     def named(self, rows):
         """Return what `rows` (n, ...) hold by name, each of shape (n, ...); floats are views."""
         named = {}
-        for name, place, shape, cast in self._parts:  # in pm.sample, for each draw: in haste
+        for name, place, shape, cast in self._parts:  # for each draw of pm.sample: fast
             part = rows[:, place].reshape(len(rows), *shape) if shape else rows[:, place.start]
             named[name] = part.astype(cast) if cast else part
         return named

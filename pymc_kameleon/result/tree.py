@@ -17,8 +17,8 @@ PACKAGES = ("pymc", "pytensor", "numba", "numpy")  # whose versions a result rec
 def data_tree(job, all_chains, chains, length, record, plan, seconds):
     """Return the result of a run.
 
-    `everyone` can go on, `chains` are those of which `length` draws are the result. `plan` is what
-    the run was told, by which `resume` goes on, `seconds` what sampling took, earlier runs too.
+    `all_chains` can go on; `length` draws of `chains` are the result. `plan` is what the run was
+    told, by which `resume` goes on; `seconds` is what sampling took, in earlier runs too.
     """
     rows, numbers = [chain.row for chain in chains], [chain.number for chain in chains]
     attributes = attributes_of(job.steps) | {

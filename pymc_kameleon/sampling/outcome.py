@@ -82,8 +82,8 @@ class Finish:
 def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):
     """Log what ended a run before its last draw, or whether it has drawn enough.
 
-    `why` is a key of `WHY`, ``"target_ess"``, ``"disk"`` or None; `length` counts the draws of each
-    of `chains`, which are the result, and `left` names the others.
+    `why` is a key of `EARLY_ENDS`, ``"target_ess"``, ``"disk"`` or None; `length` counts the draws
+    of each of `chains`, which are the result, and `left` names the others.
     """
     made = f"{length:_d} draws of {counted(len(chains), 'chain')}"
     what = made if length else "no draws after tuning yet"

@@ -328,10 +328,8 @@ class Run:
             self._disk_fails(error)
 
     def _call_back(self, chain, tuning):
-        i, point = (
-            chain.done - 1,
-            chain.steps[0].layout.unraveled(chain.state.point[chain.steps[0].layout.places]),
-        )
+        i, layout = chain.done - 1, chain.steps[0].layout
+        point = layout.unraveled(chain.state.point[layout.places])
         draw = Draw(chain.number, chain.done == chain.total, i, tuning, chain.last_stats, point)
         try:
             with self._ctrl_c.interruptible():

@@ -1,9 +1,8 @@
-"""What the groups of a result are called that `pk.sample` makes: each name stands here only."""
+"""What the groups of a result are called that `pk.sample` makes: each is defined here only."""
 
 DRAWN_GROUPS = "posterior", "sample_stats"
-"""What is kept of draws after tuning."""
 WARMUP_GROUPS = WARMUP_POSTERIOR, WARMUP_STATS = "warmup_posterior", "warmup_sample_stats"
-"""The same of draws while tuning."""
+"""What is kept of draws after tuning, and while tuning."""
 
 KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES = "surrogate_moves", "control_variates"
 """What is kept of draws after tuning, to correct averages by."""

@@ -40,6 +40,9 @@ class Statistics:
         sizes = {"d": step.layout.d} | step.settings
         common, fields = kinds_of(CommonStats, {}), kinds_of(step.stats, sizes)
         kept = fields.pop("kept", {})
+        wrong = [name for name, kind in fields.items() if isinstance(kind, dict)]
+        if wrong or not isinstance(kept, dict):
+            raise TypeError(f"Stats of {type(step).__name__}: of its fields kept alone is a tuple.")
         own = {step._stat_name(field): kind for field, kind in fields.items()}
         if taken := sorted(own.keys() & {*common, "warning"}):
             raise TypeError(f"{type(step).__name__} declares {taken}, which every sampler has.")

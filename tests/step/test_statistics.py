@@ -198,3 +198,22 @@ def test_a_wrong_declaration_or_report_is_refused(stats, report, message):
     wrong = type("Wrong", (pk.RWM,), {"stats": stats, "algorithm": algorithm})
     with pytest.raises(TypeError, match=message):
         wrong(model=normal((2,)))
+
+
+class Nested(NamedTuple):
+    """A tuple that is not called kept."""
+
+    other: Kept
+
+
+class Flat(NamedTuple):
+    """What is kept is no tuple."""
+
+    kept: floats("d")
+
+
+@pytest.mark.parametrize("declared", [Nested, Flat])
+def test_what_is_kept_alone_is_a_tuple(declared):
+    wrong = type("Wrong", (Talking,), {"stats": declared})
+    with pytest.raises(TypeError, match="Stats of Wrong: of its fields kept alone is a tuple"):
+        wrong(model=normal((2,)))

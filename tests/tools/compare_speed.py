@@ -3,9 +3,9 @@
     python tests/tools/compare_speed.py CHECKOUT OTHER                some 25 minutes
     python tests/tools/compare_speed.py CHECKOUT OTHER --only import  "compile GAM", "run KAM" …
 
-Each figure is the least of several fresh processes, in which the versions take turns, on one core
-and in seconds of the processor: what others do there can only add. Printed are the figures of both,
-and OTHER over CHECKOUT: of the least ones, and of the medians, whose difference shows the noise.
+The versions take turns in fresh processes, on one core, in seconds of the processor. Printed are
+the least figures of both, their ratio, OTHER over CHECKOUT, and the median ratio of neighbours with
+its standard error. Leave the other cores alone meanwhile: what they share tells, too.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
 from tempfile import TemporaryDirectory
 from time import process_time
 
@@ -64,8 +64,10 @@ def in_fresh_process(checkout, kind):
 def report(one, other):
     for name in one[0]:
         a, b = ([row[name] for row in rows] for rows in (one, other))
-        ratios = f"{min(b) / min(a):.3f} least, {median(b) / median(a):.3f} median"
-        print(f"{name:45} {min(a):10.4g} {min(b):10.4g}   {ratios}", flush=True)
+        ratios = [y / x for x, y in zip(a, b, strict=True)]
+        error = 1.25 * stdev(ratios) / len(ratios) ** 0.5
+        found = f"least {min(b) / min(a):.3f}, median {median(ratios):.3f} ± {error:.3f}"
+        print(f"{name:53} {min(a):9.4g} {min(b):9.4g}   {found}", flush=True)
 
 
 def measure(kind, sampler=None):

@@ -125,7 +125,7 @@ def test_it_goes_on(run):
     assert not gone, f"a result had other names before: it lacks {gone}"
     for name, values in then.items():
         assert np.shape(now[name]) == np.shape(values), name
-        if name.startswith("summary/"):  # its sums depend on the threads of BLAS
+        if made_here and name.startswith("summary/"):  # its sums depend on the threads of BLAS
             np.testing.assert_allclose(now[name], np.array(values, float), 1e-6, err_msg=name)
         elif made_here:
             np.testing.assert_array_equal(now[name], values, name)

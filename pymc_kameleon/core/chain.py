@@ -38,7 +38,8 @@ class CommonStats(NamedTuple):
     model_logp: float
 
 
-COMMON = CommonStats(*range(len(CommonStats._fields)))
+N_COMMON = len(CommonStats._fields)
+COMMON = CommonStats(*range(N_COMMON))
 """Their places in that row."""
 
 
@@ -120,17 +121,6 @@ def compile_draws(algorithms):
     return cached_jit(draws, parts)
 
 
-@jit
-def write_row(common, row, target):
-    """Write every sampler's statistics, and what follows them in `row`; set that back to NaN."""
-    n = len(common)
-    for k in range(n):
-        target[k] = common[k]
-    for k in range(n, target.size):
-        target[k] = row[k]
-        row[k] = np.nan
-
-
 def _compile_draw(algorithms):
     """Build the function that makes a draw with each of the steps, by recursion over them."""
     (transition, adapt, derived, report, tuning_transition), *others = algorithms
@@ -185,14 +175,15 @@ def _compile_draw(algorithms):
             sum_accepted += accepted
         for j in range(d):
             point[places[j]] = state.x[j]
-        common = CommonStats(
-            accept_prob=sum_accept_prob / n_transitions,
-            accept_share=sum_accepted / n_transitions,
-            n_logp=float(target.count[0] - count),
-            scaling=float(report(state, parameters, block.stats)),
-            model_logp=state.logp[0],
-        )
-        write_row(common, block.row, block.rows[i])
+        row = block.rows[i]
+        row[COMMON.accept_prob] = sum_accept_prob / n_transitions
+        row[COMMON.accept_share] = sum_accepted / n_transitions
+        row[COMMON.n_logp] = target.count[0] - count
+        row[COMMON.scaling] = report(state, parameters, block.stats)
+        row[COMMON.model_logp] = state.logp[0]
+        for k in range(N_COMMON, row.size):
+            row[k] = block.row[k]
+            block.row[k] = np.nan
         return True
 
     if make_others is None:

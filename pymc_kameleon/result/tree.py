@@ -2,6 +2,7 @@
 
 import json
 import platform
+from functools import cache
 from importlib.metadata import version
 
 import numpy as np
@@ -11,6 +12,7 @@ from pymc_kameleon.result.columns import data_of
 from pymc_kameleon.result.state import pack
 from pymc_kameleon.step.groups import AHEAD, BEHIND, LEARNED_GROUP, STATE_GROUP, WARMUP_GROUPS
 
+version_of = cache(version)  # it reads a file each time
 PACKAGES = ("pymc", "pytensor", "numba", "numpy")  # whose versions a result records
 
 
@@ -73,10 +75,10 @@ def _draws_beyond(record, prefix, chains, length, tuned):
 
 def attributes_of(steps):
     """Return what the groups of a result say of how it was made."""
-    versions = {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    versions = {"python": platform.python_version()} | {p: version_of(p) for p in PACKAGES}
     return {
         "inference_library": "pymc_kameleon",
-        "inference_library_version": version("pymc_kameleon"),
+        "inference_library_version": version_of("pymc_kameleon"),
         "samplers": json.dumps([repr(step) for step in steps]),
         "versions": json.dumps(versions),
     }

@@ -16,10 +16,15 @@ from numba import config
 from pymc_kameleon.core import compiler, linalg, numba_calls
 from pymc_kameleon.core.jit import entry_jit
 from pymc_kameleon.core.target import LOGP_SIGNATURE
+from pymc_kameleon.model.python_calls import CheckedOp
 
 
 def python_ops(function):
-    """Return the Ops of a PyTensor function that run through Python, as lists by their names."""
+    """Return the Ops of a PyTensor function that run through Python, as CheckedOps by their names.
+
+    Their names are there, too, where nothing is known of them but that. From now on numba calls the
+    CheckedOps.
+    """
     if not hasattr(function.vm, "jit_fn"):
         return {}
     found, seen, left = {}, set(), [function.vm.jit_fn]
@@ -33,12 +38,21 @@ def python_ops(function):
         inside = inspect.getclosurevars(part).nonlocals
         # LAPACK and special functions ask Python once, for the pointer `ptr` to their machine code.
         if "objmode" in code.co_names and ("ptr",) not in code.co_consts:
-            python = inside.get("py_perform")
-            op = inspect.getclosurevars(python).nonlocals.get("op") if python else None
+            op = _checked_op(inside["py_perform"]) if "py_perform" in inside else None
             found.setdefault(str(op or part.__name__), []).extend([] if op is None else [op])
         used = (part.__globals__.get(name) for name in code.co_names)
         left += [*used, *inside.values(), *numba_calls.overloads_of(part)]
     return dict(sorted(found.items()))
+
+
+def _checked_op(perform):
+    """Return the CheckedOp that a function of PyTensor's calls, after putting it there."""
+    if "op" not in perform.__code__.co_freevars:
+        return None
+    cell = perform.__closure__[perform.__code__.co_freevars.index("op")]
+    if not isinstance(cell.cell_contents, CheckedOp):
+        cell.cell_contents = CheckedOp(cell.cell_contents)
+    return cell.cell_contents
 
 
 @contextmanager

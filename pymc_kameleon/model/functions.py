@@ -3,7 +3,6 @@
 import logging
 import math
 import warnings
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -30,6 +29,7 @@ from pymc_kameleon.model.entry_points import (
     vector_entry,
 )
 from pymc_kameleon.model.noise import NOISE_SEED
+from pymc_kameleon.model.python_calls import advice
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -49,6 +49,8 @@ class Compiled:
         From Python.
     address : int
         For compiled code.
+    python_ops : dict
+        Name -> list of CheckedOp, of what runs through Python.
     holds_gil : bool
         Whether Python is called, so that threads wait for each other.
     """
@@ -56,22 +58,14 @@ class Compiled:
     def __init__(self, function, entry_for):
         function.trust_input = True
         self.function, self._entry_for = function, entry_for
-        ops = python_ops(function)
+        self._make_entry()
+        ops = self.python_ops
         if ops:
             _log.info("No numba version of %s: called through Python.", ", ".join(ops))
         self.holds_gil = bool(ops) or not in_numba(function)
-        self._make_entry()
-
-    def declared(self):
-        """Return the types that Ops declare to return which run through Python, as text."""
-        nodes, ops = self.function.maker.fgraph.apply_nodes, python_ops(self.function)
-        return sorted(
-            f"{node.op}: {', '.join(str(out.type) for out in node.outputs)}"
-            for node in nodes
-            if str(node.op) in ops
-        )
 
     def _make_entry(self):
+        self.python_ops = python_ops(self.function)
         with warnings.catch_warnings():  # numba, of large data; then it is compiled by each process
             warnings.filterwarnings("ignore", "Cannot cache compiled function")
             self.entry = self._entry_for(self.function)
@@ -79,7 +73,8 @@ class Compiled:
 
     def __getstate__(self):
         """Let the compiled graph travel, so that a worker computes the same to the last bit."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("entry", "address")}
+        left = "entry", "address", "python_ops"
+        return {k: v for k, v in self.__dict__.items() if k not in left}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
@@ -137,56 +132,8 @@ class ModelFunctions:
 
     def advice(self, error):
         """Return what helps against an exception of a likelihood that Python is called for."""
-        if not self.holds_gil or not isinstance(error, Exception):
-            return ""
-        if isinstance(error, MemoryError):
-            return ". Look for a likelihood that keeps some memory with each evaluation"
-        if "can't unbox" not in str(error):
-            return (
-                ". If the likelihood raises this, let it return NaN instead: then the point is "
-                "rejected"
-            )
-        declared = "; ".join(dict.fromkeys(d for f in self.functions for d in f.declared()))
-        return (
-            f". An Op returned another type than it declares{declared and f' ({declared})'}: let "
-            "its perform convert what it returns, as by np.asarray(..., dtype=...)"
-        )
-
-    @contextmanager
-    def types_checked(self):
-        """Raise a TypeError if an Op, evaluated meanwhile, returns another type than it declares.
-
-        numba looks at sizes alone, and would read the bits of an integer as a float.
-        """
-        ops = [op for f in self.functions for own in python_ops(f.function).values() for op in own]
-        before, wrong = [(op, vars(op).get("perform")) for op in ops], []
-
-        def watched(perform):
-            def watch(node, inputs, storage):
-                perform(node, inputs, storage)
-                for out, (value,) in zip(node.outputs, storage, strict=True):
-                    declared = getattr(out.type, "dtype", None)
-                    returned = str(getattr(value, "dtype", type(value).__name__))
-                    if declared and returned != declared:
-                        wrong.append(f"{node.op} returned {returned}, but declares {declared}")
-
-            return watch
-
-        for op in ops:
-            vars(op)["perform"] = watched(op.perform)
-        try:
-            yield
-        finally:
-            for op, own in before:
-                if own is None:
-                    vars(op).pop("perform", None)
-                else:
-                    vars(op)["perform"] = own
-        if wrong:
-            raise TypeError(
-                f"{wrong[0]}. Let its perform convert what it returns, as by np.asarray(..., "
-                "dtype=...)."
-            )
+        ops = [op for f in self.functions for own in f.python_ops.values() for op in own]
+        return advice(error, ops) if self.holds_gil else ""
 
     def follow_data(self):
         """Read the shared variables again if one was set since the last time."""

@@ -226,10 +226,9 @@ class KameleonStep(ArrayStepShared):
         self._load()
         start = self.layout.raveled(self._initial_point)
         values = []
-        with self.log_density.types_checked():
-            self.seconds_per_logp = seconds_per_logp(
-                self.log_density, start[self.layout.places], values
-            )
+        self.seconds_per_logp = seconds_per_logp(
+            self.log_density, start[self.layout.places], values
+        )
         noise.say_if_noisy(self, values)
 
     def __repr__(self):

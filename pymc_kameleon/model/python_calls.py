@@ -184,6 +184,8 @@ def advice(error, ops):
 def _place(error):
     """Return in words which line raised an exception, None if it was compiled code."""
     frames = traceback.extract_tb(error.__traceback__)
+    # PyTensor's generated code has no suffix; what has no file is of an interpreter.
+    frames = [frame for frame in frames if frame.filename.endswith((".py", ">"))]
     last_own = max((i for i, f in enumerate(frames) if f.filename.startswith(PACKAGE)), default=-1)
     called = frames[last_own + 1 :]
     if not called:

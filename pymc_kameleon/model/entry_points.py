@@ -123,37 +123,40 @@ def _call_in_python(number, *arguments):
     return _InPython.known[number].function(*arguments)
 
 
-def _python_logp_entry(function):
+def python_entry(function):
+    """Return an entry point that calls Python: function(x, data, shapes, last) -> float."""
     in_python = _InPython(function)
     number = in_python.number
 
     @numba.njit(LOGP_SIGNATURE)
-    def logp(x, data, shapes, gradient):
+    def entry(x, data, shapes, last):
         with numba.objmode(value="float64"):
-            values = _call_in_python(number, x, data, shapes)
-            value = float(values[0])
-            if gradient.size:
-                gradient[:] = values[1]
+            value = _call_in_python(number, x, data, shapes, last)
         return value
 
-    logp.in_python = in_python  # which lives as long as it does
-    return logp
+    entry.in_python = in_python  # which lives as long as it does
+    return entry
+
+
+def _python_logp_entry(function):
+    def logp(x, data, shapes, gradient):
+        values = function(x, data, shapes)
+        if gradient.size:
+            gradient[:] = values[1]
+        return float(values[0])
+
+    return python_entry(logp)
 
 
 def vector_entry(function):
     """Return a function that replaces its last argument; a graph may take that as an input."""
     if not in_numba(function):
-        in_python = _InPython(function)
-        number = in_python.number
 
-        @numba.njit(LOGP_SIGNATURE)
         def vector_in_python(x, data, shapes, v):
-            with numba.objmode():
-                v[:] = _call_in_python(number, x, data, shapes, v)[0]
+            v[:] = function(x, data, shapes, v)[0]
             return 0.0
 
-        vector_in_python.in_python = in_python
-        return vector_in_python
+        return python_entry(vector_in_python)
 
     address, call = _inner(function, LOGP_SIGNATURE.args[3])
 

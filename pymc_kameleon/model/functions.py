@@ -30,6 +30,7 @@ from pymc_kameleon.model.entry_points import (
 )
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.python_calls import advice
+from pymc_kameleon.model.watch import DEFAULT_RULE, Watch, Watched
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -249,6 +250,12 @@ class ModelLogp(ModelFunctions):
         Generator of the chain, for the seed of an estimate; without one, the seed stays as it is.
     gradient : (d,) or (0,) float64
         Gradient with respect to the step's own variables, where it was evaluated last.
+    watch : Watch
+        What the chain has seen of it, if it calls Python.
+    rule : Rule
+        What is done about evaluations that fail.
+    failure : str
+        What the last evaluation has done, if it was rejected for that.
     """
 
     what = "The model's log-density"
@@ -257,7 +264,7 @@ class ModelLogp(ModelFunctions):
         logp = model.logp()
         value_vars = [*own, *(var for var in model.value_vars if var not in own)]
         super().__init__(value_vars, initial_point, [logp])
-        self.region, self.rng = region, None
+        self.region, self.rng, self.rule = region, None, DEFAULT_RULE
         self._allocate(gradient_size=region.shape[1] if derivatives else 0)
 
         def graphs():
@@ -273,11 +280,26 @@ class ModelLogp(ModelFunctions):
 
         depends_on = (own, derivatives)
         self._compile_once(model, depends_on, graphs, compile_kwargs)
+        self.begin_watch()
+
+    def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
+        compiled = super()._compile(model, inputs, outputs, entry_for, compile_kwargs)
+        is_logp = entry_for is not vector_entry
+        return Watched(compiled) if compiled.holds_gil and is_logp else compiled
 
     def _allocate(self, gradient_size):
         self.point = self.evaluated_at = np.zeros(_size(self.shapes))
         self.count = np.zeros(2, np.int64)
         self.gradient = np.zeros(gradient_size)
+
+    @property
+    def is_watched(self):
+        """Whether each evaluation is seen by Python."""
+        return isinstance(self.functions[0], Watched)
+
+    def begin_watch(self):
+        """Forget what was seen of it."""
+        self.watch, self.failure = Watch.fresh(self.point.size if self.is_watched else 0), ""
 
     def copy(self):
         """Return the same function with arrays of its own, for another chain."""
@@ -285,6 +307,7 @@ class ModelLogp(ModelFunctions):
         twin.__dict__.update(self.__dict__)
         twin.rng = None
         twin._allocate(self.gradient.size)
+        twin.begin_watch()
         twin._own_seed()
         return twin
 
@@ -310,7 +333,9 @@ class ModelLogp(ModelFunctions):
         return self.seed.size > 0
 
     def target(self, rng):
-        """Return what the compiled transitions call, with the chain's Generator."""
+        """Return what the compiled transitions call, with the chain's Generator, in this thread."""
+        if self.is_watched:
+            self.functions[0].watch_for(self)
         return Target(
             self.functions[0].address,
             self.point,
@@ -332,6 +357,8 @@ class ModelLogp(ModelFunctions):
         if self.rng is not None:
             self.seed[:] = N_SEEDS * self.rng.random(self.seed.size)
         self.evaluated_at = x = np.ascontiguousarray(x, np.float64)
+        if self.is_watched:
+            self.functions[0].watch_for(self)
         logp = self.functions[0].entry(x, self._data, self._shapes, self.gradient)
         return logp if logp < np.inf else -np.inf
 

@@ -1,5 +1,7 @@
 """A new run: its steps, and the first states of its chains, from the user's arguments."""
 
+import logging
+
 import numpy as np
 from pytensor.graph import Variable
 
@@ -10,7 +12,10 @@ from pymc_kameleon.model.pymc_internals import (
     make_initial_point_fns_per_chain,
 )
 from pymc_kameleon.model.starts import finite_point, jittered
+from pymc_kameleon.model.watch import LOOKING_CHAINS
 from pymc_kameleon.step.job import ChainState
+
+_log = logging.getLogger("pymc_kameleon")
 
 
 class NewRun:
@@ -69,13 +74,14 @@ def first_states(job, settings, random_seed, initvals):
     """Return the states of chains before their first draw, as pm.sample begins with them."""
     steps = job.steps
     rngs = get_random_generator(random_seed).spawn(settings.chains)
-    points = _starts(steps, [rng.integers(2**30) for rng in rngs], initvals)
+    points = _starts(job, [rng.integers(2**30) for rng in rngs], initvals)
     states = []
-    for rng, point in zip(rngs, points, strict=True):
+    for k, (rng, point) in enumerate(zip(rngs, points, strict=True)):
         own = [step.for_chain() for step in steps]
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         for step, step_rng in zip(own, step_rngs, strict=True):
             step.setup_chain(step_rng, settings.tune, settings.draws)
+            step.watch.turn(k if k < LOOKING_CHAINS else -1)
         states.append(
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )
@@ -109,25 +115,34 @@ def _check_shape(name, found, shape):
         raise ValueError(f"The start of {name} has shape {found}, not {shape}.")
 
 
-def _starts(steps, seeds, initvals):
+def _starts(job, seeds, initvals):
     """Return a point on the unconstrained scale for each chain."""
-    model = steps[0].model
+    steps, model = job.steps, job.steps[0].model
     if initvals is None:
-        copies = [step.for_chain() for step in steps]
+        copies = job.copies()
 
         def logp(point):
             """Be -inf outside the region of any step."""
             q = steps[0].layout.raveled(point)
             try:
-                return min(step.log_density(q[step.layout.places]) for step in copies)
+                values = [step.log_density(q[step.layout.places]) for step in copies]
+                failures.extend(filter(None, (step.log_density.failure for step in copies)))
+                return min(values)
             except Exception as error:
                 advice = copies[0].log_density.advice(error)
                 error.add_note(f"In chain {len(points)}, looking for a start, at {point}{advice}")
                 raise
 
-        draw, points = jittered(model), []
+        draw, points, failures = jittered(model), [], []
         for seed in seeds:
-            points.append(finite_point(draw, logp, np.random.default_rng(seed), "jitter", model))
+            rng = np.random.default_rng(seed)
+            points.append(finite_point(draw, logp, rng, "jitter", model, failures))
+        if failures:
+            _log.warning(
+                "While starts were looked for, %s rejected: the log-density %s.",
+                "1 point was" if len(failures) == 1 else f"{len(failures)} points were",
+                failures[0],
+            )
         return points
     _check_initvals(initvals, model)
     functions = make_initial_point_fns_per_chain(

@@ -54,7 +54,7 @@ def _prepared(origin, store):
     outputs = steps[0].outputs(origin.settings.var_names)
     columns = Columns(outputs, steps, keeps_warmup, *origin.labels(outputs))
     check_names(steps[0].model, columns, origin.numbers)
-    job = Job(steps, outputs, keeps_warmup)
+    job = Job(steps, outputs, keeps_warmup, origin.settings.rule)
     states, settings = origin.begin(job)
     numbered = enumerate(zip(origin.numbers, states, strict=True))
     chains = [Chain(row, number, state, steps) for row, (number, state) in numbered]

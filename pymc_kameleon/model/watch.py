@@ -64,11 +64,9 @@ class Watch(NamedTuple):
     @classmethod
     def fresh(cls, n):
         """Return a Watch that has seen nothing, of n coordinates, or of none."""
-        k = 4 if n else 0
+        k, text = (4, 1) if n else (0, 0)
         counts, values = np.zeros(k, np.int64), np.full(k, np.nan)
-        return cls(
-            counts, np.full((3, n), np.nan), values, np.full(k // 4, "", f"<U{MOST_LETTERS}")
-        )
+        return cls(counts, np.full((3, n), np.nan), values, np.zeros(text, f"<U{MOST_LETTERS}"))
 
     def turn(self, k):
         """Let it keep the farthest point in the k-th direction; in none if k is negative."""

@@ -150,9 +150,8 @@ def say_what_was_rejected(ended):
     ----------
     ended : list of (Chain, list of KameleonStep)
     """
-    failed = [
-        (chain, step) for chain, steps in ended for step in steps if any(step.watch.n_rejected)
-    ]
+    watched = [(chain, step) for chain, steps in ended for step in steps]
+    failed = [(chain, step) for chain, step in watched if any(step.watch.n_rejected)]
     if not failed:
         return
     errors, late = np.sum([step.watch.n_rejected for _, step in failed], axis=0)

@@ -62,6 +62,12 @@ BUGS = {
             'for name, kind in kept.items() if name != "pool_tuning"',
             "test_workers.py -k not_pooled",
         ),
+        (
+            "a run that goes on forgets what it does about errors",
+            "for name, kind in kept.items()",
+            'for name, kind in kept.items() if name != "on_error"',
+            "test_watch.py -k goes_on",
+        ),
     ],
     "analysis/batches.py": [
         (
@@ -879,6 +885,65 @@ BUGS = {
             "if np.isfinite(logp(point)):",
             "if True:",
             "test_starts.py -k 'retries or gives_up'",
+        ),
+    ],
+    "model/python_calls.py": [
+        (
+            "an array of more dimensions reaches numba",
+            "if value.ndim == declared.ndim and all(",
+            "if all(",
+            "test_python_calls.py -k misread",
+        ),
+        (
+            "what was written into an input stays",
+            "                value[...] = np.frombuffer(old, value.dtype).reshape(value.shape)",
+            "                pass",
+            "test_python_calls.py -k writes",
+        ),
+        (
+            "a mistake is a numerical failure",
+            "isinstance(error, ArithmeticError | np.linalg.LinAlgError | Warning)",
+            "isinstance(error, Exception)",
+            "test_python_calls.py -k mistakes",
+        ),
+    ],
+    "model/watch.py": [
+        (
+            "an exception is counted, and its point accepted",
+            "        gradient[:] = np.nan\n        return np.nan",
+            "        gradient[:] = np.nan\n        return 0.0",
+            "test_watch.py -k rejected_as_nan",
+        ),
+        (
+            "errors of memory are rejected",
+            "MemoryError | WrongReturn | NotHere",
+            "WrongReturn | NotHere",
+            "test_watch.py -k never_counts",
+        ),
+        (
+            "an alarm rings after the evaluation, too",
+            "            signal.setitimer(signal.ITIMER_REAL, 0)\n    finally:\n"
+            "        signal.setitimer(signal.ITIMER_REAL, 0)\n",
+            "            pass\n    finally:\n",
+            "test_watch.py -k limit_leaves",
+        ),
+        (
+            "NaN is believed at once",
+            "MOST_DOUBTS = 2",
+            "MOST_DOUBTS = 0",
+            "test_watch.py -k random_is_noticed",
+        ),
+        (
+            "one side of a coordinate is never looked at",
+            "1 - 2 * (turn % 2)",
+            "1",
+            "test_watch.py -k noise_away",
+        ),
+        (
+            "evaluations that doubt are not counted",
+            "            chain.count[0] += 1\n",
+            "",
+            "test_watch.py -k random_is_noticed",
         ),
     ],
     "plots/common.py": [

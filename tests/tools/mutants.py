@@ -764,8 +764,8 @@ BUGS = {
     "model/entry_points.py": [
         (
             "a function that cannot be copied is called as a copy from a pickle",
-            "values = _call_in_python(number, x, data, shapes)",
-            "values = function(x, data, shapes)",
+            "value = _call_in_python(number, x, data, shapes, last)",
+            "value = function(x, data, shapes, last)",
             "test_faults.py -k 'linkers_give and C and GadMALA'",
         ),
         (
@@ -1067,8 +1067,8 @@ BUGS = {
     "result/state.py": [
         (
             "the parameters are not restored",
-            "for name in STEP_TUPLES:\n        setattr(",
-            "for name in STEP_TUPLES[1:]:\n        setattr(",
+            "for name in STEP_TUPLES:\n        if name",
+            "for name in STEP_TUPLES[1:]:\n        if name",
             "test_sample.py -k resumes_again_and_again",
         ),
         (
@@ -1079,13 +1079,13 @@ BUGS = {
         ),
         (
             "what tuning remembers is not restored",
-            'STEP_TUPLES = ("parameters", "state", "tuning", "guide")',
+            'STEP_TUPLES = ("parameters", "state", "tuning", "guide", "watch")',
             'STEP_TUPLES = ("parameters", "state")',
             "test_sample.py -k 'adaptation_goes_on and GAM'",
         ),
         (
             "the state is not restored",
-            'STEP_TUPLES = ("parameters", "state", "tuning", "guide")',
+            'STEP_TUPLES = ("parameters", "state", "tuning", "guide", "watch")',
             'STEP_TUPLES = ("parameters", "tuning")',
             "test_sample.py -k resumes_again_and_again",
         ),
@@ -2481,8 +2481,8 @@ BUGS = {
         ),
         (
             "a start may be outside the region of the second step",
-            "return min(step.log_density(q[step.layout.places]) for step in copies)",
-            "return copies[0].log_density(q[copies[0].layout.places])",
+            "                return min(values)",
+            "                return values[0]",
             "test_sample.py -k starts_are_in_the_region",
         ),
         (
@@ -3029,7 +3029,7 @@ BUGS = {
         ),
         (
             "no warning of a way that is too long",
-            "problems = [*_start_problems(step), _explain_way(step)]",
+            "problems = [*_start_problems(step), _explain_way(step), _explain_odd(step)]",
             "problems = _start_problems(step)",
             "test_warnings.py -k way_to_the_posterior",
         ),

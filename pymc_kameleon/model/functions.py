@@ -22,6 +22,7 @@ from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, function_address
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
+    checked_ops,
     in_numba,
     logp_and_gradient_entry,
     logp_entry,
@@ -50,8 +51,8 @@ class Compiled:
         From Python.
     address : int
         For compiled code.
-    python_ops : dict
-        Name -> list of CheckedOp, of what runs through Python.
+    checked_ops : list of CheckedOp
+        What numba calls through Python.
     holds_gil : bool
         Whether Python is called, so that threads wait for each other.
     """
@@ -59,14 +60,14 @@ class Compiled:
     def __init__(self, function, entry_for):
         function.trust_input = True
         self.function, self._entry_for = function, entry_for
-        self._make_entry()
-        ops = self.python_ops
+        ops = python_ops(function)
         if ops:
             _log.info("No numba version of %s: called through Python.", ", ".join(ops))
         self.holds_gil = bool(ops) or not in_numba(function)
+        self._make_entry()
 
     def _make_entry(self):
-        self.python_ops = python_ops(self.function)
+        self.checked_ops = checked_ops(self.function)
         with warnings.catch_warnings():  # numba, of large data; then it is compiled by each process
             warnings.filterwarnings("ignore", "Cannot cache compiled function")
             self.entry = self._entry_for(self.function)
@@ -74,7 +75,7 @@ class Compiled:
 
     def __getstate__(self):
         """Let the compiled graph travel, so that a worker computes the same to the last bit."""
-        left = "entry", "address", "python_ops"
+        left = "entry", "address", "checked_ops"
         return {k: v for k, v in self.__dict__.items() if k not in left}
 
     def __setstate__(self, state):
@@ -133,7 +134,7 @@ class ModelFunctions:
 
     def advice(self, error):
         """Return what helps against an exception of a likelihood that Python is called for."""
-        ops = [op for f in self.functions for own in f.python_ops.values() for op in own]
+        ops = [op for function in self.functions for op in function.checked_ops]
         return advice(error, ops) if self.holds_gil else ""
 
     def follow_data(self):

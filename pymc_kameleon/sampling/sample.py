@@ -278,8 +278,9 @@ def sample(
                 first = all_chains[0]
                 n, point = first.total - first.begun, first.state.point
                 scouting = sum(chain.begun == 0 < chain.tune for chain in all_chains)
+                looks = job.n_looks(first.begun, first.tune, first.total, len(all_chains))
                 say_what_a_run_costs(
-                    job.steps, len(all_chains), n, workers.at_once, point, scouting
+                    job.steps, len(all_chains), n, workers.at_once, point, scouting, looks
                 )
             run = Run(
                 prepared,

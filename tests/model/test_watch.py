@@ -256,9 +256,10 @@ def test_a_model_that_remembers_is_noticed(caplog):
 
 def test_nan_at_random_is_noticed_and_survived(caplog):
     rng = np.random.default_rng(1)
-    dt, op = run(lambda x: np.nan if rng.random() < 0.05 else standard_normal(x), chains=4)
+    start = {"x": [0.1, 0.2]}
+    dt, op = run(lambda x: np.nan if rng.random() < 0.05 else standard_normal(x), initvals=start)
     assert "was NaN, and finite when it was evaluated there again" in "".join(warned(caplog))
-    assert op.count - counted(dt) >= 4
+    assert op.count == counted(dt)
     caplog.clear()
     run(lambda x: np.nan if x[0] > 1 else standard_normal(x), chains=4)
     assert warned(caplog) == []

@@ -467,12 +467,6 @@ def _named_results(model, names):
     return [known[name] for name in names]
 
 
-def digest_of_data(model, names):
-    """Return what the digest of these ModelOutputs would be, without compiling them."""
-    shared = _shared_variables(_named_results(model, names), ModelOutputs.what)
-    return _fingerprint([np.asarray(var.get_value(borrow=True)) for var in shared])
-
-
 def _size(shapes):
     return sum(math.prod(shape) for shape in shapes)
 

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.result.columns import data_of
+from pymc_kameleon.result.origin import MODEL_ID, id_of
 from pymc_kameleon.result.state import pack
 from pymc_kameleon.step.groups import AHEAD, BEHIND, LEARNED_GROUP, STATE_GROUP, WARMUP_GROUPS
 
@@ -81,4 +82,5 @@ def attributes_of(steps):
         "inference_library_version": version_of("pymc_kameleon"),
         "samplers": json.dumps([repr(step) for step in steps]),
         "versions": json.dumps(versions),
+        MODEL_ID: id_of(steps[0].model),
     }

@@ -23,7 +23,7 @@ CHANGED = (
     "changed"
 )
 NO_MODEL = (
-    "only the model can compute that anew, and it is not here: pass model=... for better ones"
+    "only the model can compute that anew, and it is not here: pass model=... for more"
 )
 """Why variables are not computed anew."""
 

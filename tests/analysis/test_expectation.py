@@ -143,6 +143,67 @@ def test_without_use_it_is_left_out():
     assert (found.gain > 0.8).all()
 
 
+def normals(seed):
+    """Return moves (300 of each of 2 chains) for N(0, I), by a surrogate that is hardly off."""
+    rng, sizes = np.random.default_rng(seed), {"d": 2, "m": 1}
+    surrogate = allocate(
+        Surrogate,
+        sizes,
+        nu=4.0,
+        is_quadratic=1,
+        quadratic=((-0.495, 0.0), (0.0, -0.505)),
+        bounds=(-20.0, 20.0),
+    )
+    parameters = allocate(
+        Parameters,
+        sizes,
+        factor=np.eye(2),
+        angle=np.pi / 2,
+        reference_share=0.9,
+        n_inner=20,
+        surrogate=surrogate,
+    )
+    x, log_s = rng.standard_normal((600, 2)), log_s_of(parameters)
+    end = new_ends(parameters, x, rng)
+    logp = -np.square(end).sum(axis=1) / 2
+    log_ratio = logp + np.square(x).sum(axis=1) / 2 + log_s(x) - log_s(end)
+    rows, alpha = np.divmod(np.arange(600), 300), np.exp(np.minimum(0, log_ratio))
+    return x.reshape(2, 300, 2), Moves(*rows, x, end, logp, alpha, [parameters] * 2, [log_s] * 2)
+
+
+def one_sidedness(n=60):
+    """Return n·mean(z)²/var(z) over n runs, of means and fourth moments: about 1 by chance."""
+    z = []
+    for seed in range(n):
+        x, moves = normals(seed)
+        f = np.concatenate([x, x**4], axis=2)
+        found = surrogate_correction.corrected(f, moves, lambda x: np.c_[x, x**4])
+        z.append((found.mean - [0, 0, 3, 3]) / found.mcse)
+    z = np.array(z)
+    assert np.sqrt(np.square(z).mean()) < 1.3
+    return n * np.square(z.mean(axis=0)) / z.var(axis=0, ddof=1)
+
+
+@pytest.mark.slow
+def test_errors_of_several_runs_are_independent(monkeypatch):
+    """Unlike those that lack what is clipped."""
+    assert one_sidedness().max() < 9
+    monkeypatch.setattr(surrogate_correction._Inner, "beyond", lambda *_: 0.0)
+    assert one_sidedness()[2:].min() > 30
+
+
+def test_each_run_has_points_of_its_own():
+    moves = [normals(seed)[1] for seed in (1, 1, 2)]
+    one, same, other = (
+        surrogate_correction._Inner(own, own.row, lambda x: (x, 0 * x), (2, 2, 2)).sums(
+            np.full((2, 2), 300)
+        )
+        for own in moves
+    )
+    assert (one == same).all()
+    assert (one != other).all()
+
+
 # ---- by hand ------------------------------------------------------------------------------------
 
 

@@ -880,6 +880,24 @@ BUGS = {
             "if True:",
             "test_starts.py -k 'retries or gives_up'",
         ),
+        (
+            "chains start from the first draws",
+            "return [(chain, n_draws - 1) for chain in range(chains)]",
+            "return [(chain, 0) for chain in range(chains)]",
+            "test_starts_of_run.py -k from_the_last",
+        ),
+        (
+            "chains more than there are in the result start from its end",
+            "ends = -(-np.arange(1, chains + 1) * n // chains) - 1",
+            "ends = n - np.arange(1, chains + 1)",
+            "test_starts_of_run.py -k far_apart",
+        ),
+        (
+            "elements are taken in the draws' order",
+            "        values = values.isel({dim: places})",
+            "        values = values.isel({dim: sorted(places)})",
+            "test_starts_of_run.py -k by_their_labels",
+        ),
     ],
     "plots/common.py": [
         (
@@ -2414,17 +2432,43 @@ BUGS = {
             "[rng] * len(own)",
             "test_sample.py -k several_steps_resume",
         ),
+    ],
+    "sampling/starts_of_run.py": [
         (
             "a start may be outside the region of the second step",
-            "return min(step.log_density(q[step.layout.places]) for step in copies)",
-            "return copies[0].log_density(q[copies[0].layout.places])",
+            "return min(step.log_density(q[step.layout.places]) for step in self._steps)",
+            "return self._steps[0].log_density(q[self._steps[0].layout.places])",
             "test_sample.py -k starts_are_in_the_region",
         ),
         (
+            "starts are tried with the data that the step was made with",
+            "            step.log_density.read_data()",
+            "            pass",
+            "test_starts_of_run.py -k prior_are_possible",
+        ),
+        (
             "a start of another shape is accepted",
-            "n not in (None, own) for",
-            "False for",
+            "if found != shape:",
+            "if False:",
             "test_sample.py -k impossible_initvals",
+        ),
+        (
+            "what pm.find_MAP returns is refused",
+            "if var not in follow",
+            "if True",
+            "test_starts_of_run.py -k find_map",
+        ),
+        (
+            "chains about the mode are about the initial point",
+            'return _finite_points(steps, seeds, "map", jittered(model, mode))',
+            'return _finite_points(steps, seeds, "map", jittered(model))',
+            "test_starts_of_run.py -k the_mode",
+        ),
+        (
+            "without a gradient the mode is where the search began",
+            "return _named(layout, found.x)",
+            "return _named(layout, start)",
+            "test_starts_of_run.py -k without_a_gradient",
         ),
     ],
     "sampling/outcome.py": [

@@ -252,7 +252,7 @@ def draws_as_learned(dt, own):
 
     That is of the chains and coordinates of `own`.
     """
-    if "posterior" not in dt.children:
+    if "posterior" not in dt.children or not dt["posterior"].sizes.get("draw"):
         raise ValueError("The result has no draws after tuning: go on with pk.sample(resume=dt).")
     posterior = dt["posterior"].to_dataset().sel(chain=own["chain"])
     coordinates = own[COORDINATE].values

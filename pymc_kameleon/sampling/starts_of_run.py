@@ -176,8 +176,7 @@ def _posterior(dt):
     posterior = convert_to_dataset(dt, group="posterior")
     if not all(posterior.sizes.get(dim, 0) > 0 for dim in ("chain", "draw")):
         raise ValueError(
-            "initvals has no draws to start from: its dimensions are "
-            f"{dict(posterior.sizes)}, and it needs some of chain and draw."
+            f"initvals has no draws to start from: it has the dimensions {dict(posterior.sizes)}."
         )
     return posterior
 

@@ -157,6 +157,12 @@ BUGS = {
             "test_mode_occupancy.py -k counts",
         ),
         (
+            "one mode is printed with NaN",
+            'table = table.dropna(axis=1, how="all")',
+            "table = table",
+            "test_mode_occupancy.py -k one_mode",
+        ),
+        (
             "few visits tell the weights",
             '(found["ess"] * rarest >= LEAST_INDEPENDENT)',
             '(found["ess"] >= 0)',
@@ -899,7 +905,21 @@ BUGS = {
             "test_starts_of_run.py -k by_their_labels",
         ),
     ],
+    "plots/compare.py": [
+        (
+            "a result ends in an error of xarray",
+            "    _check_table(table)\n",
+            "",
+            "test_plots.py -k no_table",
+        ),
+    ],
     "plots/common.py": [
+        (
+            "a result without draws is plotted",
+            """ or not dt["posterior"].sizes.get("draw"):""",
+            """:""",
+            "test_opening.py -k without_draws",
+        ),
         (
             "a coordinate that there is not ends in an error of xarray",
             "if unknown := [dim for dim in coords if dim not in data.dims]:",
@@ -1016,6 +1036,12 @@ BUGS = {
             "return Path(value)",
             "test_store.py -k paths_may_be_text",
         ),
+        (
+            "variables of a store come back in the disk's order",
+            "            data = data[names]  #",
+            "            data = data[sorted(names)]  #",
+            "test_opening.py -k as_it_was_returned",
+        ),
     ],
     "result/state.py": [
         (
@@ -1111,6 +1137,26 @@ BUGS = {
             'dimension_names=("checkpoint", "byte"),',
             "",
             "test_save.py -k xarray_reads_a_store",
+        ),
+        (
+            "metadata are not put together",
+            "        self._consolidate()\n",
+            "        pass\n",
+            "test_opening.py -k without_a_warning",
+        ),
+        (
+            "xarray reads a store that goes on as it was at the end before",
+            'self._root = zarr.open_group(self.path, mode="a", use_consolidated=False)',
+            'self._root = zarr.open_group(self.path, mode="a")',
+            "test_opening.py -k goes_on_removes",
+        ),
+    ],
+    "result/tree.py": [
+        (
+            "a run without draws has no posterior",
+            "if n > 0 or group in DRAWN_GROUPS:",
+            "if n > 0:",
+            "test_opening.py -k without_draws",
         ),
     ],
     "samplers/choice.py": [

@@ -905,14 +905,6 @@ BUGS = {
             "test_starts_of_run.py -k by_their_labels",
         ),
     ],
-    "plots/compare.py": [
-        (
-            "a result ends in an error of xarray",
-            "    _check_table(table)\n",
-            "",
-            "test_plots.py -k no_table",
-        ),
-    ],
     "plots/common.py": [
         (
             "a result without draws is plotted",
@@ -940,6 +932,12 @@ BUGS = {
         ),
     ],
     "plots/compare.py": [
+        (
+            "a result ends in an error of xarray",
+            "    _check_table(table)\n",
+            "",
+            "test_plots.py -k no_table",
+        ),
         (
             "labels are cut off",
             "figure_of(backend, {}, figsize=size, sharey=True)",

@@ -1,15 +1,11 @@
 """A new run: its steps, and the first states of its chains, from the user's arguments."""
 
-import numpy as np
-from pytensor.graph import Variable
-
 from pymc_kameleon.model.pymc_internals import (
     coords_and_dims_for_inferencedata,
     get_default_varnames,
     get_random_generator,
-    make_initial_point_fns_per_chain,
 )
-from pymc_kameleon.model.starts import finite_point, jittered
+from pymc_kameleon.sampling.starts_of_run import starts
 from pymc_kameleon.step.job import ChainState
 
 
@@ -69,7 +65,7 @@ def first_states(job, settings, random_seed, initvals):
     """Return the states of chains before their first draw, as pm.sample begins with them."""
     steps = job.steps
     rngs = get_random_generator(random_seed).spawn(settings.chains)
-    points = _starts(steps, [rng.integers(2**30) for rng in rngs], initvals)
+    points = starts(steps, [rng.integers(2**30) for rng in rngs], initvals)
     states = []
     for rng, point in zip(rngs, points, strict=True):
         own = [step.for_chain() for step in steps]
@@ -80,62 +76,3 @@ def first_states(job, settings, random_seed, initvals):
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )
     return states
-
-
-def _check_initvals(initvals, model):
-    """Raise a ValueError if initial values are not by name, or not of the model's variables."""
-    every = [initvals] if isinstance(initvals, dict) else initvals
-    if not isinstance(every, list | tuple) or any(not isinstance(d or {}, dict) for d in every):
-        raise ValueError(
-            "initvals must be a dict, {name: value}, or a list with one for each chain, not "
-            f"{initvals!r}."
-        )
-    known = {var.name: var.type.shape for var in (*model.free_RVs, *model.value_vars)}
-    for values in every:
-        values = {name: v for name, v in (values or {}).items() if isinstance(name, str)}
-        unknown = [name for name in values if name not in known]
-        if unknown:
-            raise ValueError(f"initvals names {unknown}; the model has {', '.join(known)}.")
-        for name, value in values.items():
-            if not isinstance(value, str | Variable):
-                _check_shape(name, np.shape(value), known[name])
-
-
-def _check_shape(name, found, shape):
-    """Raise a ValueError if a start has another shape, in which None is any length."""
-    if len(found) != len(shape) or any(
-        n not in (None, own) for n, own in zip(shape, found, strict=True)
-    ):
-        raise ValueError(f"The start of {name} has shape {found}, not {shape}.")
-
-
-def _starts(steps, seeds, initvals):
-    """Return a point on the unconstrained scale for each chain."""
-    model = steps[0].model
-    if initvals is None:
-        copies = [step.for_chain() for step in steps]
-
-        def logp(point):
-            """Be -inf outside the region of any step."""
-            q = steps[0].layout.raveled(point)
-            try:
-                return min(step.log_density(q[step.layout.places]) for step in copies)
-            except Exception as error:
-                advice = copies[0].log_density.advice(error)
-                error.add_note(f"In chain {len(points)}, looking for a start, at {point}{advice}")
-                raise
-
-        draw, points = jittered(model), []
-        for seed in seeds:
-            points.append(finite_point(draw, logp, np.random.default_rng(seed), "jitter", model))
-        return points
-    _check_initvals(initvals, model)
-    functions = make_initial_point_fns_per_chain(
-        model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
-    )
-    points = [function(seed) for function, seed in zip(functions, seeds, strict=True)]
-    for step in steps:
-        for name, shape in step.layout.shapes.items():
-            for point in points:
-                _check_shape(name, np.shape(point[name]), shape)
-    return points

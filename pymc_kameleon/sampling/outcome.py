@@ -59,7 +59,7 @@ class Finish:
             }
             if self.checks_convergence:
                 tasks["convergence checks"] = partial(self._check_convergence, tree)
-            for name, task in tasks.items() if "posterior" in tree.children else ():
+            for name, task in tasks.items() if tree["posterior"].sizes["draw"] > 0 else ():
                 try:
                     task()
                 except Exception:  # a finished run is worth more than what is said about it

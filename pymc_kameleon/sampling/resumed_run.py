@@ -124,8 +124,8 @@ class ResumedRun:
         saved = self._saved
         for group, variables in record.columns.groups.items():
             for part in (group, AHEAD + group, BEHIND + group):
-                if part in saved.draws:
-                    found = saved.draws[part]
+                found = saved.draws.get(part)
+                if found is not None and found.sizes["draw"] > 0:
                     start = int(found["draw"].values[0])
                     rows = [saved.numbers.index(number) for number in found["chain"].values]
                     for name in variables:
@@ -171,6 +171,10 @@ def saved_tree(result):
     result.load()
     result.close()  # so that the new result may be written over the file
     states = result[STATE_GROUP].to_dataset()
+    if not states.data_vars:
+        raise ValueError(
+            "resume was read from a store, which alone has the states of the chains: pass its path."
+        )
     lacking = [key for key in NEEDED_ATTRIBUTES if key not in states.attrs]
     if lacking:
         raise ValueError(

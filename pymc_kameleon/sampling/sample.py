@@ -111,9 +111,14 @@ def sample(
         more than 40 coordinates, and of a log-density that is only estimated, GAM.
     var_names : list of str, optional
         What to keep; all free variables and deterministics by default.
-    initvals : dict, or list of dict, optional
-        Starts, as in ``pm.sample``. By default they are dispersed as by ``pk.initvals(chains)``:
-        the model's initial point, jittered on the unconstrained scale.
+    initvals : dict, list of dict, DataTree, path, or {"prior", "map"}, optional
+        Starts. By default they are dispersed as by ``pk.initvals(chains)``: the model's initial
+        point, jittered on the unconstrained scale. Values by name are as in ``pm.sample``, also
+        what ``pm.find_MAP`` returns. A result, of any sampler, or the path of one, lets the chains
+        start from its last draws; if it has fewer chains, from draws spread over it. "prior" draws
+        each start from the prior. "map" looks for the posterior's mode, and jitters the chains
+        about it. It is looked for by ``pm.find_MAP``, or, without a gradient, by at most 60 d
+        evaluations of the log-density, for d parameters. See docs/starts.md.
     pool_tuning : bool, optional
         Whether the chains learn from one another while they tune, by default they do: see
         docs/adaptation.md. With False each learns alone, as in ``pm.sample``.
@@ -176,8 +181,9 @@ def sample(
     Raises
     ------
     ValueError
-        For variables that no step moves, steps of other packages, impossible options, if no start
-        has a finite log-density, or if `resume` is of another model or step.
+        For variables that no step moves, steps of other packages, impossible options, a result as
+        `initvals` that lacks variables or has other labels, if no start has a finite log-density,
+        or if `resume` is of another model or step.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt

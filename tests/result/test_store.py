@@ -175,7 +175,7 @@ def test_resumes_after_a_stop(when, walk, whole, path, monkeypatch):
 
     half = sample(walk, callback=stop, store=path, discard_tuned_samples=False)
     there = xr.open_datatree(path, engine="zarr", consolidated=False)
-    assert ("posterior" in half.children) == (when >= 50)
+    assert (half["posterior"].sizes["draw"] > 0) == (when >= 50)
     assert_same(opening.opened(path), half, [name for name in half.children if name in ALL])
     if when >= 50:
         n = half["posterior"].sizes["draw"]
@@ -249,8 +249,9 @@ def test_resumes_after_kill_9(writes, walk, whole, tmp_path):
     )
     assert ended.stdout.split() == ["9"] * len(writes), ended.stderr
     for n in writes:
-        with pytest.raises(ValueError, match=r"not ended, or was killed: pk\.sample\(resume="):
-            opening.opened(tmp_path / f"{n}.zarr")
+        said = r"not ended, or was killed: pk\.sample\(resume='.*chains have made \d.* of 80 draws"
+        with pytest.raises(ValueError, match=said):
+            pk.load(tmp_path / f"{n}.zarr")
         assert_same(resume(tmp_path / f"{n}.zarr", walk.model), whole, (*DRAWN, *WARMUP))
 
 

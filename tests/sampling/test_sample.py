@@ -422,7 +422,8 @@ def test_resumes_some_of_the_chains(walk, line):
 def test_resumes_again_and_again_even_from_no_draws(walk, line):
     whole = sample(walk, draws=50)
     result = sample(walk, draws=0)
-    assert set(result.children) & {*DRAWN, *WARMUP} == {"warmup_sample_stats"}
+    assert set(result.children) & {*DRAWN, *WARMUP} == {*DRAWN, "warmup_sample_stats"}
+    assert result["posterior"].sizes["draw"] == 0
     for draws in (1, 9, 40):
         result = resume(result, line, draws)
     assert_same(result, whole)
@@ -748,7 +749,7 @@ def test_a_run_interrupted_while_tuning_keeps_its_tuning(
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         result = sample(walk, cores=2, discard_tuned_samples=False)
     assert "The result has no draws after tuning yet" in caplog.text
-    assert "posterior" not in result.children
+    assert {name: len(result[name]["draw"]) for name in DRAWN} == dict.fromkeys(DRAWN, 0)
     assert not [m for m in messages(caplog, logging.WARNING) if "no proposal was accepted" in m]
     monkeypatch.undo()
     assert_same(resume(result, line, None), whole, DRAWN + WARMUP)

@@ -2493,6 +2493,30 @@ BUGS = {
             "test_progress.py -k time_goes_by",
         ),
         (
+            "chains that waited for the posterior are taken for chains in turn",
+            "seconds_left(self._rows, self.elapsed - elapsed, seconds)",
+            "seconds_left(self._rows, self.elapsed)",
+            "test_progress.py -k without_a_terminal",
+        ),
+        (
+            "the way to the posterior is shown once there are draws",
+            "if row.done > before.done or row.search != before.search:",
+            "if row.done > before.done:",
+            "test_progress.py -k way_to_the_posterior",
+        ),
+        (
+            "without a terminal each news is a line",
+            "self._due = now + LINE_INTERVAL",
+            "self._due = now",
+            "test_progress.py -k without_a_terminal",
+        ),
+        (
+            "without a terminal nothing is said until the end",
+            "_log.info(self._progress.in_a_line())",
+            "pass",
+            "test_progress.py -k without_a_terminal",
+        ),
+        (
             "columns are cut in a narrow terminal",
             "shown.remove(i)",
             "pass",

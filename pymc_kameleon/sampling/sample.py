@@ -256,8 +256,9 @@ def sample(
                 first = all_chains[0]
                 n, point = first.total - first.begun, first.state.point
                 scouting = sum(chain.begun == 0 < chain.tune for chain in all_chains)
+                pools = prepared.settings.pool_tuning and len(all_chains) > 1
                 say_what_a_run_costs(
-                    job.steps, len(all_chains), n, workers.at_once, point, scouting
+                    job.steps, len(all_chains), n, workers.at_once, point, scouting, pools
                 )
             run = Run(
                 prepared,

@@ -128,12 +128,6 @@ def test_time_left(rows, elapsed, left):
     np.testing.assert_allclose(seconds_left(rows, elapsed), left)
 
 
-def test_one_chain_that_looks_for_the_posterior_does_not_make_the_others_wait_for_each_other():
-    """It took 80 s; then two chains, in 10 s, made half of their draws."""
-    rows = [row(50, 90, evaluations=90, most=1), row(50, 10)]
-    np.testing.assert_allclose(seconds_left(rows, 10, 80), 50)
-
-
 def test_evaluations_to_come():
     rows = [row(10, 1, evaluations=110), row(1, 1, evaluations=50), row(0, 0)]
     np.testing.assert_array_equal(remaining(rows, "n_logp"), [90 * 11, 99 * 20, 100 * 15.5])
@@ -175,6 +169,19 @@ def test_time_goes_by_between_two_news(monkeypatch):
         ["9.8 min, about 12 s left", made],
         ["10 min in all", "30 evaluations of 6 s"],
     ]
+
+
+def test_chains_that_waited_for_the_posterior_go_on_together(monkeypatch):
+    """The first one took 80 s to find it; then both, in 10 s, made half of their draws."""
+    now, steps = [0.0], [CyclicalKAM("x")]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    with Progress([chain(i, steps, 0, 0, 0, total=100) for i in range(2)]) as shown:
+        now[0], search = 80.0, SearchSoFar(8000, 9000, -1.0)
+        shown.show(chain(0, steps, 0, 80.0, 8000, total=100, search=search))
+        now[0] = 90.0
+        shown.show(chain(0, steps, 50, 90.0, 9000, total=100))
+        shown.show(chain(1, steps, 50, 10.0, 1000, total=100))
+        assert shown.summary()[0] == "1.5 min, about 10 s left"
 
 
 def test_without_a_terminal_there_is_a_line_in_the_log_now_and_then(monkeypatch, caplog):

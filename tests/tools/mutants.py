@@ -2496,7 +2496,7 @@ BUGS = {
             "chains that waited for the posterior are taken for chains in turn",
             "seconds_left(self._rows, self.elapsed - elapsed, seconds)",
             "seconds_left(self._rows, self.elapsed)",
-            "test_progress.py -k without_a_terminal",
+            "test_progress.py -k waited_for_the_posterior",
         ),
         (
             "the way to the posterior is shown once there are draws",
@@ -2691,9 +2691,15 @@ BUGS = {
         ),
         (
             "the search for scales before the first draw is not told",
-            "scouted += scouts",
+            "scouted += alone + at_a_time",
             "pass",
             "test_messages.py -k looking_for_scales",
+        ),
+        (
+            "the one chain that looks for the posterior does so on all cores",
+            "alone * logp + (evaluations * (logp + own) + at_a_time * logp)",
+            "(evaluations * (logp + own) + (alone + at_a_time) * logp)",
+            "test_messages.py -k others_follow",
         ),
     ],
     "sampling/worker_process.py": [

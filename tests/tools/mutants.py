@@ -771,6 +771,24 @@ BUGS = {
     ],
     "model/functions.py": [
         (
+            "a function that Python is called for is told with each that is compiled",
+            "said.update(ops)",
+            "pass",
+            "test_functions.py -k once_for_each_model",
+        ),
+        (
+            "a worker process is warned of what has been said",
+            """{"said": Said([*python_ops(self.function)])} | state""",
+            "state",
+            "test_functions.py -k worker_is_not_warned",
+        ),
+        (
+            "PyTensor warns once more for each chain",
+            "    Said([*ops])",
+            "",
+            "test_functions.py -k once_for_each_model",
+        ),
+        (
             "chains share the seed of their estimates",
             "self._data = self._data.copy()",
             "pass",

@@ -23,7 +23,7 @@ from pymc_kameleon.model.pymc_internals import (
     natural_name,
 )
 from pymc_kameleon.step.draw_costs import SLOW_LOGP
-from pymc_kameleon.step.job import SearchSoFar
+from pymc_kameleon.step.job import NO_SEARCH, SearchSoFar
 from pymc_kameleon.step.messages import grouped, in_words
 
 _log = logging.getLogger("pymc_kameleon")
@@ -76,7 +76,7 @@ class Row(NamedTuple):
             sum(step.steps_per_draw * step._largest_n_logp() + anew for step in chain.steps),
             [(own.mean_accept, float(own["scaling"])) for own in stats],
             any(own.stuck for own in stats),
-            chain.state.search,
+            chain.state.search if chain.evaluations else NO_SEARCH,
         )
 
     @property

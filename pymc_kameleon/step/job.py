@@ -63,6 +63,10 @@ class SearchSoFar(NamedTuple):
         )
 
 
+NO_SEARCH = SearchSoFar(0, 0, -np.inf)
+"""Before it, and after it."""
+
+
 class Portion(NamedTuple):
     """The draws that an advance makes."""
 

@@ -2485,6 +2485,12 @@ BUGS = {
     ],
     "sampling/prepared.py": [
         (
+            "what chains learn together is compiled in the middle of the run",
+            "_compile_learning(settings, steps, states)\n    numbered",
+            "numbered",
+            "test_run.py -k compiled_before_the_first_draw",
+        ),
+        (
             "what cannot be returned is drawn",
             "    check_names(steps[0].model, columns, origin.numbers)\n",
             "",

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import warnings
 from contextlib import contextmanager
 from hashlib import sha256
@@ -56,10 +57,7 @@ class Compiled:
     def __init__(self, function, entry_for):
         function.trust_input = True
         self.function, self._entry_for = function, entry_for
-        ops = python_ops(function)
-        if ops:
-            _log.info("No numba version of %s: called through Python.", ", ".join(ops))
-        self.holds_gil = bool(ops) or not in_numba(function)
+        self.holds_gil = bool(python_ops(function)) or not in_numba(function)
         self._make_entry()
 
     def declared(self):
@@ -79,11 +77,28 @@ class Compiled:
 
     def __getstate__(self):
         """Let the compiled graph travel, so that a worker computes the same to the last bit."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("entry", "address")}
+        state = {k: v for k, v in self.__dict__.items() if k not in ("entry", "address")}
+        return {"said": Said([*python_ops(self.function)])} | state  # read before the graph is
 
     def __setstate__(self, state):
         self.__dict__.update(state)
         self._make_entry()
+
+
+class Said:
+    """Names of Ops that are known to run through Python: PyTensor no longer warns of them.
+
+    It would with each function that it compiles, as PyMC for each chain, and each worker process.
+    """
+
+    def __init__(self, names):
+        self.names = names
+        for name in names:
+            warning = re.escape(f"Numba will use object mode to run {name}'s")
+            warnings.filterwarnings("ignore", warning, UserWarning)
+
+    def __reduce__(self):
+        return Said, (self.names,)
 
 
 _known = WeakKeyDictionary()
@@ -91,6 +106,9 @@ _known = WeakKeyDictionary()
 
 MOST_COMPILED = 32
 """Compiled functions that are kept of each model; the oldest are forgotten first."""
+
+_said_of = WeakKeyDictionary()
+"""The Ops of each model that are known to run through Python, by their names."""
 
 _data_in_use = WeakValueDictionary()
 """Raveled data by fingerprint, so that all steps and chains share them."""
@@ -227,6 +245,7 @@ class ModelFunctions:
                 self.functions = functions
                 return
         self.functions = [self._compile(model, *graph, compile_kwargs) for graph in make_graphs()]
+        _say_what_is_python(model, self.functions)
         known.append((depends_on, self.results, self.functions))
         del known[:-MOST_COMPILED]
 
@@ -271,6 +290,20 @@ class ModelFunctions:
     def __setstate__(self, state):
         self.__dict__.update(state)
         self.read_data()
+
+
+def _say_what_is_python(model, functions):
+    """Log what runs through Python, once for each model."""
+    ops = {name: own for f in functions for name, own in python_ops(f.function).items()}
+    said = _said_of.setdefault(model, set())
+    for name in sorted(ops.keys() - said):
+        function = getattr(next(iter(ops[name]), None), "_FromFunctionOp__fn", None)
+        if function is not None:
+            _log.info("Your function `%s` is called through Python.", function.__name__)
+        else:
+            _log.info("`%s` has no numba version: it is called through Python.", name)
+    said.update(ops)
+    Said([*ops])
 
 
 class ModelLogp(ModelFunctions):

@@ -56,6 +56,7 @@ def _prepared(origin, store):
     check_names(steps[0].model, columns, origin.numbers)
     job = Job(steps, outputs, keeps_warmup)
     states, settings = origin.begin(job)
+    _compile_learning(settings, steps, states)
     numbered = enumerate(zip(origin.numbers, states, strict=True))
     chains = [Chain(row, number, state, steps) for row, (number, state) in numbered]
     run = Prepared(job, chains, None, settings, identity(job), origin.seconds, origin.before)
@@ -84,6 +85,14 @@ def _record(origin, store, columns, job, states, settings, attributes):
         record.discard()
         raise
     return record
+
+
+def _compile_learning(settings, steps, states):
+    """Compile now what chains that learn together would wait for later."""
+    tunes = any(state.monitor.done < state.monitor.tune for state in states)
+    if tunes and settings.pool_tuning and len(states) > 1:
+        for step in steps:
+            step.compile_learning()
 
 
 def _check_surrogate_draws(settings, steps):

@@ -14,12 +14,13 @@ LONG_RUN = 30
 """Seconds from which the user is told how long a run will take."""
 
 
-def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
+def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0, pools=False):
     """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
 
     No chain is touched, and no evaluation counted. Each chain makes `draws_in_all`, those of tuning
     too; `cores` chains run at a time, None if nobody knows, so that computing time is told; the
-    first begins at `point` (n_values,); `scouting` chains look for the posterior first.
+    first begins at `point` (n_values,); `scouting` chains look for the posterior first, or all but
+    one follow that, if the run `pools` tuning.
     """
     draws, at_once = chains * draws_in_all, min(cores or 1, chains)
     parts, seconds, least, scouted, slow, exact = [], 0.0, 0, 0, False, True
@@ -28,9 +29,9 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
         logp = step.seconds_per_logp
         own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
         evaluations = draws * n * largest
-        scouts = scouting * WARM_START_EVALUATIONS * step.layout.d * step.approaches
-        seconds += (evaluations * (logp + own) + scouts * logp) / at_once
-        scouted += scouts
+        alone, at_a_time = _evaluations_before_draws(step, scouting, pools)
+        seconds += alone * logp + (evaluations * (logp + own) + at_a_time * logp) / at_once
+        scouted += alone + at_a_time
         least += draws * largest
         slow |= logp > SLOW_LOGP
         exact &= largest == 1
@@ -55,11 +56,22 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0):
         )
 
 
-WARM_START_EVALUATIONS = 30
-"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many."""
+WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS = 30, 10
+"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many. And by
+which it follows another one: 1 to 2 where the log-density is nearly quadratic, else 10 to 20."""
 
 SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 """Seconds of a transition by itself, at most; and of an evaluation, if that is to be measured."""
+
+
+def _evaluations_before_draws(step, scouting, pools):
+    """Return the evaluations of a chain for which the others wait, and those of all together."""
+    whole, short = (step.layout.d * n for n in (WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS))
+    if not (scouting and step.approaches):
+        return 0, 0
+    if step.follows and pools:
+        return whole, short * (scouting - 1)
+    return 0, whole * scouting
 
 
 def _own_arithmetic(step, point, logp):

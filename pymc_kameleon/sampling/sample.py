@@ -98,7 +98,9 @@ def sample(
         As in ``pm.sample``: True, False, "combined", "split", "combined+stats" or "split+stats".
         The acceptance shown is a mean: of tuning, and then of the draws after it. A chain that was
         stuck for long after tuning is red. Above are the time in all, the time left, and, if an
-        evaluation of the log-density takes more than a millisecond, how many are made and to go.
+        evaluation of the log-density takes more than a millisecond, how many are made and to go;
+        and how far chains are that look for the posterior. Where there is no terminal, the same is
+        a line in the log after ten seconds, then each minute.
         If the bar itself fails, sampling goes on without it.
     progressbar_theme : rich.theme.Theme or str, optional
         Colours, as in ``pm.sample``; in a marimo notebook a style sheet.
@@ -260,8 +262,9 @@ def sample(
                 first = all_chains[0]
                 n, point = first.total - first.begun, first.state.point
                 scouting = sum(chain.begun == 0 < chain.tune for chain in all_chains)
+                pools = prepared.settings.pool_tuning and len(all_chains) > 1
                 say_what_a_run_costs(
-                    job.steps, len(all_chains), n, workers.at_once, point, scouting
+                    job.steps, len(all_chains), n, workers.at_once, point, scouting, pools
                 )
             run = Run(
                 prepared,

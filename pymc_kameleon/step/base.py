@@ -307,7 +307,10 @@ class KameleonStep(ArrayStepShared):
 
     @staticmethod
     def compile_learning():
-        """Load, or compile, what `learn` calls, which is otherwise done when it is called first."""
+        """Load, or compile, what `learn` calls, and what averages over the draws are corrected by.
+
+        ``pk.sample`` does so before the first draw, so that nobody has to wait later.
+        """
 
     def _largest_n_logp(self):
         """Return how many evaluations a transition may take."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.step.make_draws import compiled_run, learn_together, make_draws, where
+from pymc_kameleon.step.messages import grouped
 from pymc_kameleon.step.warm_start.search import OutOfTime
 
 
@@ -30,6 +31,40 @@ class ChainState:
     def monitor(self):
         """What the chain has seen; of the draws made, that of any step is right."""
         return self.steps[0].monitor
+
+    @property
+    def search(self):
+        """How far it is on its way to the posterior; without evaluations before and after that."""
+        trails = [own.trail for own in self.steps]
+        values = [trail[~np.isnan(trail)] for trail in trails]
+        most = sum(trail.size for trail, own in zip(trails, values, strict=True) if own.size)
+        values = np.concatenate(values)
+        return SearchSoFar(values.size, most, float(values.max(initial=-np.inf)))
+
+
+class SearchSoFar(NamedTuple):
+    """How far a chain is on its way to the posterior, or several are."""
+
+    evaluations: int
+    most: int  # evaluations that it may take
+    logp: float  # the best log-density so far
+
+    @classmethod
+    def of_all(cls, searches):
+        """Return how far several chains are, all together."""
+        evaluations, most, logp = zip(*searches, strict=True)
+        return cls(sum(evaluations), sum(most), max(logp))
+
+    def in_words(self):
+        """Return it as text."""
+        return (
+            f"looking for the posterior: {grouped(self.evaluations)} of at most "
+            f"{grouped(self.most)} evaluations, log-density {self.logp:.1f}"
+        )
+
+
+NO_SEARCH = SearchSoFar(0, 0, -np.inf)
+"""Before it, and after it."""
 
 
 class Portion(NamedTuple):
@@ -139,8 +174,7 @@ def advance(job, state, n):
             for step in steps:
                 step.stop_tuning()
         last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
-        before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
-        n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - before
+        n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - state.search.evaluations
         new = job.leave(steps, point)
     return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
 
@@ -148,14 +182,13 @@ def advance(job, state, n):
 def _still_searching(job, state, steps, start):
     """Return a chain that has no draws yet, but more evaluations of its warm start."""
     trails = [step.trail.copy() for step in steps]
-    known = sum(np.count_nonzero(~np.isnan(trail)) for trail in trails)
-    before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
     job.leave(steps, state.point)
     own = [replace(own, trail=trail) for own, trail in zip(state.steps, trails, strict=True)]
+    new = ChainState(state.point, own)
+    n_logp = new.search.evaluations - state.search.evaluations
     rows = np.empty((0, job.width(tuning=True)))
     stats = [step.statistics.empty(0) for step in steps]
-    seconds = time.perf_counter() - start
-    return ChainState(state.point, own), Portion(rows, stats, None, known - before, seconds)
+    return new, Portion(rows, stats, None, n_logp, time.perf_counter() - start)
 
 
 def learn(job, states):

@@ -821,6 +821,24 @@ BUGS = {
     ],
     "model/functions.py": [
         (
+            "a function that Python is called for is told with each that is compiled",
+            "said.update(ops)",
+            "pass",
+            "test_functions.py -k once_for_each_model",
+        ),
+        (
+            "a worker process is warned of what has been said",
+            """{"said": Said([*python_ops(self.function)])} | state""",
+            "state",
+            "test_functions.py -k worker_is_not_warned",
+        ),
+        (
+            "PyTensor warns once more for each chain",
+            "    Said([*ops])",
+            "",
+            "test_functions.py -k once_for_each_model",
+        ),
+        (
             "chains share the seed of their estimates",
             "self._data = self._data.copy()",
             "pass",
@@ -2599,6 +2617,12 @@ BUGS = {
     ],
     "sampling/prepared.py": [
         (
+            "what chains learn together is compiled in the middle of the run",
+            "_compile_learning(settings, steps, states)\n    numbered",
+            "numbered",
+            "test_run.py -k compiled_before_the_first_draw",
+        ),
+        (
             "what cannot be returned is drawn",
             "    check_names(steps[0].model, columns, origin.numbers)\n",
             "",
@@ -2623,6 +2647,30 @@ BUGS = {
             "max(self._left - since, 0.1 * self._left)",
             "self._left",
             "test_progress.py -k time_goes_by",
+        ),
+        (
+            "chains that waited for the posterior are taken for chains in turn",
+            "seconds_left(self._rows, self.elapsed - elapsed, seconds)",
+            "seconds_left(self._rows, self.elapsed)",
+            "test_progress.py -k waited_for_the_posterior",
+        ),
+        (
+            "the way to the posterior is shown once there are draws",
+            "if row.done > before.done or row.search != before.search:",
+            "if row.done > before.done:",
+            "test_progress.py -k way_to_the_posterior",
+        ),
+        (
+            "without a terminal each news is a line",
+            "self._due = now + LINE_INTERVAL",
+            "self._due = now",
+            "test_progress.py -k without_a_terminal",
+        ),
+        (
+            "without a terminal nothing is said until the end",
+            "_log.info(self._progress.in_a_line())",
+            "pass",
+            "test_progress.py -k without_a_terminal",
         ),
         (
             "columns are cut in a narrow terminal",
@@ -2799,9 +2847,15 @@ BUGS = {
         ),
         (
             "the search for scales before the first draw is not told",
-            "scouted += scouts",
+            "scouted += alone + at_a_time",
             "pass",
             "test_messages.py -k looking_for_scales",
+        ),
+        (
+            "the one chain that looks for the posterior does so on all cores",
+            "alone * logp + (evaluations * (logp + own) + at_a_time * logp)",
+            "(evaluations * (logp + own) + (alone + at_a_time) * logp)",
+            "test_messages.py -k others_follow",
         ),
     ],
     "sampling/worker_process.py": [

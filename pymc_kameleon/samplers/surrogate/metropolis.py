@@ -347,7 +347,7 @@ class SurrogateMetropolis(KameleonStep):
 
     @staticmethod
     def compile_learning():
-        """Load, or compile, what learning calls."""
+        """Load, or compile, the inner chain by itself, which corrects averages in pk.summary."""
         compiled_runs()
         compiled_weights()
 

@@ -15,6 +15,7 @@ from uuid import uuid4
 import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
+from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.step.make_draws import compiled_run, learn_together, make_draws, where
 from pymc_kameleon.step.warm_start.search import OutOfTime
 
@@ -25,6 +26,7 @@ class ChainState:
 
     point: np.ndarray  # all value variables, raveled in the model's order
     steps: list  # the KameleonState of each step
+    noted: tuple = ()  # what black boxes have returned at the point, which no file needs to hold
 
     @property
     def monitor(self):
@@ -40,6 +42,7 @@ class Portion(NamedTuple):
     last: list  # DrawStats of each step, for the progress bar; None if there are no draws yet
     n_logp: int  # evaluations of the log-density
     seconds: float
+    n_calls: int = 0  # of black boxes for the outputs, besides those of the log-density
 
 
 class Job:
@@ -87,9 +90,9 @@ class Job:
             step.sampling_state = own
         return steps
 
-    def leave(self, steps, point):
+    def leave(self, steps, point, noted=()):
         """Return the state of a chain, whose steps others may use from now on."""
-        state = ChainState(point, [step.sampling_state for step in steps])
+        state = ChainState(point, [step.sampling_state for step in steps], noted)
         self._idle.append(steps)
         return state
 
@@ -123,7 +126,7 @@ def advance(job, state, n):
         If the log-density of a step is not finite where the chain is.
     """
     start = time.perf_counter()
-    with job.turns:
+    with job.turns, taking_notes(state.point, state.noted, job.outputs.recalls) as notes:
         steps, point = job.steps_at(state), state.point.copy()
         monitor = steps[0].monitor
         rows = np.empty((n, job.width(tuning=monitor.done < monitor.tune)))
@@ -141,8 +144,9 @@ def advance(job, state, n):
         last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
         before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
         n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - before
-        new = job.leave(steps, point)
-    return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
+        new = job.leave(steps, point, notes.at(point))
+    seconds = time.perf_counter() - start
+    return new, Portion(rows, stats, last, n_logp, seconds, notes.n_missing)
 
 
 def _still_searching(job, state, steps, start):
@@ -155,7 +159,9 @@ def _still_searching(job, state, steps, start):
     rows = np.empty((0, job.width(tuning=True)))
     stats = [step.statistics.empty(0) for step in steps]
     seconds = time.perf_counter() - start
-    return ChainState(state.point, own), Portion(rows, stats, None, known - before, seconds)
+    return ChainState(state.point, own, state.noted), Portion(
+        rows, stats, None, known - before, seconds
+    )
 
 
 def learn(job, states):
@@ -177,4 +183,4 @@ def learn(job, states):
             points = [state.point for state in states]
             learn_together([chain[k] for chain in chains], points)
         pairs = zip(chains, states, strict=True)
-        return [job.leave(chain, state.point) for chain, state in pairs]
+        return [job.leave(chain, state.point, state.noted) for chain, state in pairs]

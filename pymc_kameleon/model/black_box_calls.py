@@ -62,15 +62,15 @@ class Notes:
 
     Attributes
     ----------
-    n_missing : int
-        Calls that had to be made for what is kept of draws, as nothing was noted.
+    missing : list of Recalled
+        Those that had to be called, each time, as nothing was noted.
     """
 
     def __init__(self, point, known=()):
         self._here = point.tobytes()
         self._at = {self._here: known}  # point -> tuple of Note, the oldest first
         self._newest = {}  # number -> the last Note
-        self._size, self.n_missing = 0, 0
+        self._size, self.missing = 0, []
 
     def at(self, point):
         """Return what is known of a point, a tuple of Note."""
@@ -196,7 +196,7 @@ class Recalled(Noted):
         if note is None:
             super().perform(node, inputs, outputs)
             if notes is not None:
-                notes.n_missing += 1
+                notes.missing.append(self)
             return
         for storage, value in zip(outputs, note.outputs, strict=True):
             storage[0] = _copy(value)

@@ -428,9 +428,9 @@ class ModelOutputs(ModelFunctions):
     ----------
     recalls : bool
         Whether it depends on black boxes, of whose calls notes should be taken.
-    n_calls : int
-        Calls of black boxes that it needs for each draw, besides those of the log-density, if that
-        was evaluated at the initial point.
+    own_calls : dict
+        Black boxes that it has to call itself for each draw, as the log-density does not, each with
+        the names of what it is for.
     """
 
     what, kind_of_box = "What is kept of each draw", Recalled
@@ -460,7 +460,14 @@ class ModelOutputs(ModelFunctions):
         start = np.concatenate([np.ravel(initial_point[var.name]) for var in model.value_vars])
         with taking_notes(start.astype(np.float64), known) as notes:
             shapes = compute_shapes(initial_point)[: len(results)]
-        self.n_calls = notes.n_missing
+        boxes_of = {
+            name: [node.op for node in apply_ancestors([result])]
+            for name, result in zip(names, recalling, strict=True)
+        }
+        self.own_calls = {
+            str(box): [name for name in names if any(op is box for op in boxes_of[name])]
+            for box in notes.missing
+        }
         self.variables = {
             name: (tuple(int(length) for length in shape), np.dtype(result.dtype))
             for name, shape, result in zip(names, shapes, results, strict=True)

@@ -28,6 +28,7 @@ class NewRun:
     """
 
     before, seconds = 0, 0.0  # draws after tuning that there are, and what they took
+    n_checks = 0  # evaluations of the log-density that no draw counts
     lock = None  # of the store that a run goes on in
 
     def __init__(self, steps, settings, random_seed, initvals, labels):
@@ -69,13 +70,15 @@ def first_states(job, settings, random_seed, initvals):
     """Return the states of chains before their first draw, as pm.sample begins with them."""
     steps = job.steps
     rngs = get_random_generator(random_seed).spawn(settings.chains)
-    points = _starts(steps, [rng.integers(2**30) for rng in rngs], initvals)
+    starts = _starts(steps, [rng.integers(2**30) for rng in rngs], initvals)
     states = []
-    for rng, point in zip(rngs, points, strict=True):
+    for rng, (point, evaluated) in zip(rngs, starts, strict=True):
         own = [step.for_chain() for step in steps]
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         for step, step_rng in zip(own, step_rngs, strict=True):
             step.setup_chain(step_rng, settings.tune, settings.draws)
+        for step, (n, logp) in zip(own, evaluated, strict=True):
+            step.start_known(n, logp)
         states.append(
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )
@@ -110,7 +113,10 @@ def _check_shape(name, found, shape):
 
 
 def _starts(steps, seeds, initvals):
-    """Return a point on the unconstrained scale for each chain."""
+    """Return a point on the unconstrained scale for each chain, and what was evaluated for it.
+
+    That is, of each step, how often its log-density, and what it is there; None if it was not.
+    """
     model = steps[0].model
     if initvals is None:
         copies = [step.for_chain() for step in steps]
@@ -119,16 +125,21 @@ def _starts(steps, seeds, initvals):
             """Be -inf outside the region of any step."""
             q = steps[0].layout.raveled(point)
             try:
-                return min(step.log_density(q[step.layout.places]) for step in copies)
+                values[:] = [step.log_density(q[step.layout.places]) for step in copies]
             except Exception as error:
                 advice = copies[0].log_density.advice(error)
-                error.add_note(f"In chain {len(points)}, looking for a start, at {point}{advice}")
+                error.add_note(f"In chain {len(starts)}, looking for a start, at {point}{advice}")
                 raise
+            return min(values)
 
-        draw, points = jittered(model), []
+        draw, starts, values = jittered(model), [], []
         for seed in seeds:
-            points.append(finite_point(draw, logp, np.random.default_rng(seed), "jitter", model))
-        return points
+            for step in copies:
+                step.log_density.count[0] = 0
+            point = finite_point(draw, logp, np.random.default_rng(seed), "jitter", model)
+            counts = [int(step.log_density.count[0]) for step in copies]
+            starts.append((point, list(zip(counts, values, strict=True))))
+        return starts
     _check_initvals(initvals, model)
     functions = make_initial_point_fns_per_chain(
         model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
@@ -138,4 +149,4 @@ def _starts(steps, seeds, initvals):
         for name, shape in step.layout.shapes.items():
             for point in points:
                 _check_shape(name, np.shape(point[name]), shape)
-    return points
+    return [(point, [(0, None)] * len(steps)) for point in points]

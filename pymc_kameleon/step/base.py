@@ -92,6 +92,8 @@ class KameleonStep(ArrayStepShared):
         arrays, where ``floats(1)`` is a number, and sizes are d and `settings`. A field `kept` is
         another one: what `pk.sample` keeps of draws after tuning, to correct averages by, of a
         step that moves all variables.
+    n_trials : int
+        Evaluations when it was made, of which the user was not told yet.
     settings : mapping
         The sampler's own options, which a saved state must share; its `__init__` sets them.
     approaches : bool
@@ -233,7 +235,7 @@ class KameleonStep(ArrayStepShared):
             )
         noise.say_if_noisy(self, values)
         self._known_at_start = notes.at(start)
-        self.n_uncounted = len(values)
+        self.n_trials = len(values)
 
     def __repr__(self):
         """Show the sampler and its variables."""
@@ -375,6 +377,16 @@ class KameleonStep(ArrayStepShared):
                     f"{leaf} was {expected}, and is {types.get(leaf)} now."
                 )
         self.state, self.parameters, self.tuning, self._work = arrays
+
+    def start_known(self, n, logp):
+        """Count `n` evaluations by which the chain's start was found, the last one, `logp`, there.
+
+        The way to the posterior does not evaluate it again. The first draw counts them.
+        """
+        begins_there = n > 0 and self.tune and self.approaches
+        if begins_there:
+            self.trail[0] = logp
+        self.monitor.uncounted = n - begins_there
 
     def _warm_start(self, q):
         """Move `q` (n,) to where the posterior is, before a chain's first draw."""

@@ -146,7 +146,7 @@ def advance(job, state, n):
         n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - before
         new = job.leave(steps, point, notes.at(point))
     seconds = time.perf_counter() - start
-    return new, Portion(rows, stats, last, n_logp, seconds, notes.n_missing)
+    return new, Portion(rows, stats, last, n_logp, seconds, len(notes.missing))
 
 
 def _still_searching(job, state, steps, start):

@@ -499,6 +499,5 @@ class Run:
         say_what_was_done(ended, self._seconds)
         if n := sum(chain.n_calls for chain in self._chains):
             _log.info(
-                "What is kept of draws took %s that n_logp does not count.",
-                counted(n, "call of a black box"),
+                "What is kept of draws took %s that n_logp does not count.", counted(n, "call")
             )

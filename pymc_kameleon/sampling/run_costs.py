@@ -83,9 +83,9 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
         )
     for box, names in job.outputs.own_calls.items():
         _log.info(
-            "The log-density does not take %s from %s. So this is called once more for each of %s "
-            "draws, and was once before; n_logp does not count this. Leave out what you do not "
-            "need by var_names.",
+            "The log-density does not take %s from %s. So this is called once more for each of at "
+            "most %s draws, and was once before; n_logp does not count this. Leave out what you do "
+            "not need by var_names.",
             ", ".join(names),
             box,
             grouped(draws),

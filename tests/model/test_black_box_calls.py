@@ -145,7 +145,7 @@ def test_calls_in_threads():
 def test_calls_of_a_run_that_goes_on(said):
     *_, model = two_boxes()
     first = run()
-    dt, calls = counted_run(lambda: resume(first, model, 10))
+    dt, calls = counted_run(lambda: resume(first, model, 10, cores=1))
     assert calls == (n_logp(dt) - n_logp(first) + TRIALS + 2,) * 2
     assert_right(dt)
     assert any(
@@ -162,7 +162,7 @@ def test_calls_of_a_run_that_goes_on_in_a_store(tmp_path):
     *_, model = two_boxes()
     store = tmp_path / "run.zarr"
     before = n_logp(run(store=store))
-    dt, calls = counted_run(lambda: resume(store, model, 10))
+    dt, calls = counted_run(lambda: resume(store, model, 10, cores=1))
     assert calls == (n_logp(dt) - before + TRIALS + 2,) * 2
     assert_right(dt.load())
 
@@ -189,17 +189,18 @@ def test_calls_in_processes(tmp_path):
 
 def test_what_the_likelihood_does_not_call_is_told(said):
     dt, (one, other) = counted_run(lambda: run(var_names=None, chains=2, draws=20))
-    assert (one, other) == (n_logp(dt) + TRIALS + 1 + 40, n_logp(dt) + TRIALS)
+    theta = dt["posterior"]["theta"].values
+    n = len(np.unique(theta.reshape(-1, 2), axis=0))  # of draws, some are the same
+    assert (one, other) == (n_logp(dt) + TRIALS + 1 + n, n_logp(dt) + TRIALS)
     lines = said()
     assert any(
         line.startswith(
             "The log-density does not take future from Simulator. So this is called once more for "
-            "each of 40 draws, and was once before"
+            "each of at most 40 draws, and was once before"
         )
         for line in lines
     )
-    assert "What is kept of draws took 40 calls of a black box that n_logp does not count." in lines
-    theta = dt["posterior"]["theta"].values
+    assert f"What is kept of draws took {n} calls that n_logp does not count." in lines
     expected = theta[..., :1] * np.exp(-((theta[..., 1:] * (TIMES + 5)) ** 2))
     np.testing.assert_allclose(dt["posterior"]["future"], expected, rtol=1e-12)
 
@@ -278,7 +279,7 @@ def test_a_draw_lets_other_points_be_forgotten():
 
 def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(black_box_calls, "MOST_BYTES", 50_000)
-    notes = noted(0.0, *range(1, 100), size=1000)
+    notes = noted(*np.arange(100.0), size=1000)
     assert notes.at(np.zeros(1)), "where the chain is"
     assert notes.at(np.array([99.0])), "where it was last"
     assert not notes.at(np.array([50.0]))

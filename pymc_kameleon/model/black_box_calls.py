@@ -202,9 +202,9 @@ class Recalled(Noted):
             storage[0] = _copy(value)
 
 
-def black_box_nodes(results):
-    """Return the nodes of a graph where black boxes are called."""
-    return [node for node in apply_ancestors(results) if _is_black_box(node)]
+def calls_black_boxes(result):
+    """Whether the graph of a variable calls one."""
+    return any(map(_is_black_box, apply_ancestors([result])))
 
 
 def with_black_boxes(kind, results, point):
@@ -221,19 +221,21 @@ def _copy(array):
     return np.array(array, order="K")
 
 
+def is_of_user(op):
+    """Whether an Op is not one of PyTensor's or PyMC's own, or wraps a function."""
+    is_known = type(op).__module__.partition(".")[0] in ("pytensor", "pymc")
+    return isinstance(op, FromFunctionOp) or not is_known
+
+
 def _is_black_box(node):
     """Whether a node calls an Op of the user's that numba has no version of, on dense arrays.
 
     If it depends on no input, PyTensor calls it when it compiles, and never again.
     """
     op, arrays = node.op, (*node.inputs, *node.outputs)
-    is_theirs = type(op).__module__.partition(".")[0] not in ("pytensor", "pymc")
-    if isinstance(op, Noted) or not (is_theirs or isinstance(op, FromFunctionOp)):
+    if isinstance(op, Noted) or not is_of_user(op):
         return False
     has_version = numba_funcify.dispatch(type(op)) is not numba_funcify.dispatch(object)
-    dense = all(isinstance(var.type, DenseTensorType) for var in arrays)
-    return (
-        dense
-        and not has_version
-        and not all(isinstance(i, Constant) for i in graph_inputs(node.inputs))
-    )
+    is_dense = all(isinstance(var.type, DenseTensorType) for var in arrays)
+    depends = any(not isinstance(var, Constant) for var in graph_inputs(node.inputs))
+    return is_dense and depends and not has_version

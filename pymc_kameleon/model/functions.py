@@ -24,6 +24,7 @@ from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, function_address
 from pymc_kameleon.model.black_box_calls import (
     Noted,
     Recalled,
+    is_of_user,
     taking_notes,
     with_black_boxes,
 )
@@ -431,6 +432,8 @@ class ModelOutputs(ModelFunctions):
     own_calls : dict
         Black boxes that it has to call itself for each draw, as the log-density does not, each with
         the names of what it is for.
+    looped : list of str
+        Black boxes in loops of PyTensor, of whose calls no notes are taken.
     """
 
     what, kind_of_box = "What is kept of each draw", Recalled
@@ -478,6 +481,12 @@ class ModelOutputs(ModelFunctions):
         unused = pt.vector("v", dtype="float64")
         graphs = [([unused], [together], vector_entry)]
         self._compile_once(model, names, lambda: graphs, compile_kwargs)
+        called = python_ops(self.functions[0].function).items()
+        self.looped = [
+            name
+            for name, ops in called
+            if any(is_of_user(op) and not isinstance(op, Noted) for op in ops)
+        ]
 
     def fits(self, names):
         """Read the data again; return whether it computes these names, and shapes are the same."""

@@ -90,6 +90,13 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
             box,
             grouped(draws),
         )
+    for box in job.outputs.looped:
+        _log.info(
+            "%s is called in a loop of PyTensor, and so again for each of %s draws; "
+            "n_logp does not count this.",
+            box,
+            grouped(draws),
+        )
     for group in likelihood:
         _log.info("PyMC evaluates the model at each of %s draws for %s.", grouped(draws), group)
 

@@ -8,12 +8,15 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from models import Counting
 from pytensor.graph import Apply, Op
+from pytensor.tensor.blockwise import Blockwise
 from runs import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.model import black_box_calls
 from pymc_kameleon.model.black_box_calls import Notes
+from pymc_kameleon.step.draw_costs import say_what_a_draw_costs
 
 TRIALS = 3
 """Evaluations when a step is made."""
@@ -216,6 +219,42 @@ def test_starts_that_are_no_good_are_counted():
             op.calls = 0
             dt = sample(step, tune=tune, draws=5, chains=4)
             assert op.calls == n_logp(dt)
+
+
+def test_a_black_box_that_writes_into_its_input():
+    class Writing(Simulator):
+        def perform(self, node, inputs, outputs):
+            super().perform(node, inputs, outputs)
+            inputs[0][:] = 7.0
+
+    op = Writing(1.0)
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        path = pm.Deterministic("path", op(x * 1.5, TIMES)[0])
+        pm.Potential("p", -path.sum())
+    dt = sample(pk.RWM(model=model, steps_per_draw=1), draws=10, tune=10)
+    assert op.calls == n_logp(dt) + TRIALS
+
+
+def test_black_boxes_in_loops_are_told(said):
+    op = Counting()
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=(2, 3))
+        f = pm.Deterministic("f", Blockwise(op, signature="(n)->()")(x))
+        pm.Potential("p", -f.sum())
+    sample(pk.RWM(model=model), draws=5, tune=5, chains=1)
+    assert any("Counting" in line and "again for each of 5 draws" in line for line in said())
+
+
+def test_what_pm_sample_calls_is_told(said, monkeypatch):
+    *_, model = two_boxes()
+    step = pk.RWM(model=model)
+    monkeypatch.setattr(step, "seconds_per_logp", 0.1)
+    say_what_a_draw_costs(step)
+    assert (
+        "PyMC calls the black box once more for each draw, for path, total, opposite, future; "
+        "pk.sample does not."
+    ) in said()
 
 
 def test_no_notes_where_nobody_looks(monkeypatch):

@@ -17,11 +17,18 @@ from pytensor.compile import Mode, SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import apply_ancestors, graph_inputs
 from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, function_address
+from pymc_kameleon.model.black_box_calls import (
+    Noted,
+    Recalled,
+    is_of_user,
+    taking_notes,
+    with_black_boxes,
+)
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     in_numba,
@@ -140,6 +147,7 @@ class ModelFunctions:
     """
 
     what: ClassVar[str]
+    kind_of_box: ClassVar[type]
 
     def __init__(self, value_vars, initial_point, results):
         self.value_vars = value_vars
@@ -263,6 +271,7 @@ class ModelFunctions:
 
         def compiled(**kwargs):
             raveled = clone_replace(outputs, replacements, rebuild_strict=False)
+            raveled = with_black_boxes(self.kind_of_box, raveled, x[self._order(model)])
             return pymc_compile(
                 [x, data, shapes, *inputs],
                 [result.astype("float64") for result in raveled],
@@ -282,6 +291,13 @@ class ModelFunctions:
                 )
             in_python = compile_kwargs | {"mode": Mode("cvm", "fast_run")}
             return Compiled(compiled(**in_python), entry_for)
+
+    def _order(self, model):
+        """Return where the numbers of a chain's point, in the model's order, are in the vector."""
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])
+        parts = np.split(np.arange(ends[-1]), ends[:-1])
+        place = dict(zip(self.value_vars, parts, strict=True))
+        return np.concatenate([place[var] for var in model.value_vars])
 
     def __getstate__(self):
         """Leave the graphs behind: they are compiled."""
@@ -337,7 +353,7 @@ class ModelLogp(ModelFunctions):
         Gradient with respect to the step's own variables, where it was evaluated last.
     """
 
-    what = "The model's log-density"
+    what, kind_of_box = "The model's log-density", Noted
 
     def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):
         logp = model.logp()
@@ -439,11 +455,23 @@ class ModelOutputs(ModelFunctions):
         Where their shapes are computed.
     compile_kwargs : dict
         Passed to ``pymc.pytensorf.compile``.
+    known : tuple of Note, optional
+        What black boxes have returned at the initial point.
+
+    Attributes
+    ----------
+    recalls : bool
+        Whether it depends on black boxes, of whose calls notes should be taken.
+    own_calls : dict
+        Black boxes that it has to call itself for each draw, as the log-density does not, each with
+        the names of what it is for.
+    looped : list of str
+        Black boxes in loops of PyTensor, of whose calls no notes are taken.
     """
 
-    what = "What is kept of each draw"
+    what, kind_of_box = "What is kept of each draw", Recalled
 
-    def __init__(self, model, names, initial_point, compile_kwargs):
+    def __init__(self, model, names, initial_point, compile_kwargs, known=()):
         results = _named_results(model, names)
         super().__init__(model.value_vars, initial_point, results)
         for name, result in zip(names, results, strict=True):
@@ -451,13 +479,31 @@ class ModelOutputs(ModelFunctions):
                 raise ValueError(
                     f"{name} is complex, and cannot be kept: leave it out by var_names."
                 )
-        shapes = model.compile_fn(
-            [result.shape for result in results],
+        point = pt.concatenate([var.ravel().astype("float64") for var in model.value_vars])
+        recalling = with_black_boxes(Recalled, results, point)
+        boxes = [node for node in apply_ancestors(recalling) if isinstance(node.op, Recalled)]
+        self.recalls = bool(boxes)
+        compute_shapes = model.compile_fn(
+            [
+                *(result.shape for result in recalling),
+                *(out for box in boxes for out in box.outputs),
+            ],
             inputs=model.value_vars,
             point_fn=True,
             mode=Mode("py", "fast_compile"),
             on_unused_input="ignore",
-        )(initial_point)
+        )
+        start = np.concatenate([np.ravel(initial_point[var.name]) for var in model.value_vars])
+        with taking_notes(start.astype(np.float64), known) as notes:
+            shapes = compute_shapes(initial_point)[: len(results)]
+        boxes_of = {
+            name: [node.op for node in apply_ancestors([result])]
+            for name, result in zip(names, recalling, strict=True)
+        }
+        self.own_calls = {
+            str(box): [name for name in names if any(op is box for op in boxes_of[name])]
+            for box in notes.missing
+        }
         self.variables = {
             name: (tuple(int(length) for length in shape), np.dtype(result.dtype))
             for name, shape, result in zip(names, shapes, results, strict=True)
@@ -468,6 +514,12 @@ class ModelOutputs(ModelFunctions):
         unused = pt.vector("v", dtype="float64")
         graphs = [([unused], [together], vector_entry)]
         self._compile_once(model, names, lambda: graphs, compile_kwargs)
+        called = python_ops(self.functions[0].function).items()
+        self.looped = [
+            name
+            for name, ops in called
+            if any(is_of_user(op) and not isinstance(op, Noted) for op in ops)
+        ]
 
     def fits(self, names):
         """Read the data again; return whether it computes these names, and shapes are the same."""

@@ -24,6 +24,7 @@ class NewRun:
     """
 
     before, seconds = 0, 0.0  # draws after tuning that there are, and what they took
+    n_checks = 0  # evaluations of the log-density that no draw counts
     lock = None  # of the store that a run goes on in
 
     def __init__(self, steps, settings, random_seed, initvals, labels):
@@ -65,13 +66,15 @@ def first_states(job, settings, random_seed, initvals):
     """Return the states of chains before their first draw, as pm.sample begins with them."""
     steps = job.steps
     rngs = get_random_generator(random_seed).spawn(settings.chains)
-    points = starts(steps, [rng.integers(2**30) for rng in rngs], initvals)
+    found = starts(steps, [rng.integers(2**30) for rng in rngs], initvals)
     states = []
-    for rng, point in zip(rngs, points, strict=True):
+    for rng, (point, evaluated) in zip(rngs, found, strict=True):
         own = [step.for_chain() for step in steps]
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         for step, step_rng in zip(own, step_rngs, strict=True):
             step.setup_chain(step_rng, settings.tune, settings.draws)
+        for step, (n, logp) in zip(own, evaluated, strict=True):
+            step.start_known(n, logp)
         states.append(
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )

@@ -26,6 +26,7 @@ class Prepared:
     identity: dict  # what steps and data were, as attributes
     seconds: float  # what it took before
     before: int  # draws after tuning that it had
+    n_checks: int  # evaluations of the log-density before it, which no draw counts
 
     def attributes(self, draws=None):
         """Return by what `resume` goes on; the run may have ended with fewer draws."""
@@ -59,7 +60,9 @@ def _prepared(origin, store):
     _compile_learning(settings, steps, states)
     numbered = enumerate(zip(origin.numbers, states, strict=True))
     chains = [Chain(row, number, state, steps) for row, (number, state) in numbered]
-    run = Prepared(job, chains, None, settings, identity(job), origin.seconds, origin.before)
+    run = Prepared(
+        job, chains, None, settings, identity(job), origin.seconds, origin.before, origin.n_checks
+    )
     run.record = _record(origin, store, columns, job, states, settings, run.attributes())
     return run
 

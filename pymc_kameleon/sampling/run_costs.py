@@ -56,6 +56,60 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0, 
         )
 
 
+def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
+    """Tell the user of a black box of all its calls that the statistic n_logp does not count.
+
+    Parameters
+    ----------
+    job : Job
+        Its steps are told of once.
+    n_checks : int
+        Evaluations by which a run that goes on was compared with what it was.
+    draws : int
+        Draws that are kept, of all chains.
+    likelihood : list of str
+        Groups that PyMC computes from the draws.
+    """
+    if not job.holds_gil:
+        return
+    made = {
+        "to see how long it takes and whether it repeats itself": _trials_of(job.steps),
+        "to see that the model is what it was": n_checks,
+    }
+    parts = [f"{counted(n, 'time')} {why}" for why, n in made.items() if n > 0]
+    if parts:
+        _log.info(
+            "Before the run the log-density was evaluated %s. n_logp does not count this.",
+            ", and ".join(parts),
+        )
+    for box, names in job.outputs.own_calls.items():
+        _log.info(
+            "The log-density does not take %s from %s. So this is called once more for each of at "
+            "most %s draws, and was once before; n_logp does not count this. Leave out what you do "
+            "not need by var_names.",
+            ", ".join(names),
+            box,
+            grouped(draws),
+        )
+    for box in job.outputs.looped:
+        _log.info(
+            "%s is called in a loop of PyTensor, and so again for each of %s draws; "
+            "n_logp does not count this.",
+            box,
+            grouped(draws),
+        )
+    for group in likelihood:
+        _log.info("PyMC evaluates the model at each of %s draws for %s.", grouped(draws), group)
+
+
+def _trials_of(steps):
+    """Return the evaluations by which steps were made, if they were not yet told of."""
+    n = sum(step.n_trials for step in steps)
+    for step in steps:
+        step.n_trials = 0
+    return n
+
+
 WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS = 30, 10
 """Times d: evaluations by which a chain finds the posterior, about; at most twice as many. And by
 which it follows another one: 1 to 2 where the log-density is nearly quadratic, else 10 to 20."""

@@ -19,7 +19,7 @@ from pymc_kameleon.sampling.prepared import prepare
 from pymc_kameleon.sampling.progress import Progress
 from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
-from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
+from pymc_kameleon.sampling.run_costs import say_what_a_run_costs, say_what_n_logp_leaves_out
 from pymc_kameleon.sampling.settings import DEFAULT_DRAWS, MOST_DRAWS, Settings
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.messages import counted
@@ -266,6 +266,9 @@ def sample(
                 say_what_a_run_costs(
                     job.steps, len(all_chains), n, workers.at_once, point, scouting, pools
                 )
+            kept = sum(chain.n_kept(job.keeps_warmup) for chain in all_chains)
+            computed = _computed(idata_kwargs, model, job.outputs)
+            say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed)
             run = Run(
                 prepared,
                 workers,
@@ -273,7 +276,7 @@ def sample(
                 Limits(callback, seconds, target_ess, _parameters(model, job.outputs, target_ess)),
                 Finish(
                     model,
-                    _computed(idata_kwargs, model, job.outputs),
+                    computed,
                     compute_convergence_checks and bool(_kept_parameters(model, job.outputs)),
                     keep_warning_stat,
                     quiet,

@@ -30,7 +30,10 @@ WORDS = "prior", "map"
 
 
 def starts(steps, seeds, initvals):
-    """Return a point on the unconstrained scale for each chain, as values by name.
+    """Return a point on the unconstrained scale for each chain, and what was evaluated for it.
+
+    That is values by name; and of each step, how often its log-density, and what it is there, None
+    if it was not.
 
     Parameters
     ----------
@@ -51,16 +54,18 @@ def starts(steps, seeds, initvals):
         return _finite_points(steps, seeds, "map", jittered(model, mode))
     if _is_result(initvals):
         initvals = starts_from_draws(_posterior(initvals), model, len(seeds))
-    return _as_told(steps, seeds, _known(initvals, model))
+    points = _as_told(steps, seeds, _known(initvals, model))
+    return [(point, [(0, None)] * len(steps)) for point in points]
 
 
 def _finite_points(steps, seeds, how, draw):
-    """Return points that a function of a seed draws, where the log-density is finite."""
-    model, logp, points = steps[0].model, Density(steps), []
+    """Return starts that a function of a seed draws, where the log-density is finite."""
+    model, logp, found = steps[0].model, Density(steps), []
     for chain, seed in enumerate(seeds):
         logp.where = f"In chain {chain}, looking for a start"
-        points.append(finite_point(draw, logp, np.random.default_rng(seed), how, model))
-    return points
+        point = finite_point(draw, logp, np.random.default_rng(seed), how, model)
+        found.append((point, logp.take_evaluated()))
+    return found
 
 
 class Density:
@@ -74,6 +79,7 @@ class Density:
 
     def __init__(self, steps):
         self._steps, self._layout, self.where = [s.for_chain() for s in steps], steps[0].layout, ""
+        self._values = []
         for step in self._steps:
             step.log_density.read_data()
 
@@ -81,11 +87,19 @@ class Density:
         """Return it."""
         q = self._layout.raveled(point)
         try:
-            return min(step.log_density(q[step.layout.places]) for step in self._steps)
+            self._values = [step.log_density(q[step.layout.places]) for step in self._steps]
         except Exception as error:
             advice = self._steps[0].log_density.advice(error)
             error.add_note(f"{self.where}, at {point}{advice}")
             raise
+        return min(self._values)
+
+    def take_evaluated(self):
+        """Return how often each step's was evaluated since the last time, and what it is now."""
+        counts = [int(step.log_density.count[0]) for step in self._steps]
+        for step in self._steps:
+            step.log_density.count[0] = 0
+        return list(zip(counts, self._values, strict=True))
 
 
 # ---- the mode -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from uuid import uuid4
 import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
+from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.step.make_draws import compiled_run, learn_together, make_draws, where
 from pymc_kameleon.step.messages import grouped
 from pymc_kameleon.step.warm_start.search import OutOfTime
@@ -26,6 +27,7 @@ class ChainState:
 
     point: np.ndarray  # all value variables, raveled in the model's order
     steps: list  # the KameleonState of each step
+    noted: tuple = ()  # what black boxes have returned at the point, which no file needs to hold
 
     @property
     def monitor(self):
@@ -75,6 +77,7 @@ class Portion(NamedTuple):
     last: list  # DrawStats of each step, for the progress bar; None if there are no draws yet
     n_logp: int  # evaluations of the log-density
     seconds: float
+    n_calls: int = 0  # of black boxes for the outputs, besides those of the log-density
 
 
 class Job:
@@ -122,9 +125,9 @@ class Job:
             step.sampling_state = own
         return steps
 
-    def leave(self, steps, point):
+    def leave(self, steps, point, noted=()):
         """Return the state of a chain, whose steps others may use from now on."""
-        state = ChainState(point, [step.sampling_state for step in steps])
+        state = ChainState(point, [step.sampling_state for step in steps], noted)
         self._idle.append(steps)
         return state
 
@@ -158,7 +161,7 @@ def advance(job, state, n):
         If the log-density of a step is not finite where the chain is.
     """
     start = time.perf_counter()
-    with job.turns:
+    with job.turns, taking_notes(state.point, state.noted, job.outputs.recalls) as notes:
         steps, point = job.steps_at(state), state.point.copy()
         monitor = steps[0].monitor
         rows = np.empty((n, job.width(tuning=monitor.done < monitor.tune)))
@@ -175,8 +178,9 @@ def advance(job, state, n):
                 step.stop_tuning()
         last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
         n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - state.search.evaluations
-        new = job.leave(steps, point)
-    return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
+        new = job.leave(steps, point, notes.at(point))
+    seconds = time.perf_counter() - start
+    return new, Portion(rows, stats, last, n_logp, seconds, len(notes.missing))
 
 
 def _still_searching(job, state, steps, start):
@@ -184,7 +188,7 @@ def _still_searching(job, state, steps, start):
     trails = [step.trail.copy() for step in steps]
     job.leave(steps, state.point)
     own = [replace(own, trail=trail) for own, trail in zip(state.steps, trails, strict=True)]
-    new = ChainState(state.point, own)
+    new = ChainState(state.point, own, state.noted)
     n_logp = new.search.evaluations - state.search.evaluations
     rows = np.empty((0, job.width(tuning=True)))
     stats = [step.statistics.empty(0) for step in steps]
@@ -210,4 +214,4 @@ def learn(job, states):
             points = [state.point for state in states]
             learn_together([chain[k] for chain in chains], points)
         pairs = zip(chains, states, strict=True)
-        return [job.leave(chain, state.point) for chain, state in pairs]
+        return [job.leave(chain, state.point, state.noted) for chain, state in pairs]

@@ -819,6 +819,50 @@ BUGS = {
             "test_functions.py -k 'recognised and Blockwise'",
         ),
     ],
+    "model/black_box_calls.py": [
+        (
+            "what is noted changes with the next call",
+            "notes.add(point, self.number, given, list(map(_copy, returned)))",
+            "notes.add(point, self.number, given, returned)",
+            "test_black_box_calls.py -k are_evaluations",
+        ),
+        (
+            "what is recalled is changed in place",
+            "storage[0] = _copy(value)",
+            "storage[0] = value",
+            "test_black_box_calls.py -k are_evaluations",
+        ),
+        (
+            "a black box that writes into its input is noted with what it wrote",
+            "[np.array(value) for value in own]  # it may write there",
+            "own",
+            "test_black_box_calls.py -k writes_into",
+        ),
+        (
+            "black boxes are mistaken for each other",
+            "if note.number == number and note.took(agree, inputs)",
+            "if note.took(agree, inputs)",
+            "test_black_box_calls.py -k 'are_evaluations or found_by'",
+        ),
+        (
+            "other inputs of a black box do not count",
+            "if note.number == number and note.took(agree, inputs)",
+            "if note.number == number",
+            "test_black_box_calls.py -k 'is_told or found_by'",
+        ),
+        (
+            "memory is not bounded",
+            "while self._size > MOST_BYTES",
+            "while False",
+            "test_black_box_calls.py -k bounded",
+        ),
+        (
+            "where the chain is, is forgotten",
+            "for other in self._at if other != self._here)",
+            "for other in self._at)",
+            "test_black_box_calls.py -k bounded",
+        ),
+    ],
     "model/functions.py": [
         (
             "a function that Python is called for is told with each that is compiled",
@@ -837,6 +881,12 @@ BUGS = {
             "    Said([*ops])",
             "",
             "test_functions.py -k once_for_each_model",
+        ),
+        (
+            "the log-density takes what it has computed before",
+            'what, kind_of_box = "The model\'s log-density", Noted',
+            'what, kind_of_box = "The model\'s log-density", Recalled',
+            "test_black_box_calls.py -k are_evaluations",
         ),
         (
             "chains share the seed of their estimates",
@@ -2988,6 +3038,12 @@ BUGS = {
         ),
     ],
     "step/job.py": [
+        (
+            "what a black box returned stays behind when a chain goes on elsewhere",
+            "job.leave(steps, point, notes.at(point))",
+            "job.leave(steps, point)",
+            "test_black_box_calls.py -k are_evaluations",
+        ),
         (
             "a chain goes on from what another left",
             "step.sampling_state = own",

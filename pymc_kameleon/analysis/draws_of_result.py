@@ -221,7 +221,7 @@ class _Named(dict):
         raise KeyError(f"The function asks for {name!r}, but the variables are {list(self)}.")
 
     def get(self, name, default=None):
-        return self[name] if name in self else default  # noqa: SIM401: it is that
+        return self[name] if name in self else default  # noqa: SIM401
 
     def values(self):
         return [self[name] for name in self]

@@ -22,9 +22,7 @@ CHANGED = (
     "the draws are not what the model computes now; they, the model or its data may have been "
     "changed"
 )
-NO_MODEL = (
-    "only the model can compute that anew, and it is not here: pass model=... for more"
-)
+NO_MODEL = "only the model can compute that anew, and it is not here: pass model=... for more"
 """Why variables are not computed anew."""
 
 INVERSES = {"": np.asarray, "_log__": np.exp, "_logodds__": expit}

@@ -53,6 +53,7 @@ so many centres take as long as all else."""
 NUMBERS_PER_PART = 2**21
 """Values of functions that are computed at a time."""
 
+
 def corrected(f, moves, function, n_decisive=None):
     """Average functions over the posterior.
 

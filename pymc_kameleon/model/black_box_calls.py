@@ -17,11 +17,11 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph import Apply, Constant, FunctionGraph, Op
 from pytensor.graph.traversal import apply_ancestors, graph_inputs
-from pytensor.link.numba.dispatch.basic import numba_funcify
 from pytensor.tensor.type import DenseTensorType
+
+from pymc_kameleon.model.black_boxes import has_numba_version, is_of_user
 
 MOST_BYTES = 2**26
 """Memory for what was returned at points that a chain has tried; the oldest are forgotten first."""
@@ -221,12 +221,6 @@ def _copy(array):
     return np.array(array, order="K")
 
 
-def is_of_user(op):
-    """Whether an Op is not one of PyTensor's or PyMC's own, or wraps a function."""
-    is_known = type(op).__module__.partition(".")[0] in ("pytensor", "pymc")
-    return isinstance(op, FromFunctionOp) or not is_known
-
-
 def _is_black_box(node):
     """Whether a node calls an Op of the user's that numba has no version of, on dense arrays.
 
@@ -235,7 +229,6 @@ def _is_black_box(node):
     op, arrays = node.op, (*node.inputs, *node.outputs)
     if isinstance(op, Noted) or not is_of_user(op):
         return False
-    has_version = numba_funcify.dispatch(type(op)) is not numba_funcify.dispatch(object)
     is_dense = all(isinstance(var.type, DenseTensorType) for var in arrays)
     depends = any(not isinstance(var, Constant) for var in graph_inputs(node.inputs))
-    return is_dense and depends and not has_version
+    return is_dense and depends and not has_numba_version(op)

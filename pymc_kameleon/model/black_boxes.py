@@ -3,8 +3,8 @@
 from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.dispatch.basic import numba_funcify
 
-OWN_PACKAGES = "pytensor", "pymc"
-"""Whose Ops are known, unless numba has no version of them, as of those that wrap a function."""
+OWN_PACKAGES, WRAPPERS = ("pytensor", "pymc"), ("FromFunctionOp", "JAXOp")
+"""Whose Ops are no user's, but for those that wrap a user's function."""
 
 
 def black_boxes(results):
@@ -38,13 +38,18 @@ def _look_into(op, found):
             return _look_into(inner, found)
     if (inner := getattr(op, "inner_outputs", None)) is not None:  # of Scan and OpFromGraph
         return _collect(inner, found)
-    if _is_black_box(op):
+    if is_of_user(op) or not has_numba_version(op):
         found[name_of(op)] = op
     return None
 
 
-def _is_black_box(op):
+def is_of_user(op):
+    """Whether an Op is not one of PyTensor's or PyMC's own, or wraps a function."""
     kind = type(op)
-    is_theirs = kind.__module__.partition(".")[0] not in OWN_PACKAGES
-    has_version = numba_funcify.dispatch(kind) is not numba_funcify.dispatch(object)
-    return is_theirs or not has_version
+    is_known = kind.__module__.partition(".")[0] in OWN_PACKAGES
+    return not is_known or kind.__name__ in WRAPPERS
+
+
+def has_numba_version(op):
+    """Whether numba compiles an Op, instead of calling Python."""
+    return numba_funcify.dispatch(type(op)) is not numba_funcify.dispatch(object)

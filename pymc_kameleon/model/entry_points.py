@@ -16,10 +16,15 @@ from numba import config
 from pymc_kameleon.core import compiler, linalg, numba_calls
 from pymc_kameleon.core.jit import entry_jit
 from pymc_kameleon.core.target import LOGP_SIGNATURE
+from pymc_kameleon.model.python_calls import CheckedOp
 
 
 def python_ops(function):
-    """Return the Ops of a PyTensor function that run through Python, as lists by their names."""
+    """Return the Ops of a PyTensor function that run through Python, as CheckedOps by their names.
+
+    Their names are there, too, where nothing is known of them but that. From now on numba calls the
+    CheckedOps.
+    """
     if not hasattr(function.vm, "jit_fn"):
         return {}
     found, seen, left = {}, set(), [function.vm.jit_fn]
@@ -33,12 +38,21 @@ def python_ops(function):
         inside = inspect.getclosurevars(part).nonlocals
         # LAPACK and special functions ask Python once, for the pointer `ptr` to their machine code.
         if "objmode" in code.co_names and ("ptr",) not in code.co_consts:
-            python = inside.get("py_perform")
-            op = inspect.getclosurevars(python).nonlocals.get("op") if python else None
+            op = _checked_op(inside["py_perform"]) if "py_perform" in inside else None
             found.setdefault(str(op or part.__name__), []).extend([] if op is None else [op])
         used = (part.__globals__.get(name) for name in code.co_names)
         left += [*used, *inside.values(), *numba_calls.overloads_of(part)]
     return dict(sorted(found.items()))
+
+
+def _checked_op(perform):
+    """Return the CheckedOp that a function of PyTensor's calls, after putting it there."""
+    if "op" not in perform.__code__.co_freevars:
+        return None
+    cell = perform.__closure__[perform.__code__.co_freevars.index("op")]
+    if not isinstance(cell.cell_contents, CheckedOp):
+        cell.cell_contents = CheckedOp(cell.cell_contents)
+    return cell.cell_contents
 
 
 @contextmanager
@@ -109,37 +123,40 @@ def _call_in_python(number, *arguments):
     return _InPython.known[number].function(*arguments)
 
 
-def _python_logp_entry(function):
+def python_entry(function):
+    """Return an entry point that calls Python: function(x, data, shapes, last) -> float."""
     in_python = _InPython(function)
     number = in_python.number
 
     @numba.njit(LOGP_SIGNATURE)
-    def logp(x, data, shapes, gradient):
+    def entry(x, data, shapes, last):
         with numba.objmode(value="float64"):
-            values = _call_in_python(number, x, data, shapes)
-            value = float(values[0])
-            if gradient.size:
-                gradient[:] = values[1]
+            value = _call_in_python(number, x, data, shapes, last)
         return value
 
-    logp.in_python = in_python  # which lives as long as it does
-    return logp
+    entry.in_python = in_python  # which lives as long as it does
+    return entry
+
+
+def _python_logp_entry(function):
+    def logp(x, data, shapes, gradient):
+        values = function(x, data, shapes)
+        if gradient.size:
+            gradient[:] = values[1]
+        return float(values[0])
+
+    return python_entry(logp)
 
 
 def vector_entry(function):
     """Return a function that replaces its last argument; a graph may take that as an input."""
     if not in_numba(function):
-        in_python = _InPython(function)
-        number = in_python.number
 
-        @numba.njit(LOGP_SIGNATURE)
         def vector_in_python(x, data, shapes, v):
-            with numba.objmode():
-                v[:] = _call_in_python(number, x, data, shapes, v)[0]
+            v[:] = function(x, data, shapes, v)[0]
             return 0.0
 
-        vector_in_python.in_python = in_python
-        return vector_in_python
+        return python_entry(vector_in_python)
 
     address, call = _inner(function, LOGP_SIGNATURE.args[3])
 

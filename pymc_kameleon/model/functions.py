@@ -4,7 +4,6 @@ import logging
 import math
 import re
 import warnings
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -14,6 +13,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
+from pytensor.compile.ops import FromFunctionOp
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import clone_replace
@@ -25,10 +25,10 @@ from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, function_address
 from pymc_kameleon.model.black_box_calls import (
     Noted,
     Recalled,
-    is_of_user,
     taking_notes,
     with_black_boxes,
 )
+from pymc_kameleon.model.black_boxes import is_of_user, name_of
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     in_numba,
@@ -38,6 +38,8 @@ from pymc_kameleon.model.entry_points import (
     vector_entry,
 )
 from pymc_kameleon.model.noise import NOISE_SEED
+from pymc_kameleon.model.python_calls import advice
+from pymc_kameleon.model.watch import DEFAULT_RULE, Watch, Watched
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -57,6 +59,8 @@ class Compiled:
         From Python.
     address : int
         For compiled code.
+    python_ops : dict
+        Name -> list of CheckedOp, of what runs through Python.
     holds_gil : bool
         Whether Python is called, so that threads wait for each other.
     """
@@ -64,19 +68,11 @@ class Compiled:
     def __init__(self, function, entry_for):
         function.trust_input = True
         self.function, self._entry_for = function, entry_for
-        self.holds_gil = bool(python_ops(function)) or not in_numba(function)
         self._make_entry()
-
-    def declared(self):
-        """Return the types that Ops declare to return which run through Python, as text."""
-        nodes, ops = self.function.maker.fgraph.apply_nodes, python_ops(self.function)
-        return sorted(
-            f"{node.op}: {', '.join(str(out.type) for out in node.outputs)}"
-            for node in nodes
-            if str(node.op) in ops
-        )
+        self.holds_gil = bool(self.python_ops) or not in_numba(function)
 
     def _make_entry(self):
+        self.python_ops = python_ops(self.function)
         with warnings.catch_warnings():  # numba, of large data; then it is compiled by each process
             warnings.filterwarnings("ignore", "Cannot cache compiled function")
             self.entry = self._entry_for(self.function)
@@ -84,8 +80,9 @@ class Compiled:
 
     def __getstate__(self):
         """Let the compiled graph travel, so that a worker computes the same to the last bit."""
-        state = {k: v for k, v in self.__dict__.items() if k not in ("entry", "address")}
-        return {"said": Said([*python_ops(self.function)])} | state  # read before the graph is
+        left = "entry", "address", "python_ops"
+        state = {k: v for k, v in self.__dict__.items() if k not in left}
+        return {"said": Said([*self.python_ops])} | state  # read before the graph is
 
     def __setstate__(self, state):
         self.__dict__.update(state)
@@ -163,56 +160,8 @@ class ModelFunctions:
 
     def advice(self, error):
         """Return what helps against an exception of a likelihood that Python is called for."""
-        if not self.holds_gil or not isinstance(error, Exception):
-            return ""
-        if isinstance(error, MemoryError):
-            return ". Look for a likelihood that keeps some memory with each evaluation"
-        if "can't unbox" not in str(error):
-            return (
-                ". If the likelihood raises this, let it return NaN instead: then the point is "
-                "rejected"
-            )
-        declared = "; ".join(dict.fromkeys(d for f in self.functions for d in f.declared()))
-        return (
-            f". An Op returned another type than it declares{declared and f' ({declared})'}: let "
-            "its perform convert what it returns, as by np.asarray(..., dtype=...)"
-        )
-
-    @contextmanager
-    def types_checked(self):
-        """Raise a TypeError if an Op, evaluated meanwhile, returns another type than it declares.
-
-        numba looks at sizes alone, and would read the bits of an integer as a float.
-        """
-        ops = [op for f in self.functions for own in python_ops(f.function).values() for op in own]
-        before, wrong = [(op, vars(op).get("perform")) for op in ops], []
-
-        def watched(perform):
-            def watch(node, inputs, storage):
-                perform(node, inputs, storage)
-                for out, (value,) in zip(node.outputs, storage, strict=True):
-                    declared = getattr(out.type, "dtype", None)
-                    returned = str(getattr(value, "dtype", type(value).__name__))
-                    if declared and returned != declared:
-                        wrong.append(f"{node.op} returned {returned}, but declares {declared}")
-
-            return watch
-
-        for op in ops:
-            vars(op)["perform"] = watched(op.perform)
-        try:
-            yield
-        finally:
-            for op, own in before:
-                if own is None:
-                    vars(op).pop("perform", None)
-                else:
-                    vars(op)["perform"] = own
-        if wrong:
-            raise TypeError(
-                f"{wrong[0]}. Let its perform convert what it returns, as by np.asarray(..., "
-                "dtype=...)."
-            )
+        ops = [op for f in self.functions for own in f.python_ops.values() for op in own]
+        return advice(error, ops) if self.holds_gil else ""
 
     def follow_data(self):
         """Read the shared variables again if one was set since the last time."""
@@ -310,12 +259,11 @@ class ModelFunctions:
 
 def _say_what_is_python(model, functions):
     """Log what runs through Python, once for each model."""
-    ops = {name: own for f in functions for name, own in python_ops(f.function).items()}
+    ops = {name: own for f in functions for name, own in f.python_ops.items()}
     said = _said_of.setdefault(model, set())
     for name in sorted(ops.keys() - said):
-        function = getattr(next(iter(ops[name]), None), "_FromFunctionOp__fn", None)
-        if function is not None:
-            _log.info("Your function `%s` is called through Python.", function.__name__)
+        if ops[name] and isinstance(ops[name][0].own, FromFunctionOp):
+            _log.info("Your function `%s` is called through Python.", name_of(ops[name][0].own))
         else:
             _log.info("`%s` has no numba version: it is called through Python.", name)
     said.update(ops)
@@ -351,6 +299,12 @@ class ModelLogp(ModelFunctions):
         Generator of the chain, for the seed of an estimate; without one, the seed stays as it is.
     gradient : (d,) or (0,) float64
         Gradient with respect to the step's own variables, where it was evaluated last.
+    watch : Watch
+        What the chain has seen of it, if it calls Python.
+    rule : Rule
+        What is done about evaluations that fail.
+    failure : str
+        What the last evaluation has done, if it was rejected for that.
     """
 
     what, kind_of_box = "The model's log-density", Noted
@@ -359,7 +313,7 @@ class ModelLogp(ModelFunctions):
         logp = model.logp()
         value_vars = [*own, *(var for var in model.value_vars if var not in own)]
         super().__init__(value_vars, initial_point, [logp])
-        self.region, self.rng = region, None
+        self.region, self.rng, self.rule = region, None, DEFAULT_RULE
         self._allocate(gradient_size=region.shape[1] if derivatives else 0)
 
         def graphs():
@@ -375,11 +329,26 @@ class ModelLogp(ModelFunctions):
 
         depends_on = (own, derivatives)
         self._compile_once(model, depends_on, graphs, compile_kwargs)
+        self.begin_watch()
+
+    def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
+        compiled = super()._compile(model, inputs, outputs, entry_for, compile_kwargs)
+        is_logp = entry_for is not vector_entry
+        return Watched(compiled) if compiled.holds_gil and is_logp else compiled
 
     def _allocate(self, gradient_size):
         self.point = self.evaluated_at = np.zeros(_size(self.shapes))
         self.count = np.zeros(2, np.int64)
         self.gradient = np.zeros(gradient_size)
+
+    @property
+    def is_watched(self):
+        """Whether each evaluation is seen by Python."""
+        return isinstance(self.functions[0], Watched)
+
+    def begin_watch(self):
+        """Forget what was seen of it."""
+        self.watch, self.failure = Watch.fresh(self.point.size if self.is_watched else 0), ""
 
     def copy(self):
         """Return the same function with arrays of its own, for another chain."""
@@ -387,6 +356,7 @@ class ModelLogp(ModelFunctions):
         twin.__dict__.update(self.__dict__)
         twin.rng = None
         twin._allocate(self.gradient.size)
+        twin.begin_watch()
         twin._own_seed()
         return twin
 
@@ -412,7 +382,9 @@ class ModelLogp(ModelFunctions):
         return self.seed.size > 0
 
     def target(self, rng):
-        """Return what the compiled transitions call, with the chain's Generator."""
+        """Return what the compiled transitions call, with the chain's Generator, in this thread."""
+        if self.is_watched:
+            self.functions[0].watch_for(self)
         return Target(
             self.functions[0].address,
             self.point,
@@ -434,6 +406,8 @@ class ModelLogp(ModelFunctions):
         if self.rng is not None:
             self.seed[:] = N_SEEDS * self.rng.random(self.seed.size)
         self.evaluated_at = x = np.ascontiguousarray(x, np.float64)
+        if self.is_watched:
+            self.functions[0].watch_for(self)
         logp = self.functions[0].entry(x, self._data, self._shapes, self.gradient)
         return logp if logp < np.inf else -np.inf
 
@@ -514,11 +488,10 @@ class ModelOutputs(ModelFunctions):
         unused = pt.vector("v", dtype="float64")
         graphs = [([unused], [together], vector_entry)]
         self._compile_once(model, names, lambda: graphs, compile_kwargs)
-        called = python_ops(self.functions[0].function).items()
         self.looped = [
             name
-            for name, ops in called
-            if any(is_of_user(op) and not isinstance(op, Noted) for op in ops)
+            for name, ops in self.functions[0].python_ops.items()
+            if any(is_of_user(op.own) and op.own is op.op for op in ops)
         ]
 
     def fits(self, names):

@@ -6,6 +6,9 @@ from difflib import get_close_matches
 
 import numpy as np
 
+MOST_IN_WORDS = 8
+"""Numbers of a point that a message lists."""
+
 
 class Layout:
     """Which number is which, for a step that moves some variables of a model.
@@ -62,6 +65,16 @@ class Layout:
         """Return values by name of numbers in the step's order: coordinates (d,), or all (n,)."""
         parts = self._own if q.size == self.d else self._parts
         return {name: q[part].reshape(shape).astype(dtype) for name, part, shape, dtype in parts}
+
+    def in_words(self, q):
+        """Return a point (n,) in the step's order as text: x[0] = 1.2, x[1] = -0.3."""
+        values = [
+            f"{name} = {value:.6g}"
+            for variable, array in self.unraveled(q).items()
+            for name, value in zip(elements(variable, array.shape), array.ravel(), strict=True)
+        ]
+        left = f" and {len(values) - MOST_IN_WORDS} others" if len(values) > MOST_IN_WORDS else ""
+        return ", ".join(values[:MOST_IN_WORDS]) + left
 
     def round(self, q):
         """Give coordinates the precision of their variables, as PyMC hands them on."""

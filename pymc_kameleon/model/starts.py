@@ -113,15 +113,21 @@ def starts_from_prior(model):
     return draw
 
 
-def finite_point(draw, logp, rng, how, model):
+def finite_point(draw, logp, rng, how, model, failures=()):
     """Draw a point on the unconstrained scale at which the log-density is finite.
 
-    `how` is a key of `POINTS`, for the message if there is none.
+    `how` is a key of `POINTS`, for the message if there is none. `failures` are what it did where
+    it was rejected for that, to which `logp` adds.
     """
     for _ in range(RETRIES):
         point = draw(int(rng.integers(2**30)))
         if np.isfinite(logp(point)):
             return point
+    if failures:
+        raise ValueError(
+            f"No start was found: the log-density was not finite at any of {RETRIES} points. Where "
+            f"it failed last, at {point}, it {failures[-1]}."
+        )
     terms = terms_that_are_not_finite(model, point)
     bad = [name for name, value in point.items() if not np.all(np.isfinite(value))]
     if bad:

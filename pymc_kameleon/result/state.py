@@ -17,7 +17,7 @@ from pymc_kameleon.step.job import ChainState
 from pymc_kameleon.step.learned import learned_dataset
 from pymc_kameleon.step.monitor import ChainMonitor
 
-STEP_TUPLES = ("parameters", "state", "tuning", "guide")
+STEP_TUPLES = ("parameters", "state", "tuning", "guide", "watch")
 """Fields of a step's state that are named tuples of arrays."""
 
 DATA_CHANGED = "pm.Data, or the length of a dimension, was changed since"  # in errors
@@ -93,7 +93,8 @@ def _unpack_step(step, arrays, prefix):
     monitor = {f.name: arrays[f"{prefix}monitor_{f.name}"].item() for f in fields(ChainMonitor)}
     step.setup_chain(0, monitor["tune"], monitor["draws"])
     for name in STEP_TUPLES:
-        setattr(step, name, _refill(getattr(step, name), f"{prefix}{name}_", arrays))
+        if name != "watch" or f"{prefix}watch_counts" in arrays:  # earlier versions had none
+            setattr(step, name, _refill(getattr(step, name), f"{prefix}{name}_", arrays))
     if arrays[f"{prefix}begun"].item():
         step.point = np.array(arrays[f"{prefix}own_point"])
     if arrays[f"{prefix}data"].item() != step.data.hex():

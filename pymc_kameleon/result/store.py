@@ -199,8 +199,13 @@ class Store:
             for name, variable in {"draw": like["draw"], **like.data_vars}.items():
                 self._arrays[group, name] = self._created(files, name, variable, length)
             self._arrays[group, "draw"][:] = np.arange(length)
+        self._root = root
+        self._make_room(states)
+
+    def _make_room(self, states):
+        """Make the array that holds the states of chains."""
         size = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE_BYTES
-        self._checkpoints = root.create_array(
+        self._checkpoints = self._root.create_array(
             "checkpoints",
             shape=(len(self._numbers), size),
             chunks=(1, size),
@@ -208,9 +213,9 @@ class Store:
             dimension_names=("checkpoint", "byte"),  # xarray reads no array without
             fill_value=0,
             compressors=None,
+            overwrite=True,
         )
         self._checkpoints.attrs["chains"] = self._numbers
-        self._root = root
 
     def _created(self, group, name, variable, length):
         shape = tuple(length if d == "draw" else n for d, n in variable.sizes.items())
@@ -243,6 +248,11 @@ class Store:
                     self._arrays[group, name] = self._root[f"{group}/{name}"]
         for row, state in enumerate(states):
             self._check_draws(row, state.monitor)
+        needed = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE_BYTES // 2
+        if needed > self._checkpoints.shape[1]:  # made by a version whose states held less
+            self._make_room(states)
+            for row, state in enumerate(states):
+                self._checkpoint(row, state)
         self._root.attrs.update(plan)
         self._resize(draws)
         return self

@@ -36,6 +36,10 @@ def data_tree(job, all_chains, chains, length, record, plan, seconds):
         "tuning_steps": chains[0].tune,
         "pool_tuning": plan["pool_tuning"],
     }
+    watches = [own.watch for chain in all_chains for own in chain.state.steps]
+    errors, late = map(int, np.sum([watch.n_rejected for watch in watches], axis=0))
+    if errors or late:
+        attributes |= {"rejected_errors": errors, "rejected_late": late}
     tuned = min(min(chain.done, chain.tune) for chain in chains)
     groups = {}
     for group in record.columns.groups:

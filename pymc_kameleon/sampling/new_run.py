@@ -5,6 +5,7 @@ from pymc_kameleon.model.pymc_internals import (
     get_default_varnames,
     get_random_generator,
 )
+from pymc_kameleon.model.watch import LOOKING_CHAINS
 from pymc_kameleon.sampling.starts_of_run import starts
 from pymc_kameleon.step.job import ChainState
 
@@ -66,13 +67,14 @@ def first_states(job, settings, random_seed, initvals):
     """Return the states of chains before their first draw, as pm.sample begins with them."""
     steps = job.steps
     rngs = get_random_generator(random_seed).spawn(settings.chains)
-    found = starts(steps, [rng.integers(2**30) for rng in rngs], initvals)
+    found = starts(job, [rng.integers(2**30) for rng in rngs], initvals)
     states = []
-    for rng, (point, evaluated) in zip(rngs, found, strict=True):
+    for k, (rng, (point, evaluated)) in enumerate(zip(rngs, found, strict=True)):
         own = [step.for_chain() for step in steps]
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         for step, step_rng in zip(own, step_rngs, strict=True):
             step.setup_chain(step_rng, settings.tune, settings.draws)
+            step.watch.turn(k if k < LOOKING_CHAINS else -1)
         for step, (n, logp) in zip(own, evaluated, strict=True):
             step.start_known(n, logp)
         states.append(

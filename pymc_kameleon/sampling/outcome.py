@@ -19,6 +19,7 @@ from pymc_kameleon.model.pymc_internals import (
     quiet_logging,
     run_convergence_checks,
 )
+from pymc_kameleon.model.watch import FAILED
 from pymc_kameleon.step.groups import SURROGATE_GROUP
 from pymc_kameleon.step.messages import counted, in_words
 from pymc_kameleon.step.problems import closing_problems, heading
@@ -142,6 +143,31 @@ def say_what_was_done(ended, seconds):
     _log.info("Sampling %s %s took %s.", counted(len(made), "chain"), total, in_words(seconds))
 
 
+def say_what_was_rejected(ended):
+    """Log how many evaluations of all chains were rejected as they failed, or took too long.
+
+    Parameters
+    ----------
+    ended : list of (Chain, list of KameleonStep)
+    """
+    watched = [(chain, step) for chain, steps in ended for step in steps]
+    failed = [(chain, step) for chain, step in watched if any(step.watch.n_rejected)]
+    if not failed:
+        return
+    errors, late = np.sum([step.watch.n_rejected for _, step in failed], axis=0)
+    parts = [f"{counted(int(errors), 'exception')} of the likelihood"] if errors else []
+    parts += [f"{counted(int(late), 'evaluation')} that took too long"] if late else []
+    chain, step = failed[0]
+    _log.warning(
+        "%s counted as impossible points. That is right if the parameters are to blame, and cuts "
+        "the posterior if not. The first was in chain %s at %s, where the likelihood %s.",
+        " and ".join(parts),
+        chain.number,
+        step.layout.in_words(step.watch.points[FAILED]),
+        step.watch.error[0],
+    )
+
+
 def _made(chain):
     """Return the draws that a chain has made in this run: of tuning, and after it."""
     tuned = min(chain.done, chain.tune) - min(chain.begun, chain.tune)
@@ -150,7 +176,7 @@ def _made(chain):
 
 def _without_numbers(text):
     """Return a text with # for its numbers, but for those in brackets, which name coordinates."""
-    number = r"\[[^]]*\]|(?<![\w.])\d[\d.]*(e[+-]?\d+)?(?!\w)"
+    number = r"\[[^]]*\]|(?<![\w.])-?\d[\d.]*(e[+-]?\d+)?(?!\w)"
     return re.sub(number, lambda found: found[0] if found[0][0] == "[" else "#", text)
 
 

@@ -55,7 +55,7 @@ def _prepared(origin, store):
     outputs = steps[0].outputs(origin.settings.var_names)
     columns = Columns(outputs, steps, keeps_warmup, *origin.labels(outputs))
     check_names(steps[0].model, columns, origin.numbers)
-    job = Job(steps, outputs, keeps_warmup)
+    job = Job(steps, outputs, keeps_warmup, origin.settings.rule)
     states, settings = origin.begin(job)
     _compile_learning(settings, steps, states)
     numbered = enumerate(zip(origin.numbers, states, strict=True))

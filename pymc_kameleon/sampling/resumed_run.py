@@ -44,22 +44,22 @@ class ResumedRun:
         Those of the earlier run; by default they are made again from what it has kept.
     draws : int or None
         How many to add; by default those that are left.
-    surrogate_draws : int or None
-        By default as many as before.
+    changes : dict
+        Settings that are to be others than before.
     most : int
         How many draws to add to a run that has made all, by default.
     until_enough : bool
         Whether these are the most, as it ends when there are enough.
     """
 
-    def __init__(self, model, resume, steps, draws, surrogate_draws, most, until_enough):
+    def __init__(self, model, resume, steps, draws, changes, most, until_enough):
         self._asked, self._most, self._until_enough = draws, most, until_enough
         self.path = resume if isinstance(resume, Path) else None
         self.lock = None if self.path is None else locked(self.path)
         try:
             self._saved = saved = saved_tree(resume) if self.path is None else saved_store(resume)
             self.steps, self.numbers = _steps_of_run(saved.plan, steps, model), saved.numbers
-            self.settings = Settings.read(saved.plan).but(surrogate_draws=surrogate_draws)
+            self.settings = Settings.read(saved.plan).but(**changes)
         except BaseException:
             self.release()
             raise

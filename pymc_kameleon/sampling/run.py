@@ -21,10 +21,11 @@ from pymc_kameleon.sampling.outcome import (
     longest,
     say_how_it_ended,
     say_what_was_done,
+    say_what_was_rejected,
 )
 from pymc_kameleon.sampling.worker_process import Failed
 from pymc_kameleon.step.job import advance, learn
-from pymc_kameleon.step.make_draws import CannotStart
+from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.problems import closing_warning, given_warnings
 
@@ -53,7 +54,8 @@ class Run:
         job, chains = self._job, self._chains
         self._width = job.outputs.n + sum(step.statistics.width for step in job.steps)
         example = job.steps_at(chains[0].state)
-        self._pauses = sorted({pause for step in example for pause in step.pauses()})
+        self._pauses = {pause for step in example for pause in step.pauses()}
+        self._pauses |= {chains[0].tune + n for step in example for n in draws_of_looks(step)}
         pools = prepared.settings.pool_tuning and len(chains) > 1
         self._learning_draws = [
             {p for p in step.pauses() if pools and step.learns_together and p < chains[0].tune}
@@ -435,15 +437,17 @@ class Run:
         error, self._reserve = self._error, None
         if isinstance(error, CannotStart):
             error = error.explained(self._job.steps)
-        elif any(c.done > c.begun for c in self._chains) and not hasattr(error, "result"):
+        elif not hasattr(error, "result"):
+            begun = any(c.evaluations > 0 for c in self._chains)
             try:
                 error.result = self._assembled(chains, length, silent=True)
             except Exception as another:  # as MemoryError, if the likelihood has taken it all
                 error.add_note(f"The draws until then could not be put together: {another!r}")
             else:
+                how = self._finish.how_to_go_on if begun else "pk.sample(resume=...)"
                 error.add_note(
-                    "The draws until then are in the attribute `result` of this exception; "
-                    f"{self._finish.how_to_go_on} goes on from there."
+                    "What was made until then is in the attribute `result` of this exception; "
+                    f"{how} goes on from there."
                 )
         raise error from error.__cause__
 
@@ -501,3 +505,4 @@ class Run:
             _log.info(
                 "What is kept of draws took %s that n_logp does not count.", counted(n, "call")
             )
+        say_what_was_rejected(ended)

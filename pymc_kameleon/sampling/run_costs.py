@@ -22,6 +22,8 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0, 
     first begins at `point` (n_values,); `scouting` chains look for the posterior first, or all but
     one follow that, if the run `pools` tuning.
     """
+    if any(np.isnan(step.seconds_per_logp) for step in steps):  # it raised at the initial point
+        return
     draws, at_once = chains * draws_in_all, min(cores or 1, chains)
     parts, seconds, least, scouted, slow, exact = [], 0.0, 0, 0, False, True
     for step in steps:

@@ -67,6 +67,9 @@ def sample(
     store=None,
     resume=None,
     surrogate_draws=None,
+    on_error=None,
+    evaluation_timeout=None,
+    check_repeatable=None,
     blocking=True,
     compile_kwargs=None,
     model=None,
@@ -166,6 +169,21 @@ def sample(
         is computed of each. The group's attributes say how close the surrogate is, and the log
         warns if it is not. By default none, or as many as a run had that is resumed. See
         docs/estimates.md.
+    on_error : {"raise", "reject"}, optional
+        What to do about an exception of a likelihood that is called through Python. "raise" stops
+        the run, as exceptions may be mistakes, and is the default. With "reject" the point counts
+        as impossible, and the log says at the end how often, with the first point and exception.
+        MemoryError, and results of another type than declared, always stop the run; Ctrl-C does,
+        too. A run that is resumed does what it did before, unless this says otherwise.
+    evaluation_timeout : float, optional
+        Seconds that an evaluation of such a likelihood may take. What takes longer is stopped, as
+        soon as it is in Python code, and rejected and told as an exception is. Take many times of
+        what it usually takes: a limit that cuts where the posterior is changes it. Chains run in
+        processes of their own then. By default none, or that of a run that is resumed.
+    check_repeatable : bool, optional
+        Whether the first four chains evaluate such a likelihood once more at a point where they
+        were: where tuning ends, and 100, 1000 … draws later. `n_logp` counts it, and the log warns
+        if the value is another one. True by default, or as it was in a run that is resumed.
     blocking : bool, optional
         False samples in the background, and returns a `Run` with ``wait(timeout)``, ``inspect()``
         and ``stop()``.
@@ -226,6 +244,12 @@ def sample(
         resume = as_saved(resume)
         if step is not None or resume is None:
             step = steps_of_run(step, model, compile_kwargs)
+        changes = {
+            "surrogate_draws": surrogate_draws,
+            "on_error": on_error,
+            "evaluation_timeout": evaluation_timeout,
+            "check_repeatable": check_repeatable,
+        }
         if resume is None:
             settings = Settings.checked(
                 draws=most if draws is None else draws,
@@ -233,7 +257,7 @@ def sample(
                 chains=chains,
                 pool_tuning=pool_tuning,
                 keeps_warmup=not discard_tuned_samples,
-                surrogate_draws=surrogate_draws,
+                **changes,
                 var_names=names_to_keep(model, var_names, idata_kwargs),
             )
             origin = NewRun(step, settings, random_seed, initvals, idata_kwargs)
@@ -252,7 +276,7 @@ def sample(
                     f"A run that is resumed from a store goes on in it, {resume}: leave out store=."
                 )
             until_enough = target_ess is not None
-            origin = ResumedRun(model, resume, step, draws, surrogate_draws, most, until_enough)
+            origin = ResumedRun(model, resume, step, draws, changes, most, until_enough)
         prepared = prepare(origin, store)
         try:
             job, all_chains = prepared.job, prepared.chains

@@ -1,9 +1,16 @@
 """The settings of a run of `pk.sample`: checked once, saved with its result, read back as one."""
 
 import json
+import math
 from dataclasses import dataclass, fields
 
-from pymc_kameleon.step.options import checked_bool, checked_integer
+from pymc_kameleon.model.watch import Rule
+from pymc_kameleon.step.options import (
+    checked_bool,
+    checked_choice,
+    checked_integer,
+    checked_number,
+)
 
 DEFAULT_DRAWS, MOST_DRAWS = 1000, 100_000
 """Draws of each chain by default; and at most, if they are drawn until there are enough."""
@@ -24,6 +31,9 @@ class Settings:
     keeps_warmup: bool = False
     surrogate_draws: int = 0
     var_names: list | None = None
+    on_error: str = "raise"
+    evaluation_timeout: float | None = None
+    check_repeatable: bool = True
 
     @classmethod
     def checked(cls, **given):
@@ -36,10 +46,15 @@ class Settings:
         """Return these settings with some replaced, those that are not None."""
         return self.checked(**vars(self) | {k: v for k, v in given.items() if v is not None})
 
+    @property
+    def rule(self):
+        """What is done about evaluations that fail."""
+        return Rule(self.on_error == "reject", self.evaluation_timeout, self.check_repeatable)
+
     def attributes(self):
         """Return them as the attributes of a file, which are integers and text."""
         return {
-            name: json.dumps(value) if isinstance(value, list) else int(value)
+            name: int(value) if isinstance(value, int) else json.dumps(value)
             for name, value in vars(self).items()
         }
 
@@ -55,6 +70,10 @@ def _read(kind, value):
 
 
 def _checked(name, kind, value):
+    if name == "on_error":
+        return checked_choice(name, value, ("raise", "reject"))
+    if name == "evaluation_timeout":
+        return checked_number(name, value, 0, math.inf)
     if kind is int:
         return checked_integer(name, value, at_least=1 if name == "chains" else 0)
     return checked_bool(name, value) if kind is bool else value

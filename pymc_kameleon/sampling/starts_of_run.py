@@ -29,7 +29,7 @@ WORDS = "prior", "map"
 """What `initvals` may say instead of values."""
 
 
-def starts(steps, seeds, initvals):
+def starts(job, seeds, initvals):
     """Return a point on the unconstrained scale for each chain, and what was evaluated for it.
 
     That is values by name; and of each step, how often its log-density, and what it is there, None
@@ -37,34 +37,34 @@ def starts(steps, seeds, initvals):
 
     Parameters
     ----------
-    steps : list of KameleonStep
-        They move all variables of their model.
+    job : Job
     seeds : list of int
         One for each chain.
     initvals
         As of `pk.sample`.
     """
-    model = steps[0].model
+    steps, model = job.steps, job.steps[0].model
     if initvals is None:
-        return _finite_points(steps, seeds, "jitter", jittered(model))
+        return _finite_points(job, seeds, "jitter", jittered(model))
     if isinstance(initvals, str) and initvals == "prior":
-        return _finite_points(steps, seeds, "prior", starts_from_prior(model))
+        return _finite_points(job, seeds, "prior", starts_from_prior(model))
     if isinstance(initvals, str) and initvals == "map":
-        mode = _mode(steps, np.random.default_rng(seeds[0]).spawn(1)[0])
-        return _finite_points(steps, seeds, "map", jittered(model, mode))
+        mode = _mode(job, np.random.default_rng(seeds[0]).spawn(1)[0])
+        return _finite_points(job, seeds, "map", jittered(model, mode))
     if _is_result(initvals):
         initvals = starts_from_draws(_posterior(initvals), model, len(seeds))
     points = _as_told(steps, seeds, _known(initvals, model))
     return [(point, [(0, None)] * len(steps)) for point in points]
 
 
-def _finite_points(steps, seeds, how, draw):
+def _finite_points(job, seeds, how, draw):
     """Return starts that a function of a seed draws, where the log-density is finite."""
-    model, logp, found = steps[0].model, Density(steps), []
+    model, logp, found = job.steps[0].model, Density(job), []
     for chain, seed in enumerate(seeds):
         logp.where = f"In chain {chain}, looking for a start"
-        point = finite_point(draw, logp, np.random.default_rng(seed), how, model)
+        point = finite_point(draw, logp, np.random.default_rng(seed), how, model, logp.failures)
         found.append((point, logp.take_evaluated()))
+    logp.say_what_was_rejected()
     return found
 
 
@@ -75,11 +75,13 @@ class Density:
     ----------
     where : str
         What an exception of a likelihood says of its place.
+    failures : list of str
+        What it did where it was rejected for that.
     """
 
-    def __init__(self, steps):
-        self._steps, self._layout, self.where = [s.for_chain() for s in steps], steps[0].layout, ""
-        self._values = []
+    def __init__(self, job):
+        self._steps, self._layout, self.where = job.copies(), job.steps[0].layout, ""
+        self._values, self.failures = [], []
         for step in self._steps:
             step.log_density.read_data()
 
@@ -92,7 +94,17 @@ class Density:
             advice = self._steps[0].log_density.advice(error)
             error.add_note(f"{self.where}, at {point}{advice}")
             raise
+        self.failures += filter(None, (step.log_density.failure for step in self._steps))
         return min(self._values)
+
+    def say_what_was_rejected(self):
+        """Warn of points that were rejected, as the likelihood raised or took too long."""
+        if n := len(self.failures):
+            _log.warning(
+                "While starts were looked for, %s rejected: the log-density %s.",
+                "1 point was" if n == 1 else f"{n} points were",
+                self.failures[0],
+            )
 
     def take_evaluated(self):
         """Return how often each step's was evaluated since the last time, and what it is now."""
@@ -105,18 +117,18 @@ class Density:
 # ---- the mode -----------------------------------------------------------------------------------
 
 
-def _mode(steps, rng):
+def _mode(job, rng):
     """Return a point about the mode of the posterior, on the unconstrained scale.
 
     What ``pm.find_MAP`` finds by the gradient. Without one it has Powell's method, which ends at
     the first NaN, and takes some 30 d² evaluations; so that is left to the search of our samplers.
     """
-    find = _found_by_gradient if has_gradient(steps[0].model) else _found_by_search
-    return find(steps, rng)
+    find = _found_by_gradient if has_gradient(job.steps[0].model) else _found_by_search
+    return find(job, rng)
 
 
-def _found_by_gradient(steps, rng):
-    model = steps[0].model
+def _found_by_gradient(job, rng):
+    model = job.steps[0].model
     _log.info('initvals="map": looking for the mode by pm.find_MAP, as there is a gradient.')
     with warnings.catch_warnings(), black_box_ops_silent():
         warnings.simplefilter("ignore")  # of no success, which is told below
@@ -146,8 +158,8 @@ def _found_by_gradient(steps, rng):
     return point
 
 
-def _found_by_search(steps, rng):
-    model, layout, logp = steps[0].model, steps[0].layout, Density(steps)
+def _found_by_search(job, rng):
+    model, layout, logp = job.steps[0].model, job.steps[0].layout, Density(job)
     logp.where = 'Looking for the mode, initvals="map"'
     start = layout.raveled(finite_point(jittered(model), logp, rng, "jitter", model))
     budget = WARM_START_BUDGET * start.size

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import threading
 import time
 from concurrent.futures import (
@@ -64,14 +65,18 @@ class Workers:
         self.at_once, self.seconds = None, SECONDS_ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
         self._numbers, self._tasks_with_job, self._death = count(), 0, None
+        self._alone = job.holds_gil and current_process().daemon  # which may have no children
+        if job.rule.timeout is not None:
+            _check_stoppable(job, executor)
         if self._own:
-            alone = job.holds_gil and current_process().daemon  # which may have no children
-            self.at_once = 1 if alone else cores
+            self.at_once = 1 if self._alone else cores
             self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS
 
     @property
     def _in_processes(self):
-        return self._own and self._job.holds_gil and self.at_once > 1
+        """Whether chains are in processes; one alone is where its evaluations are to be stopped."""
+        several = self._own and self._job.holds_gil and not self._alone
+        return several and (self.at_once > 1 or self._job.rule.timeout is not None)
 
     def __enter__(self):
         """Start the workers."""
@@ -111,6 +116,8 @@ class Workers:
         if not self._own:
             name = type(self._given).__name__ if isinstance(self._given, Executor) else "executors"
             return f"Sampling by {name} ({chains})"
+        if self._in_processes and self.at_once == 1:
+            return f"Sequential sampling ({chains} in turn, in a process of their own)"
         if self.at_once == 1:
             return f"Sequential sampling ({chains} in turn)"
         if self._in_processes:
@@ -187,6 +194,19 @@ class Workers:
         self._abandoned = True
         if self._own:
             _kill(getattr(self._executor, "_processes", None) or {})
+
+
+def _check_stoppable(job, executor):
+    """Raise a ValueError if evaluations of the log-density cannot be stopped."""
+    why = None
+    if not any(step.log_density.is_watched for step in job.steps):
+        why = "this model's log-density is machine code, and calls no Python"
+    elif not hasattr(signal, "setitimer"):
+        why = "this system has no timer for it (SIGALRM), as Windows has none"
+    elif isinstance(executor, ThreadPoolExecutor) or hasattr(executor, "_client"):
+        why = "this executor does its tasks in threads; only the main one of a process can be"
+    if why:
+        raise ValueError(f"evaluation_timeout: evaluations cannot be stopped, as {why}.")
 
 
 def _kill(processes):

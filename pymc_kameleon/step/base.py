@@ -29,6 +29,7 @@ from pymc_kameleon.model.pymc_internals import (
     progress_update,
 )
 from pymc_kameleon.model.starts import RETRIES
+from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.step.draw_costs import say_what_a_draw_costs, seconds_per_logp
 from pymc_kameleon.step.make_draws import CannotStart, compiled_run, make_draws, where
 from pymc_kameleon.step.monitor import ChainMonitor
@@ -73,6 +74,7 @@ class KameleonState(StepMethodState):
     parameters: Any
     tuning: Any
     monitor: ChainMonitor
+    watch: Watch
 
 
 class KameleonStep(ArrayStepShared):
@@ -229,7 +231,7 @@ class KameleonStep(ArrayStepShared):
         self._load()
         start = self.layout.raveled(self._initial_point)
         values = []
-        with self.log_density.types_checked(), taking_notes(start) as notes:
+        with taking_notes(start) as notes:
             self.seconds_per_logp = seconds_per_logp(
                 self.log_density, start[self.layout.places], values
             )
@@ -361,8 +363,18 @@ class KameleonStep(ArrayStepShared):
         self.trail = np.full(1 + self._budget() + NEAR_TRIES if self.approaches else 0, np.nan)
         self.guide = Guide.nowhere(self._d if self.follows else 0)
         self.log_density.read_data()
+        self.log_density.begin_watch()
         self.data = self.log_density.digest
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
+
+    @property
+    def watch(self):
+        """What the chain has seen of its log-density."""
+        return self.log_density.watch
+
+    @watch.setter
+    def watch(self, watch):
+        self.log_density.watch = watch
 
     def _fill(self, scales, n_tune):
         arrays = self._allocate(scales, n_tune)

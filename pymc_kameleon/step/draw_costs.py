@@ -6,6 +6,7 @@ import time
 import numpy as np
 
 from pymc_kameleon.model.black_box_calls import calls_black_boxes
+from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.step.messages import in_words
 
 _log = logging.getLogger("pymc_kameleon")
@@ -15,7 +16,7 @@ SLOW_LOGP = 1e-3
 
 
 def seconds_per_logp(log_density, q, values):
-    """Return how long an evaluation at `q` (n,) takes, NaN if it raises.
+    """Return how long an evaluation at `q` (n,) takes, NaN if it raises anything but a WrongReturn.
 
     What takes more than a second is evaluated twice, anything else three times. What it was is
     added to the list `values`.
@@ -30,6 +31,8 @@ def seconds_per_logp(log_density, q, values):
         seconds = min(evaluate(), evaluate())  # a first call may have to warm up
         if seconds < 1:
             seconds = min(seconds, evaluate())
+    except WrongReturn:
+        raise
     except Exception:  # a bad point is reported where a chain starts
         return np.nan
     return seconds

@@ -8,6 +8,7 @@ thing: which states have come back.
 import threading
 import time
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import uuid4
@@ -16,6 +17,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.model.black_box_calls import taking_notes
+from pymc_kameleon.model.watch import DEFAULT_RULE
 from pymc_kameleon.step.make_draws import compiled_run, learn_together, make_draws, where
 from pymc_kameleon.step.messages import grouped
 from pymc_kameleon.step.warm_start.search import OutOfTime
@@ -90,10 +92,13 @@ class Job:
         What is kept of each draw.
     keeps_warmup : bool
         Whether it is computed while tuning, too.
+    rule : Rule, optional
+        What is done about evaluations that fail.
     """
 
-    def __init__(self, steps, outputs, keeps_warmup):
+    def __init__(self, steps, outputs, keeps_warmup, rule=DEFAULT_RULE):
         self.steps, self.outputs, self.keeps_warmup = steps, outputs, keeps_warmup
+        self.rule = rule
         self.token = uuid4().hex
         self._make_ready()
 
@@ -113,12 +118,19 @@ class Job:
         """Return the number of outputs of a draw."""
         return self.outputs.n if self.keeps_warmup or not tuning else 0
 
+    def copies(self):
+        """Return copies of the steps for a chain, which follow the rule."""
+        copies = [step.for_chain() for step in self.steps]
+        for step in copies:
+            step.log_density.rule = self.rule
+        return copies
+
     def steps_at(self, state):
         """Return copies of the steps, which are where a chain is."""
         try:
             steps = self._idle.pop()
         except IndexError:
-            steps = [step.for_chain() for step in self.steps]
+            steps = self.copies()
             for step in steps:
                 step.setup_chain(0, state.monitor.tune, draws=0)
         for step, own in zip(steps, state.steps, strict=True):
@@ -185,9 +197,10 @@ def advance(job, state, n):
 
 def _still_searching(job, state, steps, start):
     """Return a chain that has no draws yet, but more evaluations of its warm start."""
-    trails = [step.trail.copy() for step in steps]
+    trails, watches = [step.trail.copy() for step in steps], [deepcopy(s.watch) for s in steps]
     job.leave(steps, state.point)
-    own = [replace(own, trail=trail) for own, trail in zip(state.steps, trails, strict=True)]
+    seen = zip(state.steps, trails, watches, strict=True)
+    own = [replace(own, trail=trail, watch=watch) for own, trail, watch in seen]
     new = ChainState(state.point, own, state.noted)
     n_logp = new.search.evaluations - state.search.evaluations
     rows = np.empty((0, job.width(tuning=True)))

@@ -23,6 +23,7 @@ from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.target import Outputs
 from pymc_kameleon.model.noise import NOISE_STATISTIC, estimate_variance, explain_moved
 from pymc_kameleon.model.pymc_internals import SamplingError
+from pymc_kameleon.model.watch import LOOKS
 from pymc_kameleon.step.messages import say_if_compiling
 from pymc_kameleon.step.problems import explain_start
 
@@ -34,15 +35,16 @@ class CannotStart(Exception):
     """The step number k cannot start at `q` (n,), in its own order.
 
     The reason is found where the run was begun, as that compiles.
+    `failure` is what the evaluation there has done, if it was rejected for that.
     """
 
-    def __init__(self, k, q):
-        super().__init__(k, q)
+    def __init__(self, k, q, failure=""):
+        super().__init__(k, q, failure)
 
     def explained(self, steps):
         """Return the error that the user sees."""
-        k, q = self.args
-        error = SamplingError(explain_start(steps[k], q))
+        k, q, failure = self.args
+        error = SamplingError(explain_start(steps[k], q, failure))
         error.__notes__ = getattr(self, "__notes__", [])
         return error
 
@@ -95,7 +97,11 @@ def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
         blocks += (block(step, status, own),)
     if not run(blocks, point, outputs, progress):
         k = int(progress[AT_STEP])
-        raise CannotStart(k, point[steps[k].layout.places])
+        q, failure = point[steps[k].layout.places], steps[k].log_density.failure
+        # A start may have been NaN by chance: it is tried once more, as nothing has moved yet.
+        if failure or progress.any() or not run(blocks, point, outputs, progress):
+            raise CannotStart(k, q, failure)
+        steps[0].watch.compare(q, np.nan, 0.0)
     for step, own, count in zip(steps, stats, counts, strict=True):
         _conclude(step, point[step.layout.places], own, count)
     return stats
@@ -151,9 +157,17 @@ def _begin(step, q):
         step.monitor.learned = step.monitor.done
     if step.pseudo_marginal and step.monitor.done == step.monitor.tune:
         step.monitor.noise = estimate_variance(logp, q)
+    if step.monitor.done - step.monitor.tune in draws_of_looks(step):
+        step.watch.look_again(logp)
     if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
         return status | STALE_DERIVED if step.pseudo_marginal else MOVED
     return status
+
+
+def draws_of_looks(step):
+    """Return after how many draws after tuning a chain is to evaluate a point once more."""
+    logp = step.log_density
+    return LOOKS if logp.is_watched and logp.rule.looks_again and not logp.is_estimate else ()
 
 
 def learning_is_due(step):

@@ -5,6 +5,7 @@ import numpy as np
 from pymc_kameleon.model.noise import STUCK_ADVICE, explain_noise
 from pymc_kameleon.model.pymc_internals import Problems, SamplerWarning, WarningType
 from pymc_kameleon.model.starts import terms_that_are_not_finite
+from pymc_kameleon.model.watch import AFTER, BEFORE, ODD
 from pymc_kameleon.step.messages import counted, some
 from pymc_kameleon.step.warm_start.approach import LATE
 
@@ -27,7 +28,7 @@ def closing_problems(step):
 
     What tuning came to is known when it is over.
     """
-    problems = [*_start_problems(step), _explain_way(step)]
+    problems = [*_start_problems(step), _explain_way(step), _explain_odd(step)]
     if step.monitor.done >= step.monitor.tune:
         problems += [*_chain_problems(step), explain_noise(step), *step._problems()]
         if step.tuning.n > 0:
@@ -56,6 +57,30 @@ def _start_problems(step):
         "the chain started at the model's initial point, and so may all others; R-hat "
         "cannot see what none of them visits. Pass initvals=pk.initvals(chains)."
     ]
+
+
+def _explain_odd(step):
+    """Warn if two evaluations at one point differed."""
+    if not step.watch.is_odd:
+        return ""
+    before, after = step.watch.values[[BEFORE, AFTER]]
+    where = f"the log-density at {step.layout.in_words(step.watch.points[ODD])}"
+    if np.isnan(before):
+        return (
+            f"{where} was NaN, and finite when it was evaluated there again: NaN comes at random, "
+            "or after some earlier calls. Such moves are rejected as if they were impossible. Look "
+            "for what the model takes over from one call to the next, or leaves to chance."
+        )
+    now = f"is {after:.8g}" if np.isfinite(after) else "is NaN or infinite"
+    cure = (
+        "Let each call begin afresh, with a seed of its own if it draws random numbers. Or, if it "
+        "is the log of an unbiased estimate, take them from pk.noise_seed(), and pass "
+        "pseudo_marginal=True: see docs/pseudo_marginal.md."
+    )
+    return (
+        f"{where} was {before:.8g}, and {now} when it was evaluated there again: the model is "
+        f"random, or remembers earlier calls. The draws are not those of the posterior then. {cure}"
+    )
 
 
 def _explain_way(step):
@@ -135,16 +160,30 @@ def _explain_bound(label, log_scale, bounds):
     )
 
 
-def explain_start(step, q):
-    """Return why a step can make no draw from `q` (n,), which is in its own order."""
+def explain_start(step, q, failure=""):
+    """Return why a step can make no draw from `q` (n,), which is in its own order.
+
+    `failure` is what the evaluation there has done, if it was rejected for that.
+    """
     name, point = type(step).__name__, step.layout.unraveled(q)
+    if failure:
+        return (
+            f"{name} cannot start: the likelihood {failure}.\nPoint: {point}\n"
+            "Give other initial values (initvals=...), or mend the likelihood there."
+        )
     if np.isfinite(q).all() and not step.log_density.inside(q):
         return (
             f"{name} cannot start: the current point is outside region.\n"
             f"Point: {point}\nGive initial values inside (initvals=...)."
         )
     bad = terms_that_are_not_finite(step.model, point)
-    step.log_density(q)
+    now = step.log_density(q)
+    if not bad and np.isfinite([now, *step.log_density.gradient]).all():
+        return (
+            f"{name} cannot go on: the log-density was not finite at the current point, twice, and "
+            f"is {now:.8g} when it is evaluated there again.\nPoint: {point}\n"
+            "It is NaN at random, or remembers earlier calls. Let each call begin afresh."
+        )
     blunt = ~np.isfinite(step.log_density.gradient)
     if not bad and blunt.any():
         names = [key for key, b in zip(step.layout.coordinates(), blunt, strict=True) if b]

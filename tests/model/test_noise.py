@@ -248,6 +248,7 @@ def test_noise_that_nobody_declared_is_said(caplog):
 def test_without_numba_it_is_the_same():
     options = {"compile_kwargs": {"mode": "FAST_COMPILE"}, "pseudo_marginal": True}
     slow = sample(pk.RWM(model=toy(), **options), draws=20)
+    assert np.all(slow["sample_stats"]["n_logp"][:, 1:] == 10)  # no point is evaluated again
     np.testing.assert_allclose(
         slow["posterior"]["x"], sample(step_of(pk.RWM), draws=20)["posterior"]["x"]
     )

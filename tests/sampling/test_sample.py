@@ -942,13 +942,11 @@ def test_an_op_that_returns_another_type_is_reminded_of_what_it_declares(monkeyp
     op, model = box()
     step = pk.GAM(model=model)
     monkeypatch.setattr(op, "perform", single)
-    with pytest.raises(TypeError, match="can't unbox array") as error:
-        sample(step, chains=1)
-    declared = r".* at \{'x': .*\. An Op .* \(Counting: Scalar\(float64.*\): let its perform"
-    assert re.match(f"In chain 0, looking for a start,{declared}", error.value.__notes__[0])
-    with pytest.raises(TypeError, match="can't unbox array") as error:
-        sample(step, chains=1, initvals={"x": [0.1, 0.2]})
-    assert re.match(f"In chain 0, evaluation 1 on{declared}", error.value.__notes__[0])
+    message = "Counting returned float32, but declares float64. Let its perform convert"
+    for initvals, when in (None, "looking for a start"), ({"x": [0.1, 0.2]}, "evaluation 1 on"):
+        with pytest.raises(TypeError, match=message) as error:
+            sample(step, chains=1, initvals=initvals)
+        assert error.value.__notes__[0].startswith(f"In chain 0, {when}")
 
 
 @pytest.mark.parametrize("returned", [np.int64(0), np.float32(0), [0.0]])
@@ -964,10 +962,8 @@ def test_an_op_that_returns_another_type_is_refused(returned, monkeypatch):
     message = f"Counting returned {name}, but declares float64. Let its perform convert"
     with pytest.raises(TypeError, match=message):
         pk.GAM(model=model)
-    assert op.perform is other
     monkeypatch.undo()
     pk.GAM(model=model)
-    assert "perform" not in vars(op)
 
 
 @pytest.mark.parametrize("k", [2, 17])

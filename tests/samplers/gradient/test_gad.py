@@ -1,6 +1,5 @@
 """MALA, GadRWM and GadMALA against slow versions from their definitions, on the same numbers."""
 
-from contextlib import nullcontext
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -207,7 +206,6 @@ class CompiledLogp:
         self.address, self.curvature = addresses[0], addresses[1] if derivatives > 1 else 0
 
     is_estimate = False
-    types_checked = nullcontext
 
     def target(self, rng):
         fields = self.address, self.point, self.data, self.shapes, self.region, self.count

@@ -1,0 +1,199 @@
+"""Ops that numba calls through Python: what they return is looked at, what they raise explained.
+
+numba looks at sizes alone. It would read the bits of an integer as a float, and end Python at an
+array of more dimensions than declared. And an Op that writes into its input changes what other
+parts of the model compute from it.
+"""
+
+import logging
+import re
+import traceback
+from pathlib import Path
+
+import numpy as np
+from pytensor.compile.ops import FromFunctionOp
+from pytensor.tensor import TensorType
+
+from pymc_kameleon.model.black_box_calls import Noted
+
+_log = logging.getLogger("pymc_kameleon")
+
+SMALL = 1000
+"""Numbers that an Op may get, up to which it is seen at each call whether they are changed; of
+more, only at the first ones, when a step is made."""
+
+FIRST_CALLS = 3
+
+
+PACKAGE = str(Path(__file__).parents[1])
+
+
+class WrongReturn(TypeError):
+    """An Op has returned what it does not declare."""
+
+
+class CheckedOp:
+    """An Op in whose place numba calls this, with the same results.
+
+    Parameters
+    ----------
+    op : Op
+
+    Attributes
+    ----------
+    own : Op
+        The user's own, if `op` is one that notes what that returns.
+    shapes : tuple of tuple
+        Shapes that it returned last.
+    """
+
+    def __init__(self, op):
+        self.op, self.own, self.shapes = op, op.node.op if isinstance(op, Noted) else op, ()
+        self._calls, self._writes = 0, False
+
+    def __str__(self):
+        """Return the Op's own name."""
+        return str(self.op)
+
+    def perform(self, node, inputs, storage):
+        """Compute the results of the Op."""
+        if self._writes:
+            inputs = [np.copy(value) for value in inputs]
+        looks = self._can_look(inputs)
+        before = [value.tobytes() for value in inputs] if looks else None
+        self._calls += 1
+        self._perform(node, inputs, storage)
+        for out, place in zip(node.outputs, storage, strict=True):
+            if isinstance(out.type, TensorType):
+                place[0] = self._checked(out.type, place[0])
+        self.shapes = tuple(np.shape(place[0]) for place in storage)
+        if looks and [value.tobytes() for value in inputs] != before:
+            self._give_back(inputs, before, storage)
+
+    def _perform(self, node, inputs, storage):
+        try:
+            self.op.perform(node, inputs, storage)
+        except AssertionError as error:
+            last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+            if last.f_code is FromFunctionOp.perform.__code__:  # of as many results as it declares
+                raise WrongReturn(
+                    f"{self} returned a list or tuple of another length than that of its otypes, "
+                    f"{len(node.outputs)}. Let it return an array, as by np.asarray(..., "
+                    "dtype=...), or one for each of them."
+                ) from None
+            raise
+
+    def _can_look(self, inputs):
+        if self._writes or self.op.destroy_map:
+            return False
+        is_known = all(isinstance(v, np.ndarray) and v.dtype.kind in "biufc" for v in inputs)
+        return is_known and (self._calls < FIRST_CALLS or sum(v.size for v in inputs) <= SMALL)
+
+    def _checked(self, declared, value):
+        """Return a result; raise a WrongReturn if it is not what is declared."""
+        is_array = isinstance(value, np.ndarray)
+        if is_array and str(value.dtype) == declared.dtype:
+            if declared.ndim == 0 and value.size == 1:
+                return value.reshape(())
+            lengths = zip(declared.shape, value.shape, strict=False)
+            if value.ndim == declared.ndim and all(n in (None, own) for n, own in lengths):
+                return value
+            raise WrongReturn(
+                f"{self} returned an array of shape {value.shape}, but declares "
+                f"{_in_words(declared)}. Let it return one of that shape."
+            )
+        found = str(value.dtype) if hasattr(value, "dtype") else type(value).__name__
+        what = "a number, no array, of " if found == declared.dtype else ""
+        raise WrongReturn(
+            f"{self} returned {what}{found}, but declares {declared.dtype}. Let its perform "
+            "convert what it returns, as by np.asarray(..., dtype=...)."
+        )
+
+    def _give_back(self, inputs, before, storage):
+        """Undo what was written into the inputs, and let the Op work on copies from now on."""
+        for place in storage:  # it may be such an input
+            place[0] = np.copy(place[0])
+        for value, old in zip(inputs, before, strict=True):
+            if value.tobytes() != old:
+                value[...] = np.frombuffer(old, value.dtype).reshape(value.shape)
+        self._writes = True
+        _log.warning(
+            "%s writes into its input, from which the rest of the model may be computed. It gets "
+            "copies from now on; let it make its own, as by x = np.array(x).",
+            self,
+        )
+
+
+def _in_words(declared):
+    if None in declared.shape:
+        return f"{declared.ndim} dimension{'s' * (declared.ndim != 1)}"
+    return f"{declared.shape}"
+
+
+# ---- what an Op raises --------------------------------------------------------------------------
+
+NUMERICAL = re.compile(
+    r"converge|diverge|singular|definite|overflow|underflow|\binfs?\b|\bnans?\b|integrat|solver|"
+    r"step ?size|tolerance|stiff|numeric|ill.?condition|domain error|iterations",
+    re.IGNORECASE,
+)
+"""What solvers say, or are called, that fail because of the parameters."""
+
+MISTAKES = (
+    *(TypeError, LookupError, AttributeError, NameError, ImportError, NotImplementedError),
+    *(RecursionError, SyntaxError),
+)
+"""Exceptions that parameters seldom cause."""
+
+
+def advice(error, ops):
+    """Return what helps against an exception of a likelihood that Python is called for.
+
+    Parameters
+    ----------
+    error : BaseException
+        With its traceback.
+    ops : list of CheckedOp
+        Those of the model.
+
+    Returns
+    -------
+    str
+        It goes on with a sentence that says where it was.
+    """
+    if not isinstance(error, Exception) or isinstance(error, WrongReturn):
+        return ""
+    if isinstance(error, MemoryError):
+        return ". Look for a likelihood that keeps some memory with each evaluation"
+    kind, place = type(error).__name__, _place(error)
+    if place is None:
+        shapes = [f"{op} returned shape {shape}" for op in ops for shape in op.shapes]
+        known = f" ({', '.join(shapes)})" if shapes else ""
+        return (
+            f". The {kind} comes from the model around what Python computes{known}: do the shapes "
+            "fit there?"
+        )
+    said = f"{kind}: {error}"
+    reject = 'let it return NaN instead, or pass on_error="reject" to pk.sample: then the point'
+    if isinstance(error, ArithmeticError | np.linalg.LinAlgError | Warning) or (
+        not isinstance(error, MISTAKES) and NUMERICAL.search(said)
+    ):
+        return f". If the likelihood raises this, {reject} is rejected"
+    what = f". The {kind} was raised by {place}"
+    if isinstance(error, MISTAKES) or (isinstance(error, AssertionError) and not str(error)):
+        return f"{what}: this looks like a mistake there. Call the function with these values"
+    return f"{what}. If these parameters are to blame, {reject} is rejected"
+
+
+def _place(error):
+    """Return in words which line raised an exception, None if it was compiled code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    # PyTensor's generated code has no suffix; what has no file is of an interpreter.
+    frames = [frame for frame in frames if frame.filename.endswith((".py", ">"))]
+    last_own = max((i for i, f in enumerate(frames) if f.filename.startswith(PACKAGE)), default=-1)
+    called = frames[last_own + 1 :]
+    if not called:
+        return None
+    users = [frame for frame in called if "site-packages" not in frame.filename]
+    frame = (users or called)[-1]
+    return f"line {frame.lineno} of {Path(frame.filename).name}, in {frame.name}"

@@ -1,0 +1,233 @@
+"""A log-density that calls Python, and what is seen of its evaluations.
+
+Its errors, and what takes too long, can be rejected as NaN is. That it is the same at the same
+point is looked at away from the start, too: NaN is evaluated again, the first times, and after
+announced draws a point that the chain has seen.
+"""
+
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.target import function_address
+from pymc_kameleon.model.entry_points import python_entry
+from pymc_kameleon.model.noise import REPEATABLE
+from pymc_kameleon.model.python_calls import WrongReturn
+
+LOOKS = (0, 100, 1_000, 10_000, 100_000)
+"""Draws after tuning at which a chain evaluates a point again: fixed, so that a run that was
+interrupted makes the same statistics."""
+
+LOOKING_CHAINS = 4
+"""Chains of a run that do so: two in both directions of a coordinate, and two of another one."""
+
+MOST_DOUBTS = 2
+"""How often a chain evaluates NaN again."""
+
+MOST_LETTERS = 200
+"""Of the text of an exception that is kept."""
+
+ERRORS, LATE, DOUBTS, TURN = range(4)
+FAILED, ODD, FAR = range(3)
+BEFORE, AFTER, FAR_LOGP, BEST = range(4)
+"""Places in the arrays of a Watch."""
+
+
+class TooLong(BaseException):
+    """An evaluation has taken longer than it may. No ``except Exception`` of the model stops it."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a run does about evaluations that fail, and whether it looks at points again."""
+
+    rejects_errors: bool = False
+    timeout: float | None = None  # seconds
+    looks_again: bool = True
+
+
+DEFAULT_RULE = Rule()
+
+
+class Watch(NamedTuple):
+    """What a chain has seen of its log-density; arrays without elements if that is machine code."""
+
+    counts: np.ndarray  # (4,) int64: rejected errors, rejected as late, NaN evaluated again, turn
+    points: np.ndarray  # (3, n): where the first was rejected, where it was odd, and a far one
+    values: np.ndarray  # (4,): log-density where it was odd, before and after; at the far; the best
+    error: np.ndarray  # (1,) text of the first that was rejected
+
+    @classmethod
+    def fresh(cls, n):
+        """Return a Watch that has seen nothing, of n coordinates, or of none."""
+        k, text = (4, 1) if n else (0, 0)
+        counts, values = np.zeros(k, np.int64), np.full(k, np.nan)
+        return cls(counts, np.full((3, n), np.nan), values, np.zeros(text, f"<U{MOST_LETTERS}"))
+
+    def turn(self, k):
+        """Let it keep the farthest point in the k-th direction; in none if k is negative."""
+        if self.counts.size:
+            self.counts[TURN] = k
+
+    @property
+    def is_odd(self):
+        """Whether two evaluations at a point have differed."""
+        return self.points.size > 0 and not np.isnan(self.points[ODD]).all()
+
+    @property
+    def n_rejected(self):
+        """How many evaluations raised and how many took too long, (2,)."""
+        return self.counts[[ERRORS, LATE]] if self.counts.size else np.zeros(2, np.int64)
+
+    def reject(self, kind, x, error):
+        """Take note of an evaluation that was rejected."""
+        if not self.counts[[ERRORS, LATE]].any():
+            self.points[FAILED], self.error[0] = x, error
+        self.counts[kind] += 1
+
+    def compare(self, x, before, after):
+        """Take note of two evaluations at x if they are the first that differ."""
+        same = np.isclose(before, after, rtol=REPEATABLE, atol=REPEATABLE)
+        if self.points.size and not same and not self.is_odd:
+            self.points[ODD], self.values[BEFORE], self.values[AFTER] = x, before, after
+
+    def see(self, x, logp):
+        """Keep a point if it is the farthest in its direction, and the chain may go there."""
+        turn, values, least = self.counts[TURN], self.values, -5.0 - x.size
+        if not -np.inf < logp < np.inf or turn < 0:
+            return
+        if not logp <= values[BEST]:
+            values[BEST] = logp
+        j, sign = (turn // 2) % x.size, 1 - 2 * (turn % 2)
+        is_old = values[FAR_LOGP] - values[BEST] >= least  # False for NaN
+        if logp - values[BEST] >= least and not (
+            is_old and sign * x[j] <= sign * self.points[FAR, j]
+        ):
+            self.points[FAR], values[FAR_LOGP] = x, logp
+
+    def look_again(self, logp):
+        """Evaluate the farthest point once more, and turn to another direction."""
+        before, x = self.values[FAR_LOGP], self.points[FAR].copy()
+        if self.counts[TURN] < 0 or np.isnan(before):
+            return
+        gradient = logp.gradient.copy()
+        after = logp(x)
+        logp.gradient[:] = gradient
+        if not logp.failure:
+            self.compare(x, before, after)
+        self.counts[TURN] += LOOKING_CHAINS
+        self.points[FAR], self.values[FAR_LOGP] = np.nan, np.nan
+
+
+class Watched:
+    """The log-density of a model that calls Python, which is seen at each evaluation.
+
+    That takes some 3 µs. It has what a Compiled has.
+
+    Parameters
+    ----------
+    compiled : Compiled
+    """
+
+    holds_gil = True
+
+    def __init__(self, compiled):
+        self.compiled = compiled
+        self._make_entry()
+
+    @property
+    def python_ops(self):
+        """What runs through Python."""
+        return self.compiled.python_ops
+
+    def _make_entry(self):
+        self._local = threading.local()
+        self._machine_code = python_entry(self.entry)
+        self.address = function_address(self._machine_code)
+
+    def watch_for(self, chain):
+        """Let evaluations in this thread be those of a chain, a ModelLogp."""
+        self._local.chain = chain
+
+    def entry(self, x, data, shapes, gradient):
+        """Return the log-density, NaN where an evaluation is rejected."""
+        chain = self._local.chain
+        watch, logp = chain.watch, self._evaluate(chain, x, data, shapes, gradient)
+        may_doubt = watch.counts[DOUBTS] < MOST_DOUBTS and not chain.is_estimate
+        if logp != logp and may_doubt and not chain.failure:
+            watch.counts[DOUBTS] += 1
+            chain.count[0] += 1
+            again = self._evaluate(chain, x, data, shapes, gradient)
+            if again == again:
+                watch.compare(x, logp, again)
+                logp = again
+        watch.see(x, logp)
+        return logp
+
+    def _evaluate(self, chain, *arguments):
+        rule, chain.failure = chain.rule, ""
+        try:
+            if rule.timeout is None:
+                return self.compiled.entry(*arguments)
+            return within(rule.timeout, self.compiled.entry, *arguments)
+        except TooLong:
+            kind, chain.failure = LATE, f"took longer than {rule.timeout:g} s"
+        except Exception as error:
+            if not rule.rejects_errors or isinstance(error, MemoryError | WrongReturn | NotHere):
+                raise
+            kind, chain.failure = ERRORS, f"raised {type(error).__name__}: {error}"
+        x, *_, gradient = arguments
+        chain.watch.reject(kind, x, chain.failure)
+        gradient[:] = np.nan
+        return np.nan
+
+    def __getstate__(self):
+        return {"compiled": self.compiled}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._make_entry()
+
+
+# ---- time ---------------------------------------------------------------------------------------
+
+
+class NotHere(RuntimeError):
+    """Where evaluations cannot be stopped."""
+
+
+def within(seconds, function, *arguments):
+    """Return ``function(*arguments)``; raise TooLong if that takes longer, where Python goes on.
+
+    Raises
+    ------
+    NotHere
+        In any but the main thread of a process, which alone hears of signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise NotHere(
+            "evaluation_timeout needs evaluations in the main thread of a process. So call "
+            "pk.sample from there, and leave out an executor that does tasks in threads."
+        )
+    begun, handler = time.monotonic(), signal.signal(signal.SIGALRM, _ring)
+    # It rings again, in case the first exception was lost in a callback of C.
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        try:
+            return function(*arguments)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            left = max(1e-6, left - (time.monotonic() - begun))
+            signal.setitimer(signal.ITIMER_REAL, left, interval)
+
+
+def _ring(number, frame):
+    raise TooLong

@@ -1,0 +1,149 @@
+"""Ops that run through Python: what they return, what they write, and what they raise."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from models import box, standard_normal
+from pytensor import wrap_py
+from runs import messages, sample
+
+import pymc_kameleon as pk
+from pymc_kameleon.model import python_calls
+from pymc_kameleon.model.python_calls import WrongReturn
+
+
+def after(n, fails):
+    """Return a log-density that fails from its n-th evaluation on."""
+    left = n
+
+    def function(x):
+        nonlocal left
+        left -= 1
+        return standard_normal(x) if left > 0 else fails(x)
+
+    return function
+
+
+RAISED = ArithmeticError, LookupError, AssertionError, np.linalg.LinAlgError, RuntimeError
+
+
+def note(fails, **options):
+    """Return what is said of an exception, and the exception."""
+    _, model = box(after(30, fails))
+    with pytest.raises(RAISED) as info:
+        sample(pk.RWM(model=model), chains=1, **options)
+    return "".join(getattr(info.value, "__notes__", ["?"])[:1]), info.value
+
+
+def looks_up(x):
+    return {}["rate"]
+
+
+def asserts(x):
+    raise AssertionError  # as of a bare assert, to which pytest would add a text
+
+
+def inverts(x):
+    return np.linalg.inv(np.zeros((2, 2)))
+
+
+def divides(x):
+    return 1 / 0
+
+
+def does_not_converge(x):
+    raise RuntimeError("Failed to converge after 50 iterations.")
+
+
+def says_no_more(x):
+    raise RuntimeError("code 7")
+
+
+@pytest.mark.parametrize("fails", [inverts, divides, does_not_converge])
+def test_numerical_failures_may_return_nan(fails):
+    said, _ = note(fails)
+    assert "let it return NaN instead" in said
+    assert 'on_error="reject"' in said
+
+
+@pytest.mark.parametrize("fails", [looks_up, asserts])
+def test_mistakes_are_called_so(fails):
+    said, error = note(fails)
+    assert "NaN" not in said
+    line = fails.__code__.co_firstlineno + 1
+    where = f"line {line} of test_python_calls.py, in {fails.__name__}: this looks like a mistake"
+    assert f". The {type(error).__name__} was raised by {where}" in said
+
+
+def test_what_may_be_either_is_not_judged():
+    said, _ = note(says_no_more)
+    assert "in says_no_more. If these parameters are to blame, let it return NaN instead" in said
+
+
+# ---- what is returned ---------------------------------------------------------------------------
+
+
+def vector_of(function):
+    """Build a model of five data around a function that is called through Python."""
+    with pm.Model() as model:
+        op = wrap_py(itypes=[pt.dscalar], otypes=[pt.dvector])(function)
+        pm.Normal("y", op(pm.Normal("a")), observed=np.zeros(5))
+    return model
+
+
+def test_another_shape_is_named():
+    shapes = iter([5] * 20)
+
+    def mean(a):
+        return np.zeros(next(shapes, 4))
+
+    with pytest.raises((ValueError, AssertionError), match="shape") as info:
+        sample(pk.RWM(model=vector_of(mean)), chains=1)
+    assert (
+        "(FromFunctionOp{mean} returned shape (4,)): do the shapes fit" in info.value.__notes__[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (np.zeros((5, 1)), r"returned an array of shape \(5, 1\), but declares 1 dimension\."),
+        (np.float64(1), "returned a number, no array, of float64"),
+        ([0.0, 0.0], "a list or tuple of another length than that of its otypes, 1"),
+        (None, "returned NoneType, but declares float64"),
+    ],
+)
+def test_what_numba_would_misread_is_refused(returned, message):
+    """An array of more dimensions ended Python."""
+    with pytest.raises(WrongReturn, match=message):
+        pk.RWM(model=vector_of(lambda a: returned))
+
+
+def test_one_number_is_one_however_many_dimensions():
+    with pm.Model() as model:
+        op = wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(lambda x: np.array([-x @ x]))
+        pm.Potential("p", op(pm.Flat("x", shape=2)))
+    assert pk.RWM(model=model).log_density(np.array([1.0, 2.0])) == -5
+
+
+# ---- what is written ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("small", [python_calls.SMALL, 0])
+def test_an_op_that_writes_into_its_input_changes_nothing(small, caplog, monkeypatch):
+    monkeypatch.setattr(python_calls, "SMALL", small)
+
+    def writes(x):
+        x += 1
+        return x[:1].reshape(())
+
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        op = wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(writes)
+        pm.Potential("p", op(x) - x[1])
+    logp, q = pk.RWM(model=model).log_density, np.array([1.0, 3.0])
+    assert [logp(q), logp(q)] == [-1, -1]
+    assert list(q) == [1, 3]
+    [said] = [text for text in messages(caplog) if "writes into its input" in text]
+    assert said.startswith("FromFunctionOp{writes} writes into its input")

@@ -57,6 +57,7 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     least_points,
     settling,
 )
+from pymc_kameleon.samplers.kameleon.way_back import compiled_variances, explain_way_back
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.random_walk import walk as random_walk
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
@@ -460,8 +461,15 @@ class KAM(LearnedSubsample):
     def _tuned_scales(self):
         return tuned_scales(self.parameters, self.tuning.past.shape, self.tuning.nu)
 
+    @staticmethod
+    def compile_learning():
+        """Load, or compile, what is called at the end."""
+        compiled_variances()
+
     def _problems(self):
-        return [explain_few_points(self, self.parameters.subsample)]
+        subsample = self.parameters.subsample
+        few = explain_few_points(self, subsample)
+        return [few, explain_way_back(self, subsample, *scales(self.parameters))]
 
 
 # ---- what relatives share -----------------------------------------------------------------------

@@ -10,7 +10,6 @@ from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS, SLOW, me
 from pymc_kameleon.step.messages import in_words
 from pymc_kameleon.step.warm_start.approach import evaluations_for_own_search
 
-
 MANY = 20
 """Parameters from which GAM may be better where the surrogate is poor."""
 

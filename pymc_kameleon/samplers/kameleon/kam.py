@@ -407,6 +407,10 @@ class KAM(LearnedSubsample):
     distance, and that adaptation ends. With the usual bandwidth, 1/√2 of the distance, the
     effective sample size on normal targets of 10 and 20 dimensions halves. See docs/kam.md.
 
+    Far from all points of z proposals are small. Where the posterior is narrow within a wide part,
+    or has heavy tails, the chain comes back from there slowly, and goes there seldom: it warns of
+    that by what it has seen while tuning, as its draws do not show it.
+
     References
     ----------
     Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive

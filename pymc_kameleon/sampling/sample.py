@@ -112,8 +112,9 @@ def sample(
     step : step of pymc_kameleon, or list of them, optional
         Together they move all variables of the model, in turn. Also a class, ``pk.GAM``, its name,
         ``"gam"``, or a step that is not bound to a model, ``pk.GAM.options(steps_per_draw=5)``. By
-        default GadMALA if the log-density has a gradient; otherwise SurrogateMetropolis, or of
-        more than 40 coordinates, and of a log-density that is only estimated, GAM.
+        default GadMALA if the log-density has a gradient, though NUTS, in ``pm.sample``, is the
+        usual choice there; otherwise SurrogateMetropolis, or of more than 40 coordinates, and of a
+        log-density that is only estimated, GAM.
     var_names : list of str, optional
         What to keep; all free variables and deterministics by default.
     initvals : dict, list of dict, DataTree, path, or {"prior", "map"}, optional

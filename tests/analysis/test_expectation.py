@@ -26,6 +26,7 @@ from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.samplers.surrogate.moves import (
+    Certificate,
     Moves,
     Spread,
     certificate,
@@ -469,6 +470,22 @@ def test_the_certificate_looks_at_weights():
     nowhere = certificate(moves._replace(end_logp=np.full(400, -np.inf)))
     assert nowhere.ess_share == 0
     assert np.isnan(nowhere.sd_log_w)
+
+
+@pytest.mark.parametrize(
+    ("k", "sd", "said"),
+    [
+        (0.3, 0.1, "π/s 0.80, their Pareto k 0.30, sd of"),
+        (np.nan, 0.0, "π/s 0.80, which hardly differ, sd of"),
+        (np.nan, 0.1, "π/s 0.80, too few to know their tail, sd of"),
+        (np.inf, 0.1, "π/s 0.80, too few to know their tail, sd of"),
+        (np.nan, np.nan, "all of its moves ended where the log-density is not finite"),
+    ],
+)
+def test_the_certificate_in_words(k, sd, said):
+    words = Certificate(0.8, k, sd, 0.7).in_words()
+    assert said in words
+    assert "nan" not in words
 
 
 @pytest.mark.parametrize("kind", ["eti", "hdi"])

@@ -244,6 +244,20 @@ def test_convergence_is_checked(still, caplog):
     assert "rhat" in caplog.text
 
 
+@pytest.mark.parametrize(("apart", "is_told"), [(0.0, False), (1.0, True)])
+def test_chains_that_differ_are_given_advice(pair, caplog, apart, is_told):
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((4, 200)) + apart * np.arange(4)[:, None]
+    draws = {"x": x, "y": rng.standard_normal((4, 200))}
+    posterior = xr.Dataset({name: (("chain", "draw"), own) for name, own in draws.items()})
+    tree = xr.DataTree.from_dict({"posterior": posterior})
+    finish = outcome.Finish(pair, {}, True, False, False, None)
+    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+        finish.check(tree)
+    said = "".join(messages(caplog))
+    assert ("y is written centred" in said) == ("try NUTS" in said) == is_told
+
+
 def test_quiet(gam, caplog, capsys):
     options = {"tune": 5, "draws": 200, "progressbar": True, "compute_convergence_checks": True}
     for quiet in (False, True):

@@ -69,6 +69,50 @@ BUGS = {
             "test_watch.py -k goes_on",
         ),
     ],
+    "analysis/trust.py": [
+        (
+            "events that follow each other soon count as many",
+            "np.fmin(visits, number[own] * ess / size)",
+            "visits",
+            "test_trust.py -k too_small_errors",
+        ),
+        (
+            "each draw is an event",
+            "rare[:, 1:] & ~rare[:, :-1]",
+            "rare[:, 1:]",
+            "test_trust.py -k what_is_counted",
+        ),
+    ],
+    "model/advice.py": [
+        (
+            "NUTS is advised without a gradient",
+            "    if has_gradient(model):\n",
+            "    if True:\n",
+            "test_advice.py -k by_the_gradient",
+        ),
+    ],
+    "samplers/surrogate/problems.py": [
+        (
+            "NUTS is advised without a gradient",
+            '["NUTS"] * has_gradient(model)',
+            '["NUTS"]',
+            "test_surrogate.py -k what_to_try",
+        ),
+    ],
+    "samplers/kameleon/way_back.py": [
+        (
+            "the way back is that of proposals near the points",
+            "np.argsort(-distances, kind",
+            "np.argsort(distances, kind",
+            "test_way_back.py -k by_hand",
+        ),
+        (
+            "long runs are warned as well",
+            "steps_back <= LONG_WAY or OUTER_SHARE * n >= FEW_STAYS * steps_back",
+            "steps_back <= LONG_WAY",
+            "test_way_back.py -k few_stays",
+        ),
+    ],
     "analysis/batches.py": [
         (
             "rare moves to where nothing is known do not count",

@@ -338,10 +338,16 @@ class Certificate(NamedTuple):
 
     def in_words(self):
         """Return it as text."""
+        if np.isnan(self.sd_log_w):
+            return "all of its moves ended where the log-density is not finite"
+        if np.isfinite(self.pareto_k):
+            tail = f"their Pareto k {self.pareto_k:.2f}"
+        else:
+            hardly = self.sd_log_w <= NO_TAIL_SD
+            tail = "which hardly differ" if hardly else "too few to know their tail"
         return (
-            f"effective share of the weights π/s {self.ess_share:.2f}, their Pareto k "
-            f"{self.pareto_k:.2f}, sd of log(π/s) {self.sd_log_w:.2f}, mean acceptance "
-            f"{self.accept_prob:.2f}"
+            f"effective share of the weights π/s {self.ess_share:.2f}, {tail}, sd of log(π/s) "
+            f"{self.sd_log_w:.2f}, mean acceptance {self.accept_prob:.2f}"
         )
 
 

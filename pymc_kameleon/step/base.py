@@ -374,6 +374,7 @@ class KameleonStep(ArrayStepShared):
 
     @watch.setter
     def watch(self, watch):
+        """Go on with what was seen."""
         self.log_density.watch = watch
 
     def _fill(self, scales, n_tune):

@@ -13,6 +13,7 @@ from runs import messages, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.sampling.starts_of_run import starts
+from pymc_kameleon.step.job import Job
 
 STILL = {"scaling": 1e-10, "tune_scaling": False, "steps_per_draw": 1}
 """Options of a walk that stays where it starts."""
@@ -32,6 +33,12 @@ def model():
 @pytest.fixture(scope="module")
 def step(model):
     return pk.RWM(model=model, **STILL)
+
+
+def points_of(step, chains, initvals):
+    """Return starts as `pk.sample` makes them."""
+    job = Job([step], step.outputs([step.model.free_RVs[0].name]), False)
+    return [point for point, _ in starts(job, list(range(chains)), initvals)]
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +132,7 @@ def test_starts_of_the_prior(step, model):
     one, same, other = (begun(step, "prior", 3, random_seed=seed) for seed in (5, 5, 6))
     xr.testing.assert_equal(one, same)
     assert not np.isclose(one["s"], other["s"]).any()
-    every = starts([step], list(range(200)), "prior")
+    every = points_of(step, 200, "prior")
     assert np.std([point["a"][0] for point in every]) == pytest.approx(0.5, abs=0.1)
     assert len({float(point["s_log__"]) for point in every}) == 200
 
@@ -166,7 +173,7 @@ def test_the_mode_without_a_gradient(caplog):
     op = Blind(lambda x: -5 * (x - mode) @ (x - mode) if x[0] < 3.5 else np.nan)
     step = pk.RWM(model=black_box(op), **STILL)
     before = op.count
-    points = starts([step], [1, 2, 3], "map")
+    points = points_of(step, 3, "map")
     found = np.array([point["x"] for point in points]) - mode
     assert (abs(found) < 1.1).all()
     assert len(np.unique(found)) == 6
@@ -182,7 +189,7 @@ def test_a_density_without_a_mode():
         x = pm.Flat("x")
         pm.Potential("nowhere", pm.math.exp(pm.math.exp(x)))
     with pytest.raises(ValueError, match=r"pm.find_MAP leaves \['x'\] without|about the mode"):
-        starts([pk.RWM(model=model, **STILL)], [1, 2], "map")
+        points_of(pk.RWM(model=model, **STILL), 2, "map")
 
 
 # ---- values -------------------------------------------------------------------------------------
@@ -194,7 +201,7 @@ def test_what_find_map_returns_is_taken_as_pm_sample_takes_it(step, model):
     assert {"s", "s_log__", "inside", "inside_interval__", "scaled"} <= set(found)
     expected = make_initial_point_fn(model=model, overrides=found)(0)
     for initvals in (found, [found, found]):
-        for point in starts([step], [1, 2], initvals):
+        for point in points_of(step, 2, initvals):
             np.testing.assert_equal(point, expected)
     with pytest.raises(ValueError, match=r"names \['t'\]; the model has .*s_log__, s, inside"):
         begun(step, found | {"t": 1.0})

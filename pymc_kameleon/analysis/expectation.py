@@ -10,7 +10,7 @@ import numpy as np
 from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
-from pymc_kameleon.analysis.trust import warn_of
+from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import opened
 
@@ -96,8 +96,9 @@ def expectation(dt, function, model=None):
 
     is_known = draws.can_correct(used) == used
     found, apart = _averaged(draws, values, at if is_known else None)
+    names = elements("the function", shape)
+    warn_of_few_events(names, values)
     if is_known:
-        names = elements("the function", shape)
         with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
             r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
         warn_of(dt, names, values, r_hat, draws.certificate, apart)

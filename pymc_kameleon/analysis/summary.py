@@ -15,7 +15,7 @@ from scipy.interpolate import PchipInterpolator
 
 from pymc_kameleon.analysis.batches import Corrected
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
-from pymc_kameleon.analysis.trust import warn_of
+from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events
 from pymc_kameleon.result.opening import opened
 
 _log = logging.getLogger("pymc_kameleon")
@@ -114,6 +114,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
             table.attrs["certificate"] = close._asdict()
         warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), close, apart)
     _keep_means_in_intervals(table, plain)
+    warn_of_few_events(list(table.index), values)
     if is_number:
         return table.round(round_to)
     return _rounded(table) if round_to == "auto" else table

@@ -56,9 +56,11 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0, 
         )
 
 
-WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS = 30, 10
-"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many. And by
-which it follows another one: 1 to 2 where the log-density is nearly quadratic, else 10 to 20."""
+WARM_START_EVALUATIONS = 30
+"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many."""
+
+FOLLOWING_EVALUATIONS = 10
+"""Times d: the same if it follows another one; 1 to 2 in simple posteriors, else 10 to 20."""
 
 SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 """Seconds of a transition by itself, at most; and of an evaluation, if that is to be measured."""

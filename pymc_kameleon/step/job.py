@@ -174,7 +174,8 @@ def advance(job, state, n):
             for step in steps:
                 step.stop_tuning()
         last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
-        n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - state.search.evaluations
+        before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
+        n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - before
         new = job.leave(steps, point)
     return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
 
@@ -182,13 +183,14 @@ def advance(job, state, n):
 def _still_searching(job, state, steps, start):
     """Return a chain that has no draws yet, but more evaluations of its warm start."""
     trails = [step.trail.copy() for step in steps]
+    known = sum(np.count_nonzero(~np.isnan(trail)) for trail in trails)
+    before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
     job.leave(steps, state.point)
     own = [replace(own, trail=trail) for own, trail in zip(state.steps, trails, strict=True)]
-    new = ChainState(state.point, own)
-    n_logp = new.search.evaluations - state.search.evaluations
     rows = np.empty((0, job.width(tuning=True)))
     stats = [step.statistics.empty(0) for step in steps]
-    return new, Portion(rows, stats, None, n_logp, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return ChainState(state.point, own), Portion(rows, stats, None, known - before, seconds)
 
 
 def learn(job, states):

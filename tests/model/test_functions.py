@@ -39,8 +39,8 @@ def same_functions(step, other):
 def test_a_second_step_takes_the_compiled_functions_over(model):
     step = pk.RWM(model=model)
     assert same_functions(step, pk.RWM(model=model, steps_per_draw=3))
-    assert step.outputs(["e"]).functions is pk.RWM(model=model).outputs(["x"]).functions
-    assert step.outputs(["e"]).functions is not step.log_density.functions
+    assert step.outputs(["x"]).functions is pk.RWM(model=model).outputs(["x"]).functions
+    assert step.outputs(["x"]).functions is not step.log_density.functions
     pm.set_data({"data": [5.0, 5.0]}, model=model)
     other = pk.RWM(model=model)
     assert same_functions(step, other)

@@ -141,7 +141,7 @@ def test_without_use_it_is_left_out():
     """As b is then about 0, an average is not made worse."""
     x, moves = stationary(2500)
     found = surrogate_correction.corrected(at_draws(x), moves, functions)
-    assert (found.gain > 0.8).all()
+    assert (found.gain > 0.7).all()
 
 
 def normals(seed):

@@ -202,6 +202,11 @@ class Recalled(Noted):
             storage[0] = _copy(value)
 
 
+def users_own(op):
+    """Return the user's own Op, if one that notes what that returns is in its place."""
+    return op.node.op if isinstance(op, Noted) else op
+
+
 def calls_black_boxes(result):
     """Whether the graph of a variable calls one."""
     return any(map(_is_black_box, apply_ancestors([result])))

@@ -20,14 +20,28 @@ from pymc_kameleon.model.python_calls import CheckedOp
 
 
 def python_ops(function):
-    """Return the Ops of a PyTensor function that run through Python, as CheckedOps by their names.
+    """Return the Ops of a PyTensor function that run through Python, as lists by their names."""
+    found = {}
+    for part, cell in _python_parts(function):
+        op = getattr(cell and cell.cell_contents, "op", cell and cell.cell_contents)
+        found.setdefault(str(op or part), []).extend([] if op is None else [op])
+    return dict(sorted(found.items()))
 
-    Their names are there, too, where nothing is known of them but that. From now on numba calls the
-    CheckedOps.
-    """
+
+def checked_ops(function):
+    """Return the CheckedOps that numba calls from now on in place of those Ops."""
+    cells = [cell for _, cell in _python_parts(function) if cell is not None]
+    for cell in cells:
+        if not isinstance(cell.cell_contents, CheckedOp):
+            cell.cell_contents = CheckedOp(cell.cell_contents)
+    return [cell.cell_contents for cell in cells]
+
+
+def _python_parts(function):
+    """Return the parts of a function that run through Python, by name, with the place of the Op."""
     if not hasattr(function.vm, "jit_fn"):
-        return {}
-    found, seen, left = {}, set(), [function.vm.jit_fn]
+        return []
+    found, seen, left = [], set(), [function.vm.jit_fn]
     while left:
         part = left.pop()
         part = getattr(part, "py_func", getattr(part, "_defn", part))
@@ -38,21 +52,13 @@ def python_ops(function):
         inside = inspect.getclosurevars(part).nonlocals
         # LAPACK and special functions ask Python once, for the pointer `ptr` to their machine code.
         if "objmode" in code.co_names and ("ptr",) not in code.co_consts:
-            op = _checked_op(inside["py_perform"]) if "py_perform" in inside else None
-            found.setdefault(str(op or part.__name__), []).extend([] if op is None else [op])
+            python = inside.get("py_perform")
+            names = python.__code__.co_freevars if python else ()
+            cell = python.__closure__[names.index("op")] if "op" in names else None
+            found.append((part.__name__, cell))
         used = (part.__globals__.get(name) for name in code.co_names)
         left += [*used, *inside.values(), *numba_calls.overloads_of(part)]
-    return dict(sorted(found.items()))
-
-
-def _checked_op(perform):
-    """Return the CheckedOp that a function of PyTensor's calls, after putting it there."""
-    if "op" not in perform.__code__.co_freevars:
-        return None
-    cell = perform.__closure__[perform.__code__.co_freevars.index("op")]
-    if not isinstance(cell.cell_contents, CheckedOp):
-        cell.cell_contents = CheckedOp(cell.cell_contents)
-    return cell.cell_contents
+    return found
 
 
 @contextmanager

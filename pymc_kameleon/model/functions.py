@@ -26,11 +26,13 @@ from pymc_kameleon.model.black_box_calls import (
     Noted,
     Recalled,
     taking_notes,
+    users_own,
     with_black_boxes,
 )
 from pymc_kameleon.model.black_boxes import is_of_user, name_of
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
+    checked_ops,
     in_numba,
     logp_and_gradient_entry,
     logp_entry,
@@ -59,8 +61,8 @@ class Compiled:
         From Python.
     address : int
         For compiled code.
-    python_ops : dict
-        Name -> list of CheckedOp, of what runs through Python.
+    checked_ops : list of CheckedOp
+        What numba calls through Python.
     holds_gil : bool
         Whether Python is called, so that threads wait for each other.
     """
@@ -71,8 +73,13 @@ class Compiled:
         self._make_entry()
         self.holds_gil = bool(self.python_ops) or not in_numba(function)
 
+    @property
+    def python_ops(self):
+        """Names of what runs through Python, each with its Ops, a dict of lists."""
+        return python_ops(self.function)
+
     def _make_entry(self):
-        self.python_ops = python_ops(self.function)
+        self.checked_ops = checked_ops(self.function)
         with warnings.catch_warnings():  # numba, of large data; then it is compiled by each process
             warnings.filterwarnings("ignore", "Cannot cache compiled function")
             self.entry = self._entry_for(self.function)
@@ -80,7 +87,7 @@ class Compiled:
 
     def __getstate__(self):
         """Let the compiled graph travel, so that a worker computes the same to the last bit."""
-        left = "entry", "address", "python_ops"
+        left = "entry", "address", "checked_ops"
         state = {k: v for k, v in self.__dict__.items() if k not in left}
         return {"said": Said([*self.python_ops])} | state  # read before the graph is
 
@@ -160,7 +167,7 @@ class ModelFunctions:
 
     def advice(self, error):
         """Return what helps against an exception of a likelihood that Python is called for."""
-        ops = [op for f in self.functions for own in f.python_ops.values() for op in own]
+        ops = [op for function in self.functions for op in function.checked_ops]
         return advice(error, ops) if self.holds_gil else ""
 
     def follow_data(self):
@@ -262,8 +269,9 @@ def _say_what_is_python(model, functions):
     ops = {name: own for f in functions for name, own in f.python_ops.items()}
     said = _said_of.setdefault(model, set())
     for name in sorted(ops.keys() - said):
-        if ops[name] and isinstance(ops[name][0].own, FromFunctionOp):
-            _log.info("Your function `%s` is called through Python.", name_of(ops[name][0].own))
+        op = users_own(ops[name][0]) if ops[name] else None
+        if isinstance(op, FromFunctionOp):
+            _log.info("Your function `%s` is called through Python.", name_of(op))
         else:
             _log.info("`%s` has no numba version: it is called through Python.", name)
     said.update(ops)
@@ -491,7 +499,7 @@ class ModelOutputs(ModelFunctions):
         self.looped = [
             name
             for name, ops in self.functions[0].python_ops.items()
-            if any(is_of_user(op.own) and op.own is op.op for op in ops)
+            if any(is_of_user(op) and op is users_own(op) for op in ops)
         ]
 
     def fits(self, names):

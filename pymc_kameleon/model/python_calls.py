@@ -14,8 +14,6 @@ import numpy as np
 from pytensor.compile.ops import FromFunctionOp
 from pytensor.tensor import TensorType
 
-from pymc_kameleon.model.black_box_calls import Noted
-
 _log = logging.getLogger("pymc_kameleon")
 
 SMALL = 1000
@@ -41,14 +39,12 @@ class CheckedOp:
 
     Attributes
     ----------
-    own : Op
-        The user's own, if `op` is one that notes what that returns.
     shapes : tuple of tuple
         Shapes that it returned last.
     """
 
     def __init__(self, op):
-        self.op, self.own, self.shapes = op, op.node.op if isinstance(op, Noted) else op, ()
+        self.op, self.shapes = op, ()
         self._calls, self._writes = 0, False
 
     def __str__(self):
@@ -74,8 +70,8 @@ class CheckedOp:
         try:
             self.op.perform(node, inputs, storage)
         except AssertionError as error:
-            last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
-            if last.f_code is FromFunctionOp.perform.__code__:  # of as many results as it declares
+            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+            if frame.f_code is FromFunctionOp.perform.__code__:  # it does not say what it counts
                 raise WrongReturn(
                     f"{self} returned a list or tuple of another length than that of its otypes, "
                     f"{len(node.outputs)}. Let it return an array, as by np.asarray(..., "

@@ -109,6 +109,11 @@ class Watch(NamedTuple):
         ):
             self.points[FAR], values[FAR_LOGP] = x, logp
 
+    def forget(self):
+        """Forget points, at which the log-density is another one now."""
+        if self.values.size:
+            self.values[[FAR_LOGP, BEST]] = np.nan
+
     def look_again(self, logp):
         """Evaluate the farthest point once more, and turn to another direction."""
         before, x = self.values[FAR_LOGP], self.points[FAR].copy()
@@ -120,7 +125,7 @@ class Watch(NamedTuple):
         if not logp.failure:
             self.compare(x, before, after)
         self.counts[TURN] += LOOKING_CHAINS
-        self.points[FAR], self.values[FAR_LOGP] = np.nan, np.nan
+        self.forget()
 
 
 class Watched:
@@ -140,8 +145,18 @@ class Watched:
         self._make_entry()
 
     @property
+    def checked_ops(self):
+        """What numba calls through Python."""
+        return self.compiled.checked_ops
+
+    @property
+    def function(self):
+        """The PyTensor function."""
+        return self.compiled.function
+
+    @property
     def python_ops(self):
-        """What runs through Python."""
+        """Names of what runs through Python, each with its Ops, a dict of lists."""
         return self.compiled.python_ops
 
     def _make_entry(self):

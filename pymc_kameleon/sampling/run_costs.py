@@ -14,13 +14,15 @@ LONG_RUN = 30
 """Seconds from which the user is told how long a run will take."""
 
 
-def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0, pools=False):
+def say_what_a_run_costs(
+    steps, chains, draws_in_all, cores, point, scouting=0, pools=False, looks=0
+):
     """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
 
     No chain is touched, and no evaluation counted. Each chain makes `draws_in_all`, those of tuning
     too; `cores` chains run at a time, None if nobody knows, so that computing time is told; the
     first begins at `point` (n_values,); `scouting` chains look for the posterior first, or all but
-    one follow that, if the run `pools` tuning.
+    one follow that, if the run `pools` tuning; `looks` are evaluations of points a second time.
     """
     if any(np.isnan(step.seconds_per_logp) for step in steps):  # it raised at the initial point
         return
@@ -46,11 +48,12 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0, 
     if slow or seconds > LONG_RUN:
         advice = any(step.steps_per_draw > 1 for step in steps)
         _log.info(
-            "%s × %s draws %s%s: about %s%s %s%s.",
+            "%s × %s draws %s%s%s: about %s%s %s%s.",
             counted(chains, "chain"),
             grouped(draws_in_all),
             ", and ".join(parts),
             f", and some {grouped(scouted)} to find the posterior" if scouted else "",
+            f", {looks} to see whether it repeats itself" if looks else "",
             in_words(seconds),
             "" if exact else " at most",
             "of computing" if cores is None else f"on {counted(at_once, 'core')}",

@@ -288,8 +288,10 @@ def sample(
                 n, point = first.total - first.begun, first.state.point
                 scouting = sum(chain.begun == 0 < chain.tune for chain in all_chains)
                 pools = prepared.settings.pool_tuning and len(all_chains) > 1
+                looks = job.n_looks(first.begun, first.tune, first.total, len(all_chains))
                 say_what_a_run_costs(
-                    job.steps, len(all_chains), n, workers.at_once, point, scouting, pools
+                    *(job.steps, len(all_chains), n, workers.at_once, point),
+                    *(scouting, pools, looks),
                 )
             kept = sum(chain.n_kept(job.keeps_warmup) for chain in all_chains)
             computed = _computed(idata_kwargs, model, job.outputs)

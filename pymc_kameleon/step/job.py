@@ -17,8 +17,14 @@ import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.model.black_box_calls import taking_notes
-from pymc_kameleon.model.watch import DEFAULT_RULE
-from pymc_kameleon.step.make_draws import compiled_run, learn_together, make_draws, where
+from pymc_kameleon.model.watch import DEFAULT_RULE, LOOKING_CHAINS
+from pymc_kameleon.step.make_draws import (
+    compiled_run,
+    draws_of_looks,
+    learn_together,
+    make_draws,
+    where,
+)
 from pymc_kameleon.step.messages import grouped
 from pymc_kameleon.step.warm_start.search import OutOfTime
 
@@ -124,6 +130,11 @@ class Job:
         for step in copies:
             step.log_density.rule = self.rule
         return copies
+
+    def n_looks(self, begun, tune, total, chains):
+        """Return how often chains evaluate a point again, from their draw `begun` to `total`."""
+        draws = [n for step in self.copies() for n in draws_of_looks(step)]
+        return min(LOOKING_CHAINS, chains) * sum(begun <= tune + n < total for n in draws)
 
     def steps_at(self, state):
         """Return copies of the steps, which are where a chain is."""

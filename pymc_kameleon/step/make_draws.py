@@ -195,6 +195,8 @@ def what_changed(step, q):
     """Return what holds of a step's state at `q` (n,), if no other variable moved."""
     step.log_density.follow_data()
     new_data, step.data = step.data != step.log_density.digest, step.log_density.digest
+    if new_data:
+        step.watch.forget()
     d = step.layout.d
     if step.point is None or not np.array_equal(q[:d], step.point[:d]):
         return MOVED

@@ -178,7 +178,8 @@ def explain_start(step, q, failure=""):
         )
     bad = terms_that_are_not_finite(step.model, point)
     now = step.log_density(q)
-    if not bad and np.isfinite([now, *step.log_density.gradient]).all():
+    is_finite = not bad and np.isfinite([now, *step.log_density.gradient]).all()
+    if is_finite and step.log_density.is_watched:
         return (
             f"{name} cannot go on: the log-density was not finite at the current point, twice, and "
             f"is {now:.8g} when it is evaluated there again.\nPoint: {point}\n"

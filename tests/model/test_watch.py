@@ -213,6 +213,14 @@ def test_a_repeatable_model_is_looked_at_and_draws_as_before(caplog):
     assert warned(caplog) == []
 
 
+def test_looks_are_announced():
+    job = job_of(walk())
+    assert job.n_looks(0, 100, 300, chains=5) == 8
+    assert job.n_looks(101, 100, 300, chains=2) == 2
+    job.rule = watch.Rule(looks_again=False)
+    assert job.n_looks(0, 100, 300, chains=4) == 0
+
+
 def test_it_is_the_same_wherever_chains_advance():
     options = {"draws": 110, "tune": 20}
     whole, _ = run(standard_normal, **options)

@@ -943,7 +943,7 @@ def test_exceptions_before_the_first_transition_say_where(where):
     op.function = fail
     with pytest.raises(ZeroDivisionError) as error:
         sample(step, chains=1, initvals={"x": start} if where == "scout" else None)
-    (note,) = getattr(error.value, "__notes__", ["no note"])
+    note, *_ = getattr(error.value, "__notes__", ["no note"])
     named = re.match(r"In chain 0.*, at \{'x': array\(\[ *([^ ,]*) *, *([^ ,]*)\]\)", note)
     assert named, note
     np.testing.assert_allclose([float(named[1]), float(named[2])], failed[0], rtol=1e-6)

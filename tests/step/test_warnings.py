@@ -142,7 +142,7 @@ def test_a_long_run_of_rejections(sampler):
     step = sampler(model=model, steps_per_draw=10)
     message = refused(step, op, range(400, 445))
     assert re.search(r"\(\[x\]\).* stuck for 4[5-8] draws in a row", message)
-    assert refused(step, op, range(400, 420)) == ""
+    assert "stuck" not in refused(step, op, range(400, 420))
 
 
 def test_plus_infinity_is_told():

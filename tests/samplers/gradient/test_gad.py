@@ -19,6 +19,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.factor import is_diagonal
 from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address
+from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.samplers.gradient import fisher_rule, mala
 from pymc_kameleon.step.make_draws import learn_together
 
@@ -205,7 +206,11 @@ class CompiledLogp:
         addresses = [function_address(f) if f else 0 for f in (function, curvature)]
         self.address, self.curvature = addresses[0], addresses[1] if derivatives > 1 else 0
 
-    is_estimate = False
+    is_estimate = is_watched = False
+    watch, failure = Watch.fresh(0), ""
+
+    def begin_watch(self):
+        pass
 
     def target(self, rng):
         fields = self.address, self.point, self.data, self.shapes, self.region, self.count

@@ -120,6 +120,8 @@ def _starts(steps, seeds, initvals):
     model = steps[0].model
     if initvals is None:
         copies = [step.for_chain() for step in steps]
+        for step in copies:  # data may have been set since it was made
+            step.log_density.read_data()
 
         def logp(point):
             """Be -inf outside the region of any step."""

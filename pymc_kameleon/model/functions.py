@@ -4,6 +4,7 @@ import logging
 import math
 import re
 import warnings
+from contextlib import suppress
 from hashlib import sha256
 from typing import ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -461,31 +462,7 @@ class ModelOutputs(ModelFunctions):
                 raise ValueError(
                     f"{name} is complex, and cannot be kept: leave it out by var_names."
                 )
-        point = pt.concatenate([var.ravel().astype("float64") for var in model.value_vars])
-        recalling = with_black_boxes(Recalled, results, point)
-        boxes = [node for node in apply_ancestors(recalling) if isinstance(node.op, Recalled)]
-        self.recalls = bool(boxes)
-        compute_shapes = model.compile_fn(
-            [
-                *(result.shape for result in recalling),
-                *(out for box in boxes for out in box.outputs),
-            ],
-            inputs=model.value_vars,
-            point_fn=True,
-            mode=Mode("py", "fast_compile"),
-            on_unused_input="ignore",
-        )
-        start = np.concatenate([np.ravel(initial_point[var.name]) for var in model.value_vars])
-        with taking_notes(start.astype(np.float64), known) as notes:
-            shapes = compute_shapes(initial_point)[: len(results)]
-        boxes_of = {
-            name: [node.op for node in apply_ancestors([result])]
-            for name, result in zip(names, recalling, strict=True)
-        }
-        self.own_calls = {
-            str(box): [name for name in names if any(op is box for op in boxes_of[name])]
-            for box in notes.missing
-        }
+        shapes = self._at_start(model, names, results, initial_point, known)
         self.variables = {
             name: (tuple(int(length) for length in shape), np.dtype(result.dtype))
             for name, shape, result in zip(names, shapes, results, strict=True)
@@ -501,6 +478,39 @@ class ModelOutputs(ModelFunctions):
             for name, ops in self.functions[0].python_ops.items()
             if any(is_of_user(op) and op is users_own(op) for op in ops)
         ]
+
+    def _at_start(self, model, names, results, initial_point, known):
+        """Return the shapes there; set `recalls` and `own_calls`."""
+        point = pt.concatenate([var.ravel().astype("float64") for var in model.value_vars])
+        results = with_black_boxes(Recalled, results, point)
+        boxes = [node for node in apply_ancestors(results) if isinstance(node.op, Recalled)]
+        self.recalls = bool(boxes)
+
+        def computed(graphs):
+            function = model.compile_fn(
+                graphs,
+                inputs=model.value_vars,
+                point_fn=True,
+                mode=Mode("py", "fast_compile"),
+                on_unused_input="ignore",
+            )
+            return function(initial_point)
+
+        start = np.concatenate([np.ravel(initial_point[var.name]) for var in model.value_vars])
+        with taking_notes(start.astype(np.float64), known) as notes:
+            shapes = computed([result.shape for result in results])
+            if known:
+                with suppress(Exception):  # of a start that is no good
+                    computed([out for box in boxes for out in box.outputs])
+        self.own_calls = {
+            str(missing): [
+                name
+                for name, result in zip(names, results, strict=True)
+                if any(node.op is missing for node in apply_ancestors([result]))
+            ]
+            for missing in notes.missing
+        }
+        return shapes
 
     def fits(self, names):
         """Read the data again; return whether it computes these names, and shapes are the same."""

@@ -216,8 +216,7 @@ def _still_searching(job, state, steps, start):
     n_logp = new.search.evaluations - state.search.evaluations
     rows = np.empty((0, job.width(tuning=True)))
     stats = [step.statistics.empty(0) for step in steps]
-    seconds = time.perf_counter() - start
-    return ChainState(state.point, own), Portion(rows, stats, None, known - before, seconds)
+    return new, Portion(rows, stats, None, n_logp, time.perf_counter() - start)
 
 
 def learn(job, states):

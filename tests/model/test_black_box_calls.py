@@ -236,6 +236,7 @@ def test_a_black_box_that_writes_into_its_input():
     assert op.calls == n_logp(dt) + TRIALS
 
 
+@pytest.mark.slow
 def test_black_boxes_in_loops_are_told(said):
     op = Counting()
     with pm.Model() as model:
@@ -255,6 +256,24 @@ def test_what_pm_sample_calls_is_told(said, monkeypatch):
         "PyMC calls the black box once more for each draw, for path, total, opposite, future; "
         "pk.sample does not."
     ) in said()
+
+
+def test_a_black_box_may_fail_at_the_models_initial_point():
+    def fails(x):
+        if x[0] < 1.0:
+            raise ZeroDivisionError
+        return -(x**2).sum()
+
+    op = Counting(fails)
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+        pm.Deterministic("f", op(model["x"]))
+        pm.Deterministic("g", op(model["x"] + 1.0))
+        pm.Potential("p", op(model["x"]))
+    step = pk.RWM(model=model, steps_per_draw=1, region={"x": (1.0, 9.0)}, jitter=False)
+    starts = {"x": np.full(2, 2.0)}
+    dt = sample(step, tune=0, draws=5, chains=1, initvals=starts, var_names=["x", "f"])
+    np.testing.assert_allclose(dt["posterior"]["f"], -(dt["posterior"]["x"] ** 2).sum("x_dim_0"))
 
 
 def test_no_notes_where_nobody_looks(monkeypatch):

@@ -18,7 +18,7 @@ def autoregressions(correlation, runs, seed=1):
 
 
 @pytest.mark.parametrize(
-    ("correlation", "few", "enough"), [(0.0, 0.0025, 0.012), (0.5, 0.004, 0.02), (0.9, 0.015, 0.12)]
+    ("correlation", "few", "enough"), [(0.0, 0.0025, 0.012), (0.5, 0.003, 0.02), (0.9, 0.015, 0.12)]
 )
 def test_too_small_errors_of_rare_events_are_told(correlation, few, enough):
     """Probabilities of tails: where runs of several seeds are far off, and where there is enough.

@@ -63,20 +63,6 @@ BUGS = {
             "test_workers.py -k not_pooled",
         ),
     ],
-    "analysis/trust.py": [
-        (
-            "events that follow each other soon count as many",
-            "np.fmin(visits, number[own] * ess / size)",
-            "visits",
-            "test_trust.py -k too_small_errors",
-        ),
-        (
-            "each draw is an event",
-            "rare[:, 1:] & ~rare[:, :-1]",
-            "rare[:, 1:]",
-            "test_trust.py -k what_is_counted",
-        ),
-    ],
     "model/advice.py": [
         (
             "NUTS is advised without a gradient",
@@ -330,6 +316,18 @@ BUGS = {
         ),
     ],
     "analysis/trust.py": [
+        (
+            "events that follow each other soon count as many",
+            "np.fmin(visits, number[own] * ess / size)",
+            "visits",
+            "test_trust.py -k too_small_errors",
+        ),
+        (
+            "each draw is an event",
+            "rare[:, 1:] & ~rare[:, :-1]",
+            "rare[:, 1:]",
+            "test_trust.py -k what_is_counted",
+        ),
         (
             "only one tail may be long",
             'for tail in ("left", "right"):',

@@ -86,7 +86,11 @@ def warn_of(dt, names, values, r_hat, close, apart):
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
         (apart, CHAINS_APART, "corrected averages of {} differ between chains"),
-        (_pareto_k(values), LONG_TAIL, "{} has a long tail, of Pareto k {:.2f}"),
+        (
+            _pareto_k(values),
+            LONG_TAIL,
+            "{} has a long tail, and maybe no variance (Pareto k {:.2f})",
+        ),
     ):
         if (measured > limit).any():
             worst = np.nanargmax(measured)

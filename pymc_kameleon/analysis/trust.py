@@ -58,17 +58,16 @@ def warn_of_few_events(names, values):
 def independent_events(values):
     """Return how many independent draws are unlike most others, (q,); inf if most have no value.
 
-    These are events, as of an indicator that is mostly 0. A chain that enters the set where they
-    occur, and leaves it soon, has seen one of them; one that comes back soon has seen no other.
+    These are events, as of an indicator that is mostly 0. Those that follow each other soon, as
+    while a chain is where they occur, count less.
     """
     events, size = np.full(values.shape[2], np.inf), values[..., 0].size
     rare = values != np.median(values, axis=(0, 1))  # which is the value of most, if they have one
     number = rare.sum(axis=(0, 1))
     own = np.flatnonzero((number > 0) & (number < size / 2))
     rare = rare[..., own]
-    visits = rare[:, 0].sum(axis=0) + (rare[:, 1:] & ~rare[:, :-1]).sum(axis=(0, 1))
     ess = array_stats.ess(rare.astype(np.float64), chain_axis=0, draw_axis=1, method="mean")
-    events[own] = np.fmin(visits, number[own] * ess / size)
+    events[own] = number[own] * np.fmin(1, ess / size)
     return events
 
 
@@ -87,7 +86,11 @@ def warn_of(dt, names, values, r_hat, close, apart):
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
         (apart, CHAINS_APART, "corrected averages of {} differ between chains"),
-        (_pareto_k(values), LONG_TAIL, "{} has a long tail, of Pareto k {:.2f}"),
+        (
+            _pareto_k(values),
+            LONG_TAIL,
+            "{} has a long tail, and maybe no variance (Pareto k {:.2f})",
+        ),
     ):
         if (measured > limit).any():
             worst = np.nanargmax(measured)

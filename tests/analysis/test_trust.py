@@ -18,7 +18,7 @@ def autoregressions(correlation, runs, seed=1):
 
 
 @pytest.mark.parametrize(
-    ("correlation", "few", "enough"), [(0.0, 0.0025, 0.012), (0.5, 0.004, 0.02), (0.9, 0.015, 0.12)]
+    ("correlation", "few", "enough"), [(0.0, 0.0025, 0.012), (0.5, 0.003, 0.02), (0.9, 0.015, 0.12)]
 )
 def test_too_small_errors_of_rare_events_are_told(correlation, few, enough):
     """Probabilities of tails: where runs of several seeds are far off, and where there is enough.
@@ -34,12 +34,12 @@ def test_too_small_errors_of_rare_events_are_told(correlation, few, enough):
     assert told[is_off].mean() > 0.95
     told = independent_events((x > norm.isf(enough)).astype(float)) < FEW_EVENTS
     assert told.mean() < 0.02
-    naive = rare.sum(axis=(0, 1)) < FEW_EVENTS
-    assert naive.mean() < 0.5 or correlation < 0.9
+    if correlation == 0.9:
+        assert (rare.sum(axis=(0, 1)) < FEW_EVENTS)[is_off].mean() < 0.5
 
 
 def test_what_is_counted():
-    """Entries into the set; not what most draws have in common, and not where draws all differ."""
+    """Visits; not what most draws have in common, and not where draws all differ."""
     x = np.zeros((2, 100, 6))
     x[0, :3, 0] = x[0, 50:60, 0] = x[1, -1, 0] = 1.0  # three visits
     x[..., 1] = 1 - x[..., 0]
@@ -48,7 +48,7 @@ def test_what_is_counted():
     x[..., 4] = np.nan
     x[..., 5] = np.where(x[..., 0] > 0, x[..., 2], 5.0)  # other than 5 in the same draws
     events = independent_events(x)
-    assert 1 < events[0] <= 3
+    assert 1 < events[0] < 4
     np.testing.assert_array_equal(events, [events[0]] * 2 + [np.inf] * 3 + [events[0]])
 
 

@@ -33,7 +33,7 @@ def explain_way_back(step, subsample, gamma, nu):
         return ""
     steps_back = transitions_back(step.tuning.past.history, subsample, gamma, nu)
     n = (step.monitor.done - step.monitor.tune) * step.steps_per_draw
-    if steps_back <= LONG_WAY or OUTER_SHARE * n >= FEW_STAYS * steps_back:
+    if not steps_back > LONG_WAY or OUTER_SHARE * n >= FEW_STAYS * steps_back:
         return ""
     needed = ceil(FEW_STAYS * steps_back / OUTER_SHARE / step.steps_per_draw)
     return (
@@ -46,9 +46,14 @@ def explain_way_back(step, subsample, gamma, nu):
 
 
 def transitions_back(history, subsample, gamma, nu):
-    """Return the mean of |u − ū|²/tr R(u) over the outermost points of the past."""
-    points = history.points[slice(*recent(history))]
-    u = np.linalg.solve(np.tril(subsample.shape.factor), points.T)
+    """Return the mean of |u − ū|²/tr R(u) over the outermost points of the past.
+
+    NaN if a coordinate has never moved.
+    """
+    points, factor = history.points[slice(*recent(history))], np.tril(subsample.shape.factor)
+    if not factor.diagonal().min() > 0:
+        return np.nan
+    u = np.linalg.solve(factor, points.T)
     distances = np.square(u - u.mean(axis=1, keepdims=True)).sum(axis=0)
     outer = np.argsort(-distances, kind="stable")[: ceil(OUTER_SHARE * len(points))]
     variances, (d, m) = np.empty(len(outer)), subsample.z.shape

@@ -76,8 +76,12 @@ def test_it_is_told_where_a_run_makes_few_stays(monkeypatch):
         assert ("make at least 3240 draws" in said) == is_told
 
 
-def test_a_plain_random_walk_has_no_way_back():
+def test_there_may_be_no_way_back():
+    """Of a plain random walk, and where a coordinate has never moved."""
     assert way_back.explain_way_back(None, tuned(tune=0).parameters.subsample, 1.0, 1.0) == ""
+    step = tuned()
+    step.parameters.subsample.shape.factor[2, :] = 0
+    assert way_back.explain_way_back(step, step.parameters.subsample, 1e-9, 1e-9) == ""
 
 
 @pytest.mark.slow

@@ -178,6 +178,7 @@ def test_labels_of_a_mixture(jumps):
     assert agrees(found.dataset["mode_of_draw"].values, modes) > 0.999
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3)), min_size=2, max_size=2),

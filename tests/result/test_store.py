@@ -75,6 +75,7 @@ def one_by_one(monkeypatch):
 # ---- what it holds --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discard", [True, False])
 def test_a_store_changes_nothing(discard, steps, model, path):
     options = {"discard_tuned_samples": discard, "model": model, "chains": 3}
@@ -246,7 +247,7 @@ pk.sample(30, tune=50, chains=2, cores=1, random_seed=7, step=step, model=step.m
 @pytest.mark.parametrize(
     "writes",
     [
-        (1, 40),
+        pytest.param((1, 40), marks=pytest.mark.slow),
         pytest.param((0, 3, 7, 12, 90, 201, 333, 350), marks=pytest.mark.slow),
     ],
 )

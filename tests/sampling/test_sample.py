@@ -272,6 +272,7 @@ def test_quiet(gam, caplog, capsys):
 # ---- several steps --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_statistics_of_several_steps_are_as_in_pm_sample(two_steps, pair):
     arguments = {"draws": 10, "tune": 20, "chains": 2, "model": pair, "step": two_steps} | QUIET
     theirs, ours = pm.sample(cores=1, **arguments), pk.sample(cores=1, **arguments)

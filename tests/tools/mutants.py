@@ -3177,8 +3177,8 @@ BUGS = {
         ),
         (
             "a Python deterministic runs in several threads",
-            "parts = (self.outputs, *(",
-            "parts = (*(",
+            "parts = (self.outputs, *(step.log_density for step in self.steps))",
+            "parts = [step.log_density for step in self.steps]",
             "test_sample.py -k black_box_deterministic",
         ),
     ],

@@ -15,7 +15,7 @@ from pymc_kameleon.core import jit
 
 PACKAGE = Path(pymc_kameleon.__file__).parent
 
-SLOW = pytest.mark.slow
+
 
 
 def python(script, **environment):

@@ -248,10 +248,9 @@ class Store:
                     self._arrays[group, name] = self._root[f"{group}/{name}"]
         for row, state in enumerate(states):
             self._check_draws(row, state.monitor)
-        needed = max((len(_as_bytes(self._steps, state)) for state in states), default=0)
-        if (
-            needed + SPARE_BYTES // 2 > self._checkpoints.shape[1]
-        ):  # made by a version whose states held less
+        sizes = [len(_as_bytes(self._steps, state)) for state in states]
+        # It may have been made by a version whose states held less.
+        if max(sizes, default=0) + SPARE_BYTES // 2 > self._checkpoints.shape[1]:
             self._make_room(states)
             for row, state in enumerate(states):
                 self._checkpoint(row, state)

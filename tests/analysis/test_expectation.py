@@ -285,7 +285,8 @@ def slowly(f, moves, function, n_runs, under_s):
     ]
     unseen = np.sqrt(max(np.mean(changes) ** 2 - np.var(changes, ddof=1) / len(changes), 0))
     pairs = list(zip(weights.ravel(), points.reshape(-1, 2), strict=True))
-    unseen += abs(sum(w * (whole(p) - g(p)) for w, p in pairs) / weights.sum())
+    beyond = sum(w * (whole(p) - g(p)) for w, p in pairs) / weights.sum()
+    unseen += abs(beyond)
 
     def k(row, x):
         x = np.repeat(x[None], n_runs, axis=0)
@@ -327,7 +328,8 @@ def slowly(f, moves, function, n_runs, under_s):
         chains = batches @ sizes / n
         return max(np.var(batches, ddof=1) / batches.size, np.var(chains, ddof=1) / n_chains)
 
-    mean = np.mean(mixed @ sizes / n)
+    most = np.sqrt(variance(a))
+    mean = np.mean(mixed @ sizes / n) + np.clip(used.mean() * beyond, -most, most)
     rejected = sum(
         w * unknown * (g(p) - level) ** 2 / weights.sum()
         for w, p, unknown in zip(weights.ravel(), points.reshape(-1, 2), lowest, strict=True)

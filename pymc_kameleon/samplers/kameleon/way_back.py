@@ -48,10 +48,10 @@ def explain_way_back(step, subsample, gamma, nu):
 def transitions_back(history, subsample, gamma, nu):
     """Return the mean of |u − ū|²/tr R(u) over the outermost points of the past.
 
-    NaN if a coordinate has never moved.
+    NaN if there is none, or a coordinate has never moved.
     """
     points, factor = history.points[slice(*recent(history))], np.tril(subsample.shape.factor)
-    if not factor.diagonal().min() > 0:
+    if len(points) == 0 or not factor.diagonal().min() > 0:
         return np.nan
     u = np.linalg.solve(factor, points.T)
     distances = np.square(u - u.mean(axis=1, keepdims=True)).sum(axis=0)

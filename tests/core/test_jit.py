@@ -16,8 +16,6 @@ from pymc_kameleon.core import jit
 PACKAGE = Path(pymc_kameleon.__file__).parent
 
 
-
-
 def python(script, **environment):
     """Run a script in a fresh process and return what it prints, which is JSON."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}

@@ -12,6 +12,7 @@ from pymc_kameleon.plots.compare import plot_compare
 from pymc_kameleon.plots.modes import plot_modes
 from pymc_kameleon.plots.proposals import plot_proposals
 from pymc_kameleon.plots.tuning import plot_adaptation, plot_factor, plot_learned, plot_scales
+from pymc_kameleon.result.opening import load
 from pymc_kameleon.samplers import *  # noqa: F403
 from pymc_kameleon.samplers import SAMPLERS
 from pymc_kameleon.samplers.choice import registered
@@ -21,7 +22,12 @@ from pymc_kameleon.sampling.sample import sample
 
 __version__ = version("pymc_kameleon")
 
-__all__ = ["SAMPLERS", "Decay", "compare", "expectation", "initvals", "kernels", "mode_occupancy"]
-__all__ += ["noise_seed", "plot_adaptation", "plot_compare", "plot_factor", "plot_learned"]
-__all__ += ["plot_modes", "plot_proposals", "plot_scales", "registered", "sample", "summary"]
-__all__ += [sampler.__name__ for sampler in SAMPLERS]
+__all__ = ["SAMPLERS", "Decay", "compare", "expectation", "initvals", "kernels", "load"]
+__all__ += ["mode_occupancy", "noise_seed", "plot_adaptation", "plot_compare", "plot_factor"]
+__all__ += ["plot_learned", "plot_modes", "plot_proposals", "plot_scales", "registered", "sample"]
+__all__ += ["summary", *(sampler.__name__ for sampler in SAMPLERS)]
+
+
+def __dir__():
+    """Return the functions and classes, not the modules that they are from."""
+    return sorted(name for name in __all__ if callable(globals()[name]))

@@ -44,12 +44,13 @@ def batch_means(f, batches):
     return np.add.reduceat(f, starts, axis=1) / np.bincount(batches)[:, None]
 
 
-def combined(a, x, b, lengths, least, common, unseen=0.0):
+def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     """Return T of batch means of A and X (chains, batches, q).
 
     Its variance by batches is at least `least` (q,), of which they seldom have the rare moves that
     make it. They do not show the variance `common` (q,), nor that T may be wrong by `unseen` (q,),
-    which counts up to the standard error of A: that has not seen more.
+    which counts up to the standard error of A: that has not seen more; and T lacks `beyond` (q,),
+    which is added, up to the same.
     """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
@@ -60,7 +61,8 @@ def combined(a, x, b, lengths, least, common, unseen=0.0):
     with np.errstate(divide="ignore", invalid="ignore"):
         gain, disagreement = before / variance, between / within
     is_better = (b > 0).any(axis=0) & (variance > 0)
-    return Corrected(chains.mean(axis=0), np.sqrt(variance), gain, is_better, disagreement)
+    mean = chains.mean(axis=0) + np.clip(beyond, -np.sqrt(before), np.sqrt(before))
+    return Corrected(mean, np.sqrt(variance), gain, is_better, disagreement)
 
 
 def _variances(batches, chains):

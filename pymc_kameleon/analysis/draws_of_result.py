@@ -3,24 +3,23 @@
 import logging
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 from arviz_base import convert_to_dataset
 
 from pymc_kameleon.analysis.control_correction import are_enough, controlled, kept_of
+from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
 from pymc_kameleon.analysis.surrogate_correction import corrected
-from pymc_kameleon.model.functions import ModelOutputs, digest_of_data
-from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.samplers.surrogate.moves import certificate, moves_of
-from pymc_kameleon.step.groups import CONTROL_VARIATES, KEPT_GROUPS, LEARNED_GROUP, STATE_GROUP
+from pymc_kameleon.step.groups import CONTROL_VARIATES, KEPT_GROUPS, LEARNED_GROUP
 
 _log = logging.getLogger("pymc_kameleon")
 
 LEAST_MOVES = 8
 """Moves by the surrogate, of each chain, at least, if averages are to be corrected."""
 
-TRIAL = slice(0, 1), slice(-5, None)
-"""Some draws, with which alone a function is called again, to see whether it mixes draws."""
+EXTREMES, MIDDLE, MOST_COLUMNS = 3, 100, 50
+"""Draws at each end of a quantity, and near the medians of all of them, with which alone a function
+is called again, to see whether it mixes draws; and quantities at whose ends it is, at most."""
 
 
 class Draws:
@@ -38,8 +37,6 @@ class Draws:
         Those by a surrogate, None if there are too few to correct anything.
     controls : Kept or None
         What GAM or GadMALA has kept for that, likewise.
-    names : list of str
-        Variables that are known at other points; all, if there are no moves.
     are_approximate : bool
         Whether they are of surrogates, not of the posterior.
     """
@@ -51,7 +48,6 @@ class Draws:
             raise ValueError("There are no draws to average: the result has no posterior.")
         self.posterior = convert_to_dataset(dt, group="posterior")
         self.moves = self.controls = None
-        self.names = list(self.posterior)
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError(
                 "The draws need the dimensions chain and draw, and have "
@@ -72,8 +68,17 @@ class Draws:
         kept, learned = dt[group].to_dataset(), dt[LEARNED_GROUP].to_dataset()
         if not {"chain", "draw"} <= set(kept.dims):
             return
-        common = {dim: np.intersect1d(kept[dim], self.posterior[dim]) for dim in ("chain", "draw")}
-        self.posterior, kept = self.posterior.sel(common), kept.sel(common)
+        numbers = {dim: np.unique(self.posterior[dim]) for dim in ("chain", "draw")}
+        if any(
+            len(own) < self.posterior.sizes[dim] or not np.isin(own, kept[dim]).all()
+            for dim, own in numbers.items()
+        ):
+            _log.warning(
+                "Averages are those of the draws: their chains or draws are not numbered as they "
+                "were sampled."
+            )
+            return
+        self.posterior, kept = self.posterior.sel(numbers), kept.sel(numbers)
         if group == CONTROL_VARIATES:
             controls = kept_of(kept, learned)
             if are_enough(controls):
@@ -86,28 +91,8 @@ class Draws:
             return
         moves = moves_of(kept, learned)
         if _are_enough(moves, kept.sizes):
-            self.moves = moves
-            self._begin_to_compute(dt, _context(model), kept["coordinate"].values.tolist())
-
-    def _begin_to_compute(self, dt, model, coordinates):
-        initial = model.initial_point()
-        own = Layout(model, list(model.value_vars), initial).coordinates()
-        if sorted(own) != sorted(coordinates):
-            raise ValueError(
-                f"This is not the model that was sampled: its coordinates are {own}, and those of "
-                f"the draws {coordinates}."
-            )
-        self._order = [coordinates.index(name) for name in own]
-        every = [var.name for var in model.unobserved_value_vars]
-        self.names = [name for name in every if name in self.posterior]
-        self._model, self._initial, self._outputs = model, initial, None
-        data = digest_of_data(model, self.names).hex()
-        state = dt[STATE_GROUP].attrs if STATE_GROUP in dt.children else {}
-        if state.get("data", data) != data:
-            raise ValueError(
-                "pm.Data, or the length of a dimension, is not what it was for these draws. Set it "
-                "again."
-            )
+            model = model_for(kept, model, kept["coordinate"].values.tolist())
+            self.moves, self._recomputed = moves, Recomputed(self.posterior, kept, model)
 
     @property
     def can_be_corrected(self):
@@ -134,33 +119,60 @@ class Draws:
         known = self.posterior.attrs.get("learned_from_other_chains")
         return np.sqrt((n - 1) * means.var(axis=0)) if known else np.full(means.shape[1], np.nan)
 
-    def values(self):
-        """Return the draws by name, arrays (chains, draws, ...)."""
-        sampled = self.posterior.transpose("chain", "draw", ...)
-        return {name: sampled[name].values for name in self.names}
+    def can_correct(self, names):
+        """Return of which of these variables averages can be corrected; say why of others not."""
+        if not self.can_be_corrected:
+            return []
+        reasons = {} if self.moves is None else self._recomputed.why_not(names)
+        for reason in dict.fromkeys(reasons.values()):
+            own = ", ".join(name for name, one in reasons.items() if one == reason)
+            level = logging.WARNING if reason == CHANGED else logging.INFO
+            _log.log(level, "Averages of %s are those of the draws: %s.", own, reason)
+        return [name for name in names if name not in reasons]
 
     def evaluated(self, function):
-        """Return the values of a function at the draws, (chains, draws, ...)."""
-        draws = self.values()
-        whole = _values(function, draws)
-        part = _values(function, {name: values[TRIAL] for name, values in draws.items()})
-        if part.shape[2:] != whole.shape[2:] or not np.allclose(part, whole[TRIAL], equal_nan=True):
-            raise ValueError(
-                "The function must treat each draw for itself, but its values at five draws change "
-                "with the others. Compute beforehand what depends on several draws."
-            )
-        return whole
+        """Return the values of a function at the draws (chains, draws, ...), and what it uses."""
+        sampled = self.posterior.transpose("chain", "draw", ...)
+        draws = _Named({name: sampled[name].values for name in sampled})
+        shape = sampled.sizes["chain"], sampled.sizes["draw"]
+        whole = _values(function, draws, shape)
+        used = [name for name in draws if name in draws.used] or list(draws)
+        flat = {name: _one_chain(own) for name, own in dict.items(draws)}
+        expected = _one_chain(whole)
+        for places in _trials([expected, *flat.values()]):
+            few = _Named({name: own[:, places] for name, own in flat.items()})
+            part = _values(function, few, (1, len(places)))
+            if part.shape[2:] != whole.shape[2:] or not np.allclose(
+                part, expected[:, places], equal_nan=True
+            ):
+                raise ValueError(
+                    "The function must treat each draw for itself, but its values at some draws "
+                    "change with the others. Compute beforehand what depends on several draws."
+                )
+        return whole, used
 
-    def at(self, x, function, names=None):
-        """Return the values of a function at points x (n, d), (n, ...).
+    def at(self, x, function, names):
+        """Return the values of a function of the variables `names` at points x (n, d), (n, ...)."""
+        variables = {name: own[None] for name, own in self._recomputed.at(x, names).items()}
+        return _values(function, _Named(variables), (1, len(x)))[0]
 
-        It gets the variables `names`, by default all: others are not computed.
-        """
-        names = self.names if names is None else names
-        if self._outputs is None or list(self._outputs.variables) != names:
-            self._outputs = ModelOutputs(self._model, names, self._initial, {})
-        variables = self._outputs.named(self._outputs.rows(x[:, self._order]))
-        return _values(function, {name: values[None] for name, values in variables.items()})[0]
+
+def _one_chain(values):
+    return values.reshape(1, -1, *values.shape[2:])
+
+
+def _trials(arrays):
+    """Yield places of some of n draws, by arrays (1, n, ...): what mixes draws changes with them.
+
+    First all in reverse, then those at the ends of each quantity, then those in the middle of all.
+    """
+    numbers = [own[0].reshape(own.shape[1], -1) for own in arrays if own.dtype.kind in "fiub"]
+    columns = np.concatenate([own[:, :MOST_COLUMNS] for own in numbers], axis=1, dtype=np.float64)
+    yield np.arange(len(columns))[::-1]
+    order = np.argsort(columns, axis=0)
+    yield np.unique(np.concatenate([order[:EXTREMES], order[-EXTREMES:]]))
+    ranks = np.abs(np.argsort(order, axis=0) - len(columns) / 2)
+    yield np.argsort(ranks.max(axis=1))[:MIDDLE]
 
 
 def _are_enough(moves, sizes):
@@ -170,21 +182,10 @@ def _are_enough(moves, sizes):
     return sizes["chain"] > 1 and each.min() >= LEAST_MOVES
 
 
-def _context(model):
-    try:
-        return pm.modelcontext(model)
-    except TypeError:
-        raise ValueError(
-            "Averages over draws of SurrogateMetropolis are corrected by means of the model: pass "
-            "model=..., or call this in its context."
-        ) from None
-
-
-def _values(function, variables):
-    """Return what a function makes of arrays (chains, draws, ...), as float64."""
-    shape = next(iter(variables.values())).shape[:2]
+def _values(function, variables, shape):
+    """Return what a function makes of arrays of this shape (chains, draws), ..., as float64."""
     with np.errstate(all="ignore"):
-        found = function(_Named(variables))
+        found = function(variables)
     here = f"({shape[0]}, {shape[1]}, ...)"
     wanted = f"The function must return an array (chain, draw, ...), here of shape {here}"
     if isinstance(found, dict | list | tuple):
@@ -206,10 +207,30 @@ def _values(function, variables):
 
 
 class _Named(dict):
-    """Variables, which say what there are if one is asked for that there is not."""
+    """Variables, which remember what was asked for, and say what there is if it is not there."""
+
+    def __init__(self, variables):
+        super().__init__(variables)
+        self.used = set()
+
+    def __getitem__(self, name):
+        self.used.add(name)
+        return super().__getitem__(name)
 
     def __missing__(self, name):
         raise KeyError(f"The function asks for {name!r}, but the variables are {list(self)}.")
+
+    def get(self, name, default=None):
+        return self[name] if name in self else default  # noqa: SIM401
+
+    def values(self):
+        return [self[name] for name in self]
+
+    def items(self):
+        return [(name, self[name]) for name in self]
+
+    def __iter__(self):  # else dict(v) would not ask for anything
+        return super().__iter__()
 
 
 def side_by_side(variables, n_kept=2):

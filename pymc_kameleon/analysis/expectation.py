@@ -10,7 +10,7 @@ import numpy as np
 from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
-from pymc_kameleon.analysis.trust import warn_of
+from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import opened
 
@@ -52,7 +52,7 @@ def expectation(dt, function, model=None):
         array (chain, draw, ...). It treats each draw for itself, and is called with other points,
         too.
     model : pm.Model, optional
-        Taken from the context by default; needed to correct what has a surrogate.
+        As in ``pk.summary``.
 
     Returns
     -------
@@ -62,35 +62,43 @@ def expectation(dt, function, model=None):
     Raises
     ------
     ValueError
-        If there are no draws, if the model is missing or another one, or if the function returns
-        another shape, or what is no real number, or mixes draws.
+        If there are no draws, if `model` is another one, or if the function returns another shape,
+        or what is no real number, or mixes draws.
     KeyError
         If the function asks for a variable that does not exist.
 
     Notes
     -----
-    It warns if the function is not finite at some draws, and if there are signs that the errors are
-    not to be trusted. See docs/estimates.md.
+    If the function needs variables that ``pk.summary`` does not correct, the log says so, and the
+    answer is the mean of the draws. It warns if the function is not finite at some draws, and if
+    there are signs that the errors are not to be trusted. See docs/estimates.md.
 
     Examples
     --------
     >>> with model:
     ...     dt = pk.sample(step=pk.SurrogateMetropolis())
-    ...     answer = pk.expectation(dt, lambda v: v["a"] > v["b"])  # a probability
+    >>> answer = pk.expectation(dt, lambda v: v["a"] > v["b"])  # a probability
     """
     dt = opened(dt)
     draws = Draws(dt, model)
     if not callable(function):
-        name = function if function in draws.names else draws.names[0]
+        names = list(draws.posterior)
+        name = function if function in names else names[0]
         raise ValueError(
             f"function must be one of the variables, as lambda v: v[{name!r}], not {function!r}."
         )
-    f = draws.evaluated(function)
+    f, used = draws.evaluated(function)
     say_if_not_finite("The function", f)
     values, shape = f.reshape(*f.shape[:2], -1), f.shape[2:]
-    found, apart = _averaged(draws, values, lambda x: draws.at(x, function).reshape(len(x), -1))
-    if draws.can_be_corrected:
-        names = elements("the function", shape)
+
+    def at(x):
+        return draws.at(x, function, used).reshape(len(x), -1)
+
+    is_known = draws.can_correct(used) == used
+    found, apart = _averaged(draws, values, at if is_known else None)
+    names = elements("the function", shape)
+    warn_of_few_events(names, values)
+    if is_known:
         with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
             r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
         warn_of(dt, names, values, r_hat, draws.certificate, apart)
@@ -100,7 +108,7 @@ def expectation(dt, function, model=None):
 def _averaged(draws, values, function):
     """Return the Expectation of q functions, and how far corrected averages of chains are apart.
 
-    By values (chains, draws, q) and at points (n, d).
+    By values (chains, draws, q) and at points (n, d); without a function, only by the draws.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         mcse, ess = (
@@ -111,7 +119,7 @@ def _averaged(draws, values, function):
             mcse = np.hypot(mcse, draws.error_of_surrogates(values))
             ess = values.var(axis=(0, 1)) / mcse**2
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
-    if not (draws.can_be_corrected and np.isfinite(values).all()):
+    if function is None or not np.isfinite(values).all():
         return found, np.zeros(values.shape[2])
     better = draws.corrected(values, function)
     with np.errstate(divide="ignore", invalid="ignore"):

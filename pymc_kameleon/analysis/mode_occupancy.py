@@ -51,7 +51,7 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     Raises
     ------
     ValueError
-        If there is no variable to go by, or `centers` does not fit the draws.
+        If there are no draws, or no variable to go by, or `centers` does not fit the draws.
 
     Examples
     --------
@@ -61,6 +61,8 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     >>> weights = occupancy.dataset["weight"]
     """
     posterior = convert_to_dataset(opened(dt), group=group)
+    if not all(posterior.sizes.get(dim, 1) for dim in SAMPLE_DIMS):
+        raise ValueError("The result has no draws after tuning: go on with pk.sample(resume=dt).")
     if centers is None:
         posterior = _chosen(posterior, var_names)
         modes = find_modes(_matrix(posterior)[0])
@@ -109,11 +111,12 @@ class ModeOccupancy:
         """Show the table and the verdict."""
         parts = ["weight", "mcse", "ess", "rhat"]
         table = pd.DataFrame({name: self.dataset[name].values for name in parts})
+        table = table.dropna(axis=1, how="all")  # what one visited mode does not tell
         table["visits"] = self.dataset["visits"].sum("chain").values
         for chain in self.dataset["chain"].values:
             table[f"chain {chain}"] = self.dataset["share"].sel(chain=chain).values
         table.index.name = "mode"
-        shown = table.to_string(float_format="{:.3g}".format, line_width=100)
+        shown = table.to_string(float_format="{:.3g}".format, line_width=100, na_rep="–")
         return f"{shown}\n\n{self.verdict}"
 
 

@@ -3,6 +3,7 @@
 Symbols: F the distribution function of a variable, estimated at the points of a grid.
 """
 
+import logging
 from numbers import Integral
 
 import numpy as np
@@ -14,8 +15,10 @@ from scipy.interpolate import PchipInterpolator
 
 from pymc_kameleon.analysis.batches import Corrected
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
-from pymc_kameleon.analysis.trust import warn_of
+from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events
 from pymc_kameleon.result.opening import opened
+
+_log = logging.getLogger("pymc_kameleon")
 
 GRID = 30
 """Points at which F is estimated."""
@@ -46,7 +49,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     round_to : int or {"auto", "none"}, optional
         To so many decimals; by default to digits that are known.
     model : pm.Model, optional
-        Taken from the context by default; needed to correct what has a surrogate.
+        By default the one that this process has sampled, or that of the context. Without it, as
+        after loading a file, a surrogate corrects the variables that need no model to be computed.
 
     Returns
     -------
@@ -60,10 +64,14 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     Raises
     ------
     ValueError
-        If there are no draws, if the model is missing or another one, or if `var_names` is empty.
+        If there are no draws, if `model` is another one, or if `var_names` is empty.
 
     Notes
     -----
+    The surrogate corrects variables that it can compute at other points as they are in the draws:
+    those that were changed since have the averages of the draws, and so have deterministics that
+    depend on a black box, which is never called. The log says so.
+
     It warns if a variable is not finite at some draws, and if there are signs that the errors are
     not to be trusted. See docs/estimates.md.
 
@@ -71,7 +79,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     --------
     >>> with model:
     ...     dt = pk.sample(step=pk.SurrogateMetropolis())
-    ...     table = pk.summary(dt)
+    >>> pk.summary(dt)
     """
     is_number = isinstance(round_to, Integral) and not isinstance(round_to, bool)
     if not is_number and round_to not in ("auto", "none"):
@@ -99,11 +107,14 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         _widen(table, draws, values)
     constant = np.ptp(values, axis=(0, 1)) == 0
     table.loc[constant, ["mcse_mean", "mcse_sd", "ess"]] = np.nan
+    plain = table.copy()
     if draws.can_be_corrected:
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
         if (close := draws.certificate) is not None:
             table.attrs["certificate"] = close._asdict()
         warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), close, apart)
+    _keep_means_in_intervals(table, plain)
+    warn_of_few_events(list(table.index), values)
     if is_number:
         return table.round(round_to)
     return _rounded(table) if round_to == "auto" else table
@@ -125,10 +136,10 @@ def _widen(table, draws, values):
 def _correct(table, draws, chosen, values, ci_prob, ci_kind):
     """Put corrected numbers into the table of `values`; return how far chains are apart, by row."""
     sizes = [variable[0, 0].size for variable in chosen.values()]
-    known = np.repeat([name in draws.names for name in chosen], sizes)
+    names = draws.can_correct(list(chosen))
+    known = np.repeat([name in names for name in chosen], sizes)
     real = np.repeat([variable.dtype.kind == "f" for variable in chosen.values()], sizes)
     varies = np.isfinite(values).all(axis=(0, 1)) & (np.ptp(values, axis=(0, 1)) > 0)
-    names = [name for name in chosen if name in draws.names]
     place, rows = np.cumsum(known) - 1, np.flatnonzero(known & varies)
     apart = np.zeros(len(table))
     size = max(1, NUMBERS_PER_BLOCK // (values[..., 0].size * (GRID + 2)))
@@ -143,6 +154,21 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
         found = draws.corrected(block.functions(block.values), at, 2 * len(own))
         apart[own] = block.write(table, own, found, real[own], ci_prob, ci_kind)
     return apart
+
+
+def _keep_means_in_intervals(table, plain):
+    """Take rows of plain averages where a corrected mean has left its interval; say of others."""
+    outside, was_outside = (
+        ~own["mean"].between(own.iloc[:, 2], own.iloc[:, 3]) & own["mean"].notna()
+        for own in (table, plain)
+    )
+    back = outside & ~was_outside
+    table.loc[back] = plain.loc[back]
+    if (rest := outside & was_outside).any():
+        _log.info(
+            "The mean of %s lies outside the interval: a few draws far away make much of it.",
+            ", ".join(table.index[rest]),
+        )
 
 
 class _Block:
@@ -211,7 +237,7 @@ def _rounded(table):
         (["sd"], "mcse_sd", 1),
         (list(table.columns[2:4]), "mcse_mean", 3),
     ]:
-        for label, size in (2 * factor * table[error]).items():
+        for label, size in np.minimum(2 * factor * table[error], table["sd"]).items():
             digits = -int(np.floor(np.log10(size))) if 0 < size < np.inf else 6
             rounded.loc[label, columns] = table.loc[label, columns].round(digits)
     for name in ("mcse_mean", "mcse_sd", "gain"):

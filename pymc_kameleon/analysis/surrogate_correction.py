@@ -13,7 +13,8 @@ from x. A is the mean of f over the draws, and X another average with the same e
 
 As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and as v and the new runs have
 the same distribution given x, E k = E g(v). So E X = E g, whatever the surrogate is; and g is f at
-all draws, and as far beyond them as it is not clipped.
+all draws, and as far beyond them as it is not clipped. E_s (f − g) is added for what is, up to the
+standard error of A: else all runs would lack it, and have errors of one sign.
 
 For k, each new run from x has a partner that begins at a draw of s and uses the same random
 numbers, from which it ends at v′, a draw of s too, as inner chains leave s as it is:
@@ -33,7 +34,7 @@ from pymc_kameleon.analysis.batches import (
     coefficients,
     combined,
 )
-from pymc_kameleon.samplers.surrogate.moves import SETS, Spread, ends_of_pairs
+from pymc_kameleon.samplers.surrogate.moves import SETS, Spread, ends_of_pairs, generator_of
 
 RANGE_FACTOR = 1.3
 """g is f, clipped to the range that it has over the draws, times this."""
@@ -51,9 +52,6 @@ so many centres take as long as all else."""
 
 NUMBERS_PER_PART = 2**21
 """Values of functions that are computed at a time."""
-
-CORRECTION_SEED = 21
-"""Seed of the new runs, so that the same result gives the same averages."""
 
 
 def corrected(f, moves, function, n_decisive=None):
@@ -107,7 +105,7 @@ def corrected(f, moves, function, n_decisive=None):
                 for variance in (inner.variance_under_s, inner.variance_of_runs)
             )
         if max(points, runs) < MOST_RANDOMNESS or not inner.double(points > runs):
-            return combined(a, x, b, lengths, *variances, inner.unseen(b))
+            return combined(a, x, b, lengths, *variances, inner.unseen(b), inner.beyond(b))
 
 
 def _range(f):
@@ -191,6 +189,11 @@ class _UnderSurrogate:
         return residuals.var(axis=0, ddof=1) / SETS / self._weights.mean() ** 2
 
     @property
+    def beyond(self):
+        """What E_s g lacks of E_s f, (q,)."""
+        return self._beyond / self._weights.sum()
+
+    @property
     def unseen(self):
         """What E_s g may be off by, (q,), as no draw has been everywhere.
 
@@ -200,8 +203,8 @@ class _UnderSurrogate:
         mass, sums = self._lacking
         changes = sums - mass[:, None] * self.mean
         chance = changes.var(axis=0, ddof=1) / SETS
-        beyond = np.nan_to_num(self._beyond / self._weights.sum(), nan=np.inf)
-        return np.abs(beyond) + np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
+        beyond = np.abs(np.nan_to_num(self.beyond, nan=np.inf))
+        return beyond + np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
 
     def draws(self, n, rng):
         """Return n draws of s (n, d)."""
@@ -231,7 +234,7 @@ class _Inner:
 
     def __init__(self, moves, batches, clipped, shape):
         self._moves, self._batches, self._clipped = moves, batches, clipped
-        self._rng, self._n_runs, self._work = np.random.default_rng(CORRECTION_SEED), 0, 0.0
+        self._rng, self._n_runs, self._work = generator_of(moves.end), 0, 0.0
         self._sums, self._squares = np.zeros(shape), np.zeros((shape[0], shape[2]))
         same = {}
         for row, own in enumerate(moves.parameters):
@@ -274,6 +277,10 @@ class _Inner:
     def unseen(self, b):
         """Return what T (q,) may be wrong by as nobody has been everywhere."""
         return sum(self._share(one, b) * one.unseen for one in self._under_s)
+
+    def beyond(self, b):
+        """Return what T (q,) lacks as g is clipped, by s."""
+        return sum(self._share(one, b) * np.nan_to_num(one.beyond) for one in self._under_s)
 
     def rejections(self, b):
         """Return the variance of T (q,) by rare moves to where nothing is known, seen or not."""

@@ -5,6 +5,8 @@ import logging
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.model.black_boxes import dependent_on_black_boxes
+from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.result.tree import attributes_of
 from pymc_kameleon.samplers.surrogate.moves import certificate, draws_of_surrogate, moves_of
 from pymc_kameleon.samplers.surrogate.second import with_second_surrogates
@@ -31,21 +33,34 @@ def add_surrogate_posterior(tree, job, columns, n):
         )
         return
     moves, all_learned = with_second_surrogates(moves_of(kept, tree[LEARNED_GROUP].to_dataset()))
-    places = job.steps[0].layout.places
+    model, places = job.steps[0].model, job.steps[0].layout.places
+    like = columns.like("posterior", kept["chain"].values)
+    boxes = dependent_on_black_boxes(model)
+    for name in boxes.keys() & like.keys():
+        _log.info(
+            "%s has no %s: computing that would call %s.",
+            SURROGATE_GROUP,
+            name,
+            " and ".join(boxes[name]),
+        )
+    names = [name for name in like if name not in boxes]
+    outputs = job.outputs
+    if len(names) < len(like):
+        outputs = ModelOutputs(model, names, model.initial_point(), {})
     chains = []
     for parameters, start in zip(
         moves.parameters, kept["start"].transpose("chain", "draw", ...).values, strict=True
     ):
         points = np.empty((n, len(places)))
         points[:, places] = draws_of_surrogate(parameters, start, n)
-        chains.append(job.outputs.named(job.outputs.rows(points)))
-    like = columns.like("posterior", kept["chain"].values)
-    arrays = {name: (like[name].dims, np.stack([own[name] for own in chains])) for name in like}
+        chains.append(outputs.named(outputs.rows(points)))
+    arrays = {name: (like[name].dims, np.stack([own[name] for own in chains])) for name in names}
     close, numbers = certificate(moves), {"draw": np.arange(n)}
     attributes = attributes_of(job.steps) | {"n_moves": len(moves.row)} | close._asdict()
     attributes["approximate"] = "draws of the surrogate, not of the posterior"
     attributes["learned_from_other_chains"] = int(all_learned)
-    found = xr.Dataset(arrays, like.drop_vars("draw").coords, attributes).assign_coords(numbers)
+    coords = like[names].drop_vars("draw").coords
+    found = xr.Dataset(arrays, coords, attributes).assign_coords(numbers)
     tree[SURROGATE_GROUP] = xr.DataTree(found)
     _say_how_close(close, len(moves.row), n * len(chains))
 

@@ -2,7 +2,9 @@
 
 import logging
 import math
+import re
 import warnings
+from contextlib import suppress
 from hashlib import sha256
 from typing import ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -12,14 +14,23 @@ import pytensor
 import pytensor.tensor as pt
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
+from pytensor.compile.ops import FromFunctionOp
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import apply_ancestors, graph_inputs
 from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, function_address
+from pymc_kameleon.model.black_box_calls import (
+    Noted,
+    Recalled,
+    taking_notes,
+    users_own,
+    with_black_boxes,
+)
+from pymc_kameleon.model.black_boxes import is_of_user, name_of
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     checked_ops,
@@ -60,11 +71,13 @@ class Compiled:
     def __init__(self, function, entry_for):
         function.trust_input = True
         self.function, self._entry_for = function, entry_for
-        ops = python_ops(function)
-        if ops:
-            _log.info("No numba version of %s: called through Python.", ", ".join(ops))
-        self.holds_gil = bool(ops) or not in_numba(function)
         self._make_entry()
+        self.holds_gil = bool(self.python_ops) or not in_numba(function)
+
+    @property
+    def python_ops(self):
+        """Names of what runs through Python, each with its Ops, a dict of lists."""
+        return python_ops(self.function)
 
     def _make_entry(self):
         self.checked_ops = checked_ops(self.function)
@@ -76,11 +89,28 @@ class Compiled:
     def __getstate__(self):
         """Let the compiled graph travel, so that a worker computes the same to the last bit."""
         left = "entry", "address", "checked_ops"
-        return {k: v for k, v in self.__dict__.items() if k not in left}
+        state = {k: v for k, v in self.__dict__.items() if k not in left}
+        return {"said": Said([*self.python_ops])} | state  # read before the graph is
 
     def __setstate__(self, state):
         self.__dict__.update(state)
         self._make_entry()
+
+
+class Said:
+    """Names of Ops that are known to run through Python: PyTensor no longer warns of them.
+
+    It would with each function that it compiles, as PyMC for each chain, and each worker process.
+    """
+
+    def __init__(self, names):
+        self.names = names
+        for name in names:
+            warning = re.escape(f"Numba will use object mode to run {name}'s")
+            warnings.filterwarnings("ignore", warning, UserWarning)
+
+    def __reduce__(self):
+        return Said, (self.names,)
 
 
 _known = WeakKeyDictionary()
@@ -88,6 +118,9 @@ _known = WeakKeyDictionary()
 
 MOST_COMPILED = 32
 """Compiled functions that are kept of each model; the oldest are forgotten first."""
+
+_said_of = WeakKeyDictionary()
+"""The Ops of each model that are known to run through Python, by their names."""
 
 _data_in_use = WeakValueDictionary()
 """Raveled data by fingerprint, so that all steps and chains share them."""
@@ -119,6 +152,7 @@ class ModelFunctions:
     """
 
     what: ClassVar[str]
+    kind_of_box: ClassVar[type]
 
     def __init__(self, value_vars, initial_point, results):
         self.value_vars = value_vars
@@ -176,6 +210,7 @@ class ModelFunctions:
                 self.functions = functions
                 return
         self.functions = [self._compile(model, *graph, compile_kwargs) for graph in make_graphs()]
+        _say_what_is_python(model, self.functions)
         known.append((depends_on, self.results, self.functions))
         del known[:-MOST_COMPILED]
 
@@ -193,6 +228,7 @@ class ModelFunctions:
 
         def compiled(**kwargs):
             raveled = clone_replace(outputs, replacements, rebuild_strict=False)
+            raveled = with_black_boxes(self.kind_of_box, raveled, x[self._order(model)])
             return pymc_compile(
                 [x, data, shapes, *inputs],
                 [result.astype("float64") for result in raveled],
@@ -213,6 +249,13 @@ class ModelFunctions:
             in_python = compile_kwargs | {"mode": Mode("cvm", "fast_run")}
             return Compiled(compiled(**in_python), entry_for)
 
+    def _order(self, model):
+        """Return where the numbers of a chain's point, in the model's order, are in the vector."""
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])
+        parts = np.split(np.arange(ends[-1]), ends[:-1])
+        place = dict(zip(self.value_vars, parts, strict=True))
+        return np.concatenate([place[var] for var in model.value_vars])
+
     def __getstate__(self):
         """Leave the graphs behind: they are compiled."""
         return {k: v for k, v in self.__dict__.items() if k not in ("results", "_seen")}
@@ -220,6 +263,20 @@ class ModelFunctions:
     def __setstate__(self, state):
         self.__dict__.update(state)
         self.read_data()
+
+
+def _say_what_is_python(model, functions):
+    """Log what runs through Python, once for each model."""
+    ops = {name: own for f in functions for name, own in f.python_ops.items()}
+    said = _said_of.setdefault(model, set())
+    for name in sorted(ops.keys() - said):
+        op = users_own(ops[name][0]) if ops[name] else None
+        if isinstance(op, FromFunctionOp):
+            _log.info("Your function `%s` is called through Python.", name_of(op))
+        else:
+            _log.info("`%s` has no numba version: it is called through Python.", name)
+    said.update(ops)
+    Said([*ops])
 
 
 class ModelLogp(ModelFunctions):
@@ -259,7 +316,7 @@ class ModelLogp(ModelFunctions):
         What the last evaluation has done, if it was rejected for that.
     """
 
-    what = "The model's log-density"
+    what, kind_of_box = "The model's log-density", Noted
 
     def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):
         logp = model.logp()
@@ -381,11 +438,23 @@ class ModelOutputs(ModelFunctions):
         Where their shapes are computed.
     compile_kwargs : dict
         Passed to ``pymc.pytensorf.compile``.
+    known : tuple of Note, optional
+        What black boxes have returned at the initial point.
+
+    Attributes
+    ----------
+    recalls : bool
+        Whether it depends on black boxes, of whose calls notes should be taken.
+    own_calls : dict
+        Black boxes that it has to call itself for each draw, as the log-density does not, each with
+        the names of what it is for.
+    looped : list of str
+        Black boxes in loops of PyTensor, of whose calls no notes are taken.
     """
 
-    what = "What is kept of each draw"
+    what, kind_of_box = "What is kept of each draw", Recalled
 
-    def __init__(self, model, names, initial_point, compile_kwargs):
+    def __init__(self, model, names, initial_point, compile_kwargs, known=()):
         results = _named_results(model, names)
         super().__init__(model.value_vars, initial_point, results)
         for name, result in zip(names, results, strict=True):
@@ -393,13 +462,7 @@ class ModelOutputs(ModelFunctions):
                 raise ValueError(
                     f"{name} is complex, and cannot be kept: leave it out by var_names."
                 )
-        shapes = model.compile_fn(
-            [result.shape for result in results],
-            inputs=model.value_vars,
-            point_fn=True,
-            mode=Mode("py", "fast_compile"),
-            on_unused_input="ignore",
-        )(initial_point)
+        shapes = self._at_start(model, names, results, initial_point, known)
         self.variables = {
             name: (tuple(int(length) for length in shape), np.dtype(result.dtype))
             for name, shape, result in zip(names, shapes, results, strict=True)
@@ -410,6 +473,44 @@ class ModelOutputs(ModelFunctions):
         unused = pt.vector("v", dtype="float64")
         graphs = [([unused], [together], vector_entry)]
         self._compile_once(model, names, lambda: graphs, compile_kwargs)
+        self.looped = [
+            name
+            for name, ops in self.functions[0].python_ops.items()
+            if any(is_of_user(op) and op is users_own(op) for op in ops)
+        ]
+
+    def _at_start(self, model, names, results, initial_point, known):
+        """Return the shapes there; set `recalls` and `own_calls`."""
+        point = pt.concatenate([var.ravel().astype("float64") for var in model.value_vars])
+        results = with_black_boxes(Recalled, results, point)
+        boxes = [node for node in apply_ancestors(results) if isinstance(node.op, Recalled)]
+        self.recalls = bool(boxes)
+
+        def computed(graphs):
+            function = model.compile_fn(
+                graphs,
+                inputs=model.value_vars,
+                point_fn=True,
+                mode=Mode("py", "fast_compile"),
+                on_unused_input="ignore",
+            )
+            return function(initial_point)
+
+        start = np.concatenate([np.ravel(initial_point[var.name]) for var in model.value_vars])
+        with taking_notes(start.astype(np.float64), known) as notes:
+            shapes = computed([result.shape for result in results])
+            if known:
+                with suppress(Exception):  # of a start that is no good
+                    computed([out for box in boxes for out in box.outputs])
+        self.own_calls = {
+            str(missing): [
+                name
+                for name, result in zip(names, results, strict=True)
+                if any(node.op is missing for node in apply_ancestors([result]))
+            ]
+            for missing in notes.missing
+        }
+        return shapes
 
     def fits(self, names):
         """Read the data again; return whether it computes these names, and shapes are the same."""
@@ -440,12 +541,6 @@ class ModelOutputs(ModelFunctions):
 def _named_results(model, names):
     known = {var.name: var for var in model.unobserved_value_vars}
     return [known[name] for name in names]
-
-
-def digest_of_data(model, names):
-    """Return what the digest of these ModelOutputs would be, without compiling them."""
-    shared = _shared_variables(_named_results(model, names), ModelOutputs.what)
-    return _fingerprint([np.asarray(var.get_value(borrow=True)) for var in shared])
 
 
 def _size(shapes):

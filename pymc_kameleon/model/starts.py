@@ -1,15 +1,30 @@
 """Where chains start: ``pk.initvals``, dispersed points, and what is not finite at a start."""
 
+import logging
 import warnings
 
 import numpy as np
 import pymc as pm
 
 from pymc_kameleon.model.entry_points import black_box_ops_silent
-from pymc_kameleon.model.pymc_internals import FlatRV, HalfFlatRV, make_initial_point_fn
+from pymc_kameleon.model.pymc_internals import (
+    FlatRV,
+    HalfFlatRV,
+    coords_and_dims_for_inferencedata,
+    make_initial_point_fn,
+)
+
+_log = logging.getLogger("pymc_kameleon")
 
 RETRIES = 100
 """Points tried for each chain, until the log-density is finite."""
+
+POINTS = {
+    "jitter": "about the model's initial point",
+    "prior": "drawn from the prior",
+    "map": "about the mode",
+}
+"""How points are drawn, and what a message says of them."""
 
 
 def initvals(chains, random_seed=None, how="jitter", model=None):
@@ -55,7 +70,7 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
         raise ValueError(f'how must be "jitter" or "prior", not {how!r}.')
     rng = np.random.default_rng(random_seed)
     with black_box_ops_silent():
-        draw = jittered(model) if how == "jitter" else _from_prior(model)
+        draw = jittered(model) if how == "jitter" else starts_from_prior(model)
         logp = model.compile_logp()
         points = [finite_point(draw, logp, rng, how, model) for _ in range(chains)]
         natural = model.compile_fn(
@@ -65,13 +80,17 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
         return [dict(zip(names, natural(point), strict=True)) for point in points]
 
 
-def jittered(model):
-    """Return a function of a seed that draws a point on the unconstrained scale."""
-    initial_point = make_initial_point_fn(model=model)
+def jittered(model, centre=None):
+    """Return a function of a seed that draws a point on the unconstrained scale.
+
+    It is near `centre`, values by name, or by default the model's initial point.
+    """
+    initial_point = make_initial_point_fn(model=model) if centre is None else None
     names = [var.name for var in model.continuous_value_vars]
 
     def draw(seed):
-        point, rng = initial_point(seed), np.random.default_rng(seed)
+        point = dict(centre) if initial_point is None else initial_point(seed)
+        rng = np.random.default_rng(seed)
         for name in names:
             value = point[name]
             point[name] = (value + rng.uniform(-1, 1, value.shape)).astype(value.dtype)
@@ -80,7 +99,8 @@ def jittered(model):
     return draw
 
 
-def _from_prior(model):
+def starts_from_prior(model):
+    """Return a function of a seed that draws a point from the prior, on the unconstrained scale."""
     overrides = dict.fromkeys(model.free_RVs, "prior")
     draw = make_initial_point_fn(model=model, overrides=overrides)
     try:
@@ -88,7 +108,7 @@ def _from_prior(model):
     except NotImplementedError:
         flat = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
         raise ValueError(
-            f'{flat or "A variable"} has no prior to draw from. Use how="jitter".'
+            f"{flat or 'A variable'} has no prior to draw from. Use jittered starts, the default."
         ) from None
     return draw
 
@@ -96,7 +116,8 @@ def _from_prior(model):
 def finite_point(draw, logp, rng, how, model, failures=()):
     """Draw a point on the unconstrained scale at which the log-density is finite.
 
-    `failures` are what it did where it was rejected for that, to which `logp` adds.
+    `how` is a key of `POINTS`, for the message if there is none. `failures` are what it did where
+    it was rejected for that, to which `logp` adds.
     """
     for _ in range(RETRIES):
         point = draw(int(rng.integers(2**30)))
@@ -117,7 +138,7 @@ def finite_point(draw, logp, rng, how, model, failures=()):
         reason = f"all its terms are finite at {point}, which must be outside the region"
     other = "jitter" if how == "prior" else "prior"
     raise ValueError(
-        f'The log-density is not finite at any of {RETRIES} points with how="{how}": {reason}. '
+        f"The log-density is not finite at any of {RETRIES} points {POINTS[how]}: {reason}. "
         f'Try pk.initvals(how="{other}"), give initvals by hand, or check priors, data and region.'
     )
 
@@ -128,3 +149,77 @@ def terms_that_are_not_finite(model, point):
         warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
         terms = {name: float(logp) for name, logp in model.point_logps(point).items()}
     return {name: logp for name, logp in terms.items() if not np.isfinite(logp)}
+
+
+# ---- of draws -----------------------------------------------------------------------------------
+
+
+def starts_from_draws(posterior, model, chains):
+    """Return starts from draws: the last ones, or for more chains some that are far apart.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        Draws of free variables by their names, natural or transformed, with dimensions chain, draw.
+    model : pm.Model
+    chains : int
+
+    Returns
+    -------
+    list of dict
+        Name → value, for each chain.
+
+    Raises
+    ------
+    ValueError
+        For variables that are not there, or have other labels.
+    """
+    names = {rv.name: (rv.name, model.rvs_to_values[rv].name) for rv in model.free_RVs}
+    found = {
+        name: next((own for own in both if own in posterior), None) for name, both in names.items()
+    }
+    if missing := [name for name, own in found.items() if own is None]:
+        raise ValueError(
+            f"initvals has no draws of {missing}; it has {list(posterior)}. Start from a result "
+            "with all free variables, or pass a dict of the others."
+        )
+    draws = {own: _with_labels_of(model, posterior[own]) for own in found.values()}
+    places = _places(posterior.sizes["chain"], posterior.sizes["draw"], chains)
+    return [
+        {name: values[chain, draw].values for name, values in draws.items()}
+        for chain, draw in places
+    ]
+
+
+def _places(n_chains, n_draws, chains):
+    """Return from which (chain, draw) so many chains start."""
+    if chains <= n_chains:
+        return [(chain, n_draws - 1) for chain in range(chains)]
+    n = n_chains * n_draws
+    if n < chains:
+        _log.warning(
+            "initvals has fewer draws (%d) than there are chains (%d): some start at the same "
+            "point, so that R-hat sees less.",
+            n,
+            chains,
+        )
+    ends = -(-np.arange(1, chains + 1) * n // chains) - 1  # of as many stretches of equal length
+    return [divmod(end, n_draws) for end in ends.tolist()]
+
+
+def _with_labels_of(model, values):
+    """Return draws (chain, draw, ...) with elements in the model's order, by their labels."""
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    values = values.transpose("chain", "draw", ...)
+    for dim in dims.get(values.name, ()):
+        if dim not in values.dims or dim not in coords:
+            continue  # only its length counts
+        wanted, labels = np.asarray(coords[dim]).tolist(), values.get_index(dim)
+        places = labels.get_indexer(wanted)
+        if len(wanted) != len(labels) or (places < 0).any():
+            raise ValueError(
+                f"initvals has draws of {values.name} for {dim} {labels.tolist()}, and the model "
+                f"has {wanted}: start from a result with the same labels."
+            )
+        values = values.isel({dim: places})
+    return values

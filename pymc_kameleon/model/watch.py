@@ -154,6 +154,11 @@ class Watched:
         """The PyTensor function."""
         return self.compiled.function
 
+    @property
+    def python_ops(self):
+        """Names of what runs through Python, each with its Ops, a dict of lists."""
+        return self.compiled.python_ops
+
     def _make_entry(self):
         self._local = threading.local()
         self._machine_code = python_entry(self.entry)

@@ -184,6 +184,10 @@ def with_labels(data, coords):
         raise ValueError(f"coords: {error.args[0]}") from None
 
 
+LEARNED_BY = {"covariance": "GAM, KAM and SurrogateMetropolis do", "scale": "only CMTM and CMH do"}
+"""Who learns what of its coordinates, for messages."""
+
+
 def learned_by(dt, what, step, var_names, coords):
     """Return the Dataset of what one step has learned, without the step in its names.
 
@@ -211,8 +215,8 @@ def learned_by(dt, what, step, var_names, coords):
     able = [own for own in steps if COORDINATE in _of(learned, own).get(what, xr.Dataset()).dims]
     if not able:
         raise ValueError(
-            f"No step of {learned.attrs.get('samplers')} has learned a {what} of its coordinates: "
-            f"'learned' has {list(learned)}."
+            f"No step of {learned.attrs.get('samplers')} has learned a {what} of its coordinates, "
+            f"as {LEARNED_BY[what]}: 'learned' has {list(learned)}. pk.plot_adaptation is for all."
         )
     if (step is None and len(able) > 1) or step not in (None, *able):
         raise ValueError(f"step must be one of {able}, which have learned a {what}, not {step!r}.")
@@ -252,7 +256,7 @@ def draws_as_learned(dt, own):
 
     That is of the chains and coordinates of `own`.
     """
-    if "posterior" not in dt.children:
+    if "posterior" not in dt.children or not dt["posterior"].sizes.get("draw"):
         raise ValueError("The result has no draws after tuning: go on with pk.sample(resume=dt).")
     posterior = dt["posterior"].to_dataset().sel(chain=own["chain"])
     coordinates = own[COORDINATE].values

@@ -1,9 +1,17 @@
 """A plot of what ``pk.compare`` has found."""
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from pymc_kameleon.plots.common import checked_backend, figure_of, name_rows
+
+TEXTS = {
+    "ess_per_second": "ESS per second",
+    "ess_per_evaluation": "ESS per evaluation",
+    "disagreement": "disagreement (standard errors)",
+}
+"""Columns that are shown, and their labels."""
 
 
 def plot_compare(table, backend=None):
@@ -22,6 +30,11 @@ def plot_compare(table, backend=None):
     -------
     arviz_plots.PlotCollection
 
+    Raises
+    ------
+    TypeError
+        For what is no such table, as a result.
+
     Examples
     --------
     >>> with model:
@@ -30,13 +43,9 @@ def plot_compare(table, backend=None):
     """
     from arviz_plots import PlotCollection, visuals  # takes half a second
 
-    texts = {
-        "ess_per_second": "ESS per second",
-        "ess_per_evaluation": "ESS per evaluation",
-        "disagreement": "disagreement (standard errors)",
-    }
+    _check_table(table)
     shown = table[::-1]  # from below
-    columns = {name: ("step", shown[name].to_numpy()) for name in texts}
+    columns = {name: ("step", shown[name].to_numpy()) for name in TEXTS}
     values = xr.Dataset(columns, {"step": shown.index.to_list()})
     place = xr.DataArray(np.arange(len(shown)), values.coords)
     ok = xr.DataArray(shown["ok"].to_numpy(), values.coords)
@@ -50,7 +59,7 @@ def plot_compare(table, backend=None):
     # Plotly calls circles otherwise than the others, so they are left to be the default.
     for name, kept, marker in [("ok", ok, {}), ("not ok", ~ok, {"marker": "x"})]:
         plots.map(visuals.scatter_xy, name, data=values.where(kept), y=place, **marker)
-    for name, text in texts.items():
+    for name, text in TEXTS.items():
         own = values[[name]]
         plots.map(visuals.labelled_x, data=own, text=text, store_artist=False)
         if name != "disagreement":
@@ -61,3 +70,16 @@ def plot_compare(table, backend=None):
     plots.map(visuals.vline, "limit", data=limit, color="gray")
     plots.map(name_rows, data=values, names=values["step"].values, store_artist=False)
     return plots
+
+
+def _check_table(table):
+    """Raise a TypeError unless it is what ``pk.compare`` returns."""
+    if isinstance(table, pd.DataFrame) and {"ok", *TEXTS} <= {*table} and "limit" in table.attrs:
+        return
+    what = type(table).__name__
+    if isinstance(table, pd.DataFrame):
+        what = f"a DataFrame with the columns {list(table)} and attrs {list(table.attrs)}"
+    raise TypeError(
+        f"plot_compare takes the table that pk.compare() returns, and got {what}. Of one result "
+        "there are pk.plot_adaptation, pk.plot_learned and pk.plot_modes."
+    )

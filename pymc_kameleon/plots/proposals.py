@@ -146,8 +146,9 @@ def _proposal(dt, own):
     if sampler is None or sampler.proposal is None:
         able = dict.fromkeys(cls.__name__ for cls in samplers() if cls.proposal is not None)
         raise ValueError(
-            f"The result does not tell from which normal distribution {name} proposes, if any. "
-            f"There is a plot for {', '.join(able)}."
+            f"{name} does not propose from a normal distribution that the result knows, which "
+            f"plot_proposals draws: it is for {', '.join(able)}. pk.plot_learned shows the "
+            f"covariance that {name} has learned."
         )
     if options is None:
         raise ValueError(

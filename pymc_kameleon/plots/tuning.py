@@ -130,6 +130,7 @@ def _statistics(dt, var_names, coords):
             "discard_tuned_samples=False."
         )
     parts = [dt[group].to_dataset() for group in groups if group in dt.children]
+    parts = [part for part in parts if part.sizes["draw"] > 0]  # none yet, after tuning
     if var_names is None:
         names = [n for n in TUNED if n in parts[0] and any(p[n].notnull().any() for p in parts)]
     else:

@@ -6,18 +6,15 @@ from pathlib import Path
 
 import xarray as xr
 
-from pymc_kameleon.step.groups import DRAWN_GROUPS, KEPT_GROUPS, STATE_GROUP, WARMUP_GROUPS
-
-
-def zarr_module():
-    """Return zarr, which is an optional requirement."""
-    try:
-        import zarr
-    except ImportError:
-        raise ImportError(
-            "A store needs zarr, which is not installed: pip install '.[save]' in the checkout."
-        ) from None
-    return zarr
+from pymc_kameleon.result.store import saved_store, zarr_module
+from pymc_kameleon.step.groups import (
+    DRAWN_GROUPS,
+    KEPT_GROUPS,
+    STATE_GROUP,
+    SURROGATE_GROUP,
+    WARMUP_GROUPS,
+    WARMUP_POSTERIOR,
+)
 
 
 def as_path(argument, value):
@@ -34,7 +31,40 @@ def as_saved(resume):
     path = as_path("resume", resume)
     if not path.exists():
         raise ValueError(f"{path} does not exist, so there is no run to go on with.")
-    return path if path.is_dir() else _read(path)
+    return path if path.is_dir() else _read(path, xr.load_datatree)
+
+
+def load(path):
+    """Read the result of a run from the file or the store that it was written to.
+
+    That takes a moment: nothing is compiled, and no model is needed.
+
+    Parameters
+    ----------
+    path : str or path
+        A netCDF file, as of ``dt.to_netcdf("run.nc")``, or a store, of
+        ``pk.sample(store="run.zarr")``. Also one that another program wrote.
+
+    Returns
+    -------
+    DataTree
+        As `pk.sample` returned it, but for the states of the chains, if it was a store:
+        ``pk.sample(resume="run.zarr")`` goes on with these. A file is read whole, and closed. A
+        store is read where draws are needed, so that it has to stay.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing at `path`, or no result; or if the run in the store has not ended. Then
+        the message says how far it is, and how to go on with it.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(store="run.zarr")
+    >>> dt = pk.load("run.zarr")
+    """
+    return opened(as_path("path", path))
 
 
 def opened(dt):
@@ -45,36 +75,48 @@ def opened(dt):
     if not path.exists():
         raise ValueError(f"{path} does not exist: give a result of pk.sample, or the path of one.")
     if not path.is_dir():
-        return _read(path)
+        return _read(path, xr.load_datatree)
     zarr_module()
-    tree = _read(path, engine="zarr", consolidated=False)
+    tree = _read(path, xr.open_datatree, engine="zarr", consolidated=False)
     if "draws_kept" not in tree.attrs:  # a result that was written to it as a whole
         return tree
     if tree.attrs["draws_kept"] < 0:
         raise ValueError(
             f"The run in {path} has not ended, or was killed: pk.sample(resume={str(path)!r}) goes "
-            "on with it."
+            f"on with it. {_how_far(saved_store(path))}"
         )
     return _as_returned(tree)
 
 
+def _how_far(saved):
+    """Return how many draws the chains of a run have made."""
+    name = next(name for name in saved.arrays[0] if name.endswith("monitor_done"))
+    done = [int(arrays[name]) for arrays in saved.arrays]
+    total = saved.plan["tune"] + saved.plan["draws"]
+    made = f"{min(done)}" if min(done) == max(done) else f"{min(done)} to {max(done)}"
+    return f"Its chains have made {made} of {total} draws, those of tuning included."
+
+
 def _as_returned(tree):
     """Return what a run has returned of all that is in its store."""
-    kept, groups = tree.attrs, {STATE_GROUP: xr.Dataset(attrs=tree.attrs)}
-    chains = json.loads(kept["chains_kept"])
-    for name, group in tree.children.items():
-        data = group.to_dataset()
-        if name in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS):
-            n = kept["tuning_kept" if name in WARMUP_GROUPS else "draws_kept"]
+    kept, groups = tree.attrs, {}
+    chains, names = json.loads(kept["chains_kept"]), json.loads(kept["var_names"])
+    every = [*DRAWN_GROUPS, *(name for name in tree.children if name not in DRAWN_GROUPS)]
+    for group in (name for name in every if name in tree.children):
+        data = tree[group].to_dataset()
+        if group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS):
+            n = kept["tuning_kept" if group in WARMUP_GROUPS else "draws_kept"]
             data = data.sel(chain=chains).isel(draw=slice(n))
-        if data.sizes.get("draw") != 0:
-            groups[name] = data
-    return xr.DataTree.from_dict(groups)
+        if group in (DRAWN_GROUPS[0], WARMUP_POSTERIOR, SURROGATE_GROUP):
+            data = data[names]  # Zarr lists them in the disk's order
+        if data.sizes.get("draw") != 0 or group in DRAWN_GROUPS:
+            groups[group] = data
+    return xr.DataTree.from_dict(groups | {STATE_GROUP: xr.Dataset(attrs=kept)})
 
 
-def _read(path, **options):
+def _read(path, read, **options):
     try:
-        return xr.load_datatree(path, **options)
+        return read(path, **options)
     except (OSError, ValueError) as error:
         what = "store" if path.is_dir() else "file"
         raise ValueError(f"{path} is not a {what} that xarray can read ({error}).") from None

@@ -9,6 +9,7 @@ import io
 import json
 import shutil
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from math import prod
 from pathlib import Path
@@ -19,7 +20,6 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
-from pymc_kameleon.result.opening import zarr_module
 from pymc_kameleon.result.state import Saved, stacked
 from pymc_kameleon.step.groups import (
     AHEAD,
@@ -48,6 +48,17 @@ CHUNKING = {"write_empty_chunks": True}
 
 UNREADABLE = (BadZipFile, EOFError, KeyError, OSError, RuntimeError, ValueError)
 """Exceptions that files raise which were cut or changed."""
+
+
+def zarr_module():
+    """Return zarr, which is an optional requirement."""
+    try:
+        import zarr
+    except ImportError:
+        raise ImportError(
+            "A store needs zarr, which is not installed: pip install '.[save]' in the checkout."
+        ) from None
+    return zarr
 
 
 def new_store(path, steps, columns, numbers):
@@ -98,7 +109,7 @@ def saved_store(path):
         except (OSError, ValueError) as error:
             raise _damaged(path, f"{file.relative_to(path)} cannot be read ({error})") from None
     try:
-        root = zarr.open_group(path, mode="r")
+        root = zarr.open_group(path, mode="r", use_consolidated=False)
         checkpoints = root["checkpoints"]
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a store of pk.sample ({error}).") from None
@@ -226,7 +237,8 @@ class Store:
     def extend(self, draws, plan, states):
         """Make room for so many draws in all after tuning, if those of the states are there."""
         zarr = zarr_module()
-        self._root = zarr.open_group(self.path, mode="a")
+        # Consolidated metadata are those of the end before: the update below removes them.
+        self._root = zarr.open_group(self.path, mode="a", use_consolidated=False)
         self._checkpoints = self._root["checkpoints"]
         with zarr.config.set({f"array.{option}": value for option, value in CHUNKING.items()}):
             for group, variables in self.columns.groups.items():
@@ -359,6 +371,13 @@ class Store:
                 self._root[name].attrs.update(tree[name].attrs)
             elif name != STATE_GROUP and not name.startswith((AHEAD, BEHIND)):
                 tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
+        self._consolidate()
+
+    def _consolidate(self):
+        """Put all metadata together, as xarray looks for it there, and warns otherwise."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Zarr's, that others may not read it
+            zarr_module().consolidate_metadata(self.path)
 
     def close(self):
         """Release the store."""

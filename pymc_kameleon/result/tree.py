@@ -9,8 +9,16 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.result.columns import data_of
+from pymc_kameleon.result.origin import MODEL_ID, id_of
 from pymc_kameleon.result.state import pack
-from pymc_kameleon.step.groups import AHEAD, BEHIND, LEARNED_GROUP, STATE_GROUP, WARMUP_GROUPS
+from pymc_kameleon.step.groups import (
+    AHEAD,
+    BEHIND,
+    DRAWN_GROUPS,
+    LEARNED_GROUP,
+    STATE_GROUP,
+    WARMUP_GROUPS,
+)
 
 version_of = cache(version)  # it reads a file each time
 PACKAGES = ("pymc", "pytensor", "numba", "numpy")  # whose versions a result records
@@ -36,7 +44,7 @@ def data_tree(job, all_chains, chains, length, record, plan, seconds):
     groups = {}
     for group in record.columns.groups:
         n = tuned if group in WARMUP_GROUPS else length
-        if n > 0:
+        if n > 0 or group in DRAWN_GROUPS:  # which may have no draws yet
             groups[group] = record.dataset(group, rows, 0, n).assign_attrs(attributes)
     for group, data in data_of(job.steps[0].model, record.columns).items():
         groups[group] = data.assign_attrs(attributes)
@@ -85,4 +93,5 @@ def attributes_of(steps):
         "inference_library_version": version_of("pymc_kameleon"),
         "samplers": json.dumps([repr(step) for step in steps]),
         "versions": json.dumps(versions),
+        MODEL_ID: id_of(steps[0].model),
     }

@@ -146,15 +146,17 @@ def default_step(model):
         return GAM.options(pseudo_marginal=True)
     start = model.initial_point()
     d = sum(start[var.name].size for var in model.continuous_value_vars)
+    nuts = " With a gradient NUTS is the usual choice: pm.sample() takes it."
     if not has_gradient(model):
-        why = "as the log-density has no gradient"
+        why, nuts = "as the log-density has no gradient", ""
         sampler = SurrogateMetropolis if d <= MOST_FOR_SURROGATE else GAM
     elif d > MOST_DENSE:
         sampler, why = GAM, f"as there are {d} coordinates, more than {MOST_DENSE}"
     else:
         sampler, why = GadMALA, "as the log-density has a gradient"
     other = "pk.KAM" if sampler is GAM else "pk.GAM"
-    _log.info("Sampling with %s, %s; step=%s chooses another.", sampler.__name__, why, other)
+    said = "Sampling with %s, %s; step=%s chooses another.%s"
+    _log.info(said, sampler.__name__, why, other, nuts)
     return sampler
 
 

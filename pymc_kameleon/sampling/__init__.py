@@ -3,6 +3,7 @@
 ``sample``          ``pk.sample``
 ``settings``        what a run is told, and a result holds
 ``new_run``         where new chains begin
+``starts_of_run``   at which points
 ``resumed_run``     where a run goes on
 ``prepared``        what a run begins with
 ``run``             a run while it draws

@@ -22,7 +22,7 @@ class Chain:
         self.row, self.number, self.state, self.steps = row, number, state, steps
         self.tune, self.begun = state.monitor.tune, state.monitor.done
         self.total = self.tune + state.monitor.draws
-        self.last_stats, self.seconds, self.evaluations = None, 0.0, 0
+        self.last_stats, self.seconds, self.evaluations, self.n_calls = None, 0.0, 0, 0
         self.given_warnings = set()
         self.future, self.failures, self.lost, self._n = None, 0, False, 1
 
@@ -40,6 +40,10 @@ class Chain:
     def n_tune(self):
         """Draws of tuning in this run."""
         return max(0, self.tune - self.begun)
+
+    def n_kept(self, keeps_warmup):
+        """Return how many draws of this run are to be kept."""
+        return self.total - (self.begun if keeps_warmup else max(self.begun, self.tune))
 
     @property
     def can_advance(self):
@@ -61,6 +65,7 @@ class Chain:
         self.state, self.failures = state, 0
         self.seconds += portion.seconds
         self.evaluations += portion.n_logp
+        self.n_calls += portion.n_calls
         if n == 0:
             return
         self.last_stats = portion.last

@@ -1,21 +1,13 @@
 """A new run: its steps, and the first states of its chains, from the user's arguments."""
 
-import logging
-
-import numpy as np
-from pytensor.graph import Variable
-
 from pymc_kameleon.model.pymc_internals import (
     coords_and_dims_for_inferencedata,
     get_default_varnames,
     get_random_generator,
-    make_initial_point_fns_per_chain,
 )
-from pymc_kameleon.model.starts import finite_point, jittered
 from pymc_kameleon.model.watch import LOOKING_CHAINS
+from pymc_kameleon.sampling.starts_of_run import starts
 from pymc_kameleon.step.job import ChainState
-
-_log = logging.getLogger("pymc_kameleon")
 
 
 class NewRun:
@@ -33,6 +25,7 @@ class NewRun:
     """
 
     before, seconds = 0, 0.0  # draws after tuning that there are, and what they took
+    n_checks = 0  # evaluations of the log-density that no draw counts
     lock = None  # of the store that a run goes on in
 
     def __init__(self, steps, settings, random_seed, initvals, labels):
@@ -74,83 +67,17 @@ def first_states(job, settings, random_seed, initvals):
     """Return the states of chains before their first draw, as pm.sample begins with them."""
     steps = job.steps
     rngs = get_random_generator(random_seed).spawn(settings.chains)
-    points = _starts(job, [rng.integers(2**30) for rng in rngs], initvals)
+    found = starts(job, [rng.integers(2**30) for rng in rngs], initvals)
     states = []
-    for k, (rng, point) in enumerate(zip(rngs, points, strict=True)):
+    for k, (rng, (point, evaluated)) in enumerate(zip(rngs, found, strict=True)):
         own = [step.for_chain() for step in steps]
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         for step, step_rng in zip(own, step_rngs, strict=True):
             step.setup_chain(step_rng, settings.tune, settings.draws)
             step.watch.turn(k if k < LOOKING_CHAINS else -1)
+        for step, (n, logp) in zip(own, evaluated, strict=True):
+            step.start_known(n, logp)
         states.append(
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )
     return states
-
-
-def _check_initvals(initvals, model):
-    """Raise a ValueError if initial values are not by name, or not of the model's variables."""
-    every = [initvals] if isinstance(initvals, dict) else initvals
-    if not isinstance(every, list | tuple) or any(not isinstance(d or {}, dict) for d in every):
-        raise ValueError(
-            "initvals must be a dict, {name: value}, or a list with one for each chain, not "
-            f"{initvals!r}."
-        )
-    known = {var.name: var.type.shape for var in (*model.free_RVs, *model.value_vars)}
-    for values in every:
-        values = {name: v for name, v in (values or {}).items() if isinstance(name, str)}
-        unknown = [name for name in values if name not in known]
-        if unknown:
-            raise ValueError(f"initvals names {unknown}; the model has {', '.join(known)}.")
-        for name, value in values.items():
-            if not isinstance(value, str | Variable):
-                _check_shape(name, np.shape(value), known[name])
-
-
-def _check_shape(name, found, shape):
-    """Raise a ValueError if a start has another shape, in which None is any length."""
-    if len(found) != len(shape) or any(
-        n not in (None, own) for n, own in zip(shape, found, strict=True)
-    ):
-        raise ValueError(f"The start of {name} has shape {found}, not {shape}.")
-
-
-def _starts(job, seeds, initvals):
-    """Return a point on the unconstrained scale for each chain."""
-    steps, model = job.steps, job.steps[0].model
-    if initvals is None:
-        copies = job.copies()
-
-        def logp(point):
-            """Be -inf outside the region of any step."""
-            q = steps[0].layout.raveled(point)
-            try:
-                values = [step.log_density(q[step.layout.places]) for step in copies]
-                failures.extend(filter(None, (step.log_density.failure for step in copies)))
-                return min(values)
-            except Exception as error:
-                advice = copies[0].log_density.advice(error)
-                error.add_note(f"In chain {len(points)}, looking for a start, at {point}{advice}")
-                raise
-
-        draw, points, failures = jittered(model), [], []
-        for seed in seeds:
-            rng = np.random.default_rng(seed)
-            points.append(finite_point(draw, logp, rng, "jitter", model, failures))
-        if failures:
-            _log.warning(
-                "While starts were looked for, %s rejected: the log-density %s.",
-                "1 point was" if len(failures) == 1 else f"{len(failures)} points were",
-                failures[0],
-            )
-        return points
-    _check_initvals(initvals, model)
-    functions = make_initial_point_fns_per_chain(
-        model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
-    )
-    points = [function(seed) for function, seed in zip(functions, seeds, strict=True)]
-    for step in steps:
-        for name, shape in step.layout.shapes.items():
-            for point in points:
-                _check_shape(name, np.shape(point[name]), shape)
-    return points

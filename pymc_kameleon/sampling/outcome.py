@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+from arviz_stats import rhat
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.analysis.surrogate_posterior import add_surrogate_posterior
+from pymc_kameleon.analysis.trust import HIGH_RHAT
+from pymc_kameleon.model.advice import what_may_help
 from pymc_kameleon.model.pymc_internals import (
     WarningType,
     log_warnings,
@@ -60,7 +63,7 @@ class Finish:
             }
             if self.checks_convergence:
                 tasks["convergence checks"] = partial(self._check_convergence, tree)
-            for name, task in tasks.items() if "posterior" in tree.children else ():
+            for name, task in tasks.items() if tree["posterior"].sizes["draw"] > 0 else ():
                 try:
                     task()
                 except Exception:  # a finished run is worth more than what is said about it
@@ -70,14 +73,17 @@ class Finish:
         warnings = run_convergence_checks(tree, self.model)
         log_warnings(warnings)
         if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
-            self._look_at_modes(tree)
+            self._say_what_may_help(tree)
 
-    def _look_at_modes(self, tree):
-        """Warn if the chains, which differ, are in different modes."""
+    def _say_what_may_help(self, tree):
+        """Warn if the chains are in different modes; if not, but they differ, say what to try."""
         names = [rv.name for rv in self.model.free_RVs]
         kept = [name for name in names if name in tree["posterior"]]
-        if problem := explain_modes(tree, kept):
-            _log.warning(problem)
+        advice = explain_modes(tree, kept)
+        if not advice and max(r.max() for r in rhat(tree, var_names=kept).values()) > HIGH_RHAT:
+            advice = what_may_help(self.model)
+        if advice:
+            _log.warning(advice)
 
 
 def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):

@@ -26,6 +26,7 @@ class Prepared:
     identity: dict  # what steps and data were, as attributes
     seconds: float  # what it took before
     before: int  # draws after tuning that it had
+    n_checks: int  # evaluations of the log-density before it, which no draw counts
 
     def attributes(self, draws=None):
         """Return by what `resume` goes on; the run may have ended with fewer draws."""
@@ -56,9 +57,12 @@ def _prepared(origin, store):
     check_names(steps[0].model, columns, origin.numbers)
     job = Job(steps, outputs, keeps_warmup, origin.settings.rule)
     states, settings = origin.begin(job)
+    _compile_learning(settings, steps, states)
     numbered = enumerate(zip(origin.numbers, states, strict=True))
     chains = [Chain(row, number, state, steps) for row, (number, state) in numbered]
-    run = Prepared(job, chains, None, settings, identity(job), origin.seconds, origin.before)
+    run = Prepared(
+        job, chains, None, settings, identity(job), origin.seconds, origin.before, origin.n_checks
+    )
     run.record = _record(origin, store, columns, job, states, settings, run.attributes())
     return run
 
@@ -84,6 +88,14 @@ def _record(origin, store, columns, job, states, settings, attributes):
         record.discard()
         raise
     return record
+
+
+def _compile_learning(settings, steps, states):
+    """Compile now what chains that learn together would wait for later."""
+    tunes = any(state.monitor.done < state.monitor.tune for state in states)
+    if tunes and settings.pool_tuning and len(states) > 1:
+        for step in steps:
+            step.compile_learning()
 
 
 def _check_surrogate_draws(settings, steps):

@@ -1,4 +1,7 @@
-"""What pk.sample shows while it runs: a bar for each chain, or for all, and the time left."""
+"""What pk.sample shows while it runs: a bar for each chain, or for all, and the time left.
+
+Where there is no terminal it is a line in the log now and then, and the bars at the end.
+"""
 
 import logging
 import time
@@ -20,6 +23,7 @@ from pymc_kameleon.model.pymc_internals import (
     natural_name,
 )
 from pymc_kameleon.step.draw_costs import SLOW_LOGP
+from pymc_kameleon.step.job import NO_SEARCH, SearchSoFar
 from pymc_kameleon.step.messages import grouped, in_words
 
 _log = logging.getLogger("pymc_kameleon")
@@ -39,6 +43,9 @@ PROGRESSBAR_OPTIONS = {
 REDRAW_INTERVAL = 0.1
 """Seconds between two pictures."""
 
+FIRST_LINE, LINE_INTERVAL = 10, 60
+"""Seconds until the first line in the log, and between two."""
+
 BAR_WIDTH, COLUMN_GAP, STATS_WIDTH = 10, 2, 14
 """Widths in characters: of the shortest bar, between columns, and of the column of a step."""
 
@@ -54,6 +61,7 @@ class Row(NamedTuple):
     most: int  # evaluations of a draw, at most; the first one has looked for scales besides
     stats: list  # mean acceptance and scale of each step; empty before the first draw
     stuck: bool
+    search: SearchSoFar  # on the way to the posterior; without evaluations if it is not there
 
     @classmethod
     def of(cls, chain):
@@ -68,6 +76,7 @@ class Row(NamedTuple):
             sum(step.steps_per_draw * step._largest_n_logp() + anew for step in chain.steps),
             [(own.mean_accept, float(own["scaling"])) for own in stats],
             any(own.stuck for own in stats),
+            chain.state.search if chain.evaluations else NO_SEARCH,
         )
 
     @property
@@ -89,12 +98,12 @@ class Row(NamedTuple):
 
 def combined(rows, seconds):
     """Return one row for all chains, which have been at work for `seconds`."""
-    done, total, n_tune, _, evaluations, most, stats, stuck = zip(*rows, strict=True)
+    done, total, n_tune, _, evaluations, most, stats, stuck, searches = zip(*rows, strict=True)
     seen = [own for own in stats if own]
     mean = np.mean(seen, axis=0).tolist() if seen else []
-    return Row(
-        sum(done), sum(total), sum(n_tune), seconds, sum(evaluations), most[0], mean, any(stuck)
-    )
+    sums = map(sum, (done, total, n_tune))
+    search = SearchSoFar.of_all(searches)
+    return Row(*sums, seconds, sum(evaluations), most[0], mean, any(stuck), search)
 
 
 def remaining(rows, what):
@@ -108,12 +117,14 @@ def remaining(rows, what):
     return np.where(begun, values, mean) * [row.total - row.done for row in rows]
 
 
-def seconds_left(rows, elapsed):
-    """Return how many seconds chains still take after `elapsed`; NaN before the first draw.
+def seconds_left(rows, elapsed, seconds=0.0):
+    """Return how many seconds chains still take; NaN before the first draw.
 
-    They go on at their own speeds, and as many at a time as until now.
+    They go on at their own speeds, and as many at a time as in the last seconds, `elapsed`, since
+    their computing times were `seconds` in all.
     """
-    seconds, work = sum(row.seconds for row in rows), remaining(rows, "seconds_per_draw")
+    seconds = sum(row.seconds for row in rows) - seconds
+    work = remaining(rows, "seconds_per_draw")
     return max(work.sum() * elapsed / seconds, work.max()) if seconds > 0 else np.nan
 
 
@@ -160,6 +171,7 @@ class Progress:
         self._rows, self._titles = [Row.of(chain) for chain in chains], titles(chains[0].steps)
         self._started = self._estimated = time.perf_counter()
         self._elapsed, self._left = None, np.nan
+        self._searched = 0.0, 0.0  # time, and computing time, before any chain had draws
         self._combined, self._with_stats = PROGRESSBAR_OPTIONS[progressbar]
         kind = Notebook if in_marimo_notebook() else Terminal
         self._display = kind(self, progressbar_theme) if progressbar else NoDisplay()
@@ -180,11 +192,20 @@ class Progress:
     def show(self, chain):
         """Show how far a chain is. To be called now and then if there is nothing new, too."""
         with self._or_give_up():
-            row, now = Row.of(chain), time.perf_counter()
-            if row.done > self._rows[chain.row].done:
+            row, before = Row.of(chain), self._rows[chain.row]
+            if row.done > before.done or row.search != before.search:
                 self._rows[chain.row] = row
-                self._left, self._estimated = seconds_left(self._rows, self.elapsed), now
+                self._estimate()
             self._display.show()
+
+    def _estimate(self):
+        """Estimate the time left. One chain may have looked for the posterior, for all of them."""
+        self._estimated = time.perf_counter()
+        if any(row.done for row in self._rows):
+            elapsed, seconds = self._searched
+            self._left = seconds_left(self._rows, self.elapsed - elapsed, seconds)
+        else:
+            self._searched = self.elapsed, sum(row.seconds for row in self._rows)
 
     @contextmanager
     def _or_give_up(self):
@@ -213,11 +234,14 @@ class Progress:
         """Titles of the steps' columns, if their statistics are to be shown."""
         return self._titles if self._with_stats else []
 
-    def summary(self):
-        """Return lines on all chains: times, and evaluations if they are expensive."""
+    def summary(self, expensive=SLOW_LOGP):
+        """Return lines on all chains: times, evaluations, and the way to the posterior.
+
+        Evaluations are left out if one takes less than so many seconds.
+        """
         whole = combined(self._rows, self.elapsed)
         made, seconds = whole.evaluations, sum(row.seconds for row in self._rows)
-        slow = made > 0 and seconds > SLOW_LOGP * made
+        slow = whole.done > 0 and seconds > expensive * made
         lines = [in_words(self.elapsed)]
         if slow:
             lines.append(f"{grouped(made)} evaluations of {in_words(seconds / made)}")
@@ -229,7 +253,17 @@ class Progress:
             if slow:
                 to_go = round(remaining(self._rows, "n_logp").sum())
                 lines[1] += f" made, about {grouped(to_go)} to go"
+        if whole.search.evaluations:
+            lines.append(whole.search.in_words())
         return lines
+
+    def in_a_line(self):
+        """Return the draws of all chains, their acceptance and the summary, in a line."""
+        whole = combined(self._rows, self.elapsed)
+        draws = f"{grouped(whole.done)} of {grouped(whole.total)} draws"
+        if whole.stats:
+            draws += f", acceptance {' and '.join(f'{accept:.2f}' for accept, _ in whole.stats)}"
+        return "; ".join([draws, *self.summary(expensive=0)])
 
 
 class NoDisplay:
@@ -242,23 +276,33 @@ class NoDisplay:
 
 
 class Terminal:
-    """Draws a Progress with rich, in a terminal or notebook."""
+    """Draws a Progress with rich, in a terminal or notebook; elsewhere it logs lines meanwhile."""
 
     def __init__(self, progress, theme=None):
-        self._progress, self._drawn = progress, 0.0
+        self._progress = progress
         theme = theme if isinstance(theme, Theme) else default_progress_theme
-        self._live = Live(self, console=Console(theme=theme), auto_refresh=False)
+        console = Console(theme=theme)
+        self._live = Live(self, console=console, auto_refresh=False)
+        self._moves = (
+            console.is_interactive or console.is_jupyter
+        )  # or it is drawn once, at the end
+        self._due = time.perf_counter() + (0 if self._moves else FIRST_LINE)
 
     def start(self):
         """Start the display; there is a row for each bar already."""
         self._live.start(refresh=True)
 
     def show(self):
-        """Draw it again, unless that was done just now."""
+        """Draw it again, or log a line, unless that was done just now."""
         now = time.perf_counter()
-        if now - self._drawn >= REDRAW_INTERVAL:
+        if now < self._due:
+            return
+        if self._moves:
             self._live.refresh()
-            self._drawn = now
+            self._due = now + REDRAW_INTERVAL
+        else:
+            _log.info(self._progress.in_a_line())
+            self._due = now + LINE_INTERVAL
 
     def stop(self):
         """Draw it for the last time, and end its line, which rich does in a terminal only."""
@@ -309,7 +353,7 @@ class Notebook:
 
     def __init__(self, progress, theme=None):
         self._progress, rows = progress, progress.rows
-        self._shown = [0] * len(rows)
+        self._shown, self._searches = [0] * len(rows), [row.search for row in rows]
         self._backend = MarimoProgressBackend(
             step_name="Draw",
             n_bars=len(rows),
@@ -326,7 +370,7 @@ class Notebook:
     def show(self):
         """Draw it again, unless that was done just now."""
         for i, row in enumerate(self._progress.rows):
-            if row.done == self._shown[i]:
+            if row.done == self._shown[i] and row.search == self._searches[i]:
                 continue
             stats = {}
             for title, (accept, scale) in zip(self._progress.titles, row.stats, strict=False):
@@ -339,7 +383,7 @@ class Notebook:
                 is_last=row.done == row.total,
                 total=row.total,
             )
-            self._shown[i] = row.done
+            self._shown[i], self._searches[i] = row.done, row.search
 
     def stop(self):
         """Draw it for the last time."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
 from pymc_kameleon.result.state import DATA_CHANGED, Saved, unpack
 from pymc_kameleon.result.steps import check_same_step, rebuilt_step
@@ -90,8 +91,7 @@ class ResumedRun:
     def begin(self, job):
         """Return the states where the chains stopped, and the settings from now on."""
         self._states = states = [unpack(self.steps, arrays) for arrays in self._saved.arrays]
-        for state in states:
-            _check_same_density(job, state)
+        self.n_checks = sum(_check_same_density(job, state) for state in states)
         if self.path is None:
             _check_untouched(self._saved, job, states)
         draws = self.before + (self._draws_left() if self._asked is None else self._asked)
@@ -124,8 +124,8 @@ class ResumedRun:
         saved = self._saved
         for group, variables in record.columns.groups.items():
             for part in (group, AHEAD + group, BEHIND + group):
-                if part in saved.draws:
-                    found = saved.draws[part]
+                found = saved.draws.get(part)
+                if found is not None and found.sizes["draw"] > 0:
                     start = int(found["draw"].values[0])
                     rows = [saved.numbers.index(number) for number in found["chain"].values]
                     for name in variables:
@@ -171,6 +171,10 @@ def saved_tree(result):
     result.load()
     result.close()  # so that the new result may be written over the file
     states = result[STATE_GROUP].to_dataset()
+    if not states.data_vars:
+        raise ValueError(
+            "resume was read from a store, which alone has the states of the chains: pass its path."
+        )
     lacking = [key for key in NEEDED_ATTRIBUTES if key not in states.attrs]
     if lacking:
         raise ValueError(
@@ -240,7 +244,9 @@ def _check_untouched(saved, job, states):
     for number, state in zip(saved.numbers, states, strict=True):
         if number not in chains or state.monitor.done - state.monitor.tune != kept or kept == 0:
             continue
-        for name, value in job.outputs.at(state.point).items():
+        with taking_notes(state.point, state.noted):
+            values = job.outputs.at(state.point)
+        for name, value in values.items():
             before = last[name].sel(chain=number).values[-1]
             if not np.allclose(before, value, rtol=1e-5, atol=1e-8, equal_nan=True):
                 raise ValueError(
@@ -251,14 +257,22 @@ def _check_untouched(saved, job, states):
 
 
 def _check_same_density(job, state):
-    """Raise a ValueError if the log-density is not what it was, and not noisy."""
+    """Raise a ValueError if the log-density is not what it was, and not noisy.
+
+    Returns the evaluations that this took. The state knows what black boxes return there.
+    """
     step = job.steps_at(state)[-1]
     if step.point is None or step.pseudo_marginal:
-        return
-    now, again = (step.log_density(state.point[step.layout.places]) for _ in range(2))
-    before = step.state.logp[0]
-    if now == again and not np.isclose(now, before, rtol=1e-6, atol=1e-6):
+        return 0
+    q, before = state.point[step.layout.places], step.state.logp[0]
+    with taking_notes(state.point) as notes:
+        now = step.log_density(q)
+    state.noted = notes.at(state.point)
+    if np.isclose(now, before, rtol=1e-6, atol=1e-6):
+        return 1
+    if now == step.log_density(q):
         raise ValueError(
             "resume needs the same model and data: the log-density of the last draw was "
             f"{before:.8g}, and is {now:.8g} now."
         )
+    return 2

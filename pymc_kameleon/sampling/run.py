@@ -26,6 +26,7 @@ from pymc_kameleon.sampling.outcome import (
 from pymc_kameleon.sampling.worker_process import Failed
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
+from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.problems import closing_warning, given_warnings
 
 _log = logging.getLogger("pymc_kameleon")
@@ -500,4 +501,8 @@ class Run:
             )
         ended = [(chain, self._job.steps_at(chain.state)) for chain in chains]
         say_what_was_done(ended, self._seconds)
+        if n := sum(chain.n_calls for chain in self._chains):
+            _log.info(
+                "What is kept of draws took %s that n_logp does not count.", counted(n, "call")
+            )
         say_what_was_rejected(ended)

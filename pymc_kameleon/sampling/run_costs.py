@@ -14,13 +14,15 @@ LONG_RUN = 30
 """Seconds from which the user is told how long a run will take."""
 
 
-def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0, looks=0):
+def say_what_a_run_costs(
+    steps, chains, draws_in_all, cores, point, scouting=0, pools=False, looks=0
+):
     """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
 
     No chain is touched, and no evaluation counted. Each chain makes `draws_in_all`, those of tuning
     too; `cores` chains run at a time, None if nobody knows, so that computing time is told; the
-    first begins at `point` (n_values,); `scouting` chains look for the posterior first; `looks` are
-    evaluations of points a second time.
+    first begins at `point` (n_values,); `scouting` chains look for the posterior first, or all but
+    one follow that, if the run `pools` tuning; `looks` are evaluations of points a second time.
     """
     if any(np.isnan(step.seconds_per_logp) for step in steps):  # it raised at the initial point
         return
@@ -31,9 +33,9 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0, 
         logp = step.seconds_per_logp
         own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
         evaluations = draws * n * largest
-        scouts = scouting * WARM_START_EVALUATIONS * step.layout.d * step.approaches
-        seconds += (evaluations * (logp + own) + scouts * logp) / at_once
-        scouted += scouts
+        alone, at_a_time = _evaluations_before_draws(step, scouting, pools)
+        seconds += alone * logp + (evaluations * (logp + own) + at_a_time * logp) / at_once
+        scouted += alone + at_a_time
         least += draws * largest
         slow |= logp > SLOW_LOGP
         exact &= largest == 1
@@ -59,11 +61,76 @@ def say_what_a_run_costs(steps, chains, draws_in_all, cores, point, scouting=0, 
         )
 
 
-WARM_START_EVALUATIONS = 30
-"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many."""
+def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
+    """Tell the user of a black box of all its calls that the statistic n_logp does not count.
+
+    Parameters
+    ----------
+    job : Job
+        Its steps are told of once.
+    n_checks : int
+        Evaluations by which a run that goes on was compared with what it was.
+    draws : int
+        Draws that are kept, of all chains.
+    likelihood : list of str
+        Groups that PyMC computes from the draws.
+    """
+    if not job.holds_gil:
+        return
+    made = {
+        "to see how long it takes and whether it repeats itself": _trials_of(job.steps),
+        "to see that the model is what it was": n_checks,
+    }
+    parts = [f"{counted(n, 'time')} {why}" for why, n in made.items() if n > 0]
+    if parts:
+        _log.info(
+            "Before the run the log-density was evaluated %s. n_logp does not count this.",
+            ", and ".join(parts),
+        )
+    for box, names in job.outputs.own_calls.items():
+        _log.info(
+            "The log-density does not take %s from %s. So this is called once more for each of at "
+            "most %s draws, and was once before; n_logp does not count this. Leave out what you do "
+            "not need by var_names.",
+            ", ".join(names),
+            box,
+            grouped(draws),
+        )
+    for box in job.outputs.looped:
+        _log.info(
+            "%s is called in a loop of PyTensor, and so again for each of %s draws; "
+            "n_logp does not count this.",
+            box,
+            grouped(draws),
+        )
+    for group in likelihood:
+        _log.info("PyMC evaluates the model at each of %s draws for %s.", grouped(draws), group)
+
+
+def _trials_of(steps):
+    """Return the evaluations by which steps were made, if they were not yet told of."""
+    n = sum(step.n_trials for step in steps)
+    for step in steps:
+        step.n_trials = 0
+    return n
+
+
+WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS = 30, 10
+"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many. And by
+which it follows another one: 1 to 2 where the log-density is nearly quadratic, else 10 to 20."""
 
 SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 """Seconds of a transition by itself, at most; and of an evaluation, if that is to be measured."""
+
+
+def _evaluations_before_draws(step, scouting, pools):
+    """Return the evaluations of a chain for which the others wait, and those of all together."""
+    whole, short = (step.layout.d * n for n in (WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS))
+    if not (scouting and step.approaches):
+        return 0, 0
+    if step.follows and pools:
+        return whole, short * (scouting - 1)
+    return 0, whole * scouting
 
 
 def _own_arithmetic(step, point, logp):

@@ -19,7 +19,7 @@ from pymc_kameleon.sampling.prepared import prepare
 from pymc_kameleon.sampling.progress import Progress
 from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
-from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
+from pymc_kameleon.sampling.run_costs import say_what_a_run_costs, say_what_n_logp_leaves_out
 from pymc_kameleon.sampling.settings import DEFAULT_DRAWS, MOST_DRAWS, Settings
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.messages import counted
@@ -101,7 +101,9 @@ def sample(
         As in ``pm.sample``: True, False, "combined", "split", "combined+stats" or "split+stats".
         The acceptance shown is a mean: of tuning, and then of the draws after it. A chain that was
         stuck for long after tuning is red. Above are the time in all, the time left, and, if an
-        evaluation of the log-density takes more than a millisecond, how many are made and to go.
+        evaluation of the log-density takes more than a millisecond, how many are made and to go;
+        and how far chains are that look for the posterior. Where there is no terminal, the same is
+        a line in the log after ten seconds, then each minute.
         If the bar itself fails, sampling goes on without it.
     progressbar_theme : rich.theme.Theme or str, optional
         Colours, as in ``pm.sample``; in a marimo notebook a style sheet.
@@ -110,13 +112,19 @@ def sample(
     step : step of pymc_kameleon, or list of them, optional
         Together they move all variables of the model, in turn. Also a class, ``pk.GAM``, its name,
         ``"gam"``, or a step that is not bound to a model, ``pk.GAM.options(steps_per_draw=5)``. By
-        default GadMALA if the log-density has a gradient; otherwise SurrogateMetropolis, or of
-        more than 40 coordinates, and of a log-density that is only estimated, GAM.
+        default GadMALA if the log-density has a gradient, though NUTS, in ``pm.sample``, is the
+        usual choice there; otherwise SurrogateMetropolis, or of more than 40 coordinates, and of a
+        log-density that is only estimated, GAM.
     var_names : list of str, optional
         What to keep; all free variables and deterministics by default.
-    initvals : dict, or list of dict, optional
-        Starts, as in ``pm.sample``. By default they are dispersed as by ``pk.initvals(chains)``:
-        the model's initial point, jittered on the unconstrained scale.
+    initvals : dict, list of dict, DataTree, path, or {"prior", "map"}, optional
+        Starts. By default they are dispersed as by ``pk.initvals(chains)``: the model's initial
+        point, jittered on the unconstrained scale. Values by name are as in ``pm.sample``, also
+        what ``pm.find_MAP`` returns. A result, of any sampler, or the path of one, lets the chains
+        start from its last draws; if it has fewer chains, from draws spread over it. "prior" draws
+        each start from the prior. "map" looks for the posterior's mode, and jitters the chains
+        about it. It is looked for by ``pm.find_MAP``, or, without a gradient, by at most 60 d
+        evaluations of the log-density, for d parameters. See docs/starts.md.
     pool_tuning : bool, optional
         Whether the chains learn from one another while they tune, by default they do: see
         docs/adaptation.md. With False each learns alone, as in ``pm.sample``.
@@ -194,8 +202,9 @@ def sample(
     Raises
     ------
     ValueError
-        For variables that no step moves, steps of other packages, impossible options, if no start
-        has a finite log-density, or if `resume` is of another model or step.
+        For variables that no step moves, steps of other packages, impossible options, a result as
+        `initvals` that lacks variables or has other labels, if no start has a finite log-density,
+        or if `resume` is of another model or step.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt
@@ -278,10 +287,15 @@ def sample(
                 first = all_chains[0]
                 n, point = first.total - first.begun, first.state.point
                 scouting = sum(chain.begun == 0 < chain.tune for chain in all_chains)
+                pools = prepared.settings.pool_tuning and len(all_chains) > 1
                 looks = job.n_looks(first.begun, first.tune, first.total, len(all_chains))
                 say_what_a_run_costs(
-                    job.steps, len(all_chains), n, workers.at_once, point, scouting, looks
+                    *(job.steps, len(all_chains), n, workers.at_once, point),
+                    *(scouting, pools, looks),
                 )
+            kept = sum(chain.n_kept(job.keeps_warmup) for chain in all_chains)
+            computed = _computed(idata_kwargs, model, job.outputs)
+            say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed)
             run = Run(
                 prepared,
                 workers,
@@ -289,7 +303,7 @@ def sample(
                 Limits(callback, seconds, target_ess, _parameters(model, job.outputs, target_ess)),
                 Finish(
                     model,
-                    _computed(idata_kwargs, model, job.outputs),
+                    computed,
                     compute_convergence_checks and bool(_kept_parameters(model, job.outputs)),
                     keep_warning_stat,
                     quiet,

@@ -14,6 +14,7 @@ from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
 from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.model import noise
+from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.functions import ModelLogp, ModelOutputs
 from pymc_kameleon.model.layout import Layout, checked_point, own_variables
 from pymc_kameleon.model.pymc_internals import (
@@ -93,6 +94,8 @@ class KameleonStep(ArrayStepShared):
         arrays, where ``floats(1)`` is a number, and sizes are d and `settings`. A field `kept` is
         another one: what `pk.sample` keeps of draws after tuning, to correct averages by, of a
         step that moves all variables.
+    n_trials : int
+        Evaluations when it was made, of which the user was not told yet.
     settings : mapping
         The sampler's own options, which a saved state must share; its `__init__` sets them.
     approaches : bool
@@ -228,10 +231,13 @@ class KameleonStep(ArrayStepShared):
         self._load()
         start = self.layout.raveled(self._initial_point)
         values = []
-        self.seconds_per_logp = seconds_per_logp(
-            self.log_density, start[self.layout.places], values
-        )
+        with taking_notes(start) as notes:
+            self.seconds_per_logp = seconds_per_logp(
+                self.log_density, start[self.layout.places], values
+            )
         noise.say_if_noisy(self, values)
+        self._known_at_start = notes.at(start)
+        self.n_trials = len(values)
 
     def __repr__(self):
         """Show the sampler and its variables."""
@@ -308,7 +314,10 @@ class KameleonStep(ArrayStepShared):
 
     @staticmethod
     def compile_learning():
-        """Load, or compile, what `learn` calls, which is otherwise done when it is called first."""
+        """Load, or compile, what `learn` calls, and what averages over the draws are corrected by.
+
+        ``pk.sample`` does so before the first draw, so that nobody has to wait later.
+        """
 
     def _largest_n_logp(self):
         """Return how many evaluations a transition may take."""
@@ -365,6 +374,7 @@ class KameleonStep(ArrayStepShared):
 
     @watch.setter
     def watch(self, watch):
+        """Go on with what was seen."""
         self.log_density.watch = watch
 
     def _fill(self, scales, n_tune):
@@ -384,13 +394,26 @@ class KameleonStep(ArrayStepShared):
                 )
         self.state, self.parameters, self.tuning, self._work = arrays
 
+    def start_known(self, n, logp):
+        """Count `n` evaluations by which the chain's start was found, the last one, `logp`, there.
+
+        The way to the posterior does not evaluate it again. The first draw counts them.
+        """
+        begins_there = n > 0 and self.tune and self.approaches
+        if begins_there:
+            self.trail[0] = logp
+        self.monitor.uncounted = n - begins_there
+
     def _warm_start(self, q):
         """Move `q` (n,) to where the posterior is, before a chain's first draw."""
-        if self.approaches and np.isfinite(self.log_density(q)):
-            d, others = self._d, q[self._d :].copy()
-            logp = RecordedLogp(
-                lambda x: self.log_density(np.concatenate([x, others])), self.trail, self.patience
-            )
+        if not self.approaches:
+            return
+        d, others = self._d, q[self._d :].copy()
+        logp = RecordedLogp(
+            lambda x: self.log_density(np.concatenate([x, others])), self.trail, self.patience
+        )
+        if np.isfinite(logp(q[:d])):
+            logp.begin_again()
             found = approach(
                 logp,
                 q[:d],
@@ -477,7 +500,7 @@ class KameleonStep(ArrayStepShared):
         """
         if self._outputs is None or not self._outputs.fits(names):
             self._outputs = ModelOutputs(
-                self.model, names, self._initial_point, self._compile_kwargs
+                self.model, names, self._initial_point, self._compile_kwargs, self._known_at_start
             )
         return self._outputs
 

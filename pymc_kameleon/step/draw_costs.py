@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 
+from pymc_kameleon.model.black_box_calls import calls_black_boxes
 from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.step.messages import in_words
 
@@ -50,3 +51,9 @@ def say_what_a_draw_costs(step):
             n,
             advice,
         )
+        again = [var.name for var in step.model.deterministics if calls_black_boxes(var)]
+        if again:
+            _log.info(
+                "PyMC calls the black box once more for each draw, for %s; pk.sample does not.",
+                ", ".join(again),
+            )

@@ -16,6 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
+from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.watch import DEFAULT_RULE, LOOKING_CHAINS
 from pymc_kameleon.step.make_draws import (
     compiled_run,
@@ -24,6 +25,7 @@ from pymc_kameleon.step.make_draws import (
     make_draws,
     where,
 )
+from pymc_kameleon.step.messages import grouped
 from pymc_kameleon.step.warm_start.search import OutOfTime
 
 
@@ -33,11 +35,46 @@ class ChainState:
 
     point: np.ndarray  # all value variables, raveled in the model's order
     steps: list  # the KameleonState of each step
+    noted: tuple = ()  # what black boxes have returned at the point, which no file needs to hold
 
     @property
     def monitor(self):
         """What the chain has seen; of the draws made, that of any step is right."""
         return self.steps[0].monitor
+
+    @property
+    def search(self):
+        """How far it is on its way to the posterior; without evaluations before and after that."""
+        trails = [own.trail for own in self.steps]
+        values = [trail[~np.isnan(trail)] for trail in trails]
+        most = sum(trail.size for trail, own in zip(trails, values, strict=True) if own.size)
+        values = np.concatenate(values)
+        return SearchSoFar(values.size, most, float(values.max(initial=-np.inf)))
+
+
+class SearchSoFar(NamedTuple):
+    """How far a chain is on its way to the posterior, or several are."""
+
+    evaluations: int
+    most: int  # evaluations that it may take
+    logp: float  # the best log-density so far
+
+    @classmethod
+    def of_all(cls, searches):
+        """Return how far several chains are, all together."""
+        evaluations, most, logp = zip(*searches, strict=True)
+        return cls(sum(evaluations), sum(most), max(logp))
+
+    def in_words(self):
+        """Return it as text."""
+        return (
+            f"looking for the posterior: {grouped(self.evaluations)} of at most "
+            f"{grouped(self.most)} evaluations, log-density {self.logp:.1f}"
+        )
+
+
+NO_SEARCH = SearchSoFar(0, 0, -np.inf)
+"""Before it, and after it."""
 
 
 class Portion(NamedTuple):
@@ -48,6 +85,7 @@ class Portion(NamedTuple):
     last: list  # DrawStats of each step, for the progress bar; None if there are no draws yet
     n_logp: int  # evaluations of the log-density
     seconds: float
+    n_calls: int = 0  # of black boxes for the outputs, besides those of the log-density
 
 
 class Job:
@@ -110,9 +148,9 @@ class Job:
             step.sampling_state = own
         return steps
 
-    def leave(self, steps, point):
+    def leave(self, steps, point, noted=()):
         """Return the state of a chain, whose steps others may use from now on."""
-        state = ChainState(point, [step.sampling_state for step in steps])
+        state = ChainState(point, [step.sampling_state for step in steps], noted)
         self._idle.append(steps)
         return state
 
@@ -146,7 +184,7 @@ def advance(job, state, n):
         If the log-density of a step is not finite where the chain is.
     """
     start = time.perf_counter()
-    with job.turns:
+    with job.turns, taking_notes(state.point, state.noted, job.outputs.recalls) as notes:
         steps, point = job.steps_at(state), state.point.copy()
         monitor = steps[0].monitor
         rows = np.empty((n, job.width(tuning=monitor.done < monitor.tune)))
@@ -162,24 +200,23 @@ def advance(job, state, n):
             for step in steps:
                 step.stop_tuning()
         last = [step.last_draw(own) for step, own in zip(steps, stats, strict=True)]
-        before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
-        n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - before
-        new = job.leave(steps, point)
-    return new, Portion(rows, stats, last, n_logp, time.perf_counter() - start)
+        n_logp = int(sum(own[:, COMMON.n_logp].sum() for own in stats)) - state.search.evaluations
+        new = job.leave(steps, point, notes.at(point))
+    seconds = time.perf_counter() - start
+    return new, Portion(rows, stats, last, n_logp, seconds, len(notes.missing))
 
 
 def _still_searching(job, state, steps, start):
     """Return a chain that has no draws yet, but more evaluations of its warm start."""
     trails, watches = [step.trail.copy() for step in steps], [deepcopy(s.watch) for s in steps]
-    known = sum(np.count_nonzero(~np.isnan(trail)) for trail in trails)
-    before = sum(np.count_nonzero(~np.isnan(own.trail)) for own in state.steps)
     job.leave(steps, state.point)
     seen = zip(state.steps, trails, watches, strict=True)
     own = [replace(own, trail=trail, watch=watch) for own, trail, watch in seen]
+    new = ChainState(state.point, own, state.noted)
+    n_logp = new.search.evaluations - state.search.evaluations
     rows = np.empty((0, job.width(tuning=True)))
     stats = [step.statistics.empty(0) for step in steps]
-    seconds = time.perf_counter() - start
-    return ChainState(state.point, own), Portion(rows, stats, None, known - before, seconds)
+    return new, Portion(rows, stats, None, n_logp, time.perf_counter() - start)
 
 
 def learn(job, states):
@@ -201,4 +238,4 @@ def learn(job, states):
             points = [state.point for state in states]
             learn_together([chain[k] for chain in chains], points)
         pairs = zip(chains, states, strict=True)
-        return [job.leave(chain, state.point) for chain, state in pairs]
+        return [job.leave(chain, state.point, state.noted) for chain, state in pairs]

@@ -178,6 +178,7 @@ def test_labels_of_a_mixture(jumps):
     assert agrees(found.dataset["mode_of_draw"].values, modes) > 0.999
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3)), min_size=2, max_size=2),
@@ -239,6 +240,28 @@ def test_counts_of_known_centers():
     assert data["ess"].values[1] == pytest.approx(float(pm.stats.ess(indicator, method="mean")))
     assert "chain 1 never" in found.verdict
     assert list(found.centers) == ["x"]
+
+
+def test_what_one_mode_does_not_tell_is_not_printed():
+    x = normals(np.random.default_rng(3), 1)[..., 0]
+    for centers, modes in ((None, 1), ({"x": [0, 50]}, 2)):
+        found = pk.mode_occupancy(tree(x=x), centers=centers)
+        assert found.dataset["ess"].isnull().all()
+        lines = repr(found).splitlines()
+        assert lines[0].split()[:2] == ["weight", "visits"]
+        assert "NaN" not in repr(found)
+        assert len(lines) == 4 + modes
+    jumps = tree(x=x + 50 * (np.arange(x.shape[1]) % 200 > 100))
+    printed = repr(pk.mode_occupancy(jumps, centers={"x": [0, 50, 100]})).splitlines()
+    assert "mcse" in printed[0]
+    assert printed[4].split()[:5] == ["2", "0", "–", "–", "–"]
+
+
+def test_there_have_to_be_draws():
+    with pytest.raises(
+        ValueError, match=r"no draws after tuning: go on with pk\.sample\(resume=dt"
+    ):
+        pk.mode_occupancy(xr.Dataset({"x": (("chain", "draw"), np.zeros((4, 0)))}))
 
 
 def test_verdicts():

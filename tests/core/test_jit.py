@@ -15,8 +15,6 @@ from pymc_kameleon.core import jit
 
 PACKAGE = Path(pymc_kameleon.__file__).parent
 
-SLOW = pytest.mark.slow
-
 
 def python(script, **environment):
     """Run a script in a fresh process and return what it prints, which is JSON."""
@@ -55,6 +53,7 @@ def package_in(place):
     return copy
 
 
+@pytest.mark.slow
 def test_other_processes_load_what_one_compiled_until_the_code_changes(tmp_path, monkeypatch):
     """In another environment of the same user, too."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -131,7 +130,8 @@ print(json.dumps([*point["x"], *step._learned_factor().ravel()]))
 """
 
 
-@pytest.mark.parametrize("name", ["AM", pytest.param("PCAKAM", marks=SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["AM", "PCAKAM"])
 def test_what_was_compiled_and_what_was_loaded_agree_to_the_last_bit(name, tmp_path):
     """The model's log-density too, which PyTensor compiles."""
     environment = {

@@ -1,10 +1,14 @@
 """A model's log-density: compiled once, its data shared, and whether it calls Python."""
 
+import warnings
+
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor import wrap_py
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
@@ -12,6 +16,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
 from pytensor.scalar import ScalarOp, upgrade_to_float
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
+from runs import messages
 
 import pymc_kameleon as pk
 
@@ -208,8 +213,38 @@ def test_python_is_recognised_wherever_it_is(logp, name, caplog):
     with caplog.at_level("INFO", logger="pymc_kameleon"):
         step = step_of(logp)
     assert step.log_density.holds_gil
-    assert f"No numba version of {name}: called through Python" in caplog.text
+    assert f"`{name}` has no numba version: it is called through Python" in caplog.text
     assert np.isfinite(step.log_density(np.full(4, 0.3)))
+
+
+@wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])
+def energy(x):
+    return np.asarray(-0.5 * (x**2).sum())
+
+
+def test_python_is_told_once_for_each_model(caplog):
+    """In words; and PyTensor, which warns with each function that PyMC compiles, does not."""
+    caplog.set_level("INFO", "pymc_kameleon")
+    words = "Your function `energy` is called through Python."
+    with warnings.catch_warnings(action="error"):
+        with pm.Model() as model:
+            x = pm.Flat("x", shape=4)
+            pm.Deterministic("e", energy(x))
+            pm.Potential("p", energy(x + 1))
+            step = pk.RWM()
+        assert messages(caplog) == [words]
+        step.outputs(["e"])
+        model.compile_logp()
+        assert messages(caplog) == [words]
+        step_of(energy)
+        assert messages(caplog) == [words] * 2
+
+
+def test_a_worker_is_not_warned_of_what_has_been_said():
+    function = step_of(Box()).log_density.functions[0]
+    sent = cloudpickle.dumps(function)
+    with warnings.catch_warnings(action="error"):
+        assert cloudpickle.loads(sent).holds_gil
 
 
 @pytest.mark.parametrize(

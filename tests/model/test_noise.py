@@ -154,6 +154,7 @@ def test_pk_sample_chooses_a_sampler_that_keeps_estimates():
     assert noise.NOISE_STATISTIC in dt["sample_stats"]
 
 
+@pytest.mark.slow
 def test_the_target_acceptance_is_one_that_noise_allows():
     assert step_of(pk.GAM).target_accept == step_of(pk.PCAKAM).target_accept == 0.1
     assert pk.GAM(model=toy(), pseudo_marginal=True, target_accept=0.15).target_accept == 0.15

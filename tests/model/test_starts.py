@@ -28,6 +28,7 @@ def natural(model):
     return model.compile_fn(free, inputs=model.value_vars, point_fn=True, mode="FAST_COMPILE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["jitter", "prior"])
 @pytensor.config.change_flags(cxx="")  # as C takes seconds to compile
 def test_points_are_those_that_pm_sample_starts_from(model, natural, how):

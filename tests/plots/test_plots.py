@@ -265,8 +265,10 @@ def test_adaptation_needs_the_draws_of_tuning(result):
 
 
 def test_there_are_proposals_of_some_samplers_only(result):
-    with pytest.raises(ValueError, match=r"normal distribution PCAKAM proposes.* GAM, RAM"):
-        pk.plot_proposals(as_sampler(result, "PCAKAM"), backend="none")
+    for name in ("PCAKAM", "SurrogateMetropolis"):
+        said = rf"{name} does not propose from a normal .* GAM, RAM.*plot_learned shows the cov"
+        with pytest.raises(ValueError, match=said):
+            pk.plot_proposals(as_sampler(result, name), backend="none")
     tree = result.copy()
     steps = json.loads(tree["sampling_state"].attrs["steps"])
     tree["sampling_state"].attrs["steps"] = json.dumps([steps[0] | {"options": None}])
@@ -307,7 +309,8 @@ def test_several_steps(ladders):
 
 
 def test_what_was_not_learned(result):
-    with pytest.raises(ValueError, match="has learned a scale of its coordinates"):
+    said = r"KAM.* has learned a scale of its coordinates, as only CMTM and CMH do.*plot_adaptation"
+    with pytest.raises(ValueError, match=said):
         pk.plot_scales(result, backend="none")
     with pytest.raises(ValueError, match=r"there is no \['t'\] among .*'s', 's_log__'"):
         pk.plot_factor(result, var_names=["a", "t"], backend="none")
@@ -324,6 +327,13 @@ def test_coords_are_those_of_what_is_shown(result):
             draw(result, coords={"chain": [7]}, backend="none")
         with pytest.raises(TypeError, match="This plot takes no step"):
             draw(result, step="kam", backend="none")
+
+
+def test_a_result_is_no_table_of_pk_compare(result):
+    for wrong, what in ((result, "DataTree"), (az.summary(result), r"a DataFrame with .*'mean'")):
+        said = rf"takes the table that pk\.compare\(\) returns, and got {what}"
+        with pytest.raises(TypeError, match=said):
+            pk.plot_compare(wrong)
 
 
 @pytest.mark.parametrize("name", PLOTS[:3] + PLOTS[4:])

@@ -102,7 +102,12 @@ def unpacked(name, folder):
     return Path(folder) / name
 
 
-@pytest.fixture(params=RUNS)
+LONG = "two_steps.nc", "stopped.zarr"
+
+
+@pytest.fixture(
+    params=[pytest.param(run, marks=[pytest.mark.slow] * (run in LONG)) for run in RUNS]
+)
 def run(request, tmp_path):
     """Return a run of before, what it became then, and what it becomes now."""
     path = unpacked(request.param, tmp_path)

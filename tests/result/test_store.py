@@ -75,6 +75,7 @@ def one_by_one(monkeypatch):
 # ---- what it holds --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discard", [True, False])
 def test_a_store_changes_nothing(discard, steps, model, path):
     options = {"discard_tuned_samples": discard, "model": model, "chains": 3}
@@ -184,7 +185,7 @@ def test_resumes_after_a_stop(when, walk, whole, path, monkeypatch):
 
     half = sample(walk, callback=stop, store=path, discard_tuned_samples=False)
     there = xr.open_datatree(path, engine="zarr", consolidated=False)
-    assert ("posterior" in half.children) == (when >= 50)
+    assert (half["posterior"].sizes["draw"] > 0) == (when >= 50)
     assert_same(opening.opened(path), half, [name for name in half.children if name in ALL])
     if when >= 50:
         n = half["posterior"].sizes["draw"]
@@ -246,7 +247,7 @@ pk.sample(30, tune=50, chains=2, cores=1, random_seed=7, step=step, model=step.m
 @pytest.mark.parametrize(
     "writes",
     [
-        (1, 40),
+        pytest.param((1, 40), marks=pytest.mark.slow),
         pytest.param((0, 3, 7, 12, 90, 201, 333, 350), marks=pytest.mark.slow),
     ],
 )
@@ -258,8 +259,9 @@ def test_resumes_after_kill_9(writes, walk, whole, tmp_path):
     )
     assert ended.stdout.split() == ["9"] * len(writes), ended.stderr
     for n in writes:
-        with pytest.raises(ValueError, match=r"not ended, or was killed: pk\.sample\(resume="):
-            opening.opened(tmp_path / f"{n}.zarr")
+        said = r"not ended, or was killed: pk\.sample\(resume='.*chains have made \d.* of 80 draws"
+        with pytest.raises(ValueError, match=said):
+            pk.load(tmp_path / f"{n}.zarr")
         assert_same(resume(tmp_path / f"{n}.zarr", walk.model), whole, (*DRAWN, *WARMUP))
 
 

@@ -8,14 +8,18 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pymc as pm
 import pytest
+from models import box, standard_normal
 from pymc.progress_bar import MCMCProgressBarManager
 from rich.console import Console
 from rich.theme import Theme
+from runs import messages
 
 import pymc_kameleon as pk
 from pymc_kameleon.model.pymc_internals import DrawStats
 from pymc_kameleon.sampling import progress, run
 from pymc_kameleon.sampling.progress import Progress, Row, remaining, seconds_left, speed
+from pymc_kameleon.step.job import NO_SEARCH, SearchSoFar
+from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 
 OPTIONS = [True, "split", "combined", "split+stats", "combined+stats"]
 
@@ -32,7 +36,7 @@ class CyclicalKAM:
         self.var_names = var_names
 
 
-def chain(row, steps, done, seconds, evaluations, tune=1000, total=2000, begun=0):
+def chain(row, steps, done, seconds, evaluations, tune=1000, total=2000, begun=0, search=NO_SEARCH):
     """What the display knows of a chain."""
     stats = DrawStats(scaling=1.2e-5)
     stats.mean_accept, stats.stuck = 0.441, False
@@ -47,6 +51,7 @@ def chain(row, steps, done, seconds, evaluations, tune=1000, total=2000, begun=0
         seconds=seconds,
         evaluations=evaluations,
         last_stats=[stats] * len(steps) if done else None,
+        state=SimpleNamespace(search=search),
     )
 
 
@@ -99,7 +104,7 @@ def test_a_narrow_terminal_shows_less_instead_of_parts():
 
 
 def row(done, seconds, total=100, evaluations=0, most=20):
-    return Row(done, total, 50, seconds, evaluations, most, [], False)
+    return Row(done, total, 50, seconds, evaluations, most, [], False, NO_SEARCH)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +166,66 @@ def test_time_goes_by_between_two_news(monkeypatch):
         ["9.8 min, about 12 s left", made],
         ["10 min in all", "30 evaluations of 6 s"],
     ]
+
+
+def test_chains_that_waited_for_the_posterior_go_on_together(monkeypatch):
+    """The first one took 80 s to find it; then both, in 10 s, made half of their draws."""
+    now, steps = [0.0], [CyclicalKAM("x")]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    with Progress([chain(i, steps, 0, 0, 0, total=100) for i in range(2)]) as shown:
+        now[0], search = 80.0, SearchSoFar(8000, 9000, -1.0)
+        shown.show(chain(0, steps, 0, 80.0, 8000, total=100, search=search))
+        now[0] = 90.0
+        shown.show(chain(0, steps, 50, 90.0, 9000, total=100))
+        shown.show(chain(1, steps, 50, 10.0, 1000, total=100))
+        assert shown.summary()[0] == "1.5 min, about 10 s left"
+
+
+def test_without_a_terminal_there_is_a_line_in_the_log_now_and_then(monkeypatch, caplog):
+    """After ten seconds, and then each minute; not each time that there is news."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    steps = [CyclicalKAM("x"), CyclicalKAM("y")]
+    news = [
+        (9.9, 0, SearchSoFar(50, 490, -1000.0)),
+        (10, 0, SearchSoFar(57, 490, -812.34)),  # said
+        (69, 0, SearchSoFar(400, 490, -10.0)),
+        (70, 1, NO_SEARCH),  # said
+        (130, 2, NO_SEARCH),  # said
+    ]
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        with Progress([chain(0, steps, 0, 0, 0, total=3000)]) as shown:
+            for now[0], done, search in news:
+                made = search.evaluations or 430 + 10 * done
+                shown.show(chain(0, steps, done, now[0], made, total=3000, search=search))
+        with Progress([chain(0, steps, 0, 0, 0)], progressbar=False) as shown:
+            now[0] += 1000
+            shown.show(chain(0, steps, 1, 1000, 10))
+    assert messages(caplog) == [
+        "0 of 3000 draws; 10 s; looking for the posterior: 57 of at most 490 evaluations, "
+        "log-density -812.3",
+        "1 of 3000 draws, acceptance 0.44 and 0.44; 1.2 min, about 5 h 34 min left; "
+        "440 evaluations of 160 ms made, about 125 958 to go",
+        "2 of 3000 draws, acceptance 0.44 and 0.44; 2.2 min, about 10 h 6 min left; "
+        "450 evaluations of 290 ms made, about 125 916 to go",
+    ]
+
+
+def test_the_way_to_the_posterior_is_shown():
+    """Of two chains that look for it; the third has draws."""
+    steps = [CyclicalKAM("x")]
+    shown = Progress([chain(i, steps, 0, 0, 0) for i in range(3)])
+    assert "looking" not in "".join(shown.summary())
+    searches = [SearchSoFar(57, 6000, -812.34), SearchSoFar(9999, 6000, -8e4), NO_SEARCH]
+    for i, search in enumerate(searches):
+        shown.show(chain(i, steps, i // 2, 1.0, 100, search=search))
+    words = "looking for the posterior: 10 056 of at most 12 000 evaluations, log-density -812.3"
+    assert shown.summary()[-1] == words
+    assert words in drawn(shown, 100)
+    shown.show(chain(1, steps, 1, 1.0, 100))
+    assert "57 of at most 6000 evaluations" in shown.summary()[-1]
+    shown.show(chain(0, steps, 1, 1.0, 100))
+    assert "looking" not in "".join(shown.summary())
 
 
 @pytest.mark.parametrize("n", [1, 4])
@@ -249,6 +314,28 @@ def test_it_follows_all_draws(option, walks, pair, recorders):
     last = recorders[0].pictures[-1]
     expected = [counts.sum()] if option == "combined" else counts
     assert [r.evaluations for r in last] == list(expected)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_it_follows_the_way_to_the_posterior(cores, recorders, monkeypatch):
+    """Told after each evaluation, here and from processes."""
+    _, model = box()
+    step = pk.GAM(model=model, steps_per_draw=2)
+    monkeypatch.setattr("pymc_kameleon.step.base.WARM_START_PATIENCE", -1.0)
+    start = np.full(2, 9.0)
+    options = {"tune": 30, "chains": 2, "model": model, "initvals": {"x": start}}
+    pk.sample(5, step=step, cores=cores, **options | QUIET)
+    for i in range(2):
+        rows = [picture[i] for picture in recorders[0].pictures]
+        assert rows[-1].search.evaluations == 0
+        rows = [r for r in rows if r.search.evaluations]
+        assert {r.done for r in rows} == {0}
+        n, most, best = zip(*(r.search for r in rows), strict=True)
+        assert list(dict.fromkeys(n)) == list(range(1, max(n) + 1))
+        assert n == tuple(r.evaluations for r in rows)
+        assert set(most) == {1 + 60 + NEAR_TRIES}
+        assert best[0] == standard_normal(start) < -5 < best[-1]
+        assert list(best) == sorted(best)
 
 
 def test_it_shows_mean_acceptance_and_who_is_stuck(walks, recorders):

@@ -363,7 +363,7 @@ def test_a_run_in_the_background(gate, black_walk):
     with pytest.raises(TimeoutError, match=r"Not finished after 0\.01 seconds: <Run of 2 chains"):
         running.wait(0.01)
     there = running.inspect()
-    assert "posterior" not in there.children
+    assert there["posterior"].sizes["draw"] == 0
     gate.open.set()
     result = running.wait()
     assert running.is_finished
@@ -496,6 +496,25 @@ def test_ctrl_c_pressed_twice_at_any_line(walk, by_one, monkeypatch):
     assert n > 20
 
 
+@pytest.mark.parametrize(
+    ("options", "order"),
+    [
+        ({}, ["compile", "drive"]),
+        ({"pool_tuning": False}, ["drive"]),
+        ({"chains": 1}, ["drive"]),
+        ({"tune": 0}, ["drive"]),
+    ],
+)
+def test_what_is_learned_together_is_compiled_before_the_first_draw(
+    options, order, walk, monkeypatch
+):
+    done, drive = [], Run._drive
+    monkeypatch.setattr(pk.RWM, "compile_learning", lambda step: done.append("compile"))
+    monkeypatch.setattr(Run, "_drive", lambda *args: [done.append("drive"), drive(*args)])
+    sample(walk, **options)
+    assert done == order
+
+
 def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
     """Told after each evaluation, stopped in the middle, and gone on from a store."""
     op, model = box()
@@ -516,7 +535,7 @@ def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(run.Run, "_keep", stop_soon)
     store = tmp_path / "run.zarr"
     before = pk.sample(20, tune=30, chains=3, random_seed=4, store=store, **options)
-    assert "posterior" not in before.children
+    assert before["posterior"].sizes["draw"] == 0
     assert told == [(0, 1)] * 20
     monkeypatch.setattr(run.Run, "_keep", keep)
     assert_same(pk.sample(resume=store, **options), whole, DRAWN)

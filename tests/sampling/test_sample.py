@@ -244,6 +244,20 @@ def test_convergence_is_checked(still, caplog):
     assert "rhat" in caplog.text
 
 
+@pytest.mark.parametrize(("apart", "is_told"), [(0.0, False), (1.0, True)])
+def test_chains_that_differ_are_given_advice(pair, caplog, apart, is_told):
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((4, 200)) + apart * np.arange(4)[:, None]
+    draws = {"x": x, "y": rng.standard_normal((4, 200))}
+    posterior = xr.Dataset({name: (("chain", "draw"), own) for name, own in draws.items()})
+    tree = xr.DataTree.from_dict({"posterior": posterior})
+    finish = outcome.Finish(pair, {}, True, False, False, None)
+    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+        finish.check(tree)
+    said = "".join(messages(caplog))
+    assert ("y is written centred" in said) == ("try NUTS" in said) == is_told
+
+
 def test_quiet(gam, caplog, capsys):
     options = {"tune": 5, "draws": 200, "progressbar": True, "compute_convergence_checks": True}
     for quiet in (False, True):
@@ -258,6 +272,7 @@ def test_quiet(gam, caplog, capsys):
 # ---- several steps --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_statistics_of_several_steps_are_as_in_pm_sample(two_steps, pair):
     arguments = {"draws": 10, "tune": 20, "chains": 2, "model": pair, "step": two_steps} | QUIET
     theirs, ours = pm.sample(cores=1, **arguments), pk.sample(cores=1, **arguments)
@@ -422,7 +437,8 @@ def test_resumes_some_of_the_chains(walk, line):
 def test_resumes_again_and_again_even_from_no_draws(walk, line):
     whole = sample(walk, draws=50)
     result = sample(walk, draws=0)
-    assert set(result.children) & {*DRAWN, *WARMUP} == {"warmup_sample_stats"}
+    assert set(result.children) & {*DRAWN, *WARMUP} == {*DRAWN, "warmup_sample_stats"}
+    assert result["posterior"].sizes["draw"] == 0
     for draws in (1, 9, 40):
         result = resume(result, line, draws)
     assert_same(result, whole)
@@ -748,7 +764,7 @@ def test_a_run_interrupted_while_tuning_keeps_its_tuning(
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         result = sample(walk, cores=2, discard_tuned_samples=False)
     assert "The result has no draws after tuning yet" in caplog.text
-    assert "posterior" not in result.children
+    assert {name: len(result[name]["draw"]) for name in DRAWN} == dict.fromkeys(DRAWN, 0)
     assert not [m for m in messages(caplog, logging.WARNING) if "no proposal was accepted" in m]
     monkeypatch.undo()
     assert_same(resume(result, line, None), whole, DRAWN + WARMUP)
@@ -983,7 +999,7 @@ def test_exceptions_on_the_way_to_the_posterior_say_so(k):
     starts = [{"x": np.array([x, 0.2])} for x in (0.1, 1000.1)]
     with pytest.raises(ZeroDivisionError) as error:
         sample(step, chains=2, cores=1, initvals=starts, pool_tuning=False)
-    note = f"In chain 1, evaluation {k} on the way to the posterior, before the first draw, at "
+    note = f"In chain 1, evaluation {k + 1} on the way to the posterior, before the first draw, at "
     assert error.value.__notes__[0].startswith(note)
     assert error.value.result["sampling_state"]["monitor_done"].values[0] > 0
 

@@ -51,7 +51,12 @@ ALL = ("posterior", "sample_stats", "warmup_sample_stats", "learned")
 # ---- advance --------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["GAM", "KAM", "CyclicalKAM", "CMTM", "GadMALA"])
+LONG = "KAM", "CyclicalKAM", "CMTM", "GadMALA"
+
+
+@pytest.fixture(
+    scope="module", params=["GAM", *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
+)
 def job(request):
     cls, options = ROWS[request.param]
     return job_of(cls(model=normal(2), steps_per_draw=3, **options))

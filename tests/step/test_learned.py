@@ -64,6 +64,7 @@ def test_modes_have_weights_means_and_covariances():
     assert modes["mode_weight"].sum().item() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_names_of_several_steps_do_not_collide(model):
     a, s, b = model.free_RVs
     steps = [pk.GAM([a], model=model), pk.CMH([s], model=model), pk.GAM([b], model=model)]

@@ -150,6 +150,23 @@ def test_looking_for_scales_counts_too(said, monkeypatch):
     assert "scales" not in " ".join(said())
 
 
+@pytest.mark.parametrize(
+    ("pools", "cores", "words"),
+    [
+        (False, 2, "some 240 to find the posterior: about 2.3 min on 2 cores"),  # (240 + 40) / 2
+        (True, 2, "some 120 to find the posterior: about 1.8 min on 2 cores"),  # 60 + (60 + 40) / 2
+        (True, None, "some 120 to find the posterior: about 2.7 min of computing"),  # 60 + 60 + 40
+    ],
+)
+def test_one_chain_looks_for_the_posterior_where_others_follow(
+    pools, cores, words, said, monkeypatch
+):
+    step = with_costs(pk.SurrogateMetropolis(model=box()[1]), 1.0, monkeypatch)
+    said()
+    say_what_a_run_costs([step], 4, 10, cores, np.zeros(2), 4, pools)
+    assert words in said()[0]
+
+
 @pytest.mark.parametrize("seconds", [2, 1e-6])
 def test_an_evaluation_is_timed_at_most_three_times(seconds, monkeypatch):
     now, count = [0.0], [0]

@@ -123,7 +123,8 @@ def test_pk_sample_chooses_and_says_so(pair, caplog):
         found = pk.sample(draws=10, tune=10, chains=1, model=pair, **QUIET)
     (said,) = [line for line in caplog.messages if "chooses" in line]
     assert said == (
-        "Sampling with GadMALA, as the log-density has a gradient; step=pk.GAM chooses another."
+        "Sampling with GadMALA, as the log-density has a gradient; step=pk.GAM chooses another. "
+        "With a gradient NUTS is the usual choice: pm.sample() takes it."
     )
     assert "GadMALA" in found["sampling_state"].attrs["steps"]
 
@@ -137,10 +138,12 @@ def test_the_choice_is_by_gradient_and_size(pair, caplog, monkeypatch):
     monkeypatch.setattr(choice, "MOST_FOR_SURROGATE", 0)
     assert shown(bound_steps(None, blind)) == [(pk.GAM, ("x",))]
     assert f"Sampling with GAM, {said}KAM chooses" in caplog.text
+    assert "NUTS" not in caplog.text
     monkeypatch.setattr(choice, "MOST_DENSE", 2)
     assert shown(bound_steps(None, normal(2))) == [(pk.GadMALA, ("x",))]
     assert shown(bound_steps(None, pair)) == [(pk.GAM, ("x", "s_log__"))]
     assert "as there are 3 coordinates, more than 2;" in caplog.text
+    assert caplog.text.count("NUTS is the usual choice") == 2
 
 
 def test_there_is_no_choice_for_discrete_variables(mixed_model):

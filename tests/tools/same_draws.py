@@ -125,6 +125,7 @@ def digest(found):
     if isinstance(found, xr.DataTree):
         apart = ("sampling_state", "ahead_", "behind_")  # as it came, in time
         groups = [name for name in found.children if not name.startswith(apart)]
+        groups = [name for name in groups if found[name].sizes.get("draw") != 0]
         found = {group: digest(found[group].to_dataset()) for group in groups}
         return {f"{group}/{k}": v for group, part in found.items() for k, v in part.items()}
     if not isinstance(found, xr.Dataset):

@@ -109,6 +109,17 @@ def test_the_package_offers_its_samplers_and_nothing_else():
     assert all(hasattr(pymc_kameleon, name) for name in pymc_kameleon.__all__)
 
 
+def test_a_user_who_looks_around_sees_functions_and_classes():
+    """And none of the modules that these are from, which can be imported all the same."""
+    import pymc_kameleon
+
+    seen = dir(pymc_kameleon)
+    assert set(seen) <= set(pymc_kameleon.__all__)
+    assert all(callable(getattr(pymc_kameleon, name)) for name in seen)
+    assert {"sample", "load", "GAM", "Decay"} <= set(seen)
+    assert importlib.import_module("pymc_kameleon.plots") is pymc_kameleon.plots
+
+
 def test_importing_changes_nothing_in_pymc():
     script = """
 import logging

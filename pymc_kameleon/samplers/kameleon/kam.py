@@ -57,6 +57,7 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     least_points,
     settling,
 )
+from pymc_kameleon.samplers.kameleon.way_back import compiled_variances, explain_way_back
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.random_walk import walk as random_walk
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
@@ -406,6 +407,10 @@ class KAM(LearnedSubsample):
     distance, and that adaptation ends. With the usual bandwidth, 1/√2 of the distance, the
     effective sample size on normal targets of 10 and 20 dimensions halves. See docs/kam.md.
 
+    Far from all points of z proposals are small. Where the posterior is narrow within a wide part,
+    or has heavy tails, the chain comes back from there slowly, and goes there seldom: it warns of
+    that by what it has seen while tuning, as its draws do not show it.
+
     References
     ----------
     Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
@@ -460,8 +465,15 @@ class KAM(LearnedSubsample):
     def _tuned_scales(self):
         return tuned_scales(self.parameters, self.tuning.past.shape, self.tuning.nu)
 
+    @staticmethod
+    def compile_learning():
+        """Load, or compile, what is called at the end."""
+        compiled_variances()
+
     def _problems(self):
-        return [explain_few_points(self, self.parameters.subsample)]
+        subsample = self.parameters.subsample
+        few = explain_few_points(self, subsample)
+        return [few, explain_way_back(self, subsample, *scales(self.parameters))]
 
 
 # ---- what relatives share -----------------------------------------------------------------------

@@ -262,7 +262,8 @@ class SurrogateMetropolis(KameleonStep):
     s is a density that was fitted to all points that tuning evaluated, and :math:`K_s` a Metropolis
     step on s, which needs no evaluation of the log-density. So a move costs one evaluation, after M
     steps that cost microseconds, and neighbouring draws are nearly independent where s is close
-    to the posterior. For up to some 30 parameters.
+    to the posterior. For up to some 30 parameters where the posterior is near normal; hierarchies
+    and random fields may fail from some 15 parameters on, and then R-hat or a warning says so.
 
     Parameters
     ----------
@@ -347,7 +348,7 @@ class SurrogateMetropolis(KameleonStep):
 
     @staticmethod
     def compile_learning():
-        """Load, or compile, what learning calls."""
+        """Load, or compile, the inner chain by itself, which corrects averages in pk.summary."""
         compiled_runs()
         compiled_weights()
 
@@ -433,13 +434,13 @@ class SurrogateMetropolis(KameleonStep):
         return self._d if self._has_few_evaluations else max(50, 5 * self._d)
 
     def _problems(self):
-        tuning = self.tuning
+        tuning, d, model = self.tuning, self._d, self.model
         return [
-            problems.explain_size(self._d),
-            problems.explain_budget(self._has_few_evaluations and tuning.n_home[0] == 2, self._d),
+            problems.explain_size(d, model),
+            problems.explain_budget(self._has_few_evaluations and tuning.n_home[0] == 2, d),
             problems.explain_lost(tuning.lost[0]),
-            problems.explain_worth(tuning.worth),
-            problems.explain_news(tuning.news[0]),
+            problems.explain_worth(tuning.worth, d, model),
+            problems.explain_news(tuning.news[0], d, model),
             problems.explain_cost(self.is_expensive, self.seconds_per_logp),
         ]
 

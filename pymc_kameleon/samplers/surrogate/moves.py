@@ -280,6 +280,12 @@ def new_ends(parameters, start, rng):
     return ends_of_pairs(parameters, start, np.full(start.shape, np.nan), rng)[0]
 
 
+def generator_of(points):
+    """Return a Generator that has its seed from points: the same ones give the same numbers."""
+    digest = sha256(np.ascontiguousarray(points)).digest()
+    return np.random.default_rng(np.frombuffer(digest, np.uint32))
+
+
 # ---- draws of s ---------------------------------------------------------------------------------
 
 
@@ -293,8 +299,7 @@ def draws_of_surrogate(parameters, start, n):
     Their randomness is that of the start, so that the same draws give the same ones.
     """
     d, n_inner = start.shape[1], parameters.n_inner[0]
-    seed = np.frombuffer(sha256(np.ascontiguousarray(start)).digest(), np.uint32)
-    rng, x = np.random.default_rng(seed), start[np.arange(n) * len(start) // n]
+    rng, x = generator_of(start), start[np.arange(n) * len(start) // n]
     for _ in range(max(LONG_CHAIN, ceil(LONG_CHAIN_STEPS * d / n_inner))):
         x = new_ends(parameters, x, rng)
     return x
@@ -333,10 +338,16 @@ class Certificate(NamedTuple):
 
     def in_words(self):
         """Return it as text."""
+        if np.isnan(self.sd_log_w):
+            return "all of its moves ended where the log-density is not finite"
+        if np.isfinite(self.pareto_k):
+            tail = f"their Pareto k {self.pareto_k:.2f}"
+        else:
+            hardly = self.sd_log_w <= NO_TAIL_SD
+            tail = "which hardly differ" if hardly else "too few to know their tail"
         return (
-            f"effective share of the weights π/s {self.ess_share:.2f}, their Pareto k "
-            f"{self.pareto_k:.2f}, sd of log(π/s) {self.sd_log_w:.2f}, mean acceptance "
-            f"{self.accept_prob:.2f}"
+            f"effective share of the weights π/s {self.ess_share:.2f}, {tail}, sd of log(π/s) "
+            f"{self.sd_log_w:.2f}, mean acceptance {self.accept_prob:.2f}"
         )
 
 

@@ -1,21 +1,27 @@
 """What SurrogateMetropolis warns of: size, few evaluations, lost chains, cost and worth."""
 
+import math
+
 from pymc_kameleon.core.quadratic import n_coefficients
+from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
 from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES
 from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS, SLOW, mean_worth
 from pymc_kameleon.step.messages import in_words
 from pymc_kameleon.step.warm_start.approach import evaluations_for_own_search
 
+MANY = 20
+"""Parameters from which GAM may be better where the surrogate is poor."""
 
-def explain_size(d):
+
+def explain_size(d, model):
     """Warn if there are more coordinates than a surrogate can learn all correlations of."""
     if n_coefficients(d) <= MOST_CENTRES:
         return ""
     return (
         f"a quadratic in {d} coordinates has {n_coefficients(d)} coefficients, and the surrogate "
-        f"is fitted to {MOST_CENTRES} points at most, so it may be poor. For so many use pk.GAM, "
-        "or with a gradient NUTS or pk.GadMALA."
+        f"is fitted to {MOST_CENTRES} points at most, so it may be poor. For so many use "
+        f"{'NUTS or pk.GadMALA' if has_gradient(model) else 'pk.GAM'}."
     )
 
 
@@ -35,10 +41,11 @@ def explain_lost(lost):
     if lost == 0:
         return ""
     return (
-        "its start led to a place with a log mass some "
-        f"{lost:.0f} lower than where another chain arrived, so it was moved there before it was "
-        "tuned. The starts were then not independent. If several modes may matter, use "
-        "pk.CyclicalKAM; otherwise there is nothing to do."
+        "from its start it came to a place that has next to none of the posterior, about "
+        f"1e-{lost / math.log(10):.0f} of what is where another chain arrived. So it was moved "
+        "there before it was tuned, and its draws can be used as those of the others. But R-hat "
+        "cannot show a mode from which chains are moved: if there may be several, use "
+        "pk.CyclicalKAM."
     )
 
 
@@ -52,7 +59,7 @@ def explain_cost(is_expensive, seconds):
     )
 
 
-def explain_worth(worth):
+def explain_worth(worth, d, model):
     """Warn if moves by the surrogate go hardly farther than those of a walk."""
     walk, _, surrogate, _ = mean_worth(worth)
     if worth[2, 1] < ENOUGH_MOVES or surrogate > min(PAYS * walk, GOOD):
@@ -60,16 +67,26 @@ def explain_worth(worth):
     return (
         f"moves by the surrogate are hardly better than a random walk here: in tuning their mean "
         f"squared jump was {surrogate:.2g}, a walk's {walk:.2g} (2 would be independent draws). "
-        "Tune longer, or use NUTS or pk.GadMALA if there is a gradient."
+        f"{_what_to_try(d, model)}"
     )
 
 
-def explain_news(news):
+def explain_news(news, d, model):
     """Warn if the last part of tuning found much that the surrogate did not know."""
     if news < NEWS:
         return ""
     return (
         f"until the end of tuning the surrogate was too low where some {news:.0%} of the posterior "
         "is. There may be more where no chain has been, and a chain may be stuck for long where "
-        "it seldom comes. Tune longer, or use NUTS or pk.GadMALA if there is a gradient."
+        f"it seldom comes. {_what_to_try(d, model)}"
+    )
+
+
+def _what_to_try(d, model):
+    """Return what to do where the surrogate is poor: also that there is a gradient, if there is."""
+    others = ["NUTS"] * has_gradient(model) + ["pk.GAM"] * (d >= MANY)
+    instead = f", or use {' or '.join(others)}" if others else ""
+    return (
+        f"Tune longer{instead}; or try another parametrisation, as of a hierarchy centred or "
+        "non-centred."
     )

@@ -96,6 +96,10 @@ class RecordedLogp:
         self.n += 1
         return self.values[self.n - 1]
 
+    def begin_again(self):
+        """Go back to the first value."""
+        self.n = 0
+
 
 class BudgetSpent(Exception):
     """The budget is spent."""

@@ -393,6 +393,7 @@ def test_a_chain_elsewhere_is_told(result, caplog):
     assert any("R-hat" in message for message in messages(caplog))
 
 
+@pytest.mark.slow
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):
     short = sample(step, cores=2, store=tmp_path / "run.zarr", **OPTIONS | {"draws": 200}).load()
     short.to_netcdf(tmp_path / "run.nc")

@@ -352,6 +352,12 @@ def check_trajectory(stats, i, move):
     assert i == 0 or stats["n_steps"][i] == stats["n_logp"][i]
 
 
+ADAPTATIONS_IN_FULL = [
+    pytest.param(name, marks=[] if name in ("fisher", "whitened") else [pytest.mark.slow])
+    for name in ADAPTATIONS
+]
+"""Of which all are compared elsewhere, too."""
+
 START = {1: [0.3], 2: [2.0, -1.0], 5: [1.0, -2.0, 0.5, 3.0, -0.2]}
 
 
@@ -363,7 +369,7 @@ def rate_of(name, rate=0.05):
 
 
 @pytest.mark.parametrize("d", START)
-@pytest.mark.parametrize("name", ADAPTATIONS)
+@pytest.mark.parametrize("name", ADAPTATIONS_IN_FULL)
 def test_chains(name, d):
     trace, chain, moves = compare(name, slow_skewed(d), START[d], 400, **rate_of(name))
     assert 30 < trace.stats["accept_share"].sum() < 420

@@ -10,7 +10,7 @@ import pymc as pm
 import pytest
 import reference
 from invariance import TARGETS, invariance_p_value, moved_fast, tuned
-from models import box, normal, normal_model
+from models import Blind, black_box, box, normal, normal_model
 from runs import assert_same, resume, sample
 
 import pymc_kameleon as pk
@@ -711,8 +711,32 @@ def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
     for chain in chains:
         chain.parameters.surrogate.bounds[:] -= 50
     assert learning.share_of_news(chains) == 1
-    assert "some 25% of the posterior" in problems.explain_news(0.25)
-    assert not problems.explain_news(0.005)
+    assert "some 25% of the posterior" in problems.explain_news(0.25, 2, step.model)
+    assert not problems.explain_news(0.005, 2, step.model)
+
+
+@pytest.mark.parametrize(
+    ("model", "d", "advice"),
+    [
+        (lambda: black_box(Blind()), 2, "Tune longer; or try another parametrisation, as of"),
+        (lambda: black_box(Blind()), 20, "Tune longer, or use pk.GAM; or try another"),
+        (lambda: normal(2), 19, "Tune longer, or use NUTS; or try another"),
+        (lambda: normal(2), 20, "Tune longer, or use NUTS or pk.GAM; or try another"),
+    ],
+)
+def test_what_to_try_fits_the_model(model, d, advice):
+    poor = np.array([[0.1, 99.0], [0.0, 0.0], [0.1, 99.0], [0.0, 0.0]])
+    assert advice in problems.explain_worth(poor, d, model())
+    assert advice in problems.explain_news(0.25, d, model())
+    instead = problems.explain_size(60, model())
+    assert instead.endswith("NUTS or pk.GadMALA." if "NUTS" in advice else "pk.GAM.")
+
+
+def test_a_chain_that_was_moved_tells_what_that_means():
+    said = problems.explain_lost(42.0)
+    assert "next to none of the posterior, about 1e-18 of what" in said
+    assert "its draws can be used" in said
+    assert "1e-869" in problems.explain_lost(2000.0)
 
 
 def test_points_that_are_far_out_are_fitted():

@@ -1,0 +1,229 @@
+"""Variables of a result at points that are no draws.
+
+They are computed anew only where that is shown to be what the result holds: at both positions of
+each draw's last move, of which the chain stayed at one, each variable is compared with its draw.
+Draws may have been selected, relabelled, or changed since, and so may the model.
+"""
+
+import numpy as np
+import pymc as pm
+from scipy.special import expit
+
+from pymc_kameleon.model.black_boxes import dependent_on_black_boxes
+from pymc_kameleon.model.functions import ModelOutputs
+from pymc_kameleon.model.layout import Layout, split_name
+from pymc_kameleon.result.origin import model_of
+
+OF_SPREAD, OF_SIZE = 1e-6, {"f": 1e-10, "e": 1e-5}
+"""By how much a variable may differ from its draws, in units of their standard deviation, and
+relative to itself: in double precision, and in single."""
+
+CHANGED = (
+    "the draws are not what the model computes now; they, the model or its data may have been "
+    "changed"
+)
+NO_MODEL = "only the model can compute that anew, and it is not here: pass model=... for more"
+"""Why variables are not computed anew."""
+
+INVERSES = {"": np.asarray, "_log__": np.exp, "_logodds__": expit}
+"""Suffixes of coordinates whose variables need no model, and what makes these of them."""
+
+
+def model_for(dt, model, coordinates):
+    """Return the model that a result came from: as given, as remembered, or of the context.
+
+    None if there is no such model.
+
+    Raises
+    ------
+    ValueError
+        If the model that is given has other coordinates than the draws.
+    """
+    if model is not None:
+        model = pm.modelcontext(model)
+        own = _coordinates(model)
+        if sorted(own) != sorted(coordinates):
+            raise ValueError(
+                f"This is not the model that was sampled: its coordinates are {own}, and those of "
+                f"the draws {coordinates}."
+            )
+        return model
+    here = pm.Model.get_context(error_if_none=False)
+    for known in (model_of(dt), here):
+        if known is not None and sorted(_coordinates(known)) == sorted(coordinates):
+            return known
+    return None
+
+
+def _coordinates(model):
+    return Layout(model, list(model.value_vars), model.initial_point()).coordinates()
+
+
+class Recomputed:
+    """Variables of draws, at other points.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        The draws (chain, draw, ...).
+    kept : Dataset
+        Where the last move of each began and what it proposed, in `coordinate`.
+    model : pm.Model or None
+    """
+
+    def __init__(self, posterior, kept, model):
+        coordinates = kept["coordinate"].values.tolist()
+        self._source = _Coordinates(coordinates) if model is None else _Model(model, coordinates)
+        self._posterior = posterior.transpose("chain", "draw", ...)
+        ends = (kept[name].transpose("chain", "draw", ...).values for name in ("start", "end"))
+        self._ends = [x.reshape(-1, x.shape[2]) for x in ends]
+        self._views = {
+            name: _View(posterior[name], *dims)
+            for name, dims in self._source.dims.items()
+            if name in posterior
+        }
+
+    def why_not(self, names):
+        """Return why some of the variables are not known at other points, by their names."""
+        reasons = {name: self._source.reason(name) for name in names if name not in self._views}
+        left = [name for name in names if name not in reasons]
+        found = [self.at(x, left) for x in self._ends if left]
+        for name in left:
+            draws, values = self._posterior[name], [own[name] for own in found]
+            fits = self._views[name].fits and values[0].shape[1:] == draws.shape[2:]
+            if not fits or not _agree(draws.values.reshape(-1, *draws.shape[2:]), values):
+                reasons[name] = CHANGED
+        return reasons
+
+    def at(self, x, names):
+        """Return variables at points x (n, d), arrays (n, ...) as their draws are."""
+        found = self._source.at(x, names)
+        return {name: self._views[name].of(found[name]) for name in names}
+
+
+def _agree(draws, values):
+    """Whether each of draws (n, ...) is one of the values, but for rounding."""
+    if draws.dtype.kind not in "fiub" or values[0].dtype.kind not in "fiub":
+        return False
+    flat = draws.reshape(len(draws), -1).astype(np.float64)
+    precision = "f" if draws.dtype == np.float64 else "e"
+    with np.errstate(invalid="ignore"):
+        tolerance = OF_SPREAD * np.nan_to_num(flat.std(axis=0)) + OF_SIZE[precision] * np.abs(flat)
+    return np.any([_are_close(flat, own, tolerance) for own in values], axis=0).all()
+
+
+def _are_close(flat, values, tolerance):
+    values = values.reshape(flat.shape).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        same = (np.abs(flat - values) <= tolerance) | (flat == values)
+    return (same | (np.isnan(flat) & np.isnan(values))).all(axis=1)
+
+
+# ---- what computes them -------------------------------------------------------------------------
+
+
+class _Model:
+    """Variables as a model computes them, but for those that depend on black boxes."""
+
+    def __init__(self, model, coordinates):
+        self._model, self._outputs = model, None
+        self._order = [coordinates.index(name) for name in _coordinates(model)]
+        self._boxes = dependent_on_black_boxes(model)
+        self.dims = {
+            var.name: (_dims_of(var, model), model.coords)
+            for var in model.unobserved_value_vars
+            if var.name not in self._boxes
+        }
+
+    def reason(self, name):
+        if name in self._boxes:
+            return f"computing that anew would call {' and '.join(self._boxes[name])}"
+        return "the model has no such variable"
+
+    def at(self, x, names):
+        if self._outputs is None or list(self._outputs.variables) != names:
+            initial = self._model.initial_point()
+            self._outputs = ModelOutputs(self._model, names, initial, {})
+        return self._outputs.named(self._outputs.rows(x[:, self._order]))
+
+
+def _dims_of(var, model):
+    """Return the names of a variable's dimensions, as in a result."""
+    given = model.named_vars_to_dims.get(var.name) or [None] * var.ndim
+    return [dim or f"{var.name}_dim_{i}" for i, dim in enumerate(given)]
+
+
+class _Coordinates:
+    """Variables that are coordinates, or simple functions of one: no model is needed."""
+
+    def __init__(self, coordinates):
+        self._columns, self.dims = {}, {}
+        for column, coordinate in enumerate(coordinates):
+            whole, index = split_name(coordinate)
+            for suffix in INVERSES:
+                if whole.endswith(suffix):
+                    places = self._columns.setdefault(whole.removesuffix(suffix), (suffix, {}))[1]
+                    places[index] = column
+        for name, (_, places) in self._columns.items():
+            self.dims[name] = [f"{name}_dim_{i}" for i in range(len(next(iter(places))))], {}
+
+    def reason(self, name):
+        return NO_MODEL
+
+    def at(self, x, names):
+        found = {}
+        for name in names:
+            suffix, places = self._columns[name]
+            shape = np.max(list(places), axis=0).astype(int) + 1
+            columns = np.array([places[index] for index in np.ndindex(*shape)], int)
+            found[name] = INVERSES[suffix](x[:, columns].reshape(len(x), *shape))
+        return found
+
+
+class _View:
+    """The elements of a variable that its draws have, in their order, found by their labels.
+
+    Parameters
+    ----------
+    draws : DataArray
+    dims : list of str
+        Those of the whole variable.
+    coords : dict
+        Labels of the whole variable, as far as there are any but 0, 1, ...
+    """
+
+    def __init__(self, draws, dims, coords):
+        own = [dim for dim in draws.dims if dim not in ("chain", "draw")]
+        if not set(own) & set(dims):  # dims were given with idata_kwargs
+            dims = own if len(own) == len(dims) else dims
+        self.fits = set(own) <= set(dims) and all(dim in own or dim in draws.coords for dim in dims)
+        self._places = [self._place(draws, dim, coords.get(dim)) for dim in dims if self.fits]
+        left = [dim for dim in dims if dim in own]
+        self._axes = [left.index(dim) + 1 for dim in own] if self.fits else []
+
+    @staticmethod
+    def _place(draws, dim, labels):
+        """Return the places of the draws' elements along a dimension, None for all of them."""
+        if dim not in draws.coords:
+            return None
+        wanted = draws[dim].values
+        known = list(range(wanted.max() + 1 if wanted.dtype.kind in "iu" else 0))
+        known = known if labels is None else list(labels)
+        try:
+            places = np.array([known.index(label) for label in np.ravel(wanted).tolist()])
+        except ValueError:  # new labels; whether these are the same elements is seen by values
+            return None
+        return places.reshape(np.shape(wanted))
+
+    def of(self, values):
+        """Return the elements (n, ...) that the draws have of values (n, ...)."""
+        if not self.fits:
+            return values
+        axis = 1
+        for places in self._places:
+            if places is not None:
+                if places.size and places.max() >= values.shape[axis]:
+                    return values[..., :0]
+                values = np.take(values, places, axis=axis)
+            axis += 1 if places is None or places.ndim else 0
+        return values.transpose(0, *self._axes)

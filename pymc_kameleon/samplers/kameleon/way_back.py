@@ -1,0 +1,83 @@
+"""How long KAM takes to come back from where its past is outermost, and what it warns of then.
+
+Away from z the proposals of KAM are small, so that it seldom goes far out, and stays there for
+long. A run without such a stay looks as good as any: its draws do not tell what they miss. What
+tuning has seen does.
+
+Symbols: as in kam.py; ū the mean of the past, in whitened coordinates.
+"""
+
+from functools import cache
+from math import ceil
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.history import recent
+from pymc_kameleon.core.jit import cached_jit, specialise
+from pymc_kameleon.samplers.kameleon.kernels import Gaussian
+from pymc_kameleon.samplers.kameleon.rkhs import kernel_covariance
+from pymc_kameleon.samplers.kameleon.subsample import Subsample
+from pymc_kameleon.step.messages import grouped, say_if_compiling
+
+OUTER_SHARE = 0.05
+"""Share of the past that is outermost."""
+
+LONG_WAY, FEW_STAYS = 80.0, 20.0
+"""Transitions that the way back may always take; stays out there from which it may take more."""
+
+
+def explain_way_back(step, subsample, gamma, nu):
+    """Warn if a chain is outermost so seldom, and for so long, that averages depend on chance."""
+    if subsample.m[0] == 0:
+        return ""
+    steps_back = transitions_back(step.tuning.past.history, subsample, gamma, nu)
+    n = (step.monitor.done - step.monitor.tune) * step.steps_per_draw
+    if not steps_back > LONG_WAY or OUTER_SHARE * n >= FEW_STAYS * steps_back:
+        return ""
+    needed = ceil(FEW_STAYS * steps_back / OUTER_SHARE / step.steps_per_draw)
+    return (
+        f"proposals are small in the tails: from the outermost {OUTER_SHARE:.0%} of what was seen "
+        f"while tuning it takes some {steps_back:.0f} transitions to come back. So a chain is "
+        "there seldom, and for long, and may miss that in all of its draws. Then means of squares "
+        "and probabilities of tails are too small, although R-hat and ESS look good. Use pk.GAM, "
+        f"or make at least {grouped(needed)} draws."
+    )
+
+
+def transitions_back(history, subsample, gamma, nu):
+    """Return the mean of |u − ū|²/tr R(u) over the outermost points of the past.
+
+    NaN if there is none, or a coordinate has never moved.
+    """
+    points, factor = history.points[slice(*recent(history))], np.tril(subsample.shape.factor)
+    if len(points) == 0 or not factor.diagonal().min() > 0:
+        return np.nan
+    u = np.linalg.solve(factor, points.T)
+    distances = np.square(u - u.mean(axis=1, keepdims=True)).sum(axis=0)
+    outer = np.argsort(-distances, kind="stable")[: ceil(OUTER_SHARE * len(points))]
+    variances, (d, m) = np.empty(len(outer)), subsample.z.shape
+    work = np.empty(d), np.empty((d, d)), np.empty((d + 1, m))
+    compiled_variances()(subsample, np.ascontiguousarray(u[:, outer].T), *work, variances)
+    return np.mean(distances[outer] / (d * gamma**2 + nu**2 * variances))
+
+
+@cache
+def compiled_variances():
+    """Return the compiled function that computes tr S(u) at points."""
+
+    def variances(subsample, points, u, covariance, v, out):
+        """Write the trace of S(u) at points u (n, d)."""
+        for i in range(points.shape[0]):
+            out[i] = 0.0
+            for k in range(u.size):
+                u[k] = points[i, k]
+            kernel_covariance(subsample.kernel, subsample.z, subsample.m[0], u, covariance, v)
+            for k in range(u.size):
+                out[i] += covariance[k, k]
+
+    subsample = allocate(Subsample, {"d": 1, "m": 1}, kernel=Gaussian().compiled())
+    arrays = np.zeros((1, 1)), np.zeros(1), np.zeros((1, 1)), np.zeros((2, 1)), np.zeros(1)
+    with say_if_compiling("what KAM looks at in the end"):
+        entry = cached_jit(variances, (kernel_covariance,))
+        return specialise(entry, subsample, *arrays)

@@ -1,0 +1,262 @@
+"""Where the chains of a new run start: what ``initvals`` of ``pk.sample`` may be."""
+
+import logging
+import os
+import warnings
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from arviz_base import convert_to_dataset
+from pytensor.graph import Variable
+
+from pymc_kameleon.model.entry_points import black_box_ops_silent
+from pymc_kameleon.model.functions import has_gradient
+from pymc_kameleon.model.pymc_internals import make_initial_point_fns_per_chain
+from pymc_kameleon.model.starts import (
+    RETRIES,
+    finite_point,
+    jittered,
+    starts_from_draws,
+    starts_from_prior,
+)
+from pymc_kameleon.result.opening import opened
+from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, approach
+
+_log = logging.getLogger("pymc_kameleon")
+
+WORDS = "prior", "map"
+"""What `initvals` may say instead of values."""
+
+
+def starts(job, seeds, initvals):
+    """Return a point on the unconstrained scale for each chain, and what was evaluated for it.
+
+    That is values by name; and of each step, how often its log-density, and what it is there, None
+    if it was not.
+
+    Parameters
+    ----------
+    job : Job
+    seeds : list of int
+        One for each chain.
+    initvals
+        As of `pk.sample`.
+    """
+    steps, model = job.steps, job.steps[0].model
+    if initvals is None:
+        return _finite_points(job, seeds, "jitter", jittered(model))
+    if isinstance(initvals, str) and initvals == "prior":
+        return _finite_points(job, seeds, "prior", starts_from_prior(model))
+    if isinstance(initvals, str) and initvals == "map":
+        mode = _mode(job, np.random.default_rng(seeds[0]).spawn(1)[0])
+        return _finite_points(job, seeds, "map", jittered(model, mode))
+    if _is_result(initvals):
+        initvals = starts_from_draws(_posterior(initvals), model, len(seeds))
+    points = _as_told(steps, seeds, _known(initvals, model))
+    return [(point, [(0, None)] * len(steps)) for point in points]
+
+
+def _finite_points(job, seeds, how, draw):
+    """Return starts that a function of a seed draws, where the log-density is finite."""
+    model, logp, found = job.steps[0].model, Density(job), []
+    for chain, seed in enumerate(seeds):
+        logp.where = f"In chain {chain}, looking for a start"
+        point = finite_point(draw, logp, np.random.default_rng(seed), how, model, logp.failures)
+        found.append((point, logp.take_evaluated()))
+    logp.say_what_was_rejected()
+    return found
+
+
+class Density:
+    """The log-density at points that are values by name: -inf outside the region of any step.
+
+    Attributes
+    ----------
+    where : str
+        What an exception of a likelihood says of its place.
+    failures : list of str
+        What it did where it was rejected for that.
+    """
+
+    def __init__(self, job):
+        self._steps, self._layout, self.where = job.copies(), job.steps[0].layout, ""
+        self._values, self.failures = [], []
+        for step in self._steps:
+            step.log_density.read_data()
+
+    def __call__(self, point):
+        """Return it."""
+        q = self._layout.raveled(point)
+        try:
+            self._values = [step.log_density(q[step.layout.places]) for step in self._steps]
+        except Exception as error:
+            advice = self._steps[0].log_density.advice(error)
+            error.add_note(f"{self.where}, at {point}{advice}")
+            raise
+        self.failures += filter(None, (step.log_density.failure for step in self._steps))
+        return min(self._values)
+
+    def say_what_was_rejected(self):
+        """Warn of points that were rejected, as the likelihood raised or took too long."""
+        if n := len(self.failures):
+            _log.warning(
+                "While starts were looked for, %s rejected: the log-density %s.",
+                "1 point was" if n == 1 else f"{n} points were",
+                self.failures[0],
+            )
+
+    def take_evaluated(self):
+        """Return how often each step's was evaluated since the last time, and what it is now."""
+        counts = [int(step.log_density.count[0]) for step in self._steps]
+        for step in self._steps:
+            step.log_density.count[0] = 0
+        return list(zip(counts, self._values, strict=True))
+
+
+# ---- the mode -----------------------------------------------------------------------------------
+
+
+def _mode(job, rng):
+    """Return a point about the mode of the posterior, on the unconstrained scale.
+
+    What ``pm.find_MAP`` finds by the gradient. Without one it has Powell's method, which ends at
+    the first NaN, and takes some 30 d² evaluations; so that is left to the search of our samplers.
+    """
+    find = _found_by_gradient if has_gradient(job.steps[0].model) else _found_by_search
+    return find(job, rng)
+
+
+def _found_by_gradient(job, rng):
+    model = job.steps[0].model
+    _log.info('initvals="map": looking for the mode by pm.find_MAP, as there is a gradient.')
+    with warnings.catch_warnings(), black_box_ops_silent():
+        warnings.simplefilter("ignore")  # of no success, which is told below
+        found = pm.find_MAP(
+            jitter=True,
+            jitter_max_retries=RETRIES,
+            random_seed=rng,
+            progressbar=False,
+            return_inferencedata=True,
+            idata_kwargs={"include_transformed": True},
+            model=model,
+        )
+    values = found["posterior"].to_dataset().isel(chain=0, draw=0)
+    point = {var.name: values[var.name].values.astype(var.dtype) for var in model.value_vars}
+    if lost := [name for name, value in point.items() if not np.isfinite(value).all()]:
+        raise ValueError(
+            f'initvals="map": pm.find_MAP leaves {lost} without a finite value. The density may '
+            "have no maximum, as that of a hierarchy. Leave out initvals, or give starts by hand."
+        )
+    end = found["optimizer_result"]
+    _log.info("The mode was found by %d evaluations of the density.", end["nfev"].item())
+    if not end["success"].item():
+        _log.warning(
+            "pm.find_MAP did not come to a maximum (%s): the chains start where it ended.",
+            end["message"].item(),
+        )
+    return point
+
+
+def _found_by_search(job, rng):
+    model, layout, logp = job.steps[0].model, job.steps[0].layout, Density(job)
+    logp.where = 'Looking for the mode, initvals="map"'
+    start = layout.raveled(finite_point(jittered(model), logp, rng, "jitter", model))
+    budget = WARM_START_BUDGET * start.size
+    _log.info(
+        'initvals="map": looking for the mode by at most %d evaluations of the log-density, before '
+        "those of the chains. There is no gradient.",
+        budget,
+    )
+    found = approach(lambda q: logp(_named(layout, q)), start, rng, budget)
+    _log.info(
+        "The mode was found by %d evaluations: the log-density is %.4g there.",
+        len(found.points),
+        found.logp,
+    )
+    return _named(layout, found.x)
+
+
+def _named(layout, q):
+    """Return the values by name of a point (n,), raveled in the model's order."""
+    return layout.unraveled(q[layout.places])
+
+
+# ---- a result -----------------------------------------------------------------------------------
+
+
+def _is_result(initvals):
+    """Whether starts are to be taken from draws: of a result, a group of one, or a path."""
+    if isinstance(initvals, str):
+        return os.path.exists(os.path.expanduser(initvals))
+    return isinstance(initvals, xr.DataTree | xr.Dataset | os.PathLike)
+
+
+def _posterior(dt):
+    """Return the draws of a result, a Dataset; raise a ValueError if there are none."""
+    dt = opened(dt)
+    if isinstance(dt, xr.DataTree) and not dt.children:  # a group, which need not be posterior
+        dt = dt.to_dataset()
+    elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
+        raise ValueError("initvals has no draws to start from: it lacks the group posterior.")
+    posterior = convert_to_dataset(dt, group="posterior")
+    if not all(posterior.sizes.get(dim, 0) > 0 for dim in ("chain", "draw")):
+        raise ValueError(
+            f"initvals has no draws to start from: it has the dimensions {dict(posterior.sizes)}."
+        )
+    return posterior
+
+
+# ---- values -------------------------------------------------------------------------------------
+
+
+def _as_told(steps, seeds, initvals):
+    """Return the points of values by name, as pm.sample begins with them."""
+    functions = make_initial_point_fns_per_chain(
+        model=steps[0].model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
+    )
+    points = [function(seed) for function, seed in zip(functions, seeds, strict=True)]
+    for step in steps:
+        for name, shape in step.layout.shapes.items():
+            for point in points:
+                _check_shape(name, np.shape(point[name]), shape)
+    return points
+
+
+def _known(initvals, model):
+    """Return initial values without deterministics, which follow from the others.
+
+    Raises a ValueError if they are not by name, or not of the model's variables.
+    """
+    every = [initvals] if isinstance(initvals, dict) else initvals
+    if not isinstance(every, list | tuple) or any(not isinstance(d or {}, dict) for d in every):
+        words = " or ".join(f'"{word}"' for word in WORDS)
+        raise ValueError(
+            "initvals must be a dict, {name: value}, or a list with one for each chain, or a "
+            f"result, or the path of one that exists, or {words}, not {initvals!r}."
+        )
+    shapes = {name: tuple(map(int, shape)) for name, shape in model.eval_rv_shapes().items()}
+    every = [_without_deterministics(values or {}, model) for values in every]
+    for values in every:
+        _check_values(values, shapes)
+    return every[0] if isinstance(initvals, dict) else every
+
+
+def _without_deterministics(values, model):
+    follow = {*model.deterministics, *(var.name for var in model.deterministics)}
+    return {var: value for var, value in values.items() if var not in follow}
+
+
+def _check_values(values, shapes):
+    values = {name: value for name, value in values.items() if isinstance(name, str)}
+    if unknown := [name for name in values if name not in shapes]:
+        raise ValueError(f"initvals names {unknown}; the model has {', '.join(shapes)}.")
+    for name, value in values.items():
+        if not isinstance(value, str | Variable):
+            _check_shape(name, np.shape(value), shapes[name])
+
+
+def _check_shape(name, found, shape):
+    """Raise a ValueError if a start has another shape."""
+    if found != shape:
+        raise ValueError(f"The start of {name} has shape {found}, not {shape}.")

@@ -1,0 +1,280 @@
+"""Averages mix draws and what is computed anew: only where both are the same quantity.
+
+Selections, other orders, labels and units, edited models, black boxes, and results without a model.
+"""
+
+import gc
+import logging
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import xarray as xr
+from pytensor.compile.ops import wrap_py
+from runs import messages, sample
+from scipy.stats import norm
+
+import pymc_kameleon as pk
+from pymc_kameleon.analysis import recomputed
+
+calls = []
+
+
+@wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+def simulator(x):
+    calls.append(x)
+    return 2 * x
+
+
+def schools(bound=3.0, shift=1.0, others="abc"):
+    with pm.Model(coords={"school": list(others), "k": [0, 1]}) as model:
+        x = pm.Normal("x", [1.0, 2.0, 4.0], 0.5, dims="school")
+        t = pm.Exponential("t", 1)
+        pm.Uniform("w", 0, bound)
+        pm.Deterministic("sum", x[:2] + t + pm.Data("shift", shift), dims="k")
+        pm.Deterministic("mu", simulator(x))
+        pm.Normal("two", 0, 1, dims=("k", "school"))
+    return model
+
+
+MODEL = schools()
+MEANS = {"x[a]": 1, "x[b]": 2, "x[c]": 4, "t": 1, "w": 1.5, "sum[0]": 3, "sum[1]": 4}
+
+
+@pytest.fixture(scope="module")
+def result():
+    step = pk.SurrogateMetropolis(model=MODEL, expensive=True)
+    return sample(step, draws=250, tune=300, chains=4)
+
+
+def with_posterior(result, change):
+    changed = result.copy()
+    changed["posterior"] = xr.DataTree(change(result["posterior"].to_dataset()))
+    return changed
+
+
+def is_right(table, means=MEANS, most=4.5):
+    rows = [name for name in means if name in table.index]
+    z = (table.loc[rows, "mean"] - [means[name] for name in rows]) / table.loc[rows, "mcse_mean"]
+    return rows and (z.abs() < most).all()
+
+
+def test_the_model_is_remembered(result, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    table = pk.summary(result, round_to="none")
+    assert is_right(table)
+    assert (table["gain"].drop(["mu[0]", "mu[1]", "mu[2]"]) > 1.5).all()
+    assert pk.expectation(result, lambda v: v["sum"]).gain.min() > 1.5
+    found, given = (pk.summary(result, model=model) for model in (None, MODEL))
+    assert found.equals(given)
+
+
+def test_a_black_box_is_not_called_again(result, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    calls.clear()
+    table = pk.summary(result, round_to="none")
+    plain = pk.expectation(result["posterior"], lambda v: v["mu"])
+    found = pk.expectation(result, lambda v: v["mu"])
+    assert calls == []
+    np.testing.assert_array_equal(found, plain)
+    assert (table.loc[["mu[0]", "mu[1]", "mu[2]"], "gain"] == 1).all()
+    said = "Averages of mu are those of the draws: computing that anew would call simulator."
+    assert [text for text in messages(caplog, logging.INFO) if "mu" in text] == [said] * 2
+
+
+def test_draws_of_the_surrogate_do_not_call_it(caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    step = pk.SurrogateMetropolis(model=MODEL, expensive=True)
+    options = {"draws": 20, "tune": 100, "random_seed": 5}
+    calls.clear()
+    without, n = sample(step, **options), len(calls)
+    calls.clear()
+    dt = sample(step, surrogate_draws=10, **options)
+    assert len(calls) <= n
+    drawn = dt["surrogate_posterior"]
+    assert list(drawn) == [name for name in dt["posterior"] if name != "mu"]
+    assert drawn["sum"].shape == (2, 10, 2)
+    said = "surrogate_posterior has no mu: computing that would call simulator."
+    assert said in messages(caplog, logging.INFO)
+    assert without["posterior"].equals(dt["posterior"])
+
+
+def test_without_its_model_there_are_coordinates(result, caplog, monkeypatch):
+    """A file knows no model, but the coordinates x, and log t."""
+    monkeypatch.setattr(recomputed, "model_of", lambda dt: None)
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    table = pk.summary(result, round_to="none")
+    assert is_right(table)
+    assert (table.loc[["x[a]", "x[b]", "x[c]", "t"], "gain"] > 1.5).all()
+    assert (table.loc[["w", "sum[0]", "sum[1]"], "gain"] == 1).all()
+    said = "Averages of w, sum, mu are those of the draws: only the model can compute that anew"
+    assert any(text.startswith(said) for text in messages(caplog, logging.INFO))
+    with schools():
+        assert pk.expectation(result, lambda v: v["sum"]).gain.min() > 1.5
+    with pm.Model():
+        pm.Normal("z")
+        assert (pk.expectation(result, lambda v: v["sum"]).gain == 1).all()
+
+
+def test_a_model_that_is_gone_is_forgotten():
+    with pm.Model() as model:
+        pm.Normal("x")
+        dt = sample(pk.SurrogateMetropolis(), draws=20, tune=50)
+    assert recomputed.model_of(dt["posterior"]) is model
+    del model
+    gc.collect()
+    pk.summary(dt)
+
+
+SELECTIONS = {
+    "two": (lambda d: d.sel(school=["b", "c"]), ["x[b]", "x[c]"]),
+    "reversed": (lambda d: d.isel(school=slice(None, None, -1)), ["x[c]", "x[b]", "x[a]"]),
+    "one, as a list": (lambda d: d.sel(school=["c"]), ["x[c]"]),
+    "every second draw": (lambda d: d.isel(draw=slice(None, None, 2)), ["x[a]", "x[b]"]),
+    "sorted by draws": (lambda d: d.isel(draw=slice(None, None, -1)), ["x[a]", "x[b]"]),
+    "transposed": (lambda d: d.transpose("school", "draw", "k", "chain", ...), ["x[a]", "x[c]"]),
+    "integers": (lambda d: d.sel(k=[1]), ["sum[1]"]),
+    "both": (lambda d: d.sel(k=[1, 0], school=["c", "a"]), ["sum[1]", "sum[0]", "x[c]", "x[a]"]),
+}
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_elements_are_found_by_their_labels(name, result, caplog):
+    change, rows = SELECTIONS[name]
+    caplog.set_level(logging.WARNING, "pymc_kameleon")
+    table = pk.summary(with_posterior(result, change), ["x", "sum"], round_to="none")
+    assert is_right(table)
+    assert (table.loc[rows, "gain"] > 1.5).all()
+    assert not [text for text in messages(caplog, logging.WARNING) if "are those" in text]
+
+
+def test_one_element_has_no_dimension(result):
+    dt = with_posterior(result, lambda d: d.sel(school="c", k=1))
+    table = pk.summary(dt, round_to="none")
+    assert is_right(table, {"x": 4, "sum": 4, "two": 0})
+    assert (table.loc[["x", "sum", "two"], "gain"] > 1.5).all()
+    found = pk.expectation(dt, lambda v: v["x"] + v["two"])
+    assert abs(found.mean - 4) < 4 * found.mcse
+    assert found.gain > 1.5
+
+
+CHANGES = {
+    "labels that were exchanged": lambda d: d.assign_coords(school=["c", "b", "a"]),
+    "labels that were sorted by": lambda d: d.assign(x=d["x"].copy(data=np.sort(d["x"], axis=2))),
+    "another unit": lambda d: d.assign(x=d["x"] * 1000, t=d["t"] / 60),
+    "standardised": lambda d: d.assign(x=(d["x"] - d["x"].mean()) / d["x"].std()),
+    "numbered anew": lambda d: d.isel(draw=slice(100, None)).assign_coords(draw=np.arange(150)),
+    "chains in another order": lambda d: d.isel(chain=[1, 0, 2, 3]).assign_coords(chain=range(4)),
+    "one draw": lambda d: d.assign(x=d["x"].where(d["draw"] != 17, 50.0)),
+    "shuffled": lambda d: d.assign(x=d["x"].copy(data=d["x"].values[:, ::-1])),
+    "another variable": lambda d: d.assign(x=d["x"] * 0 + d["t"]),
+    "another shape": lambda d: d.assign(x=d["x"].expand_dims("size", 2).drop_vars("school")),
+    "text": lambda d: d.assign(x=d["x"].astype(str)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_draws_that_were_changed_have_their_own_averages(name, result, caplog):
+    changed = with_posterior(result, CHANGES[name])
+    caplog.set_level(logging.WARNING, "pymc_kameleon")
+    if name != "text":
+        table = pk.summary(changed, ["x"], round_to="none")
+        means = changed["posterior"]["x"].mean(["chain", "draw"]).values.ravel()
+        np.testing.assert_allclose(table["mean"], means, rtol=1e-12)
+        assert (table["gain"] == 1).all()
+        assert "not what the model computes" in messages(caplog, logging.WARNING)[0]
+    caplog.clear()
+    found = pk.expectation(changed, lambda v: v["x"].astype(float))
+    assert (found.gain == 1).all()
+    assert "not what the model computes" in messages(caplog, logging.WARNING)[0]
+
+
+def test_values_count_where_labels_are_new(result):
+    renamed = with_posterior(result, lambda d: d.assign_coords(school=["Eton", "Rugby", "York"]))
+    table = pk.summary(renamed, ["x"], round_to="none")
+    assert is_right(table, {"x[Eton]": 1, "x[Rugby]": 2, "x[York]": 4})
+    assert (table["gain"] > 1.5).all()
+
+
+@pytest.mark.parametrize(
+    ("edited", "wrong"),
+    [({"bound": 4.0}, "w"), ({"shift": 2.0}, "sum"), ({"others": "cba"}, "x")],
+    ids=["a bound", "data", "labels"],
+)
+def test_models_that_were_edited_compute_nothing(edited, wrong, result, caplog):
+    caplog.set_level(logging.WARNING, "pymc_kameleon")
+    with schools(**edited) as model:
+        table = pk.summary(result, round_to="none", model=model)
+    assert is_right(table)
+    own = table.index.str.startswith(wrong)
+    assert (table["gain"][own] == 1).all()
+    assert table["gain"]["t"] > 1.5
+    assert any(f"Averages of {wrong}" in text for text in messages(caplog, logging.WARNING))
+
+
+def test_numbers_that_are_not_those_of_the_run_are_told(result, caplog):
+    caplog.set_level(logging.WARNING, "pymc_kameleon")
+    twice = with_posterior(result, lambda d: xr.concat([d, d], "draw"))
+    other = with_posterior(result, lambda d: d.assign_coords(draw=np.arange(250) + 1000))
+    for changed in (twice, other):
+        caplog.clear()
+        assert (pk.summary(changed)["gain"] == 1).all()
+        assert "not numbered as they were sampled" in messages(caplog, logging.WARNING)[0]
+
+
+MIXING = {
+    "mean and sd": lambda v: v["t"] > v["t"].mean() + 2.5 * v["t"].std(),
+    "a quantile": lambda v: v["x"] > np.quantile(v["x"], 0.999, axis=(0, 1)),
+    "the largest": lambda v: v["t"] > 0.98 * v["t"].max(),
+    "ranks": lambda v: np.argsort(np.argsort(v["t"], axis=None)).reshape(v["t"].shape),
+    "two variables": lambda v: (s := v["t"] + v["w"]) > s.mean() + 3 * s.std(),
+    "the median of a chain": lambda v: v["t"] > np.median(v["t"], axis=1, keepdims=True),
+    "the draw before": lambda v: v["t"] > np.roll(v["t"], 1, axis=1),
+    "the number of the draw": lambda v: v["t"] * (np.arange(v["t"].shape[1]) < 100),
+    "one that is far away": lambda v: np.abs(v["t"] - v["t"].mean()) > 4 * v["t"].std(),
+    "standardised": lambda v: (v["x"] - v["x"].mean(axis=(0, 1))) / v["x"].std(axis=(0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_a_function_that_looks_at_other_draws_is_refused(name, result):
+    with pytest.raises(ValueError, match="must treat each draw for itself"):
+        pk.expectation(result, MIXING[name])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda v: v["t"] > 4,
+        lambda v: np.where(v["x"] > 3, np.nan, 1) > 0,
+        lambda v: np.sort(v["x"], axis=2),
+        lambda v: np.stack(list(dict(v).values())[:1])[0],
+        lambda v: np.ones_like(v["t"]),
+        lambda v: sum(own.reshape(*own.shape[:2], -1).sum(axis=2) for own in v.values()),
+    ],
+)
+def test_a_function_of_each_draw_passes(function, result):
+    pk.expectation(result, function)
+
+
+def test_the_interval_of_a_row_holds_its_mean(result, monkeypatch):
+    """A mean that is put far away by its correction goes back, and a long tail is told."""
+    correct = pk.analysis.summary._correct
+
+    def wrongly(table, *others):
+        apart = correct(table, *others)
+        table.loc["t", "mean"] += 100
+        return apart
+
+    monkeypatch.setattr(pk.analysis.summary, "_correct", wrongly)
+    table = pk.summary(result, ["t", "w"], round_to="none")
+    assert table["gain"]["t"] == 1 < table["gain"]["w"]
+    assert table["mean"].between(table.iloc[:, 2], table.iloc[:, 3]).all()
+
+
+def test_a_mean_outside_its_interval_is_told(caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    x = np.exp(5 * norm.ppf((np.arange(4000) + 0.5) / 4000)).reshape(4, 1000)
+    pk.summary(xr.Dataset({"x": (("chain", "draw"), x)}))
+    assert "The mean of x lies outside the interval" in messages(caplog, logging.INFO)[0]

@@ -1,0 +1,66 @@
+"""Whether averages that rest on few draws are told."""
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from runs import messages
+from scipy.signal import lfilter
+from scipy.stats import norm
+
+from pymc_kameleon.analysis.trust import FEW_EVENTS, independent_events, warn_of_few_events
+
+
+def autoregressions(correlation, runs, seed=1):
+    """Return stationary chains (4, 1000, runs) of standard normals, by AR(1)."""
+    noise = np.random.default_rng(seed).standard_normal((4, 1200, runs))
+    scaled = noise * np.sqrt(1 - correlation**2)
+    return lfilter([1.0], [1.0, -correlation], scaled, axis=1)[:, 200:]
+
+
+@pytest.mark.parametrize(
+    ("correlation", "few", "enough"), [(0.0, 0.0025, 0.012), (0.5, 0.003, 0.02), (0.9, 0.015, 0.12)]
+)
+def test_too_small_errors_of_rare_events_are_told(correlation, few, enough):
+    """Probabilities of tails: where runs of several seeds are far off, and where there is enough.
+
+    The broken twin counts draws, however much they depend on each other.
+    """
+    x = autoregressions(correlation, runs=200)
+    rare = (x > norm.isf(few)).astype(float)
+    mean, mcse = rare.mean(axis=(0, 1)), array_stats.mcse(rare, 0, 1, method="mean")
+    is_off = np.abs(mean - few) > 3 * mcse
+    assert is_off.mean() > 0.015  # of a normal it were 0.003
+    told = independent_events(rare) < FEW_EVENTS
+    assert told[is_off].mean() > 0.95
+    told = independent_events((x > norm.isf(enough)).astype(float)) < FEW_EVENTS
+    assert told.mean() < 0.02
+    if correlation == 0.9:
+        assert (rare.sum(axis=(0, 1)) < FEW_EVENTS)[is_off].mean() < 0.5
+
+
+def test_what_is_counted():
+    """Visits; not what most draws have in common, and not where draws all differ."""
+    x = np.zeros((2, 100, 6))
+    x[0, :3, 0] = x[0, 50:60, 0] = x[1, -1, 0] = 1.0  # three visits
+    x[..., 1] = 1 - x[..., 0]
+    x[..., 2] = np.random.default_rng(1).standard_normal((2, 100))
+    x[..., 3] = 7.0
+    x[..., 4] = np.nan
+    x[..., 5] = np.where(x[..., 0] > 0, x[..., 2], 5.0)  # other than 5 in the same draws
+    events = independent_events(x)
+    assert 1 < events[0] < 4
+    np.testing.assert_array_equal(events, [events[0]] * 2 + [np.inf] * 3 + [events[0]])
+
+
+def test_the_rarest_is_told_first(caplog):
+    rng = np.random.default_rng(1)
+    values = (rng.random((4, 500, 3)) < [0.005, 0.3, 0.002]).astype(float)
+    warn_of_few_events(["a", "b", "c"], values)
+    [said] = messages(caplog)
+    n = int(values[..., 2].sum())
+    assert said.startswith("The average of c, a rests on few draws")
+    assert f"some {n} independent" in said
+    assert f"Draw {-(-FEW_EVENTS // n)} times as long" in said
+    caplog.clear()
+    warn_of_few_events(["b"], values[..., 1:2])
+    assert messages(caplog) == []

@@ -1,0 +1,99 @@
+"""Whether KAM tells that it comes back from the tails too slowly."""
+
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import reference
+from models import normal
+from runs import messages, sample
+
+import pymc_kameleon as pk
+from pymc_kameleon.samplers.kameleon import way_back
+
+
+@cache
+def wide_and_narrow():
+    """0.9 N(0, I) + 0.1 N(0, 16 I) in four dimensions: E x² is 2.5."""
+    with pm.Model() as model:
+        square = (pm.Flat("x", shape=4) ** 2).sum()
+        narrow, wide = np.log(0.9) - square / 2, np.log(0.1 / 4**4) - square / 32
+        pm.Potential("p", pt.logaddexp(narrow, wide))
+    return model
+
+
+@cache
+def of(model):
+    return pk.KAM(model=model)
+
+
+def tuned(tune=100, **arguments):
+    """Return a step after tuning, of ten transitions per draw."""
+    step = pk.KAM(model=normal(4), **arguments)
+    step.setup_chain(np.random.default_rng(1), tune, 100)
+    point = {"x": np.full(4, 0.3)}
+    for _ in range(tune):
+        point, _ = step.step(point)
+    step.stop_tuning()
+    return step
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"kernel": pk.kernels.Matern(), "whiten": False, "n_subsample": 30}], ids=str
+)
+def test_by_hand(arguments):
+    """|u − ū|²/tr R(u), over the outermost twentieth of the newest half of the past."""
+    step = tuned(**arguments)
+    learned, history = reference.KAM(step), step.tuning.past.history
+    n = history.counts[0]
+    u = np.linalg.solve(learned.whitening, history.points[n // 2 : n].T).T
+    distances = np.square(u - u.mean(axis=0)).sum(axis=1)
+    outer = np.argsort(distances)[-int(np.ceil(len(u) / 20)) :]
+    expected = [
+        distances[i]
+        / np.trace(learned.gamma**2 * np.eye(4) + learned.nu**2 * learned.kernel_covariance(u[i]))
+        for i in outer
+    ]
+    found = way_back.transitions_back(history, step.parameters.subsample, learned.gamma, learned.nu)
+    assert found == pytest.approx(np.mean(expected), rel=1e-9)
+
+
+def test_it_is_told_where_a_run_makes_few_stays(monkeypatch):
+    """From 80 transitions on, unless there are 20 stays of this length in a twentieth of a run."""
+    step = tuned()
+    for steps_back, draws, is_told in [
+        (79, 100, False),
+        (81, 100, True),
+        (81, 3239, True),
+        (81, 3240, False),
+    ]:
+        monkeypatch.setattr(way_back, "transitions_back", lambda *args, n=steps_back: float(n))
+        step.monitor.done = step.monitor.tune + draws
+        said = "".join(step._problems())
+        assert ("some 81 transitions to come back" in said) == is_told
+        assert ("make at least 3240 draws" in said) == is_told
+
+
+def test_there_may_be_no_way_back():
+    """Of a plain random walk, and where a coordinate has never moved."""
+    assert way_back.explain_way_back(None, tuned(tune=0).parameters.subsample, 1.0, 1.0) == ""
+    step = tuned()
+    step.parameters.subsample.shape.factor[2, :] = 0
+    assert way_back.explain_way_back(step, step.parameters.subsample, 1e-9, 1e-9) == ""
+
+
+@pytest.mark.slow
+def test_of_a_wide_part_that_is_left_slowly(caplog):
+    """Runs whose mean square is far too small, by their standard error, say so; a normal none."""
+    for seed in (113, 134):
+        caplog.clear()
+        dt = sample(of(wide_and_narrow()), draws=1000, tune=1000, chains=4, random_seed=seed)
+        square = pk.expectation(dt, lambda v: (v["x"] ** 2).mean(axis=2))
+        assert square.mean + 10 * square.mcse < 2.5
+        assert "may miss that in all of its draws" in "".join(messages(caplog))
+    for seed in range(5):
+        caplog.clear()
+        sample(of(normal(4)), draws=1000, tune=1000, chains=4, random_seed=seed)
+        assert "come back" not in "".join(messages(caplog))

@@ -1,0 +1,207 @@
+"""Where the chains of a new run start: a result, the prior, the mode, and values by name."""
+
+import logging
+import re
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from models import Blind, black_box
+from pymc.initial_point import make_initial_point_fn
+from runs import messages, sample
+
+import pymc_kameleon as pk
+from pymc_kameleon.sampling.starts_of_run import starts
+from pymc_kameleon.step.job import Job
+
+STILL = {"scaling": 1e-10, "tune_scaling": False, "steps_per_draw": 1}
+"""Options of a walk that stays where it starts."""
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Labels, transforms, one of which depends on another variable, and a deterministic."""
+    with pm.Model(coords={"city": ["A", "B"]}) as model:
+        a = pm.Normal("a", 3, 0.5, dims="city")
+        s = pm.HalfNormal("s")
+        pm.Uniform("inside", a[0], a[0] + 0.5)
+        pm.Deterministic("scaled", a * s, dims="city")
+    return model
+
+
+@pytest.fixture(scope="module")
+def step(model):
+    return pk.RWM(model=model, **STILL)
+
+
+def points_of(step, chains, initvals):
+    """Return starts as `pk.sample` makes them."""
+    job = Job([step], step.outputs([step.model.free_RVs[0].name]), False)
+    return [point for point, _ in starts(job, list(range(chains)), initvals)]
+
+
+@pytest.fixture(scope="module")
+def draws():
+    """Two chains of ten draws, of which each is another."""
+    s = 1 + np.arange(20.0).reshape(2, 10)
+    a = s[..., None] + [0.0, 0.5]
+    variables = {"s": (("chain", "draw"), s), "a": (("chain", "draw", "city"), a)}
+    variables["inside"] = (("chain", "draw"), s + 0.25)
+    return xr.Dataset(variables, {"city": ["A", "B"], "chain": [0, 1], "draw": np.arange(10)})
+
+
+def begun(step, initvals, chains=2, **options):
+    """Return where the chains of a run of one draw are."""
+    options |= {"initvals": initvals, "chains": chains, "tune": 0, "draws": 1}
+    return sample(step, **options)["posterior"].to_dataset().isel(draw=0)
+
+
+# ---- a result -----------------------------------------------------------------------------------
+
+
+def test_chains_start_from_the_last_draws(step, draws):
+    for dt in (xr.DataTree.from_dict({"posterior": draws}), draws):
+        found = begun(step, dt)
+        np.testing.assert_allclose(found["s"], [10, 20], rtol=1e-8)
+        np.testing.assert_allclose(found["a"], [[10, 10.5], [20, 20.5]], rtol=1e-8)
+        np.testing.assert_allclose(found["inside"], [10.25, 20.25], rtol=1e-8)
+    np.testing.assert_allclose(begun(step, draws, chains=1)["s"], [10], rtol=1e-8)
+
+
+def test_more_chains_start_far_apart(step, draws):
+    found = begun(step, draws, chains=5)["s"]
+    np.testing.assert_allclose(found, [4, 8, 12, 16, 20], rtol=1e-8)
+
+
+def test_too_few_draws_are_told(step, draws, caplog):
+    """As of a result of pm.find_MAP, which has one."""
+    found = begun(step, draws.isel(chain=[0], draw=[9]), chains=3)["s"]
+    np.testing.assert_allclose(found, [10, 10, 10], rtol=1e-8)
+    assert any("fewer draws (1) than there are chains (3)" in line for line in messages(caplog))
+
+
+def test_a_result_may_be_a_file_or_a_store(step, draws, tmp_path):
+    path = tmp_path / "run.nc"
+    xr.DataTree.from_dict({"posterior": draws}).to_netcdf(path)
+    for initvals in (path, str(path)):
+        np.testing.assert_allclose(begun(step, initvals)["s"], [10, 20], rtol=1e-8)
+
+
+def test_elements_are_found_by_their_labels(step, draws):
+    turned = begun(step, draws.isel(city=[1, 0]))
+    np.testing.assert_allclose(turned["a"], [[10, 10.5], [20, 20.5]], rtol=1e-8)
+    unnamed = draws.drop_vars("city").rename(city="a_dim_0")
+    np.testing.assert_allclose(begun(step, unnamed)["a"], turned["a"], rtol=1e-8)
+
+
+def test_transformed_names_will_do(step, draws):
+    found = begun(step, draws.assign(s_log__=np.log(draws["s"])).drop_vars("s"))
+    np.testing.assert_allclose(found["s"], [10, 20], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.drop_vars(["a", "s"]), r"no draws of \['a', 's'\]; it has \['inside'\]"),
+        (
+            lambda d: d.assign_coords(city=["A", "C"]),
+            r"draws of a for city \['A', 'C'\], and the model has \['A', 'B'\]",
+        ),
+        (lambda d: d.sel(city=["A"]), r"draws of a for city \['A'\]"),
+        (lambda d: d.isel(city=0), r"start of a has shape \(\), not \(2,\)"),
+        (lambda d: d.isel(draw=slice(0)), "no draws to start from"),
+        (lambda d: d.isel(chain=0), "no draws to start from"),
+        (lambda d: xr.DataTree.from_dict({"prior": d}), "lacks the group posterior"),
+    ],
+)
+def test_a_result_that_does_not_fit(change, message, step, draws):
+    with pytest.raises(ValueError, match=message):
+        begun(step, change(draws))
+
+
+# ---- words --------------------------------------------------------------------------------------
+
+
+def test_an_unknown_word_is_answered_by_those_that_there_are(step):
+    with pytest.raises(ValueError, match='"prior" or "map", not \'piror\''):
+        begun(step, "piror")
+
+
+def test_starts_of_the_prior(step, model):
+    one, same, other = (begun(step, "prior", 3, random_seed=seed) for seed in (5, 5, 6))
+    xr.testing.assert_equal(one, same)
+    assert not np.isclose(one["s"], other["s"]).any()
+    every = points_of(step, 200, "prior")
+    assert np.std([point["a"][0] for point in every]) == pytest.approx(0.5, abs=0.1)
+    assert len({float(point["s_log__"]) for point in every}) == 200
+
+
+def test_starts_of_the_prior_are_possible():
+    """They are drawn again; not for ever."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        limit = pm.Data("limit", 0.5)
+        pm.Potential("above", pm.math.switch(x > limit, 0, -np.inf))
+    step = pk.RWM(model=model, **STILL)
+    assert (begun(step, "prior", 8)["x"] > 0.5).all()
+    with model:
+        pm.set_data({"limit": 50})
+    with pytest.raises(ValueError, match="not finite at any of 100 points drawn from the prior"):
+        begun(step, "prior")
+
+
+def test_the_mode_by_the_gradient(caplog):
+    """All chains are about it, and none at it."""
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    mode = np.array([30.0, -20.0])
+    with pm.Model() as model:
+        pm.Normal("x", mode, 0.1)
+    found = begun(pk.RWM(model=model, **STILL), "map", 4)["x"].values - mode
+    assert (abs(found) < 1).all()
+    assert (abs(found) > 1e-4).all()
+    assert len(np.unique(found)) == 8
+    first, second = messages(caplog)[:2]
+    assert "looking for the mode by pm.find_MAP, as there is a gradient" in first
+    assert re.match(r"The mode was found by \d+ evaluations", second)
+
+
+def test_the_mode_without_a_gradient(caplog):
+    """Announced, and where a black box fails, too, as Powell's method of pm.find_MAP would not."""
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    mode = np.array([3.0, -2.0])
+    op = Blind(lambda x: -5 * (x - mode) @ (x - mode) if x[0] < 3.5 else np.nan)
+    step = pk.RWM(model=black_box(op), **STILL)
+    before = op.count
+    points = points_of(step, 3, "map")
+    found = np.array([point["x"] for point in points]) - mode
+    assert (abs(found) < 1.1).all()
+    assert len(np.unique(found)) == 6
+    said = [line for line in messages(caplog) if "mode" in line]
+    assert re.search(r"by at most 120 evaluations .* There is no gradient", said[0])
+    n = int(re.match(r"The mode was found by (\d+) evaluations: the log-density is -", said[1])[1])
+    assert n < 120
+    assert op.count - before < n + 20  # of starts, and points that failed
+
+
+def test_a_density_without_a_mode():
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("nowhere", pm.math.exp(pm.math.exp(x)))
+    with pytest.raises(ValueError, match=r"pm.find_MAP leaves \['x'\] without|about the mode"):
+        points_of(pk.RWM(model=model, **STILL), 2, "map")
+
+
+# ---- values -------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # PyMC's plans
+def test_what_find_map_returns_is_taken_as_pm_sample_takes_it(step, model):
+    found = pm.find_MAP(progressbar=False, model=model)
+    assert {"s", "s_log__", "inside", "inside_interval__", "scaled"} <= set(found)
+    expected = make_initial_point_fn(model=model, overrides=found)(0)
+    for initvals in (found, [found, found]):
+        for point in points_of(step, 2, initvals):
+            np.testing.assert_equal(point, expected)
+    with pytest.raises(ValueError, match=r"names \['t'\]; the model has .*s_log__, s, inside"):
+        begun(step, found | {"t": 1.0})

@@ -45,7 +45,7 @@ class CheckedOp:
 
     def __init__(self, op):
         self.op, self.shapes = op, ()
-        self._calls, self._writes = 0, False
+        self._calls, self._writes, self._may_write = 0, False, bool(op.destroy_map)
 
     def __str__(self):
         """Return the Op's own name."""
@@ -60,9 +60,13 @@ class CheckedOp:
         self._calls += 1
         self._perform(node, inputs, storage)
         for out, place in zip(node.outputs, storage, strict=True):
-            if isinstance(out.type, TensorType):
-                place[0] = self._checked(out.type, place[0])
-        self.shapes = tuple(np.shape(place[0]) for place in storage)
+            declared, value = out.type, place[0]
+            if not isinstance(declared, TensorType):
+                continue
+            is_array = value.__class__ is np.ndarray and value.dtype == declared.numpy_dtype
+            if not (is_array and value.shape == declared.shape):
+                place[0] = self._checked(declared, value)
+        self.shapes = tuple([np.shape(place[0]) for place in storage])
         if looks and [value.tobytes() for value in inputs] != before:
             self._give_back(inputs, before, storage)
 
@@ -80,15 +84,19 @@ class CheckedOp:
             raise
 
     def _can_look(self, inputs):
-        if self._writes or self.op.destroy_map:
+        if self._writes or self._may_write:
             return False
-        is_known = all(isinstance(v, np.ndarray) and v.dtype.kind in "biufc" for v in inputs)
-        return is_known and (self._calls < FIRST_CALLS or sum(v.size for v in inputs) <= SMALL)
+        size = 0
+        for value in inputs:
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
+                return False
+            size += value.size
+        return size <= SMALL or self._calls < FIRST_CALLS
 
     def _checked(self, declared, value):
         """Return a result; raise a WrongReturn if it is not what is declared."""
         is_array = isinstance(value, np.ndarray)
-        if is_array and str(value.dtype) == declared.dtype:
+        if is_array and value.dtype == declared.numpy_dtype:
             if declared.ndim == 0 and value.size == 1:
                 return value.reshape(())
             lengths = zip(declared.shape, value.shape, strict=False)

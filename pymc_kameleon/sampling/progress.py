@@ -283,9 +283,7 @@ class Terminal:
         theme = theme if isinstance(theme, Theme) else default_progress_theme
         console = Console(theme=theme)
         self._live = Live(self, console=console, auto_refresh=False)
-        self._moves = (
-            console.is_interactive or console.is_jupyter
-        )  # or it is drawn once, at the end
+        self._moves = console.is_interactive or console.is_jupyter  # else only the end is drawn
         self._due = time.perf_counter() + (0 if self._moves else FIRST_LINE)
 
     def start(self):

@@ -167,8 +167,8 @@ def sample(
         SurrogateMetropolis that moves all variables. The draws are in the group
         ``surrogate_posterior``, for plots, and for averages where there are some 300 evaluations.
         They are approximate, and take no evaluation of the log-density; deterministics that depend
-        on a black box are left out. The group's attributes say how close the surrogate is, and the log
-        warns if it is not. By default none, or as many as a run had that is resumed. See
+        on a black box are left out. The group's attributes say how close the surrogate is, and the
+        log warns if it is not. By default none, or as many as a run had that is resumed. See
         docs/estimates.md.
     on_error : {"raise", "reject"}, optional
         What to do about an exception of a likelihood that is called through Python. "raise" stops

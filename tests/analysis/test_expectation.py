@@ -662,6 +662,7 @@ def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, ca
     assert messages(caplog)[0].startswith("These are draws of the surrogate, which are approx")
 
 
+@pytest.mark.slow
 def test_surrogates_learn_from_other_chains_after_tuning(step, caplog):
     """So draws of them are better than the one that was frozen, and differ by chain."""
     dt = sample(step, draws=40, tune=2, chains=4, surrogate_draws=4000)
@@ -731,6 +732,7 @@ def test_draws_of_a_poor_surrogate_are_warned_of(step, result, caplog, monkeypat
     assert poor["surrogate_posterior"].sizes["draw"] == 3
 
 
+@pytest.mark.slow
 def test_draws_of_the_surrogate_are_not_worth_a_run(step, caplog, monkeypatch, tmp_path):
     """If they cannot be made, there is the posterior; a store has them, or leaves them, too."""
     path = tmp_path / "run.zarr"

@@ -112,8 +112,8 @@ def run(step=pk.RWM, **kwargs):
         (pk.RWM, {}),
         (pk.RWM.options(steps_per_draw=1), {}),  # stays for long where it is
         (pk.RWM.options(steps_per_draw=1), {"discard_tuned_samples": False}),
-        (pk.GAM, {"tune": 0}),
-        (pk.CMTM, {}),
+        pytest.param(pk.GAM, {"tune": 0}, marks=pytest.mark.slow),
+        pytest.param(pk.CMTM, {}, marks=pytest.mark.slow),
         (pk.SurrogateMetropolis, {"chains": 1}),
     ],
 )
@@ -123,6 +123,7 @@ def test_calls_are_evaluations(step, kwargs):
     assert_right(dt)
 
 
+@pytest.mark.slow
 def test_calls_of_two_steps_in_turn():
     with pm.Model() as model:
         op = Simulator(1.0)

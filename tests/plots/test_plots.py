@@ -71,7 +71,9 @@ def coordinates(result):
 # ---- what is drawn ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend", [pytest.param(b, marks=[pytest.mark.slow] * (b != "none")) for b in BACKENDS]
+)
 @pytest.mark.parametrize("name", [*PLOTS, "scales"])
 @pytest.mark.filterwarnings("ignore:::bokeh", "ignore:::plotly")
 def test_other_backends(result, ladders, name, backend):

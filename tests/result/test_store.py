@@ -174,7 +174,7 @@ def test_states_of_another_version_may_have_needed_less_room(walk, whole, path, 
     assert zarr.open_group(path)["checkpoints"].shape[1] > room + 300
 
 
-@pytest.mark.parametrize("when", [3, 50, 70])
+@pytest.mark.parametrize("when", [50, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 70))])
 def test_resumes_after_a_stop(when, walk, whole, path, monkeypatch):
     """The store goes on, and its result, which is then in memory, and in another store."""
     one_by_one(monkeypatch)

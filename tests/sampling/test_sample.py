@@ -28,7 +28,7 @@ from pytensor.compile.mode import get_mode
 from pytensor.graph import Apply, Op
 from pytensor.raise_op import Assert
 from runs import DRAWN, QUIET, WARMUP, assert_same, messages, resume, sample
-from test_contract import BY_FAMILY, ROWS, impossible, refusal
+from test_contract import BY_FAMILY, BY_FEW, ROWS, impossible, refusal
 from test_contract import run as run_by_hand
 
 import pymc_kameleon as pk
@@ -116,7 +116,7 @@ def two_steps(pair):
 # ---- every sampler --------------------------------------------------------------------------
 
 
-@pytest.fixture(params=BY_FAMILY, scope="module")
+@pytest.fixture(params=BY_FEW, scope="module")
 def row(request, model):
     """A step, and 60 draws of it."""
     cls, arguments = ROWS[request.param]
@@ -476,7 +476,9 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "Decay")) for name in OPTIONS]
+)
 def test_options_survive(name, model, tmp_path):
     cls, options = OPTIONS[name]
     step = cls([model["s"], model["a"]], model=model, **options)
@@ -802,7 +804,8 @@ def test_a_resumption_interrupted_before_its_first_draw(walk, line, interrupt):
     assert "no draws" in str(error.value)
 
 
-@pytest.mark.parametrize("every", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 1))])
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [6, 3, 1])
 def test_ctrl_c_at_any_line_loses_no_draw(every, walk, monkeypatch):
     """It comes when all draws are made: in the progress bar, in assembling, while leaving."""
     monkeypatch.setattr(progress, "Terminal", lambda *arguments: progress.NoDisplay())

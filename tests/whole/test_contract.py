@@ -122,6 +122,12 @@ BY_FAMILY = [
 
 by_family = pytest.mark.parametrize("sampler", BY_FAMILY, indirect=True)
 
+FEW = "GAM", "GadMALA", "SurrogateMetropolis"
+BY_FEW = [pytest.param(name, marks=[pytest.mark.slow] * (name not in FEW)) for name in ROWS]
+"""All rows, of which three that differ most are fast, for what takes long."""
+
+by_few = pytest.mark.parametrize("sampler", BY_FEW, indirect=True)
+
 
 def sample(step, model, driver=pm.sample, **kwargs):
     """Run pm.sample or pk.sample small and quiet."""
@@ -676,7 +682,7 @@ def far():
     return model, np.linalg.solve(precision, design.T @ observed), sds
 
 
-@by_family
+@by_few
 def test_recovers_from_a_far_start(sampler):
     """Hundreds of sds away."""
     model, mean, sds = far()
@@ -714,7 +720,7 @@ def test_state_is_bounded(sampler):
 # ---- region, and adaptation that goes on ----------------------------------------------------
 
 
-@by_family
+@by_few
 def test_stays_within_the_region_without_evaluating_outside(sampler):
     """The posterior is restricted to it: here, a half-normal by one-sided bounds."""
     outside = []

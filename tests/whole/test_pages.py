@@ -229,11 +229,14 @@ def blocks_to_run(text):
     return [block for block in blocks(text) if "not run" not in block.notes]
 
 
+FIRST_READ = "README.md", "docs/quickstart.md", "docs/starts.md"
+
+
 def pages_with_code():
     """Names of the pages that have code to run, marked if that takes long."""
     for name, text in TEXTS.items():
         if code := blocks_to_run(text):
-            slow = any("slow" in block.notes for block in code)
+            slow = name not in FIRST_READ or any("slow" in block.notes for block in code)
             yield pytest.param(name, marks=[pytest.mark.slow] if slow else [])
 
 

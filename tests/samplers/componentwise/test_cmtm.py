@@ -325,6 +325,7 @@ LADDERS = {
     5: [(1.0, 16.0), (1.5, 6.0), (1.5, 5.0), (3.0, 6.5)],
     20: [(1.0, 16.0), (2.0, 5.0)],
 }
+FEW_LADDERS = [pytest.param(m, marks=[pytest.mark.slow] * (m > 3)) for m in LADDERS]
 
 SHARES = [0.0, 0.3, 0.5, 0.7, 1.0, 1.9, 2.0, 2.1, 2.6]
 
@@ -370,7 +371,7 @@ def compare_ladders(change, slow_change, m, bounds):
 
 
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
-@pytest.mark.parametrize("m", LADDERS)
+@pytest.mark.parametrize("m", FEW_LADDERS)
 def test_adapted_ladders(m, bounds):
     kinds = set()
     for old, counts, new in compare_ladders(cmtm.adapt_ladder, reference.adapted_ladder, m, bounds):
@@ -405,7 +406,7 @@ def test_the_rule_of_the_ladders_by_hand(selected, expected):
 
 
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
-@pytest.mark.parametrize("m", LADDERS)
+@pytest.mark.parametrize("m", FEW_LADDERS)
 def test_shifted_ladders(m, bounds):
     factors = set()
     for old, _, new in compare_ladders(cmtm.shift_ladder, reference.shifted_ladder, m, bounds):

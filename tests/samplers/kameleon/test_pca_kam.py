@@ -533,7 +533,7 @@ def test_exact_draws_stay_exact():
         pytest.param("mixture", True, marks=pytest.mark.slow),
         # Drawn from ω as well: (x, j) and (y, i) change places.
         pytest.param("another direction back", True, marks=pytest.mark.slow),
-        ("the first direction back", False),
+        pytest.param("the first direction back", False, marks=pytest.mark.slow),
         pytest.param("no hastings term", False, marks=pytest.mark.slow),
     ],
 )

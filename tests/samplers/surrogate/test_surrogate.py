@@ -632,6 +632,7 @@ def test_the_same_seed_learns_the_same(step):
         reference.assert_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "is_needed"), [(quadratic, False), (banana, True)])
 def test_kernels_are_fitted_where_they_pay(function, is_needed):
     """With a cheap log-density; with an expensive one always."""

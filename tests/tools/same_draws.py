@@ -30,7 +30,7 @@ import pymc_kameleon as pk
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 SHORT = QUIET | {"draws": 60, "tune": 200, "chains": 2, "cores": 1, "random_seed": 3}
 TIMES = {"sampling_time", "created_at", "perf_counter_start"}
-TIMES |= {"perf_counter_diff", "process_time_diff"}
+TIMES |= {"perf_counter_diff", "process_time_diff", "model_id"}
 
 
 def sample(step, **options):

@@ -184,10 +184,6 @@ def with_labels(data, coords):
         raise ValueError(f"coords: {error.args[0]}") from None
 
 
-LEARNED_BY = {"covariance": "GAM, KAM and SurrogateMetropolis do", "scale": "only CMTM and CMH do"}
-"""Who learns what of its coordinates, for messages."""
-
-
 def learned_by(dt, what, step, var_names, coords):
     """Return the Dataset of what one step has learned, without the step in its names.
 
@@ -215,8 +211,9 @@ def learned_by(dt, what, step, var_names, coords):
     able = [own for own in steps if COORDINATE in _of(learned, own).get(what, xr.Dataset()).dims]
     if not able:
         raise ValueError(
-            f"No step of {learned.attrs.get('samplers')} has learned a {what} of its coordinates, "
-            f"as {LEARNED_BY[what]}: 'learned' has {list(learned)}. pk.plot_adaptation is for all."
+            f"No step of {learned.attrs.get('samplers')} has learned a {what} of its coordinates: "
+            f"'learned' has {list(learned)}. docs/plots.md says which samplers do; "
+            "pk.plot_adaptation is for all."
         )
     if (step is None and len(able) > 1) or step not in (None, *able):
         raise ValueError(f"step must be one of {able}, which have learned a {what}, not {step!r}.")

@@ -17,6 +17,9 @@ _log = logging.getLogger("pymc_kameleon")
 LEAST_MOVES = 8
 """Moves by the surrogate, of each chain, at least, if averages are to be corrected."""
 
+ROUNDING = 1e-9
+"""Difference of values of a function that counts as none, relative, and in standard deviations."""
+
 EXTREMES, MIDDLE, MOST_COLUMNS = 3, 100, 50
 """Draws at each end of a quantity, and near the medians of all of them, with which alone a function
 is called again, to see whether it mixes draws; and quantities at whose ends it is, at most."""
@@ -66,16 +69,24 @@ class Draws:
         if group is None or LEARNED_GROUP not in dt.children:
             return
         kept, learned = dt[group].to_dataset(), dt[LEARNED_GROUP].to_dataset()
+        learned = learned.map(lambda own: own.astype(float) if own.dtype.kind == "f" else own)
         if not {"chain", "draw"} <= set(kept.dims):
             return
         numbers = {dim: np.unique(self.posterior[dim]) for dim in ("chain", "draw")}
+        known = {"chain": np.intersect1d(kept["chain"], learned["chain"]), "draw": kept["draw"]}
         if any(
-            len(own) < self.posterior.sizes[dim] or not np.isin(own, kept[dim]).all()
+            len(own) < self.posterior.sizes[dim] or not np.isin(own, known[dim]).all()
             for dim, own in numbers.items()
         ):
             _log.warning(
                 "Averages are those of the draws: their chains or draws are not numbered as they "
                 "were sampled."
+            )
+            return
+        if len(np.unique(np.diff(numbers["draw"]))) > 1:
+            _log.warning(
+                "Averages are those of the draws: some were selected, perhaps by their values. "
+                "Corrected averages are those of the whole posterior, of draws at equal distances."
             )
             return
         self.posterior, kept = self.posterior.sel(numbers), kept.sel(numbers)
@@ -90,7 +101,9 @@ class Draws:
                 )
             return
         moves = moves_of(kept, learned)
-        if _are_enough(moves, kept.sizes):
+        if not _are_enough(moves, kept.sizes):
+            _log.info("The surrogate corrects no averages here: there are too few chains or moves.")
+        else:
             model = model_for(kept, model, kept["coordinate"].values.tolist())
             self.moves, self._recomputed = moves, Recomputed(self.posterior, kept, model)
 
@@ -105,10 +118,22 @@ class Draws:
         return None if self.moves is None else certificate(self.moves)
 
     def corrected(self, values, function, n_decisive=None):
-        """Return Corrected averages of values (chains, draws, q), of a function of points."""
+        """Return Corrected averages of values (chains, draws, q), of a function of points.
+
+        None if the function cannot be computed at other points, which is told.
+        """
         if self.moves is None:
             return controlled(values, self.controls)
-        return corrected(values, self.moves, function, n_decisive)
+        try:
+            found = corrected(values, self.moves, function, n_decisive)
+            return found._replace(is_better=found.is_better & (found.gain > 1))
+        except Exception as error:  # of the model, or of the user's function
+            _log.warning(
+                "Averages are those of the draws: at other points computing them raised %s: %s",
+                type(error).__name__,
+                error,
+            )
+            return None
 
     def error_of_surrogates(self, values):
         """Return what means of values (chains, draws, q) may be wrong by, (q,), by the jackknife.
@@ -133,23 +158,37 @@ class Draws:
     def evaluated(self, function):
         """Return the values of a function at the draws (chains, draws, ...), and what it uses."""
         sampled = self.posterior.transpose("chain", "draw", ...)
-        draws = _Named({name: sampled[name].values for name in sampled})
+        arrays = {
+            name: own.values for name, own in sampled.items() if own.dims[:2] == ("chain", "draw")
+        }
         shape = sampled.sizes["chain"], sampled.sizes["draw"]
+        draws = _Named({name: own.copy() for name, own in arrays.items()})  # it may write there
         whole = _values(function, draws, shape)
-        used = [name for name in draws if name in draws.used] or list(draws)
-        flat = {name: _one_chain(own) for name, own in dict.items(draws)}
+        used = [name for name in arrays if name in draws.used] or list(arrays)
+        flat = {name: _one_chain(own) for name, own in arrays.items()}
         expected = _one_chain(whole)
+        with np.errstate(invalid="ignore"):
+            spread = np.nan_to_num(expected[0].std(axis=0))
         for places in _trials([expected, *flat.values()]):
             few = _Named({name: own[:, places] for name, own in flat.items()})
             part = _values(function, few, (1, len(places)))
             if part.shape[2:] != whole.shape[2:] or not np.allclose(
-                part, expected[:, places], equal_nan=True
+                part, expected[:, places], ROUNDING, ROUNDING * spread, equal_nan=True
             ):
                 raise ValueError(
                     "The function must treat each draw for itself, but its values at some draws "
                     "change with the others. Compute beforehand what depends on several draws."
                 )
         return whole, used
+
+    def is_of_each_draw(self, values, function):
+        """Whether a function of positions (n, d) gives values (chains, draws, ...) at the draws."""
+        if self.moves is None or self._recomputed.is_of_draws(values, function):
+            return True
+        _log.warning(
+            "The average is that of the draws: the function gives other values at the same points."
+        )
+        return False
 
     def at(self, x, function, names):
         """Return the values of a function of the variables `names` at points x (n, d), (n, ...)."""
@@ -207,7 +246,10 @@ def _values(function, variables, shape):
 
 
 class _Named(dict):
-    """Variables, which remember what was asked for, and say what there is if it is not there."""
+    """Variables, which remember what was asked for, and say what there is if it is not there.
+
+    Whoever goes through their names, as by dict(v), {**v} or len(v), has asked for all.
+    """
 
     def __init__(self, variables):
         super().__init__(variables)
@@ -220,17 +262,33 @@ class _Named(dict):
     def __missing__(self, name):
         raise KeyError(f"The function asks for {name!r}, but the variables are {list(self)}.")
 
+    def __contains__(self, name):
+        self.used.add(name)
+        return super().__contains__(name)
+
+    def __iter__(self):
+        self.used.update(super().keys())
+        return super().__iter__()
+
+    def __len__(self):
+        self.used.update(super().keys())
+        return super().__len__()
+
+    def keys(self):
+        return list(self)
+
     def get(self, name, default=None):
         return self[name] if name in self else default  # noqa: SIM401
+
+    def pop(self, name, *default):
+        self.used.add(name)
+        return super().pop(name, *default)
 
     def values(self):
         return [self[name] for name in self]
 
     def items(self):
         return [(name, self[name]) for name in self]
-
-    def __iter__(self):  # else dict(v) would not ask for anything
-        return super().__iter__()
 
 
 def side_by_side(variables, n_kept=2):

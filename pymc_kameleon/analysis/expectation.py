@@ -94,11 +94,11 @@ def expectation(dt, function, model=None):
     def at(x):
         return draws.at(x, function, used).reshape(len(x), -1)
 
-    is_known = draws.can_correct(used) == used
+    is_known = draws.can_correct(used) == used and draws.is_of_each_draw(values, at)
     found, apart = _averaged(draws, values, at if is_known else None)
     names = elements("the function", shape)
     warn_of_few_events(names, values)
-    if is_known:
+    if draws.can_be_corrected:
         with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
             r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
         warn_of(dt, names, values, r_hat, draws.certificate, apart)
@@ -122,6 +122,8 @@ def _averaged(draws, values, function):
     if function is None or not np.isfinite(values).all():
         return found, np.zeros(values.shape[2])
     better = draws.corrected(values, function)
+    if better is None:
+        return found, np.zeros(values.shape[2])
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)

@@ -6,6 +6,7 @@ Draws may have been selected, relabelled, or changed since, and so may the model
 """
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 from scipy.special import expit
 
@@ -14,13 +15,13 @@ from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.model.layout import Layout, split_name
 from pymc_kameleon.result.origin import model_of
 
-OF_SPREAD, OF_SIZE = 1e-6, {"f": 1e-10, "e": 1e-5}
-"""By how much a variable may differ from its draws, in units of their standard deviation, and
-relative to itself: in double precision, and in single."""
+OF_SPREAD, OF_SIZE, ROUNDINGS = 1e-6, 1e-10, 2
+"""By how much a variable may differ from its draws: in units of their standard deviation, and of
+itself, or, of draws in another precision than double, of their roundings."""
 
 CHANGED = (
-    "the draws are not what the model computes now; they, the model or its data may have been "
-    "changed"
+    "the draws are not what the model computes now; they, their labels, the model or its data may "
+    "have been changed"
 )
 NO_MODEL = "only the model can compute that anew, and it is not here: pass model=... for more"
 """Why variables are not computed anew."""
@@ -39,24 +40,37 @@ def model_for(dt, model, coordinates):
     ValueError
         If the model that is given has other coordinates than the draws.
     """
+    shapes = _shapes(coordinates)
     if model is not None:
         model = pm.modelcontext(model)
-        own = _coordinates(model)
-        if sorted(own) != sorted(coordinates):
+        if not _has(model, shapes):
+            own = [var.name for var in model.value_vars]
             raise ValueError(
-                f"This is not the model that was sampled: its coordinates are {own}, and those of "
-                f"the draws {coordinates}."
+                f"This is not the model that was sampled: it has {own}, and the coordinates of the "
+                f"draws are {coordinates}."
             )
         return model
-    here = pm.Model.get_context(error_if_none=False)
-    for known in (model_of(dt), here):
-        if known is not None and sorted(_coordinates(known)) == sorted(coordinates):
-            return known
-    return None
+    known = model_of(dt), pm.Model.get_context(error_if_none=False)
+    return next((own for own in known if own is not None and _has(own, shapes)), None)
 
 
-def _coordinates(model):
-    return Layout(model, list(model.value_vars), model.initial_point()).coordinates()
+def _shapes(coordinates):
+    """Return the shapes of variables by name, of their elements x[0, 0] and so on."""
+    shapes = {}
+    for name, index in map(split_name, coordinates):
+        before = shapes.get(name, index)
+        shapes[name] = tuple(max(pair) for pair in zip(before, index, strict=False))
+    return {name: tuple(last + 1 for last in shape) for name, shape in shapes.items()}
+
+
+def _has(model, shapes):
+    """Whether a model has these value variables. That evaluates nothing, as a start would."""
+    static = {var.name: var.type.shape for var in model.value_vars}
+    return static.keys() == shapes.keys() and all(
+        len(own) == len(shapes[name])
+        and all(n in (None, found) for n, found in zip(own, shapes[name], strict=True))
+        for name, own in static.items()
+    )
 
 
 class Recomputed:
@@ -73,10 +87,14 @@ class Recomputed:
 
     def __init__(self, posterior, kept, model):
         coordinates = kept["coordinate"].values.tolist()
-        self._source = _Coordinates(coordinates) if model is None else _Model(model, coordinates)
-        self._posterior = posterior.transpose("chain", "draw", ...)
         ends = (kept[name].transpose("chain", "draw", ...).values for name in ("start", "end"))
         self._ends = [x.reshape(-1, x.shape[2]) for x in ends]
+        self._source = (
+            _Coordinates(coordinates)
+            if model is None
+            else _Model(model, coordinates, self._ends[0][0])
+        )
+        self._posterior = posterior.transpose("chain", "draw", ...)
         self._views = {
             name: _View(posterior[name], *dims)
             for name, dims in self._source.dims.items()
@@ -87,13 +105,21 @@ class Recomputed:
         """Return why some of the variables are not known at other points, by their names."""
         reasons = {name: self._source.reason(name) for name in names if name not in self._views}
         left = [name for name in names if name not in reasons]
-        found = [self.at(x, left) for x in self._ends if left]
+        try:
+            found = [self.at(x, left) for x in self._ends if left]
+        except Exception:  # whatever the model raises
+            return reasons | dict.fromkeys(left, CHANGED)
         for name in left:
             draws, values = self._posterior[name], [own[name] for own in found]
             fits = self._views[name].fits and values[0].shape[1:] == draws.shape[2:]
-            if not fits or not _agree(draws.values.reshape(-1, *draws.shape[2:]), values):
+            if not fits or not agree(draws.values.reshape(-1, *draws.shape[2:]), values):
                 reasons[name] = CHANGED
         return reasons
+
+    def is_of_draws(self, values, function):
+        """Whether values (chains, draws, ...) are those of a function of positions (n, d)."""
+        flat = values.reshape(-1, *values.shape[2:])
+        return agree(flat, [function(x) for x in self._ends])
 
     def at(self, x, names):
         """Return variables at points x (n, d), arrays (n, ...) as their draws are."""
@@ -101,14 +127,17 @@ class Recomputed:
         return {name: self._views[name].of(found[name]) for name in names}
 
 
-def _agree(draws, values):
+def agree(draws, values):
     """Whether each of draws (n, ...) is one of the values, but for rounding."""
     if draws.dtype.kind not in "fiub" or values[0].dtype.kind not in "fiub":
         return False
     flat = draws.reshape(len(draws), -1).astype(np.float64)
-    precision = "f" if draws.dtype == np.float64 else "e"
+    relative = OF_SIZE
+    if draws.dtype != np.float64:
+        relative = ROUNDINGS * np.finfo(draws.dtype).eps if draws.dtype.kind == "f" else 0.0
     with np.errstate(invalid="ignore"):
-        tolerance = OF_SPREAD * np.nan_to_num(flat.std(axis=0)) + OF_SIZE[precision] * np.abs(flat)
+        tolerance = OF_SPREAD * np.nan_to_num(flat.std(axis=0)) * (draws.dtype.kind == "f")
+        tolerance = tolerance + relative * np.abs(flat)
     return np.any([_are_close(flat, own, tolerance) for own in values], axis=0).all()
 
 
@@ -125,9 +154,13 @@ def _are_close(flat, values, tolerance):
 class _Model:
     """Variables as a model computes them, but for those that depend on black boxes."""
 
-    def __init__(self, model, coordinates):
+    def __init__(self, model, coordinates, position):
         self._model, self._outputs = model, None
-        self._order = [coordinates.index(name) for name in _coordinates(model)]
+        shapes = _shapes(coordinates)
+        sizes = {var.name: np.zeros(shapes[var.name]) for var in model.value_vars}
+        layout = Layout(model, list(model.value_vars), sizes)
+        self._order = [coordinates.index(name) for name in layout.coordinates()]
+        self._point = layout.unraveled(position[self._order])
         self._boxes = dependent_on_black_boxes(model)
         self.dims = {
             var.name: (_dims_of(var, model), model.coords)
@@ -142,8 +175,7 @@ class _Model:
 
     def at(self, x, names):
         if self._outputs is None or list(self._outputs.variables) != names:
-            initial = self._model.initial_point()
-            self._outputs = ModelOutputs(self._model, names, initial, {})
+            self._outputs = ModelOutputs(self._model, names, self._point, {})
         return self._outputs.named(self._outputs.rows(x[:, self._order]))
 
 
@@ -165,7 +197,9 @@ class _Coordinates:
                     places = self._columns.setdefault(whole.removesuffix(suffix), (suffix, {}))[1]
                     places[index] = column
         for name, (_, places) in self._columns.items():
-            self.dims[name] = [f"{name}_dim_{i}" for i in range(len(next(iter(places))))], {}
+            lengths = {len(index) for index in places}
+            if len(lengths) == 1:  # else there are variables x and x[0]
+                self.dims[name] = [f"{name}_dim_{i}" for i in range(*lengths)], {}
 
     def reason(self, name):
         return NO_MODEL
@@ -196,24 +230,14 @@ class _View:
         own = [dim for dim in draws.dims if dim not in ("chain", "draw")]
         if not set(own) & set(dims):  # dims were given with idata_kwargs
             dims = own if len(own) == len(dims) else dims
-        self.fits = set(own) <= set(dims) and all(dim in own or dim in draws.coords for dim in dims)
-        self._places = [self._place(draws, dim, coords.get(dim)) for dim in dims if self.fits]
+        here = [dim for dim in dims if dim in own or dim in draws.coords]
+        self._places = [_place(draws, dim, coords.get(dim)) for dim in here]
+        is_lost = any(
+            p is None and dim not in own for p, dim in zip(self._places, here, strict=True)
+        )
+        self.fits = set(own) <= set(dims) and len(here) == len(dims) and not is_lost
         left = [dim for dim in dims if dim in own]
         self._axes = [left.index(dim) + 1 for dim in own] if self.fits else []
-
-    @staticmethod
-    def _place(draws, dim, labels):
-        """Return the places of the draws' elements along a dimension, None for all of them."""
-        if dim not in draws.coords:
-            return None
-        wanted = draws[dim].values
-        known = list(range(wanted.max() + 1 if wanted.dtype.kind in "iu" else 0))
-        known = known if labels is None else list(labels)
-        try:
-            places = np.array([known.index(label) for label in np.ravel(wanted).tolist()])
-        except ValueError:  # new labels; whether these are the same elements is seen by values
-            return None
-        return places.reshape(np.shape(wanted))
 
     def of(self, values):
         """Return the elements (n, ...) that the draws have of values (n, ...)."""
@@ -225,5 +249,20 @@ class _View:
                 if places.size and places.max() >= values.shape[axis]:
                     return values[..., :0]
                 values = np.take(values, places, axis=axis)
-            axis += 1 if places is None or places.ndim else 0
+            axis += 1 if places is None else places.ndim
         return values.transpose(0, *self._axes)
+
+
+def _place(draws, dim, labels):
+    """Return the places of the draws' elements along a dimension.
+
+    None if their labels are not those of the model: whether all are the same is seen by values.
+    """
+    if dim not in draws.coords:
+        return None
+    wanted = draws[dim].values
+    if labels is None:
+        labels = range(int(wanted.max()) + 1 if wanted.size and wanted.dtype.kind in "iu" else 0)
+    known = pd.Index(labels)
+    places = known.get_indexer(np.ravel(wanted)) if known.is_unique else np.array([-1])
+    return None if (places < 0).any() else places.reshape(np.shape(wanted))

@@ -23,6 +23,9 @@ _log = logging.getLogger("pymc_kameleon")
 GRID = 30
 """Points at which F is estimated."""
 
+MOST_SHARED = 0.01
+"""Share of draws with values of other chains' from which a distribution function has steps."""
+
 NUMBERS_PER_BLOCK = 2**25
 """Values of functions at the draws that are computed at a time."""
 
@@ -106,7 +109,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     if draws.are_approximate:
         _widen(table, draws, values)
     constant = np.ptp(values, axis=(0, 1)) == 0
-    table.loc[constant, ["mcse_mean", "mcse_sd", "ess"]] = np.nan
+    _put(table, constant, ["mcse_mean", "mcse_sd", "ess"], np.nan)
     plain = table.copy()
     if draws.can_be_corrected:
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
@@ -152,6 +155,8 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
             return block.functions(columns[:, place[own]])
 
         found = draws.corrected(block.functions(block.values), at, 2 * len(own))
+        if found is None:
+            return apart
         apart[own] = block.write(table, own, found, real[own], ci_prob, ci_kind)
     return apart
 
@@ -159,11 +164,11 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
 def _keep_means_in_intervals(table, plain):
     """Take rows of plain averages where a corrected mean has left its interval; say of others."""
     outside, was_outside = (
-        ~own["mean"].between(own.iloc[:, 2], own.iloc[:, 3]) & own["mean"].notna()
+        (~own["mean"].between(own.iloc[:, 2], own.iloc[:, 3]) & own["mean"].notna()).to_numpy()
         for own in (table, plain)
     )
     back = outside & ~was_outside
-    table.loc[back] = plain.loc[back]
+    _put(table, back, table.columns, plain.to_numpy()[back])
     if (rest := outside & was_outside).any():
         _log.info(
             "The mean of %s lies outside the interval: a few draws far away make much of it.",
@@ -203,17 +208,30 @@ class _Block:
         variance = square.mean - (new - self.centre) ** 2
         fine = square.is_better & (variance > 0)
         sd = np.sqrt(variance[fine])
-        own = table.index[rows[fine]]
-        table.loc[own, ["sd", "mcse_sd"]] = np.c_[sd, square.mcse[fine] / sd / 2]
-        own = table.index[rows[better]]
-        table.loc[own, ["mean", "mcse_mean", "gain"]] = np.c_[new, mean.mcse, mean.gain][better]
-        table.loc[own, "ess"] = (table.loc[own, "sd"] / table.loc[own, "mcse_mean"]) ** 2
+        _put(table, rows[fine], ["sd", "mcse_sd"], np.c_[sd, square.mcse[fine] / sd / 2])
+        better_rows, found = rows[better], np.c_[new, mean.mcse, mean.gain][better]
+        _put(table, better_rows, ["mean", "mcse_mean", "gain"], found)
+        sd = table["sd"].to_numpy()[better_rows]
+        _put(table, better_rows, ["ess"], (sd / mean.mcse[better])[:, None] ** 2)
         changed = below.is_better.reshape(GRID, q).any(axis=0) & real
         shares = below.mean.reshape(GRID, q)
         for j in np.flatnonzero(changed):
-            ends = interval(self.grid[:, j], shares[:, j], ci_prob, ci_kind)
-            table.loc[table.index[rows[j]], table.columns[2:4]] = ends
+            if not has_atoms(self.values[..., j]):
+                ends = interval(self.grid[:, j], shares[:, j], ci_prob, ci_kind)
+                _put(table, rows[[j]], table.columns[2:4], ends)
         return np.maximum(mean.disagreement * better, square.disagreement * fine)
+
+
+def _put(table, rows, columns, values):
+    """Put values into rows of a table, by their places: labels need not be unique."""
+    table.iloc[rows, table.columns.get_indexer(list(columns))] = values
+
+
+def has_atoms(values):
+    """Whether chains (chains, draws) share values, as those of a floor do: F then has steps."""
+    each = np.concatenate([np.unique(own) for own in values])
+    atoms, counts = np.unique(each, return_counts=True)
+    return np.isin(values, atoms[counts > 1]).mean() > MOST_SHARED
 
 
 def interval(x, shares, prob, kind):
@@ -237,9 +255,11 @@ def _rounded(table):
         (["sd"], "mcse_sd", 1),
         (list(table.columns[2:4]), "mcse_mean", 3),
     ]:
-        for label, size in np.minimum(2 * factor * table[error], table["sd"]).items():
+        sizes = np.minimum(2 * factor * table[error], table["sd"]).to_numpy()
+        for row, size in enumerate(sizes):
             digits = -int(np.floor(np.log10(size))) if 0 < size < np.inf else 6
-            rounded.loc[label, columns] = table.loc[label, columns].round(digits)
+            own = table[columns].to_numpy()[row].round(digits)
+            _put(rounded, [row], columns, own)
     for name in ("mcse_mean", "mcse_sd", "gain"):
         rounded[name] = [float(f"{value:.2g}") for value in table[name]]
     rounded["r_hat"] = table["r_hat"].round(2)

@@ -13,8 +13,9 @@ from x. A is the mean of f over the draws, and X another average with the same e
 
 As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and as v and the new runs have
 the same distribution given x, E k = E g(v). So E X = E g, whatever the surrogate is; and g is f at
-all draws, and as far beyond them as it is not clipped. E_s (f − g) is added for what is, up to the
-standard error of A: else all runs would lack it, and have errors of one sign.
+all draws, and as far beyond them as it is not clipped. E_s (f − g) is added for what is, where s
+knows anything, and up to the standard error of A: else all runs would lack it, and have errors of
+one sign.
 
 For k, each new run from x has a partner that begins at a draw of s and uses the same random
 numbers, from which it ends at v′, a draw of s too, as inner chains leave s as it is:
@@ -154,7 +155,8 @@ class _UnderSurrogate:
 
     def __init__(self, rows, spread, clipped, q):
         self.rows, self._spread, self._clipped, self.n = rows, spread, clipped, 0
-        self._sums, self._weights, self._beyond = np.zeros((SETS, q)), np.zeros(SETS), np.zeros(q)
+        self._sums, self._weights = np.zeros((SETS, q)), np.zeros(SETS)
+        self._beyond, self._known_beyond = np.zeros(q), np.zeros(q)
         self.double()
         w, x = self._w[:, :DOUBT_POINTS], self._x[:, :DOUBT_POINTS].reshape(-1, self._x.shape[2])
         values, shares = clipped(x)[0].reshape(*w.shape, q), w / w.sum()
@@ -172,9 +174,13 @@ class _UnderSurrogate:
         for i in range(SETS):
             for first in range(0, n, size):
                 part = slice(first, first + size)
-                g, beyond = self._clipped(self._x[i, part])
-                self._sums[i] += self._w[i, part] @ g
-                self._beyond += self._w[i, part] @ beyond
+                x, w = self._x[i, part], self._w[i, part]
+                g, beyond = self._clipped(x)
+                self._sums[i] += w @ g
+                self._beyond += w @ beyond
+                far = np.flatnonzero(beyond.any(axis=1))
+                far = far[~self._spread.is_lowest(x[far])]
+                self._known_beyond += w[far] @ beyond[far]
         self._weights += self._w.sum(axis=1)
         self.n += n
 
@@ -190,8 +196,8 @@ class _UnderSurrogate:
 
     @property
     def beyond(self):
-        """What E_s g lacks of E_s f, (q,)."""
-        return self._beyond / self._weights.sum()
+        """What E_s g lacks of E_s f, (q,), where s knows anything."""
+        return self._known_beyond / self._weights.sum()
 
     @property
     def unseen(self):
@@ -203,8 +209,8 @@ class _UnderSurrogate:
         mass, sums = self._lacking
         changes = sums - mass[:, None] * self.mean
         chance = changes.var(axis=0, ddof=1) / SETS
-        beyond = np.abs(np.nan_to_num(self.beyond, nan=np.inf))
-        return beyond + np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
+        beyond = np.nan_to_num(self._beyond / self._weights.sum(), nan=np.inf)
+        return np.abs(beyond) + np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
 
     def draws(self, n, rng):
         """Return n draws of s (n, d)."""

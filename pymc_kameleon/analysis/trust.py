@@ -108,7 +108,10 @@ def _longest_rejection(dt):
     """Return the length of the longest run of draws without an accepted proposal, 0 if short."""
     if "sample_stats" not in dt.children or "accept_share" not in dt["sample_stats"]:
         return 0
-    moved = dt["sample_stats"]["accept_share"].transpose("chain", "draw").values > 0
+    accepted = dt["sample_stats"]["accept_share"]
+    if set(accepted.dims) != {"chain", "draw"}:
+        return 0
+    moved = accepted.transpose("chain", "draw").values > 0
     longest = max(longest_rejection(own) for own in moved)
     return longest if longest >= max(STUCK_TRANSITIONS, STUCK_SHARE * moved.shape[1]) else 0
 

@@ -9,9 +9,7 @@ OWN_PACKAGES, WRAPPERS = ("pytensor", "pymc"), ("FromFunctionOp", "JAXOp")
 
 def black_boxes(results):
     """Return what users call the black boxes that variables depend on, in the order of names."""
-    found = {}
-    _collect(results, found)
-    return sorted(found)
+    return sorted({name_of(op) for op in _ops_of(results) if _is_black_box(op)})
 
 
 def dependent_on_black_boxes(model):
@@ -26,21 +24,20 @@ def name_of(op):
     return getattr(function, "__name__", type(op).__name__)
 
 
-def _collect(results, found):
+def _ops_of(results):
+    """Yield the Ops of a graph, and those inside them."""
     for var in ancestors(results):
         if var.owner is not None:
-            _look_into(var.owner.op, found)
+            op = var.owner.op
+            while (inner := getattr(op, "core_op", getattr(op, "scalar_op", None))) is not None:
+                op = inner  # of Blockwise, Elemwise, and reductions
+            yield op
+            yield from _ops_of(getattr(op, "inner_outputs", []))  # of Scan and OpFromGraph
 
 
-def _look_into(op, found):
-    for part in ("core_op", "scalar_op"):  # of Blockwise, Elemwise, and reductions
-        if (inner := getattr(op, part, None)) is not None:
-            return _look_into(inner, found)
-    if (inner := getattr(op, "inner_outputs", None)) is not None:  # of Scan and OpFromGraph
-        return _collect(inner, found)
-    if is_of_user(op) or not has_numba_version(op):
-        found[name_of(op)] = op
-    return None
+def _is_black_box(op):
+    is_loop = hasattr(op, "inner_outputs")
+    return not is_loop and (is_of_user(op) or not has_numba_version(op))
 
 
 def is_of_user(op):

@@ -18,6 +18,11 @@ from pymc_kameleon.core.jit import entry_jit
 from pymc_kameleon.core.target import LOGP_SIGNATURE
 from pymc_kameleon.model.python_calls import CheckedOp
 
+OTHER_LENGTH = (
+    "What is kept of a draw has another length than at the model's initial point. Leave out what "
+    "has no fixed length by var_names, or fill it up to one."
+)
+
 
 def python_ops(function):
     """Return the Ops of a PyTensor function that run through Python, as lists by their names."""
@@ -167,7 +172,10 @@ def vector_entry(function):
     address, call = _inner(function, LOGP_SIGNATURE.args[3])
 
     def vector(x, data, shapes, v):
-        linalg.copy(call(address, (x, data, shapes, v))[0], v)
+        found = call(address, (x, data, shapes, v))[0]
+        if found.size != v.size:
+            raise ValueError(OTHER_LENGTH)
+        linalg.copy(found, v)
         return 0.0
 
     return entry_jit(vector, LOGP_SIGNATURE)

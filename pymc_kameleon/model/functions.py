@@ -498,7 +498,15 @@ class ModelOutputs(ModelFunctions):
 
         start = np.concatenate([np.ravel(initial_point[var.name]) for var in model.value_vars])
         with taking_notes(start.astype(np.float64), known) as notes:
-            shapes = computed([result.shape for result in results])
+            try:
+                shapes = computed([result.shape for result in results])
+            except Exception as error:
+                error.add_note(
+                    f"At the model's initial point, {initial_point}, where the shapes of what is "
+                    "kept are found. Give it another one (initval=... of its variables), at which "
+                    "the likelihood raises nothing; on_error is for the run."
+                )
+                raise
             if known:
                 with suppress(Exception):  # of a start that is no good
                     computed([out for box in boxes for out in box.outputs])

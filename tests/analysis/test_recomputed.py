@@ -16,7 +16,7 @@ from runs import messages, sample
 from scipy.stats import norm
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis import recomputed
+from pymc_kameleon.analysis import recomputed, summary
 
 calls = []
 
@@ -213,6 +213,18 @@ def test_models_that_were_edited_compute_nothing(edited, wrong, result, caplog):
     assert any(f"Averages of {wrong}" in text for text in messages(caplog, logging.WARNING))
 
 
+def test_draws_selected_by_their_values_are_not_those_of_the_posterior(result, caplog):
+    """A correction would give back the whole posterior."""
+    caplog.set_level(logging.WARNING, "pymc_kameleon")
+    few = np.flatnonzero((result["posterior"]["t"] < 1.5).all("chain"))
+    assert 20 < len(few) < 200
+    chosen = with_posterior(result, lambda d: d.isel(draw=few))
+    found = pk.expectation(chosen, lambda v: v["t"])
+    assert found.mean == pytest.approx(float(chosen["posterior"]["t"].mean()))
+    assert found.gain == 1
+    assert "perhaps by their values" in messages(caplog, logging.WARNING)[0]
+
+
 def test_numbers_that_are_not_those_of_the_run_are_told(result, caplog):
     caplog.set_level(logging.WARNING, "pymc_kameleon")
     twice = with_posterior(result, lambda d: xr.concat([d, d], "draw"))
@@ -233,6 +245,8 @@ MIXING = {
     "the draw before": lambda v: v["t"] > np.roll(v["t"], 1, axis=1),
     "the number of the draw": lambda v: v["t"] * (np.arange(v["t"].shape[1]) < 100),
     "one that is far away": lambda v: np.abs(v["t"] - v["t"].mean()) > 4 * v["t"].std(),
+    "on another scale": lambda v: 1e-9 * v["t"] / v["t"].max(),
+    "with an offset": lambda v: 101325 + (v["t"] > v["t"].mean()),
     "standardised": lambda v: (v["x"] - v["x"].mean(axis=(0, 1))) / v["x"].std(axis=(0, 1)),
 }
 
@@ -256,6 +270,72 @@ def test_a_function_that_looks_at_other_draws_is_refused(name, result):
 )
 def test_a_function_of_each_draw_passes(function, result):
     pk.expectation(result, function)
+
+
+def test_a_function_that_goes_by_the_variables_has_all_of_them(result):
+    """Of which a black box cannot be computed anew."""
+    n = len(result["posterior"])
+    for function in (lambda v: v["t"] * len(v), lambda v: v["t"] * n * ("mu" in v)):
+        found = pk.expectation(result, function)
+        assert found.mean == pytest.approx(n * result["posterior"]["t"].values.mean())
+        assert found.gain == 1
+
+
+def test_a_function_may_write_into_what_it_gets(result):
+    def clipped(v):
+        v["t"][v["t"] > 1] = 1
+        return v["t"]
+
+    before = result["posterior"]["t"].values.copy()
+    found = pk.expectation(result, clipped)
+    assert abs(found.mean - (1 - np.exp(-1))) < 4 * found.mcse
+    np.testing.assert_array_equal(result["posterior"]["t"], before)
+
+
+def test_a_function_that_changes_has_the_average_of_the_draws(result, caplog):
+    caplog.set_level(logging.WARNING, "pymc_kameleon")
+    found = pk.expectation(result, lambda v: v["t"] * (1 if v["t"].shape[0] == 4 else 1 + 1e-10))
+    assert found.gain > 1.5
+    found = pk.expectation(result, lambda v: v["t"] + (v["t"].shape[1] == 1000) * (len(calls) < 0))
+    assert found.gain > 1.5
+    monkey = iter([0, 0, 0, 0, 1, 1, 1])
+    found = pk.expectation(result, lambda v: v["t"] + next(monkey))
+    assert found.gain == 1
+    assert "gives other values at the same points" in messages(caplog, logging.WARNING)[-1]
+
+
+def test_a_prior_by_a_black_box_calls_nothing():
+    with pm.Model():
+        a = pm.Normal("a", shape=2)
+        pm.Normal("b", simulator(a), 0.5)
+        dt = sample(pk.SurrogateMetropolis(expensive=True), draws=40, tune=100, chains=2)
+        calls.clear()
+        pk.summary(dt)
+        pk.expectation(dt, lambda v: v["a"])
+    assert calls == []
+
+
+def test_precision_of_draws_is_theirs(result):
+    """Of single precision, an offset of many standard deviations is one all the same."""
+    draws = 1000 + 0.004 * np.random.default_rng(1).standard_normal((500, 1))
+    single = draws.astype("float32")
+    assert recomputed.agree(single, [draws])
+    assert not recomputed.agree(single + np.float32(0.005), [draws])
+    assert not recomputed.agree(np.round(draws).astype(int), [np.round(draws).astype(int) + 1])
+
+
+def test_steps_have_the_interval_of_the_draws(result):
+    steps = with_posterior(result, lambda d: d.assign(t=np.floor(d["t"])))
+    assert summary.has_atoms(steps["posterior"]["t"].values)
+    assert not summary.has_atoms(result["posterior"]["t"].values)
+
+
+def test_rows_may_have_the_same_label(result):
+    values = np.random.default_rng(1).standard_normal((4, 100, 2)) * [1e-4, 1e4]
+    own = {"x": (("chain", "draw", "city"), values)}
+    table = pk.summary(xr.Dataset(own, {"city": ["A", "A"]}))
+    assert 5e-5 < table["sd"].iloc[0] < 2e-4
+    assert 5e3 < table["sd"].iloc[1] < 2e4
 
 
 def test_the_interval_of_a_row_holds_its_mean(result, monkeypatch):

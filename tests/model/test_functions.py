@@ -256,3 +256,14 @@ def test_a_worker_is_not_warned_of_what_has_been_said():
 )
 def test_machine_code_is_not_taken_for_python(logp):
     assert not step_of(logp).log_density.holds_gil
+
+
+def test_another_length_than_at_the_start_is_refused():
+    """Machine code would write beyond what is kept."""
+    with pm.Model() as model:
+        a = pm.HalfNormal("a", 3)
+        pm.Deterministic("k", pt.arange(pt.cast(a * 10, "int64")))
+        outputs = pk.RWM(model=model).outputs(["k"])
+    for a in (-3.0, 3.0):
+        with pytest.raises(ValueError, match="another length than at the model's initial point"):
+            outputs.at(np.array([a]))

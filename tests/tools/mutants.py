@@ -328,7 +328,7 @@ BUGS = {
         ),
         (
             "what lies beyond all draws does not count",
-            "return beyond + np.sqrt(",
+            "return np.abs(beyond) + np.sqrt(",
             "return np.sqrt(",
             "test_expectation.py -k 'slow_version or beyond'",
         ),

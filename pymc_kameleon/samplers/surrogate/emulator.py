@@ -203,6 +203,8 @@ def surrogate_from(own):
     n, d = values["n_centres"], len(quadratic)
     kernels = {"centres": np.empty((0, d)), "weights": np.empty(0), "rates": np.ones(d)}
     centres, weights, rates = ((values if n else kernels)[name] for name in kernels)
+    if not 0 <= n <= len(weights) == len(centres):  # compiled code would read beyond them
+        raise ValueError(f"The group learned was changed: it has {len(weights)} centres, not {n}.")
     return Surrogate(
         nu=np.array([values["nu"]]),
         is_quadratic=np.array([values["is_quadratic"]], np.int64),

@@ -185,7 +185,7 @@ def advice(error, ops):
         return f". If the likelihood raises this, {reject} is rejected"
     what = f". The {kind} was raised by {place}"
     if isinstance(error, MISTAKES) or (isinstance(error, AssertionError) and not str(error)):
-        return f"{what}: this looks like a mistake there. Call the function with these values"
+        return f"{what}: this looks like a mistake there, which a call by hand would show"
     return f"{what}. If these parameters are to blame, {reject} is rejected"
 
 

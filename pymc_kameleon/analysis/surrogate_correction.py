@@ -17,12 +17,18 @@ all draws, and as far beyond them as it is not clipped. E_s (f − g) is added f
 knows anything, and up to the standard error of A: else all runs would lack it, and have errors of
 one sign.
 
-For k, each new run from x has a partner that begins at a draw of s and uses the same random
+Where s is as low as it may be, as nothing is known there, moves are seldom made, and rejected, so
+that most runs have none of them, and errors of one sign. There f is replaced by a constant c in k,
+and the same is done with the moves that there were, g* = c or else g:
+
+    X = mean over moves of (1 − α)(g(x) − g(v)) + g(v) − g*(v) + k*
+
+For k*, each new run from x has a partner that begins at a draw of s and uses the same random
 numbers, from which it ends at v′, a draw of s too, as inner chains leave s as it is:
 
-    k = E_s g + mean over new runs of g(v) − g(v′)
+    k* = E_s g* + mean over new runs of g*(v) − g*(v′)
 
-Most pairs meet after a few steps, and then go on together and differ in nothing. E_s g comes from
+Most pairs meet after a few steps, and then go on together and differ in nothing. E_s g* comes from
 points with weights, which cost one evaluation of s each.
 """
 
@@ -90,11 +96,11 @@ def corrected(f, moves, function, n_decisive=None):
     batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
     a = batch_means(f, batches)
     batches_of_moves = batches[moves.draw]
-    known = _known(moves, batches_of_moves, g, a.shape)
     n_moves = np.zeros(a.shape[:2])
     np.add.at(n_moves, (moves.row, batches_of_moves), 1.0)
     lengths = np.bincount(batches)
-    inner = _Inner(moves, batches_of_moves, clipped, a.shape)
+    inner = _Inner(moves, batches_of_moves, clipped, f.mean(axis=(0, 1)), a.shape)
+    known = _known(moves, batches_of_moves, g, inner, a.shape)
     while True:
         x = _means_over_moves(known + inner.sums(n_moves), n_moves, lengths)
         b = coefficients(a, x, inner.variance_under_s(np.ones(a[:, 0].shape)))
@@ -138,12 +144,13 @@ def _parts(moves, size):
             yield row, own[start : start + size]
 
 
-def _known(moves, batches, g, shape):
-    """Return sums over batches of (1 − α)(g(x) − g(v))."""
+def _known(moves, batches, g, inner, shape):
+    """Return sums over batches of (1 − α)(g(x) − g(v)) + g(v) − g*(v)."""
     sums = np.zeros(shape)
     for row, part in _parts(moves, max(1, NUMBERS_PER_PART // shape[2])):
-        rejected = (1 - moves.accept_prob[part])[:, None]
-        np.add.at(sums[row], batches[part], rejected * (g(moves.start[part]) - g(moves.end[part])))
+        rejected, end = (1 - moves.accept_prob[part])[:, None], g(moves.end[part])
+        change = end - inner.tamed(row, moves.end[part])
+        np.add.at(sums[row], batches[part], rejected * (g(moves.start[part]) - end) + change)
     return sums
 
 
@@ -151,10 +158,11 @@ def _known(moves, batches, g, shape):
 
 
 class _UnderSurrogate:
-    """E_s g by weighted points, for the chains `rows`, which have the same s."""
+    """E_s g* by weighted points, for the chains `rows`, which have the same s."""
 
-    def __init__(self, rows, spread, clipped, q):
+    def __init__(self, rows, spread, clipped, centre, q):
         self.rows, self._spread, self._clipped, self.n = rows, spread, clipped, 0
+        self._centre = centre
         self._sums, self._weights = np.zeros((SETS, q)), np.zeros(SETS)
         self._beyond, self._known_beyond = np.zeros(q), np.zeros(q)
         self.double()
@@ -167,6 +175,11 @@ class _UnderSurrogate:
         self.rejections = np.einsum("ij,ijk->k", unknown, np.square(values - self.mean))
         """Variance (q,) of a move's correction by ends where nothing is known, all rejected."""
 
+    def tamed(self, x):
+        """Return g* at points x (n, d), what g lacks of f, and whether s is lowest there."""
+        (g, beyond), lowest = self._clipped(x), self._spread.is_lowest(x)
+        return np.where(lowest[:, None], self._centre, g), beyond, lowest
+
     def double(self):
         """Have twice as many points."""
         n, size = self.n or FIRST_POINTS, max(1, NUMBERS_PER_PART // self._sums.shape[1])
@@ -175,12 +188,10 @@ class _UnderSurrogate:
             for first in range(0, n, size):
                 part = slice(first, first + size)
                 x, w = self._x[i, part], self._w[i, part]
-                g, beyond = self._clipped(x)
+                g, beyond, lowest = self.tamed(x)
                 self._sums[i] += w @ g
                 self._beyond += w @ beyond
-                far = np.flatnonzero(beyond.any(axis=1))
-                far = far[~self._spread.is_lowest(x[far])]
-                self._known_beyond += w[far] @ beyond[far]
+                self._known_beyond += w[~lowest] @ beyond[~lowest]
         self._weights += self._w.sum(axis=1)
         self.n += n
 
@@ -225,7 +236,7 @@ def _work(parameters):
 
 
 class _Inner:
-    """The means k of g over inner chains that begin where each move did.
+    """The means k* of g* over inner chains that begin where each move did.
 
     Parameters
     ----------
@@ -234,20 +245,23 @@ class _Inner:
         Batches of the moves.
     clipped : callable
         Points (n, d) -> g there and f − g, both (n, q).
+    centre : (q,) float64
+        c.
     shape : tuple of int
         Shape of batch means, (chains, batches, q).
     """
 
-    def __init__(self, moves, batches, clipped, shape):
-        self._moves, self._batches, self._clipped = moves, batches, clipped
+    def __init__(self, moves, batches, clipped, centre, shape):
+        self._moves, self._batches = moves, batches
         self._rng, self._n_runs, self._work = generator_of(moves.end), 0, 0.0
-        self._sums, self._squares = np.zeros(shape), np.zeros((shape[0], shape[2]))
+        chains, _, q = shape
+        self._sums, self._squares = np.zeros(shape), np.zeros((chains, q))
         same = {}
         for row, own in enumerate(moves.parameters):
             key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
             same.setdefault(key, []).append(row)
         self._under_s = [
-            _UnderSurrogate(rows, Spread(moves.parameters[rows[0]], self._rng), clipped, shape[2])
+            _UnderSurrogate(rows, Spread(moves.parameters[rows[0]], self._rng), clipped, centre, q)
             for rows in same.values()
         ]
         self._run(max(1, FIRST_RUNS // len(moves.row)))
@@ -264,10 +278,14 @@ class _Inner:
                 apart = np.flatnonzero(apart)
                 for first in range(0, len(apart), size):
                     part = apart[first : first + size]
-                    difference = self._clipped(ends[0][part])[0] - self._clipped(ends[1][part])[0]
+                    difference = one.tamed(ends[0][part])[0] - one.tamed(ends[1][part])[0]
                     np.add.at(self._sums[row], self._batches[own[part]], difference)
                     self._squares[row] += np.square(difference).sum(axis=0)
         self._n_runs += n_runs
+
+    def tamed(self, row, x):
+        """Return g* of a chain at points x (n, d)."""
+        return next(one for one in self._under_s if row in one.rows).tamed(x)[0]
 
     def sums(self, n_moves):
         """Return sums of k over batches, by how many moves they have (chains, batches)."""

@@ -275,10 +275,14 @@ def values(surrogate, u):
     return base + np.clip(unbounded_values(surrogate, u) - base, *surrogate.bounds)
 
 
+LEAST_ABOVE = 1e-6
+"""What h is above its lower bound, at least, where anything is known."""
+
+
 def are_lowest(surrogate, u):
     """Return at which points u (n, d) h is at its lower bound, as nothing is known there."""
     h = values(surrogate, u) - log_t(u, surrogate.nu[0])
-    return h < surrogate.bounds[0] + 1e-6
+    return h < surrogate.bounds[0] + LEAST_ABOVE
 
 
 def unbounded_values(surrogate, u):

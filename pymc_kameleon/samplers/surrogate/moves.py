@@ -107,16 +107,22 @@ class Spread:
         p, even = self._parameters, (self._even.random(n) + self._shifts) % 1
         even, nu = np.clip(even, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY), p.surrogate.nu[0]
         g = gammaincinv(nu / 2, even[..., 0]) * 2 / nu
-        u, log_w = ndtri(even[..., 1:]) / np.sqrt(g)[..., None], np.empty(g.size)
-        distances = np.empty(p.surrogate.weights.size)
-        compiled_weights()(p.surrogate, u.reshape(log_w.size, -1), distances, log_w)
+        u = ndtri(even[..., 1:]) / np.sqrt(g)[..., None]
+        log_w = self._log_weights(u.reshape(g.size, -1))
         self._most = log_w.max() if self._most is None else self._most
         return p.mean + u @ np.tril(p.factor).T, np.exp(log_w - self._most).reshape(g.shape)
 
     def is_lowest(self, x):
         """Whether s is as low as it may be at points x (n, d), where nothing is known."""
         p = self._parameters
-        return fit.are_lowest(p.surrogate, whitened(x, p.mean, p.factor))
+        log_w = self._log_weights(np.ascontiguousarray(whitened(x, p.mean, p.factor)))
+        return log_w < p.surrogate.bounds[0] + fit.LEAST_ABOVE
+
+    def _log_weights(self, u):
+        """Return log s/t at points u (n, d), which is h."""
+        surrogate, found = self._parameters.surrogate, np.empty(len(u))
+        compiled_weights()(surrogate, u, np.empty(surrogate.weights.size), found)
+        return found
 
     def doubt(self, x):
         """Return by how much log π may differ from log s at points x (n, d): standard deviations.

@@ -171,7 +171,7 @@ def _found_by_search(job, rng):
     found = approach(lambda q: logp(_named(layout, q)), start, rng, budget)
     _log.info(
         "The mode was found by %d evaluations: the log-density is %.4g there.",
-        len(found.points),
+        sum(n for n, _ in logp.take_evaluated()),
         found.logp,
     )
     return _named(layout, found.x)

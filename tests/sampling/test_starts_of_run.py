@@ -181,7 +181,7 @@ def test_the_mode_without_a_gradient(caplog):
     assert re.search(r"by at most 120 evaluations .* There is no gradient", said[0])
     n = int(re.match(r"The mode was found by (\d+) evaluations: the log-density is -", said[1])[1])
     assert n < 120
-    assert op.count - before < n + 20  # of starts, and points that failed
+    assert op.count - before < n + 20  # of starts
 
 
 def test_a_density_without_a_mode():

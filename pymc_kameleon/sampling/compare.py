@@ -18,6 +18,7 @@ from scipy.stats import norm
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.analysis.trust import HIGH_RHAT
+from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
@@ -138,6 +139,12 @@ def compare(
     checked_integer("chains", chains, at_least=2)  # one agrees with itself
     cores = default_cores() if cores is None else checked_integer("cores", cores, at_least=1)
     steps = _labelled(_default_steps(model) if steps is None else steps)
+    if boxes := black_boxes([model.logp()]):
+        _log.info(
+            "Besides the evaluations in the table, %s is called once or more for each start, and "
+            "two or three times for each step of ours.",
+            " and ".join(boxes),
+        )
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     options = {
         "draws": draws,

@@ -1,6 +1,7 @@
 """Named tuples of arrays that declare their shapes, and are allocated from that."""
 
-from typing import Annotated, get_type_hints
+import sys
+from typing import Annotated, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -21,6 +22,13 @@ def integers(*shape):
 def bools(*shape):
     """Annotate a field as an array of bools."""
     return Annotated[np.ndarray, np.bool_, shape]
+
+
+def extended(name, cls, **fields):
+    """Return a NamedTuple with the fields of another one, and these, as annotated."""
+    both = NamedTuple(name, [*get_type_hints(cls, include_extras=True).items(), *fields.items()])
+    both.__module__ = sys._getframe(1).f_globals["__name__"]  # where pickle looks for it
+    return both
 
 
 def allocate(cls, sizes, **values):

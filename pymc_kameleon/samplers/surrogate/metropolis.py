@@ -44,7 +44,7 @@ WALK, REFERENCE, SURROGATE, WIDE = range(4)
 """Kinds of moves; the last is by a power of the surrogate, which is wider."""
 MOVES = "walk", "reference", "surrogate", "wide"  # in a result
 
-LOOK = 4
+LOOK = -1
 """The kind of a transition that only evaluates a point, while tuning."""
 
 FIT_GROWTH = 1.2
@@ -61,7 +61,7 @@ class State(NamedTuple):
     logp: floats(1)
     u: floats("d")
     log_s: floats(1)  # log s(u), NaN where it is not known
-    tally: floats(4, 2)  # of each kind of move: sum of α, and number
+    tally: floats("kinds", 2)  # of each kind of move: sum of α, and number
     move: floats("row")  # the last one: x, y, log π(y), and α, NaN unless it was by s
 
 
@@ -72,7 +72,7 @@ class Tuning(NamedTuple):
     n: int
     scale: ScaleTuning
     n_walks: integers(1)
-    worth: floats(4, 2)  # of each kind of move: sum of α|v − u|²/d, and number
+    worth: floats("kinds", 2)  # of each kind of move: sum of α|v − u|²/d, and number
     moves: History  # rows of x, y, log π(y), α
     row: floats("row")
     home: floats("home", "d + 1")  # points evaluated on the way to the posterior, and log π
@@ -329,6 +329,7 @@ class SurrogateMetropolis(KameleonStep):
     needs_exact_logp = "its surrogate is fitted to values that it takes to be exact"
     stats = Stats
     algorithm = Algorithm(transition, adapt, derived, report)
+    n_kinds = len(MOVES)
     learns_together = True
     arrives_roughly = True
     follows = True
@@ -368,7 +369,7 @@ class SurrogateMetropolis(KameleonStep):
 
     def _allocate(self, scales, n_tune):
         d = scales.size
-        sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres}
+        sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres, "kinds": self.n_kinds}
         sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": min(self._budget(), 2000) + 20}
         log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
         parameters = allocate(

@@ -1,0 +1,133 @@
+"""The model's log-density with emulated black boxes, log s, and its gradient.
+
+The model's graph is cut at its black boxes (model/simulators.py). Its parts share a tape,
+
+    y (Q) | x (P) | ȳ (Q) | x̄ (P) | z̄ (d),
+
+of inputs x and outputs y of black boxes, and derivatives of log s by y, x and the coordinates z.
+First all x and y are computed, level by level where one box feeds another, then the log-density
+given y, and then, backwards, the derivatives.
+
+Beyond what was evaluated an emulator knows nothing. There s falls as a normal does:
+
+    log s(u) = log π(z, y(x(z))) − ½ max(0, |u| − r)²,   z = μ + Lu
+
+Symbols: u the coordinates (d,) in which s is about standard normal, μ, L their mean and factor, r
+the radius within which s is as the model says.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import floats, integers
+from pymc_kameleon.core.jit import fast_jit, jit
+from pymc_kameleon.core.linalg import multiply_lower, squared_norm
+from pymc_kameleon.core.target import call
+from pymc_kameleon.samplers.emulator.gaussian_process import (
+    Emulator,
+    Scratch,
+    Structure,
+    emulate,
+    pull_back,
+)
+
+INPUTS, DENSITY, PULLBACK = range(3)
+"""Parts of the model, in `target.others`."""
+
+
+class Emulated(NamedTuple):
+    """What defines s, and a chain on it."""
+
+    structure: Structure
+    emulator: Emulator
+    mean: floats("d")  # μ
+    factor: floats("d", "d")  # L
+    radius: floats(1)  # r
+    leap: floats(1)  # ε of the leapfrog
+    most_leaps: integers(1)
+    n_inner: integers(1)  # M
+
+
+class DensityScratch(NamedTuple):
+    """Where log s is computed."""
+
+    tape: floats("tape")
+    gaussian: Scratch
+
+
+@jit
+def log_emulated(target, emulated, u, gradient, scratch):
+    """Log s at u, with its gradient in u; -inf where there is none."""
+    tape, d, n_outputs = scratch.tape, u.size, target.gradient.size
+    n_inputs = (tape.size - d) // 2 - n_outputs
+    multiply_lower(emulated.factor, u, gradient)
+    for i in range(d):
+        z = emulated.mean[i] + gradient[i]
+        if not target.region[0, i] <= z <= target.region[1, i]:
+            return -np.inf
+        target.point[i] = z
+    y, x = tape[:n_outputs], tape[n_outputs : n_outputs + n_inputs]
+    levels = run_forward(target, emulated, y, x, scratch)
+    logp = call_part(target, DENSITY, tape)
+    if not -np.inf < logp < np.inf:
+        return -np.inf
+    y_bar = tape[n_outputs + n_inputs : 2 * n_outputs + n_inputs]
+    x_bar = tape[2 * n_outputs + n_inputs : 2 * (n_outputs + n_inputs)]
+    run_backward(target, emulated, levels, (y, x, y_bar, x_bar), scratch)
+    multiply_transposed(emulated.factor, tape[tape.size - d :], gradient)
+    distance = np.sqrt(squared_norm(u))
+    beyond = distance - emulated.radius[0]
+    if beyond > 0.0:
+        logp -= 0.5 * beyond * beyond
+        for i in range(d):
+            gradient[i] -= beyond * u[i] / distance
+    return logp
+
+
+@jit
+def call_part(target, part, tape):
+    """Call a part of the model, which reads and writes the tape."""
+    return call(target.others[part], (target.point, target.data, target.shapes, tape))
+
+
+@jit
+def run_forward(target, emulated, y, x, scratch):
+    """Fill in inputs and emulated outputs; return the number of levels."""
+    applications = emulated.structure.applications
+    levels, level = 1, 0
+    while level < levels:
+        call_part(target, INPUTS, scratch.tape)
+        for k in range(applications.shape[0]):
+            levels = max(levels, applications[k, 3] + 1)
+            if applications[k, 3] == level:
+                emulate(emulated.structure, emulated.emulator, k, x, y, scratch.gaussian)
+        level += 1
+    return levels
+
+
+@jit
+def run_backward(target, emulated, levels, parts, scratch):
+    """Add to z̄ what comes by way of the black boxes."""
+    y, x, y_bar, x_bar = parts
+    applications = emulated.structure.applications
+    for back in range(levels):
+        for i in range(x_bar.size):
+            x_bar[i] = 0.0
+        for k in range(applications.shape[0]):
+            if applications[k, 3] == levels - 1 - back:
+                pull_back(
+                    emulated.structure, emulated.emulator, k, x, y, y_bar, x_bar, scratch.gaussian
+                )
+        call_part(target, PULLBACK, scratch.tape)
+
+
+@fast_jit
+def multiply_transposed(factor, v, out):
+    """Write Lᵀv into `out`."""
+    d = v.size
+    for i in range(d):
+        out[i] = 0.0
+    for k in range(d):
+        for i in range(k + 1):
+            out[i] += factor[k, i] * v[k]

@@ -1,0 +1,344 @@
+"""How EmulatorMetropolis learns: emulators, the chain on s, shares; in Python, while tuning.
+
+Symbols: as in density.py; Δ how far a log-density is below the best, but for what is usual; w = π/s
+at the ends of moves.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import copy_arrays, floats, integers
+from pymc_kameleon.core.moments import shrunk_covariance
+from pymc_kameleon.samplers.emulator import fit
+from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
+from pymc_kameleon.samplers.surrogate.archive import cholesky
+from pymc_kameleon.samplers.surrogate.learning import linear_algebra
+
+VARIANTS = (False, False), (False, True), (True, False), (True, True)
+"""Of inputs and outputs, whether logarithms are taken where they can be."""
+
+USUAL_DROP = 2, 5
+"""Times d, and plus: so far below the best a draw of the posterior may be."""
+
+LARGEST_ERROR, MEMORY = 20.0, 0.5
+"""Errors in log-density count up to this, for a variant's score; the weight of earlier scores."""
+
+CURVATURE_STEP = 1e-4
+"""Finite differences of the log-density in outputs, relative to these."""
+
+N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS = 8, (20, 40, 60), (50,)
+"""Chains on s that learn its shape, and their transitions between two looks at it."""
+
+TARGET_ACCEPT = 0.8
+"""Acceptance probability of a transition on s, which the leap is tuned to."""
+
+TURN = 0.5 * np.pi
+"""Length of a trajectory, on a standard normal, after which it has forgotten where it began."""
+
+FORGOTTEN, LEAST_INNER, MOST_INNER = 0.8, 3, 20
+"""Share of the squared jump of independent points that M transitions should make, and bounds of
+M."""
+
+
+FAR_TOO_HIGH = -5.0
+"""Median of log w below which s is high where nothing is known."""
+
+EMULATED_SHARE, OTHER_SHARES = 0.85, (0.6, 0.4, 0.0, 0.0)
+"""Share of moves by the emulator; and of all others, of walks and reference moves."""
+
+
+class Choices(NamedTuple):
+    """What earlier fits have found."""
+
+    hyper: floats("boxes", 4, 5)  # of each variant; NaN before there is one
+    score: floats("boxes", 4)  # mean log of its error in log-density at points that it did not know
+    variant: integers("boxes")  # the one in use
+    widening: floats(1)  # r, relative to where good points are
+    share: floats(1)  # effective share of the weights π/s of the newest moves
+    n_full: integers(1)  # evaluations when hyperparameters were last chosen among all
+
+
+class Evaluations(NamedTuple):
+    """Calls of all black boxes, one row for each evaluation of the log-density."""
+
+    z: np.ndarray  # (n, d)
+    logp: np.ndarray  # (n,)
+    log_s: np.ndarray  # (n,), NaN unless a move by the emulator proposed it
+    x: np.ndarray  # (n, P)
+    y: np.ndarray  # (n, Q)
+
+    @classmethod
+    def of_rows(cls, rows, d, n_inputs):
+        """Return those of rows of z, log π, log s, x and y."""
+        ends = np.cumsum([d, 1, 1, n_inputs])
+        z, logp, log_s, x, y = np.split(rows, ends, axis=1)
+        return cls(z, logp[:, 0], log_s[:, 0], x, y)
+
+    def __getitem__(self, rows):
+        return Evaluations(*(part[rows] for part in self))
+
+
+def evaluations_of(chains, newest=False):
+    """Return the Evaluations of chains, or those since the last fit."""
+    parts = []
+    for chain in chains:
+        rows, n = chain.tuning.evaluated, int(chain.tuning.n_evaluated[0])
+        since = int(chain.tuning.n_learned[0]) if newest else 0
+        kept = min(n - since, len(rows))
+        parts.append(rows[np.arange(n - kept, n) % len(rows)])
+    first = chains[0]
+    rows = np.concatenate(parts)
+    return Evaluations.of_rows(rows, first.state.x.size, first.state.inputs.size)
+
+
+def note(step, z, logp, y):
+    """Add evaluations at z (n, d), with outputs y (n, Q), to those that a step has made."""
+    tuning = step.tuning
+    x = step.log_density.inputs_at(np.array([step.log_density.completed(one) for one in z]), y)
+    rows = np.column_stack([z, logp, np.full(len(z), np.nan), x, y])
+    for row in rows:
+        tuning.evaluated[tuning.n_evaluated[0] % len(tuning.evaluated)] = row
+        tuning.n_evaluated[0] += 1
+
+
+def learn_emulator(chains, rng):
+    """Let chains fit emulators to what all have evaluated, and learn the shape of s.
+
+    Returns
+    -------
+    draws : (n, d) float64
+        Of s, about.
+    """
+    first = chains[0]
+    with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+        fit_emulators(chains)
+        density = EmulatedDensity(first.log_density.target(rng), first.parameters.emulated)
+        starts = np.array([chain.state.x for chain in chains])
+        places = learn_shape(density, first.tuning.choices, evaluations_of(chains), starts, rng)
+    for chain in chains[1:]:
+        copy_arrays(first.parameters, chain.parameters, ("emulated",))
+        copy_arrays(first.tuning, chain.tuning, ("choices",))
+    return places
+
+
+def learn_from(chains, rng):
+    """Let chains learn what all have evaluated, and how often to move by the emulator."""
+    first = chains[0]
+    judge(first.tuning.choices, evaluations_of(chains, newest=True))
+    learn_emulator(chains, rng)
+    is_last = first.monitor.done >= first.monitor.tune - 1
+    for chain in chains:
+        take_shape(chain)
+        chain.parameters.n_others[0] = chain.n_others if is_last else 0
+        chain.tuning.worth[:] /= 2
+
+
+def judge(choices, new):
+    """See how far log s was off at the newest ends of moves, and let s end nearer, or farther out."""
+    log_w = (new.logp - new.log_s)[~np.isnan(new.log_s)]
+    if len(log_w) == 0:
+        return
+    log_w = np.where(np.isfinite(log_w), log_w, -np.inf)
+    w = np.exp(log_w - log_w.max()) if np.isfinite(log_w.max()) else np.zeros(len(log_w))
+    choices.share[0] = max(w.sum() ** 2 / max(len(w) * np.square(w).sum(), 1e-300), 1e-3)
+    farther = np.median(log_w) > FAR_TOO_HIGH
+    choices.widening[0] = np.clip(choices.widening[0] * (1.5 if farther else 0.5), 1.0, 8.0)
+
+
+def take_shape(chain):
+    """Let walks and reference moves go by the shape of s, too."""
+    parameters = chain.parameters
+    parameters.mean[:] = parameters.emulated.mean
+    parameters.factor[:] = parameters.emulated.factor
+    parameters.emulated_share[0] = EMULATED_SHARE
+    parameters.shares[:] = OTHER_SHARES
+
+
+# ---- emulators ----------------------------------------------------------------------------------
+
+
+def fit_emulators(chains):
+    """Fit the emulator of each box to all that chains have evaluated."""
+    first = chains[0]
+    choices, emulated = first.tuning.choices, first.parameters.emulated
+    known, new = evaluations_of(chains), evaluations_of(chains, newest=True)
+    d = first.state.x.size
+    drop = drops(known.logp, d)
+    if not np.isfinite(drop).any():
+        return
+    full = len(known.z) >= 2 * choices.n_full[0]
+    if full:
+        choices.n_full[0] = len(known.z)
+    curvature = curvatures(first.log_density, known)
+    is_new = np.isin(known.z[:, 0], new.z[:, 0])
+    for box in range(len(emulated.structure.boxes)):
+        problem = Box(emulated.structure, box, known, drop, curvature, d, first.most_points)
+        if is_new.any() and not is_new.all():
+            score(problem, choices, first.log_density, is_new)
+        best = None
+        for k, variant in enumerate(VARIANTS):
+            if k in problem.duplicates:
+                continue
+            hyper = choices.hyper[box, k]
+            found = problem.fit(variant, unpacked(hyper), full)
+            if found is None:
+                continue
+            hyper[:] = found.hyper
+            rank = (choices.score[box, k], found.error)
+            if best is None or rank < best[0]:
+                best = rank, k, found
+        if best is not None:
+            _, choices.variant[box], found = best
+            found.write(emulated.structure, emulated.emulator, box)
+    for chain in chains:
+        chain.tuning.n_learned[0] = chain.tuning.n_evaluated[0]
+
+
+def drops(logp, d):
+    """Return Δ of log-densities (n,), infinite where they are not finite."""
+    logp = np.where(np.isfinite(logp), logp, -np.inf)
+    return np.maximum(0, logp.max() - logp - USUAL_DROP[0] * d - USUAL_DROP[1])
+
+
+def curvatures(log_density, known):
+    """Return −∂²log π/∂y² (Q,) at the best point; the squared slope where that vanishes."""
+    best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
+    y, n = known.y[best], known.y.shape[1]
+    step = CURVATURE_STEP * np.maximum(np.abs(y), 1e-3 * np.abs(y).max(initial=1e-300))
+    ends = np.concatenate([y + np.diag(step), y - np.diag(step), y[None]])
+    points = np.tile(log_density.completed(known.z[best]), (len(ends), 1))
+    slopes, _ = log_density.gradients_given(points, ends)
+    each = np.arange(n)
+    curvature = -(slopes[each, each] - slopes[n + each, each]) / (2 * step)
+    curvature = np.where(np.isfinite(curvature), curvature, 0.0)
+    square = np.nan_to_num(slopes[-1]) ** 2
+    return np.where(np.abs(curvature) > 1e-6 * square, np.abs(curvature), square)
+
+
+class Box:
+    """The fits of one black box: rows of all its applications."""
+
+    def __init__(self, structure, box, known, drop, curvature, d, most):
+        p, q = structure.boxes[box]
+        of_box = structure.applications[structure.applications[:, 0] == box]
+        self.inputs = [slice(x, x + p) for _, x, _, _ in of_box]
+        self.outputs = [slice(y, y + q) for _, _, y, _ in of_box]
+        self.box, self.known, self.d, self.most = box, known, d, most
+        self.drop = np.repeat(drop, len(of_box))
+        self.x = self._rows(known.x, self.inputs)
+        self.y = self._rows(known.y, self.outputs)
+        self.curvature = np.mean([curvature[part] for part in self.outputs], axis=0)
+        finite = np.isfinite(self.y).all(axis=1) & np.isfinite(self.x).all(axis=1)
+        logs = [fit.have_logarithms(part[finite]).any() for part in (self.x, self.y)]
+        self.duplicates = [
+            k for k, variant in enumerate(VARIANTS)
+            if any(takes and not can for takes, can in zip(variant, logs, strict=True))
+        ] if finite.any() else []  # fmt: skip
+
+    @staticmethod
+    def _rows(values, parts):
+        stacked = np.stack([values[:, part] for part in parts], axis=1)
+        return stacked.reshape(-1, stacked.shape[2])
+
+    def fit(self, variant, hyper, full, rows=None):
+        """Return a Fit, to all or to the evaluations `rows`."""
+        rows = np.repeat(np.ones(len(self.known.z), bool) if rows is None else rows,
+                         len(self.inputs))  # fmt: skip
+        return fit.fit_box(
+            self.x[rows], self.y[rows], self.drop[rows], self.d, self.curvature, variant,
+            hyper, self.most, full,
+        )  # fmt: skip
+
+    def predicted(self, fitted, rows):
+        """Return y (k, Q) of evaluations `rows`, with this box emulated and others as they are."""
+        y = self.known.y[rows].copy()
+        for inputs, outputs in zip(self.inputs, self.outputs, strict=True):
+            y[:, outputs] = fitted.predict(self.known.x[rows][:, inputs])
+        return y
+
+
+def score(problem, choices, log_density, is_new):
+    """Let the variants be scored by their errors, in log-density, at points they do not know."""
+    known, box = problem.known, problem.box
+    rows = np.flatnonzero(is_new & np.isfinite(known.y).all(axis=1) & np.isfinite(known.logp))
+    if len(rows) == 0:
+        return
+    points = np.array([log_density.completed(z) for z in known.z[rows]])
+    truth = log_density.logp_given(points, known.y[rows])
+    weights = 1 / (1 + (drops(known.logp, problem.d)[rows] / problem.d) ** 2)
+    for k, variant in enumerate(VARIANTS):
+        hyper = unpacked(choices.hyper[box, k])
+        if k in problem.duplicates or hyper is None:
+            continue
+        fitted = problem.fit(variant, hyper, None, ~is_new)
+        errors = np.abs(log_density.logp_given(points, problem.predicted(fitted, rows)) - truth)
+        errors = np.minimum(np.where(np.isnan(errors), np.inf, errors), LARGEST_ERROR)
+        now = np.log(1e-3 + np.average(errors, weights=weights))
+        before = choices.score[box, k]
+        choices.score[box, k] = now if before == 0 else MEMORY * before + (1 - MEMORY) * now
+
+
+def unpacked(hyper):
+    """Return what an array of numbers stands for; None for NaN."""
+    return None if np.isnan(hyper[0]) else fit.Hyper(*map(int, hyper))
+
+
+# ---- the shape of s -----------------------------------------------------------------------------
+
+
+def learn_shape(density, choices, known, starts, rng):
+    """Learn mean and factor of s, and the leap, by chains on it; and where s is to end."""
+    emulated, d = density.emulated, starts.shape[1]
+    is_first = choices.share[0] == 0
+    starts = starting_points(known, starts, rng)
+    log_s, _ = density.values(starts)
+    starts = starts[log_s > -np.inf] if (log_s > -np.inf).any() else starts
+    z = starts[np.arange(N_CHAINS) % len(starts)]
+    for n in FIRST_LENGTHS if is_first else NEXT_LENGTHS:
+        places = []
+        for _ in range(0, n, 10):
+            part, _, accept_prob = density.chains(z, 10, rng)
+            z = part[-1]
+            places.append(part)
+            tune_leap(emulated, np.mean(accept_prob))
+        places = np.concatenate(places)
+        sample = places[len(places) // 3 :].reshape(-1, d)
+        change_shape(emulated, sample)
+    u = density.u_of(places.reshape(-1, d)).reshape(places.shape)
+    emulated.n_inner[0] = enough_transitions(u)
+    good = known.z[drops(known.logp, d) == 0]
+    distances = np.linalg.norm(density.u_of(good), axis=1)
+    emulated.radius[0] = choices.widening[0] * max(np.quantile(distances, 0.9), np.sqrt(d))
+    return sample
+
+
+def starting_points(known, states, rng):
+    """Return points where chains on s begin: the chains' states, and good evaluations."""
+    good = np.flatnonzero(drops(known.logp, states.shape[1]) == 0)
+    weights = np.exp(0.5 * (known.logp[good] - known.logp[good].max()))
+    n = min(N_CHAINS, np.count_nonzero(weights > 1e-6))
+    chosen = rng.choice(good, n, replace=False, p=weights / weights.sum())
+    return np.concatenate([states, known.z[chosen]])
+
+
+def tune_leap(emulated, accept_prob):
+    """Tune ε, and the number of leaps so that a trajectory turns around."""
+    emulated.leap[0] *= np.exp(np.clip(accept_prob - TARGET_ACCEPT, -0.5, 0.2))
+    emulated.leap[0] = np.clip(emulated.leap[0], 1e-3, 1.5)
+    emulated.most_leaps[0] = min(int(np.ceil(1.5 * TURN / emulated.leap[0])), 30)
+
+
+def change_shape(emulated, sample):
+    """Take mean and factor from points of s."""
+    emulated.mean[:] = sample.mean(axis=0)
+    emulated.factor[:] = cholesky(np.atleast_2d(shrunk_covariance(sample)))
+
+
+def enough_transitions(u):
+    """Return M, so that chains u (n, k, d) forget where they began."""
+    spread = 2 * u.reshape(-1, u.shape[2]).var(axis=0)
+    for m in range(LEAST_INNER, min(MOST_INNER, len(u) // 2)):
+        if np.min(np.mean((u[m:] - u[:-m]) ** 2, axis=(0, 1)) / spread) > FORGOTTEN:
+            return m
+    return MOST_INNER

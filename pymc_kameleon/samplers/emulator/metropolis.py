@@ -1,0 +1,438 @@
+"""EmulatorMetropolis: moves on the posterior with an emulated simulator, accepted by the true one.
+
+Sources: Christen & Fox, "Markov chain Monte Carlo using an approximation", Journal of Computational
+and Graphical Statistics 14 (2005), here [CF]; Conti & O'Hagan, "Bayesian emulation of complex
+multi-output and dynamic computer models", Journal of Statistical Planning and Inference 140 (2010);
+Neal, "MCMC using Hamiltonian dynamics" (2011), for the inner chain.
+
+A model's log-density is known, but for its black boxes. So these alone are emulated, and log s is
+the model's log-density with the emulators in it (density.py). An inner chain of M transitions of
+Hamiltonian Monte Carlo on s leads from x to y (inner_chain.py), for one evaluation of π, and
+
+    α = min(1, π(y) s(x) / (π(x) s(y))).
+
+Moves of SurrogateMetropolis remain, for where s is wrong.
+
+Symbols: as in surrogate/metropolis.py; s the emulated posterior, not normalised.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import allocate, copy_arrays, extended, floats, integers
+from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
+from pymc_kameleon.core.metropolis import accept
+from pymc_kameleon.core.target import log_density
+from pymc_kameleon.model.simulators import SimulatorLogp
+from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part
+from pymc_kameleon.samplers.emulator.gaussian_process import Structure
+from pymc_kameleon.samplers.emulator.inner_chain import (
+    Trajectory,
+    compiled_chains,
+    compiled_values,
+    run_inner_chain,
+)
+from pymc_kameleon.samplers.emulator.way import Search, prior_draws
+from pymc_kameleon.samplers.surrogate import metropolis as surrogate
+from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
+from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
+from pymc_kameleon.step.groups import EMULATOR_MOVES
+from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
+from pymc_kameleon.step.warm_start.search import RecordedLogp
+
+EMULATED = 4
+"""The kind of a move by the emulator, after those of SurrogateMetropolis."""
+
+FIT_GROWTH = 1.2
+"""Factor by which the draws of tuning grow from one fit to the next."""
+
+N_GUIDED, LOW = 32, (10.0, 2.0)
+"""Draws of s that other chains may begin at; how far below the best, and times d, none begins."""
+
+N_OTHERS = 8
+"""Further ends of the inner chain from where a move begins, which averages are corrected by."""
+
+MOST_POINTS = 600
+"""Points that the emulator of a box is fitted to, at most."""
+
+MOST_KEPT = 3000
+"""Evaluations of tuning that a chain remembers."""
+
+
+class Guide(NamedTuple):
+    """What the first chain tells others: draws of s, NaN before there are some, and s."""
+
+    draws: np.ndarray
+    emulated: Emulated
+
+    @property
+    def is_known(self):
+        """Whether the posterior has been found."""
+        return not np.isnan(self.draws[0, 0])
+
+
+State = extended(
+    "State",
+    surrogate.State,
+    others=floats(N_OTHERS, "d"),  # ends of further inner chains from where the last move began
+    log_s_end=floats(1),  # log s where it led
+    inputs=floats("P"),  # of black boxes, where the target was evaluated last
+    outputs=floats("Q"),
+)
+
+Parameters = extended(
+    "Parameters",
+    SurrogateParameters,
+    emulated_share=floats(1),  # probability of a move by the emulator
+    n_others=integers(1),  # 0 while tuning
+    emulated=Emulated,
+)
+
+Tuning = extended(
+    "Tuning",
+    surrogate.Tuning,
+    evaluated=floats("kept", "evaluation"),  # rows of z, log π, log s, x, y
+    n_evaluated=integers(1),
+    n_learned=integers(1),  # how many of these the last fit knew
+    choices=learning.Choices,
+)
+
+Work = extended(
+    "Work",
+    surrogate.Work,
+    at=Trajectory,
+    origin=floats("d"),  # where the inner chain began, in its coordinates
+    n_before=integers(1),  # evaluations before the transition
+)
+
+
+# ---- transition ---------------------------------------------------------------------------------
+
+
+@jit
+def transition(target, state, parameters, work, rng):
+    """Make a move by the emulator, or one of SurrogateMetropolis, at random."""
+    work.n_before[0] = target.count[0]
+    state.log_s_end[0] = np.nan
+    if parameters.n_looks[0] == 0 and rng.random() < parameters.emulated_share[0]:
+        accept_prob, accepted = move_by_emulator(target, state, parameters, work, rng)
+    else:
+        accept_prob, accepted = surrogate.transition(target, state, parameters, work, rng)
+    if target.count[0] > work.n_before[0]:
+        note_calls(target, state, work)
+    else:
+        state.inputs[:] = np.nan
+        state.outputs[:] = np.nan
+    return accept_prob, accepted
+
+
+@jit
+def move_by_emulator(target, state, parameters, work, rng):
+    """Run inner chains from x, of which the last one leads to the proposal."""
+    emulated, at = parameters.emulated, work.at
+    copy(state.x, work.x)
+    copy(state.u, work.before)
+    work.kind[0], work.is_short[0] = EMULATED, 0
+    u_of(emulated, state.x, work.origin)
+    for r in range(parameters.n_others[0]):
+        copy(work.origin, at.u)
+        run_inner_chain(target, emulated, at, rng)
+        x_of(emulated, at.u, state.others[r])
+    copy(work.origin, at.u)
+    log_s, log_s_end = run_inner_chain(target, emulated, at, rng)
+    return accept_end(target, state, parameters, work, log_s, log_s_end, rng)
+
+
+@jit
+def accept_end(target, state, parameters, work, log_s, log_s_end, rng):
+    """Evaluate the end of the inner chain, unless nothing moved, and accept or reject it.
+
+    By log π(y) − log π(x) + log s(x) − log s(y). Where s(x) is 0, no chain can begin.
+    """
+    moved, d = False, state.x.size
+    for i in range(d):
+        moved |= work.at.u[i] != work.origin[i]
+    accept_prob, accepted = 0.0, False
+    work.evaluated[0] = moved
+    copy(state.x, work.y)
+    copy(state.u, work.v)
+    work.logp_y[0], state.log_s_end[0] = state.logp[0], log_s
+    if moved:
+        x_of(parameters.emulated, work.at.u, work.y)
+        work.logp_y[0], state.log_s_end[0] = log_density(target, work.y), log_s_end
+        log_hastings = log_s - log_s_end
+        for i in range(d):
+            work.v[i] = work.y[i] - parameters.mean[i]
+        solve_lower(parameters.factor, work.v, work.v)
+        accept_prob, accepted = accept(target, state, work.y, work.logp_y[0], log_hastings, rng)
+        if accepted:
+            copy(work.v, state.u)
+            state.log_s[0] = np.nan
+    tally = state.tally[EMULATED]
+    tally[0] += accept_prob
+    tally[1] += 1.0
+    copy(work.x, state.move[:d])
+    copy(work.y, state.move[d : 2 * d])
+    state.move[2 * d], state.move[2 * d + 1] = work.logp_y[0], accept_prob
+    return accept_prob, accepted
+
+
+@jit
+def u_of(emulated, x, u):
+    """Write the coordinates in which s is about standard normal."""
+    for i in range(x.size):
+        u[i] = x[i] - emulated.mean[i]
+    solve_lower(emulated.factor, u, u)
+
+
+@jit
+def x_of(emulated, u, x):
+    """Write the position of coordinates u."""
+    multiply_lower(emulated.factor, u, x)
+    for i in range(u.size):
+        x[i] += emulated.mean[i]
+
+
+@jit
+def note_calls(target, state, work):
+    """Take down what the black boxes were given, and have returned, in the last evaluation."""
+    n = target.gradient.size
+    tape = work.at.density.tape
+    copy(target.gradient, state.outputs)
+    copy(target.gradient, tape[:n])
+    call_part(target, INPUTS, tape)
+    copy(tape[n : n + state.inputs.size], state.inputs)
+
+
+# ---- tuning -------------------------------------------------------------------------------------
+
+
+@jit
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Remember the move as SurrogateMetropolis does, and the evaluation for the emulator."""
+    unchanged = surrogate.adapt(state, parameters, tuning, work, accept_prob, rng)
+    if not np.isnan(state.inputs[0]):
+        row = tuning.evaluated[tuning.n_evaluated[0] % tuning.evaluated.shape[0]]
+        d, n = state.x.size, state.inputs.size
+        copy(work.y, row[:d])
+        row[d], row[d + 1] = work.logp_y[0], state.log_s_end[0]
+        copy(state.inputs, row[d + 2 : d + 2 + n])
+        copy(state.outputs, row[d + 2 + n :])
+        tuning.n_evaluated[0] += 1
+    return unchanged
+
+
+class Kept(NamedTuple):
+    """What is kept of each draw: its last move, and the call that it took."""
+
+    start: floats("d")
+    end: floats("d")
+    end_logp: floats(1)
+    accept_prob: floats(1)  # NaN unless it was by the emulator, or by the surrogate without one
+    end_log_s: floats(1)  # NaN unless it was by the emulator
+    others: floats(N_OTHERS, "d")
+    inputs: floats("P")
+    outputs: floats("Q")
+
+
+class Stats(NamedTuple):
+    """What a draw tells besides."""
+
+    emulator_accept: floats(1)
+    surrogate_accept: floats(1)
+    reference_accept: floats(1)
+    kept: Kept
+
+
+@jit
+def report(state, parameters, stats):
+    """Report the acceptance of moves by the emulator, NaN where none was made, and the last move."""
+    total, number = state.tally[EMULATED]
+    stats.emulator_accept[0] = total / number if number > 0 else np.nan
+    kept = stats.kept
+    for r in range(kept.others.shape[0]):
+        copy(state.others[r], kept.others[r])
+    kept.end_log_s[0] = state.log_s_end[0]
+    copy(state.inputs, kept.inputs)
+    copy(state.outputs, kept.outputs)
+    return surrogate.report(state, parameters, stats)
+
+
+# ---- the class ----------------------------------------------------------------------------------
+
+
+class EmulatorMetropolis(SurrogateMetropolis):
+    r"""Metropolis by an emulated simulator: for models with a black box of predictions.
+
+    .. math:: y \sim K_s^M(x, \cdot), \qquad
+        \alpha = \min\Bigl(1, \frac{\pi(y)\, s(x)}{\pi(x)\, s(y)}\Bigr)
+
+    s is the model's own posterior density, in which a Gaussian process stands in for what each
+    black box returns, and :math:`K_s` a transition of Hamiltonian Monte Carlo on it. Priors,
+    hierarchies, transforms and noise are exact, so that only the simulator is to be learned, as a
+    function of its own inputs. A move costs one evaluation of the model.
+
+    Parameters
+    ----------
+    steps_per_draw : int, optional
+        Transitions per draw; by default 1, so that a draw costs one evaluation at most.
+    target_accept : float, optional
+        Acceptance rate that the scale of the random walk is tuned to; 0.234, or 0.44 in one
+        dimension. Moves by the emulator are accepted the oftener the better it is.
+    keep_adapting : bool, optional
+        Only False is possible: an emulator that follows the chain would bias it.
+    {common parameters}
+
+    Raises
+    ------
+    ValueError
+        If the model has no black box that can be emulated: it says why.
+
+    Notes
+    -----
+    Before its first draw a chain goes to the posterior by an emulator that it refines on the way
+    (way.py). While tuning, the ends of moves are what the emulators learn from. After that they are
+    frozen. Where emulators do not come to predict, as of a simulator with jumps, moves of
+    SurrogateMetropolis do most of the work, and a warning says so.
+
+    The statistic ``emulator_accept`` is the mean acceptance probability of the draw's moves by the
+    emulator, NaN if there were none; others are as of SurrogateMetropolis. See docs/emulator.md.
+
+    References
+    ----------
+    Christen & Fox (2005). Markov chain Monte Carlo using an approximation. Journal of Computational
+    and Graphical Statistics 14.
+
+    Conti & O'Hagan (2010). Bayesian emulation of complex multi-output and dynamic computer models.
+    Journal of Statistical Planning and Inference 140.
+
+    Neal (2011). MCMC using Hamiltonian dynamics. Handbook of Markov Chain Monte Carlo.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.EmulatorMetropolis())
+    ...     pk.summary(dt)  # averages that the emulator has corrected
+    """
+
+    name = "emulator_metropolis"
+    stats = Stats
+    algorithm = Algorithm(transition, adapt, surrogate.derived, report)
+    n_kinds = 5
+    kept_group = EMULATOR_MOVES
+    most_points, n_others = MOST_POINTS, N_OTHERS
+    _search = None
+
+    def __init__(self, vars=None, **common):
+        self._prior = None
+        super().__init__(vars, expensive=True, **common)
+        self._prior = prior_draws(self.model, self.layout)
+
+    def _make_log_density(self, own, region):
+        log_density = SimulatorLogp(
+            self.model, own, self._initial_point, self._compile_kwargs, region
+        )
+        self._structure = Structure.of(log_density.boxes, log_density.applications)
+        sizes = self._structure.sizes
+        self.settings = self.settings | {"P": sizes["P"], "Q": sizes["Q"]}
+        return log_density
+
+    @staticmethod
+    def compile_learning():
+        """Load, or compile, chains on the emulated posterior."""
+        compiled_values()
+        compiled_chains()
+
+    def _allocate(self, scales, n_tune):
+        state, parameters, tuning, work = super()._allocate(scales, n_tune)
+        d, sizes = self._d, self._structure.sizes_for(self.most_points)
+        tape = 2 * (sizes["P"] + sizes["Q"]) + d
+        evaluation = d + 2 + sizes["P"] + sizes["Q"]
+        kept = min(self._budget() + NEAR_TRIES + 1 + n_tune, MOST_KEPT)
+        sizes |= {"d": d, "tape": tape, "evaluation": evaluation, "kept": kept}
+        emulated = allocate(
+            Emulated,
+            sizes,
+            structure=self._structure,
+            factor=np.diag(scales),
+            radius=np.inf,
+            leap=0.3,
+            most_leaps=8,
+            n_inner=10,
+        )
+        choices = allocate(learning.Choices, sizes, hyper=np.nan, widening=2.0)
+        return (
+            allocate(State, sizes, **state._asdict()),
+            allocate(Parameters, sizes, **parameters._asdict(), emulated=emulated),
+            allocate(Tuning, sizes, **tuning._asdict(), choices=choices),
+            allocate(Work, sizes, **work._asdict(), at=allocate(Trajectory, sizes)),
+        )
+
+    def _budget(self):
+        n_tune = self.monitor.tune * self.steps_per_draw
+        return min(25 * self._d + 40, max(10 * self._d + 20, n_tune))
+
+    def pauses(self):
+        """Return the draws of tuning before which the emulators are fitted anew."""
+        tune, end, ends = self.monitor.tune, 1, []
+        while end < 0.9 * (tune - 1):
+            ends.append(end)
+            end = int(FIT_GROWTH * end) + 2
+        return [*ends, tune - 1] if tune > 1 else []
+
+    @classmethod
+    def learn(cls, chains):
+        """Fit the emulators to all that the chains have evaluated."""
+        learning.learn_from(chains, chains[0].rng)
+
+    # ---- the way to the posterior ---------------------------------------------------------------
+
+    def _no_guide(self):
+        return Guide(np.full((N_GUIDED, self._d), np.nan), self.parameters.emulated)
+
+    def _warm_start(self, q):
+        """Move `q` (n,) to where the posterior is, before a chain's first draw."""
+        d, others = self._d, q[self._d :].copy()
+        logp = RecordedLogp(
+            lambda z: self.log_density(np.concatenate([z, others])),
+            self.trail,
+            self.patience,
+            self.log_density.gradient,
+        )
+        if not np.isfinite(logp(q[:d])):
+            return
+        logp.begin_again()
+        if self.guide.is_known:
+            copy_arrays(self.guide.emulated, self.parameters.emulated)
+            draws = self.guide.draws
+        else:
+            search = self._search_from(q[:d])
+            search.go_on(logp, self._budget())
+            draws = search.finish(self)
+            self.guide = Guide(draws, self.parameters.emulated)
+        q[:d] = self._first_point(draws, logp)
+        self.log_density.count[0] += logp.begun  # of this draw, too
+        learning.take_shape(self)
+
+    def _search_from(self, start):
+        """Return the search from a start, or the one that was interrupted."""
+        seed = int(self.rng.integers(2**63))
+        if self._search is None or not self._search.is_of(start, seed, self.trail):
+            twin = self.for_chain()
+            twin.setup_chain(seed, self.monitor.tune, draws=0)
+            self._search = Search(twin, start, seed, self._prior)
+        return self._search
+
+    def _first_point(self, draws, logp):
+        """Return a draw of s where the log-density is finite, and not much lower than it should be."""
+        for z in draws[self.rng.permutation(len(draws))[:NEAR_TRIES]]:
+            value = logp(z)
+            learning.note(self, z[None], np.array([value]), logp.outputs[None])
+            if value > logp.values[: logp.n, 0].max() - LOW[0] - LOW[1] * self._d:
+                return z
+        best = np.argmax(self.tuning.evaluated[: self.tuning.n_evaluated[0], self._d])
+        return self.tuning.evaluated[best, : self._d].copy()

@@ -30,9 +30,10 @@ class Target(NamedTuple):
     region: np.ndarray  # (2, d), least and largest coordinates; outside, it is -inf
     count: np.ndarray  # (2,) int64, evaluations, and those that were +inf
     gradient: np.ndarray  # (d,), where it was evaluated last; (0,) if none is needed
-    # Likewise an address, or 0: its last argument is a vector v, which it turns into the Hessian
-    # of the log-density times v.
-    curvature: int
+    # (f,) int64, addresses of further functions of the same signature. Of a sampler that uses the
+    # Hessian, the first one's last argument is a vector v, which it turns into the Hessian of the
+    # log-density times v. Of simulators they are those of model/simulator_logp.py.
+    others: np.ndarray
     # (1,), where in `data` the seed of an estimate is, drawn anew before each evaluation; (0,) if
     # the log-density is no estimate.
     seed: np.ndarray
@@ -46,6 +47,11 @@ class Outputs(NamedTuple):
     data: np.ndarray  # as in a Target
     shapes: np.ndarray
     rows: np.ndarray  # (draws, outputs), to be filled; without columns nothing is computed
+
+
+def address_array(addresses):
+    """Return addresses of functions as a Target has them."""
+    return np.array(addresses, object if config.DISABLE_JIT else np.int64)
 
 
 def function_address(dispatcher):
@@ -117,7 +123,7 @@ def write_outputs(outputs, i, point):
 def multiply_by_hessian(target, y, v):
     """Replace `v` by the Hessian of the log-density at `y`, times `v`."""
     copy(y, target.point)
-    call(target.curvature, (target.point, target.data, target.shapes, v))
+    call(target.others[0], (target.point, target.data, target.shapes, v))
 
 
 # ---- what the chain does with fields that only some states have ---------------------------------

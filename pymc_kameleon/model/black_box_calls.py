@@ -209,14 +209,14 @@ def users_own(op):
 
 def calls_black_boxes(result):
     """Whether the graph of a variable calls one."""
-    return any(map(_is_black_box, apply_ancestors([result])))
+    return any(map(is_black_box, apply_ancestors([result])))
 
 
 def with_black_boxes(kind, results, point):
     """Return `results` with Noted or Recalled black boxes, which know the chain's `point` (n,)."""
     inputs = [var for var in graph_inputs([*results, point]) if not isinstance(var, Constant)]
     graph = FunctionGraph(inputs, [*results, point], copy_inputs=False, copy_orphans=False)
-    for node in filter(_is_black_box, graph.toposort()):
+    for node in filter(is_black_box, graph.toposort()):
         new = kind(node).make_node(*node.inputs, graph.outputs[-1])
         graph.replace_all(zip(node.outputs, new.outputs, strict=True), import_missing=True)
     return graph.outputs[:-1]
@@ -226,7 +226,7 @@ def _copy(array):
     return np.array(array, order="K")
 
 
-def _is_black_box(node):
+def is_black_box(node):
     """Whether a node calls an Op of the user's that numba has no version of, on dense arrays.
 
     If it depends on no input, PyTensor calls it when it compiles, and never again.

@@ -28,11 +28,20 @@ def _ops_of(results):
     """Yield the Ops of a graph, and those inside them."""
     for var in ancestors(results):
         if var.owner is not None:
-            op = var.owner.op
-            while (inner := getattr(op, "core_op", getattr(op, "scalar_op", None))) is not None:
-                op = inner  # of Blockwise, Elemwise, and reductions
-            yield op
-            yield from _ops_of(getattr(op, "inner_outputs", []))  # of Scan and OpFromGraph
+            yield from _ops_inside(var.owner.op)
+
+
+def _ops_inside(op):
+    while (inner := getattr(op, "core_op", getattr(op, "scalar_op", None))) is not None:
+        op = inner  # of Blockwise, Elemwise, and reductions
+    yield op
+    yield from _ops_of(getattr(op, "inner_outputs", []))  # of Scan and OpFromGraph
+
+
+def boxes_of_user(op):
+    """Return the names of users' black boxes that an Op is, or has inside."""
+    boxes = {inner for inner in _ops_inside(op) if _is_black_box(inner) and is_of_user(inner)}
+    return sorted(map(name_of, boxes))
 
 
 def _is_black_box(op):

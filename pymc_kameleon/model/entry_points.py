@@ -16,7 +16,17 @@ from numba import config
 from pymc_kameleon.core import compiler, linalg, numba_calls
 from pymc_kameleon.core.jit import entry_jit
 from pymc_kameleon.core.target import LOGP_SIGNATURE
-from pymc_kameleon.model.python_calls import CheckedOp
+from pymc_kameleon.model.python_calls import CheckedOp, WrongReturn
+
+OTHER_OUTPUTS = (
+    "A black box returned outputs of another length than at the model's initial point. Let it "
+    "return as many at all points, as by NaN where there are none."
+)
+
+OTHER_INPUTS = (
+    "The inputs of a black box have another length than when the step was made. Make another step "
+    "for data of other lengths."
+)
 
 OTHER_LENGTH = (
     "What is kept of a draw has another length than at the model's initial point. Leave out what "
@@ -117,6 +127,31 @@ def logp_and_gradient_entry(function):
     return entry_jit(logp, LOGP_SIGNATURE)
 
 
+def logp_and_outputs_entry(function):
+    """Return an entry point that computes the log-density, and writes the black boxes' outputs."""
+    if not in_numba(function):
+
+        def logp_in_python(x, data, shapes, outputs):
+            value, found = function(x, data, shapes)
+            if found.size != outputs.size:
+                raise WrongReturn(OTHER_OUTPUTS)
+            outputs[:] = found
+            return float(value)
+
+        return python_entry(logp_in_python)
+
+    address, call = _inner(function)
+
+    def logp(x, data, shapes, outputs):
+        value, found = call(address, (x, data, shapes))
+        if found.size != outputs.size:
+            raise WrongReturn(OTHER_OUTPUTS)
+        linalg.copy(found, outputs)
+        return value.item()
+
+    return entry_jit(logp, LOGP_SIGNATURE)
+
+
 class _InPython:
     """A function that compiled code calls by its number: numba would call a copy, from a pickle.
 
@@ -179,6 +214,83 @@ def vector_entry(function):
         return 0.0
 
     return entry_jit(vector, LOGP_SIGNATURE)
+
+
+# ---- a log-density without its black boxes: its last argument is the tape of simulator_logp.py ---
+
+
+def inputs_entry(q, p, function):
+    """Return an entry point that computes x of y: function(x, data, shapes, y)."""
+    if not in_numba(function):
+
+        def inputs_in_python(x, data, shapes, tape):
+            found = function(x, data, shapes, tape[:q])[0]
+            if found.size != p:
+                raise ValueError(OTHER_INPUTS)
+            tape[q : q + p] = found
+            return 0.0
+
+        return python_entry(inputs_in_python)
+
+    address, call = _inner(function, LOGP_SIGNATURE.args[3])
+
+    def inputs(x, data, shapes, tape):
+        found = call(address, (x, data, shapes, tape[:q]))[0]
+        if found.size != p:
+            raise ValueError(OTHER_INPUTS)
+        linalg.copy(found, tape[q : q + p])
+        return 0.0
+
+    return entry_jit(inputs, LOGP_SIGNATURE)
+
+
+def density_entry(q, p, function):
+    """Return one that computes log π, ȳ and z̄ of y: function(x, data, shapes, y)."""
+    y_bar, z_bar = q + p, 2 * (q + p)
+    if not in_numba(function):
+
+        def density_in_python(x, data, shapes, tape):
+            value, tape[y_bar : y_bar + q], tape[z_bar:] = function(x, data, shapes, tape[:q])
+            return float(value)
+
+        return python_entry(density_in_python)
+
+    address, call = _inner(function, LOGP_SIGNATURE.args[3])
+
+    def density(x, data, shapes, tape):
+        value, by_y, by_z = call(address, (x, data, shapes, tape[:q]))
+        linalg.copy(by_y, tape[y_bar : y_bar + q])
+        linalg.copy(by_z, tape[z_bar:])
+        return value.item()
+
+    return entry_jit(density, LOGP_SIGNATURE)
+
+
+def pullback_entry(q, p, function):
+    """Return one that adds the pullback of x̄ to ȳ and z̄: function(x, data, shapes, y, x̄)."""
+    y_bar, x_bar, z_bar = q + p, 2 * q + p, 2 * (q + p)
+    if not in_numba(function):
+
+        def pullback_in_python(x, data, shapes, tape):
+            by_y, by_z = function(x, data, shapes, tape[:q], tape[x_bar:z_bar])
+            tape[y_bar:x_bar] += by_y
+            tape[z_bar:] += by_z
+            return 0.0
+
+        return python_entry(pullback_in_python)
+
+    vector = LOGP_SIGNATURE.args[3]
+    address, call = _inner(function, vector, vector)
+
+    def pullback(x, data, shapes, tape):
+        by_y, by_z = call(address, (x, data, shapes, tape[:q], tape[x_bar:z_bar]))
+        for i in range(q):
+            tape[y_bar + i] += by_y[i]
+        for i in range(by_z.size):
+            tape[z_bar + i] += by_z[i]
+        return 0.0
+
+    return entry_jit(pullback, LOGP_SIGNATURE)
 
 
 def in_numba(function):

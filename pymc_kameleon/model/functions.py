@@ -22,7 +22,7 @@ from pytensor.graph.traversal import apply_ancestors, graph_inputs
 from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core.rows import Rows
-from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, function_address
+from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, address_array, function_address
 from pymc_kameleon.model.black_box_calls import (
     Noted,
     Recalled,
@@ -36,6 +36,7 @@ from pymc_kameleon.model.entry_points import (
     checked_ops,
     in_numba,
     logp_and_gradient_entry,
+    logp_and_outputs_entry,
     logp_entry,
     python_ops,
     vector_entry,
@@ -112,6 +113,9 @@ class Said:
     def __reduce__(self):
         return Said, (self.names,)
 
+
+LOGP_ENTRIES = logp_entry, logp_and_gradient_entry, logp_and_outputs_entry
+"""Of what is seen at each evaluation if it calls Python."""
 
 _known = WeakKeyDictionary()
 """What was compiled for each model, as (what it depends on, results, compiled functions)."""
@@ -314,16 +318,16 @@ class ModelLogp(ModelFunctions):
         What is done about evaluations that fail.
     failure : str
         What the last evaluation has done, if it was rejected for that.
+    n_trials : int
+        Evaluations of the model when it was made.
     """
 
-    what, kind_of_box = "The model's log-density", Noted
+    what, kind_of_box, n_trials = "The model's log-density", Noted, 0
 
     def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):
         logp = model.logp()
-        value_vars = [*own, *(var for var in model.value_vars if var not in own)]
-        super().__init__(value_vars, initial_point, [logp])
-        self.region, self.rng, self.rule = region, None, DEFAULT_RULE
-        self._allocate(gradient_size=region.shape[1] if derivatives else 0)
+        gradient_size = region.shape[1] if derivatives else 0
+        self._begin(model, own, initial_point, logp, region, gradient_size)
 
         def graphs():
             if not derivatives:
@@ -340,10 +344,16 @@ class ModelLogp(ModelFunctions):
         self._compile_once(model, depends_on, graphs, compile_kwargs)
         self.begin_watch()
 
+    def _begin(self, model, own, initial_point, logp, region, gradient_size):
+        value_vars = [*own, *(var for var in model.value_vars if var not in own)]
+        super().__init__(value_vars, initial_point, [logp])
+        self.region, self.rng, self.rule = region, None, DEFAULT_RULE
+        self._allocate(gradient_size)
+
     def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
         compiled = super()._compile(model, inputs, outputs, entry_for, compile_kwargs)
-        is_logp = entry_for is not vector_entry
-        return Watched(compiled) if compiled.holds_gil and is_logp else compiled
+        is_watched = compiled.holds_gil and entry_for in LOGP_ENTRIES
+        return Watched(compiled) if is_watched else compiled
 
     def _allocate(self, gradient_size):
         self.point = self.evaluated_at = np.zeros(_size(self.shapes))
@@ -361,7 +371,7 @@ class ModelLogp(ModelFunctions):
 
     def copy(self):
         """Return the same function with arrays of its own, for another chain."""
-        twin = object.__new__(ModelLogp)  # copy.copy would compile anew
+        twin = object.__new__(type(self))  # copy.copy would compile anew
         twin.__dict__.update(self.__dict__)
         twin.rng = None
         twin._allocate(self.gradient.size)
@@ -390,6 +400,10 @@ class ModelLogp(ModelFunctions):
         """Whether it depends on a seed."""
         return self.seed.size > 0
 
+    @property
+    def _others(self):
+        return address_array([function.address for function in self.functions[1:]])
+
     def target(self, rng):
         """Return what the compiled transitions call, with the chain's Generator, in this thread."""
         if self.is_watched:
@@ -402,7 +416,7 @@ class ModelLogp(ModelFunctions):
             self.region,
             self.count,
             self.gradient,
-            self.functions[1].address if len(self.functions) > 1 else 0,
+            self._others,
             self.seed,
             rng,
         )

@@ -210,9 +210,7 @@ class KameleonStep(ArrayStepShared):
         super().__init__(own, {}, blocked=blocked, rng=rng)
         self._declare_stats()
         self._compile_kwargs = {} if compile_kwargs is None else compile_kwargs
-        self.log_density = ModelLogp(
-            self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
-        )
+        self.log_density = self._make_log_density(own, region)
         noise.check_model(self)
         self.steps_per_draw = self._usual_steps() if steps_per_draw is None else steps_per_draw
         self.configuration = {
@@ -237,7 +235,7 @@ class KameleonStep(ArrayStepShared):
             )
         noise.say_if_noisy(self, values)
         self._known_at_start = notes.at(start)
-        self.n_trials = len(values)
+        self.n_trials = len(values) + self.log_density.n_trials
 
     def __repr__(self):
         """Show the sampler and its variables."""
@@ -287,6 +285,12 @@ class KameleonStep(ArrayStepShared):
         `tuning` has a field `n`, which is n_tune.
         """
         raise NotImplementedError
+
+    def _make_log_density(self, own, region):
+        """Return the ModelLogp of value variables `own`, which may be in `region` (2, d)."""
+        return ModelLogp(
+            self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
+        )
 
     def _usual_steps(self):
         """Return the transitions per draw where none are asked for."""

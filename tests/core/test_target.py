@@ -31,7 +31,7 @@ def target(logp, point, data=(), shapes=(), region=None):
         np.array(region, np.float64),
         np.zeros(2, np.int64),
         np.zeros(0),
-        0,
+        np.zeros(0, np.int64),
         np.zeros(0),
         np.random.default_rng(0),
     )

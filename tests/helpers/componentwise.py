@@ -78,7 +78,7 @@ def target_of(logp, offset=0.0):
     count, empty = np.zeros(2, np.int64), np.zeros(0)
     rng = np.random.default_rng(0)  # for estimates
     where = np.zeros(d), data, shapes, np.array(region), count
-    return Target(address, *where, empty, 0, empty, rng)
+    return Target(address, *where, empty, np.zeros(0, np.int64), empty, rng)
 
 
 class LogDensity:

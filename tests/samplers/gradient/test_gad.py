@@ -18,7 +18,7 @@ from scipy import stats
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.factor import is_diagonal
-from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, function_address
+from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, address_array, function_address
 from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.samplers.gradient import fisher_rule, mala
 from pymc_kameleon.step.make_draws import learn_together
@@ -203,10 +203,12 @@ class CompiledLogp:
         self.value_vars, self.digest = own, b""
         self.point, self.count = np.zeros(d), np.zeros(2, np.int64)
         self.gradient, self.shapes = np.zeros(d if derivatives else 0), np.zeros(0, np.int64)
-        addresses = [function_address(f) if f else 0 for f in (function, curvature)]
-        self.address, self.curvature = addresses[0], addresses[1] if derivatives > 1 else 0
+        others = [curvature] if derivatives > 1 else []
+        self.address = function_address(function)
+        self.others = address_array([function_address(f) for f in others])
 
     is_estimate = is_watched = False
+    n_trials = 0
     watch, failure = Watch.fresh(0), ""
 
     def begin_watch(self):
@@ -214,7 +216,7 @@ class CompiledLogp:
 
     def target(self, rng):
         fields = self.address, self.point, self.data, self.shapes, self.region, self.count
-        return Target(*fields, self.gradient, self.curvature, np.zeros(0), rng)
+        return Target(*fields, self.gradient, self.others, np.zeros(0), rng)
 
     def read_data(self):
         pass

@@ -1,0 +1,176 @@
+"""The compiled emulator and its reverse derivative, against the formula in plain numpy."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.samplers.emulator.gaussian_process import (
+    FARTHEST,
+    Emulator,
+    Scratch,
+    Structure,
+    _exp_of_minus,
+    emulate,
+    pull_back,
+)
+
+M = 9
+STRUCTURE = Structure.of(
+    [(3, 2), (1, 4), (2, 1)],
+    [(0, 0, 0, 0), (1, 3, 2, 0), (0, 4, 6, 0), (2, 7, 8, 1), (1, 9, 9, 1)],
+)
+"""The first two boxes are applied twice, between each other."""
+
+P, Q = 10, 13
+
+
+def places(box):
+    """Return the slices of a box in arrays of inputs, outputs and squares."""
+    p, q = STRUCTURE.boxes[:, 0], STRUCTURE.boxes[:, 1]
+    starts = [sum(sizes[:box]) for sizes in (p, q, p * p)]
+    ends = [sum(sizes[: box + 1]) for sizes in (p, q, p * p)]
+    return [slice(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def arbitrary(n, log_inputs=0, log_outputs=0, seed=1):
+    """Return an emulator of `n` points of each box; what is not to be read is NaN."""
+    rng, sizes = np.random.default_rng(seed), STRUCTURE.sizes(M)
+    emulator = allocate(
+        Emulator,
+        sizes,
+        n=n,
+        log_inputs=log_inputs,
+        log_outputs=log_outputs,
+        v=np.nan,
+        u=np.nan,
+        weights=np.nan,
+        centre=0.3 * rng.standard_normal(sizes["inputs"]),
+        whiten=rng.standard_normal(sizes["squares"]),
+        rotate=rng.standard_normal(sizes["squares"]),
+        trends=rng.uniform(0.1, 0.5, (sizes["boxes"], 2)),
+        mean=rng.standard_normal(sizes["outputs"]),
+    )
+    for array in (emulator.v, emulator.u, emulator.weights):
+        by_column = array.reshape(-1, M)
+        for box in range(len(STRUCTURE.boxes)):
+            inputs, outputs, _ = places(box)
+            rows = outputs if array is emulator.weights else inputs
+            shape = by_column[rows, : emulator.n[box]].shape
+            by_column[rows, : emulator.n[box]] = rng.standard_normal(shape)
+    return emulator
+
+
+def by_hand(emulator, box, x):
+    """Return the outputs of a box at x, term by term."""
+    inputs, outputs, squares = places(box)
+    p, n = len(x), emulator.n[box]
+    g = np.where(emulator.log_inputs[inputs], np.log(np.abs(x)), x) - emulator.centre[inputs]
+    v = emulator.whiten[squares].reshape(p, p) @ g
+    u = emulator.rotate[squares].reshape(p, p) @ v
+    points, of_kernel = emulator.v.reshape(-1, M)[inputs], emulator.u.reshape(-1, M)[inputs]
+    linear, quadratic = emulator.trends[box]
+    y = []
+    for mean, alpha, is_log in zip(
+        emulator.mean[outputs],
+        emulator.weights.reshape(-1, M)[outputs],
+        emulator.log_outputs[outputs],
+        strict=True,
+    ):
+        t = mean
+        for i in range(n):
+            product = np.sum(v * points[:, i])
+            square = np.sum((u - of_kernel[:, i]) ** 2)
+            t += (linear * product + quadratic * product**2 + np.exp(-square / 2)) * alpha[i]
+        y.append(np.exp(t) if is_log else t)
+    return np.array(y)
+
+
+def room():
+    """Return scratch that is not to be read before it is written."""
+    scratch = allocate(Scratch, STRUCTURE.sizes(M))
+    for array in scratch:
+        array[:] = np.nan
+    return scratch
+
+
+def inputs(seed=3):
+    return np.exp(0.4 * np.random.default_rng(seed).standard_normal(P))
+
+
+LOGS = {
+    "none": (0, 0),
+    "inputs": (1, 0),
+    "outputs": (0, 1),
+    "some": (np.arange(6) % 2, np.arange(7) % 2),
+}
+
+
+@pytest.mark.parametrize("logs", LOGS)
+@pytest.mark.parametrize("n", [[M, M, M], [5, 0, 1]])
+def test_outputs(n, logs):
+    emulator, x, y = arbitrary(n, *LOGS[logs]), inputs(), np.full(Q, np.nan)
+    scratch, left = room(), 0
+    for k, (box, at_x, at_y, _) in enumerate(STRUCTURE.applications):
+        p, q = STRUCTURE.boxes[box]
+        emulate(STRUCTURE, emulator, k, x, y, scratch)
+        expected = by_hand(emulator, box, x[at_x : at_x + p])
+        np.testing.assert_allclose(y[at_y : at_y + q], expected, rtol=1e-11)
+        left += q
+        assert np.isnan(y).sum() == Q - left  # nothing else is written
+    if n[1] == 0:
+        mean = emulator.mean[places(1)[1]]
+        np.testing.assert_allclose(
+            y[2:6], np.where(emulator.log_outputs[places(1)[1]], np.exp(mean), mean)
+        )
+
+
+@pytest.mark.parametrize("logs", LOGS)
+@pytest.mark.parametrize("n", [[M, M, M], [5, 0, 1]])
+def test_the_derivative_back(n, logs):
+    """Of Σ b_j y_j against differences; all outputs first, as in a model, and then all back."""
+    emulator, x, y = arbitrary(n, *LOGS[logs]), inputs(), np.zeros(Q)
+    y_bar, x_bar = np.random.default_rng(4).standard_normal(Q), np.full(P, np.nan)
+    scratch = room()
+    applications = STRUCTURE.applications
+    for k in range(len(applications)):
+        emulate(STRUCTURE, emulator, k, x, y, scratch)
+    for _ in range(2):  # it leaves all that it needs as it was
+        for k in reversed(range(len(applications))):
+            pull_back(STRUCTURE, emulator, k, x, y, y_bar, x_bar, scratch)
+    expected, h = np.zeros(P), 1e-5
+    for box, at_x, at_y, _ in applications:
+        p, q = STRUCTURE.boxes[box]
+        here, weights = x[at_x : at_x + p], y_bar[at_y : at_y + q]
+        for a, step in enumerate(h * np.eye(p)):
+            up, down = by_hand(emulator, box, here + step), by_hand(emulator, box, here - step)
+            expected[at_x + a] = weights @ (up - down) / (2 * h)
+    np.testing.assert_allclose(x_bar, expected, rtol=1e-6, atol=1e-8)
+    if n[1] == 0:
+        assert x_bar[3] == 0 == x_bar[9]
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_there_is_no_logarithm_of_what_is_not_positive(value):
+    x, y = inputs(), np.zeros(Q)
+    x[1] = value
+    emulate(STRUCTURE, arbitrary(M, 1, 0), 0, x, y, room())
+    assert np.isnan(y[:2]).all()
+    emulate(STRUCTURE, arbitrary(M, 0, 1), 0, x, y, room())
+    assert np.isfinite(y[:2]).all()
+
+
+def test_the_exponential():
+    r = np.concatenate([np.linspace(0, FARTHEST, 1001), [1e-300, 1e-9]])
+    found = np.array([_exp_of_minus(value) for value in r])
+    np.testing.assert_allclose(found, np.exp(-r), rtol=4e-14)
+    for far in (FARTHEST, 1e3, 1e300, np.inf):
+        assert 0 < _exp_of_minus(far) <= np.exp(-FARTHEST) * (1 + 1e-13)
+
+
+def test_the_structure_says_where_all_is():
+    sizes = STRUCTURE.sizes(M)
+    assert [sizes[name] for name in ("inputs", "outputs", "squares")] == [6, 7, 14]
+    assert sizes["applied inputs"] == P
+    for box in range(3):
+        found = STRUCTURE.input_places, STRUCTURE.output_places, STRUCTURE.square_places
+        assert [place[box] for place in found] == [place.start for place in places(box)]

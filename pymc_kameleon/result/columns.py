@@ -83,7 +83,9 @@ class Columns:
             coords, dims = self.coords, self.dims
         elif group in KEPT_GROUPS:
             coords = {COORDINATE: self._steps[0].layout.coordinates()}
-            dims = {name: [COORDINATE] for name, (shape, _) in self.groups[group].items() if shape}
+            own = self._steps[0].kept_dims
+            shaped = [name for name, (shape, _) in self.groups[group].items() if shape]
+            dims = {name: own.get(name, [COORDINATE]) for name in shaped}
         self._likes[group, *numbers] = like = dict_to_dataset(
             {
                 name: np.zeros((len(numbers), 1, *shape), dtype)

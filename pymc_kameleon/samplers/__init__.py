@@ -5,6 +5,7 @@
 ``componentwise``     CMH, CMTM
 ``gradient``          MALA, GadRWM, GadMALA, Barker
 ``surrogate``         SurrogateMetropolis
+``emulator``          EmulatorMetropolis
 ``control_variates``  the option of GAM and GadMALA
 ``learned_shape``     what samplers share that learn a covariance
 ``one_scale``         what samplers share that have one scale
@@ -13,6 +14,7 @@
 
 from pymc_kameleon.samplers.componentwise.cmh import CMH
 from pymc_kameleon.samplers.componentwise.cmtm import CMTM
+from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis
 from pymc_kameleon.samplers.gradient.barker import Barker
 from pymc_kameleon.samplers.gradient.gad import GadMALA, GadRWM
 from pymc_kameleon.samplers.gradient.mala import MALA
@@ -29,7 +31,7 @@ SAMPLERS = (
     *(KAM, PCAKAM, CyclicalKAM),
     *(CMH, CMTM),
     *(MALA, GadRWM, GadMALA, Barker),
-    SurrogateMetropolis,
+    *(SurrogateMetropolis, EmulatorMetropolis),
 )  # family by family
 
 __all__ = [sampler.__name__ for sampler in SAMPLERS]

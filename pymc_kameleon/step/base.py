@@ -118,6 +118,8 @@ class KameleonStep(ArrayStepShared):
         Whether `learn` is of use to a chain without others. If not, it is left out there.
     kept_group : str
         One of `KEPT_GROUPS`: that of the result which holds what is kept.
+    kept_dims : mapping
+        Names of the dimensions of what is kept, where that is not one row of coordinates.
     option_types : tuple of type
         Types of its options, besides numbers, text, arrays, and lists and dicts of them. A result
         keeps them by name and fields.
@@ -139,6 +141,7 @@ class KameleonStep(ArrayStepShared):
     learns_together: ClassVar[bool] = False
     learns_alone: ClassVar[bool] = True
     kept_group: ClassVar[str] = ""
+    kept_dims: ClassVar[Mapping] = MappingProxyType({})
     option_types: ClassVar[tuple[type, ...]] = (Decay,)
     proposal: ClassVar[Callable | None] = None
     patience = math.inf
@@ -208,9 +211,9 @@ class KameleonStep(ArrayStepShared):
         self.jitters = checked_bool("jitter", jitter)
         region = self.layout.region_array({} if region is None else region)
         super().__init__(own, {}, blocked=blocked, rng=rng)
-        self._declare_stats()
         self._compile_kwargs = {} if compile_kwargs is None else compile_kwargs
         self.log_density = self._make_log_density(own, region)
+        self._declare_stats()
         noise.check_model(self)
         self.steps_per_draw = self._usual_steps() if steps_per_draw is None else steps_per_draw
         self.configuration = {
@@ -292,6 +295,15 @@ class KameleonStep(ArrayStepShared):
             self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
         )
 
+    @property
+    def _n_noted(self):
+        """How many numbers the way to the posterior notes of an evaluation, besides its value."""
+        return 0
+
+    def _no_guide(self):
+        """Return the Guide of a chain that knows of no other one."""
+        return Guide.nowhere(self._d if self.follows else 0)
+
     def _usual_steps(self):
         """Return the transitions per draw where none are asked for."""
         return self.default_steps_per_draw(self._d)
@@ -364,12 +376,13 @@ class KameleonStep(ArrayStepShared):
         self.tune = tune > 0
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
-        self.trail = np.full(1 + self._budget() + NEAR_TRIES if self.approaches else 0, np.nan)
-        self.guide = Guide.nowhere(self._d if self.follows else 0)
+        n = 1 + self._budget() + NEAR_TRIES if self.approaches else 0
+        self.trail = np.full((n, 1 + self._n_noted), np.nan)
         self.log_density.read_data()
         self.log_density.begin_watch()
         self.data = self.log_density.digest
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
+        self.guide = self._no_guide()
 
     @property
     def watch(self):
@@ -405,7 +418,7 @@ class KameleonStep(ArrayStepShared):
         """
         begins_there = n > 0 and self.tune and self.approaches
         if begins_there:
-            self.trail[0] = logp
+            self.trail[0, 0] = logp
         self.monitor.uncounted = n - begins_there
 
     def _warm_start(self, q):

@@ -4,7 +4,10 @@ DRAWN_GROUPS = "posterior", "sample_stats"
 WARMUP_GROUPS = WARMUP_POSTERIOR, WARMUP_STATS = "warmup_posterior", "warmup_sample_stats"
 """What is kept of draws after tuning, and while tuning."""
 
-KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES = "surrogate_moves", "control_variates"
+SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES = (
+    *("surrogate_moves", "control_variates", "emulator_moves"),
+)
+KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES
 """What is kept of draws after tuning, to correct averages by."""
 
 SURROGATE_GROUP = "surrogate_posterior"

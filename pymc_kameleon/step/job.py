@@ -45,7 +45,7 @@ class ChainState:
     @property
     def search(self):
         """How far it is on its way to the posterior; without evaluations before and after that."""
-        trails = [own.trail for own in self.steps]
+        trails = [own.trail[:, 0] for own in self.steps]
         values = [trail[~np.isnan(trail)] for trail in trails]
         most = sum(trail.size for trail, own in zip(trails, values, strict=True) if own.size)
         values = np.concatenate(values)

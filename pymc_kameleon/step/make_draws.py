@@ -120,7 +120,7 @@ def where(error, steps, point, begun, progress):
         if not isinstance(error, CannotStart | SamplingError):
             advice = step.log_density.advice(error)
         if step.is_warm_starting:
-            k = np.count_nonzero(~np.isnan(step.trail)) + 1
+            k = np.count_nonzero(~np.isnan(step.trail[:, 0])) + 1
             when = f"evaluation {k} on the way to the posterior, before the first draw"
             return f"{when}, at {values}{advice}"
     else:

@@ -22,7 +22,7 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import fast_jit, jit
-from pymc_kameleon.core.linalg import multiply_lower, squared_norm
+from pymc_kameleon.core.linalg import multiply_lower, squared_norm, sum_of
 from pymc_kameleon.core.target import call
 from pymc_kameleon.samplers.emulator.gaussian_process import (
     Emulator,
@@ -76,6 +76,8 @@ def log_emulated(target, emulated, u, gradient, scratch):
     x_bar = tape[2 * n_outputs + n_inputs : 2 * (n_outputs + n_inputs)]
     run_backward(target, emulated, levels, (y, x, y_bar, x_bar), scratch)
     multiply_transposed(emulated.factor, tape[tape.size - d :], gradient)
+    if not np.isfinite(sum_of(gradient)):
+        return -np.inf
     distance = np.sqrt(squared_norm(u))
     beyond = distance - emulated.radius[0]
     if beyond > 0.0:

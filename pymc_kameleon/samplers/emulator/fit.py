@@ -150,15 +150,16 @@ def fit_box(x, y, drop, d, curvature, variant=(False, False), last=None, m=900, 
     if len(x) == 0:
         return None
     problem = _Problem(x, y, drop, d, curvature, variant)
-    if last is None or full or problem.differs(last):
-        start = Hyper() if last is None else last.hyper
-        problem.rotate(problem.fit(start))
+    start = Hyper() if last is None else last
+    problem.rotate(problem.fit(start))
+    if full is None and last is not None:
+        return problem.fit(start)
+    if last is None or full:
         hyper, error = problem.choose(start, (2, -2, 1, -1, 4, -4), rounds=3)
         problem.rotate(problem.fit(hyper))
         hyper, error = problem.choose(hyper, (1, -1), rounds=1)
     else:
-        problem.rotate(last)
-        hyper, error = problem.choose(last.hyper, (1, -1), rounds=1)
+        hyper, error = problem.choose(start, (1, -1), rounds=1)
     return problem.fit(hyper)._replace(error=error)
 
 

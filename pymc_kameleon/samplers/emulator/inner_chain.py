@@ -114,11 +114,12 @@ class EmulatedDensity:
         return self.emulated.mean + u @ self.emulated.factor.T
 
     def values(self, z):
-        """Return log s (n,) and its gradients in z (n, d), which mean nothing where it is -inf."""
+        """Return log s (n,) and its gradients in z (n, d), which are 0 where it is -inf."""
         u = np.ascontiguousarray(self.u_of(z))
         log_s, slopes = np.empty(len(u)), np.zeros(u.shape)
         compiled_values()(self._target, self.emulated, self._at, u, log_s, slopes)
         self.n_evaluated += len(u)
+        slopes[log_s == -np.inf] = 0.0
         slopes = solve_triangular(self.emulated.factor, slopes.T, lower=True, trans="T").T
         return log_s, slopes
 
@@ -148,8 +149,8 @@ class EmulatedDensity:
 def trajectory_of(target, emulated):
     """Return a fresh Trajectory for a model."""
     structure, d = emulated.structure, emulated.mean.size
-    sizes = structure.sizes_for(emulated.emulator.v.size // structure.sizes["inputs"])
-    tape = 2 * (sizes["P"] + sizes["Q"]) + d
+    sizes = structure.sizes(emulated.emulator.v.size // emulated.emulator.centre.size)
+    tape = 2 * (sizes["applied inputs"] + target.gradient.size) + d
     return allocate(Trajectory, sizes | {"d": d, "tape": tape})
 
 
@@ -208,7 +209,7 @@ def compiled_outputs():
 def _examples():
     """Return a Target, Emulated and Trajectory of the types that all models have."""
     structure = Structure.of([[1, 1]], [[0, 0, 0, 0]])
-    emulated = allocate(Emulated, structure.sizes_for(1) | {"d": 1}, structure=structure)
+    emulated = allocate(Emulated, structure.sizes(1) | {"d": 1}, structure=structure)
     point, generator = np.zeros(1), np.random.default_rng(0)
     target = Target(
         0, point, point, np.zeros(0, np.int64), np.zeros((2, 1)), np.zeros(2, np.int64), point,

@@ -95,7 +95,7 @@ def evaluations_of(chains, newest=False):
 def note(step, z, logp, y):
     """Add evaluations at z (n, d), with outputs y (n, Q), to those that a step has made."""
     tuning = step.tuning
-    x = step.log_density.inputs_at(np.array([step.log_density.completed(one) for one in z]), y)
+    x = step.log_density.inputs_at(whole_points(step.log_density, z), y)
     rows = np.column_stack([z, logp, np.full(len(z), np.nan), x, y])
     for row in rows:
         tuning.evaluated[tuning.n_evaluated[0] % len(tuning.evaluated)] = row
@@ -195,6 +195,11 @@ def fit_emulators(chains):
         chain.tuning.n_learned[0] = chain.tuning.n_evaluated[0]
 
 
+def whole_points(log_density, z):
+    """Return points (k, n) of own coordinates z (k, d), with the other variables as they are."""
+    return np.column_stack([z, np.tile(log_density.point[z.shape[1] :], (len(z), 1))])
+
+
 def drops(logp, d):
     """Return Δ of log-densities (n,), infinite where they are not finite."""
     logp = np.where(np.isfinite(logp), logp, -np.inf)
@@ -207,7 +212,7 @@ def curvatures(log_density, known):
     y, n = known.y[best], known.y.shape[1]
     step = CURVATURE_STEP * np.maximum(np.abs(y), 1e-3 * np.abs(y).max(initial=1e-300))
     ends = np.concatenate([y + np.diag(step), y - np.diag(step), y[None]])
-    points = np.tile(log_density.completed(known.z[best]), (len(ends), 1))
+    points = np.repeat(whole_points(log_density, known.z[best][None]), len(ends), axis=0)
     slopes, _ = log_density.gradients_given(points, ends)
     each = np.arange(n)
     curvature = -(slopes[each, each] - slopes[n + each, each]) / (2 * step)
@@ -264,7 +269,7 @@ def score(problem, choices, log_density, is_new):
     rows = np.flatnonzero(is_new & np.isfinite(known.y).all(axis=1) & np.isfinite(known.logp))
     if len(rows) == 0:
         return
-    points = np.array([log_density.completed(z) for z in known.z[rows]])
+    points = whole_points(log_density, known.z[rows])
     truth = log_density.logp_given(points, known.y[rows])
     weights = 1 / (1 + (drops(known.logp, problem.d)[rows] / problem.d) ** 2)
     for k, variant in enumerate(VARIANTS):

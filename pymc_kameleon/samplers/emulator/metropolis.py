@@ -16,17 +16,18 @@ Moves of SurrogateMetropolis remain, for where s is wrong.
 Symbols: as in surrogate/metropolis.py; s the emulated posterior, not normalised.
 """
 
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, copy_arrays, extended, floats, integers
+from pymc_kameleon.core.arrays import allocate, copy_arrays, extend, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.model.simulators import SimulatorLogp
+from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
@@ -41,6 +42,7 @@ from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.step.groups import EMULATOR_MOVES
+from pymc_kameleon.step.learned import COORDINATE
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 from pymc_kameleon.step.warm_start.search import RecordedLogp
 
@@ -324,6 +326,9 @@ class EmulatorMetropolis(SurrogateMetropolis):
     algorithm = Algorithm(transition, adapt, surrogate.derived, report)
     n_kinds = 5
     kept_group = EMULATOR_MOVES
+    kept_dims = MappingProxyType(
+        {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]}
+    )
     most_points, n_others = MOST_POINTS, N_OTHERS
     _search = None
 
@@ -336,9 +341,10 @@ class EmulatorMetropolis(SurrogateMetropolis):
         log_density = SimulatorLogp(
             self.model, own, self._initial_point, self._compile_kwargs, region
         )
-        self._structure = Structure.of(log_density.boxes, log_density.applications)
-        sizes = self._structure.sizes
-        self.settings = self.settings | {"P": sizes["P"], "Q": sizes["Q"]}
+        self._structure = Structure.of(
+            log_density.simulators.sizes, log_density.simulators.applications
+        )
+        self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
         return log_density
 
     @staticmethod
@@ -349,11 +355,11 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _allocate(self, scales, n_tune):
         state, parameters, tuning, work = super()._allocate(scales, n_tune)
-        d, sizes = self._d, self._structure.sizes_for(self.most_points)
-        tape = 2 * (sizes["P"] + sizes["Q"]) + d
-        evaluation = d + 2 + sizes["P"] + sizes["Q"]
+        d, sizes = self._d, self._structure.sizes(self.most_points)
+        p, q = self.settings["P"], self.settings["Q"]
         kept = min(self._budget() + NEAR_TRIES + 1 + n_tune, MOST_KEPT)
-        sizes |= {"d": d, "tape": tape, "evaluation": evaluation, "kept": kept}
+        sizes |= {"d": d, "P": p, "Q": q, "tape": 2 * (p + q) + d, "evaluation": d + 2 + p + q}
+        sizes["kept"] = kept
         emulated = allocate(
             Emulated,
             sizes,
@@ -366,11 +372,15 @@ class EmulatorMetropolis(SurrogateMetropolis):
         )
         choices = allocate(learning.Choices, sizes, hyper=np.nan, widening=2.0)
         return (
-            allocate(State, sizes, **state._asdict()),
-            allocate(Parameters, sizes, **parameters._asdict(), emulated=emulated),
-            allocate(Tuning, sizes, **tuning._asdict(), choices=choices),
-            allocate(Work, sizes, **work._asdict(), at=allocate(Trajectory, sizes)),
+            extend(state, State, sizes),
+            extend(parameters, Parameters, sizes, emulated=emulated),
+            extend(tuning, Tuning, sizes, choices=choices),
+            extend(work, Work, sizes),
         )
+
+    @property
+    def _n_noted(self):
+        return self.log_density.simulators.q
 
     def _budget(self):
         n_tune = self.monitor.tune * self.steps_per_draw
@@ -383,6 +393,9 @@ class EmulatorMetropolis(SurrogateMetropolis):
             ends.append(end)
             end = int(FIT_GROWTH * end) + 2
         return [*ends, tune - 1] if tune > 1 else []
+
+    def _problems(self):
+        return []
 
     @classmethod
     def learn(cls, chains):

@@ -24,6 +24,10 @@ ROUNDING = 10 * np.finfo(float).eps
 """Relative rounding of a value of f: more than that is misfit."""
 
 
+NOTHING = np.zeros(0)
+"""Where nothing is noted of an evaluation but its value."""
+
+
 class Guide(NamedTuple):
     """The part of a chain's WarmStart that others follow; NaN before there is one."""
 
@@ -74,15 +78,17 @@ class RecordedLogp:
     Parameters
     ----------
     logp : callable
-    values : (n,) float64
-        What is known, then NaN; filled in.
+    values : (n, 1 + q) float64
+        What is known, then NaN; filled in. In each row the log-density, and what else is noted.
     seconds : float
         After which `OutOfTime` is raised, but not before there is one new value.
+    outputs : (q,) float64, optional
+        What is noted besides, which an evaluation leaves here.
     """
 
-    def __init__(self, logp, values, seconds):
-        self.logp, self.values = logp, values
-        self.known, self.n = np.count_nonzero(~np.isnan(values)), 0
+    def __init__(self, logp, values, seconds, outputs=NOTHING):
+        self.logp, self.values, self.outputs = logp, values, outputs
+        self.known, self.n = np.count_nonzero(~np.isnan(values[:, 0])), 0
         self.begun, self.end = self.known, time.perf_counter() + seconds
 
     def __call__(self, x):
@@ -91,10 +97,12 @@ class RecordedLogp:
             if self.known > self.begun and time.perf_counter() > self.end:
                 raise OutOfTime
             value = self.logp(x)
-            self.values[self.n] = value if value < np.inf else -np.inf  # for NaN, too
+            self.values[self.n, 0] = value if value < np.inf else -np.inf  # for NaN, too
+            self.values[self.n, 1:] = self.outputs
             self.known += 1
+        value, self.outputs[:] = self.values[self.n, 0], self.values[self.n, 1:]
         self.n += 1
-        return self.values[self.n - 1]
+        return value
 
     def begin_again(self):
         """Go back to the first value."""

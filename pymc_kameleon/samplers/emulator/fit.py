@@ -27,9 +27,8 @@ from scipy.linalg import lapack
 
 LEVELS = {
     "rate": tuple(2.0 ** (k / 2) for k in range(-12, 6)),
-    "linear": tuple(10.0**k for k in range(-3, 7)),
-    "quadratic": tuple(10.0**k for k in range(-5, 6)),
-    "noise": tuple(10.0**k for k in range(-10, 0)),
+    "linear": tuple(10.0**k for k in range(-3, 6)),
+    "noise": tuple(10.0**k for k in range(-9, 0)),
     "floor": tuple(10.0 ** (k / 2) for k in range(-12, 1)),
 }
 """The values that a choice is made among."""
@@ -50,7 +49,7 @@ N_SEARCHED = 200
 """Points at most for a choice among all levels; all points are used for one among the next."""
 
 FARTHEST = 1e6
-"""Δ/d at most, for rounding."""
+"""Δ/d at most: points beyond say nothing, as their simulator may have broken down."""
 
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 10.0
 """Errors of a point, in units of noise, below and above which no difference matters."""
@@ -72,9 +71,8 @@ class Hyper(NamedTuple):
     """What was chosen, as places in LEVELS."""
 
     rate: int = 8  # s
-    linear: int = 4  # a₁ s²
-    quadratic: int = 4  # a₂ s⁴
-    noise: int = 4  # τ
+    linear: int = 4  # variance of the linear part, in units of u / s
+    noise: int = 3  # τ
     floor: int = 8  # ε
 
     def value(self, name):
@@ -91,28 +89,26 @@ class Fit(NamedTuple):
     log_outputs: np.ndarray  # (q,) bool
     centre: np.ndarray  # c (p,)
     transform: np.ndarray  # A (p, p)
-    trends: np.ndarray  # a₁, a₂
     u: np.ndarray  # (n, p)
     mean: np.ndarray  # m (q,)
+    slopes: np.ndarray  # b (q, p)
     weights: np.ndarray  # α (n, q)
 
     def predict(self, x):
         """Return the outputs (N, q) at inputs x (N, p)."""
         u = self._transformed(x)
-        dots, near = u @ self.u.T, nearness(squared_distances(u, self.u))
-        t = self.mean + covariance(dots, near, self.trends) @ self.weights
+        near = nearness(squared_distances(u, self.u))
+        t = self.mean + u @ self.slopes.T + near**2 @ self.weights
         return np.where(self.log_outputs, np.exp(np.where(self.log_outputs, t, 0.0)), t)
 
     def derivatives(self, x):
         """Return ∂t/∂g (N, q, p): of outputs in inputs, after logarithms where these are taken."""
         u = self._transformed(x)
-        dots, near = u @ self.u.T, nearness(squared_distances(u, self.u))
-        of_kernel = near**3
-        weights = self.trends[0] + 2 * self.trends[1] * dots + of_kernel
+        cubes = nearness(squared_distances(u, self.u)) ** 3
         out = np.empty((len(u), self.mean.size, u.shape[1]))
         for i in range(len(u)):
-            of_c = weights[i][:, None] * self.u - np.outer(of_kernel[i], u[i])
-            out[i] = self.weights.T @ of_c @ self.transform
+            of_c = cubes[i][:, None] * (self.u - u[i])
+            out[i] = (self.slopes + self.weights.T @ of_c) @ self.transform
         return out
 
     def write(self, structure, emulator, box):
@@ -126,7 +122,8 @@ class Fit(NamedTuple):
         emulator.log_outputs[outputs] = self.log_outputs
         emulator.centre[inputs], emulator.mean[outputs] = self.centre, self.mean
         emulator.transform[squares] = self.transform.ravel()
-        emulator.trends[box] = self.trends
+        start = structure.slope_places[box]
+        emulator.slopes[start : start + p * q] = self.slopes.ravel()
         emulator.u.reshape(-1, m)[inputs, :n] = self.u.T
         emulator.weights.reshape(-1, m)[outputs, :n] = self.weights.T
 
@@ -142,7 +139,7 @@ def fit_box(x, y, drop, d, curvature, variant=(False, False), last=None, m=900, 
     x : (N, p) float64
         Inputs, a row for each application of each evaluation, the newest last.
     y : (N, q) float64
-        Outputs. Rows with numbers that are not finite are left out.
+        Outputs. Rows with numbers that are not finite are left out, and those far from all.
     drop : (N,) float64
         Δ: how far the log-density is below the best, zero where that is not much.
     d : int
@@ -163,7 +160,7 @@ def fit_box(x, y, drop, d, curvature, variant=(False, False), last=None, m=900, 
     fit : Fit or None
         None without a finite row.
     """
-    x, y, drop = _rows(x, y, np.minimum(drop, FARTHEST * d), m)
+    x, y, drop = _rows(x, y, np.where(drop < FARTHEST * d, drop, np.nan), m)
     if len(x) == 0:
         return None
     problem = _Problem(x, y, drop, d, curvature, variant)
@@ -227,7 +224,7 @@ class _Problem:
         self.omega[self.best(2 * d + 2)] = 1.0
         self.omega /= self.omega.sum()
         g = transformed(x, self.log_inputs)
-        self.centre, self.whiten = whitening(g, self.omega)
+        self.centre, self.whiten, self.unwhiten = whitening(g, self.omega)
         self.v = (g - self.centre) @ self.whiten.T
         self._set_targets(transformed(y, self.log_outputs))
         slopes = np.where(self.log_outputs, y[self.best(1)[0]], 1.0)  # ∂y/∂t
@@ -261,11 +258,10 @@ class _Problem:
 
     def take_directions(self, fit):
         """Take M from the derivatives of `fit`."""
-        back = np.linalg.pinv(self.whiten)  # ∂g/∂v
-        g = self.v[self.best(N_DIRECTIONS)] @ back.T + self.centre
+        g = self.v[self.best(N_DIRECTIONS)] @ self.unwhiten.T + self.centre
         x = np.where(self.log_inputs, np.exp(np.where(self.log_inputs, g, 0.0)), g)
         weights = self.per_noise / np.where(self.scale > 0, self.scale, np.inf)
-        slopes = (weights[:, None] * (fit.derivatives(x) @ back)).reshape(-1, g.shape[1])
+        slopes = (weights[:, None] * (fit.derivatives(x) @ self.unwhiten)).reshape(-1, g.shape[1])
         largest = np.abs(slopes).max()
         if not (np.isfinite(largest) and largest > 0):
             return
@@ -280,7 +276,9 @@ class _Problem:
         dots = (self.products + floor * self.plain) * (rate**2 / (1 + floor))
         squares = np.diag(dots)
         distances = squares[:, None] + squares - 2 * dots
-        k = covariance(dots, nearness(np.maximum(distances, 0.0, out=distances)), trends(hyper))
+        k = nearness(np.maximum(distances, 0.0, out=distances))
+        k *= k
+        k += hyper.value("linear") / rate**2 * dots
         k += CONSTANT
         k[np.diag_indices(len(k))] += hyper.value("noise") * self.noise
         return k
@@ -338,6 +336,7 @@ class _Problem:
         values, vectors = np.linalg.eigh(self.directions)
         lengths = np.sqrt((np.maximum(values, 0.0) + floor) / (1 + floor))
         rotate = hyper.value("rate") * (vectors * lengths) @ vectors.T
+        u, weights = self.v @ rotate.T, alpha * self.scale
         return Fit(
             hyper=hyper,
             error=np.inf,
@@ -345,10 +344,10 @@ class _Problem:
             log_outputs=self.log_outputs,
             centre=self.centre,
             transform=rotate @ self.whiten,
-            trends=trends(hyper),
-            u=self.v @ rotate.T,
-            mean=self.mean + CONSTANT * alpha.sum(axis=0) * self.scale,
-            weights=alpha * self.scale,
+            u=u,
+            mean=self.mean + CONSTANT * weights.sum(axis=0),
+            slopes=hyper.value("linear") / hyper.value("rate") ** 2 * (weights.T @ u),
+            weights=weights,
         )
 
 
@@ -360,24 +359,13 @@ def _rows(x, y, drop, m):
     return x[best], y[best], drop[best]
 
 
-def trends(hyper):
-    """Return a₁ and a₂: of u, while levels are in units of u / s."""
-    square = hyper.value("rate") ** 2
-    return np.array([hyper.value("linear") / square, hyper.value("quadratic") / square**2])
-
-
 def nearness(distances):
     """Return 1 / (1 + |u − u'|²/4), of squared distances."""
     return 1 / (1 + distances / 4)
 
 
-def covariance(dots, near, trends):
-    """Return the kernel but for its constant."""
-    return (trends[0] + trends[1] * dots) * dots + near * near
-
-
 def whitening(g, omega):
-    """Return the weighted mean of inputs, and their W; zero for those that do not vary.
+    """Return the weighted mean of inputs, W, and its inverse; zero for those that do not vary.
 
     Correlations are shrunk the more, the fewer points there are for each input.
     """
@@ -393,10 +381,12 @@ def whitening(g, omega):
     correlation *= 1 - shrinkage
     correlation[np.diag_indices(len(sd))] = 1.0
     values, vectors = np.linalg.eigh(correlation)
-    root = (vectors / np.sqrt(np.maximum(values, NO_CHANGE))) @ vectors.T
-    whiten = np.zeros((p, p))
-    whiten[np.ix_(varies, varies)] = root / (sd * largest)
-    return centre, whiten
+    roots, scale = np.sqrt(np.maximum(values, NO_CHANGE)), sd * largest
+    whiten, unwhiten = np.zeros((p, p)), np.zeros((p, p))
+    block = np.ix_(varies, varies)
+    whiten[block] = (vectors / roots) @ vectors.T / scale
+    unwhiten[block] = scale[:, None] * ((vectors * roots) @ vectors.T)
+    return centre, whiten, unwhiten
 
 
 def do_vary(columns):

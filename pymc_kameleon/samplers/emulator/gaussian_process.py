@@ -1,13 +1,13 @@
 """The emulator of black boxes, compiled: outputs from inputs, and the derivative back.
 
-    y_j = h_j(t_j),  t_j = m_j + Σ_i c_i α_ij
-    c_i = a₁ u·u_i + a₂ (u·u_i)² + 1 / (1 + |u − u_i|²/4)²
-    u = A (g(x) − c)
+    y_j = h_j(t_j),  t_j = m_j + b_j·u + Σ_i c_i α_ij
+    u = A (g(x) − c),  c_i = 1 / (1 + |u − u_i|²/4)²
 
 Symbols: x (p,) and y (q,) the inputs and outputs of a box; g and h the identity, or logarithm and
 exponential, by coordinate; u the inputs of the kernel, in its own lengths; u_i those of the n
-points that it was fitted to; α their weights, m the constants. The kernel of the fit has a
-constant, too. It is the same for all points, so it is in m, where nothing is lost to rounding.
+points that it was fitted to; α their weights. The fit has one kernel, which has a constant and a
+linear part, too. They are summed over the points once, in m and b: so the large terms of that sum
+are not rounded at each prediction.
 
 The kernel is a rational quadratic one of index 2. It predicted simulators as well as a squared
 exponential one, and needs no exponentials: so all loops over points are vectorised.
@@ -31,13 +31,14 @@ class Structure(NamedTuple):
     input_places: integers("boxes")  # where a box begins in arrays over the inputs of all boxes
     output_places: integers("boxes")
     square_places: integers("boxes")  # the same where it has p² numbers
+    slope_places: integers("boxes")  # and where it has p q
 
     @classmethod
     def of(cls, boxes, applications):
         """Return the structure of boxes, rows of (p, q), and of their applications."""
         boxes = np.array(boxes, np.int64).reshape(-1, 2)
         p, q = boxes.T
-        places = (np.cumsum(sizes) - sizes for sizes in (p, q, p * p))
+        places = (np.cumsum(sizes) - sizes for sizes in (p, q, p * p, p * q))
         return cls(boxes, np.array(applications, np.int64).reshape(-1, 4), *places)
 
     def sizes(self, m):
@@ -49,6 +50,7 @@ class Structure(NamedTuple):
             "inputs": p.sum(),
             "outputs": q.sum(),
             "squares": (p * p).sum(),
+            "slopes": (p * q).sum(),
             "m inputs": m * p.sum(),
             "m outputs": m * q.sum(),
             "applications": len(self.applications),
@@ -67,9 +69,9 @@ class Emulator(NamedTuple):
     log_outputs: integers("outputs")  # whether h is the exponential
     centre: floats("inputs")  # c
     transform: floats("squares")  # A by rows
-    trends: floats("boxes", 2)  # a₁, a₂
     u: floats("m inputs")  # u_i by coordinate: the k-th of a box begins at k m
     mean: floats("outputs")  # m
+    slopes: floats("slopes")  # b by outputs
     weights: floats("m outputs")  # α by output
 
 
@@ -77,7 +79,6 @@ class Scratch(NamedTuple):
     """What outputs leave to their derivative, of each application; and room for both."""
 
     u: floats("applied inputs")  # where x is
-    dots: floats("applications", "m")  # u·u_i
     near: floats("applications", "m")  # 1 / (1 + |u − u_i|²/4)
     c: floats("m")
     u_bar: floats("applied inputs")
@@ -101,8 +102,8 @@ def emulate(structure, emulator, k, x, y, scratch):
         u = scratch.u[at_x : at_x + p]
         at_u = structure.input_places[box] * m
         _transform(structure, emulator, box, x, at_x, u)
-        _compare(emulator.u, at_u, m, n, u, scratch.dots[k], scratch.near[k])
-        _combine(emulator.trends[box], n, scratch.dots[k], scratch.near[k], scratch.c)
+        _compare(emulator.u, at_u, m, n, u, scratch.near[k], scratch.c)
+        _add_products(emulator.slopes, structure.slope_places[box], p, p, u, y[at_y : at_y + q])
         _add_products(emulator.weights, at_q * m, m, n, scratch.c, y[at_y : at_y + q])
     for j in range(q):
         if emulator.log_outputs[at_q + j]:
@@ -121,10 +122,15 @@ def pull_back(structure, emulator, k, x, y, y_bar, x_bar, scratch):
         slope = y[at_y + j] if emulator.log_outputs[at_q + j] else 1.0
         t_bar[j] = slope * y_bar[at_y + j]
     _sum_of_rows(emulator.weights, at_q * m, m, n, t_bar, c)
-    total = _weights_of_points(emulator.trends[box], n, scratch.dots[k], scratch.near[k], c)
     u_bar = scratch.u_bar[at_x : at_x + p]
-    for a in range(p):
-        u_bar[a] = -total * scratch.u[at_x + a] if n > 0 else 0.0
+    if n > 0:
+        _sum_of_rows(emulator.slopes, structure.slope_places[box], p, p, t_bar, u_bar)
+    else:
+        for a in range(p):
+            u_bar[a] = 0.0
+    total = _weights_of_points(n, scratch.near[k], c)
+    for a in range(p if n > 0 else 0):
+        u_bar[a] -= total * scratch.u[at_x + a]
     _add_products(emulator.u, at_p * m, m, n, c, u_bar)
     at_s = structure.square_places[box]
     for b in range(p):
@@ -150,47 +156,37 @@ def _transform(structure, emulator, box, x, at_x, u):
 
 
 @fast_jit
-def _compare(points, at, m, n, u, dots, near):
-    """Write u·u_i and 1 / (1 + |u − u_i|²/4)."""
+def _compare(points, at, m, n, u, near, c):
+    """Write 1 / (1 + |u − u_i|²/4), and c, its square."""
     for i in range(n):
-        dots[i] = 0.0
         near[i] = 4.0
     for a in range(u.size):
-        here, row = u[a], points[at + a * m : at + a * m + n]
+        here, row = u[a], points[at + a * m :][:n]
         for i in range(n):
             difference = here - row[i]
-            dots[i] += here * row[i]
             near[i] += difference * difference
     for i in range(n):
         near[i] = 4.0 / near[i]
+        c[i] = near[i] * near[i]
 
 
 @fast_jit
-def _combine(trends, n, dots, near, c):
-    """Write c."""
-    linear, quadratic = trends[0], trends[1]
+def _weights_of_points(n, near, c):
+    """Turn c̄_i into the weights of u_i in ū; return their sum, which is that of −u."""
+    total = 0.0
     for i in range(n):
-        c[i] = (linear + quadratic * dots[i]) * dots[i] + near[i] * near[i]
-
-
-@fast_jit
-def _weights_of_points(trends, n, dots, near, c):
-    """Turn c̄_i into the weights of u_i in ū; return that of −u."""
-    linear, quadratic, total = trends[0], 2.0 * trends[1], 0.0
-    for i in range(n):
-        of_kernel = c[i] * (near[i] * near[i] * near[i])
-        total += of_kernel
-        c[i] = c[i] * (linear + quadratic * dots[i]) + of_kernel
+        c[i] *= near[i] * near[i] * near[i]
+        total += c[i]
     return total
 
 
 @fast_jit
-def _add_products(values, at, m, n, c, out):
-    """Add to each number of `out` the product of c and its row of values."""
+def _add_products(values, at, m, n, factors, out):
+    """Add to each number of `out` the product of the factors and its row of values."""
     for j in range(out.size):
-        row, total = values[at + j * m : at + j * m + n], 0.0
+        row, total = values[at + j * m :][:n], 0.0
         for i in range(n):
-            total += row[i] * c[i]
+            total += row[i] * factors[i]
         out[j] += total
 
 
@@ -201,13 +197,12 @@ def _sum_of_rows(values, at, m, n, factors, out):
         out[i] = 0.0
     whole = factors.size - factors.size % 4
     for j in range(0, whole, 4):
-        first, second = at + j * m, at + (j + 1) * m
-        third, fourth = at + (j + 2) * m, at + (j + 3) * m
+        first, second = values[at + j * m :][:n], values[at + (j + 1) * m :][:n]
+        third, fourth = values[at + (j + 2) * m :][:n], values[at + (j + 3) * m :][:n]
         f, g, h, k = factors[j], factors[j + 1], factors[j + 2], factors[j + 3]
         for i in range(n):
-            pair = f * values[first + i] + g * values[second + i]
-            out[i] += pair + h * values[third + i] + k * values[fourth + i]
+            out[i] += (f * first[i] + g * second[i]) + (h * third[i] + k * fourth[i])
     for j in range(whole, factors.size):
-        row = at + j * m
+        row, f = values[at + j * m :][:n], factors[j]
         for i in range(n):
-            out[i] += factors[j] * values[row + i]
+            out[i] += f * row[i]

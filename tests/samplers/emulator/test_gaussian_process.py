@@ -43,7 +43,7 @@ def arbitrary(n, log_inputs=0, log_outputs=0, seed=1):
         weights=np.nan,
         centre=0.3 * rng.standard_normal(sizes["inputs"]),
         transform=rng.standard_normal(sizes["squares"]),
-        trends=rng.uniform(0.1, 0.5, (sizes["boxes"], 2)),
+        slopes=rng.standard_normal(sizes["slopes"]),
         mean=rng.standard_normal(sizes["outputs"]),
     )
     for array in (emulator.u, emulator.weights):
@@ -63,19 +63,20 @@ def by_hand(emulator, box, x):
     g = np.where(emulator.log_inputs[inputs], np.log(np.abs(x)), x) - emulator.centre[inputs]
     u = emulator.transform[squares].reshape(p, p) @ g
     points = emulator.u.reshape(-1, M)[inputs]
-    linear, quadratic = emulator.trends[box]
+    start = sum(p * q for p, q in STRUCTURE.boxes[:box])
     y = []
-    for mean, alpha, is_log in zip(
-        emulator.mean[outputs],
-        emulator.weights.reshape(-1, M)[outputs],
-        emulator.log_outputs[outputs],
-        strict=True,
+    for j, (mean, alpha, is_log) in enumerate(
+        zip(
+            emulator.mean[outputs],
+            emulator.weights.reshape(-1, M)[outputs],
+            emulator.log_outputs[outputs],
+            strict=True,
+        )
     ):
-        t = mean
+        slope = emulator.slopes[start + j * p : start + (j + 1) * p]
+        t = mean + np.sum(slope * u) if n > 0 else mean
         for i in range(n):
-            product = np.sum(u * points[:, i])
-            kernel = (1 + np.sum((u - points[:, i]) ** 2) / 4) ** -2
-            t += (linear * product + quadratic * product**2 + kernel) * alpha[i]
+            t += alpha[i] / (1 + np.sum((u - points[:, i]) ** 2) / 4) ** 2
         y.append(np.exp(t) if is_log else t)
     return np.array(y)
 

@@ -1,9 +1,9 @@
 """The fit of a box's emulator to its evaluations, by a Gaussian process.
 
 All outputs have one kernel k, so that a prediction is k(x, X) α with α = K⁻¹ Y, and their scales do
-not matter. Inputs are whitened by good points. Directions among them count by how much they move
-the outputs, in units of the noise that the model has in these: of 25 coefficients of a field, a few
-do. Points far below the best one have larger noise, as errors there matter less.
+not matter. Inputs are scaled by their sds at good points. Directions among them count by how much
+they move the outputs, in units of the noise that the model has in these: of 25 coefficients of a
+field, a few do. Points far below the best one have larger noise, as errors there matter less.
 
 What cannot be known beforehand, trends, lengths and noise, is chosen by leave-one-out errors, which
 a Gaussian process gives in closed form [RW, section 5.4.2]. Logarithms are not: which are better
@@ -15,7 +15,7 @@ Constantine, Active Subspaces (2015).
 
 Symbols, besides those of ``gaussian_process``: Δ how far log π is below the best; d the dimension
 of the model; ω the weights of points; W² the curvature of −log π in the outputs; K the kernel of
-the points, with noise τ; v the whitened inputs; M the mean of JᵀW²J, its largest eigenvalue 1, with
+the points, with noise τ; v the scaled inputs; M the mean of JᵀW²J, its largest eigenvalue 1, with
 J the derivatives of the outputs in v; s and ε the rates of the kernel along directions that move
 the outputs most and not at all, u = s R v with R² = (M^γ + ε) / (1 + ε).
 """
@@ -58,7 +58,7 @@ JITTER = 1e-13
 """Noise added where rounding forbids a fit, and ten times as much until it does not."""
 
 NO_CHANGE = 1e-12
-"""Relative range below which a number does not vary."""
+"""Relative range up to which a number does not vary."""
 
 LOGARITHMIC_RANGE = 1.5
 """Ratio of the largest to the least from which on logarithms are worth a try."""
@@ -224,8 +224,9 @@ class _Problem:
         self.omega[self.best(2 * d + 2)] = 1.0
         self.omega /= self.omega.sum()
         g = transformed(x, self.log_inputs)
-        self.centre, self.whiten, self.unwhiten = whitening(g, self.omega)
-        self.v = (g - self.centre) @ self.whiten.T
+        self.centre, self.sd = scales(g, self.omega)
+        self.per_sd = np.where(self.sd > 0, 1 / np.where(self.sd > 0, self.sd, 1.0), 0.0)
+        self.v = (g - self.centre) * self.per_sd
         self._set_targets(transformed(y, self.log_outputs))
         slopes = np.where(self.log_outputs, y[self.best(1)[0]], 1.0)  # ∂y/∂t
         self.per_noise = np.sqrt(np.maximum(np.nan_to_num(curvature), 0.0)) * np.abs(slopes)
@@ -237,15 +238,10 @@ class _Problem:
 
     def _set_targets(self, t):
         """Scale outputs by their sd at good points, for rounding; constants are zero."""
-        self.mean = self.omega @ t
-        varies = do_vary(t)
+        self.mean, self.scale = scales(t, self.omega)
+        varies = self.scale > 0
         self.mean[~varies] = t[0, ~varies]
-        centred = t - self.mean
-        largest = np.abs(centred).max(axis=0)
-        relative = centred / np.where(varies, largest, 1.0)  # its squares do not underflow
-        self.scale = np.sqrt(self.omega @ relative**2) * largest
-        self.scale[~varies] = 0.0
-        self.targets = np.where(varies, centred, 0.0) / np.where(self.scale > 0, self.scale, 1.0)
+        self.targets = np.where(varies, t - self.mean, 0.0) / np.where(varies, self.scale, 1.0)
 
     def best(self, n):
         """Return the places of the best points."""
@@ -258,10 +254,10 @@ class _Problem:
 
     def take_directions(self, fit):
         """Take M from the derivatives of `fit`."""
-        g = self.v[self.best(N_DIRECTIONS)] @ self.unwhiten.T + self.centre
+        g = self.v[self.best(N_DIRECTIONS)] * self.sd + self.centre
         x = np.where(self.log_inputs, np.exp(np.where(self.log_inputs, g, 0.0)), g)
         weights = self.per_noise / np.where(self.scale > 0, self.scale, np.inf)
-        slopes = (weights[:, None] * (fit.derivatives(x) @ self.unwhiten)).reshape(-1, g.shape[1])
+        slopes = (weights[:, None] * (fit.derivatives(x) * self.sd)).reshape(-1, g.shape[1])
         largest = np.abs(slopes).max()
         if not (np.isfinite(largest) and largest > 0):
             return
@@ -343,7 +339,7 @@ class _Problem:
             log_inputs=self.log_inputs,
             log_outputs=self.log_outputs,
             centre=self.centre,
-            transform=rotate @ self.whiten,
+            transform=rotate * self.per_sd,
             u=u,
             mean=self.mean + CONSTANT * weights.sum(axis=0),
             slopes=hyper.value("linear") / hyper.value("rate") ** 2 * (weights.T @ u),
@@ -364,34 +360,17 @@ def nearness(distances):
     return 1 / (1 + distances / 4)
 
 
-def whitening(g, omega):
-    """Return the weighted mean of inputs, W, and its inverse; zero for those that do not vary.
+def scales(columns, omega):
+    """Return the weighted means of columns, and sds; zero for those that do not vary.
 
-    Correlations are shrunk the more, the fewer points there are for each input.
+    Inputs are not whitened: along the wide directions of correlated ones, simulators are bent most.
     """
-    centre, p = omega @ g, g.shape[1]
-    varies = do_vary(g)
-    deviations = g[:, varies] - centre[varies]
-    largest = np.abs(deviations).max(axis=0, initial=0.0)
-    relative = deviations / largest
-    sd = np.sqrt(omega @ relative**2)
-    scaled = relative / sd
-    correlation = (scaled * omega[:, None]).T @ scaled
-    shrinkage = min(1.0, varies.sum() * np.sum(omega**2))
-    correlation *= 1 - shrinkage
-    correlation[np.diag_indices(len(sd))] = 1.0
-    values, vectors = np.linalg.eigh(correlation)
-    roots, scale = np.sqrt(np.maximum(values, NO_CHANGE)), sd * largest
-    whiten, unwhiten = np.zeros((p, p)), np.zeros((p, p))
-    block = np.ix_(varies, varies)
-    whiten[block] = (vectors / roots) @ vectors.T / scale
-    unwhiten[block] = scale[:, None] * ((vectors * roots) @ vectors.T)
-    return centre, whiten, unwhiten
-
-
-def do_vary(columns):
-    """Return which columns are more than one number and its rounding."""
-    return np.ptp(columns, axis=0) > NO_CHANGE * np.abs(columns).max(axis=0)
+    mean = omega @ columns
+    varies = np.ptp(columns, axis=0) > NO_CHANGE * np.abs(columns).max(axis=0)
+    deviations = columns - mean
+    largest = np.where(varies, np.abs(deviations).max(axis=0), 1.0)
+    sd = np.sqrt(omega @ (deviations / largest) ** 2) * largest  # squares may underflow otherwise
+    return mean, np.where(varies, sd, 0.0)
 
 
 def have_logarithms(columns):

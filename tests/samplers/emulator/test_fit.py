@@ -320,3 +320,11 @@ def test_scores():
         scores.add(plain, [0.49, 0.5])
         scores.add(logs, [0.5, -0.5])
     assert scores.best(candidates) == plain  # as good: by leave-one-out errors again
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+def test_squares_neither_underflow_nor_overflow(unit):
+    columns = unit * np.array([[1.0, 5.0], [3.0, 5.0]])
+    mean, sd = fits.scales(columns, np.array([0.5, 0.5]))
+    np.testing.assert_allclose(mean, [2 * unit, 5 * unit])
+    np.testing.assert_allclose(sd, [unit, 0.0])

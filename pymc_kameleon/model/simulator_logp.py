@@ -4,8 +4,8 @@ Four compiled functions share the one signature of log-densities, ``f(z, data, s
 
 * truth returns log π(z), for which it calls the black boxes, and writes their outputs y into
   `last`, (Q,). All that watches a log-density watches it.
-* the other three call no black box, and share a *tape*: y (Q), x (P), ȳ (Q), x̄ (P), z̄ (d), one after
-  the other, where a bar is the derivative of log π(z, y) by what is under it.
+* the other three call no black box, and share a *tape*: y (Q), x (P), ȳ (Q), x̄ (P), z̄ (d), one
+  after the other, where a bar is the derivative of log π(z, y) by what is under it.
   - inputs reads y, and writes x(z, y). It needs of y what feeds other black boxes.
   - density reads y, returns log π(z, y), and writes ȳ and z̄, with the other one held fixed.
   - pullback reads y and x̄, and adds x̄ᵀ∂x/∂y to ȳ, and x̄ᵀ∂x/∂z to z̄.

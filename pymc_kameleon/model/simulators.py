@@ -14,7 +14,6 @@ of y. What ``pt.vectorize`` has made of a black box has an application for each 
 """
 
 from hashlib import sha256
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np

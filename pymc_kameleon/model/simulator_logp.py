@@ -76,9 +76,13 @@ class SimulatorLogp(ModelLogp):
         self.simulators = cut.simulators
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
-        self._compile_once(model, depends_on, lambda: self._graphs(cut, own), compile_kwargs)
-        self._check_compiled()
-        self._check_outputs(cut.start, initial_point)
+        try:
+            self._compile_once(model, depends_on, lambda: self._graphs(cut, own), compile_kwargs)
+            self._check_compiled()
+            self._check_outputs(cut.start, initial_point)
+        except NotEmulated as error:
+            error.n_trials = self.n_trials
+            raise
         self.begin_watch()
 
     def _graphs(self, cut, own):

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+from numba import config
 from pytensor.gradient import NullTypeGradError
 
 from pymc_kameleon.model.entry_points import (
@@ -102,7 +103,7 @@ class SimulatorLogp(ModelLogp):
             names = ", ".join(f"`{name}`" for name in compiled.python_ops)
             if names:
                 raise NotEmulated(f"The model around its black boxes calls Python for {names}.")
-            if not hasattr(compiled.function.vm, "jit_fn"):
+            if not (hasattr(compiled.function.vm, "jit_fn") or config.DISABLE_JIT):
                 raise NotEmulated("numba cannot compile the model around its black boxes.")
 
     def _check_outputs(self, y, initial_point):

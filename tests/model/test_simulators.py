@@ -423,6 +423,23 @@ def test_a_copy_and_a_pickle_compute_the_same():
         np.testing.assert_array_equal(twin.inputs_at([z], [y]), logp.inputs_at([z], [y]))
 
 
+def test_through_python_they_are_the_same(monkeypatch):
+    """As without numba, which nothing else is compiled by then."""
+    model, logp = model_of(nested), cut(nested)
+    where = model.continuous_value_vars, model.initial_point()
+    in_python = {"mode": Mode("py", "fast_compile")}
+    with pytest.raises(NotEmulated, match="numba cannot compile"):
+        SimulatorLogp(model, *where, in_python, logp.region)
+    monkeypatch.setattr(SimulatorLogp, "_check_compiled", lambda self: None)
+    slow = SimulatorLogp(model, *where, in_python, logp.region)
+    z, stand_in = point_of(logp), StandIn(logp.simulators)
+    np.testing.assert_allclose(slow(z), logp(z), rtol=1e-12)
+    np.testing.assert_allclose(slow.gradient, logp.gradient, rtol=1e-12)
+    for function in (StandIn.value, StandIn.gradient):
+        expected = function(stand_in, logp, z)
+        np.testing.assert_allclose(function(stand_in, slow, z), expected, rtol=1e-10)
+
+
 def test_compiled_code_calls_them_through_a_target():
     logp = cut(two)
     target = logp.target(np.random.default_rng(0))

@@ -42,7 +42,7 @@ class Trajectory(NamedTuple):
     density: DensityScratch
 
 
-@jit
+@jit(inlined=False)
 def hamiltonian_step(target, emulated, at, log_s, rng):
     """Move at.u by one transition; return log s there, and the acceptance probability."""
     d = at.u.size
@@ -73,7 +73,7 @@ def hamiltonian_step(target, emulated, at, log_s, rng):
     return log_s, np.exp(min(0.0, log_ratio))
 
 
-@jit
+@jit(inlined=False)
 def run_inner_chain(target, emulated, at, rng):
     """Move at.u by M transitions; return log s at both ends, -inf if s is not finite at the first.
 

@@ -170,7 +170,10 @@ def _proposals(density, walker, spread, rng):
     for factor in RADII:
         r = factor * walker.radius
         z, root = _maximum(density, walker.z, r * spread)
-        points += [z, z + solve_triangular(root, rng.standard_normal(z.size), trans="T", lower=True)]
+        points += [
+            z,
+            z + solve_triangular(root, rng.standard_normal(z.size), trans="T", lower=True),
+        ]
         radii += [r, r]
     points, radii = np.array(points), np.array(radii)
     _, first = np.unique(np.round(points / spread, 6), axis=0, return_index=True)

@@ -287,7 +287,7 @@ class Search:
             return None
 
     def finish(self, step, n):
-        """Hand what was learned to the chain's step; return the best point and draws of s (n, d)."""
+        """Hand what was learned to the chain's step; return the best point, and draws of s."""
         own = self.step
         own.state.x[:], _ = learning.best_of(own)
         draws = learning.learn_emulator([own], self._rng)

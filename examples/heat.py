@@ -4,7 +4,7 @@
 
 One end of a cold rod is held at 1 degree, and eight sensors tell how the heat arrives. The
 conductivity along the rod is unknown: its logarithm is a Gaussian process, of which 20 numbers say
-all that matters. The data are made up. A minute or two. docs/heat.md goes through it.
+all that matters. The data are made up. A minute or two. docs/gallery/heat.md goes through it.
 """
 
 import argparse
@@ -82,9 +82,9 @@ def draw_picture(dt, field, output):
     axis.fill_between(PLACES, np.exp(low), np.exp(high), alpha=0.25, lw=0, label="90 % of it")
     axis.plot(PLACES, np.exp(median), label="posterior, median")
     axis.plot(PLACES, np.exp(field), "k--", lw=1, label="truth")
-    axis.plot(PLACES[SENSORS], np.full(SENSORS.size, 0.05), "k^", ms=5, label="sensors")
-    axis.set(xlabel="place", ylabel="conductivity", yscale="log")
-    axis.legend(frameon=False, ncols=2)
+    axis.plot(PLACES[SENSORS], np.full(SENSORS.size, 0.06), "k^", ms=5, label="sensors")
+    axis.set(xlabel="place", ylabel="conductivity", yscale="log", ylim=(0.05, 12))
+    axis.legend(frameon=False, ncols=2, loc="upper center")
     figure.savefig(output, dpi=100)
     plt.close(figure)
 

@@ -5,7 +5,7 @@
 A dose is swallowed. From the gut it goes into the blood, from there into the tissue and back, and
 out of the body. People differ in how fast they clear the drug, and in how much room it has in their
 blood. The solver is called once for each person, and all its calls teach one emulator. The data are
-made up. A minute or two. docs/pharmacokinetics.md goes through it.
+made up. A minute or two. docs/gallery/pharmacokinetics.md goes through it.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def draw_picture(dt, measured, output):
         for one in own:
             axis.plot(hours, concentrations(np.exp(one), hours), color="C0", lw=0.5, alpha=0.3)
         axis.plot(HOURS, measured[i], "ko", ms=3.5)
-        axis.set(title=f"person {i}", xlabel="hours", ylim=(0, None))
+        axis.set(title=f"person {i}", xlabel="hours", ylim=(0, 1.1 * np.max(measured)))
     axes[0].set(ylabel="mg/l")
     figure.savefig(output, dpi=100)
     plt.close(figure)

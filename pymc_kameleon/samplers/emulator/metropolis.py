@@ -135,7 +135,7 @@ def transition(target, state, parameters, work, rng):
     return accept_prob, accepted
 
 
-@jit
+@jit(inlined=False)
 def move_by_emulator(target, state, parameters, work, rng):
     """Run inner chains from x, of which the last one leads to the proposal."""
     emulated, at = parameters.emulated, work.at
@@ -202,7 +202,7 @@ def x_of(emulated, u, x):
         x[i] += emulated.mean[i]
 
 
-@jit
+@jit(inlined=False)
 def note_calls(target, state, work):
     """Take down what the black boxes were given, and have returned, in the last evaluation."""
     n = target.gradient.size

@@ -28,7 +28,7 @@ LARGEST_ERROR, MEMORY = 20.0, 0.5
 CURVATURE_STEP = 1e-4
 """Finite differences of the log-density in outputs, relative to these."""
 
-N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 60), (50,), (100, 100)
+N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 60), (50,), (50, 150)
 """Chains on s that learn its shape, and their transitions between two looks at it: when there is no
 shape yet, at later fits, and at the last one."""
 
@@ -38,10 +38,11 @@ MEMORY_OF_SHAPE = 100
 TARGET_ACCEPT = 0.8
 """Acceptance probability of a transition on s, which the leap is tuned to."""
 
-TURN = 0.5 * np.pi
-"""Length of a trajectory, on a standard normal, after which it has forgotten where it began."""
+LONGEST, MOST_LEAPS = np.pi, 30
+"""Length of a trajectory on s, at most, and leaps at most. On a standard normal those of lengths from
+0 to π forget on average where they began."""
 
-FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.8, 4, 10
+FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 10
 """The first stops of the inner chain should be as far from where it began as independent points are,
 but for this share of squared distances, on average over these many stops; M at most."""
 
@@ -378,10 +379,10 @@ def starting_points(known, states, rng):
 
 
 def tune_leap(emulated, accept_prob):
-    """Tune ε, and the number of leaps so that a trajectory turns around."""
+    """Tune ε, and the number of leaps so that trajectories are long enough."""
     emulated.leap[0] *= np.exp(np.clip(accept_prob - TARGET_ACCEPT, -0.5, 0.2))
     emulated.leap[0] = np.clip(emulated.leap[0], 1e-3, 1.5)
-    emulated.most_leaps[0] = min(int(np.ceil(1.5 * TURN / emulated.leap[0])), 30)
+    emulated.most_leaps[0] = min(int(np.ceil(LONGEST / emulated.leap[0])), MOST_LEAPS)
 
 
 def change_shape(emulated, sample, weight):

@@ -47,7 +47,7 @@ class Trajectory(NamedTuple):
     density: DensityScratch
 
 
-@jit
+@jit(inlined=False)
 def hamiltonian_step(target, emulated, at, log_s, rng):
     """Move at.u by one transition; return log s there, and the acceptance probability."""
     d = at.u.size
@@ -78,7 +78,7 @@ def hamiltonian_step(target, emulated, at, log_s, rng):
     return log_s, np.exp(min(0.0, log_ratio))
 
 
-@jit
+@jit(inlined=False)
 def run_inner_chain(target, emulated, at, log_s, rng):
     """Move at.u by M transitions, to the next stop; return log s there."""
     for _ in range(emulated.n_inner[0]):
@@ -149,7 +149,7 @@ class EmulatedDensity:
 def trajectory_of(target, emulated):
     """Return a fresh Trajectory for a model."""
     structure, d = emulated.structure, emulated.mean.size
-    sizes = structure.sizes(emulated.emulator.v.size // emulated.emulator.centre.size)
+    sizes = structure.sizes(emulated.emulator.u.size // emulated.emulator.centre.size)
     tape = 2 * (sizes["applied inputs"] + target.gradient.size) + d
     return allocate(Trajectory, sizes | {"d": d, "tape": tape})
 
@@ -198,9 +198,7 @@ def compiled_outputs():
     def outputs(emulated, at, x, y):
         for i in range(x.shape[0]):
             for k in range(emulated.structure.applications.shape[0]):
-                emulate(
-                    emulated.structure, emulated.emulator, k, x[i], y[i], at.density.gaussian
-                )
+                emulate(emulated.structure, emulated.emulator, k, x[i], y[i], at.density.gaussian)
 
     arguments = _examples()[1:], np.zeros((1, 1)), np.zeros((1, 1))
     return specialise(cached_jit(outputs, (emulate,)), *arguments[0], *arguments[1:])

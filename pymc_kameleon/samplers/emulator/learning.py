@@ -40,12 +40,12 @@ TARGET_ACCEPT = 0.8
 """Acceptance probability of a transition on s, which the leap is tuned to."""
 
 LONGEST, MOST_LEAPS = np.pi, 30
-"""Length of a trajectory on s, at most, and leaps at most. On a standard normal those of lengths from
-0 to π forget on average where they began."""
+"""Length of a trajectory on s, at most, and leaps at most. On a standard normal, trajectories of
+lengths from 0 to π forget on average where they began."""
 
 FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 10
-"""The first stops of the inner chain should be as far from where it began as independent points are,
-but for this share of squared distances, on average over these many stops; M at most."""
+"""Squared distances of the inner chain's stops from where it began should be this share of those of
+independent points, on average over these many first stops; M at most."""
 
 FAR_TOO_HIGH = -5.0
 """Median of log w below which s is high where nothing is known."""

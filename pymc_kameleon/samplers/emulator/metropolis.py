@@ -83,7 +83,7 @@ class Guide(NamedTuple):
 State = extended(
     "State",
     surrogate.State,
-    others=floats(N_STOPS, "d"),  # stops of the inner chain of the last move
+    others=floats(N_STOPS, "d"),  # all stops of the last move's inner chain
     log_s_end=floats(1),  # log s where it led
     inputs=floats("P"),  # of black boxes, where the target was evaluated last
     outputs=floats("Q"),
@@ -138,7 +138,7 @@ def transition(target, state, parameters, work, rng):
 
 @jit
 def move_by_emulator(target, state, parameters, work, rng):
-    """Run the inner chain from x. One of its stops is proposed, drawn before; others may be kept."""
+    """Run the inner chain from x, of whose stops one is proposed, drawn beforehand."""
     emulated, at = parameters.emulated, work.at
     copy(state.x, work.x)
     copy(state.u, work.before)

@@ -101,7 +101,7 @@ def expectation(dt, function, model=None):
     if draws.can_be_corrected:
         with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
             r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
-        warn_of(dt, names, values, r_hat, draws.certificate, apart)
+        warn_of(dt, names, values, r_hat, draws, apart)
     return Expectation(*(part.reshape(shape)[()] for part in found))
 
 

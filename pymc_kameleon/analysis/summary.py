@@ -115,7 +115,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
         if (close := draws.certificate) is not None:
             table.attrs["certificate"] = close._asdict()
-        warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), close, apart)
+        warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), draws, apart)
     _keep_means_in_intervals(table, plain)
     warn_of_few_events(list(table.index), values)
     if is_number:

@@ -23,7 +23,7 @@ from pymc_kameleon.step.groups import (
 _log = logging.getLogger("pymc_kameleon")
 
 LEAST_MOVES = 8
-"""Moves by the surrogate, or the emulator, of each chain, at least, if averages are to be corrected."""
+"""Moves by the surrogate or emulator, of each chain, at least, if averages are to be corrected."""
 
 ROUNDING = 1e-9
 """Difference of values of a function that counts as none, relative, and in standard deviations."""

@@ -1,4 +1,4 @@
-"""Draws of the surrogate, or the emulated posterior, itself, as a group of the result, and how close they are."""
+"""Draws of the surrogate or emulator itself, as a group of the result, and how close they are."""
 
 import logging
 
@@ -84,7 +84,7 @@ def _say_there_are_none(what):
 
 
 def _kept_ends(moves, n_chains, n):
-    """Return n of the further ends (n, d) of each chain's moves, evenly; fewer if there are less."""
+    """Return n further ends (n, d) of each chain's moves, evenly; fewer if there are less."""
     ends = [moves.others[moves.row == row] for row in range(n_chains)]
     ends = [own.reshape(-1, own.shape[2]) for own in ends]
     fewest = min(map(len, ends))

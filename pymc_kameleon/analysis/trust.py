@@ -74,9 +74,9 @@ def independent_events(values):
 def warn_of(dt, names, values, r_hat, draws, apart):
     """Warn of these signs, for q quantities of these `names`.
 
-    `values` (chains, draws, q) are theirs at the draws, `r_hat` (q,) as of these, `draws` the Draws of
-    `dt`. `apart` (q,) is the variance of corrected averages between chains over that within them, 0
-    of others.
+    `values` (chains, draws, q) are theirs at the draws, `r_hat` (q,) as of these, `draws` the Draws
+    of `dt`. `apart` (q,) is the variance of corrected averages between chains over that within
+    them, 0 of others.
     """
     reasons = []
     if stuck := _longest_rejection(dt):

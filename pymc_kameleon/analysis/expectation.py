@@ -1,7 +1,8 @@
 """``pk.expectation``: averages over the posterior, corrected where possible.
 
 They are those of surrogate_correction.py where a result has moves by a surrogate, those of
-emulator_correction.py where by an emulator, those of control_correction.py where it has control variates, and ArviZ's elsewhere.
+emulator_correction.py where by an emulator, those of control_correction.py where it has control
+variates, and ArviZ's elsewhere.
 """
 
 from typing import NamedTuple
@@ -40,8 +41,9 @@ def expectation(dt, function, model=None):
 
     If SurrogateMetropolis has made the draws, in ``pk.sample``, their mean is corrected by what its
     surrogate knows, and likewise by the emulator of EmulatorMetropolis. That takes no evaluation of
-    the log-density, and remains exact however bad they are. Draws of GAM and GadMALA are corrected by control variates, where these were kept.
-    For other samplers the answer is the mean, with its standard error by ArviZ.
+    the log-density, and remains exact however bad they are. Draws of GAM and GadMALA are corrected
+    by control variates, where these were kept. For other samplers the answer is the mean, with its
+    standard error by ArviZ.
 
     Parameters
     ----------

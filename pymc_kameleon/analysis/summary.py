@@ -34,10 +34,10 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     """Summarise the posterior, more exactly than the draws do.
 
     If SurrogateMetropolis or EmulatorMetropolis, or GAM or GadMALA with control variates, has made
-    the draws, in ``pk.sample``, means, standard deviations, intervals and their errors are corrected as those of
-    ``pk.expectation``, each where that is of use. Of other samplers they are those of
-    ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it does not
-    take.
+    the draws, in ``pk.sample``, means, standard deviations, intervals and their errors are
+    corrected as those of ``pk.expectation``, each where that is of use. Of other samplers they are
+    those of ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it
+    does not take.
 
     Parameters
     ----------
@@ -72,8 +72,9 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
     Notes
     -----
-    Corrected are variables that can be computed at other points as they are in the draws: those that were changed since have the averages of the draws, and so have deterministics that
-    depend on a black box, which is never called. The log says so.
+    Corrected are variables that can be computed at other points as they are in the draws: those
+    that were changed since have the averages of the draws, and so have deterministics that depend
+    on a black box, which is never called. The log says so.
 
     It warns if a variable is not finite at some draws, and if there are signs that the errors are
     not to be trusted. See docs/estimates.md.

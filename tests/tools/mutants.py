@@ -406,8 +406,8 @@ BUGS = {
         ),
         (
             "draws of the surrogate are in the step's order",
-            "points[:, places] = draws",
-            "points[:] = draws",
+            "points[:, places] = own",
+            "points[:] = own",
             "test_expectation.py -k another_order",
         ),
     ],

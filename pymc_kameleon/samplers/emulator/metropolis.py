@@ -42,7 +42,7 @@ from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.step.groups import EMULATOR_MOVES
-from pymc_kameleon.step.learned import COORDINATE
+from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 
 EMULATED = 4
@@ -384,7 +384,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         )
         choices = allocate(learning.Choices, sizes, hyper=np.nan, widening=2.0)
         return (
-            extend(state, State, sizes),
+            extend(state, State, sizes, others=np.nan),
             extend(parameters, Parameters, sizes, emulated=emulated),
             extend(tuning, Tuning, sizes, choices=choices),
             extend(work, Work, sizes),
@@ -421,6 +421,20 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def learn(cls, chains):
         """Fit the emulators to all that the chains have evaluated."""
         learning.learn_from(chains, chains[0].rng)
+
+    def _learned(self):
+        parameters, emulated = self.parameters, self.parameters.emulated
+        share = parameters.emulated_share[0]
+        shares = [*(1 - share) * parameters.shares[:2], share]
+        labels = {"move": ("walk", "reference", "emulator")}
+        return {
+            "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
+            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", UNITS),
+            **covariance(parameters.factor, SHAPE_TEXT),
+            "shares": Quantity(("move",), shares, "Probabilities of moves.", labels=labels),
+            "n_inner": Quantity((), emulated.n_inner[0], "Transitions of the inner chain, M."),
+            "leap": Quantity((), emulated.leap[0], "Length of its leaps, ε."),
+        }
 
     # ---- the way to the posterior ---------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.surrogate.archive import cholesky
+from pymc_kameleon.samplers.surrogate import learning as surrogate
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
 VARIANTS = (False, False), (False, True), (True, False), (True, True)
@@ -48,6 +49,11 @@ EMULATED_SHARE, OTHER_SHARES = 0.85, (0.6, 0.4, 0.0, 0.0)
 """Share of moves by the emulator; and of all others, of walks and reference moves."""
 
 
+LEAST_WORTH, ENOUGH_JUDGED, LEAST_EMULATED = 0.3, 40, 0.05
+"""Worth of a move by the emulator below which it does not predict, by so many moves (2 would be
+independent draws); and the share of such moves then, at least."""
+
+
 class Choices(NamedTuple):
     """What earlier fits have found."""
 
@@ -56,6 +62,7 @@ class Choices(NamedTuple):
     variant: integers("boxes")  # the one in use
     widening: floats(1)  # r, relative to where good points are
     share: floats(1)  # effective share of the weights π/s of the newest moves
+    n_judged: integers(1)  # moves by the emulator that it was judged by
     n_full: integers(1)  # evaluations when hyperparameters were last chosen among all
 
 
@@ -93,13 +100,20 @@ def evaluations_of(chains, newest=False):
 
 
 def note(step, z, logp, y):
-    """Add evaluations at z (n, d), with outputs y (n, Q), to those that a step has made."""
+    """Add an evaluation at z (d,), with outputs y (Q,), to those that a step has made."""
     tuning = step.tuning
-    x = step.log_density.inputs_at(whole_points(step.log_density, z), y)
-    rows = np.column_stack([z, logp, np.full(len(z), np.nan), x, y])
-    for row in rows:
-        tuning.evaluated[tuning.n_evaluated[0] % len(tuning.evaluated)] = row
-        tuning.n_evaluated[0] += 1
+    x = step.log_density.inputs_at(whole_points(step.log_density, z[None]), y[None])[0]
+    row = np.concatenate([z, [logp, np.nan], x, y])
+    tuning.evaluated[tuning.n_evaluated[0] % len(tuning.evaluated)] = row
+    tuning.n_evaluated[0] += 1
+
+
+def best_of(step):
+    """Return the best point that a step has evaluated, with finite outputs, and its log-density."""
+    known = evaluations_of([step])
+    usable = np.isfinite(known.logp) & np.isfinite(known.y).all(axis=1)
+    best = np.argmax(np.where(usable, known.logp, -np.inf))
+    return known.z[best], known.logp[best]
 
 
 def learn_emulator(chains, rng):
@@ -125,13 +139,44 @@ def learn_emulator(chains, rng):
 def learn_from(chains, rng):
     """Let chains learn what all have evaluated, and how often to move by the emulator."""
     first = chains[0]
+    is_last = first.monitor.done >= first.monitor.tune - 1
     judge(first.tuning.choices, evaluations_of(chains, newest=True))
     learn_emulator(chains, rng)
-    is_last = first.monitor.done >= first.monitor.tune - 1
+    take_shares(chains, rng)
     for chain in chains:
-        take_shape(chain)
         chain.parameters.n_others[0] = chain.n_others if is_last else 0
-        chain.tuning.worth[:] /= 2
+
+
+def take_shares(chains, rng=None):
+    """Settle how often moves are by the emulator, by what such moves have been worth.
+
+    Where it does not predict, the chains learn a surrogate of the log-density, too, as those of
+    SurrogateMetropolis do.
+    """
+    choices, worth = chains[0].tuning.choices, sum(chain.tuning.worth for chain in chains)
+    doubtful = choices.n_judged[0] >= ENOUGH_JUDGED
+    share = EMULATED_SHARE
+    if doubtful and surrogate.mean_worth(worth)[-1] < LEAST_WORTH:
+        share = share_by_worth(worth)
+        if rng is not None:
+            surrogate.learn_from(chains, rng)
+    else:
+        for chain in chains:
+            take_shape(chain)
+            chain.tuning.worth[:] /= 2
+    for chain in chains:
+        chain.parameters.emulated_share[0] = share
+
+
+def distrust(choices):
+    """Let the emulator prove itself before most moves are by it."""
+    choices.n_judged[0] = ENOUGH_JUDGED
+
+
+def share_by_worth(worth):
+    """Return the share of moves by the emulator, by sums and numbers (5, 2) of α|v − u|²/d."""
+    e = surrogate.mean_worth(worth) ** surrogate.SHARPNESS
+    return np.clip(e[-1] / e.sum(), LEAST_EMULATED, EMULATED_SHARE)
 
 
 def judge(choices, new):
@@ -142,6 +187,7 @@ def judge(choices, new):
     log_w = np.where(np.isfinite(log_w), log_w, -np.inf)
     w = np.exp(log_w - log_w.max()) if np.isfinite(log_w.max()) else np.zeros(len(log_w))
     choices.share[0] = max(w.sum() ** 2 / max(len(w) * np.square(w).sum(), 1e-300), 1e-3)
+    choices.n_judged[0] += len(w)
     farther = np.median(log_w) > FAR_TOO_HIGH
     choices.widening[0] = np.clip(choices.widening[0] * (1.5 if farther else 0.5), 1.0, 8.0)
 
@@ -151,7 +197,6 @@ def take_shape(chain):
     parameters = chain.parameters
     parameters.mean[:] = parameters.emulated.mean
     parameters.factor[:] = parameters.emulated.factor
-    parameters.emulated_share[0] = EMULATED_SHARE
     parameters.shares[:] = OTHER_SHARES
 
 

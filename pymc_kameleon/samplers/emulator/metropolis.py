@@ -55,6 +55,9 @@ FIT_GROWTH = 1.2
 N_GUIDED, LOW = 32, (10.0, 2.0)
 """Draws of s that other chains may begin at; how far below the best, and times d, none begins."""
 
+MOST_ERROR = 10.0
+"""Median error of predicted log-densities at the end of the way, from which it is gone again."""
+
 N_OTHERS = 8
 """Further ends of the inner chain from where a move begins, which averages are corrected by."""
 
@@ -66,10 +69,11 @@ MOST_KEPT = 3000
 
 
 class Guide(NamedTuple):
-    """What the first chain tells others: draws of s, NaN before there are some, and s."""
+    """What the first chain tells others; before that its draws are NaN."""
 
-    draws: np.ndarray
+    draws: np.ndarray  # (n, d), the best point, and draws of s
     emulated: Emulated
+    choices: learning.Choices
 
     @property
     def is_known(self):
@@ -382,9 +386,12 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def _n_noted(self):
         return self.log_density.simulators.q
 
-    def _budget(self):
+    def _emulator_budget(self):
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(25 * self._d + 40, max(10 * self._d + 20, n_tune))
+
+    def _budget(self):
+        return self._emulator_budget() + super()._budget()
 
     def pauses(self):
         """Return the draws of tuning before which the emulators are fitted anew."""
@@ -405,31 +412,29 @@ class EmulatorMetropolis(SurrogateMetropolis):
     # ---- the way to the posterior ---------------------------------------------------------------
 
     def _no_guide(self):
-        return Guide(np.full((N_GUIDED, self._d), np.nan), self.parameters.emulated)
+        draws = np.full((N_GUIDED, self._d), np.nan)
+        return Guide(draws, self.parameters.emulated, self.tuning.choices)
 
-    def _warm_start(self, q):
-        """Move `q` (n,) to where the posterior is, before a chain's first draw."""
-        d, others = self._d, q[self._d :].copy()
-        logp = RecordedLogp(
-            lambda z: self.log_density(np.concatenate([z, others])),
-            self.trail,
-            self.patience,
-            self.log_density.gradient,
-        )
-        if not np.isfinite(logp(q[:d])):
-            return
-        logp.begin_again()
+    def _find_posterior(self, q, logp):
+        """Go there with the emulator; or, where it does not come to predict, without one."""
+
+        def noted(z):
+            value = logp(z)
+            learning.note(self, z, value, logp.outputs)
+            return value
+
         if self.guide.is_known:
             copy_arrays(self.guide.emulated, self.parameters.emulated)
-            draws = self.guide.draws
+            copy_arrays(self.guide.choices, self.tuning.choices)
         else:
-            search = self._search_from(q[:d])
-            search.go_on(logp, self._budget())
-            draws = search.finish(self)
-            self.guide = Guide(draws, self.parameters.emulated)
-        q[:d] = self._first_point(draws, logp)
-        self.log_density.count[0] += logp.begun  # of this draw, too
-        learning.take_shape(self)
+            search = self._search_from(q[: self._d])
+            search.go_on(logp, self._emulator_budget())
+            draws = search.finish(self, N_GUIDED)
+            if search.error > MOST_ERROR:
+                draws = self._draws_without_emulator(draws[0], noted)
+            self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices)
+        q[: self._d] = self._first_point(self.guide.draws, noted)
+        learning.take_shares([self])
 
     def _search_from(self, start):
         """Return the search from a start, or the one that was interrupted."""
@@ -440,12 +445,22 @@ class EmulatorMetropolis(SurrogateMetropolis):
             self._search = Search(twin, start, seed, self._prior)
         return self._search
 
+    def _draws_without_emulator(self, best, logp):
+        """Go on from the best point as SurrogateMetropolis does; return draws near where it ends."""
+        before, q, self.guide = self.tuning, best.copy(), None
+        super()._find_posterior(q, logp)
+        copy_arrays(before, self.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
+        learning.distrust(self.tuning.choices)
+        emulated, middle = self.parameters.emulated, self.tuning.middle
+        emulated.mean[:], emulated.factor[:] = middle, self.tuning.home_factor
+        z = self.rng.standard_normal((N_GUIDED - 1, self._d))
+        return np.concatenate([middle[None], middle + z @ emulated.factor.T])
+
     def _first_point(self, draws, logp):
-        """Return a draw of s where the log-density is finite, and not much lower than it should be."""
-        for z in draws[self.rng.permutation(len(draws))[:NEAR_TRIES]]:
+        """Return a draw where the log-density is as high as it should be, or the first one."""
+        best = -np.inf if self.tuning.n_evaluated[0] == 0 else learning.best_of(self)[1]
+        for z in draws[1 + self.rng.permutation(len(draws) - 1)[:NEAR_TRIES]]:
             value = logp(z)
-            learning.note(self, z[None], np.array([value]), logp.outputs[None])
-            if value > logp.values[: logp.n, 0].max() - LOW[0] - LOW[1] * self._d:
+            if value > best - LOW[0] - LOW[1] * self._d:
                 return z
-        best = np.argmax(self.tuning.evaluated[: self.tuning.n_evaluated[0], self._d])
-        return self.tuning.evaluated[best, : self._d].copy()
+        return draws[0]

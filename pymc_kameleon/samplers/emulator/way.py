@@ -78,7 +78,9 @@ def design(start, prior, rng):
 
 
 def way(density, learn, start, prior, n_walkers, rng):
-    """Go to the posterior; a generator that yields points (k, d) and is sent log-densities (k,).
+    """Go to the posterior; a generator that is sent the log-densities (k,) of what it asks for.
+
+    It yields points (k, d), and the median error of the log-densities that it predicted last.
 
     Parameters
     ----------
@@ -93,7 +95,8 @@ def way(density, learn, start, prior, n_walkers, rng):
     """
     spread = spread_of(prior)
     points = design(start, prior, rng)
-    logp = yield points
+    logp = yield points, np.inf
+    error = np.inf
     walkers = _walkers(points, logp, n_walkers)
     while any(not walker.arrived for walker in walkers):
         learn()
@@ -101,8 +104,9 @@ def way(density, learn, start, prior, n_walkers, rng):
         own = [_proposals(density, walker, spread, len(active), rng) for walker in active]
         points = np.concatenate([z for z, _ in own])
         predicted, _ = density.values(points)
-        logp = yield points
-        error = np.median(np.abs(logp - predicted)[np.isfinite(logp)]) if len(logp) else np.inf
+        logp = yield points, error
+        finite = np.isfinite(logp)
+        error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
         ends = np.cumsum([len(z) for z, _ in own])
         parts = zip(active, own, np.split(logp, ends[:-1]), strict=True)
         for walker, (z, radii), values in parts:
@@ -111,6 +115,7 @@ def way(density, learn, start, prior, n_walkers, rng):
         for walker in active:
             lost = best - walker.logp > BEHIND[0] + BEHIND[1] * start.size
             walker.arrived |= lost and walker.n_small > 0
+    return error
 
 
 def _walkers(points, logp, n):
@@ -201,7 +206,7 @@ class Search:
         emulated.factor[:] = np.diag(spread_of(prior))
         density = EmulatedDensity(step.log_density.target(self._rng), emulated)
         self._way = way(density, self._learn, start, prior, N_WALKERS, self._rng)
-        self._points, self._values = next(self._way), []
+        (self._points, self.error), self._values = next(self._way), []
         self._evaluated = []
 
     def _learn(self):
@@ -219,29 +224,39 @@ class Search:
         while self._points is not None and logp.n < budget:
             z = self._points[len(self._values)]
             value = logp(z)
-            learning.note(self.step, z[None], np.array([value]), logp.outputs[None])
+            learning.note(self.step, z, value, logp.outputs)
             self._values.append(value)
             self._evaluated.append(value)
             if len(self._values) == len(self._points):
-                self._points = self._next()
+                self._points, self.error = self._next()
 
     def _next(self):
         values, self._values = np.array(self._values), []
         try:
             with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
                 return self._way.send(values)
-        except StopIteration:
-            return None
+        except StopIteration as end:
+            return None, end.value
 
-    def finish(self, step):
-        """Hand what was learned to the chain's step; return draws of s (n, d)."""
+    def finish(self, step, n):
+        """Hand what was learned to the chain's step; return the best point, and draws of s (n, d)."""
         own = self.step
-        best = np.nanargmax(own.tuning.evaluated[: own.tuning.n_evaluated[0], own._d])
-        own.state.x[:] = own.tuning.evaluated[best, : own._d]
-        places = learning.learn_emulator([own], self._rng)
+        own.state.x[:], _ = learning.best_of(own)
+        draws = learning.learn_emulator([own], self._rng)
         copy_arrays(own.parameters, step.parameters, ("emulated",))
         copy_arrays(own.tuning, step.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
-        return places
+        _remember_way(step, own.state.x)
+        return np.concatenate([own.state.x[None], self._rng.choice(draws, n - 1)])
+
+
+def _remember_way(step, best):
+    """Let SurrogateMetropolis' own moves know what was evaluated, too."""
+    tuning, emulated = step.tuning, step.parameters.emulated
+    d, n = best.size, min(step.tuning.n_evaluated[0], len(step.tuning.home))
+    tuning.home[:n], tuning.n_home[0] = tuning.evaluated[:n, : d + 1], n
+    tuning.middle[:], tuning.home_factor[:] = best, emulated.factor
+    tuning.mass[0] = np.log(np.diag(emulated.factor)).sum()
+    tuning.has_arrived[0] = True
 
 
 def spread_of(prior):

@@ -138,3 +138,57 @@ class SlowChain:
         change = self.log_pi(y) - self.log_pi(x) + self.log_s(u)[0] - self.log_s(v)[0]
         accepted = -rng.standard_exponential() < change
         return (y if accepted else x), np.exp(min(0.0, change)), others
+
+
+class ManyChains:
+    """The inner chain of many points at once, in plain numpy.
+
+    rule : str
+        What is done; "exact" is the sampler's own, others are broken.
+    """
+
+    def __init__(self, density, rule="exact"):
+        self.density, self.rule, self.emulated = density, rule, density.emulated
+        self.factor = np.tril(self.emulated.factor)
+
+    def log_s(self, u):
+        """Return log s (n,) and its gradient in u."""
+        log_s, slopes = self.density.values(self.density.z_of(u))
+        return log_s, slopes @ self.factor
+
+    def transition(self, u, rng):
+        """Return where transitions from u (n, d) lead."""
+        p = rng.standard_normal(u.shape)
+        (before, slope), v = self.log_s(u), u
+        energy, now = before - (p * p).sum(axis=1) / 2, before
+        leap = self.emulated.leap[0] * rng.uniform(1 - LEAP_RANGE, 1 + LEAP_RANGE, (len(u), 1))
+        n_leaps = rng.integers(1, self.emulated.most_leaps[0] + 1, len(u))
+        for k in range(n_leaps.max()):
+            goes = (k < n_leaps)[:, None]
+            half = p + leap / 2 * slope
+            w = np.where(goes, v + leap * half, v)
+            log_s, new = self.log_s(w)
+            slope = np.where(goes, new, slope)
+            last = half if self.rule == "without the last half step" else half + leap / 2 * new
+            v, p, now = w, np.where(goes, last, p), np.where(goes[:, 0], log_s, now)
+        change = now - (p * p).sum(axis=1) / 2 - energy
+        accepted = -rng.standard_exponential(len(u)) < change
+        if self.rule == "without accepting":
+            accepted[:] = True
+        return np.where(accepted[:, None], v, u)
+
+    def run(self, u, rng):
+        """Return where M transitions lead."""
+        for _ in range(self.emulated.n_inner[0]):
+            u = self.transition(u, rng)
+        return u
+
+    def move(self, x, log_pi, rng):
+        """Return where moves of x (n, d) lead, accepted by log π."""
+        u = self.density.u_of(x)
+        v = self.run(u, rng)
+        y = self.density.z_of(v)
+        change = log_pi(y) - log_pi(x)
+        if self.rule != "without s":
+            change += self.log_s(u)[0] - self.log_s(v)[0]
+        return np.where((-rng.standard_exponential(len(x)) < change)[:, None], y, x)

@@ -4,8 +4,8 @@ Four compiled functions share the one signature of log-densities, ``f(z, data, s
 
 * truth returns log π(z), for which it calls the black boxes, and writes their outputs y into
   `last`, (Q,). All that watches a log-density watches it.
-* the other three call no black box, and share a *tape*: y (Q), x (P), ȳ (Q), x̄ (P), z̄ (d), one after
-  the other, where a bar is the derivative of log π(z, y) by what is under it.
+* the other three call no black box, and share a *tape*: y (Q), x (P), ȳ (Q), x̄ (P), z̄ (d), one
+  after the other, where a bar is the derivative of log π(z, y) by what is under it.
   - inputs reads y, and writes x(z, y). It needs of y what feeds other black boxes.
   - density reads y, returns log π(z, y), and writes ȳ and z̄, with the other one held fixed.
   - pullback reads y and x̄, and adds x̄ᵀ∂x/∂y to ȳ, and x̄ᵀ∂x/∂z to z̄.
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+from numba import config
 from pytensor.gradient import NullTypeGradError
 
 from pymc_kameleon.model.entry_points import (
@@ -76,9 +77,13 @@ class SimulatorLogp(ModelLogp):
         self.simulators = cut.simulators
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
-        self._compile_once(model, depends_on, lambda: self._graphs(cut, own), compile_kwargs)
-        self._check_compiled()
-        self._check_outputs(cut.start, initial_point)
+        try:
+            self._compile_once(model, depends_on, lambda: self._graphs(cut, own), compile_kwargs)
+            self._check_compiled()
+            self._check_outputs(cut.start, initial_point)
+        except NotEmulated as error:
+            error.n_trials = self.n_trials
+            raise
         self.begin_watch()
 
     def _graphs(self, cut, own):
@@ -98,7 +103,7 @@ class SimulatorLogp(ModelLogp):
             names = ", ".join(f"`{name}`" for name in compiled.python_ops)
             if names:
                 raise NotEmulated(f"The model around its black boxes calls Python for {names}.")
-            if not hasattr(compiled.function.vm, "jit_fn"):
+            if not (hasattr(compiled.function.vm, "jit_fn") or config.DISABLE_JIT):
                 raise NotEmulated("numba cannot compile the model around its black boxes.")
 
     def _check_outputs(self, y, initial_point):

@@ -14,7 +14,6 @@ of y. What ``pt.vectorize`` has made of a black box has an application for each 
 """
 
 from hashlib import sha256
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -39,8 +38,20 @@ LOOK_SEED = 0
 """Of the points at which inputs are compared: a model is cut in the same way each time."""
 
 
+UNNAMED = "input "
+"""What inputs without a name are called, followed by their place."""
+
+
 class NotEmulated(ValueError):
-    """Why a model's black boxes cannot be emulated, a sentence for the user."""
+    """Why a model's black boxes cannot be emulated, a sentence for the user.
+
+    Attributes
+    ----------
+    n_trials : int
+        How often the model was evaluated to find that out.
+    """
+
+    n_trials = 0
 
 
 class Box(NamedTuple):
@@ -381,17 +392,23 @@ def _size(shape):
     return int(np.prod(shape, dtype=int))
 
 
+def _n_named(box):
+    return sum(not name.startswith(UNNAMED) for name in box.inputs)
+
+
 def _table(calls, start):
     """Return the Simulators."""
     numbers, boxes, applications, at = {}, [], [], [0, 0]
     for call in calls:
         for row in range(call.n_rows(start)):
             key = call.key(row, start)
-            if key not in numbers:
-                numbers[key] = len(boxes)
+            b = numbers.setdefault(key, len(boxes))
+            if b == len(boxes):
                 boxes.append(call.box(row, start))
-            box = boxes[numbers[key]]
-            applications.append([numbers[key], *at, call.level])
+            elif row == 0:
+                boxes[b] = max(boxes[b], call.box(row, start), key=_n_named)
+            box = boxes[b]
+            applications.append([b, *at, call.level])
             at = [at[0] + box.p, at[1] + box.q]
     sizes = np.array([[box.p, box.q] for box in boxes], np.int64)
     return Simulators(tuple(boxes), sizes, np.array(applications, np.int64))
@@ -480,13 +497,12 @@ class _Start:
     def names(self, call):
         """Return the names of a call's inputs, of its first row."""
         sizes = [_size(call.core_shape(var, self)) for var in call.inputs]
-        unnamed = [f"input {k}" for k in range(sum(sizes))]
+        unnamed = [f"{UNNAMED}{k}" for k in range(sum(sizes))]
         if call.level:
             return unnamed
         known = {}
-        for name, *values in zip(
-            self._named, *(s[len(self._first) :] for s in self._seen), strict=True
-        ):
+        seen = [values[len(self._first) :] for values in self._seen]
+        for name, *values in zip(self._named, *seen, strict=True):
             shape = np.shape(values[0])
             for element, *pair in zip(elements(name, shape), *map(np.ravel, values), strict=True):
                 known.setdefault(tuple(map(float, pair)), element)

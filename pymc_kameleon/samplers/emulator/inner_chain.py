@@ -149,7 +149,7 @@ class EmulatedDensity:
 def trajectory_of(target, emulated):
     """Return a fresh Trajectory for a model."""
     structure, d = emulated.structure, emulated.mean.size
-    sizes = structure.sizes(emulated.emulator.v.size // emulated.emulator.centre.size)
+    sizes = structure.sizes(emulated.emulator.u.size // emulated.emulator.centre.size)
     tape = 2 * (sizes["applied inputs"] + target.gradient.size) + d
     return allocate(Trajectory, sizes | {"d": d, "tape": tape})
 

@@ -22,8 +22,9 @@ VARIANTS = (False, False), (False, True), (True, False), (True, True)
 USUAL_DROP = 2, 5
 """Times d, and plus: so far below the best a draw of the posterior may be."""
 
-LARGEST_ERROR, MEMORY = 20.0, 0.5
-"""Errors in log-density count up to this, for a variant's score; the weight of earlier scores."""
+LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE = 1e-3, 20.0, 0.5, 1.2
+"""Errors in log-density below and above which no difference counts, for a variant's score; the
+weight of earlier ones; and the ratio up to which scores are the same."""
 
 CURVATURE_STEP = 1e-4
 """Finite differences of the log-density in outputs, relative to these."""
@@ -57,8 +58,8 @@ independent draws); and the share of such moves then, at least."""
 class Choices(NamedTuple):
     """What earlier fits have found."""
 
-    hyper: floats("boxes", 4, 5)  # of each variant; NaN before there is one
-    score: floats("boxes", 4)  # mean log of its error in log-density at points that it did not know
+    hyper: floats("boxes", 4, 4)  # of each variant; NaN before there is one
+    scores: floats("boxes", 4, 2)  # sum of errors, in log-density, at points unknown to it; weights
     variant: integers("boxes")  # the one in use
     widening: floats(1)  # r, relative to where good points are
     share: floats(1)  # effective share of the weights π/s of the newest moves
@@ -206,38 +207,39 @@ def take_shape(chain):
 def fit_emulators(chains):
     """Fit the emulator of each box to all that chains have evaluated."""
     first = chains[0]
-    choices, emulated = first.tuning.choices, first.parameters.emulated
+    choices, emulated, d = first.tuning.choices, first.parameters.emulated, first.state.x.size
     known, new = evaluations_of(chains), evaluations_of(chains, newest=True)
-    d = first.state.x.size
     drop = drops(known.logp, d)
-    if not np.isfinite(drop).any():
+    if not (np.isfinite(drop) & np.isfinite(known.y).all(axis=1)).any():
         return
-    full = len(known.z) >= 2 * choices.n_full[0]
-    if full:
+    look = "all" if len(known.z) >= 2 * choices.n_full[0] else "next"
+    if look == "all":
         choices.n_full[0] = len(known.z)
     curvature = curvatures(first.log_density, known)
     is_new = np.isin(known.z[:, 0], new.z[:, 0])
-    for box in range(len(emulated.structure.boxes)):
-        problem = Box(emulated.structure, box, known, drop, curvature, d, first.most_points)
+    for b in range(len(emulated.structure.boxes)):
+        box = Box(emulated.structure, b, known, drop, curvature, d, first.most_points)
         if is_new.any() and not is_new.all():
-            score(problem, choices, first.log_density, is_new)
-        best = None
-        for k, variant in enumerate(VARIANTS):
-            if k in problem.duplicates:
-                continue
-            hyper = choices.hyper[box, k]
-            found = problem.fit(variant, unpacked(hyper), full)
-            if found is None:
-                continue
-            hyper[:] = found.hyper
-            rank = (choices.score[box, k], found.error)
-            if best is None or rank < best[0]:
-                best = rank, k, found
-        if best is not None:
-            _, choices.variant[box], found = best
-            found.write(emulated.structure, emulated.emulator, box)
+            score(box, choices, first.log_density, is_new)
+        fits = {k: box.fit(k, unpacked(choices.hyper[b, k]), look) for k in box.variants}
+        fits = {k: fitted for k, fitted in fits.items() if fitted is not None}
+        for k, fitted in fits.items():
+            choices.hyper[b, k] = fitted.hyper
+        if fits:
+            choices.variant[b] = best_variant(choices.scores[b], fits)
+            fits[int(choices.variant[b])].write(emulated.structure, emulated.emulator, b)
     for chain in chains:
         chain.tuning.n_learned[0] = chain.tuning.n_evaluated[0]
+
+
+def best_variant(scores, fits):
+    """Return the variant of the least mean error; of those that are as good, of the least one left
+    out."""
+    n = {k: scores[k, 1] for k in fits}
+    error = {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in fits}
+    limit = SAME_SCORE * min(error.values())
+    good = [k for k in fits if error[k] <= limit]
+    return min(good, key=lambda k: fits[k].error)
 
 
 def whole_points(log_density, z):
@@ -267,38 +269,34 @@ def curvatures(log_density, known):
 
 
 class Box:
-    """The fits of one black box: rows of all its applications."""
+    """What one black box was given and has returned: a row for each of its applications."""
 
-    def __init__(self, structure, box, known, drop, curvature, d, most):
-        p, q = structure.boxes[box]
-        of_box = structure.applications[structure.applications[:, 0] == box]
+    def __init__(self, structure, b, known, drop, curvature, d, most):
+        p, q = structure.boxes[b]
+        of_box = structure.applications[structure.applications[:, 0] == b]
         self.inputs = [slice(x, x + p) for _, x, _, _ in of_box]
         self.outputs = [slice(y, y + q) for _, _, y, _ in of_box]
-        self.box, self.known, self.d, self.most = box, known, d, most
+        self.b, self.known, self.d, self.most = b, known, d, most
         self.drop = np.repeat(drop, len(of_box))
-        self.x = self._rows(known.x, self.inputs)
-        self.y = self._rows(known.y, self.outputs)
+        self.x = _rows_of(known.x, self.inputs)
+        self.y = _rows_of(known.y, self.outputs)
         self.curvature = np.mean([curvature[part] for part in self.outputs], axis=0)
-        finite = np.isfinite(self.y).all(axis=1) & np.isfinite(self.x).all(axis=1)
-        logs = [fit.have_logarithms(part[finite]).any() for part in (self.x, self.y)]
-        self.duplicates = [
-            k for k, variant in enumerate(VARIANTS)
-            if any(takes and not can for takes, can in zip(variant, logs, strict=True))
-        ] if finite.any() else []  # fmt: skip
+        self.variants = [VARIANTS.index(pair) for pair in fit.variants_of(self.x, self.y)]
 
-    @staticmethod
-    def _rows(values, parts):
-        stacked = np.stack([values[:, part] for part in parts], axis=1)
-        return stacked.reshape(-1, stacked.shape[2])
-
-    def fit(self, variant, hyper, full, rows=None):
-        """Return a Fit, to all or to the evaluations `rows`."""
-        rows = np.repeat(np.ones(len(self.known.z), bool) if rows is None else rows,
-                         len(self.inputs))  # fmt: skip
+    def fit(self, k, hyper, look, rows=None):
+        """Return a Fit of the k-th variant, to all or to some of the evaluations."""
+        chosen = slice(None) if rows is None else np.repeat(rows, len(self.inputs))
         return fit.fit_box(
-            self.x[rows], self.y[rows], self.drop[rows], self.d, self.curvature, variant,
-            hyper, self.most, full,
-        )  # fmt: skip
+            self.x[chosen],
+            self.y[chosen],
+            self.drop[chosen],
+            self.d,
+            self.curvature,
+            VARIANTS[k],
+            hyper,
+            self.most,
+            look,
+        )
 
     def predicted(self, fitted, rows):
         """Return y (k, Q) of evaluations `rows`, with this box emulated and others as they are."""
@@ -308,25 +306,28 @@ class Box:
         return y
 
 
-def score(problem, choices, log_density, is_new):
+def _rows_of(values, parts):
+    stacked = np.stack([values[:, part] for part in parts], axis=1)
+    return stacked.reshape(-1, stacked.shape[2])
+
+
+def score(box, choices, log_density, is_new):
     """Let the variants be scored by their errors, in log-density, at points they do not know."""
-    known, box = problem.known, problem.box
+    known = box.known
     rows = np.flatnonzero(is_new & np.isfinite(known.y).all(axis=1) & np.isfinite(known.logp))
     if len(rows) == 0:
         return
     points = whole_points(log_density, known.z[rows])
     truth = log_density.logp_given(points, known.y[rows])
-    weights = 1 / (1 + (drops(known.logp, problem.d)[rows] / problem.d) ** 2)
-    for k, variant in enumerate(VARIANTS):
-        hyper = unpacked(choices.hyper[box, k])
-        if k in problem.duplicates or hyper is None:
+    weights = 1 / (1 + (drops(known.logp, box.d)[rows] / box.d) ** 2)
+    for k in box.variants:
+        hyper, scores = unpacked(choices.hyper[box.b, k]), choices.scores[box.b, k]
+        fitted = None if hyper is None else box.fit(k, hyper, "none", ~is_new)
+        if fitted is None:
             continue
-        fitted = problem.fit(variant, hyper, None, ~is_new)
-        errors = np.abs(log_density.logp_given(points, problem.predicted(fitted, rows)) - truth)
-        errors = np.minimum(np.where(np.isnan(errors), np.inf, errors), LARGEST_ERROR)
-        now = np.log(1e-3 + np.average(errors, weights=weights))
-        before = choices.score[box, k]
-        choices.score[box, k] = now if before == 0 else MEMORY * before + (1 - MEMORY) * now
+        errors = np.abs(log_density.logp_given(points, box.predicted(fitted, rows)) - truth)
+        errors = np.where(np.isfinite(errors), np.minimum(errors, LARGEST_ERROR), LARGEST_ERROR)
+        scores[:] = MEMORY * scores + [weights @ errors, weights.sum()]
 
 
 def unpacked(hyper):

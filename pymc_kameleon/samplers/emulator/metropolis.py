@@ -388,7 +388,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _emulator_budget(self):
         n_tune = self.monitor.tune * self.steps_per_draw
-        return min(25 * self._d + 40, max(10 * self._d + 20, n_tune))
+        return min(25 * self._d + 40, max(15 * self._d + 40, n_tune))
 
     def _budget(self):
         return self._emulator_budget() + super()._budget()

@@ -40,7 +40,9 @@ def through_a_box(logp, own, initial_point):
 
 
 class BoxedEmulator(pk.EmulatorMetropolis):
-    """EmulatorMetropolis that takes all models, even where the log-density is what is emulated."""
+    # Of all models, even where the log-density is what is emulated.
+
+    __doc__ = pk.EmulatorMetropolis.__doc__
 
     def _make_log_density(self, own, region):
         logp = self.model.logp()

@@ -83,8 +83,8 @@ def test_it_is_the_log_density_where_emulators_are_right(step, density):
     logp = [step.log_density(np.append(row, B)) for row in z]
     make_arbitrary(emulated.emulator)
     wrong, _ = density_of(step).values(z)
-    np.testing.assert_allclose(log_s, logp, atol=0.05)
-    assert np.abs(wrong - logp).max() > 1
+    assert np.median(np.abs(log_s - logp)) < 0.01
+    assert np.median(np.abs(wrong - logp)) > 1
 
 
 def test_another_step_moves_its_variable(step, density):

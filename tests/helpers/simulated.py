@@ -59,6 +59,33 @@ def nested():
     return model
 
 
+DAYS = np.linspace(0.5, 10, 10)
+RATE, CAPACITY, NOISE = 0.8, 50.0, 0.1
+"""With which the data of `growth` are made."""
+
+
+def logistic(x):
+    """Return the size of a population that grows from 1, on ten days."""
+    return x[1] / (1 + (x[1] - 1) * np.exp(-x[0] * DAYS))
+
+
+@cache
+def growth():
+    """A curve with an unknown rate, capacity and noise."""
+    with pm.Model() as model:
+        rate, capacity = pm.LogNormal("rate", 0, 1), pm.LogNormal("capacity", 3, 1)
+        noise = pm.HalfNormal("noise", 0.5)
+        size = pm.Deterministic("size", simulator(logistic)(pt.stack([rate, capacity])))
+        data = logistic([RATE, CAPACITY])
+        data = data * np.exp(NOISE * np.random.default_rng(1).standard_normal(len(data)))
+        pm.LogNormal("y", pt.log(size), noise, observed=pm.Data("data", data))
+    return model
+
+
+GROWTH = np.log([RATE, CAPACITY, NOISE])
+"""The truth, in the model's coordinates."""
+
+
 # ---- emulators ----------------------------------------------------------------------------------
 
 

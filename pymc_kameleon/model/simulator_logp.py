@@ -29,7 +29,7 @@ from pymc_kameleon.model.entry_points import (
     pullback_entry,
 )
 from pymc_kameleon.model.functions import ModelLogp
-from pymc_kameleon.model.simulators import NotEmulated, cut_of
+from pymc_kameleon.model.simulators import NotEmulated, cut_of, returns_loglikelihood
 
 TRUTH, INPUTS, DENSITY, PULLBACK = range(4)
 """Places among the functions."""
@@ -126,11 +126,7 @@ class SimulatorLogp(ModelLogp):
                         f"The log-density has no gradient in what `{box.name}` returns."
                     )
             elif all(np.max(np.abs(s - s[0])) <= LINEAR * np.max(np.abs(s)) for s in by_y):
-                raise NotEmulated(
-                    f"`{box.name}` returns the log-likelihood. An emulator predicts better what "
-                    "that is computed from: let it return its predictions, and compare them with "
-                    "the data in the model."
-                )
+                raise NotEmulated(returns_loglikelihood(box.name))
 
     def _places(self, b):
         """Return which outputs are those of a box."""

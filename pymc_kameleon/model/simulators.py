@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile import Mode, SharedVariable
+from pytensor.gradient import NullTypeGradError
 from pytensor.graph import Apply, Constant, FunctionGraph, Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import MergeOptimizer
@@ -123,12 +124,7 @@ def simulators_of(model, own, initial_point):
 
 def cut_of(model, logp, own, initial_point):
     """Return the Cut of a model's log-density; other arguments as of `simulators_of`."""
-    graph = _merged(logp)
-    if any(var.name == NOISE_SEED for var in graph.inputs):
-        raise NotEmulated("The log-density is an estimate, which no emulator can predict.")
-    calls = _calls(graph, model.value_vars)
-    if not any(call.depends_on(own) for call in calls):
-        raise NotEmulated(_why_none(logp, calls, own))
+    graph, calls = _graph_and_calls(model, logp, own)
     start = _Start(model, calls, initial_point)
     calls = [call.with_coordinates(start) for call in calls]
     simulators = _table(calls, start)
@@ -142,6 +138,41 @@ def cut_of(model, logp, own, initial_point):
     whole = pt.concatenate([call.y(start) for call in calls])
     at_start = np.concatenate([call.y_at(start) for call in calls])
     return Cut(simulators, [graph.outputs[0], whole], y, x, density, at_start)
+
+
+def check_graph(model, own):
+    """Raise NotEmulated if the graph of a model's log-density tells already that there is none."""
+    _graph_and_calls(model, model.logp(), own)
+
+
+def _graph_and_calls(model, logp, own):
+    graph = _merged(logp)
+    if any(var.name == NOISE_SEED for var in graph.inputs):
+        raise NotEmulated("The log-density is an estimate, which no emulator can predict.")
+    calls = _calls(graph, model.value_vars)
+    if not any(call.depends_on(own) for call in calls):
+        raise NotEmulated(_why_none(logp, calls, own))
+    for call in calls:
+        if _is_linear_in(graph.outputs[0], call.outputs):
+            raise NotEmulated(returns_loglikelihood(call.name))
+    return graph, calls
+
+
+def _is_linear_in(logp, outputs):
+    """Whether the gradient of the log-density shows that it is linear in all of these outputs."""
+    try:
+        slopes = pt.grad(logp, outputs, disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError):
+        return False
+    return not set(outputs) & set(ancestors(slopes))
+
+
+def returns_loglikelihood(name):
+    """Return why an Op of this name is not emulated."""
+    return (
+        f"`{name}` returns the log-likelihood. An emulator predicts better what that is computed "
+        "from: let it return its predictions, and compare them with the data in the model."
+    )
 
 
 def _merged(logp):

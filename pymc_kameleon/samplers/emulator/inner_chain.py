@@ -42,7 +42,7 @@ class Trajectory(NamedTuple):
     density: DensityScratch
 
 
-@jit
+@jit(inlined=False)
 def hamiltonian_step(target, emulated, at, log_s, rng):
     """Move at.u by one transition; return log s there, and the acceptance probability."""
     d = at.u.size
@@ -73,7 +73,7 @@ def hamiltonian_step(target, emulated, at, log_s, rng):
     return log_s, np.exp(min(0.0, log_ratio))
 
 
-@jit
+@jit(inlined=False)
 def run_inner_chain(target, emulated, at, rng):
     """Move at.u by M transitions; return log s at both ends, -inf if s is not finite at the first.
 
@@ -198,9 +198,7 @@ def compiled_outputs():
     def outputs(emulated, at, x, y):
         for i in range(x.shape[0]):
             for k in range(emulated.structure.applications.shape[0]):
-                emulate(
-                    emulated.structure, emulated.emulator, k, x[i], y[i], at.density.gaussian
-                )
+                emulate(emulated.structure, emulated.emulator, k, x[i], y[i], at.density.gaussian)
 
     arguments = _examples()[1:], np.zeros((1, 1)), np.zeros((1, 1))
     return specialise(cached_jit(outputs, (emulate,)), *arguments[0], *arguments[1:])

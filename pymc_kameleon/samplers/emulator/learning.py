@@ -12,8 +12,8 @@ from pymc_kameleon.core.arrays import copy_arrays, floats, integers
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
-from pymc_kameleon.samplers.surrogate.archive import cholesky
 from pymc_kameleon.samplers.surrogate import learning as surrogate
+from pymc_kameleon.samplers.surrogate.archive import cholesky
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
 VARIANTS = (False, False), (False, True), (True, False), (True, True)
@@ -181,7 +181,7 @@ def share_by_worth(worth):
 
 
 def judge(choices, new):
-    """See how far log s was off at the newest ends of moves, and let s end nearer, or farther out."""
+    """See how far log s was off at the newest ends of moves, and let s end nearer or farther."""
     log_w = (new.logp - new.log_s)[~np.isnan(new.log_s)]
     if len(log_w) == 0:
         return
@@ -233,8 +233,10 @@ def fit_emulators(chains):
 
 
 def best_variant(scores, fits):
-    """Return the variant of the least mean error; of those that are as good, of the least one left
-    out."""
+    """Return the variant of the least mean error.
+
+    Of several that are about as good, that of the least leave-one-out error.
+    """
     n = {k: scores[k, 1] for k in fits}
     error = {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in fits}
     limit = SAME_SCORE * min(error.values())

@@ -44,7 +44,6 @@ from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogatePar
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 from pymc_kameleon.step.learned import COORDINATE
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
-from pymc_kameleon.step.warm_start.search import RecordedLogp
 
 EMULATED = 4
 """The kind of a move by the emulator, after those of SurrogateMetropolis."""
@@ -256,7 +255,7 @@ class Stats(NamedTuple):
 
 @jit
 def report(state, parameters, stats):
-    """Report the acceptance of moves by the emulator, NaN where none was made, and the last move."""
+    """Report the acceptance of moves by the emulator, NaN if none was made, and the last move."""
     total, number = state.tally[EMULATED]
     stats.emulator_accept[0] = total / number if number > 0 else np.nan
     kept = stats.kept
@@ -350,6 +349,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
+        for b, box in enumerate(log_density.simulators.boxes):
+            _log.info("Emulating %s.", in_words(log_density, b, box))
         return log_density
 
     @staticmethod
@@ -447,7 +448,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         return self._search
 
     def _draws_without_emulator(self, best, logp):
-        """Go on from the best point as SurrogateMetropolis does; return draws near where it ends."""
+        """Go on from the best point as SurrogateMetropolis does; return draws near its end."""
         before, q, self.guide = self.tuning, best.copy(), None
         super()._find_posterior(q, logp)
         copy_arrays(before, self.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))

@@ -51,6 +51,9 @@ N_STARTS, MOST_MAXIMA, NEAR, NEW_RADIUS = 12, 4, 0.3, 0.3
 """Draws of the prior from which other maxima of s are looked for; how many are evaluated at a time;
 distance in sd within which points are the same; and ρ of a walker that begins there."""
 
+ON_LINE, LARGEST_DIP = 21, 1.0
+"""Points of a line between two maxima, and the dip of log s there up to which they are one."""
+
 MOST_LOOKS = 4
 """Rounds in which other maxima are evaluated."""
 
@@ -141,9 +144,16 @@ class Way:
         chosen = []
         for k in np.argsort(-log_s, kind="stable"):
             near = np.array([*self.seen, *chosen]) - found[k]
-            if log_s[k] > least and np.linalg.norm(near / self.spread, axis=1).min() > NEAR:
+            if not log_s[k] > least or np.linalg.norm(near / self.spread, axis=1).min() < NEAR:
+                continue
+            if all(self._dip(found[k], z) > LARGEST_DIP for z in (best.z, *chosen)):
                 chosen.append(found[k])
         return np.array(chosen[:MOST_MAXIMA])
+
+    def _dip(self, a, b):
+        """Return how far log s falls on the line between two points, below the lower one."""
+        log_s, _ = self.density.values(a + np.linspace(0, 1, ON_LINE)[:, None] * (b - a))
+        return min(log_s[0], log_s[-1]) - log_s.min()
 
 
 def design(start, prior, rng):
@@ -160,7 +170,10 @@ def _proposals(density, walker, spread, rng):
     for factor in RADII:
         r = factor * walker.radius
         z, root = _maximum(density, walker.z, r * spread)
-        points += [z, z + solve_triangular(root, rng.standard_normal(z.size), trans="T", lower=True)]
+        points += [
+            z,
+            z + solve_triangular(root, rng.standard_normal(z.size), trans="T", lower=True),
+        ]
         radii += [r, r]
     points, radii = np.array(points), np.array(radii)
     _, first = np.unique(np.round(points / spread, 6), axis=0, return_index=True)

@@ -24,12 +24,22 @@ def bend(x):
     return np.array([x[0], x[1] - 0.5 * (x[0] ** 2 - 4)])
 
 
+class Switch:
+    """The simulator of `banana`, which a test may change."""
+
+    function = staticmethod(bend)
+
+
 @cache
 def banana():
     """A model whose posterior is the banana of the invariance harness, by way of a simulator."""
+
+    def bent(x):
+        return Switch.function(x)
+
     with pm.Model() as model:
         x = pm.Flat("x", shape=2)
-        pm.Normal("y", simulator(bend)(x), [2.0, 1.0], observed=[0.0, 0.0])
+        pm.Normal("y", simulator(bent)(x), [2.0, 1.0], observed=[0.0, 0.0])
     return model
 
 

@@ -23,6 +23,7 @@ from pytensor.gradient import NullTypeGradError
 from pytensor.graph import Apply, Constant, FunctionGraph, Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
@@ -176,9 +177,13 @@ def returns_loglikelihood(name):
 
 
 def _merged(logp):
-    """Return a graph in which what is computed twice, a black box too, is computed once."""
+    """Return a graph in which what is computed twice, a black box too, is computed once.
+
+    PyMC has brought parts of it into PyTensor's canonical form, but not what potentials depend on.
+    """
     inputs = [var for var in graph_inputs([logp]) if not isinstance(var, Constant)]
     graph = FunctionGraph(inputs, [logp], copy_inputs=False, copy_orphans=False)
+    rewrite_graph(graph, include=("canonicalize",))
     MergeOptimizer().rewrite(graph)
     return graph
 

@@ -28,7 +28,7 @@ from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
-from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.emulator import learning, problems
 from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.inner_chain import (
@@ -349,8 +349,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
-        for b, box in enumerate(log_density.simulators.boxes):
-            _log.info("Emulating %s.", in_words(log_density, b, box))
+        problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density
 
     @staticmethod
@@ -404,7 +403,12 @@ class EmulatorMetropolis(SurrogateMetropolis):
         return [*ends, tune - 1] if tune > 1 else []
 
     def _problems(self):
-        return []
+        tuning = self.tuning
+        return [problems.explain_worth(tuning.worth, tuning.choices, self._names_of_boxes)]
+
+    @property
+    def _names_of_boxes(self):
+        return [box.name for box in self.log_density.simulators.boxes]
 
     @classmethod
     def learn(cls, chains):

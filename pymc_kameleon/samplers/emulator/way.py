@@ -11,8 +11,8 @@ and near each of these maxima a draw of the normal there. ρ becomes the r that 
 may end in a local mode. So then log s is maximised from draws of the prior, which costs no
 evaluation, and what may be another mode is evaluated, and climbed from there if it is one.
 
-It is a generator: it asks for points and is sent their log-densities, so that it runs one evaluation
-after another, many at a time, or from what is known.
+It is a generator: it asks for points and is sent their log-densities, so that it can run one
+evaluation after another, many at a time, or from what is known.
 
 Symbols: z the coordinates (d,), sd their standard deviations in the prior, ρ and r the radii.
 """
@@ -288,7 +288,7 @@ class Search:
             return None
 
     def finish(self, step, n):
-        """Hand what was learned to the chain's step; return the best point, and draws of s (n, d).
+        """Hand what was learned to the chain's step; return the best point and draws of s (n, d).
 
         It is the same if the chain is interrupted after that, and comes again.
         """
@@ -323,7 +323,7 @@ N_PRIOR = 300
 
 
 def prior_draws(model, layout):
-    """Return draws (n, d) of a step's variables from the prior, None if it has none to draw from."""
+    """Return draws (n, d) of a step's variables from the prior, None if there are none."""
     if any(black_boxes([rv]) for rv in model.free_RVs):
         return None
     try:

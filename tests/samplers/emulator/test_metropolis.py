@@ -1,25 +1,23 @@
 """EmulatorMetropolis: its transition against plain numpy, exactness, and how it runs."""
 
-import multiprocessing
-from functools import cache
-
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 from invariance import TARGETS, Target, invariance_p_value, moved_fast
-from models import Blind, black_box
-from pytensor import wrap_py
-from runs import QUIET, assert_same, resume, sample
+from models import Blind, black_box, normal
+from pymc.exceptions import SamplingError
+from runs import DRAWN, WARMUP, assert_same, resume, sample
 from simulated import (
     ManyChains,
     SlowChain,
+    Switch,
     banana,
     bend,
     density_of,
     emulate_by,
+    growth,
+    logistic,
     make_arbitrary,
-    simulator,
 )
 
 import pymc_kameleon as pk
@@ -183,3 +181,145 @@ def test_further_ends_do_not_know_where_the_move_leads(step, chained):
     z = difference / np.sqrt((ends.var(axis=0) + others.var(axis=0)) / n)
     largest = max(np.abs(correlations).max() * np.sqrt(n), np.abs(z).max())
     assert largest > 6 if chained else largest < 4
+
+
+# ---- what is refused ------------------------------------------------------------------------
+
+
+def test_models_that_it_is_not_for_are_refused():
+    for model, said in [
+        (black_box(Blind()), "returns the log-likelihood"),
+        (normal(2), "calls no black box"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            pk.EmulatorMetropolis(model=model)
+    with pytest.raises(ValueError, match="keep_adapting is impossible"):
+        pk.EmulatorMetropolis(model=banana(), keep_adapting=True)
+    with pytest.raises(ValueError, match="cannot be pseudo_marginal"):
+        pk.EmulatorMetropolis(model=banana(), pseudo_marginal=True)
+
+
+# ---- runs -----------------------------------------------------------------------------------
+
+ALL = *DRAWN, *WARMUP, "emulator_moves", "learned"
+OPTIONS = {"discard_tuned_samples": False, "tune": 20, "draws": 20}
+
+
+@pytest.fixture(scope="module")
+def grown():
+    return pk.EmulatorMetropolis(model=growth())
+
+
+@pytest.fixture(scope="module")
+def run(grown):
+    return sample(grown, **OPTIONS)
+
+
+def test_a_run(grown, run):
+    """Most moves are by the emulator and accepted; each costs one evaluation, or none."""
+    stats, moves = run["sample_stats"], run["emulator_moves"].to_dataset()
+    by_emulator = np.isfinite(stats["emulator_accept"].values)
+    assert by_emulator.mean() > 0.6
+    assert np.nanmean(stats["emulator_accept"]) > 0.9
+    assert stats["n_logp"].values[:, 1:].max() == 1  # a black box is looked at in the first draw
+    np.testing.assert_array_equal(by_emulator, np.isfinite(moves["end_log_s"].values))
+    evaluated = np.isfinite(moves["inputs"].values[..., 0])
+    x, y = moves["inputs"].values[evaluated], moves["outputs"].values[evaluated]
+    np.testing.assert_allclose(y, [logistic(row) for row in x], rtol=1e-12)
+    np.testing.assert_allclose(np.log(x), moves["end"].values[evaluated][:, :2], rtol=1e-9)
+    log_w = (moves["end_logp"] - moves["end_log_s"]).values[by_emulator]
+    assert np.std(log_w) < 0.5
+    others = moves["others"].values[by_emulator]
+    assert np.isfinite(others).all()
+    size = run["posterior"]["size"].values
+    rate, capacity = (run["posterior"][name].values for name in ("rate", "capacity"))
+    np.testing.assert_allclose(size[1, 3], logistic([rate[1, 3], capacity[1, 3]]), rtol=1e-12)
+
+
+def test_the_same_seed_draws_the_same(grown, run):
+    """By as many workers as you like, but not with another seed."""
+    assert_same(sample(grown, cores=2, **OPTIONS), run, ALL)
+    other = sample(grown, random_seed=8, **OPTIONS)
+    assert (other["posterior"]["rate"].values != run["posterior"]["rate"].values).all()
+
+
+def test_a_run_goes_on_as_if_it_had_not_been_interrupted(grown, run, tmp_path):
+    """While tuning, when that has ended, and later; from memory, a file and a store."""
+
+    def stop_at(k):
+        return lambda trace, draw: trace.stop() if draw.draw_idx >= k else None
+
+    model, store = growth(), tmp_path / "run.zarr"
+    half = sample(grown, callback=stop_at(9), **OPTIONS)
+    assert half["warmup_posterior"].sizes["draw"] < 20
+    assert_same(resume(half, model, 20), run, ALL)
+    tuned = sample(grown, **OPTIONS | {"draws": 0})
+    pk.save(tuned, tmp_path / "tuned.nc") if hasattr(pk, "save") else None
+    assert_same(resume(tuned, model, 20), run, ALL)
+    sample(grown, store=store, callback=stop_at(27), **OPTIONS)
+    assert_same(pk.sample(resume=store, model=model, progressbar=False,
+                          compute_convergence_checks=False).load(), run, ALL)  # fmt: skip
+
+
+def test_without_tuning_it_walks(grown):
+    result = sample(grown, tune=0, draws=30)
+    assert np.isnan(result["sample_stats"]["emulator_accept"]).all()
+    assert np.ptp(result["posterior"]["rate"].values, axis=1).min() > 0
+
+
+def test_new_data_are_followed(grown):
+    """Without compiling anew; the emulator learns the same simulator."""
+    old = growth()["data"].get_value()
+    with growth():
+        pm.set_data({"data": 2 * logistic([0.8, 50.0])})
+    try:
+        result = sample(grown, **OPTIONS)
+    finally:
+        with growth():
+            pm.set_data({"data": old})
+    assert abs(np.log(result["posterior"]["capacity"].values / 100)).mean() < 0.3
+    assert np.nanmean(result["sample_stats"]["emulator_accept"]) > 0.8
+
+
+# ---- simulators that fail -------------------------------------------------------------------
+
+
+def cut(value):
+    """Return a simulator that fails in a part of the space: raises an exception, or returns NaN."""
+
+    def function(x):
+        if x[0] > 1:
+            if value is None:
+                raise ZeroDivisionError("the solver broke down")
+            return np.array([x[0], value])
+        return bend(x)
+
+    return staticmethod(function)
+
+
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [(np.nan, {}), (np.inf, {}), (None, {"on_error": "reject"})],
+    ids=["nan", "inf", "error"],
+)
+def test_a_region_without_outputs_cuts_the_posterior(monkeypatch, step, value, options):
+    """Draws beyond are rejected; on this side they are right."""
+    monkeypatch.setattr(Switch, "function", cut(value))
+    start = {"x": np.zeros(2)}
+    dt = sample(step, initvals=start, tune=60, draws=150, **options)
+    x = dt["posterior"]["x"].values
+    assert x[..., 0].max() <= 1
+    assert np.nanmean(dt["sample_stats"]["emulator_accept"]) > 0.3
+    exact = BANANA.sample(np.random.default_rng(1), 100_000)
+    exact = exact[exact[:, 0] <= 1]
+    error = (x.mean(axis=(0, 1)) - exact.mean(axis=0)) / exact.std(axis=0)
+    assert (np.abs(error) < 0.5).all()
+
+
+def test_an_exception_arrives_as_it_is(monkeypatch, step):
+    monkeypatch.setattr(Switch, "function", cut(None))
+    with pytest.raises(ZeroDivisionError, match="the solver broke down"):
+        sample(step, initvals={"x": np.zeros(2)})
+    monkeypatch.setattr(Switch, "function", staticmethod(lambda x: np.full(2, np.nan)))
+    with pytest.raises(SamplingError):
+        sample(step, initvals={"x": np.zeros(2)})

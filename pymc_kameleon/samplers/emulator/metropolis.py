@@ -341,6 +341,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]}
     )
     most_points, n_others = MOST_POINTS, N_STOPS
+    default_steps_per_draw = staticmethod(lambda d: 1)
     _search = None
 
     def __init__(self, vars=None, **common):

@@ -251,6 +251,7 @@ class Search:
         self._way = Way(density, self._learn, prior, self._rng)
         self._going = self._way.go(start)
         self._points, self._values, self._evaluated = next(self._going), [], []
+        self._draws = None
 
     @property
     def error(self):
@@ -287,14 +288,19 @@ class Search:
             return None
 
     def finish(self, step, n):
-        """Hand what was learned to the chain's step; return the best point, and draws of s."""
+        """Hand what was learned to the chain's step; return the best point, and draws of s.
+
+        They are the same if the chain is interrupted after that, and comes again.
+        """
         own = self.step
-        own.state.x[:], _ = learning.best_of(own)
-        draws = learning.learn_emulator([own], self._rng)
+        if self._draws is None:
+            own.state.x[:], _ = learning.best_of(own)
+            draws = learning.learn_emulator([own], self._rng)
+            self._draws = np.concatenate([own.state.x[None], self._rng.choice(draws, n - 1)])
         copy_arrays(own.parameters, step.parameters, ("emulated",))
         copy_arrays(own.tuning, step.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
         _remember_way(step, own.state.x)
-        return np.concatenate([own.state.x[None], self._rng.choice(draws, n - 1)])
+        return self._draws
 
 
 def _remember_way(step, best):

@@ -163,7 +163,9 @@ def judged(log_w, widening=2.0):
     choices = allocate(learning.Choices, {"boxes": 1}, widening=widening)
     log_w = np.array(log_w)
     zeros = np.zeros((len(log_w), 1))
-    new = learning.Evaluations(zeros, np.where(np.isnan(log_w), 7.0, log_w), log_w * 0, zeros, zeros)
+    new = learning.Evaluations(
+        zeros, np.where(np.isnan(log_w), 7.0, log_w), log_w * 0, zeros, zeros
+    )
     learning.judge(choices, new)
     return choices
 

@@ -244,9 +244,8 @@ def test_a_run_goes_on_as_if_it_had_not_been_interrupted(grown, run, tmp_path):
     half = sample(grown, callback=stop_at(9), **OPTIONS)
     assert half["warmup_posterior"].sizes["draw"] < 20
     assert_same(resume(half, model, 20), run, ALL)
-    tuned = sample(grown, **OPTIONS | {"draws": 0})
-    pk.save(tuned, tmp_path / "tuned.nc") if hasattr(pk, "save") else None
-    assert_same(resume(tuned, model, 20), run, ALL)
+    sample(grown, **OPTIONS | {"draws": 0}).to_netcdf(tmp_path / "tuned.nc")
+    assert_same(resume(pk.load(tmp_path / "tuned.nc"), model, 20), run, ALL)
     sample(grown, store=store, callback=stop_at(27), **OPTIONS)
     assert_same(pk.sample(resume=store, model=model, progressbar=False,
                           compute_convergence_checks=False).load(), run, ALL)  # fmt: skip

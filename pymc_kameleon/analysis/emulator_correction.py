@@ -1,7 +1,8 @@
 """Averages over draws, corrected by where chains on the emulated posterior have ended.
 
-Source, for the coefficient b, and symbols: as in surrogate_correction.py. But the new runs are the
-further ends of the inner chain from x that EmulatorMetropolis has kept, and v is one more of them.
+Source, for the coefficient b, and symbols: as in surrogate_correction.py. But the new runs are all
+stops of the inner chain from x, which EmulatorMetropolis has kept. v is one of them, drawn
+beforehand; "further ends" are all.
 g is f, or the mean of f over the draws where f is not finite, as it may be where no draw comes. Far
 from all that the chains have seen the emulator is often wrong, and moves to there are rare and
 rejected. So g* is that mean there, too, and else g:
@@ -9,8 +10,8 @@ rejected. So g* is that mean there, too, and else g:
     X = mean over moves of (1 − α)(g(x) − g(v)) + g(v) − g*(v) + mean of g* over v and further ends
     T = (1 − b) A + b X
 
-As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and the further ends have the
-distribution of v, given x. So E X = E g, whatever the emulator is, and whatever g* is. Nothing of
+As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and the further ends have on
+average the distribution of v, given x. So E X = E g, whatever the emulator is, and whatever g* is. Nothing of
 the emulator is evaluated.
 """
 

@@ -400,7 +400,8 @@ def change_shape(emulated, sample, weight):
 def enough_transitions(u):
     """Return M, so that chains u (n, k, d) forget where they began."""
     spread = 2 * u.reshape(-1, u.shape[2]).var(axis=0)
-    jumps = [np.mean((u[m:] - u[:-m]) ** 2, axis=(0, 1)) / spread for m in range(1, len(u) - 5)]
+    lags = range(1, min(FIRST_STOPS * MOST_INNER, len(u)))
+    jumps = [np.mean((u[lag:] - u[:-lag]) ** 2, axis=(0, 1)) / spread for lag in lags]
     for m in range(1, MOST_INNER):
         if np.min(np.mean(jumps[m - 1 : FIRST_STOPS * m : m], axis=0)) > FORGOTTEN:
             return m

@@ -60,7 +60,7 @@ MOST_ERROR = 10.0
 N_STOPS = 16
 """Stops R of the inner chain: one is proposed, and by all of them averages are corrected."""
 
-MOST_POINTS = 600
+MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""
 
 MOST_KEPT = 3000

@@ -43,7 +43,7 @@ LONGEST, MOST_LEAPS = np.pi, 30
 """Length of a trajectory on s, at most, and leaps at most. On a standard normal, trajectories of
 lengths from 0 to π forget on average where they began."""
 
-FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 10
+FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 6
 """Squared distances of the inner chain's stops from where it began should be this share of those of
 independent points, on average over these many first stops; M at most."""
 

@@ -3,6 +3,8 @@
 from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.dispatch.basic import numba_funcify
 
+from pymc_kameleon.model.black_box import BlackBox
+
 OWN_PACKAGES, WRAPPERS = ("pytensor", "pymc"), ("FromFunctionOp", "JAXOp")
 """Whose Ops are no user's, but for those that wrap a user's function."""
 
@@ -20,6 +22,8 @@ def dependent_on_black_boxes(model):
 
 def name_of(op):
     """Return what a user calls an Op: the function that it wraps, or its class."""
+    if isinstance(op, BlackBox):
+        return str(op)
     function = getattr(op, "_FromFunctionOp__fn", None)
     return getattr(function, "__name__", type(op).__name__)
 

@@ -10,8 +10,11 @@ SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES = (
 KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES
 """What is kept of draws after tuning, to correct averages by."""
 
+APPROXIMATIONS = {SURROGATE_MOVES: "surrogate", EMULATOR_MOVES: "emulator"}
+"""What proposed the moves of a group, by an approximation to the posterior."""
+
 SURROGATE_GROUP = "surrogate_posterior"
-"""Draws of the surrogate itself, which are approximate."""
+"""Draws of the surrogate, or the emulated posterior, itself, which are approximate."""
 
 LEARNED_GROUP = "learned"
 """What tuning decided, for people to read."""

@@ -85,7 +85,7 @@ class Scratch(NamedTuple):
     t_bar: floats("applied outputs")  # where y is
 
 
-@jit
+@jit(inlined=False)
 def emulate(structure, emulator, k, x, y, scratch):
     """Write the outputs of application k into `y`, from `x`; both hold those of all applications.
 
@@ -110,7 +110,7 @@ def emulate(structure, emulator, k, x, y, scratch):
             y[at_y + j] = np.exp(y[at_y + j])
 
 
-@jit
+@jit(inlined=False)
 def pull_back(structure, emulator, k, x, y, y_bar, x_bar, scratch):
     """Write x̄ of application k, from the ȳ of its outputs alone, after `emulate` at this `x`."""
     box, at_x = structure.applications[k, 0], structure.applications[k, 1]

@@ -4,9 +4,14 @@ Source: Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte 
 
 Each transition draws a momentum, a length of the leap, ε times 0.7 to 1.3, and a number of leaps, 1
 to `most_leaps`, and accepts where they lead by the change of log s − ½|p|². So it is reversible
-with respect to s, and so are M of them.
+with respect to s, and so are any number of them.
 
-Symbols: as in density.py; p the momentum (d,), ε the leap.
+The chain stops after every M transitions, R times, and leads to one of its stops, drawn beforehand.
+So its kernel is a mixture, of M, 2M, …, RM transitions, and all stops have on average the
+distribution of the one that it leads to. They come along the same chain, at no more than twice the
+cost of that one.
+
+Symbols: as in density.py; p the momentum (d,), ε the leap, R the stops.
 """
 
 from functools import cache
@@ -74,16 +79,11 @@ def hamiltonian_step(target, emulated, at, log_s, rng):
 
 
 @jit(inlined=False)
-def run_inner_chain(target, emulated, at, rng):
-    """Move at.u by M transitions; return log s at both ends, -inf if s is not finite at the first.
-
-    The gradient at its start is computed anew.
-    """
-    start = log_s = log_emulated(target, emulated, at.u, at.slope, at.density)
-    if start > -np.inf:
-        for _ in range(emulated.n_inner[0]):
-            log_s, _ = hamiltonian_step(target, emulated, at, log_s, rng)
-    return start, log_s
+def run_inner_chain(target, emulated, at, log_s, rng):
+    """Move at.u by M transitions, to the next stop; return log s there."""
+    for _ in range(emulated.n_inner[0]):
+        log_s, _ = hamiltonian_step(target, emulated, at, log_s, rng)
+    return log_s
 
 
 # ---- from Python --------------------------------------------------------------------------------

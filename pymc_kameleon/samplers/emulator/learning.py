@@ -29,19 +29,23 @@ weight of earlier ones; and the ratio up to which scores are the same."""
 CURVATURE_STEP = 1e-4
 """Finite differences of the log-density in outputs, relative to these."""
 
-N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS = 8, (20, 40, 60), (50,)
-"""Chains on s that learn its shape, and their transitions between two looks at it."""
+N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 60), (50,), (50, 150)
+"""Chains on s that learn its shape, and their transitions between two looks at it: when there is no
+shape yet, at later fits, and at the last one."""
+
+MEMORY_OF_SHAPE = 100
+"""Transitions that the shape counts as, which earlier fits have learned."""
 
 TARGET_ACCEPT = 0.8
 """Acceptance probability of a transition on s, which the leap is tuned to."""
 
-TURN = 0.5 * np.pi
-"""Length of a trajectory, on a standard normal, after which it has forgotten where it began."""
+LONGEST, MOST_LEAPS = np.pi, 30
+"""Length of a trajectory on s, at most, and leaps at most. On a standard normal, trajectories of
+lengths from 0 to π forget on average where they began."""
 
-FORGOTTEN, LEAST_INNER, MOST_INNER = 0.8, 3, 20
-"""Share of the squared jump of independent points that M transitions should make, and bounds of
-M."""
-
+FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 10
+"""Squared distances of the inner chain's stops from where it began should be this share of those of
+independent points, on average over these many first stops; M at most."""
 
 FAR_TOO_HIGH = -5.0
 """Median of log w below which s is high where nothing is known."""
@@ -117,7 +121,7 @@ def best_of(step):
     return known.z[best], known.logp[best]
 
 
-def learn_emulator(chains, rng):
+def learn_emulator(chains, rng, is_last=False):
     """Let chains fit emulators to what all have evaluated, and learn the shape of s.
 
     Returns
@@ -130,7 +134,9 @@ def learn_emulator(chains, rng):
         fit_emulators(chains)
         density = EmulatedDensity(first.log_density.target(rng), first.parameters.emulated)
         starts = np.array([chain.state.x for chain in chains])
-        places = learn_shape(density, first.tuning.choices, evaluations_of(chains), starts, rng)
+        lengths = LAST_LENGTHS if is_last else NEXT_LENGTHS
+        known, choices = evaluations_of(chains), first.tuning.choices
+        places = learn_shape(density, choices, known, starts, lengths, rng)
     for chain in chains[1:]:
         copy_arrays(first.parameters, chain.parameters, ("emulated",))
         copy_arrays(first.tuning, chain.tuning, ("choices",))
@@ -142,7 +148,7 @@ def learn_from(chains, rng):
     first = chains[0]
     is_last = first.monitor.done >= first.monitor.tune - 1
     judge(first.tuning.choices, evaluations_of(chains, newest=True))
-    learn_emulator(chains, rng)
+    learn_emulator(chains, rng, is_last)
     take_shares(chains, rng)
     for chain in chains:
         chain.parameters.n_others[0] = chain.n_others if is_last else 0
@@ -340,7 +346,7 @@ def unpacked(hyper):
 # ---- the shape of s -----------------------------------------------------------------------------
 
 
-def learn_shape(density, choices, known, starts, rng):
+def learn_shape(density, choices, known, starts, lengths, rng):
     """Learn mean and factor of s, and the leap, by chains on it; and where s is to end."""
     emulated, d = density.emulated, starts.shape[1]
     is_first = choices.share[0] == 0
@@ -348,7 +354,7 @@ def learn_shape(density, choices, known, starts, rng):
     log_s, _ = density.values(starts)
     starts = starts[log_s > -np.inf] if (log_s > -np.inf).any() else starts
     z = starts[np.arange(N_CHAINS) % len(starts)]
-    for n in FIRST_LENGTHS if is_first else NEXT_LENGTHS:
+    for n in FIRST_LENGTHS if is_first else lengths:
         places = []
         for _ in range(0, n, 10):
             part, _, accept_prob = density.chains(z, 10, rng)
@@ -357,7 +363,7 @@ def learn_shape(density, choices, known, starts, rng):
             tune_leap(emulated, np.mean(accept_prob))
         places = np.concatenate(places)
         sample = places[len(places) // 3 :].reshape(-1, d)
-        change_shape(emulated, sample)
+        change_shape(emulated, sample, 1 if is_first else n / (n + MEMORY_OF_SHAPE))
     u = density.u_of(places.reshape(-1, d)).reshape(places.shape)
     emulated.n_inner[0] = enough_transitions(u)
     good = known.z[drops(known.logp, d) == 0]
@@ -376,22 +382,27 @@ def starting_points(known, states, rng):
 
 
 def tune_leap(emulated, accept_prob):
-    """Tune ε, and the number of leaps so that a trajectory turns around."""
+    """Tune ε, and the number of leaps so that trajectories are long enough."""
     emulated.leap[0] *= np.exp(np.clip(accept_prob - TARGET_ACCEPT, -0.5, 0.2))
     emulated.leap[0] = np.clip(emulated.leap[0], 1e-3, 1.5)
-    emulated.most_leaps[0] = min(int(np.ceil(1.5 * TURN / emulated.leap[0])), 30)
+    emulated.most_leaps[0] = min(int(np.ceil(LONGEST / emulated.leap[0])), MOST_LEAPS)
 
 
-def change_shape(emulated, sample):
-    """Take mean and factor from points of s."""
-    emulated.mean[:] = sample.mean(axis=0)
-    emulated.factor[:] = cholesky(np.atleast_2d(shrunk_covariance(sample)))
+def change_shape(emulated, sample, weight):
+    """Blend points of s into its mean and factor."""
+    step = weight * (sample.mean(axis=0) - emulated.mean)
+    before = emulated.factor @ emulated.factor.T + np.outer(step, step) / weight
+    covariance = (1 - weight) * before + weight * np.atleast_2d(shrunk_covariance(sample))
+    emulated.mean[:] += step
+    emulated.factor[:] = cholesky(covariance)
 
 
 def enough_transitions(u):
     """Return M, so that chains u (n, k, d) forget where they began."""
     spread = 2 * u.reshape(-1, u.shape[2]).var(axis=0)
-    for m in range(LEAST_INNER, min(MOST_INNER, len(u) // 2)):
-        if np.min(np.mean((u[m:] - u[:-m]) ** 2, axis=(0, 1)) / spread) > FORGOTTEN:
+    lags = range(1, min(FIRST_STOPS * MOST_INNER, len(u)))
+    jumps = [np.mean((u[lag:] - u[:-lag]) ** 2, axis=(0, 1)) / spread for lag in lags]
+    for m in range(1, MOST_INNER):
+        if np.min(np.mean(jumps[m - 1 : FIRST_STOPS * m : m], axis=0)) > FORGOTTEN:
             return m
     return MOST_INNER

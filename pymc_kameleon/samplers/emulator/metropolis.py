@@ -6,8 +6,8 @@ multi-output and dynamic computer models", Journal of Statistical Planning and I
 Neal, "MCMC using Hamiltonian dynamics" (2011), for the inner chain.
 
 A model's log-density is known, but for its black boxes. So these alone are emulated, and log s is
-the model's log-density with the emulators in it (density.py). An inner chain of M transitions of
-Hamiltonian Monte Carlo on s leads from x to y (inner_chain.py), for one evaluation of π, and
+the model's log-density with the emulators in it (density.py). An inner chain of Hamiltonian Monte
+Carlo on s leads from x to y (inner_chain.py), for one evaluation of π, and
 
     α = min(1, π(y) s(x) / (π(x) s(y))).
 
@@ -29,7 +29,7 @@ from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.emulator import learning, problems
-from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part
+from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part, log_emulated
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.inner_chain import (
     Trajectory,
@@ -42,7 +42,7 @@ from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.step.groups import EMULATOR_MOVES
-from pymc_kameleon.step.learned import COORDINATE
+from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 
 EMULATED = 4
@@ -57,10 +57,10 @@ N_GUIDED, LOW = 32, (10.0, 2.0)
 MOST_ERROR = 10.0
 """Median error of predicted log-densities at the end of the way, from which it is gone again."""
 
-N_OTHERS = 8
-"""Further ends of the inner chain from where a move begins, which averages are corrected by."""
+N_STOPS = 16
+"""Stops R of the inner chain: one is proposed, and by all of them averages are corrected."""
 
-MOST_POINTS = 600
+MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""
 
 MOST_KEPT = 3000
@@ -83,7 +83,7 @@ class Guide(NamedTuple):
 State = extended(
     "State",
     surrogate.State,
-    others=floats(N_OTHERS, "d"),  # ends of further inner chains from where the last move began
+    others=floats(N_STOPS, "d"),  # all stops of the last move's inner chain
     log_s_end=floats(1),  # log s where it led
     inputs=floats("P"),  # of black boxes, where the target was evaluated last
     outputs=floats("Q"),
@@ -111,6 +111,7 @@ Work = extended(
     surrogate.Work,
     at=Trajectory,
     origin=floats("d"),  # where the inner chain began, in its coordinates
+    end=floats("d"),  # the stop that is proposed
     n_before=integers(1),  # evaluations before the transition
 )
 
@@ -135,21 +136,28 @@ def transition(target, state, parameters, work, rng):
     return accept_prob, accepted
 
 
-@jit
+@jit(inlined=False)
 def move_by_emulator(target, state, parameters, work, rng):
-    """Run inner chains from x, of which the last one leads to the proposal."""
+    """Run the inner chain from x, of whose stops one is proposed, drawn beforehand."""
     emulated, at = parameters.emulated, work.at
     copy(state.x, work.x)
     copy(state.u, work.before)
     work.kind[0], work.is_short[0] = EMULATED, 0
     u_of(emulated, state.x, work.origin)
-    for r in range(parameters.n_others[0]):
-        copy(work.origin, at.u)
-        run_inner_chain(target, emulated, at, rng)
-        x_of(emulated, at.u, state.others[r])
     copy(work.origin, at.u)
-    log_s, log_s_end = run_inner_chain(target, emulated, at, rng)
-    return accept_end(target, state, parameters, work, log_s, log_s_end, rng)
+    copy(work.origin, work.end)
+    start = log_emulated(target, emulated, at.u, at.slope, at.density)
+    log_s = end = start
+    proposed = int(rng.random() * N_STOPS)
+    for r in range(max(proposed + 1, parameters.n_others[0])):
+        if start > -np.inf:
+            log_s = run_inner_chain(target, emulated, at, log_s, rng)
+        if r < parameters.n_others[0]:
+            x_of(emulated, at.u, state.others[r])
+        if r == proposed:
+            copy(at.u, work.end)
+            end = log_s
+    return accept_end(target, state, parameters, work, start, end, rng)
 
 
 @jit
@@ -160,14 +168,14 @@ def accept_end(target, state, parameters, work, log_s, log_s_end, rng):
     """
     moved, d = False, state.x.size
     for i in range(d):
-        moved |= work.at.u[i] != work.origin[i]
+        moved |= work.end[i] != work.origin[i]
     accept_prob, accepted = 0.0, False
     work.evaluated[0] = moved
     copy(state.x, work.y)
     copy(state.u, work.v)
     work.logp_y[0], state.log_s_end[0] = state.logp[0], log_s
     if moved:
-        x_of(parameters.emulated, work.at.u, work.y)
+        x_of(parameters.emulated, work.end, work.y)
         work.logp_y[0], state.log_s_end[0] = log_density(target, work.y), log_s_end
         log_hastings = log_s - log_s_end
         for i in range(d):
@@ -202,7 +210,7 @@ def x_of(emulated, u, x):
         x[i] += emulated.mean[i]
 
 
-@jit
+@jit(inlined=False)
 def note_calls(target, state, work):
     """Take down what the black boxes were given, and have returned, in the last evaluation."""
     n = target.gradient.size
@@ -239,7 +247,7 @@ class Kept(NamedTuple):
     end_logp: floats(1)
     accept_prob: floats(1)  # NaN unless it was by the emulator, or by the surrogate without one
     end_log_s: floats(1)  # NaN unless it was by the emulator
-    others: floats(N_OTHERS, "d")
+    others: floats(N_STOPS, "d")
     inputs: floats("P")
     outputs: floats("Q")
 
@@ -332,7 +340,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     kept_dims = MappingProxyType(
         {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]}
     )
-    most_points, n_others = MOST_POINTS, N_OTHERS
+    most_points, n_others = MOST_POINTS, N_STOPS
     default_steps_per_draw = staticmethod(lambda d: 1)
     _search = None
 
@@ -377,7 +385,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         )
         choices = allocate(learning.Choices, sizes, hyper=np.nan, widening=2.0)
         return (
-            extend(state, State, sizes),
+            extend(state, State, sizes, others=np.nan),
             extend(parameters, Parameters, sizes, emulated=emulated),
             extend(tuning, Tuning, sizes, choices=choices),
             extend(work, Work, sizes),
@@ -414,6 +422,20 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def learn(cls, chains):
         """Fit the emulators to all that the chains have evaluated."""
         learning.learn_from(chains, chains[0].rng)
+
+    def _learned(self):
+        parameters, emulated = self.parameters, self.parameters.emulated
+        share = parameters.emulated_share[0]
+        shares = [*(1 - share) * parameters.shares[:2], share]
+        labels = {"move": ("walk", "reference", "emulator")}
+        return {
+            "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
+            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", UNITS),
+            **covariance(parameters.factor, SHAPE_TEXT),
+            "shares": Quantity(("move",), shares, "Probabilities of moves.", labels=labels),
+            "n_inner": Quantity((), emulated.n_inner[0], "Transitions of the inner chain, M."),
+            "leap": Quantity((), emulated.leap[0], "Length of its leaps, ε."),
+        }
 
     # ---- the way to the posterior ---------------------------------------------------------------
 

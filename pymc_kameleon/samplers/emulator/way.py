@@ -288,9 +288,9 @@ class Search:
             return None
 
     def finish(self, step, n):
-        """Hand what was learned to the chain's step; return the best point and draws of s (n, d).
+        """Hand what was learned to the chain's step; return the best point, and draws of s.
 
-        It is the same if the chain is interrupted after that, and comes again.
+        They are the same if the chain is interrupted after that, and comes again.
         """
         own = self.step
         if self._draws is None:

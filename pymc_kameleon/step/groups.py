@@ -10,6 +10,9 @@ SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES = (
 KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES
 """What is kept of draws after tuning, to correct averages by."""
 
+EVALUATIONS = "evaluations"
+"""What black boxes were given, and have returned, in all evaluations of the log-density."""
+
 SURROGATE_GROUP = "surrogate_posterior"
 """Draws of the surrogate itself, which are approximate."""
 

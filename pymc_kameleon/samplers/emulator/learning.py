@@ -167,13 +167,18 @@ def fit_emulators(chains):
     drop = drops(known.logp, d)
     if not np.isfinite(drop).any():
         return
-    full = len(known.z) >= 2 * choices.n_full[0]
+    reused = first.tuning.reused
+    n = len(known.z) + len(reused)
+    full = n >= 2 * choices.n_full[0]
     if full:
-        choices.n_full[0] = len(known.z)
+        choices.n_full[0] = n
     curvature = curvatures(first.log_density, known)
     is_new = np.isin(known.z[:, 0], new.z[:, 0])
     for box in range(len(emulated.structure.boxes)):
-        problem = Box(emulated.structure, box, known, drop, curvature, d, first.most_points)
+        earlier = earlier_calls(reused, emulated.structure, box, first.log_density, known)
+        problem = Box(
+            emulated.structure, box, known, drop, curvature, d, first.most_points, earlier
+        )
         if is_new.any() and not is_new.all():
             score(problem, choices, first.log_density, is_new)
         best = None
@@ -222,17 +227,20 @@ def curvatures(log_density, known):
 
 
 class Box:
-    """The fits of one black box: rows of all its applications."""
+    """The fits of one black box: rows of all its applications, and before them of earlier runs."""
 
-    def __init__(self, structure, box, known, drop, curvature, d, most):
+    def __init__(self, structure, box, known, drop, curvature, d, most, earlier):
         p, q = structure.boxes[box]
         of_box = structure.applications[structure.applications[:, 0] == box]
         self.inputs = [slice(x, x + p) for _, x, _, _ in of_box]
         self.outputs = [slice(y, y + q) for _, _, y, _ in of_box]
         self.box, self.known, self.d, self.most = box, known, d, most
-        self.drop = np.repeat(drop, len(of_box))
-        self.x = self._rows(known.x, self.inputs)
-        self.y = self._rows(known.y, self.outputs)
+        x, y, logp = earlier
+        self.n_earlier = len(x)
+        earlier_drop = drops(np.append(logp, known.logp), d)[: len(x)]
+        self.drop = np.concatenate([earlier_drop, np.repeat(drop, len(of_box))])
+        self.x = np.concatenate([x, self._rows(known.x, self.inputs)])
+        self.y = np.concatenate([y, self._rows(known.y, self.outputs)])
         self.curvature = np.mean([curvature[part] for part in self.outputs], axis=0)
         finite = np.isfinite(self.y).all(axis=1) & np.isfinite(self.x).all(axis=1)
         logs = [fit.have_logarithms(part[finite]).any() for part in (self.x, self.y)]
@@ -250,6 +258,7 @@ class Box:
         """Return a Fit, to all or to the evaluations `rows`."""
         rows = np.repeat(np.ones(len(self.known.z), bool) if rows is None else rows,
                          len(self.inputs))  # fmt: skip
+        rows = np.concatenate([np.ones(self.n_earlier, bool), rows])
         return fit.fit_box(
             self.x[rows], self.y[rows], self.drop[rows], self.d, self.curvature, variant,
             hyper, self.most, full,
@@ -261,6 +270,27 @@ class Box:
         for inputs, outputs in zip(self.inputs, self.outputs, strict=True):
             y[:, outputs] = fitted.predict(self.known.x[rows][:, inputs])
         return y
+
+
+def earlier_calls(reused, structure, b, log_density, known):
+    """Return x (n, p), y (n, q) and log π (n,) of calls of box b that were taken up.
+
+    In the new model nobody knows how good they are. So log π is that of the best evaluation, with
+    the outputs of one application replaced by these, of the application where it is highest.
+    """
+    p, q = structure.boxes[b]
+    rows = reused[reused[:, 0] == b] if reused.size else reused
+    if len(rows) == 0:
+        return np.zeros((0, p)), np.zeros((0, q)), np.zeros(0)
+    x, y = rows[:, 1 : 1 + p], rows[:, 1 + p : 1 + p + q]
+    best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
+    points = np.repeat(whole_points(log_density, known.z[best][None]), len(rows), axis=0)
+    logp = np.full(len(rows), -np.inf)
+    for _, _, place, _ in structure.applications[structure.applications[:, 0] == b]:
+        outputs = np.tile(known.y[best], (len(rows), 1))
+        outputs[:, place : place + q] = y
+        logp = np.fmax(logp, log_density.logp_given(points, outputs))
+    return x, y, logp
 
 
 def score(problem, choices, log_density, is_new):

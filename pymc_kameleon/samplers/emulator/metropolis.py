@@ -30,6 +30,7 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part
+from pymc_kameleon.samplers.emulator.evaluations import dataset_of
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.inner_chain import (
     Trajectory,
@@ -37,6 +38,7 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     compiled_values,
     run_inner_chain,
 )
+from pymc_kameleon.samplers.emulator.reuse import reused_by
 from pymc_kameleon.samplers.emulator.way import Search, prior_draws
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
@@ -101,6 +103,7 @@ Tuning = extended(
     n_evaluated=integers(1),
     n_learned=integers(1),  # how many of these the last fit knew
     choices=learning.Choices,
+    reused=floats("reused", "widest"),  # rows of earlier runs: number of the box, its x and y
 )
 
 Work = extended(
@@ -329,6 +332,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
     kept_dims = MappingProxyType(
         {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]}
     )
+    kept_evaluations = "inputs", "outputs"
+    lengths_of_run = frozenset({"reused"})
     most_points, n_others = MOST_POINTS, N_OTHERS
     _search = None
 
@@ -370,11 +375,18 @@ class EmulatorMetropolis(SurrogateMetropolis):
             most_leaps=8,
             n_inner=10,
         )
-        choices = allocate(learning.Choices, sizes, hyper=np.nan, widening=2.0)
+        reused = self.known_before
+        hyper, score = (np.nan, 0.0) if reused is None else (reused.hyper, reused.score)
+        choices = allocate(
+            learning.Choices, sizes, hyper=hyper, score=score, widening=2.0
+        )
+        rows = np.zeros((0, 1)) if reused is None else reused.rows
+        choices.n_full[0] = len(rows)
+        sizes |= {"reused": len(rows), "widest": rows.shape[1]}
         return (
             extend(state, State, sizes),
             extend(parameters, Parameters, sizes, emulated=emulated),
-            extend(tuning, Tuning, sizes, choices=choices),
+            extend(tuning, Tuning, sizes, choices=choices, reused=rows),
             extend(work, Work, sizes),
         )
 
@@ -402,6 +414,16 @@ class EmulatorMetropolis(SurrogateMetropolis):
         """Fit the emulators to all that the chains have evaluated."""
         learning.learn_from(chains, chains[0].rng)
 
+    # ---- evaluations of this run, and of earlier ones -------------------------------------------
+
+    def evaluations(self, states, numbers, kept):
+        """Return a Dataset of what chains have evaluated."""
+        return dataset_of(self, states, numbers, kept)
+
+    def reused(self, datasets):
+        """Return what the step takes up of Datasets of evaluations."""
+        return reused_by(self, datasets)
+
     # ---- the way to the posterior ---------------------------------------------------------------
 
     def _no_guide(self):
@@ -422,6 +444,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
         if self.guide.is_known:
             copy_arrays(self.guide.emulated, self.parameters.emulated)
             draws = self.guide.draws
+            value = logp(q[:d])
+            learning.note(self, q[None, :d], np.array([value]), logp.outputs[None])
         else:
             search = self._search_from(q[:d])
             search.go_on(logp, self._budget())
@@ -437,6 +461,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         if self._search is None or not self._search.is_of(start, seed, self.trail):
             twin = self.for_chain()
             twin.setup_chain(seed, self.monitor.tune, draws=0)
+            twin.tuning = twin.tuning._replace(reused=self.tuning.reused)
             self._search = Search(twin, start, seed, self._prior)
         return self._search
 

@@ -54,6 +54,13 @@ stopped to gain."""
 N_WALKERS = 1
 """Walkers that go at once."""
 
+ENOUGH_ROWS = 8, 2
+"""Calls of each box, and times its inputs, from which its emulator needs no design."""
+
+MOST_JUMPS, N_STARTS, JUMP = 6, 8, 3.0
+"""Evaluations where the emulator of earlier runs has its maximum; draws of the prior that it is
+looked for from, besides; and how far, in standard deviations of the prior."""
+
 MOST_STEPS = 100
 """Evaluations of log s for a maximum, about."""
 
@@ -77,7 +84,7 @@ def design(start, prior, rng):
     return np.concatenate([start[None], start + DESIGN_SHARE * steps])
 
 
-def way(density, learn, start, prior, n_walkers, rng):
+def way(density, learn, start, prior, n_walkers, rng, is_fitted=False):
     """Go to the posterior; a generator that yields points (k, d) and is sent log-densities (k,).
 
     Parameters
@@ -90,11 +97,15 @@ def way(density, learn, start, prior, n_walkers, rng):
         Draws of the prior, or what stands for them.
     n_walkers : int
     rng : numpy.random.Generator
+    is_fitted : bool
+        Whether earlier runs have evaluated enough for an emulator.
     """
     spread = spread_of(prior)
-    points = design(start, prior, rng)
+    points = start[None] if is_fitted else design(start, prior, rng)
     logp = yield points
     walkers = _walkers(points, logp, n_walkers)
+    if is_fitted and walkers:
+        yield from _jumps(density, learn, walkers[0], prior, rng)
     while any(not walker.arrived for walker in walkers):
         learn()
         active = [walker for walker in walkers if not walker.arrived]
@@ -113,6 +124,25 @@ def way(density, learn, start, prior, n_walkers, rng):
             walker.arrived |= lost and walker.n_small > 0
 
 
+def _jumps(density, learn, walker, prior, rng):
+    """Evaluate the emulator's maximum until it has predicted that; one point in a round."""
+    spread = spread_of(prior)
+    for _ in range(MOST_JUMPS):
+        learn()
+        starts = [walker.z, *prior[rng.choice(len(prior), min(N_STARTS, len(prior)))]]
+        ends = [_maximum(density, z, JUMP * spread)[0] for z in starts]
+        predicted, _ = density.values(np.array(ends))
+        best = np.argmax(predicted)
+        if not np.isfinite(predicted[best]):
+            return
+        logp = yield ends[best][None]
+        if logp[0] > walker.logp:
+            walker.z, walker.logp = ends[best], logp[0]
+        walker.arrived = abs(logp[0] - predicted[best]) < SMALL_ERROR
+        if walker.arrived:
+            return
+
+
 def _walkers(points, logp, n):
     """Return walkers from the best of the first points."""
     order = np.argsort(-np.where(np.isfinite(logp), logp, -np.inf), kind="stable")[:n]
@@ -124,7 +154,7 @@ def _proposals(density, walker, spread, n_walkers, rng):
     points, radii = [], []
     for factor in RADII:
         r = factor * walker.radius
-        z, root = _maximum(density, walker.z, r * spread, rng)
+        z, root = _maximum(density, walker.z, r * spread)
         points += [z, z + solve_triangular(root, rng.standard_normal(z.size), trans="T", lower=True)]
         radii += [r, r]
     points, radii = np.array(points), np.array(radii)
@@ -136,7 +166,7 @@ def _proposals(density, walker, spread, n_walkers, rng):
     return points[keep], radii[keep]
 
 
-def _maximum(density, centre, scales, rng):
+def _maximum(density, centre, scales):
     """Return where log s is largest within a trust region, and a factor of the curvature there.
 
     The curvature is that of log s − |(z − centre)/scales|²/2, its eigenvalues no less than those of
@@ -200,7 +230,8 @@ class Search:
         emulated.mean[:] = start
         emulated.factor[:] = np.diag(spread_of(prior))
         density = EmulatedDensity(step.log_density.target(self._rng), emulated)
-        self._way = way(density, self._learn, start, prior, N_WALKERS, self._rng)
+        is_fitted = _has_enough(step.tuning.reused, emulated.structure)
+        self._way = way(density, self._learn, start, prior, N_WALKERS, self._rng, is_fitted)
         self._points, self._values = next(self._way), []
         self._evaluated = []
 
@@ -242,6 +273,13 @@ class Search:
         copy_arrays(own.parameters, step.parameters, ("emulated",))
         copy_arrays(own.tuning, step.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
         return places
+
+
+def _has_enough(reused, structure):
+    """Whether earlier runs have called each box often enough for an emulator."""
+    calls = [np.count_nonzero(reused[:, :1] == b) for b in range(len(structure.boxes))]
+    needed = ENOUGH_ROWS[0] + ENOUGH_ROWS[1] * structure.boxes[:, 0]
+    return bool(np.all(calls >= needed))
 
 
 def spread_of(prior):

@@ -171,6 +171,46 @@ def _rows(x, y, drop, m):
     return x[best], y[best], drop[best]
 
 
+class Uncertainty(NamedTuple):
+    """How far off a fit may be."""
+
+    inverse: np.ndarray  # (n, n), L⁻¹ of K = LLᵀ
+    noise: float  # τ
+    sd: np.ndarray  # (q,), of the process that an output is, after logarithms
+    left_out: np.ndarray  # (q,), root mean square of leave-one-out errors of good points, likewise
+
+    def of(self, fit, x):
+        """Return the standard deviations (N, q) of predictions at inputs x (N, p)."""
+        v = (transformed(x, fit.log_inputs) - fit.centre) @ fit.whiten.T
+        squares = np.sum(v * v, axis=1)
+        k = covariance(v @ fit.v.T, squared_distances(v @ fit.rotate.T, fit.u), fit.trends)
+        own = CONSTANT + fit.trends[0] * squares + fit.trends[1] * squares**2 + 1.0
+        explained = np.sum(((k + CONSTANT) @ self.inverse.T) ** 2, axis=1)
+        sd = np.sqrt(np.maximum(own - explained, 0) + self.noise)[:, None] * self.sd
+        return np.where(fit.log_outputs, sd * fit.predict(x), sd)
+
+
+def uncertainty(fit, x, y, drop, d, m):
+    """Return the Uncertainty of a fit to these calls, the arguments as of `fit_box`.
+
+    The kernel's own variance is not known. So errors are as large, relative to the standard
+    deviations that the kernel gives, as they are of points that are left out [RW, section 5.4.2].
+    """
+    _, _, drop = _rows(x, y, drop, m)
+    noise = fit.hyper.value("noise")
+    k = covariance(fit.v @ fit.v.T, squared_distances(fit.u, fit.u), fit.trends) + CONSTANT
+    k[np.diag_indices(len(k))] += noise * (1 + (drop / (2 * d)) ** 2)
+    k[np.diag_indices(len(k))] += JITTER * np.trace(k) / len(k)
+    inverse, _ = lapack.dtrtri(np.linalg.cholesky(k), lower=1)
+    inverse = np.tril(inverse)
+    variances = 1 / np.einsum("ij,ij->j", inverse, inverse)
+    omega = 1 / (1 + (drop / d) ** 2)
+    omega /= omega.sum()
+    sd = np.sqrt(omega @ (fit.weights**2 * variances[:, None]))
+    left_out = np.sqrt(omega @ (fit.weights * variances[:, None]) ** 2)
+    return Uncertainty(inverse, noise, sd, left_out)
+
+
 class _Problem:
     """A fit to points, for any choice."""
 

@@ -24,6 +24,9 @@ USUAL_DROP = 2, 5
 LARGEST_ERROR, MEMORY = 20.0, 0.5
 """Errors in log-density count up to this, for a variant's score; the weight of earlier scores."""
 
+EARLIER_CALLS = 100, 20
+"""Calls of earlier runs that a box is fitted to, and times its inputs, at most."""
+
 CURVATURE_STEP = 1e-4
 """Finite differences of the log-density in outputs, relative to these."""
 
@@ -290,7 +293,17 @@ def earlier_calls(reused, structure, b, log_density, known):
         outputs = np.tile(known.y[best], (len(rows), 1))
         outputs[:, place : place + q] = y
         logp = np.fmax(logp, log_density.logp_given(points, outputs))
-    return x, y, logp
+    chosen = _most_useful(logp, EARLIER_CALLS[0] + EARLIER_CALLS[1] * p)
+    return x[chosen], y[chosen], logp[chosen]
+
+
+def _most_useful(logp, n):
+    """Return places of at most n calls: half of them the best ones, and some of all others."""
+    order = np.argsort(-np.nan_to_num(logp, nan=-np.inf), kind="stable")
+    if len(order) > n:
+        others = np.linspace(n // 2, len(order) - 1, n - n // 2).astype(int)
+        order = np.concatenate([order[: n // 2], order[others]])
+    return np.sort(order)
 
 
 def score(problem, choices, log_density, is_new):
@@ -348,6 +361,20 @@ def learn_shape(density, choices, known, starts, rng):
     return sample
 
 
+def explore(density, choices, z, root, rng):
+    """Return draws of s, about, by chains that begin at its maximum z.
+
+    `root` is a factor of the curvature of −log s there.
+    """
+    emulated, d = density.emulated, z.size
+    emulated.mean[:] = z
+    emulated.factor[:] = cholesky(np.linalg.inv(root @ root.T))
+    log_s, _ = density.values(z[None])
+    known = Evaluations(z[None], log_s, log_s, np.zeros((1, 0)), np.zeros((1, 0)))
+    places = z + rng.standard_normal((N_CHAINS, d)) @ emulated.factor.T
+    return learn_shape(density, choices, known, places, rng)
+
+
 def starting_points(known, states, rng):
     """Return points where chains on s begin: the chains' states, and good evaluations."""
     good = np.flatnonzero(drops(known.logp, states.shape[1]) == 0)
@@ -366,6 +393,8 @@ def tune_leap(emulated, accept_prob):
 
 def change_shape(emulated, sample):
     """Take mean and factor from points of s."""
+    if not np.ptp(sample, axis=0).all():  # no chain has moved
+        return
     emulated.mean[:] = sample.mean(axis=0)
     emulated.factor[:] = cholesky(np.atleast_2d(shrunk_covariance(sample)))
 

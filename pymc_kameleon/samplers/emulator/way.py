@@ -57,9 +57,10 @@ N_WALKERS = 1
 ENOUGH_ROWS = 8, 2
 """Calls of each box, and times its inputs, from which its emulator needs no design."""
 
-MOST_JUMPS, N_STARTS, JUMP = 6, 8, 3.0
-"""Evaluations where the emulator of earlier runs has its maximum; draws of the prior that it is
-looked for from, besides; and how far, in standard deviations of the prior."""
+MOST_JUMPS, N_STARTS, JUMP = 4, 8, 3.0
+"""Draws of s by an emulator of earlier runs that are evaluated, before the way is gone as without
+it; draws of the prior from which the maximum of s is looked for, besides; and how far, in standard
+deviations of the prior."""
 
 MOST_STEPS = 100
 """Evaluations of log s for a maximum, about."""
@@ -84,7 +85,7 @@ def design(start, prior, rng):
     return np.concatenate([start[None], start + DESIGN_SHARE * steps])
 
 
-def way(density, learn, start, prior, n_walkers, rng, is_fitted=False):
+def way(density, learn, start, prior, n_walkers, rng, explore=None):
     """Go to the posterior; a generator that yields points (k, d) and is sent log-densities (k,).
 
     Parameters
@@ -97,15 +98,16 @@ def way(density, learn, start, prior, n_walkers, rng, is_fitted=False):
         Draws of the prior, or what stands for them.
     n_walkers : int
     rng : numpy.random.Generator
-    is_fitted : bool
-        Whether earlier runs have evaluated enough for an emulator.
+    explore : callable, optional
+        Returns draws of s (n, d), from its maximum and a factor of the curvature there; where
+        earlier runs have evaluated enough for an emulator.
     """
     spread = spread_of(prior)
-    points = start[None] if is_fitted else design(start, prior, rng)
+    points = design(start, prior, rng) if explore is None else start[None]
     logp = yield points
     walkers = _walkers(points, logp, n_walkers)
-    if is_fitted and walkers:
-        yield from _jumps(density, learn, walkers[0], prior, rng)
+    if explore is not None and walkers:
+        yield from _jumps(density, learn, explore, walkers[0], prior, rng)
     while any(not walker.arrived for walker in walkers):
         learn()
         active = [walker for walker in walkers if not walker.arrived]
@@ -124,22 +126,25 @@ def way(density, learn, start, prior, n_walkers, rng, is_fitted=False):
             walker.arrived |= lost and walker.n_small > 0
 
 
-def _jumps(density, learn, walker, prior, rng):
-    """Evaluate the emulator's maximum until it has predicted that; one point in a round."""
+def _jumps(density, learn, explore, walker, prior, rng):
+    """Evaluate draws of s by an emulator of earlier runs, until it predicts one; a point a round."""
     spread = spread_of(prior)
     for _ in range(MOST_JUMPS):
         learn()
         starts = [walker.z, *prior[rng.choice(len(prior), min(N_STARTS, len(prior)))]]
-        ends = [_maximum(density, z, JUMP * spread)[0] for z in starts]
-        predicted, _ = density.values(np.array(ends))
-        best = np.argmax(predicted)
-        if not np.isfinite(predicted[best]):
+        ends = [_maximum(density, z, JUMP * spread) for z in starts]
+        log_s, _ = density.values(np.array([z for z, _ in ends]))
+        best = np.argmax(log_s)
+        if not np.isfinite(log_s[best]):
             return
-        logp = yield ends[best][None]
+        draws = explore(*ends[best])
+        z = draws[rng.integers(len(draws))][None]
+        predicted, _ = density.values(z)
+        logp = yield z
         if logp[0] > walker.logp:
-            walker.z, walker.logp = ends[best], logp[0]
-        walker.arrived = abs(logp[0] - predicted[best]) < SMALL_ERROR
-        if walker.arrived:
+            walker.z, walker.logp = z[0], logp[0]
+        if abs(logp[0] - predicted[0]) < SMALL_ERROR:
+            walker.arrived = True
             return
 
 
@@ -230,13 +235,18 @@ class Search:
         emulated.mean[:] = start
         emulated.factor[:] = np.diag(spread_of(prior))
         density = EmulatedDensity(step.log_density.target(self._rng), emulated)
-        is_fitted = _has_enough(step.tuning.reused, emulated.structure)
-        self._way = way(density, self._learn, start, prior, N_WALKERS, self._rng, is_fitted)
+        self._density = density
+        explore = self._explore if _has_enough(step.tuning.reused, emulated.structure) else None
+        self._way = way(density, self._learn, start, prior, N_WALKERS, self._rng, explore)
         self._points, self._values = next(self._way), []
         self._evaluated = []
 
     def _learn(self):
         learning.fit_emulators([self.step])
+
+    def _explore(self, z, root):
+        choices = self.step.tuning.choices
+        return learning.explore(self._density, choices, z, root, self._rng)
 
     def is_of(self, start, seed, trail):
         """Whether it is the search from this start, and has come as far as this."""

@@ -16,6 +16,9 @@ from pymc_kameleon.step.messages import counted
 MOST_POINTS = 900
 """Calls that it is fitted to, at most: the best ones."""
 
+LEAST_LATER = 20
+"""Calls after tuning from which these tell how far off a fit is."""
+
 MOST_NAMED = 6
 """Inputs that are named in one line."""
 
@@ -90,24 +93,32 @@ class SimulatorEmulator:
             raise ValueError(f"`{self.name}` has not returned anything finite in this result.")
         drop = _drops(calls, there)
         self.best, self._near = self.x[np.argmin(drop)], self.x[drop == 0]
-        variant, hyper = VARIANTS[described["variant"]], described["hyper"][described["variant"]]
-        last = unpacked(np.where(np.array(hyper) < 0, np.nan, hyper))
-        with threadpool_limits(1), np.errstate(all="ignore"):
-            arguments = self.x, self.y, drop, calls.d
-            self._fit = fit.fit_box(
-                *arguments, calls.curvature, variant, last, MOST_POINTS, last is None
-            )
-            self._uncertainty = fit.uncertainty(self._fit, *arguments, MOST_POINTS)
+        self._fit, self._uncertainty = _fitted(calls, self.x, self.y, drop)
+        self._factor, later = 1.0, ~calls.tuning[there]
+        if np.count_nonzero(later) >= LEAST_LATER and not later.all():
+            self._factor = self._how_far_off(calls, drop, later)
         self.n_outputs, self.n_calls = self.y.shape[1], len(self._fit.v)
         self.left_out = self._uncertainty.left_out
+
+    def _how_far_off(self, calls, drop, later):
+        """Return how much larger errors at later calls are than what the fit to others expects."""
+        own, errors = _fitted(calls, self.x[~later], self.y[~later], drop[~later])
+        with np.errstate(all="ignore"):
+            z = (own.predict(self.x[later]) - self.y[later]) / errors.of(own, self.x[later])
+        z = z[np.isfinite(z)]
+        return max(1.0, np.sqrt(np.mean(z**2))) if z.size else 1.0
 
     def __call__(self, x):
         """Return outputs (..., q) of inputs x (..., p)."""
         return self._over(x, self._fit.predict)
 
     def error(self, x):
-        """Return the standard deviations (..., q) of what is predicted at inputs x (..., p)."""
-        return self._over(x, lambda rows: self._uncertainty.of(self._fit, rows))
+        """Return the standard deviations (..., q) of what is predicted at inputs x (..., p).
+
+        Those of the Gaussian process. They are larger if a fit to what was evaluated while tuning
+        has been farther off at later evaluations.
+        """
+        return self._over(x, lambda rows: self._factor * self._uncertainty.of(self._fit, rows))
 
     def gradient(self, x):
         """Return the derivatives (..., q, p) of outputs in inputs at x (..., p)."""
@@ -150,6 +161,17 @@ class SimulatorEmulator:
     def _names(self):
         shown = ", ".join(self.inputs[:MOST_NAMED])
         return shown if len(self.inputs) <= MOST_NAMED else f"{shown}, …"
+
+
+def _fitted(calls, x, y, drop):
+    """Return the Fit to calls, and its Uncertainty."""
+    k = calls.described["variant"]
+    hyper = np.array(calls.described["hyper"][k], float)
+    last = None if hyper.min() < 0 else unpacked(hyper)
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        arguments = x, y, drop, calls.d
+        own = fit.fit_box(*arguments, calls.curvature, VARIANTS[k], last, MOST_POINTS, last is None)
+        return own, fit.uncertainty(own, *arguments, MOST_POINTS)
 
 
 def _drops(calls, there):

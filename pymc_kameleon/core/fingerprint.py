@@ -66,9 +66,7 @@ def _described(value, seen, libraries):
         yield from _described(tuple(value.items()), seen, libraries)
     elif isinstance(value, np.ndarray):
         yield repr((value.dtype, value.shape)).encode() + value.tobytes()
-    elif isinstance(value, type) and (
-        hasattr(value, "_fields") or _package(value) in libraries
-    ):
+    elif isinstance(value, type) and (hasattr(value, "_fields") or _package(value) in libraries):
         yield repr((value.__module__, value.__qualname__, getattr(value, "_fields", ()))).encode()
         for default in getattr(value, "_field_defaults", {}).values():
             yield from _described(default, seen, libraries)

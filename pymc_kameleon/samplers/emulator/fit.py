@@ -34,6 +34,9 @@ LEVELS = {
 }
 """The values that a choice is made among."""
 
+LEAST_JUDGED = 10
+"""Points, the best ones, by which it is at least judged how far off a fit may be."""
+
 N_DIRECTIONS = 25
 """Points at most, over which the derivatives of the outputs are averaged."""
 
@@ -200,13 +203,12 @@ def uncertainty(fit, x, y, drop, d, m):
     noise = fit.hyper.value("noise")
     k = covariance(fit.v @ fit.v.T, squared_distances(fit.u, fit.u), fit.trends) + CONSTANT
     k[np.diag_indices(len(k))] += noise * (1 + (drop / (2 * d)) ** 2)
-    k[np.diag_indices(len(k))] += JITTER * np.trace(k) / len(k)
-    inverse, _ = lapack.dtrtri(np.linalg.cholesky(k), lower=1)
-    inverse = np.tril(inverse)
+    inverse = np.tril(lapack.dtrtri(factor_of(k), lower=1)[0])
     variances = 1 / np.einsum("ij,ij->j", inverse, inverse)
-    omega = 1 / (1 + (drop / d) ** 2)
-    omega /= omega.sum()
-    sd = np.sqrt(omega @ (fit.weights**2 * variances[:, None]))
+    good = drop <= np.sort(drop)[min(len(drop), LEAST_JUDGED) - 1]
+    omega = good / good.sum()
+    weights = 1 / (1 + (drop / d) ** 2)
+    sd = np.sqrt(weights @ (fit.weights**2 * variances[:, None]) / weights.sum())
     left_out = np.sqrt(omega @ (fit.weights * variances[:, None]) ** 2)
     return Uncertainty(inverse, noise, sd, left_out)
 
@@ -290,13 +292,7 @@ class _Problem:
         k += a2 * self.squares
         k += CONSTANT
         k[np.diag_indices(len(k))] += hyper.value("noise") * self.noise
-        jitter = JITTER * np.trace(k) / len(k)
-        while True:
-            factor, failed = lapack.dpotrf(k, lower=1)
-            if not failed:
-                return factor
-            k[np.diag_indices(len(k))] += jitter
-            jitter *= 10
+        return factor_of(k)
 
     def error(self, hyper):
         """Return what is minimised: a mean over leave-one-out errors [RW, equation 5.12]."""
@@ -348,6 +344,17 @@ class _Problem:
             mean=self.mean + CONSTANT * alpha.sum(axis=0) * self.scale,
             weights=alpha * self.scale,
         )
+
+
+def factor_of(k):
+    """Return the Cholesky factor of K, which gets more noise where rounding forbids that."""
+    jitter = JITTER * np.trace(k) / len(k)
+    while True:
+        factor, failed = lapack.dpotrf(k, lower=1)
+        if not failed:
+            return factor
+        k[np.diag_indices(len(k))] += jitter
+        jitter *= 10
 
 
 def criterion(errors, omega):

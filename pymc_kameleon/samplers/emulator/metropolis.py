@@ -377,9 +377,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         )
         reused = self.known_before
         hyper, score = (np.nan, 0.0) if reused is None else (reused.hyper, reused.score)
-        choices = allocate(
-            learning.Choices, sizes, hyper=hyper, score=score, widening=2.0
-        )
+        choices = allocate(learning.Choices, sizes, hyper=hyper, score=score, widening=2.0)
         rows = np.zeros((0, 1)) if reused is None else reused.rows
         choices.n_full[0] = len(rows)
         sizes |= {"reused": len(rows), "widest": rows.shape[1]}

@@ -160,7 +160,10 @@ def _proposals(density, walker, spread, n_walkers, rng):
     for factor in RADII:
         r = factor * walker.radius
         z, root = _maximum(density, walker.z, r * spread)
-        points += [z, z + solve_triangular(root, rng.standard_normal(z.size), trans="T", lower=True)]
+        points += [
+            z,
+            z + solve_triangular(root, rng.standard_normal(z.size), trans="T", lower=True),
+        ]
         radii += [r, r]
     points, radii = np.array(points), np.array(radii)
     new = np.isfinite(points).all(axis=1)

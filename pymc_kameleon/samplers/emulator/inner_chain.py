@@ -198,7 +198,9 @@ def compiled_outputs():
     def outputs(emulated, at, x, y):
         for i in range(x.shape[0]):
             for k in range(emulated.structure.applications.shape[0]):
-                emulate(emulated.structure, emulated.emulator, k, x[i], y[i], at.density.gaussian)
+                emulate(
+                    emulated.structure, emulated.emulator, k, x[i], y[i], at.density.gaussian
+                )
 
     arguments = _examples()[1:], np.zeros((1, 1)), np.zeros((1, 1))
     return specialise(cached_jit(outputs, (emulate,)), *arguments[0], *arguments[1:])

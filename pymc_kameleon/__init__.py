@@ -7,6 +7,7 @@ from pymc_kameleon.analysis.expectation import expectation
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.summary import summary
 from pymc_kameleon.core.schedules import Decay
+from pymc_kameleon.model.black_box import black_box
 from pymc_kameleon.model.noise import noise_seed
 from pymc_kameleon.model.starts import initvals
 from pymc_kameleon.plots.compare import plot_compare
@@ -24,7 +25,17 @@ from pymc_kameleon.sampling.sample import sample
 
 __version__ = version("pymc_kameleon")
 
-__all__ = ["SAMPLERS", "Decay", "compare", "emulator", "expectation", "initvals", "kernels", "load"]
+__all__ = [
+    "SAMPLERS",
+    "Decay",
+    "black_box",
+    "compare",
+    "emulator",
+    "expectation",
+    "initvals",
+    "kernels",
+    "load",
+]
 __all__ += ["mode_occupancy", "noise_seed", "plot_adaptation", "plot_compare", "plot_emulator"]
 __all__ += ["plot_factor"]
 __all__ += ["plot_learned", "plot_modes", "plot_proposals", "plot_scales", "registered", "sample"]

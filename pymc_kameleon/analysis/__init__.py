@@ -5,9 +5,10 @@
 ``mode_occupancy``        ``pk.mode_occupancy``
 ``draws_of_result``       what they need of a result
 ``surrogate_correction``  averages corrected by the moves of a surrogate
+``emulator_correction``   averages corrected by the moves of an emulator
 ``control_correction``    averages corrected by control variates
 ``batches``               the weight of a control variate, by means over batches
 ``trust``                 whether their standard errors are to be trusted
 ``modes_of_draws``        modes of draws alone, by the gaps between them
-``surrogate_posterior``   draws of the surrogate itself
+``surrogate_posterior``   draws of the surrogate or emulator itself
 """

@@ -11,6 +11,22 @@ MOST_BATCHES, MOVES_PER_BATCH = 10, 2
 """Batches of each chain at most; moves of a batch, on average, in the chain with the fewest."""
 
 
+RANGE_FACTOR = 1.3
+"""What is outside the range of f over the draws, times this, is beyond all that is known."""
+
+NUMBERS_PER_PART = 2**21
+"""Values of functions that are computed at a time."""
+
+
+class Batches(NamedTuple):
+    """Batches of the draws of each chain, and which of them moves are in."""
+
+    a: np.ndarray  # (chains, batches, q), means of functions over them
+    lengths: np.ndarray  # (batches,), draws
+    of_moves: np.ndarray  # (n,), the batch of each move
+    n_moves: np.ndarray  # (chains, batches)
+
+
 class Corrected(NamedTuple):
     """Corrected averages of q functions, (q,) each."""
 
@@ -36,6 +52,43 @@ def coefficients(a, x, common):
         covariance = (one * difference).sum(axis=0)
         b[row] = np.clip(covariance / np.where(variance > 0, variance, np.inf), 0, 1)
     return b
+
+
+def batches_of(f, moves):
+    """Return Batches of functions f (chains, draws, q), as many as there are moves for."""
+    n_batches = min(MOST_BATCHES, np.bincount(moves.row).min() // MOVES_PER_BATCH)
+    batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
+    a, of_moves = batch_means(f, batches), batches[moves.draw]
+    n_moves = np.zeros(a.shape[:2])
+    np.add.at(n_moves, (moves.row, of_moves), 1.0)
+    return Batches(a, np.bincount(batches), of_moves, n_moves)
+
+
+def widened_range(f):
+    """Return the range (q,) of f (chains, draws, q) over the draws, widened."""
+    low, high = f.min(axis=(0, 1)), f.max(axis=(0, 1))
+    middle, half = (low + high) / 2, RANGE_FACTOR * (high - low) / 2
+    return middle - half, middle + half
+
+
+def means_over_moves(sums, batches):
+    """Return batch means of what there is of moves only, which a batch may have none of.
+
+    Weighted with the batches' lengths they give the mean over a chain's moves.
+    """
+    n_moves, lengths = batches.n_moves, batches.lengths
+    n = n_moves.sum(axis=1)[:, None, None]
+    mean = sums.sum(axis=1, keepdims=True) / n
+    share = (lengths / lengths.sum())[:, None]
+    return mean + (sums - n_moves[:, :, None] * mean) / n / share
+
+
+def parts(moves, size):
+    """Yield chains, and up to so many of their moves at a time."""
+    for row in range(moves.row.max() + 1):
+        own = np.flatnonzero(moves.row == row)
+        for start in range(0, len(own), size):
+            yield row, own[start : start + size]
 
 
 def batch_means(f, batches):

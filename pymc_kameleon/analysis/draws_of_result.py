@@ -1,21 +1,29 @@
 """The draws and statistics of a result, as averages and tables need them."""
 
 import logging
+from functools import cached_property
 
 import numpy as np
 import xarray as xr
 from arviz_base import convert_to_dataset
 
+from pymc_kameleon.analysis import emulator_correction, surrogate_correction
 from pymc_kameleon.analysis.control_correction import are_enough, controlled, kept_of
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
-from pymc_kameleon.analysis.surrogate_correction import corrected
+from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
 from pymc_kameleon.samplers.surrogate.moves import certificate, moves_of
-from pymc_kameleon.step.groups import CONTROL_VARIATES, KEPT_GROUPS, LEARNED_GROUP
+from pymc_kameleon.step.groups import (
+    APPROXIMATIONS,
+    CONTROL_VARIATES,
+    EMULATOR_MOVES,
+    KEPT_GROUPS,
+    LEARNED_GROUP,
+)
 
 _log = logging.getLogger("pymc_kameleon")
 
 LEAST_MOVES = 8
-"""Moves by the surrogate, of each chain, at least, if averages are to be corrected."""
+"""Moves by the surrogate or emulator, of each chain, at least, if averages are to be corrected."""
 
 ROUNDING = 1e-9
 """Difference of values of a function that counts as none, relative, and in standard deviations."""
@@ -36,12 +44,14 @@ class Draws:
     Attributes
     ----------
     posterior : Dataset
-    moves : Moves or None
-        Those by a surrogate, None if there are too few to correct anything.
+    moves : Moves, EmulatorMoves or None
+        Those by a surrogate, or an emulator, None if there are too few to correct anything.
     controls : Kept or None
         What GAM or GadMALA has kept for that, likewise.
+    approximation : str or None
+        What proposed those moves, "surrogate" or "emulator".
     are_approximate : bool
-        Whether they are of surrogates, not of the posterior.
+        Whether they are of surrogates, or emulators, not of the posterior.
     """
 
     def __init__(self, dt, model):
@@ -50,7 +60,7 @@ class Draws:
         elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
             raise ValueError("There are no draws to average: the result has no posterior.")
         self.posterior = convert_to_dataset(dt, group="posterior")
-        self.moves = self.controls = None
+        self.moves = self.controls = self.approximation = None
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError(
                 "The draws need the dimensions chain and draw, and have "
@@ -62,8 +72,9 @@ class Draws:
         self.are_approximate = "approximate" in self.posterior.attrs
         if self.are_approximate:
             _log.warning(
-                "These are draws of the surrogate, which are approximate: those of the posterior, "
-                "and corrected averages, are in the whole result."
+                "These are %s. They are approximate: exact ones, and corrected averages, are in "
+                "the whole result.",
+                self.posterior.attrs["approximate"],
             )
         group = next((name for name in KEPT_GROUPS if name in getattr(dt, "children", ())), None)
         if group is None or LEARNED_GROUP not in dt.children:
@@ -100,21 +111,26 @@ class Draws:
                     "or a parameter never moved."
                 )
             return
-        moves = moves_of(kept, learned)
+        by_emulator = group == EMULATOR_MOVES
+        moves = emulator_moves_of(kept) if by_emulator else moves_of(kept, learned)
         if not _are_enough(moves, kept.sizes):
-            _log.info("The surrogate corrects no averages here: there are too few chains or moves.")
+            _log.info(
+                "The %s corrects no averages here: there are too few chains or moves.",
+                APPROXIMATIONS[group],
+            )
         else:
             model = model_for(kept, model, kept["coordinate"].values.tolist())
-            self.moves, self._recomputed = moves, Recomputed(self.posterior, kept, model)
+            self.moves, self.approximation = moves, APPROXIMATIONS[group]
+            self._recomputed = Recomputed(self.posterior, kept, model)
 
     @property
     def can_be_corrected(self):
         """Whether averages can be corrected."""
         return self.moves is not None or self.controls is not None
 
-    @property
+    @cached_property
     def certificate(self):
-        """The certificate of the surrogate, None without one."""
+        """The certificate of the surrogate, or the emulator, None without one."""
         return None if self.moves is None else certificate(self.moves)
 
     def corrected(self, values, function, n_decisive=None):
@@ -125,7 +141,10 @@ class Draws:
         if self.moves is None:
             return controlled(values, self.controls)
         try:
-            found = corrected(values, self.moves, function, n_decisive)
+            if isinstance(self.moves, EmulatorMoves):
+                found = emulator_correction.corrected(values, self.moves, function)
+            else:
+                found = surrogate_correction.corrected(values, self.moves, function, n_decisive)
             return found._replace(is_better=found.is_better & (found.gain > 1))
         except Exception as error:  # of the model, or of the user's function
             _log.warning(

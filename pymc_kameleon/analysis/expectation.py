@@ -1,7 +1,8 @@
 """``pk.expectation``: averages over the posterior, corrected where possible.
 
 They are those of surrogate_correction.py where a result has moves by a surrogate, those of
-control_correction.py where it has control variates, and ArviZ's elsewhere.
+emulator_correction.py where by an emulator, those of control_correction.py where it has control
+variates, and ArviZ's elsewhere.
 """
 
 from typing import NamedTuple
@@ -39,9 +40,10 @@ def expectation(dt, function, model=None):
     """Average a function over the posterior.
 
     If SurrogateMetropolis has made the draws, in ``pk.sample``, their mean is corrected by what its
-    surrogate knows. That takes no evaluation of the log-density, and remains exact however bad the
-    surrogate is. Draws of GAM and GadMALA are corrected by control variates, where these were kept.
-    For other samplers the answer is the mean, with its standard error by ArviZ.
+    surrogate knows, and likewise by the emulator of EmulatorMetropolis. That takes no evaluation of
+    the log-density, and remains exact however bad they are. Draws of GAM and GadMALA are corrected
+    by control variates, where these were kept. For other samplers the answer is the mean, with its
+    standard error by ArviZ.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def expectation(dt, function, model=None):
     if draws.can_be_corrected:
         with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
             r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
-        warn_of(dt, names, values, r_hat, draws.certificate, apart)
+        warn_of(dt, names, values, r_hat, draws, apart)
     return Expectation(*(part.reshape(shape)[()] for part in found))
 
 

@@ -33,11 +33,11 @@ NUMBERS_PER_BLOCK = 2**25
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
     """Summarise the posterior, more exactly than the draws do.
 
-    If SurrogateMetropolis, or GAM or GadMALA with control variates, has made the draws, in
-    ``pk.sample``, means, standard deviations, intervals and their errors are corrected as those of
-    ``pk.expectation``, each where that is of use. Of other samplers they are those of
-    ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it does not
-    take.
+    If SurrogateMetropolis or EmulatorMetropolis, or GAM or GadMALA with control variates, has made
+    the draws, in ``pk.sample``, means, standard deviations, intervals and their errors are
+    corrected as those of ``pk.expectation``, each where that is of use. Of other samplers they are
+    those of ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it
+    does not take.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         To so many decimals; by default to digits that are known.
     model : pm.Model, optional
         By default the one that this process has sampled, or that of the context. Without it, as
-        after loading a file, a surrogate corrects the variables that need no model to be computed.
+        after loading a file, only variables that need no model to be computed are corrected by a
+        surrogate or an emulator.
 
     Returns
     -------
@@ -61,8 +62,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         ArviZ's columns, and ``ess``, the number of independent draws that would know the mean as
         well, and ``gain``, the estimated variance of the mean over the draws, over that of this
         mean: 1 where it was not corrected. ``ess_bulk``, ``ess_tail`` and ``r_hat`` are those of
-        the draws. What has no standard error has NaN. If a surrogate corrects them, ``attrs`` has
-        the ``certificate``: how close it is to the posterior.
+        the draws. What has no standard error has NaN. If a surrogate or an emulator corrects them,
+        ``attrs`` has the ``certificate``: how close it is to the posterior.
 
     Raises
     ------
@@ -71,9 +72,9 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
     Notes
     -----
-    The surrogate corrects variables that it can compute at other points as they are in the draws:
-    those that were changed since have the averages of the draws, and so have deterministics that
-    depend on a black box, which is never called. The log says so.
+    Corrected are variables that can be computed at other points as they are in the draws: those
+    that were changed since have the averages of the draws, and so have deterministics that depend
+    on a black box, which is never called. The log says so.
 
     It warns if a variable is not finite at some draws, and if there are signs that the errors are
     not to be trusted. See docs/estimates.md.
@@ -115,7 +116,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
         if (close := draws.certificate) is not None:
             table.attrs["certificate"] = close._asdict()
-        warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), close, apart)
+        warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), draws, apart)
     _keep_means_in_intervals(table, plain)
     warn_of_few_events(list(table.index), values)
     if is_number:

@@ -35,16 +35,15 @@ points with weights, which cost one evaluation of s each.
 import numpy as np
 
 from pymc_kameleon.analysis.batches import (
-    MOST_BATCHES,
-    MOVES_PER_BATCH,
-    batch_means,
+    NUMBERS_PER_PART,
+    batches_of,
     coefficients,
     combined,
+    means_over_moves,
+    parts,
+    widened_range,
 )
 from pymc_kameleon.samplers.surrogate.moves import SETS, Spread, ends_of_pairs, generator_of
-
-RANGE_FACTOR = 1.3
-"""g is f, clipped to the range that it has over the draws, times this."""
 
 FIRST_POINTS, FIRST_RUNS, MOST_RANDOMNESS = 1024, 2000, 0.2
 """Points of each set for E_s g, and new runs of all moves together, to begin with. They are doubled
@@ -56,9 +55,6 @@ DOUBT_POINTS, MOST_DOUBT = 128, 4.0
 MOST_WORK, OVERHEAD_CENTRES = 1.5e8, 300
 """Coordinates of differences to centres that may be computed at a time for that, in some 0.1 s; and
 so many centres take as long as all else."""
-
-NUMBERS_PER_PART = 2**21
-"""Values of functions that are computed at a time."""
 
 
 def corrected(f, moves, function, n_decisive=None):
@@ -80,7 +76,7 @@ def corrected(f, moves, function, n_decisive=None):
     -------
     Corrected
     """
-    low, high = _range(f)
+    low, high = widened_range(f)
 
     def clipped(x):
         """Return g, and what it lacks of f."""
@@ -92,17 +88,12 @@ def corrected(f, moves, function, n_decisive=None):
     def g(x):
         return clipped(x)[0]
 
-    n_batches = min(MOST_BATCHES, np.bincount(moves.row).min() // MOVES_PER_BATCH)
-    batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
-    a = batch_means(f, batches)
-    batches_of_moves = batches[moves.draw]
-    n_moves = np.zeros(a.shape[:2])
-    np.add.at(n_moves, (moves.row, batches_of_moves), 1.0)
-    lengths = np.bincount(batches)
-    inner = _Inner(moves, batches_of_moves, clipped, f.mean(axis=(0, 1)), a.shape)
-    known = _known(moves, batches_of_moves, g, inner, a.shape)
+    batches = batches_of(f, moves)
+    a, lengths = batches.a, batches.lengths
+    inner = _Inner(moves, batches.of_moves, clipped, f.mean(axis=(0, 1)), a.shape)
+    known = _known(moves, batches.of_moves, g, inner, a.shape)
     while True:
-        x = _means_over_moves(known + inner.sums(n_moves), n_moves, lengths)
+        x = means_over_moves(known + inner.sums(batches.n_moves), batches)
         b = coefficients(a, x, inner.variance_under_s(np.ones(a[:, 0].shape)))
         variances = inner.rejections(b), inner.variance_under_s(b)
         found = combined(a, x, b, lengths, *variances)
@@ -115,39 +106,10 @@ def corrected(f, moves, function, n_decisive=None):
             return combined(a, x, b, lengths, *variances, inner.unseen(b), inner.beyond(b))
 
 
-def _range(f):
-    """Return the range of f (chains, draws, q) over the draws, widened."""
-    low, high = f.min(axis=(0, 1)), f.max(axis=(0, 1))
-    middle, half = (low + high) / 2, RANGE_FACTOR * (high - low) / 2
-    return middle - half, middle + half
-
-
-# ---- sums over batches --------------------------------------------------------------------------
-
-
-def _means_over_moves(sums, n_moves, lengths):
-    """Return batch means of what there is of moves only, which a batch may have none of.
-
-    Weighted with the batches' lengths they give the mean over a chain's moves.
-    """
-    n = n_moves.sum(axis=1)[:, None, None]
-    mean = sums.sum(axis=1, keepdims=True) / n
-    share = (lengths / lengths.sum())[:, None]
-    return mean + (sums - n_moves[:, :, None] * mean) / n / share
-
-
-def _parts(moves, size):
-    """Yield chains, and up to so many of their moves at a time."""
-    for row in range(len(moves.parameters)):
-        own = np.flatnonzero(moves.row == row)
-        for start in range(0, len(own), size):
-            yield row, own[start : start + size]
-
-
 def _known(moves, batches, g, inner, shape):
     """Return sums over batches of (1 − α)(g(x) − g(v)) + g(v) − g*(v)."""
     sums = np.zeros(shape)
-    for row, part in _parts(moves, max(1, NUMBERS_PER_PART // shape[2])):
+    for row, part in parts(moves, max(1, NUMBERS_PER_PART // shape[2])):
         rejected, end = (1 - moves.accept_prob[part])[:, None], g(moves.end[part])
         change = end - inner.tamed(row, moves.end[part])
         np.add.at(sums[row], batches[part], rejected * (g(moves.start[part]) - end) + change)

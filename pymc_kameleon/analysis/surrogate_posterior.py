@@ -1,4 +1,4 @@
-"""Draws of the surrogate itself, as a group of the result, and how close they are."""
+"""Draws of the surrogate or emulator itself, as a group of the result, and how close they are."""
 
 import logging
 
@@ -8,9 +8,10 @@ import xarray as xr
 from pymc_kameleon.model.black_boxes import dependent_on_black_boxes
 from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.result.tree import attributes_of
+from pymc_kameleon.samplers.emulator.moves import emulator_moves_of
 from pymc_kameleon.samplers.surrogate.moves import certificate, draws_of_surrogate, moves_of
 from pymc_kameleon.samplers.surrogate.second import with_second_surrogates
-from pymc_kameleon.step.groups import LEARNED_GROUP, SURROGATE_GROUP, SURROGATE_MOVES
+from pymc_kameleon.step.groups import APPROXIMATIONS, EMULATOR_MOVES, LEARNED_GROUP, SURROGATE_GROUP
 from pymc_kameleon.step.messages import counted
 
 _log = logging.getLogger("pymc_kameleon")
@@ -21,18 +22,29 @@ known."""
 
 
 def add_surrogate_posterior(tree, job, columns, n):
-    """Add n draws of each chain's surrogate to a result, and say how close it is.
+    """Add n draws of each chain's surrogate, or emulator, to a result, and say how close it is.
 
-    Without draws to begin from, or moves by a surrogate, there are none, which is said.
+    Without draws to begin from, or moves by it, there are none, which is said. Of an emulator there
+    may be fewer.
     """
-    kept = tree[SURROGATE_MOVES].to_dataset() if SURROGATE_MOVES in tree.children else None
+    group = job.steps[0].kept_group
+    what = APPROXIMATIONS[group]
+    kept = tree[group].to_dataset() if group in tree.children else None
     if kept is None or kept["accept_prob"].isnull().all():
-        _log.warning(
-            "There is no %s, as the surrogate has made no move after tuning. Tune and draw longer.",
-            SURROGATE_GROUP,
-        )
+        _say_there_are_none(what)
         return
-    moves, all_learned = with_second_surrogates(moves_of(kept, tree[LEARNED_GROUP].to_dataset()))
+    if group == EMULATOR_MOVES:
+        moves, all_learned = emulator_moves_of(kept), False
+        drawn = _kept_ends(moves, kept.sizes["chain"], n)
+        if len(drawn[0]) == 0:
+            _say_there_are_none(what)
+            return
+    else:
+        learned = tree[LEARNED_GROUP].to_dataset()
+        moves, all_learned = with_second_surrogates(moves_of(kept, learned))
+        starts = kept["start"].transpose("chain", "draw", ...).values
+        pairs = zip(moves.parameters, starts, strict=True)
+        drawn = [draws_of_surrogate(parameters, start, n) for parameters, start in pairs]
     model, places = job.steps[0].model, job.steps[0].layout.places
     like = columns.like("posterior", kept["chain"].values)
     boxes = dependent_on_black_boxes(model)
@@ -48,33 +60,57 @@ def add_surrogate_posterior(tree, job, columns, n):
     if len(names) < len(like):
         outputs = ModelOutputs(model, names, model.initial_point(), {})
     chains = []
-    for parameters, start in zip(
-        moves.parameters, kept["start"].transpose("chain", "draw", ...).values, strict=True
-    ):
-        points = np.empty((n, len(places)))
-        points[:, places] = draws_of_surrogate(parameters, start, n)
+    for own in drawn:
+        points = np.empty((len(own), len(places)))
+        points[:, places] = own
         chains.append(outputs.named(outputs.rows(points)))
     arrays = {name: (like[name].dims, np.stack([own[name] for own in chains])) for name in names}
-    close, numbers = certificate(moves), {"draw": np.arange(n)}
+    close, numbers = certificate(moves), {"draw": np.arange(len(drawn[0]))}
     attributes = attributes_of(job.steps) | {"n_moves": len(moves.row)} | close._asdict()
-    attributes["approximate"] = "draws of the surrogate, not of the posterior"
+    attributes["approximate"] = f"draws of the {what}, not of the posterior"
     attributes["learned_from_other_chains"] = int(all_learned)
     coords = like[names].drop_vars("draw").coords
     found = xr.Dataset(arrays, coords, attributes).assign_coords(numbers)
     tree[SURROGATE_GROUP] = xr.DataTree(found)
-    _say_how_close(close, len(moves.row), n * len(chains))
+    _say_how_close(close, what, len(moves.row), len(drawn[0]) * len(chains))
 
 
-def _say_how_close(close, n_moves, n_draws):
+def _say_there_are_none(what):
+    _log.warning(
+        "There is no %s, as the %s has made no move after tuning. Tune and draw longer.",
+        SURROGATE_GROUP,
+        what,
+    )
+
+
+def _kept_ends(moves, n_chains, n):
+    """Return n further ends (n, d) of each chain's moves, evenly; fewer if there are less."""
+    ends = [moves.others[moves.row == row] for row in range(n_chains)]
+    ends = [own.reshape(-1, own.shape[2]) for own in ends]
+    fewest = min(map(len, ends))
+    if 0 < fewest < n:
+        _log.info(
+            "%s has %d draws of each chain, not %d: an emulator has %d for each of its moves.",
+            SURROGATE_GROUP,
+            fewest,
+            n,
+            moves.others.shape[1],
+        )
+    places = np.arange(min(n, fewest))
+    return [own[places * len(own) // max(len(places), 1)] for own in ends]
+
+
+def _say_how_close(close, what, n_moves, n_draws):
     if close.ess_share >= CLOSE_SHARE and n_moves >= LEAST_CERTIFIED:
         _log.info(
             "%s: %s, approximate (%s).", SURROGATE_GROUP, counted(n_draws, "draw"), close.in_words()
         )
         return
     _log.warning(
-        "The draws in %s may be far from the posterior (%s, by %s). Tune longer for a better "
-        "surrogate; those in posterior, and averages by pk.summary, are exact all the same.",
+        "The draws in %s may be far from the posterior (%s, by %s). Tune longer for a better %s; "
+        "those in posterior, and averages by pk.summary, are exact all the same.",
         SURROGATE_GROUP,
         close.in_words(),
         counted(n_moves, "move"),
+        what,
     )

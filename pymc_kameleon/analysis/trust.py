@@ -71,18 +71,19 @@ def independent_events(values):
     return events
 
 
-def warn_of(dt, names, values, r_hat, close, apart):
+def warn_of(dt, names, values, r_hat, draws, apart):
     """Warn of these signs, for q quantities of these `names`.
 
-    `values` (chains, draws, q) are theirs at the draws, `r_hat` (q,) as of these, `close` the
-    surrogate's Certificate or None. `apart` (q,) is the variance of corrected averages between
-    chains over that within them, 0 of others.
+    `values` (chains, draws, q) are theirs at the draws, `r_hat` (q,) as of these, `draws` the Draws
+    of `dt`. `apart` (q,) is the variance of corrected averages between chains over that within
+    them, 0 of others.
     """
     reasons = []
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
+    close = draws.certificate
     if close is not None and close.ess_share < POOR_SHARE:
-        reasons.append(f"the surrogate is poor ({close.in_words()})")
+        reasons.append(f"the {draws.approximation} is poor ({close.in_words()})")
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
         (apart, CHAINS_APART, "corrected averages of {} differ between chains"),

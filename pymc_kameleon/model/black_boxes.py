@@ -9,6 +9,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core.compiler import CPUDispatcher
 from pymc_kameleon.core.fingerprint import LIBRARIES, fingerprint
+from pymc_kameleon.model.black_box import BlackBox
 
 OWN_PACKAGES, WRAPPERS = ("pytensor", "pymc"), ("FromFunctionOp", "JAXOp")
 """Whose Ops are no user's, but for those that wrap a user's function."""
@@ -27,6 +28,8 @@ def dependent_on_black_boxes(model):
 
 def name_of(op):
     """Return what a user calls an Op: the function that it wraps, or its class."""
+    if isinstance(op, BlackBox):
+        return str(op)
     function = getattr(op, "_FromFunctionOp__fn", None)
     return getattr(function, "__name__", type(op).__name__)
 
@@ -44,6 +47,8 @@ def code_of(op):
         One of them is empty.
     """
     function = getattr(op, "_FromFunctionOp__fn", None)
+    if function is None and _package(type(op)) in (*OWN_PACKAGES, "pymc_kameleon"):
+        return "", f"{type(op).__name__} does not show what it computes."
     if function is None:
         named = getattr(op, "__props__", None) or ()
         own = sorted(vars(op).items())

@@ -4,8 +4,8 @@ Four compiled functions share the one signature of log-densities, ``f(z, data, s
 
 * truth returns log π(z), for which it calls the black boxes, and writes their outputs y into
   `last`, (Q,). All that watches a log-density watches it.
-* the other three call no black box, and share a *tape*: y (Q), x (P), ȳ (Q), x̄ (P), z̄ (d), one after
-  the other, where a bar is the derivative of log π(z, y) by what is under it.
+* the other three call no black box, and share a *tape*: y (Q), x (P), ȳ (Q), x̄ (P), z̄ (d), one
+  after the other, where a bar is the derivative of log π(z, y) by what is under it.
   - inputs reads y, and writes x(z, y). It needs of y what feeds other black boxes.
   - density reads y, returns log π(z, y), and writes ȳ and z̄, with the other one held fixed.
   - pullback reads y and x̄, and adds x̄ᵀ∂x/∂y to ȳ, and x̄ᵀ∂x/∂z to z̄.
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+from numba import config
 from pytensor import function
 from pytensor.compile import Mode
 from pytensor.gradient import NullTypeGradError
@@ -31,7 +32,7 @@ from pymc_kameleon.model.entry_points import (
     pullback_entry,
 )
 from pymc_kameleon.model.functions import ModelLogp
-from pymc_kameleon.model.simulators import NotEmulated, cut_of
+from pymc_kameleon.model.simulators import NotEmulated, cut_of, returns_loglikelihood
 
 TRUTH, INPUTS, DENSITY, PULLBACK = range(4)
 """Places among the functions."""
@@ -79,9 +80,13 @@ class SimulatorLogp(ModelLogp):
         self.simulators, self._alone = cut.simulators, cut.alone
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
-        self._compile_once(model, depends_on, lambda: self._graphs(cut, own), compile_kwargs)
-        self._check_compiled()
-        self._check_outputs(cut.start, initial_point)
+        try:
+            self._compile_once(model, depends_on, lambda: self._graphs(cut, own), compile_kwargs)
+            self._check_compiled()
+            self._check_outputs(cut.start, initial_point)
+        except NotEmulated as error:
+            error.n_trials = self.n_trials
+            raise
         self.begin_watch()
 
     def _graphs(self, cut, own):
@@ -101,7 +106,7 @@ class SimulatorLogp(ModelLogp):
             names = ", ".join(f"`{name}`" for name in compiled.python_ops)
             if names:
                 raise NotEmulated(f"The model around its black boxes calls Python for {names}.")
-            if not hasattr(compiled.function.vm, "jit_fn"):
+            if not (hasattr(compiled.function.vm, "jit_fn") or config.DISABLE_JIT):
                 raise NotEmulated("numba cannot compile the model around its black boxes.")
 
     def _check_outputs(self, y, initial_point):
@@ -124,11 +129,18 @@ class SimulatorLogp(ModelLogp):
                         f"The log-density has no gradient in what `{box.name}` returns."
                     )
             elif all(np.max(np.abs(s - s[0])) <= LINEAR * np.max(np.abs(s)) for s in by_y):
-                raise NotEmulated(
-                    f"`{box.name}` returns the log-likelihood. An emulator predicts better what "
-                    "that is computed from: let it return its predictions, and compare them with "
-                    "the data in the model."
-                )
+                raise NotEmulated(returns_loglikelihood(box.name))
+
+    def n_varying(self, b, initial_point):
+        """Return how many inputs of a box vary if the step's variables do, around a point."""
+        rng = np.random.default_rng(0)
+        start = np.concatenate([np.ravel(initial_point[var.name]) for var in self.value_vars])
+        is_own = np.arange(start.size) < self.region.shape[1]
+        points = start + rng.uniform(-1, 1, (2, start.size)) * is_own
+        x = self.inputs_at(points, np.ones((2, self.simulators.q)))
+        of_box = self.simulators.applications[self.simulators.applications[:, 0] == b]
+        places = of_box[:, 1, None] + np.arange(self.simulators.sizes[b, 0])
+        return np.count_nonzero((x[0] != x[1])[places].any(axis=0))
 
     def _places(self, b):
         """Return which outputs are those of a box."""

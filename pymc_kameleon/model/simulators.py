@@ -14,15 +14,16 @@ of y. What ``pt.vectorize`` has made of a black box has an application for each 
 """
 
 from hashlib import sha256
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile import Mode, SharedVariable
+from pytensor.gradient import NullTypeGradError
 from pytensor.graph import Apply, Constant, FunctionGraph, Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
@@ -45,8 +46,20 @@ LOOK_SEED = 0
 """Of the points at which inputs are compared: a model is cut in the same way each time."""
 
 
+UNNAMED = "input "
+"""What inputs without a name are called, followed by their place."""
+
+
 class NotEmulated(ValueError):
-    """Why a model's black boxes cannot be emulated, a sentence for the user."""
+    """Why a model's black boxes cannot be emulated, a sentence for the user.
+
+    Attributes
+    ----------
+    n_trials : int
+        How often the model was evaluated to find that out.
+    """
+
+    n_trials = 0
 
 
 class Box(NamedTuple):
@@ -121,12 +134,7 @@ def simulators_of(model, own, initial_point):
 
 def cut_of(model, logp, own, initial_point):
     """Return the Cut of a model's log-density; other arguments as of `simulators_of`."""
-    graph = _merged(logp)
-    if any(var.name == NOISE_SEED for var in graph.inputs):
-        raise NotEmulated("The log-density is an estimate, which no emulator can predict.")
-    calls = _calls(graph, model.value_vars)
-    if not any(call.depends_on(own) for call in calls):
-        raise NotEmulated(_why_none(logp, calls, own))
+    graph, calls = _graph_and_calls(model, logp, own)
     start = _Start(model, calls, initial_point)
     calls = [call.with_coordinates(start) for call in calls]
     simulators, alone = _table(calls, start)
@@ -142,10 +150,49 @@ def cut_of(model, logp, own, initial_point):
     return Cut(simulators, [graph.outputs[0], whole], y, x, density, at_start, alone)
 
 
+def check_graph(model, own):
+    """Raise NotEmulated if the graph of a model's log-density tells already that there is none."""
+    _graph_and_calls(model, model.logp(), own)
+
+
+def _graph_and_calls(model, logp, own):
+    graph = _merged(logp)
+    if any(var.name == NOISE_SEED for var in graph.inputs):
+        raise NotEmulated("The log-density is an estimate, which no emulator can predict.")
+    calls = _calls(graph, model.value_vars)
+    if not any(call.depends_on(own) for call in calls):
+        raise NotEmulated(_why_none(logp, calls, own))
+    for call in calls:
+        if _is_linear_in(graph.outputs[0], call.outputs):
+            raise NotEmulated(returns_loglikelihood(call.name))
+    return graph, calls
+
+
+def _is_linear_in(logp, outputs):
+    """Whether the gradient of the log-density shows that it is linear in all of these outputs."""
+    try:
+        slopes = pt.grad(logp, outputs, disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError):
+        return False
+    return not set(outputs) & set(ancestors(slopes))
+
+
+def returns_loglikelihood(name):
+    """Return why an Op of this name is not emulated."""
+    return (
+        f"`{name}` returns the log-likelihood. An emulator predicts better what that is computed "
+        "from: let it return its predictions, and compare them with the data in the model."
+    )
+
+
 def _merged(logp):
-    """Return a graph in which what is computed twice, a black box too, is computed once."""
+    """Return a graph in which what is computed twice, a black box too, is computed once.
+
+    PyMC has brought parts of it into PyTensor's canonical form, but not what potentials depend on.
+    """
     inputs = [var for var in graph_inputs([logp]) if not isinstance(var, Constant)]
     graph = FunctionGraph(inputs, [logp], copy_inputs=False, copy_orphans=False)
+    rewrite_graph(graph, include=("canonicalize",))
     MergeOptimizer().rewrite(graph)
     return graph
 
@@ -430,18 +477,24 @@ def _size(shape):
     return int(np.prod(shape, dtype=int))
 
 
+def _n_named(box):
+    return sum(not name.startswith(UNNAMED) for name in box.inputs)
+
+
 def _table(calls, start):
     """Return the Simulators, and the graphs of each box alone."""
     numbers, boxes, alone, applications, at = {}, [], [], [], [0, 0]
     for call in calls:
         for row in range(call.n_rows(start)):
             key = call.key(row, start)
-            if key not in numbers:
-                numbers[key] = len(boxes)
+            b = numbers.setdefault(key, len(boxes))
+            if b == len(boxes):
                 boxes.append(call.box(row, start))
                 alone.append(call.alone(row, start))
-            box = boxes[numbers[key]]
-            applications.append([numbers[key], *at, call.level])
+            elif row == 0:
+                boxes[b] = max(boxes[b], call.box(row, start), key=_n_named)
+            box = boxes[b]
+            applications.append([b, *at, call.level])
             at = [at[0] + box.p, at[1] + box.q]
     sizes = np.array([[box.p, box.q] for box in boxes], np.int64)
     return Simulators(tuple(boxes), sizes, np.array(applications, np.int64)), alone
@@ -530,13 +583,12 @@ class _Start:
     def names(self, call):
         """Return the names of a call's inputs, of its first row."""
         sizes = [_size(call.core_shape(var, self)) for var in call.inputs]
-        unnamed = [f"input {k}" for k in range(sum(sizes))]
+        unnamed = [f"{UNNAMED}{k}" for k in range(sum(sizes))]
         if call.level:
             return unnamed
         known = {}
-        for name, *values in zip(
-            self._named, *(s[len(self._first) :] for s in self._seen), strict=True
-        ):
+        seen = [values[len(self._first) :] for values in self._seen]
+        for name, *values in zip(self._named, *seen, strict=True):
             shape = np.shape(values[0])
             for element, *pair in zip(elements(name, shape), *map(np.ravel, values), strict=True):
                 known.setdefault(tuple(map(float, pair)), element)

@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.pymc_internals import STEP_METHODS, CompoundStep
+from pymc_kameleon.model.simulators import NotEmulated, check_graph
+from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis
 from pymc_kameleon.samplers.gradient.fisher_rule import MOST_DENSE
 from pymc_kameleon.samplers.gradient.gad import GadMALA
 from pymc_kameleon.samplers.random_walk.adaptive import GAM
@@ -45,6 +47,8 @@ def bound_steps(step, model, compile_kwargs=None):
     """
     if step is None:
         step = default_step(model)
+        if step is EmulatorMetropolis:
+            return [emulator_or_surrogate(model, compile_kwargs)]
     given = [as_unbound(each) for each in listed(step)]
     if compile_kwargs is not None:
         given = [_compiled_with(each, compile_kwargs) for each in given]
@@ -146,18 +150,34 @@ def default_step(model):
         return GAM.options(pseudo_marginal=True)
     start = model.initial_point()
     d = sum(start[var.name].size for var in model.continuous_value_vars)
-    nuts = " With a gradient NUTS is the usual choice: pm.sample() takes it."
+    more = " With a gradient NUTS is the usual choice: pm.sample() takes it."
     if not has_gradient(model):
-        why, nuts = "as the log-density has no gradient", ""
+        why, more = "as the log-density has no gradient", ""
         sampler = SurrogateMetropolis if d <= MOST_FOR_SURROGATE else GAM
+        try:
+            check_graph(model, model.continuous_value_vars)
+            sampler, why = EmulatorMetropolis, "as the log-density calls a black box"
+        except NotEmulated as error:
+            more = f" {error}"
     elif d > MOST_DENSE:
         sampler, why = GAM, f"as there are {d} coordinates, more than {MOST_DENSE}"
     else:
         sampler, why = GadMALA, "as the log-density has a gradient"
     other = "pk.KAM" if sampler is GAM else "pk.GAM"
     said = "Sampling with %s, %s; step=%s chooses another.%s"
-    _log.info(said, sampler.__name__, why, other, nuts)
+    _log.info(said, sampler.__name__, why, other, more)
     return sampler
+
+
+def emulator_or_surrogate(model, compile_kwargs=None):
+    """Return an EmulatorMetropolis for a model, or SurrogateMetropolis if it cannot be emulated."""
+    try:
+        return EmulatorMetropolis(model=model, compile_kwargs=compile_kwargs)
+    except NotEmulated as error:
+        _log.info("Sampling with SurrogateMetropolis instead. %s", error)
+        step = SurrogateMetropolis(model=model, compile_kwargs=compile_kwargs)
+        step.n_trials += error.n_trials
+        return step
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pymc_kameleon.result.state import identity
 from pymc_kameleon.result.store import Store, new_store
 from pymc_kameleon.sampling.chain_of_run import Chain
 from pymc_kameleon.sampling.settings import Settings
-from pymc_kameleon.step.groups import SURROGATE_MOVES
+from pymc_kameleon.step.groups import APPROXIMATIONS
 from pymc_kameleon.step.job import Job
 
 
@@ -101,10 +101,11 @@ def _compile_learning(settings, steps, states):
 
 def _check_surrogate_draws(settings, steps):
     """Raise a ValueError if draws of a surrogate are wanted, and there will be none."""
-    has_surrogate = steps[0].statistics.kept and steps[0].kept_group == SURROGATE_MOVES
+    has_surrogate = steps[0].statistics.kept and steps[0].kept_group in APPROXIMATIONS
     if settings.surrogate_draws > 0 and not has_surrogate:
         raise ValueError(
             "surrogate_draws needs a surrogate of the whole posterior, which step="
-            "pk.SurrogateMetropolis() fits if it moves all variables, not "
+            "pk.SurrogateMetropolis(), or pk.EmulatorMetropolis(), fits if it moves all variables, "
+            "not "
             f"{', '.join(map(repr, steps))}."
         )

@@ -176,7 +176,8 @@ def sample(
         evaluations and 128 MiB. True by default. A run that is resumed does what it did before.
     surrogate_draws : int, optional
         How many draws of its surrogate to make for each chain at the end. It needs a step
-        SurrogateMetropolis that moves all variables. The draws are in the group
+        SurrogateMetropolis or EmulatorMetropolis that moves all variables. The latter has some for
+        each of its moves, of the emulated posterior, and no more. The draws are in the group
         ``surrogate_posterior``, for plots, and for averages where there are some 300 evaluations.
         They are approximate, and take no evaluation of the log-density; deterministics that depend
         on a black box are left out. The group's attributes say how close the surrogate is, and the

@@ -447,28 +447,35 @@ class KameleonStep(ArrayStepShared):
         """Move `q` (n,) to where the posterior is, before a chain's first draw."""
         if not self.approaches:
             return
-        d, others = self._d, q[self._d :].copy()
+        others, n = q[self._d :].copy(), self._n_noted
         logp = RecordedLogp(
-            lambda x: self.log_density(np.concatenate([x, others])), self.trail, self.patience
+            lambda x: self.log_density(np.concatenate([x, others])),
+            self.trail,
+            self.patience,
+            self.log_density.gradient[:n],
         )
-        if np.isfinite(logp(q[:d])):
+        if np.isfinite(logp(q[: self._d])):
             logp.begin_again()
-            found = approach(
-                logp,
-                q[:d],
-                self.rng,
-                self._budget(),
-                self.arrives_roughly,
-                self.guide,
-                self._has_few_evaluations,
-            )
-            q[:d] = draw_near(found, logp, self.rng)
+            self._find_posterior(q, logp)
             self.log_density.count[0] += logp.begun  # of this draw, too
-            self._fill(found.scales, self.tuning.n)
-            self._use_warm_start(found)
-            if self.follows and len(found.logps) <= self._budget():
-                self.guide = found.guide
-            self.monitor.climbing = found.climbing
+
+    def _find_posterior(self, q, logp):
+        """Move `q` (n,) to where the posterior is, by evaluations of `logp`, a RecordedLogp."""
+        found = approach(
+            logp,
+            q[: self._d],
+            self.rng,
+            self._budget(),
+            self.arrives_roughly,
+            self.guide,
+            self._has_few_evaluations,
+        )
+        q[: self._d] = draw_near(found, logp, self.rng)
+        self._fill(found.scales, self.tuning.n)
+        self._use_warm_start(found)
+        if self.follows and len(found.logps) <= self._budget():
+            self.guide = found.guide
+        self.monitor.climbing = found.climbing
 
     @property
     def is_warm_starting(self):

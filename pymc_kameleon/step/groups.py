@@ -13,8 +13,11 @@ KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES
 EVALUATIONS = "evaluations"
 """What black boxes were given, and have returned, in all evaluations of the log-density."""
 
+APPROXIMATIONS = {SURROGATE_MOVES: "surrogate", EMULATOR_MOVES: "emulator"}
+"""What proposed the moves of a group, by an approximation to the posterior."""
+
 SURROGATE_GROUP = "surrogate_posterior"
-"""Draws of the surrogate itself, which are approximate."""
+"""Draws of the surrogate, or the emulated posterior, itself, which are approximate."""
 
 LEARNED_GROUP = "learned"
 """What tuning decided, for people to read."""

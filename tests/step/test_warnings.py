@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pymc as pm
 import pytest
+from boxed import SAMPLERS
 from models import box, normal
 from pymc.stats.convergence import SamplerWarning, log_warning_stats
 
@@ -32,9 +33,12 @@ def last_warning(step, x=None, tune=300, draws=300, seed=1):
     return warnings[-1].message
 
 
-@pytest.fixture(params=[cls.__name__ for cls in pk.SAMPLERS])
+BY_NAME = {cls.__name__: cls for cls in SAMPLERS}
+
+
+@pytest.fixture(params=BY_NAME)
 def sampler(request):
-    cls = getattr(pk, request.param)
+    cls = BY_NAME[request.param]
     return lambda **kwargs: cls(**ARGUMENTS.get(cls, {}) | kwargs)
 
 

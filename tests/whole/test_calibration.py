@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytest
+from boxed import SAMPLERS, BoxedEmulator
 from runs import sample
 from scipy import stats
 from test_invariance import SMALL, LocalKAM
@@ -193,13 +194,14 @@ class Runs(NamedTuple):
 
 
 ROWS = (
-    {cls: Runs() for cls in pk.SAMPLERS}
+    {cls: Runs() for cls in SAMPLERS}
     | {cls: Runs(arguments) for cls, arguments in SMALL.items()}
     | {
         pk.RWM: Runs({"steps_per_draw": 30}),
         pk.CMH: Runs({"steps_per_draw": 20}),
         pk.MALA: Runs({"steps_per_draw": 20}),
         pk.SurrogateMetropolis: Runs(tune=40, replicates=40),  # whose tuning is dear
+        BoxedEmulator: Runs(tune=40, replicates=40),
     }
 )
 """For samplers that are not meant for such models, draws of more transitions."""

@@ -26,6 +26,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from boxed import SAMPLERS
 from core.test_compiler import plus_one, scaled
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -789,7 +790,7 @@ def wide():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls", pk.SAMPLERS)
+@pytest.mark.parametrize("cls", SAMPLERS)
 def test_scales_from_1e_12_to_1e12(cls, caplog):
     """Either they are right, or the log says that something is wrong."""
     step = cls(model=wide())

@@ -7,6 +7,7 @@ from itertools import cycle, product
 import numpy as np
 import pymc as pm
 import pytest
+from boxed import SAMPLERS
 from invariance import (
     PAIR,
     TARGETS,
@@ -29,7 +30,7 @@ from pymc_kameleon.samplers.gradient import fisher_rule, gad, mala
 from pymc_kameleon.samplers.kameleon import kam
 
 SMALL = {cls: {"n_subsample": 60} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
-ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in pk.SAMPLERS} | {
+ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in SAMPLERS} | {
     "multiple tries": (pk.CMTM, {"fewer_tries": False}),
     "random order": (pk.CMTM, {"fewer_tries": False, "n_tries": 3, "order": "random"}),
     "one leapfrog step": (pk.GadMALA, {"n_leapfrog": 1}),

@@ -7,11 +7,12 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+from boxed import SAMPLERS as ALL
 
 import pymc_kameleon as pk
 
 COMPONENTWISE = (pk.CMH, pk.CMTM)
-SAMPLERS = [s for s in pk.SAMPLERS if s not in (pk.RWM, pk.MALA, *COMPONENTWISE)]
+SAMPLERS = [s for s in ALL if s not in (pk.RWM, pk.MALA, *COMPONENTWISE)]
 CHAINS, TUNE, DRAWS = 2, 1000, 1000
 
 

@@ -56,7 +56,7 @@ class DensityScratch(NamedTuple):
     gaussian: Scratch
 
 
-@jit
+@jit(inlined=False)
 def log_emulated(target, emulated, u, gradient, scratch):
     """Log s at u, with its gradient in u; -inf where there is none."""
     tape, d, n_outputs = scratch.tape, u.size, target.gradient.size

@@ -132,7 +132,7 @@ class _OfBox(NamedTuple):
             "code": box.code,
             "no_code": box.no_code,
             "variant": int(choices.variant[b]),
-            "score": choices.score[b].tolist(),
+            "scores": choices.scores[b].tolist(),
             "hyper": np.nan_to_num(choices.hyper[b], nan=-1).astype(int).tolist(),
         }
 

@@ -4,9 +4,14 @@ Source: Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte 
 
 Each transition draws a momentum, a length of the leap, ε times 0.7 to 1.3, and a number of leaps, 1
 to `most_leaps`, and accepts where they lead by the change of log s − ½|p|². So it is reversible
-with respect to s, and so are M of them.
+with respect to s, and so are any number of them.
 
-Symbols: as in density.py; p the momentum (d,), ε the leap.
+The chain stops after every M transitions, R times, and leads to one of its stops, drawn beforehand.
+So its kernel is a mixture, of M, 2M, …, RM transitions, and all stops have on average the
+distribution of the one that it leads to. They come along the same chain, at no more than twice the
+cost of that one.
+
+Symbols: as in density.py; p the momentum (d,), ε the leap, R the stops.
 """
 
 from functools import cache
@@ -42,7 +47,7 @@ class Trajectory(NamedTuple):
     density: DensityScratch
 
 
-@jit
+@jit(inlined=False)
 def hamiltonian_step(target, emulated, at, log_s, rng):
     """Move at.u by one transition; return log s there, and the acceptance probability."""
     d = at.u.size
@@ -73,17 +78,12 @@ def hamiltonian_step(target, emulated, at, log_s, rng):
     return log_s, np.exp(min(0.0, log_ratio))
 
 
-@jit
-def run_inner_chain(target, emulated, at, rng):
-    """Move at.u by M transitions; return log s at both ends, -inf if s is not finite at the first.
-
-    The gradient at its start is computed anew.
-    """
-    start = log_s = log_emulated(target, emulated, at.u, at.slope, at.density)
-    if start > -np.inf:
-        for _ in range(emulated.n_inner[0]):
-            log_s, _ = hamiltonian_step(target, emulated, at, log_s, rng)
-    return start, log_s
+@jit(inlined=False)
+def run_inner_chain(target, emulated, at, log_s, rng):
+    """Move at.u by M transitions, to the next stop; return log s there."""
+    for _ in range(emulated.n_inner[0]):
+        log_s, _ = hamiltonian_step(target, emulated, at, log_s, rng)
+    return log_s
 
 
 # ---- from Python --------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class EmulatedDensity:
 def trajectory_of(target, emulated):
     """Return a fresh Trajectory for a model."""
     structure, d = emulated.structure, emulated.mean.size
-    sizes = structure.sizes(emulated.emulator.v.size // emulated.emulator.centre.size)
+    sizes = structure.sizes(emulated.emulator.u.size // emulated.emulator.centre.size)
     tape = 2 * (sizes["applied inputs"] + target.gradient.size) + d
     return allocate(Trajectory, sizes | {"d": d, "tape": tape})
 
@@ -198,9 +198,7 @@ def compiled_outputs():
     def outputs(emulated, at, x, y):
         for i in range(x.shape[0]):
             for k in range(emulated.structure.applications.shape[0]):
-                emulate(
-                    emulated.structure, emulated.emulator, k, x[i], y[i], at.density.gaussian
-                )
+                emulate(emulated.structure, emulated.emulator, k, x[i], y[i], at.density.gaussian)
 
     arguments = _examples()[1:], np.zeros((1, 1)), np.zeros((1, 1))
     return specialise(cached_jit(outputs, (emulate,)), *arguments[0], *arguments[1:])

@@ -12,6 +12,7 @@ from pymc_kameleon.core.arrays import copy_arrays, floats, integers
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
+from pymc_kameleon.samplers.surrogate import learning as surrogate
 from pymc_kameleon.samplers.surrogate.archive import cholesky
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
@@ -21,8 +22,9 @@ VARIANTS = (False, False), (False, True), (True, False), (True, True)
 USUAL_DROP = 2, 5
 """Times d, and plus: so far below the best a draw of the posterior may be."""
 
-LARGEST_ERROR, MEMORY = 20.0, 0.5
-"""Errors in log-density count up to this, for a variant's score; the weight of earlier scores."""
+LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE = 1e-3, 20.0, 0.5, 1.2
+"""Errors in log-density below and above which no difference counts, for a variant's score; the
+weight of earlier ones; and the ratio up to which scores are the same."""
 
 EARLIER_CALLS = 100, 20
 """Calls of earlier runs that a box is fitted to, and times its inputs, at most."""
@@ -30,19 +32,23 @@ EARLIER_CALLS = 100, 20
 CURVATURE_STEP = 1e-4
 """Finite differences of the log-density in outputs, relative to these."""
 
-N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS = 8, (20, 40, 60), (50,)
-"""Chains on s that learn its shape, and their transitions between two looks at it."""
+N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 60), (50,), (50, 150)
+"""Chains on s that learn its shape, and their transitions between two looks at it: when there is no
+shape yet, at later fits, and at the last one."""
+
+MEMORY_OF_SHAPE = 100
+"""Transitions that the shape counts as, which earlier fits have learned."""
 
 TARGET_ACCEPT = 0.8
 """Acceptance probability of a transition on s, which the leap is tuned to."""
 
-TURN = 0.5 * np.pi
-"""Length of a trajectory, on a standard normal, after which it has forgotten where it began."""
+LONGEST, MOST_LEAPS = np.pi, 30
+"""Length of a trajectory on s, at most, and leaps at most. On a standard normal, trajectories of
+lengths from 0 to π forget on average where they began."""
 
-FORGOTTEN, LEAST_INNER, MOST_INNER = 0.8, 3, 20
-"""Share of the squared jump of independent points that M transitions should make, and bounds of
-M."""
-
+FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 10
+"""Squared distances of the inner chain's stops from where it began should be this share of those of
+independent points, on average over these many first stops; M at most."""
 
 FAR_TOO_HIGH = -5.0
 """Median of log w below which s is high where nothing is known."""
@@ -51,14 +57,20 @@ EMULATED_SHARE, OTHER_SHARES = 0.85, (0.6, 0.4, 0.0, 0.0)
 """Share of moves by the emulator; and of all others, of walks and reference moves."""
 
 
+LEAST_WORTH, ENOUGH_JUDGED, LEAST_EMULATED = 0.3, 40, 0.05
+"""Worth of a move by the emulator below which it does not predict, by so many moves (2 would be
+independent draws); and the share of such moves then, at least."""
+
+
 class Choices(NamedTuple):
     """What earlier fits have found."""
 
-    hyper: floats("boxes", 4, 5)  # of each variant; NaN before there is one
-    score: floats("boxes", 4)  # mean log of its error in log-density at points that it did not know
+    hyper: floats("boxes", 4, 4)  # of each variant; NaN before there is one
+    scores: floats("boxes", 4, 2)  # sum of errors, in log-density, at points unknown to it; weights
     variant: integers("boxes")  # the one in use
     widening: floats(1)  # r, relative to where good points are
     share: floats(1)  # effective share of the weights π/s of the newest moves
+    n_judged: integers(1)  # moves by the emulator that it was judged by
     n_full: integers(1)  # evaluations when hyperparameters were last chosen among all
 
 
@@ -96,16 +108,23 @@ def evaluations_of(chains, newest=False):
 
 
 def note(step, z, logp, y):
-    """Add evaluations at z (n, d), with outputs y (n, Q), to those that a step has made."""
+    """Add an evaluation at z (d,), with outputs y (Q,), to those that a step has made."""
     tuning = step.tuning
-    x = step.log_density.inputs_at(whole_points(step.log_density, z), y)
-    rows = np.column_stack([z, logp, np.full(len(z), np.nan), x, y])
-    for row in rows:
-        tuning.evaluated[tuning.n_evaluated[0] % len(tuning.evaluated)] = row
-        tuning.n_evaluated[0] += 1
+    x = step.log_density.inputs_at(whole_points(step.log_density, z[None]), y[None])[0]
+    row = np.concatenate([z, [logp, np.nan], x, y])
+    tuning.evaluated[tuning.n_evaluated[0] % len(tuning.evaluated)] = row
+    tuning.n_evaluated[0] += 1
 
 
-def learn_emulator(chains, rng):
+def best_of(step):
+    """Return the best point that a step has evaluated, with finite outputs, and its log-density."""
+    known = evaluations_of([step])
+    usable = np.isfinite(known.logp) & np.isfinite(known.y).all(axis=1)
+    best = np.argmax(np.where(usable, known.logp, -np.inf))
+    return known.z[best], known.logp[best]
+
+
+def learn_emulator(chains, rng, is_last=False):
     """Let chains fit emulators to what all have evaluated, and learn the shape of s.
 
     Returns
@@ -118,7 +137,9 @@ def learn_emulator(chains, rng):
         fit_emulators(chains)
         density = EmulatedDensity(first.log_density.target(rng), first.parameters.emulated)
         starts = np.array([chain.state.x for chain in chains])
-        places = learn_shape(density, first.tuning.choices, evaluations_of(chains), starts, rng)
+        lengths = LAST_LENGTHS if is_last else NEXT_LENGTHS
+        known, choices = evaluations_of(chains), first.tuning.choices
+        places = learn_shape(density, choices, known, starts, lengths, rng)
     for chain in chains[1:]:
         copy_arrays(first.parameters, chain.parameters, ("emulated",))
         copy_arrays(first.tuning, chain.tuning, ("choices",))
@@ -128,23 +149,55 @@ def learn_emulator(chains, rng):
 def learn_from(chains, rng):
     """Let chains learn what all have evaluated, and how often to move by the emulator."""
     first = chains[0]
-    judge(first.tuning.choices, evaluations_of(chains, newest=True))
-    learn_emulator(chains, rng)
     is_last = first.monitor.done >= first.monitor.tune - 1
+    judge(first.tuning.choices, evaluations_of(chains, newest=True))
+    learn_emulator(chains, rng, is_last)
+    take_shares(chains, rng)
     for chain in chains:
-        take_shape(chain)
         chain.parameters.n_others[0] = chain.n_others if is_last else 0
-        chain.tuning.worth[:] /= 2
+
+
+def take_shares(chains, rng=None):
+    """Settle how often moves are by the emulator, by what such moves have been worth.
+
+    Where it does not predict, the chains learn a surrogate of the log-density, too, as those of
+    SurrogateMetropolis do.
+    """
+    choices, worth = chains[0].tuning.choices, sum(chain.tuning.worth for chain in chains)
+    doubtful = choices.n_judged[0] >= ENOUGH_JUDGED
+    share = EMULATED_SHARE
+    if doubtful and surrogate.mean_worth(worth)[-1] < LEAST_WORTH:
+        share = share_by_worth(worth)
+        if rng is not None:
+            surrogate.learn_from(chains, rng)
+    else:
+        for chain in chains:
+            take_shape(chain)
+            chain.tuning.worth[:] /= 2
+    for chain in chains:
+        chain.parameters.emulated_share[0] = share
+
+
+def distrust(choices):
+    """Let the emulator prove itself before most moves are by it."""
+    choices.n_judged[0] = ENOUGH_JUDGED
+
+
+def share_by_worth(worth):
+    """Return the share of moves by the emulator, by sums and numbers (5, 2) of α|v − u|²/d."""
+    e = surrogate.mean_worth(worth) ** surrogate.SHARPNESS
+    return np.clip(e[-1] / e.sum(), LEAST_EMULATED, EMULATED_SHARE)
 
 
 def judge(choices, new):
-    """See how far log s was off at the newest ends of moves, and let s end nearer, or farther out."""
+    """See how far log s was off at the newest ends of moves, and let s end nearer or farther."""
     log_w = (new.logp - new.log_s)[~np.isnan(new.log_s)]
     if len(log_w) == 0:
         return
     log_w = np.where(np.isfinite(log_w), log_w, -np.inf)
     w = np.exp(log_w - log_w.max()) if np.isfinite(log_w.max()) else np.zeros(len(log_w))
     choices.share[0] = max(w.sum() ** 2 / max(len(w) * np.square(w).sum(), 1e-300), 1e-3)
+    choices.n_judged[0] += len(w)
     farther = np.median(log_w) > FAR_TOO_HIGH
     choices.widening[0] = np.clip(choices.widening[0] * (1.5 if farther else 0.5), 1.0, 8.0)
 
@@ -154,7 +207,6 @@ def take_shape(chain):
     parameters = chain.parameters
     parameters.mean[:] = parameters.emulated.mean
     parameters.factor[:] = parameters.emulated.factor
-    parameters.emulated_share[0] = EMULATED_SHARE
     parameters.shares[:] = OTHER_SHARES
 
 
@@ -164,43 +216,44 @@ def take_shape(chain):
 def fit_emulators(chains):
     """Fit the emulator of each box to all that chains have evaluated."""
     first = chains[0]
-    choices, emulated = first.tuning.choices, first.parameters.emulated
+    choices, emulated, d = first.tuning.choices, first.parameters.emulated, first.state.x.size
     known, new = evaluations_of(chains), evaluations_of(chains, newest=True)
-    d = first.state.x.size
     drop = drops(known.logp, d)
-    if not np.isfinite(drop).any():
+    if not (np.isfinite(drop) & np.isfinite(known.y).all(axis=1)).any():
         return
     reused = first.tuning.reused
     n = len(known.z) + len(reused)
-    full = n >= 2 * choices.n_full[0]
-    if full:
+    look = "all" if n >= 2 * choices.n_full[0] else "next"
+    if look == "all":
         choices.n_full[0] = n
     curvature = curvatures(first.log_density, known)
     is_new = np.isin(known.z[:, 0], new.z[:, 0])
-    for box in range(len(emulated.structure.boxes)):
-        earlier = earlier_calls(reused, emulated.structure, box, first.log_density, known)
-        problem = Box(
-            emulated.structure, box, known, drop, curvature, d, first.most_points, earlier
-        )
+    for b in range(len(emulated.structure.boxes)):
+        earlier = earlier_calls(reused, emulated.structure, b, first.log_density, known)
+        box = Box(emulated.structure, b, known, drop, curvature, d, first.most_points, earlier)
         if is_new.any() and not is_new.all():
-            score(problem, choices, first.log_density, is_new)
-        best = None
-        for k, variant in enumerate(VARIANTS):
-            if k in problem.duplicates:
-                continue
-            hyper = choices.hyper[box, k]
-            found = problem.fit(variant, unpacked(hyper), full)
-            if found is None:
-                continue
-            hyper[:] = found.hyper
-            rank = (choices.score[box, k], found.error)
-            if best is None or rank < best[0]:
-                best = rank, k, found
-        if best is not None:
-            _, choices.variant[box], found = best
-            found.write(emulated.structure, emulated.emulator, box)
+            score(box, choices, first.log_density, is_new)
+        fits = {k: box.fit(k, unpacked(choices.hyper[b, k]), look) for k in box.variants}
+        fits = {k: fitted for k, fitted in fits.items() if fitted is not None}
+        for k, fitted in fits.items():
+            choices.hyper[b, k] = fitted.hyper
+        if fits:
+            choices.variant[b] = best_variant(choices.scores[b], fits)
+            fits[int(choices.variant[b])].write(emulated.structure, emulated.emulator, b)
     for chain in chains:
         chain.tuning.n_learned[0] = chain.tuning.n_evaluated[0]
+
+
+def best_variant(scores, fits):
+    """Return the variant of the least mean error.
+
+    Of several that are about as good, that of the least leave-one-out error.
+    """
+    n = {k: scores[k, 1] for k in fits}
+    error = {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in fits}
+    limit = SAME_SCORE * min(error.values())
+    good = [k for k in fits if error[k] <= limit]
+    return min(good, key=lambda k: fits[k].error)
 
 
 def whole_points(log_density, z):
@@ -230,42 +283,43 @@ def curvatures(log_density, known):
 
 
 class Box:
-    """The fits of one black box: rows of all its applications, and before them of earlier runs."""
+    """What one black box was given and has returned: a row for each of its applications.
 
-    def __init__(self, structure, box, known, drop, curvature, d, most, earlier):
-        p, q = structure.boxes[box]
-        of_box = structure.applications[structure.applications[:, 0] == box]
+    Before these are calls of earlier runs.
+    """
+
+    def __init__(self, structure, b, known, drop, curvature, d, most, earlier):
+        p, q = structure.boxes[b]
+        of_box = structure.applications[structure.applications[:, 0] == b]
         self.inputs = [slice(x, x + p) for _, x, _, _ in of_box]
         self.outputs = [slice(y, y + q) for _, _, y, _ in of_box]
-        self.box, self.known, self.d, self.most = box, known, d, most
+        self.b, self.known, self.d, self.most = b, known, d, most
         x, y, logp = earlier
         self.n_earlier = len(x)
-        earlier_drop = drops(np.append(logp, known.logp), d)[: len(x)]
-        self.drop = np.concatenate([earlier_drop, np.repeat(drop, len(of_box))])
-        self.x = np.concatenate([x, self._rows(known.x, self.inputs)])
-        self.y = np.concatenate([y, self._rows(known.y, self.outputs)])
+        drop_of_earlier = drops(np.append(logp, known.logp), d)[: len(x)]
+        self.drop = np.concatenate([drop_of_earlier, np.repeat(drop, len(of_box))])
+        self.x = np.concatenate([x, _rows_of(known.x, self.inputs)])
+        self.y = np.concatenate([y, _rows_of(known.y, self.outputs)])
         self.curvature = np.mean([curvature[part] for part in self.outputs], axis=0)
-        finite = np.isfinite(self.y).all(axis=1) & np.isfinite(self.x).all(axis=1)
-        logs = [fit.have_logarithms(part[finite]).any() for part in (self.x, self.y)]
-        self.duplicates = [
-            k for k, variant in enumerate(VARIANTS)
-            if any(takes and not can for takes, can in zip(variant, logs, strict=True))
-        ] if finite.any() else []  # fmt: skip
+        self.variants = [VARIANTS.index(pair) for pair in fit.variants_of(self.x, self.y)]
 
-    @staticmethod
-    def _rows(values, parts):
-        stacked = np.stack([values[:, part] for part in parts], axis=1)
-        return stacked.reshape(-1, stacked.shape[2])
-
-    def fit(self, variant, hyper, full, rows=None):
-        """Return a Fit, to all or to the evaluations `rows`."""
-        rows = np.repeat(np.ones(len(self.known.z), bool) if rows is None else rows,
-                         len(self.inputs))  # fmt: skip
-        rows = np.concatenate([np.ones(self.n_earlier, bool), rows])
+    def fit(self, k, hyper, look, rows=None):
+        """Return a Fit of the k-th variant, to all or to some of the evaluations."""
+        chosen = slice(None)
+        if rows is not None:
+            own = np.repeat(rows, len(self.inputs))
+            chosen = np.concatenate([np.ones(self.n_earlier, bool), own])
         return fit.fit_box(
-            self.x[rows], self.y[rows], self.drop[rows], self.d, self.curvature, variant,
-            hyper, self.most, full,
-        )  # fmt: skip
+            self.x[chosen],
+            self.y[chosen],
+            self.drop[chosen],
+            self.d,
+            self.curvature,
+            VARIANTS[k],
+            hyper,
+            self.most,
+            look,
+        )
 
     def predicted(self, fitted, rows):
         """Return y (k, Q) of evaluations `rows`, with this box emulated and others as they are."""
@@ -275,11 +329,16 @@ class Box:
         return y
 
 
+def _rows_of(values, parts):
+    stacked = np.stack([values[:, part] for part in parts], axis=1)
+    return stacked.reshape(-1, stacked.shape[2])
+
+
 def earlier_calls(reused, structure, b, log_density, known):
-    """Return x (n, p), y (n, q) and log π (n,) of calls of box b that were taken up.
+    """Return x (n, p), y (n, q) and log π (n,) of calls of a box that were taken up.
 
     In the new model nobody knows how good they are. So log π is that of the best evaluation, with
-    the outputs of one application replaced by these, of the application where it is highest.
+    the outputs of one application replaced by these: of that where it is highest.
     """
     p, q = structure.boxes[b]
     rows = reused[reused[:, 0] == b] if reused.size else reused
@@ -293,11 +352,11 @@ def earlier_calls(reused, structure, b, log_density, known):
         outputs = np.tile(known.y[best], (len(rows), 1))
         outputs[:, place : place + q] = y
         logp = np.fmax(logp, log_density.logp_given(points, outputs))
-    chosen = _most_useful(logp, EARLIER_CALLS[0] + EARLIER_CALLS[1] * p)
+    chosen = most_useful(logp, EARLIER_CALLS[0] + EARLIER_CALLS[1] * p)
     return x[chosen], y[chosen], logp[chosen]
 
 
-def _most_useful(logp, n):
+def most_useful(logp, n):
     """Return places of at most n calls: half of them the best ones, and some of all others."""
     order = np.argsort(-np.nan_to_num(logp, nan=-np.inf), kind="stable")
     if len(order) > n:
@@ -306,25 +365,23 @@ def _most_useful(logp, n):
     return np.sort(order)
 
 
-def score(problem, choices, log_density, is_new):
+def score(box, choices, log_density, is_new):
     """Let the variants be scored by their errors, in log-density, at points they do not know."""
-    known, box = problem.known, problem.box
+    known = box.known
     rows = np.flatnonzero(is_new & np.isfinite(known.y).all(axis=1) & np.isfinite(known.logp))
     if len(rows) == 0:
         return
     points = whole_points(log_density, known.z[rows])
     truth = log_density.logp_given(points, known.y[rows])
-    weights = 1 / (1 + (drops(known.logp, problem.d)[rows] / problem.d) ** 2)
-    for k, variant in enumerate(VARIANTS):
-        hyper = unpacked(choices.hyper[box, k])
-        if k in problem.duplicates or hyper is None:
+    weights = 1 / (1 + (drops(known.logp, box.d)[rows] / box.d) ** 2)
+    for k in box.variants:
+        hyper, scores = unpacked(choices.hyper[box.b, k]), choices.scores[box.b, k]
+        fitted = None if hyper is None else box.fit(k, hyper, "none", ~is_new)
+        if fitted is None:
             continue
-        fitted = problem.fit(variant, hyper, None, ~is_new)
-        errors = np.abs(log_density.logp_given(points, problem.predicted(fitted, rows)) - truth)
-        errors = np.minimum(np.where(np.isnan(errors), np.inf, errors), LARGEST_ERROR)
-        now = np.log(1e-3 + np.average(errors, weights=weights))
-        before = choices.score[box, k]
-        choices.score[box, k] = now if before == 0 else MEMORY * before + (1 - MEMORY) * now
+        errors = np.abs(log_density.logp_given(points, box.predicted(fitted, rows)) - truth)
+        errors = np.where(np.isfinite(errors), np.minimum(errors, LARGEST_ERROR), LARGEST_ERROR)
+        scores[:] = MEMORY * scores + [weights @ errors, weights.sum()]
 
 
 def unpacked(hyper):
@@ -335,7 +392,7 @@ def unpacked(hyper):
 # ---- the shape of s -----------------------------------------------------------------------------
 
 
-def learn_shape(density, choices, known, starts, rng):
+def learn_shape(density, choices, known, starts, lengths, rng):
     """Learn mean and factor of s, and the leap, by chains on it; and where s is to end."""
     emulated, d = density.emulated, starts.shape[1]
     is_first = choices.share[0] == 0
@@ -343,7 +400,7 @@ def learn_shape(density, choices, known, starts, rng):
     log_s, _ = density.values(starts)
     starts = starts[log_s > -np.inf] if (log_s > -np.inf).any() else starts
     z = starts[np.arange(N_CHAINS) % len(starts)]
-    for n in FIRST_LENGTHS if is_first else NEXT_LENGTHS:
+    for n in FIRST_LENGTHS if is_first else lengths:
         places = []
         for _ in range(0, n, 10):
             part, _, accept_prob = density.chains(z, 10, rng)
@@ -352,7 +409,7 @@ def learn_shape(density, choices, known, starts, rng):
             tune_leap(emulated, np.mean(accept_prob))
         places = np.concatenate(places)
         sample = places[len(places) // 3 :].reshape(-1, d)
-        change_shape(emulated, sample)
+        change_shape(emulated, sample, 1 if is_first else n / (n + MEMORY_OF_SHAPE))
     u = density.u_of(places.reshape(-1, d)).reshape(places.shape)
     emulated.n_inner[0] = enough_transitions(u)
     good = known.z[drops(known.logp, d) == 0]
@@ -372,7 +429,7 @@ def explore(density, choices, z, root, rng):
     log_s, _ = density.values(z[None])
     known = Evaluations(z[None], log_s, log_s, np.zeros((1, 0)), np.zeros((1, 0)))
     places = z + rng.standard_normal((N_CHAINS, d)) @ emulated.factor.T
-    return learn_shape(density, choices, known, places, rng)
+    return learn_shape(density, choices, known, places, NEXT_LENGTHS, rng)
 
 
 def starting_points(known, states, rng):
@@ -385,24 +442,28 @@ def starting_points(known, states, rng):
 
 
 def tune_leap(emulated, accept_prob):
-    """Tune ε, and the number of leaps so that a trajectory turns around."""
+    """Tune ε, and the number of leaps so that trajectories are long enough."""
     emulated.leap[0] *= np.exp(np.clip(accept_prob - TARGET_ACCEPT, -0.5, 0.2))
     emulated.leap[0] = np.clip(emulated.leap[0], 1e-3, 1.5)
-    emulated.most_leaps[0] = min(int(np.ceil(1.5 * TURN / emulated.leap[0])), 30)
+    emulated.most_leaps[0] = min(int(np.ceil(LONGEST / emulated.leap[0])), MOST_LEAPS)
 
 
-def change_shape(emulated, sample):
-    """Take mean and factor from points of s."""
-    if not np.ptp(sample, axis=0).all():  # no chain has moved
+def change_shape(emulated, sample, weight):
+    """Blend points of s into its mean and factor, if chains have moved."""
+    if not np.ptp(sample, axis=0).all():
         return
-    emulated.mean[:] = sample.mean(axis=0)
-    emulated.factor[:] = cholesky(np.atleast_2d(shrunk_covariance(sample)))
+    step = weight * (sample.mean(axis=0) - emulated.mean)
+    before = emulated.factor @ emulated.factor.T + np.outer(step, step) / weight
+    covariance = (1 - weight) * before + weight * np.atleast_2d(shrunk_covariance(sample))
+    emulated.mean[:] += step
+    emulated.factor[:] = cholesky(covariance)
 
 
 def enough_transitions(u):
     """Return M, so that chains u (n, k, d) forget where they began."""
     spread = 2 * u.reshape(-1, u.shape[2]).var(axis=0)
-    for m in range(LEAST_INNER, min(MOST_INNER, len(u) // 2)):
-        if np.min(np.mean((u[m:] - u[:-m]) ** 2, axis=(0, 1)) / spread) > FORGOTTEN:
+    jumps = [np.mean((u[m:] - u[:-m]) ** 2, axis=(0, 1)) / spread for m in range(1, len(u) - 5)]
+    for m in range(1, MOST_INNER):
+        if np.min(np.mean(jumps[m - 1 : FIRST_STOPS * m : m], axis=0)) > FORGOTTEN:
             return m
     return MOST_INNER

@@ -6,8 +6,8 @@ multi-output and dynamic computer models", Journal of Statistical Planning and I
 Neal, "MCMC using Hamiltonian dynamics" (2011), for the inner chain.
 
 A model's log-density is known, but for its black boxes. So these alone are emulated, and log s is
-the model's log-density with the emulators in it (density.py). An inner chain of M transitions of
-Hamiltonian Monte Carlo on s leads from x to y (inner_chain.py), for one evaluation of π, and
+the model's log-density with the emulators in it (density.py). An inner chain of Hamiltonian Monte
+Carlo on s leads from x to y (inner_chain.py), for one evaluation of π, and
 
     α = min(1, π(y) s(x) / (π(x) s(y))).
 
@@ -28,8 +28,8 @@ from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
-from pymc_kameleon.samplers.emulator import learning
-from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part
+from pymc_kameleon.samplers.emulator import learning, problems
+from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part, log_emulated
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.inner_chain import (
@@ -38,15 +38,14 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     compiled_values,
     run_inner_chain,
 )
-from pymc_kameleon.samplers.emulator.reuse import reused_by
+from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.way import Search, prior_draws
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.step.groups import EMULATOR_MOVES
-from pymc_kameleon.step.learned import COORDINATE
+from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
-from pymc_kameleon.step.warm_start.search import RecordedLogp
 
 EMULATED = 4
 """The kind of a move by the emulator, after those of SurrogateMetropolis."""
@@ -57,8 +56,11 @@ FIT_GROWTH = 1.2
 N_GUIDED, LOW = 32, (10.0, 2.0)
 """Draws of s that other chains may begin at; how far below the best, and times d, none begins."""
 
-N_OTHERS = 8
-"""Further ends of the inner chain from where a move begins, which averages are corrected by."""
+MOST_ERROR = 10.0
+"""Median error of predicted log-densities at the end of the way, from which it is gone again."""
+
+N_STOPS = 16
+"""Stops R of the inner chain: one is proposed, and by all of them averages are corrected."""
 
 MOST_POINTS = 600
 """Points that the emulator of a box is fitted to, at most."""
@@ -68,10 +70,11 @@ MOST_KEPT = 3000
 
 
 class Guide(NamedTuple):
-    """What the first chain tells others: draws of s, NaN before there are some, and s."""
+    """What the first chain tells others; before that its draws are NaN."""
 
-    draws: np.ndarray
+    draws: np.ndarray  # (n, d), the best point, and draws of s
     emulated: Emulated
+    choices: learning.Choices
 
     @property
     def is_known(self):
@@ -82,7 +85,7 @@ class Guide(NamedTuple):
 State = extended(
     "State",
     surrogate.State,
-    others=floats(N_OTHERS, "d"),  # ends of further inner chains from where the last move began
+    others=floats(N_STOPS, "d"),  # all stops of the last move's inner chain
     log_s_end=floats(1),  # log s where it led
     inputs=floats("P"),  # of black boxes, where the target was evaluated last
     outputs=floats("Q"),
@@ -111,6 +114,7 @@ Work = extended(
     surrogate.Work,
     at=Trajectory,
     origin=floats("d"),  # where the inner chain began, in its coordinates
+    end=floats("d"),  # the stop that is proposed
     n_before=integers(1),  # evaluations before the transition
 )
 
@@ -135,21 +139,28 @@ def transition(target, state, parameters, work, rng):
     return accept_prob, accepted
 
 
-@jit
+@jit(inlined=False)
 def move_by_emulator(target, state, parameters, work, rng):
-    """Run inner chains from x, of which the last one leads to the proposal."""
+    """Run the inner chain from x, of whose stops one is proposed, drawn beforehand."""
     emulated, at = parameters.emulated, work.at
     copy(state.x, work.x)
     copy(state.u, work.before)
     work.kind[0], work.is_short[0] = EMULATED, 0
     u_of(emulated, state.x, work.origin)
-    for r in range(parameters.n_others[0]):
-        copy(work.origin, at.u)
-        run_inner_chain(target, emulated, at, rng)
-        x_of(emulated, at.u, state.others[r])
     copy(work.origin, at.u)
-    log_s, log_s_end = run_inner_chain(target, emulated, at, rng)
-    return accept_end(target, state, parameters, work, log_s, log_s_end, rng)
+    copy(work.origin, work.end)
+    start = log_emulated(target, emulated, at.u, at.slope, at.density)
+    log_s = end = start
+    proposed = int(rng.random() * N_STOPS)
+    for r in range(max(proposed + 1, parameters.n_others[0])):
+        if start > -np.inf:
+            log_s = run_inner_chain(target, emulated, at, log_s, rng)
+        if r < parameters.n_others[0]:
+            x_of(emulated, at.u, state.others[r])
+        if r == proposed:
+            copy(at.u, work.end)
+            end = log_s
+    return accept_end(target, state, parameters, work, start, end, rng)
 
 
 @jit
@@ -160,14 +171,14 @@ def accept_end(target, state, parameters, work, log_s, log_s_end, rng):
     """
     moved, d = False, state.x.size
     for i in range(d):
-        moved |= work.at.u[i] != work.origin[i]
+        moved |= work.end[i] != work.origin[i]
     accept_prob, accepted = 0.0, False
     work.evaluated[0] = moved
     copy(state.x, work.y)
     copy(state.u, work.v)
     work.logp_y[0], state.log_s_end[0] = state.logp[0], log_s
     if moved:
-        x_of(parameters.emulated, work.at.u, work.y)
+        x_of(parameters.emulated, work.end, work.y)
         work.logp_y[0], state.log_s_end[0] = log_density(target, work.y), log_s_end
         log_hastings = log_s - log_s_end
         for i in range(d):
@@ -202,7 +213,7 @@ def x_of(emulated, u, x):
         x[i] += emulated.mean[i]
 
 
-@jit
+@jit(inlined=False)
 def note_calls(target, state, work):
     """Take down what the black boxes were given, and have returned, in the last evaluation."""
     n = target.gradient.size
@@ -239,7 +250,7 @@ class Kept(NamedTuple):
     end_logp: floats(1)
     accept_prob: floats(1)  # NaN unless it was by the emulator, or by the surrogate without one
     end_log_s: floats(1)  # NaN unless it was by the emulator
-    others: floats(N_OTHERS, "d")
+    others: floats(N_STOPS, "d")
     inputs: floats("P")
     outputs: floats("Q")
 
@@ -255,7 +266,7 @@ class Stats(NamedTuple):
 
 @jit
 def report(state, parameters, stats):
-    """Report the acceptance of moves by the emulator, NaN where none was made, and the last move."""
+    """Report the acceptance of moves by the emulator, NaN if none was made, and the last move."""
     total, number = state.tally[EMULATED]
     stats.emulator_accept[0] = total / number if number > 0 else np.nan
     kept = stats.kept
@@ -334,7 +345,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
     )
     kept_evaluations = "inputs", "outputs"
     lengths_of_run = frozenset({"reused"})
-    most_points, n_others = MOST_POINTS, N_OTHERS
+    most_points, n_others = MOST_POINTS, N_STOPS
+    default_steps_per_draw = staticmethod(lambda d: 1)
     _search = None
 
     def __init__(self, vars=None, **common):
@@ -350,6 +362,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
+        problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density
 
     @staticmethod
@@ -375,16 +388,20 @@ class EmulatorMetropolis(SurrogateMetropolis):
             most_leaps=8,
             n_inner=10,
         )
-        reused = self.known_before
-        hyper, score = (np.nan, 0.0) if reused is None else (reused.hyper, reused.score)
-        choices = allocate(learning.Choices, sizes, hyper=hyper, score=score, widening=2.0)
-        rows = np.zeros((0, 1)) if reused is None else reused.rows
-        choices.n_full[0] = len(rows)
-        sizes |= {"reused": len(rows), "widest": rows.shape[1]}
+        before = self.known_before or nothing_reused(len(self._structure.boxes))
+        choices = allocate(
+            learning.Choices,
+            sizes,
+            hyper=before.hyper,
+            scores=before.scores,
+            widening=2.0,
+            n_full=len(before.rows),
+        )
+        sizes |= dict(zip(("reused", "widest"), before.rows.shape, strict=True))
         return (
-            extend(state, State, sizes),
+            extend(state, State, sizes, others=np.nan),
             extend(parameters, Parameters, sizes, emulated=emulated),
-            extend(tuning, Tuning, sizes, choices=choices, reused=rows),
+            extend(tuning, Tuning, sizes, choices=choices, reused=before.rows),
             extend(work, Work, sizes),
         )
 
@@ -392,9 +409,12 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def _n_noted(self):
         return self.log_density.simulators.q
 
-    def _budget(self):
+    def _emulator_budget(self):
         n_tune = self.monitor.tune * self.steps_per_draw
-        return min(25 * self._d + 40, max(10 * self._d + 20, n_tune))
+        return min(25 * self._d + 40, max(15 * self._d + 40, n_tune))
+
+    def _budget(self):
+        return self._emulator_budget() + super()._budget()
 
     def pauses(self):
         """Return the draws of tuning before which the emulators are fitted anew."""
@@ -405,12 +425,31 @@ class EmulatorMetropolis(SurrogateMetropolis):
         return [*ends, tune - 1] if tune > 1 else []
 
     def _problems(self):
-        return []
+        tuning = self.tuning
+        return [problems.explain_worth(tuning.worth, tuning.choices, self._names_of_boxes)]
+
+    @property
+    def _names_of_boxes(self):
+        return [box.name for box in self.log_density.simulators.boxes]
 
     @classmethod
     def learn(cls, chains):
         """Fit the emulators to all that the chains have evaluated."""
         learning.learn_from(chains, chains[0].rng)
+
+    def _learned(self):
+        parameters, emulated = self.parameters, self.parameters.emulated
+        share = parameters.emulated_share[0]
+        shares = [*(1 - share) * parameters.shares[:2], share]
+        labels = {"move": ("walk", "reference", "emulator")}
+        return {
+            "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
+            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", UNITS),
+            **covariance(parameters.factor, SHAPE_TEXT),
+            "shares": Quantity(("move",), shares, "Probabilities of moves.", labels=labels),
+            "n_inner": Quantity((), emulated.n_inner[0], "Transitions of the inner chain, M."),
+            "leap": Quantity((), emulated.leap[0], "Length of its leaps, ε."),
+        }
 
     # ---- evaluations of this run, and of earlier ones -------------------------------------------
 
@@ -425,33 +464,29 @@ class EmulatorMetropolis(SurrogateMetropolis):
     # ---- the way to the posterior ---------------------------------------------------------------
 
     def _no_guide(self):
-        return Guide(np.full((N_GUIDED, self._d), np.nan), self.parameters.emulated)
+        draws = np.full((N_GUIDED, self._d), np.nan)
+        return Guide(draws, self.parameters.emulated, self.tuning.choices)
 
-    def _warm_start(self, q):
-        """Move `q` (n,) to where the posterior is, before a chain's first draw."""
-        d, others = self._d, q[self._d :].copy()
-        logp = RecordedLogp(
-            lambda z: self.log_density(np.concatenate([z, others])),
-            self.trail,
-            self.patience,
-            self.log_density.gradient,
-        )
-        if not np.isfinite(logp(q[:d])):
-            return
-        logp.begin_again()
+    def _find_posterior(self, q, logp):
+        """Go there with the emulator; or, where it does not come to predict, without one."""
+
+        def noted(z):
+            value = logp(z)
+            learning.note(self, z, value, logp.outputs)
+            return value
+
         if self.guide.is_known:
             copy_arrays(self.guide.emulated, self.parameters.emulated)
-            draws = self.guide.draws
-            value = logp(q[:d])
-            learning.note(self, q[None, :d], np.array([value]), logp.outputs[None])
+            copy_arrays(self.guide.choices, self.tuning.choices)
         else:
-            search = self._search_from(q[:d])
-            search.go_on(logp, self._budget())
-            draws = search.finish(self)
-            self.guide = Guide(draws, self.parameters.emulated)
-        q[:d] = self._first_point(draws, logp)
-        self.log_density.count[0] += logp.begun  # of this draw, too
-        learning.take_shape(self)
+            search = self._search_from(q[: self._d])
+            search.go_on(logp, self._emulator_budget())
+            draws = search.finish(self, N_GUIDED)
+            if search.error > MOST_ERROR:
+                draws = self._draws_without_emulator(draws[0], noted)
+            self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices)
+        q[: self._d] = self._first_point(self.guide.draws, noted)
+        learning.take_shares([self])
 
     def _search_from(self, start):
         """Return the search from a start, or the one that was interrupted."""
@@ -463,12 +498,23 @@ class EmulatorMetropolis(SurrogateMetropolis):
             self._search = Search(twin, start, seed, self._prior)
         return self._search
 
+    def _draws_without_emulator(self, best, logp):
+        """Go on from the best point as SurrogateMetropolis does; return draws near its end."""
+        before, q, self.guide = self.tuning, best.copy(), None
+        super()._find_posterior(q, logp)
+        self.tuning = self.tuning._replace(reused=before.reused)
+        copy_arrays(before, self.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
+        learning.distrust(self.tuning.choices)
+        emulated, middle = self.parameters.emulated, self.tuning.middle
+        emulated.mean[:], emulated.factor[:] = middle, self.tuning.home_factor
+        z = self.rng.standard_normal((N_GUIDED - 1, self._d))
+        return np.concatenate([middle[None], middle + z @ emulated.factor.T])
+
     def _first_point(self, draws, logp):
-        """Return a draw of s where the log-density is finite, and not much lower than it should be."""
-        for z in draws[self.rng.permutation(len(draws))[:NEAR_TRIES]]:
+        """Return a draw where the log-density is as high as it should be, or the first one."""
+        best = -np.inf if self.tuning.n_evaluated[0] == 0 else learning.best_of(self)[1]
+        for z in draws[1 + self.rng.permutation(len(draws) - 1)[:NEAR_TRIES]]:
             value = logp(z)
-            learning.note(self, z[None], np.array([value]), logp.outputs[None])
-            if value > logp.values[: logp.n, 0].max() - LOW[0] - LOW[1] * self._d:
+            if value > best - LOW[0] - LOW[1] * self._d:
                 return z
-        best = np.argmax(self.tuning.evaluated[: self.tuning.n_evaluated[0], self._d])
-        return self.tuning.evaluated[best, : self._d].copy()
+        return draws[0]

@@ -17,8 +17,8 @@ from pymc_kameleon.step.messages import counted
 _log = logging.getLogger("pymc_kameleon")
 
 MOST_REUSED, MOST_REUSED_BYTES = 2000, 2**24
-"""Calls of a box that a chain takes up, at most. Those of tuning go first, to half of these, as they
-are far from each other; of more, some that are evenly spaced."""
+"""Calls of a box that a chain takes up, at most. Those of tuning, which are far from each other, go
+first, to half of these; of more, some that are evenly spaced."""
 
 N_CHECKED = 2
 """Calls of a box that are made again, to see whether it is the same."""
@@ -31,8 +31,14 @@ class Reused(NamedTuple):
     """What a step takes up of earlier runs."""
 
     rows: np.ndarray  # (n, 1 + most p + q): number of the box, its inputs and outputs
-    hyper: np.ndarray  # (B, 4, 5), as in Choices
-    score: np.ndarray  # (B, 4)
+    hyper: np.ndarray  # (B, 4, 4), as in Choices
+    scores: np.ndarray  # (B, 4, 2)
+
+
+def nothing_reused(n_boxes, widest=1):
+    """Return what a step takes up without earlier runs."""
+    hyper = np.full((n_boxes, len(VARIANTS), len(Hyper._fields)), np.nan)
+    return Reused(np.zeros((0, widest)), hyper, np.zeros((n_boxes, len(VARIANTS), 2)))
 
 
 def reused_by(step, datasets):
@@ -44,11 +50,10 @@ def reused_by(step, datasets):
         If none of the step's boxes is in there, if one has other inputs or outputs, or returns
         something else now.
     """
-    simulators, n = step.log_density.simulators, len(step.log_density.simulators.boxes)
+    simulators = step.log_density.simulators
     known = [calls for data in datasets for calls in calls_in(data)]
     widest = 1 + int(simulators.sizes.sum(axis=1).max())
-    hyper = np.full((n, len(VARIANTS), len(Hyper._fields)), np.nan)
-    reused = Reused(np.zeros((0, widest)), hyper, np.zeros((n, len(VARIANTS))))
+    reused = nothing_reused(len(simulators.boxes), widest)
     parts = []
     for b, (box, label) in enumerate(zip(simulators.boxes, labels(simulators), strict=True)):
         found = _calls_of(box, label, known)
@@ -64,7 +69,7 @@ def reused_by(step, datasets):
         parts.append(whole)
         hyper = np.array(found[-1].described["hyper"], float)
         reused.hyper[b] = np.where(hyper < 0, np.nan, hyper)
-        reused.score[b] = found[-1].described["score"]
+        reused.scores[b] = found[-1].described["scores"]
     if not parts:
         names = sorted({f"`{calls.described['name']}`" for calls in known})
         own = ", ".join(f"`{box.name}`" for box in simulators.boxes)

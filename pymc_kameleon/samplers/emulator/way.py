@@ -7,12 +7,12 @@ region around the best point:
 
     maximise log s(z) − |(z − z_best)/sd|²/2r²   for r = ρ/6, ρ/2.5, ρ, 3ρ
 
-and near each of these maxima a draw of the normal there. ρ becomes the r that won, or falls. Several
-walkers go at once, each from a start of its own, and learn one emulator together: one of them alone
-could end in a local mode.
+and near each of these maxima a draw of the normal there. ρ becomes the r that won, or falls. That
+may end in a local mode. So then log s is maximised from draws of the prior, which costs no
+evaluation, and what may be another mode is evaluated, and climbed from there if it is one.
 
-It is a generator: it asks for points and is sent their log-densities, so that it runs one evaluation
-after another, many at a time, or from what is known.
+It is a generator: it asks for points and is sent their log-densities, so that it can run one
+evaluation after another, many at a time, or from what is known.
 
 Symbols: z the coordinates (d,), sd their standard deviations in the prior, ρ and r the radii.
 """
@@ -37,9 +37,6 @@ share of draws of the prior."""
 RADII = 1 / 6, 1 / 2.5, 1.0, 3.0
 """The radii r of a round, in units of ρ."""
 
-AT_ONCE = 8
-"""Evaluations of a round, at most."""
-
 SHRINK, LEAST_RADIUS, LARGEST_RADIUS = 0.25, 1e-3, 10.0
 """Factor of ρ where a round has not gained anything, and its bounds."""
 
@@ -48,33 +45,151 @@ SMALL_GAIN, SMALL_ERROR, MOST_SMALL = 1.0, 1.5, 5
 many rounds in a row that gain less."""
 
 BEHIND = 10.0, 2.0
-"""A walker is given up that is lower than the best by more than this, and times d, after it has
-stopped to gain."""
+"""How far below the best, and times d, there may still be something of the posterior."""
 
-N_WALKERS = 1
-"""Walkers that go at once."""
+N_STARTS, MOST_MAXIMA, NEAR, NEW_RADIUS = 12, 4, 0.3, 0.3
+"""Draws of the prior from which other maxima of s are looked for; how many are evaluated at a time;
+distance in sd within which points are the same; and ρ of a walker that begins there."""
 
-ENOUGH_ROWS = 8, 2
-"""Calls of each box, and times its inputs, from which its emulator needs no design."""
+ON_LINE, LARGEST_DIP = 21, 1.0
+"""Points of a line between two maxima, and the dip of log s there up to which they are one."""
 
-MOST_JUMPS, N_STARTS, JUMP = 4, 8, 3.0
-"""Draws of s by an emulator of earlier runs that are evaluated, before the way is gone as without
-it; draws of the prior from which the maximum of s is looked for, besides; and how far, in standard
-deviations of the prior."""
+MOST_LOOKS = 4
+"""Rounds in which other maxima are evaluated."""
 
-MOST_STEPS = 100
-"""Evaluations of log s for a maximum, about."""
+ENOUGH_CALLS, MOST_JUMPS, JUMP = (8, 2), 4, 3.0
+"""Earlier calls of each box, and times its inputs, from which no design is needed; draws of s that
+are then evaluated, before the way is gone as without them; and how far they may be, in sd."""
+
+MOST_STEPS, HOPELESS, DIFFERENCE = 100, 1e10, 1e-3
+"""Evaluations of log s for a maximum, about; the loss where s is 0; and finite differences in units
+of a trust region."""
 
 
 @dataclass
 class Walker:
-    """One of the searches that go at once."""
+    """A search that climbs from a point."""
 
     z: np.ndarray  # its best point
     logp: float
     radius: float = 1.0  # ρ
     n_small: int = 0  # rounds in a row with a small gain
     arrived: bool = False
+
+
+class Way:
+    """The search for the posterior, as generators that yield points and are sent log-densities.
+
+    Parameters
+    ----------
+    density : EmulatedDensity
+    learn : callable
+        Fits the emulator to all that was evaluated.
+    prior : (n, d) float64
+        Draws of the prior, or what stands for them.
+    rng : numpy.random.Generator
+    explore : callable, optional
+        Returns draws of s (n, d), from its maximum and a factor of the curvature there; where
+        earlier runs have called the boxes often enough for an emulator.
+
+    Attributes
+    ----------
+    error : float
+        Median error of the log-densities that were predicted last, where a walker climbed.
+    """
+
+    def __init__(self, density, learn, prior, rng, explore=None):
+        self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
+        self.explore = explore
+        self.spread, self.error, self.seen = spread_of(prior), np.inf, []
+
+    def go(self, start):
+        """Climb from the best point around a start, and look for other modes."""
+        known = self.explore is not None
+        points = start[None] if known else design(start, self.prior, self.rng)
+        best = yield from self._best_of(points, 1.0)
+        if best.logp == -np.inf:
+            return
+        if known:
+            yield from self._jump(best)
+        if best.arrived:
+            return
+        yield from self._climb(best)
+        for _ in range(MOST_LOOKS):
+            self.learn()
+            points = self._other_maxima(best)
+            if len(points) == 0:
+                return
+            other = yield from self._best_of(points, NEW_RADIUS)
+            if other.logp > best.logp - BEHIND[0] - BEHIND[1] * start.size:
+                yield from self._climb(other)
+                best = max(best, other, key=lambda walker: walker.logp)
+
+    def _evaluated(self, points):
+        logp = yield points
+        self.seen = [*self.seen, *points]
+        return np.where(np.isfinite(logp), logp, -np.inf)
+
+    def _best_of(self, points, radius):
+        logp = yield from self._evaluated(points)
+        return Walker(points[np.argmax(logp)], logp.max(), radius)
+
+    def _climb(self, walker):
+        while not walker.arrived:
+            self.learn()
+            points, radii = _proposals(self.density, walker, self.spread, self.rng)
+            predicted, _ = self.density.values(points)
+            logp = yield from self._evaluated(points)
+            finite = logp > -np.inf
+            self.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
+            _take(walker, points, radii, logp, self.error)
+
+    def _jump(self, walker):
+        """Evaluate draws of s, one at a time, until one has the log-density that is predicted.
+
+        Maxima of s are looked for from draws of the prior, so that there are no others to look at.
+        """
+        for _ in range(MOST_JUMPS):
+            self.learn()
+            starts = [walker.z, *self.prior[self.rng.choice(len(self.prior), N_STARTS)]]
+            ends = [_maximum(self.density, z, JUMP * self.spread) for z in starts]
+            log_s, _ = self.density.values(np.array([z for z, _ in ends]))
+            if not np.isfinite(log_s).any():
+                return
+            draws = self.explore(*ends[np.nanargmax(log_s)])
+            z = draws[self.rng.integers(len(draws))][None]
+            predicted, _ = self.density.values(z)
+            logp = yield from self._evaluated(z)
+            self.error = abs(logp[0] - predicted[0])
+            if logp[0] > walker.logp:
+                walker.z, walker.logp = z[0], logp[0]
+            walker.arrived = bool(self.error < SMALL_ERROR)
+            if walker.arrived:
+                return
+
+    def _other_maxima(self, best):
+        """Return maxima of log s (k, d) that nobody has seen, and which may be as good as the best.
+
+        They are found from draws of the prior, without an evaluation.
+        """
+        starts = self.prior[self.rng.choice(len(self.prior), N_STARTS)]
+        found = np.array([_climbed(self.density, z, self.spread)[0] for z in starts])
+        log_s, _ = self.density.values(found)
+        own, _ = self.density.values(best.z[None])
+        least = own[0] - BEHIND[0] - BEHIND[1] * best.z.size
+        chosen = []
+        for k in np.argsort(-log_s, kind="stable"):
+            near = np.array([*self.seen, *chosen]) - found[k]
+            if not log_s[k] > least or np.linalg.norm(near / self.spread, axis=1).min() < NEAR:
+                continue
+            if all(self._dip(found[k], z) > LARGEST_DIP for z in (best.z, *chosen)):
+                chosen.append(found[k])
+        return np.array(chosen[:MOST_MAXIMA])
+
+    def _dip(self, a, b):
+        """Return how far log s falls on the line between two points, below the lower one."""
+        log_s, _ = self.density.values(a + np.linspace(0, 1, ON_LINE)[:, None] * (b - a))
+        return min(log_s[0], log_s[-1]) - log_s.min()
 
 
 def design(start, prior, rng):
@@ -85,76 +200,7 @@ def design(start, prior, rng):
     return np.concatenate([start[None], start + DESIGN_SHARE * steps])
 
 
-def way(density, learn, start, prior, n_walkers, rng, explore=None):
-    """Go to the posterior; a generator that yields points (k, d) and is sent log-densities (k,).
-
-    Parameters
-    ----------
-    density : EmulatedDensity
-    learn : callable
-        Fits the emulator to all that was evaluated.
-    start : (d,) float64
-    prior : (n, d) float64
-        Draws of the prior, or what stands for them.
-    n_walkers : int
-    rng : numpy.random.Generator
-    explore : callable, optional
-        Returns draws of s (n, d), from its maximum and a factor of the curvature there; where
-        earlier runs have evaluated enough for an emulator.
-    """
-    spread = spread_of(prior)
-    points = design(start, prior, rng) if explore is None else start[None]
-    logp = yield points
-    walkers = _walkers(points, logp, n_walkers)
-    if explore is not None and walkers:
-        yield from _jumps(density, learn, explore, walkers[0], prior, rng)
-    while any(not walker.arrived for walker in walkers):
-        learn()
-        active = [walker for walker in walkers if not walker.arrived]
-        own = [_proposals(density, walker, spread, len(active), rng) for walker in active]
-        points = np.concatenate([z for z, _ in own])
-        predicted, _ = density.values(points)
-        logp = yield points
-        error = np.median(np.abs(logp - predicted)[np.isfinite(logp)]) if len(logp) else np.inf
-        ends = np.cumsum([len(z) for z, _ in own])
-        parts = zip(active, own, np.split(logp, ends[:-1]), strict=True)
-        for walker, (z, radii), values in parts:
-            _take(walker, z, radii, values, error)
-        best = max(walker.logp for walker in walkers)
-        for walker in active:
-            lost = best - walker.logp > BEHIND[0] + BEHIND[1] * start.size
-            walker.arrived |= lost and walker.n_small > 0
-
-
-def _jumps(density, learn, explore, walker, prior, rng):
-    """Evaluate draws of s by an emulator of earlier runs, until it predicts one; a point a round."""
-    spread = spread_of(prior)
-    for _ in range(MOST_JUMPS):
-        learn()
-        starts = [walker.z, *prior[rng.choice(len(prior), min(N_STARTS, len(prior)))]]
-        ends = [_maximum(density, z, JUMP * spread) for z in starts]
-        log_s, _ = density.values(np.array([z for z, _ in ends]))
-        best = np.argmax(log_s)
-        if not np.isfinite(log_s[best]):
-            return
-        draws = explore(*ends[best])
-        z = draws[rng.integers(len(draws))][None]
-        predicted, _ = density.values(z)
-        logp = yield z
-        if logp[0] > walker.logp:
-            walker.z, walker.logp = z[0], logp[0]
-        if abs(logp[0] - predicted[0]) < SMALL_ERROR:
-            walker.arrived = True
-            return
-
-
-def _walkers(points, logp, n):
-    """Return walkers from the best of the first points."""
-    order = np.argsort(-np.where(np.isfinite(logp), logp, -np.inf), kind="stable")[:n]
-    return [Walker(points[i], logp[i]) for i in order if np.isfinite(logp[i])]
-
-
-def _proposals(density, walker, spread, n_walkers, rng):
+def _proposals(density, walker, spread, rng):
     """Return points (k, d) to evaluate next, and the radius of each."""
     points, radii = [], []
     for factor in RADII:
@@ -166,35 +212,36 @@ def _proposals(density, walker, spread, n_walkers, rng):
         ]
         radii += [r, r]
     points, radii = np.array(points), np.array(radii)
-    new = np.isfinite(points).all(axis=1)
-    if n_walkers > 1:  # the maxima alone
-        new[1::2] = False
     _, first = np.unique(np.round(points / spread, 6), axis=0, return_index=True)
-    keep = np.sort(first[new[first]])[: max(2, AT_ONCE // n_walkers)]
+    keep = np.sort(first[np.isfinite(points[first]).all(axis=1)])
     return points[keep], radii[keep]
 
 
-def _maximum(density, centre, scales):
-    """Return where log s is largest within a trust region, and a factor of the curvature there.
-
-    The curvature is that of log s − |(z − centre)/scales|²/2, its eigenvalues no less than those of
-    the trust region alone.
-    """
+def _climbed(density, centre, scales):
+    """Return where log s − |(z − centre)/scales|²/2 is largest (d,), and the same by `scales`."""
 
     def loss(w):
         log_s, slope = density.values((centre + scales * w)[None])
         if not np.isfinite(log_s[0]):
-            return 1e10, w
+            return HOPELESS, w
         return 0.5 * w @ w - log_s[0], w - scales * slope[0]
 
-    found = minimize(
+    w = minimize(
         loss, np.zeros(centre.size), jac=True, method="L-BFGS-B", options={"maxfun": MOST_STEPS}
-    )
-    z = centre + scales * found.x
-    step = 1e-3 * np.eye(centre.size)
-    ends = np.concatenate([found.x + step, found.x - step])
-    _, slopes = density.values(centre + scales * ends)
-    hessian = (slopes[: centre.size] - slopes[centre.size :]) * scales / 2e-3
+    ).x
+    return centre + scales * w, w
+
+
+def _maximum(density, centre, scales):
+    """Return the maximum within a trust region, and a factor of the curvature there.
+
+    That is of log s − |(z − centre)/scales|²/2, its eigenvalues no less than those of the trust
+    region alone.
+    """
+    z, w = _climbed(density, centre, scales)
+    step = DIFFERENCE * np.eye(centre.size)
+    _, slopes = density.values(centre + scales * np.concatenate([w + step, w - step]))
+    hessian = (slopes[: centre.size] - slopes[centre.size :]) * scales / (2 * DIFFERENCE)
     hessian = np.where(np.isfinite(hessian), hessian, 0.0)
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
     curvature = (vectors * (1 + np.maximum(-values, 0))) @ vectors.T / np.outer(scales, scales)
@@ -203,7 +250,6 @@ def _maximum(density, centre, scales):
 
 def _take(walker, z, radii, logp, error):
     """Let a walker learn what its points turned out to be."""
-    logp = np.where(np.isfinite(logp), logp, -np.inf)
     best = np.argmax(logp)
     gain = logp[best] - walker.logp
     if gain > 0:
@@ -237,19 +283,26 @@ class Search:
         emulated = step.parameters.emulated
         emulated.mean[:] = start
         emulated.factor[:] = np.diag(spread_of(prior))
-        density = EmulatedDensity(step.log_density.target(self._rng), emulated)
-        self._density = density
-        explore = self._explore if _has_enough(step.tuning.reused, emulated.structure) else None
-        self._way = way(density, self._learn, start, prior, N_WALKERS, self._rng, explore)
-        self._points, self._values = next(self._way), []
-        self._evaluated = []
+        self._density = EmulatedDensity(step.log_density.target(self._rng), emulated)
+        knows = has_enough(step.tuning.reused, emulated.structure)
+        explore = self._explore if knows else None
+        self._way = Way(self._density, self._learn, prior, self._rng, explore)
+        self._going = self._way.go(start)
+        self._points, self._values, self._evaluated = next(self._going), [], []
+        self._draws = None
+
+    @property
+    def error(self):
+        """Median error of the log-densities that were predicted last."""
+        return self._way.error
 
     def _learn(self):
         learning.fit_emulators([self.step])
 
     def _explore(self, z, root):
         choices = self.step.tuning.choices
-        return learning.explore(self._density, choices, z, root, self._rng)
+        with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+            return learning.explore(self._density, choices, z, root, self._rng)
 
     def is_of(self, start, seed, trail):
         """Whether it is the search from this start, and has come as far as this."""
@@ -263,7 +316,7 @@ class Search:
         while self._points is not None and logp.n < budget:
             z = self._points[len(self._values)]
             value = logp(z)
-            learning.note(self.step, z[None], np.array([value]), logp.outputs[None])
+            learning.note(self.step, z, value, logp.outputs)
             self._values.append(value)
             self._evaluated.append(value)
             if len(self._values) == len(self._points):
@@ -273,26 +326,40 @@ class Search:
         values, self._values = np.array(self._values), []
         try:
             with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-                return self._way.send(values)
+                return self._going.send(values)
         except StopIteration:
             return None
 
-    def finish(self, step):
-        """Hand what was learned to the chain's step; return draws of s (n, d)."""
+    def finish(self, step, n):
+        """Hand what was learned to the chain's step; return the best point, and draws of s.
+
+        They are the same if the chain is interrupted after that, and comes again.
+        """
         own = self.step
-        best = np.nanargmax(own.tuning.evaluated[: own.tuning.n_evaluated[0], own._d])
-        own.state.x[:] = own.tuning.evaluated[best, : own._d]
-        places = learning.learn_emulator([own], self._rng)
+        if self._draws is None:
+            own.state.x[:], _ = learning.best_of(own)
+            draws = learning.learn_emulator([own], self._rng)
+            self._draws = np.concatenate([own.state.x[None], self._rng.choice(draws, n - 1)])
         copy_arrays(own.parameters, step.parameters, ("emulated",))
         copy_arrays(own.tuning, step.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
-        return places
+        _remember_way(step, own.state.x)
+        return self._draws
 
 
-def _has_enough(reused, structure):
+def _remember_way(step, best):
+    """Let SurrogateMetropolis' own moves know what was evaluated, too."""
+    tuning, emulated = step.tuning, step.parameters.emulated
+    d, n = best.size, min(step.tuning.n_evaluated[0], len(step.tuning.home))
+    tuning.home[:n], tuning.n_home[0] = tuning.evaluated[:n, : d + 1], n
+    tuning.middle[:], tuning.home_factor[:] = best, emulated.factor
+    tuning.mass[0] = np.log(np.diag(emulated.factor)).sum()
+    tuning.has_arrived[0] = True
+
+
+def has_enough(reused, structure):
     """Whether earlier runs have called each box often enough for an emulator."""
-    calls = [np.count_nonzero(reused[:, :1] == b) for b in range(len(structure.boxes))]
-    needed = ENOUGH_ROWS[0] + ENOUGH_ROWS[1] * structure.boxes[:, 0]
-    return bool(np.all(calls >= needed))
+    calls = [np.count_nonzero(reused[:, 0] == b) for b in range(len(structure.boxes))]
+    return bool(np.all(calls >= ENOUGH_CALLS[0] + ENOUGH_CALLS[1] * structure.boxes[:, 0]))
 
 
 def spread_of(prior):
@@ -305,7 +372,7 @@ N_PRIOR = 300
 
 
 def prior_draws(model, layout):
-    """Return draws (n, d) of a step's variables from the prior, None if it has none to draw from."""
+    """Return draws (n, d) of a step's variables from the prior, None if there are none."""
     if any(black_boxes([rv]) for rv in model.free_RVs):
         return None
     try:

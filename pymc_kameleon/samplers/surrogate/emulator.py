@@ -9,7 +9,7 @@ import xarray as xr
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import whitened
 from pymc_kameleon.samplers.surrogate.density import Surrogate
-from pymc_kameleon.step.groups import LEARNED_GROUP, SURROGATE_MOVES
+from pymc_kameleon.step.groups import EMULATOR_MOVES, LEARNED_GROUP, SURROGATE_MOVES
 from pymc_kameleon.step.learned import BIS, COORDINATE, Quantity, product
 
 U, U_BIS, CENTRE = "whitened", "whitened_bis", "centre"
@@ -184,6 +184,11 @@ def _learned_group(dt):
             "There is no emulator of this result: several steps have moved its variables, and each "
             "surrogate is of the log-density of some given the others. Let one SurrogateMetropolis "
             "move all."
+        )
+    if EMULATOR_MOVES in dt.children:
+        raise ValueError(
+            "There is no surrogate of the log-density in this result: EmulatorMetropolis emulates "
+            "the black boxes alone, and the rest of the model is exact. See pk.emulator(dt)."
         )
     if "n_centres" not in own:
         raise ValueError(

@@ -124,7 +124,7 @@ def learn_from(chains, rng):
             surrogate.bounds[0] -= tuning.depth[0]
     parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor
     parameters.error[0], tuning.news[0] = left_out, news
-    worth = sum(chain.tuning.worth for chain in chains)
+    worth = sum(chain.tuning.worth[: len(LEAST_SHARES)] for chain in chains)
     if is_last:  # before that it would keep chains from looking for what is not known
         worth[2] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
     costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None

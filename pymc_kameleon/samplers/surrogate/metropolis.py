@@ -106,7 +106,7 @@ class Work(NamedTuple):
 # ---- transition ---------------------------------------------------------------------------------
 
 
-@jit
+@jit(inlined=False)
 def transition(target, state, parameters, work, rng):
     """Make a move of a random kind; accept it by log π(y) − log π(x) and the proposal's ratio.
 

@@ -41,6 +41,15 @@ class Moves(NamedTuple):
     log_s: list  # the fitted log-density of each chain, a function
     seen: np.ndarray = None  # (chains, draws, d + 1), what each draw proposed last, and log π there
 
+    @property
+    def log_w(self):
+        """Log π/s (n,) at the ends."""
+        log_w = np.empty(len(self.row))
+        for row, log_s in enumerate(self.log_s):
+            own = self.row == row
+            log_w[own] = self.end_logp[own] - log_s(self.end[own])
+        return log_w
+
 
 def moves_of(kept, learned):
     """Return the Moves of datasets of a result: what it has kept of moves, and what was learned."""
@@ -322,7 +331,7 @@ LEAST_OF_TAIL = 25
 
 
 class Certificate(NamedTuple):
-    """How close the surrogate is to the posterior at the ends of its moves, by w = π/s.
+    """How close s is to the posterior at the ends of its moves, by w = π/s.
 
     Attributes
     ----------
@@ -358,15 +367,15 @@ class Certificate(NamedTuple):
 
 
 def certificate(moves):
-    """Return how close s is to π, a Certificate, of one move at least."""
-    log_w = np.empty(len(moves.row))
-    for row, log_s in enumerate(moves.log_s):
-        own = moves.row == row
-        log_w[own] = moves.end_logp[own] - log_s(moves.end[own])
+    """Return how close s is to π, a Certificate, of one move at least.
+
+    Of Moves, or others that have `log_w` (n,) and `accept_prob`.
+    """
+    log_w = moves.log_w
     finite = np.isfinite(log_w)
     if not finite.any():
         return Certificate(0.0, np.nan, np.nan, float(moves.accept_prob.mean()))
-    w = np.exp(log_w - log_w[finite].max())
+    w = np.exp(np.where(finite, log_w, -np.inf) - log_w[finite].max())
     has_tail = np.count_nonzero(finite) >= LEAST_OF_TAIL and log_w[finite].std() > NO_TAIL_SD
     k = array_stats.psislw(log_w[finite])[1] if has_tail else np.nan
     return Certificate(

@@ -1,0 +1,39 @@
+"""What EmulatorMetropolis says: what is emulated, and where that does not come to predict."""
+
+import logging
+
+from pymc_kameleon.samplers.emulator.learning import ENOUGH_JUDGED, LEAST_WORTH
+from pymc_kameleon.samplers.surrogate.learning import mean_worth
+from pymc_kameleon.step.messages import counted, some
+
+_log = logging.getLogger("pymc_kameleon")
+
+
+def say_what_is_emulated(log_density, initial_point):
+    """Log the black boxes of a SimulatorLogp, and the sizes of their inputs and outputs."""
+    simulators = log_density.simulators
+    for b, box in enumerate(simulators.boxes):
+        n_vary = log_density.n_varying(b, initial_point)
+        n_calls = (simulators.applications[:, 0] == b).sum()
+        _log.info(
+            "Emulating `%s` (%s%s; %s)%s.",
+            box.name,
+            counted(box.p, "input"),
+            "" if n_vary == box.p else f", of which {n_vary} vary",
+            counted(box.q, "output"),
+            f", {n_calls} times in each evaluation" if n_calls > 1 else "",
+        )
+
+
+def explain_worth(worth, choices, names):
+    """Warn if moves by the emulator lead hardly anywhere."""
+    own = mean_worth(worth)[-1]
+    if choices.n_judged[0] < ENOUGH_JUDGED or own > LEAST_WORTH:
+        return ""
+    return (
+        f"the emulator of {some(names)} does not come to predict: the mean squared jump of its "
+        f"moves was {own:.2g} at the end of tuning (2 would be independent draws). So other moves "
+        "do most of the work, as of SurrogateMetropolis. Where outputs jump, are chaotic, or NaN "
+        "in much of the space, let the black box return something smoother; if it is smooth, tune "
+        "longer."
+    )

@@ -1,0 +1,433 @@
+"""Averages corrected by moves of EmulatorMetropolis: exact whatever the emulator is."""
+
+import logging
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.ops import wrap_py
+from runs import messages, sample
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+import pymc_kameleon as pk
+from pymc_kameleon.analysis import emulator_correction
+from pymc_kameleon.samplers.emulator.metropolis import N_OTHERS
+from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
+from pymc_kameleon.samplers.surrogate.moves import certificate
+
+# ---- known answers, with an emulator that is far off --------------------------------------------
+
+BEND = 0.5
+
+
+def log_banana(x):
+    """x₀ ~ N(0, 1), x₁ ~ N(b(x₀² − 1), 1)."""
+    return -(x[..., 0] ** 2) / 2 - (x[..., 1] - BEND * (x[..., 0] ** 2 - 1)) ** 2 / 2
+
+
+def functions(x):
+    """Return (n, 5), of which E is known."""
+    return np.column_stack([x, x**2, x[:, 0] <= 0.5])
+
+
+TRUE = np.array([0, 0, 1, 1 + 2 * BEND**2, norm.cdf(0.5)])
+
+
+def log_spoilt(x):
+    return -np.sum(((x - [0.4, -0.3]) / [1.2, 1.4]) ** 2, axis=-1) / 2
+
+
+def ends_on(log_s, x, rng, n_steps=3):
+    """Return where walks on s, as reversible as an inner chain, end that begin at x (..., d)."""
+    for _ in range(n_steps):
+        y = x + rng.standard_normal(x.shape)
+        accepted = np.log(rng.random(x.shape[:-1])) < log_s(y) - log_s(x)
+        x = np.where(accepted[..., None], y, x)
+    return x
+
+
+def stationary(n, chains=4):
+    """Return independent draws (chains, n, 2), and the moves that one chain each makes of them."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((chains * n, 2))
+    x[:, 1] += BEND * (x[:, 0] ** 2 - 1)
+    ends = ends_on(log_spoilt, np.repeat(x[:, None], 4, axis=1), rng)
+    end = ends[:, 0]
+    log_ratio = log_banana(end) - log_banana(x) + log_spoilt(x) - log_spoilt(end)
+    alpha, log_w = np.exp(np.minimum(0, log_ratio)), log_banana(end) - log_spoilt(end)
+    rows = np.divmod(np.arange(chains * n), n)
+    return x.reshape(chains, n, 2), EmulatorMoves(*rows, x, end, log_w, alpha, ends[:, 1:])
+
+
+def at_draws(x):
+    return functions(x.reshape(-1, 2)).reshape(*x.shape[:2], -1)
+
+
+@pytest.fixture
+def whole_correction(monkeypatch):
+    """Let T be X, which is then tested alone."""
+    monkeypatch.setattr(
+        emulator_correction, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape)
+    )
+
+
+@pytest.mark.usefixtures("whole_correction")
+def test_it_is_exact_however_bad_the_emulator_is():
+    """Unlike the mean over inner chains alone, or over chains that began elsewhere."""
+    x, moves = stationary(25_000)
+    assert 0.5 < moves.accept_prob.mean() < 0.8
+
+    def z(moves):
+        found = emulator_correction.corrected(at_draws(x), moves, functions)
+        return np.abs((found.mean - TRUE) / found.mcse).max()
+
+    assert z(moves) < 3.5
+    assert z(moves._replace(accept_prob=np.ones(len(x.reshape(-1, 2))))) > 8
+    rng = np.random.default_rng(1)
+    elsewhere = ends_on(log_spoilt, moves.others, rng, 20)
+    assert z(moves._replace(others=elsewhere)) > 8
+
+
+def test_without_use_it_is_left_out():
+    """As b is then small, an average is not made worse."""
+    x, moves = stationary(2500)
+    found = emulator_correction.corrected(at_draws(x), moves, functions)
+    assert (found.gain > 0.7).all()
+
+
+FAR = 4.0
+
+
+def slowly(f, moves, function):
+    """Return T, its standard error and its gain of one function, from their definitions."""
+    n_chains, n = f.shape
+    nb = min(10, min(np.sum(moves.row == c) for c in range(n_chains)) // 2)
+    center, half = (f.min() + f.max()) / 2, 1.3 * (f.max() - f.min()) / 2
+
+    def g(x):
+        value = function(x[None]).item()
+        return value if np.isfinite(value) else f.mean()
+
+    def tamed(x):
+        for k in range(2):
+            low, high = moves.start[:, k].min(), moves.start[:, k].max()
+            if abs(x[k] - (low + high) / 2) > FAR * (high - low) / 2:
+                return f.mean()
+        return g(x)
+
+    a, x = np.zeros((n_chains, nb)), np.zeros((n_chains, nb))
+    sizes = np.array([len([i for i in range(n) if i * nb // n == b]) for b in range(nb)])
+    far = np.zeros(n_chains)
+    for c in range(n_chains):
+        own, terms = [i for i in range(len(moves.row)) if moves.row[i] == c], []
+        for i in own:
+            ends = [tamed(v) for v in (moves.end[i], *moves.others[i])]
+            start, end = g(moves.start[i]), g(moves.end[i])
+            rejected = (1 - moves.accept_prob[i]) * (start - end)
+            terms.append(rejected + end - ends[0] + sum(ends) / len(ends))
+            excess = [(v - f.mean()) ** 2 * (abs(v - center) > half) for v in ends]
+            far[c] += sum(excess) / len(ends) / len(own)
+        for b in range(nb):
+            a[c, b] = np.mean([f[c, i] for i in range(n) if i * nb // n == b])
+            inside = [
+                t - np.mean(terms)
+                for t, i in zip(terms, own, strict=True)
+                if moves.draw[i] * nb // n == b
+            ]
+            x[c, b] = np.mean(terms) + np.sum(inside) / len(own) * n / sizes[b]
+    mixed, used = np.zeros((n_chains, nb)), np.zeros(n_chains)
+    for c in range(n_chains):
+        others = [i for i in range(n_chains) if i != c]
+        difference = (a - x)[others].ravel()
+        cov = np.cov(a[others].ravel(), difference)
+        used[c] = np.clip(cov[0, 1] / cov[1, 1], 0, 1)
+        mixed[c] = a[c] + used[c] * (x[c] - a[c])
+
+    def variance(batches):
+        chains = batches @ sizes / n
+        return max(np.var(batches, ddof=1) / batches.size, np.var(chains, ddof=1) / n_chains)
+
+    least = sum(
+        used[c] ** 2 * far[c] / np.sum(moves.row == c) / n_chains**2 for c in range(n_chains)
+    )
+    after = max(variance(mixed), least)
+    return np.mean(mixed @ sizes / n), np.sqrt(after), variance(a) / after, least / after
+
+
+def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
+    """Chains of a length that batches do not divide, some batches without a move, NaN, tails."""
+    rng = np.random.default_rng(7)
+    walk = np.cumsum(rng.standard_normal((3, 47, 2)), axis=1) / 3
+    row, draw = np.nonzero(rng.random((3, 47)) < 0.3)
+    assert len(np.unique(np.column_stack([row, draw * 5 // 47]), axis=0)) < 15
+    start, shape = walk[row, draw], (len(row), 4, 2)
+    ends = 0.5 * start[:, None] + rng.standard_t(2, shape)
+    moves = EmulatorMoves(
+        row, draw, start, ends[:, 0], None, rng.random(len(row)) ** 0.2, ends[:, 1:]
+    )
+    monkeypatch.setattr(emulator_correction, "NUMBERS_PER_PART", 30)
+    monkeypatch.setattr(emulator_correction, "FAR", FAR)
+
+    far = emulator_correction._are_far(ends, start)
+    step = np.sort(ends[..., 1][~far])[-2]  # below one end, which is above all draws
+    assert far.mean() > 0.01
+    assert step > walk[..., 1].max()
+
+    def function(x):
+        root = np.sqrt(np.where(x[:, 0] > 3, np.nan, 4.0)) * x[:, 1]
+        rare = x[:, 0] + 40 * (x[:, 1] > step)
+        return np.column_stack([x[:, 0], x[:, 0] * x[:, 1], root, rare])
+
+    f = function(walk.reshape(-1, 2)).reshape(3, 47, 4)
+    f[np.isnan(f)] = 0.0
+    found = emulator_correction.corrected(f, moves, function)
+    shares = []
+    for j in range(4):
+        *expected, share = slowly(f[..., j], moves, lambda x, j=j: function(x)[:, j])
+        np.testing.assert_allclose((found.mean[j], found.mcse[j], found.gain[j]), expected)
+        shares.append(share)
+    assert max(shares) == 1 > np.median(shares)  # the least variance is that, and is not
+
+
+# ---- are errors what they are said to be? -------------------------------------------------------
+
+
+class Mixture(NamedTuple):
+    """Normals in three coordinates, at places along the first."""
+
+    shares: list
+    places: list
+    sd: float = 1.0
+
+    def log_density(self, x):
+        terms = [
+            np.log(share) - 0.5 * np.sum(((x - [place, 0, 0]) / self.sd) ** 2, axis=-1)
+            for share, place in zip(self.shares, self.places, strict=True)
+        ]
+        return logsumexp(terms, axis=0)
+
+    def draws(self, shape, rng):
+        x = self.sd * rng.standard_normal((*shape, 3))
+        x[..., 0] += rng.choice(self.places, shape, p=self.shares)
+        return x
+
+
+TARGET = Mixture([1.0], [0.0])
+
+
+def runs(emulated, n_runs, n, seed=0, chains=4, n_others=8):
+    """Return z (runs, 5) of corrected averages, and their errors, of a normal posterior.
+
+    Inner chains forget where they began; three of twenty moves are walks, which correct nothing.
+    """
+    rng, shape = np.random.default_rng(seed), (n_runs, chains)
+    x = TARGET.draws(shape, rng)
+    steps = []
+    for _ in range(n):
+        is_walk = rng.random(shape) < 0.15
+        ends = emulated.draws((*shape, 1 + n_others), rng)
+        y = np.where(is_walk[..., None], x + rng.standard_normal(x.shape), ends[:, :, 0])
+        log_ratio = TARGET.log_density(y) - TARGET.log_density(x)
+        log_ratio += ~is_walk * (emulated.log_density(x) - emulated.log_density(y))
+        alpha = np.exp(np.minimum(0, log_ratio))
+        before, x = x, np.where((rng.random(shape) < alpha)[..., None], y, x)
+        steps.append((x, before, y, np.where(is_walk, np.nan, alpha), ends[:, :, 1:]))
+    draws, *parts = (np.stack(part, axis=2) for part in zip(*steps, strict=True))
+
+    def function(x):
+        return np.concatenate([x[..., :2], x[..., :2] ** 2, x[..., :1] < 0.5], axis=-1)
+
+    true = [0, 0, 1, 1, norm.cdf(0.5)]
+    z, errors = [], []
+    for k in range(n_runs):
+        row, draw = np.nonzero(~np.isnan(parts[2][k]))
+        start, end, alpha, others = (part[k, row, draw] for part in parts)
+        moves = EmulatorMoves(row, draw, start, end, None, alpha, others)
+        f = function(draws[k])
+        found = emulator_correction.corrected(f, moves, function)
+        better = found.is_better & (found.gain > 1)
+        z.append(np.where(better, (found.mean - true) / found.mcse, np.nan))
+        errors.append(np.where(better, found.mean, f.mean(axis=(0, 1))) - true)
+    return np.array(z), np.array(errors)
+
+
+def one_sidedness(z):
+    """Return n·mean(z)²/var(z), which is about 1 by chance."""
+    n = np.isfinite(z).sum(axis=0)
+    return n * np.square(np.nanmean(z, axis=0)) / np.nanvar(z, axis=0, ddof=1)
+
+
+EMULATED = {
+    "all but exact": Mixture([1.0], [0.01]),
+    "off": Mixture([1.0], [0.3], 1.15),
+    "wide": Mixture([1.0], [0.0], 1.5),
+    "a mode that is not there": Mixture([0.997, 0.003], [0.0, 6.0]),
+}
+
+
+def test_errors_are_as_they_are_said_to_be():
+    z, errors = runs(EMULATED["off"], 60, 60)
+    assert (np.abs(np.sqrt(np.nanmean(z**2, axis=0)) - 1) < 0.35).all()
+    assert (one_sidedness(z) < 9).all()
+    worth = 1 / np.square(errors[:, :2]).mean(axis=0)
+    assert (worth > 300).all()  # of 240 draws
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [60, 300])
+@pytest.mark.parametrize("name", EMULATED)
+def test_errors_are_as_they_are_said_to_be_in_many_runs(name, n):
+    z, _ = runs(EMULATED[name], 300, n)
+    rms = np.sqrt(np.nanmean(z**2, axis=0))
+    assert (rms < 1.3).all()
+    assert (rms > 0.65).all()
+    assert (one_sidedness(z) < 16).all()
+    assert (np.nanmean(np.abs(z) > 3, axis=0) < 0.03).all()
+
+
+def test_rare_moves_that_are_lacking_count_in_the_error(monkeypatch):
+    """Where further ends have been, and no move: most runs would have errors of one sign."""
+    emulated = EMULATED["a mode that is not there"]
+    monkeypatch.setattr(emulator_correction, "FAR", np.inf)
+    assert (one_sidedness(runs(emulated, 100, 60)[0]) < 16).all()
+    monkeypatch.setattr(emulator_correction, "_rejections", lambda *_: 0.0)
+    assert one_sidedness(runs(emulated, 100, 60)[0])[2] > 25
+
+
+def test_what_the_emulator_makes_far_off_is_of_no_harm(monkeypatch):
+    emulated = EMULATED["a mode that is not there"]
+    z, errors = runs(emulated, 60, 60)
+    assert (one_sidedness(z) < 9).all()
+    worth = 2 / np.square(errors[:, 2]).mean()
+    assert worth > 800  # of 240 draws
+    monkeypatch.setattr(emulator_correction, "FAR", np.inf)
+    assert 2 / np.square(runs(emulated, 60, 60)[1][:, 2]).mean() < worth / 2
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+TIMES = np.arange(5.0)
+
+
+@wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+def line(beta):
+    return beta[0] + beta[1] * TIMES
+
+
+SD, MEASURED = 0.5, np.array([0.9, 1.4, 2.2, 2.4, 3.3])
+DESIGN = np.column_stack([np.ones(5), TIMES])
+COVARIANCE = np.linalg.inv(DESIGN.T @ DESIGN / SD**2 + np.eye(2))
+MEAN = COVARIANCE @ DESIGN.T @ MEASURED / SD**2
+
+
+@pytest.fixture(scope="module")
+def step():
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=2)
+        u = pm.Exponential("u", 1)
+        pm.Deterministic("sum", beta.sum() + u)
+        predicted = pm.Deterministic("predicted", line(beta))
+        pm.Normal("y", predicted, SD, observed=MEASURED)
+        return pk.EmulatorMetropolis(model=model)
+
+
+@pytest.fixture(scope="module")
+def result(step):
+    return sample(step, draws=80, tune=20, chains=4, surrogate_draws=200)
+
+
+def test_moves_are_what_has_been_drawn(result):
+    kept, stats = result["emulator_moves"].to_dataset(), result["sample_stats"]
+    moves = emulator_moves_of(kept)
+    assert 0.7 < len(moves.row) / 320 < 0.95
+    assert moves.others.shape[1:] == (N_OTHERS, 3)
+    np.testing.assert_array_equal(
+        moves.accept_prob, stats["emulator_accept"].values[moves.row, moves.draw]
+    )
+    part = kept.copy(deep=True)
+    part["others"][1] = np.nan  # as if there had been none
+    assert set(emulator_moves_of(part).row) == {0, 2, 3}
+
+
+def test_averages_are_right_and_worth_more_than_the_draws(step, result, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    table = pk.summary(result, round_to="none", model=step.model)
+    ours, plain = (table.loc[["beta[0]", "beta[1]", "u", "sum"]] for table in (
+        table, pk.summary(result["posterior"], round_to="none")
+    ))  # fmt: skip
+    true = np.array([*MEAN, 1, MEAN.sum() + 1])
+    assert (np.abs(ours["mean"] - true) < 4 * ours["mcse_mean"]).all()
+    assert (ours["mcse_mean"] < 0.75 * plain["mcse_mean"]).all()
+    gap = np.abs(ours["mean"] - plain["mean"])
+    assert (gap < 3.5 * np.hypot(ours["mcse_mean"], plain["mcse_mean"])).all()
+    assert (ours["ess"] > 400).all()
+    sd = np.sqrt([*np.diag(COVARIANCE), 1, COVARIANCE.sum() + 1])
+    assert (np.abs(ours["sd"] - sd) < 4 * ours["mcse_sd"]).all()
+    assert (table.loc["predicted[0]", "gain"]) == 1
+    assert "Averages of predicted are those of the draws" in caplog.text
+    assert "would call line" in caplog.text
+    found = pk.expectation(result, lambda v: v["beta"], step.model)
+    np.testing.assert_allclose(found.mean, ours["mean"][:2], atol=3 * found.mcse.max())
+    alone = pk.expectation(result, lambda v: v["beta"])  # without a model, in the same process
+    np.testing.assert_array_equal(found, alone)
+
+
+def test_the_certificate_looks_at_weights(step, result):
+    kept = result["emulator_moves"].to_dataset()
+    moves = emulator_moves_of(kept)
+    found = certificate(moves)
+    table = pk.summary(result, ["beta"], model=step.model)
+    assert table.attrs["certificate"] == found._asdict()
+    assert found.ess_share > 0.97
+    assert found.accept_prob == pytest.approx(moves.accept_prob.mean())
+    w = np.exp(moves.log_w)
+    assert found.ess_share == pytest.approx(w.sum() ** 2 / len(w) / np.square(w).sum())
+    log_w = np.where(np.arange(len(w)) % 2 == 0, np.inf, moves.log_w)  # s was 0 there
+    assert certificate(moves._replace(log_w=log_w)).ess_share < 0.55
+
+
+def test_a_poor_emulator_is_called_one(step, result, caplog):
+    poor = result.copy(deep=True)
+    poor["emulator_moves"]["end_logp"][:, ::5] += 7
+    pk.summary(poor, model=step.model)
+    assert "the emulator is poor (effective share" in messages(caplog, logging.WARNING)[-1]
+    few = result.isel(draw=slice(8))
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    pk.expectation(few, lambda v: v["u"])
+    assert any(said.startswith("The emulator corrects no averages") for said in messages(caplog))
+
+
+def test_draws_of_the_emulator(step, result, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    drawn = result["surrogate_posterior"]
+    assert dict(drawn.sizes)["draw"] == 200
+    assert set(drawn.data_vars) == {"beta", "u", "sum"}
+    np.testing.assert_allclose(drawn["sum"], drawn["beta"].sum("beta_dim_0") + drawn["u"])
+    assert drawn.attrs["approximate"].startswith("draws of the emulator, not")
+    assert drawn.attrs["ess_share"] > 0.97
+    beta = drawn["beta"].values.reshape(-1, 2)
+    assert (np.abs(beta.mean(axis=0) - MEAN) < 0.15 * np.sqrt(np.diag(COVARIANCE))).all()
+    assert len(np.unique(beta[:, 0])) > 790
+    pk.expectation(drawn, lambda v: v["u"])
+    assert messages(caplog)[-1].startswith("These are draws of the emulator, not of the posterior")
+
+
+def test_there_are_not_more_draws_than_ends(step, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    few = sample(step, draws=12, tune=20, surrogate_draws=1000)
+    n = min(np.bincount(emulator_moves_of(few["emulator_moves"].to_dataset()).row)) * N_OTHERS
+    assert few["surrogate_posterior"].sizes["draw"] == n
+    assert f"{n} draws of each chain, not 1000" in caplog.text
+    none = sample(step, draws=12, tune=0, surrogate_draws=3)
+    assert "surrogate_posterior" not in none.children
+    said = messages(caplog, logging.WARNING)
+    assert any("as the emulator has made no move after tuning" in one for one in said)
+
+
+def test_there_is_no_surrogate_of_the_log_density(result):
+    for sampler in (pk.SurrogateMetropolis, pk.EmulatorMetropolis):
+        with pytest.raises(ValueError, match=r"emulates the black boxes alone.*pk\.emulator"):
+            sampler.surrogate(result)

@@ -1,0 +1,231 @@
+"""Models with simulators, emulators of our choice, and EmulatorMetropolis in plain numpy."""
+
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor import wrap_py
+
+from pymc_kameleon.samplers.emulator import fit
+from pymc_kameleon.samplers.emulator.inner_chain import LEAP_RANGE, EmulatedDensity
+
+
+def simulator(function):
+    """Return a black box that takes a vector and returns one, as users write it."""
+    return wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(function)
+
+
+# ---- models -------------------------------------------------------------------------------------
+
+
+def bend(x):
+    """Straighten a banana."""
+    return np.array([x[0], x[1] - 0.5 * (x[0] ** 2 - 4)])
+
+
+class Switch:
+    """The simulator of `banana`, which a test may change."""
+
+    function = staticmethod(bend)
+
+
+@cache
+def banana():
+    """A model whose posterior is the banana of the invariance harness, by way of a simulator."""
+
+    def bent(x):
+        return Switch.function(x)
+
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        pm.Normal("y", simulator(bent)(x), [2.0, 1.0], observed=[0.0, 0.0])
+    return model
+
+
+def one(x):
+    return np.array([x[0] * x[1], x[0] + x[1] ** 2, np.sin(x[0])])
+
+
+def two(x):
+    return np.array([x[0] - 0.5 * x[1] ** 2])
+
+
+OBSERVED = np.array([0.3, 1.2, 0.1, -0.7, 0.9, -0.5, 0.2])
+
+
+@cache
+def nested():
+    """Two simulators: one of two subjects, and another one of what it returns.
+
+    "b" is left to another step.
+    """
+    first, second = simulator(one), simulator(two)
+    with pm.Model() as model:
+        a, s, b = pm.Normal("a", 0, [1.0, 2.0]), pm.HalfNormal("s"), pm.Normal("b")
+        of = [first(pt.stack([a[k], s])) for k in range(2)]
+        last = second(pt.stack([of[0][0] * b, of[1][1] + a[0]]))
+        pm.Normal("y", pt.concatenate([*of, last]), 0.5 + s, observed=OBSERVED)
+    return model
+
+
+DAYS = np.linspace(0.5, 10, 10)
+RATE, CAPACITY, NOISE = 0.8, 50.0, 0.1
+"""With which the data of `growth` are made."""
+
+
+def logistic(x):
+    """Return the size of a population that grows from 1, on ten days."""
+    return x[1] / (1 + (x[1] - 1) * np.exp(-x[0] * DAYS))
+
+
+@cache
+def growth():
+    """A curve with an unknown rate, capacity and noise."""
+    with pm.Model() as model:
+        rate, capacity = pm.LogNormal("rate", 0, 1), pm.LogNormal("capacity", 3, 1)
+        noise = pm.HalfNormal("noise", 0.5)
+        size = pm.Deterministic("size", simulator(logistic)(pt.stack([rate, capacity])))
+        data = logistic([RATE, CAPACITY])
+        data = data * np.exp(NOISE * np.random.default_rng(1).standard_normal(len(data)))
+        pm.LogNormal("y", pt.log(size), noise, observed=pm.Data("data", data))
+    return model
+
+
+GROWTH = np.log([RATE, CAPACITY, NOISE])
+"""The truth, in the model's coordinates."""
+
+
+# ---- emulators ----------------------------------------------------------------------------------
+
+
+def make_arbitrary(emulator, n=5, seed=1):
+    """Set an emulator to what no fit would lead to: nothing in it is lost to rounding."""
+    rng = np.random.default_rng(seed)
+    for array in emulator:
+        array[...] = 0.4 * rng.standard_normal(array.shape) if array.dtype == float else 0
+    emulator.n[:] = n
+
+
+def emulate_by(step, functions, width=1.5, n=30, seed=1):
+    """Fit the emulators of a step to functions, which may be others than the simulators."""
+    emulated, rng = step.parameters.emulated, np.random.default_rng(seed)
+    for box, function in enumerate(functions):
+        p, q = emulated.structure.boxes[box]
+        x = width * rng.standard_normal((n, p))
+        y = np.array([function(row) for row in x])
+        found = fit.fit_box(x, y, np.zeros(n), step._d, np.ones(q), m=n)
+        found.write(emulated.structure, emulated.emulator, box)
+
+
+def density_of(step, rng=None):
+    """Return the EmulatedDensity of a step, with what its parameters are now."""
+    rng = np.random.default_rng(0) if rng is None else rng
+    return EmulatedDensity(step.log_density.target(rng), step.parameters.emulated)
+
+
+# ---- in plain numpy -----------------------------------------------------------------------------
+
+
+class SlowChain:
+    """The inner chain, and moves by it, with the random numbers of the compiled ones.
+
+    `log_s` maps u (d,) to log s and its gradient, `log_pi` z (d,) to log π.
+    """
+
+    def __init__(self, emulated, log_s, log_pi=None):
+        self.log_s, self.log_pi = log_s, log_pi
+        self.mean, self.factor = emulated.mean, np.tril(emulated.factor)
+        self.leap, self.most_leaps = emulated.leap[0], emulated.most_leaps[0]
+        self.n_inner = emulated.n_inner[0]
+
+    def transition(self, u, rng):
+        """Return where a transition of Hamiltonian Monte Carlo leads, and its α."""
+        p = np.array([rng.standard_normal() for _ in u])
+        (now, slope), v = self.log_s(u), u
+        energy = now - p @ p / 2
+        leap = self.leap * (1 + LEAP_RANGE * (2 * rng.random() - 1))
+        for _ in range(1 + int(rng.random() * self.most_leaps)):
+            p = p + leap / 2 * slope
+            v = v + leap * p
+            log_s, slope = self.log_s(v)
+            if log_s == -np.inf:
+                return u, 0.0
+            p = p + leap / 2 * slope
+            if not log_s - p @ p / 2 - energy > -50:
+                return u, 0.0
+        change = log_s - p @ p / 2 - energy
+        return (v if -rng.standard_exponential() < change else u), np.exp(min(0.0, change))
+
+    def run(self, u, rng):
+        """Return where M transitions lead."""
+        if self.log_s(u)[0] > -np.inf:
+            for _ in range(self.n_inner):
+                u, _ = self.transition(u, rng)
+        return u
+
+    def move(self, x, n_others, rng):
+        """Return the new x, α (None if nothing moved), and further ends of the inner chain."""
+        u = np.linalg.solve(self.factor, x - self.mean)
+        others = [self.mean + self.factor @ self.run(u, rng) for _ in range(n_others)]
+        v = self.run(u, rng)
+        if v is u:
+            return x, None, others
+        y = self.mean + self.factor @ v
+        change = self.log_pi(y) - self.log_pi(x) + self.log_s(u)[0] - self.log_s(v)[0]
+        accepted = -rng.standard_exponential() < change
+        return (y if accepted else x), np.exp(min(0.0, change)), others
+
+
+class ManyChains:
+    """The inner chain of many points at once, in plain numpy.
+
+    rule : str
+        What is done; "exact" is the sampler's own, others are broken.
+    """
+
+    def __init__(self, density, rule="exact"):
+        self.density, self.rule, self.emulated = density, rule, density.emulated
+        self.factor = np.tril(self.emulated.factor)
+
+    def log_s(self, u):
+        """Return log s (n,) and its gradient in u."""
+        log_s, slopes = self.density.values(self.density.z_of(u))
+        return log_s, slopes @ self.factor
+
+    def transition(self, u, rng):
+        """Return where transitions from u (n, d) lead."""
+        p = rng.standard_normal(u.shape)
+        (before, slope), v = self.log_s(u), u
+        energy, now = before - (p * p).sum(axis=1) / 2, before
+        leap = self.emulated.leap[0] * rng.uniform(1 - LEAP_RANGE, 1 + LEAP_RANGE, (len(u), 1))
+        n_leaps = rng.integers(1, self.emulated.most_leaps[0] + 1, len(u))
+        for k in range(n_leaps.max()):
+            goes = (k < n_leaps)[:, None]
+            half = p + leap / 2 * slope
+            w = np.where(goes, v + leap * half, v)
+            log_s, new = self.log_s(w)
+            slope = np.where(goes, new, slope)
+            last = half if self.rule == "without the last half step" else half + leap / 2 * new
+            v, p, now = w, np.where(goes, last, p), np.where(goes[:, 0], log_s, now)
+        change = now - (p * p).sum(axis=1) / 2 - energy
+        accepted = -rng.standard_exponential(len(u)) < change
+        if self.rule == "without accepting":
+            accepted[:] = True
+        return np.where(accepted[:, None], v, u)
+
+    def run(self, u, rng):
+        """Return where M transitions lead."""
+        for _ in range(self.emulated.n_inner[0]):
+            u = self.transition(u, rng)
+        return u
+
+    def move(self, x, log_pi, rng):
+        """Return where moves of x (n, d) lead, accepted by log π."""
+        u = self.density.u_of(x)
+        v = self.run(u, rng)
+        y = self.density.z_of(v)
+        change = log_pi(y) - log_pi(x)
+        if self.rule != "without s":
+            change += self.log_s(u)[0] - self.log_s(v)[0]
+        return np.where((-rng.standard_exponential(len(x)) < change)[:, None], y, x)

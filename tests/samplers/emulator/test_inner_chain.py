@@ -1,0 +1,125 @@
+"""The chain on s: against plain numpy, and that it leaves s as it is."""
+
+import numpy as np
+import pytest
+from invariance import Target, invariance_p_value
+from simulated import ManyChains, SlowChain, banana, density_of, emulate_by, make_arbitrary
+
+import pymc_kameleon as pk
+
+SLOPES, SHIFT = np.array([[1.5, 0.5], [-0.4, 0.8]]), np.array([0.3, -0.6])
+"""Of a linear simulator, Cx + e."""
+
+PRECISION = SLOPES.T @ np.diag([0.25, 1.0]) @ SLOPES
+"""Of s then: the model's noise has standard deviations of 2 and 1."""
+
+
+@pytest.fixture(scope="module")
+def step():
+    step = pk.EmulatorMetropolis(model=banana())
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    return step
+
+
+def set_shape(emulated, leap=0.5, most_leaps=4):
+    emulated.mean[:], emulated.factor[:] = [0.2, 0.1], [[0.9, 0], [0.4, 0.7]]
+    emulated.radius[0], emulated.leap[0], emulated.most_leaps[0] = np.inf, leap, most_leaps
+
+
+# ---- by hand --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("leap", "most_leaps"), [(0.5, 5), (1.5, 3), (30.0, 2)])
+def test_transitions_by_hand(step, leap, most_leaps):
+    """With arbitrary emulators, a wall, and trajectories that are given up."""
+    emulated = step.parameters.emulated
+    make_arbitrary(emulated.emulator)
+    set_shape(emulated, leap, most_leaps)
+    emulated.radius[0] = 1.5
+    density = density_of(step)
+
+    def log_s(u):
+        [value], [slope] = density.values(density.z_of(u)[None])
+        return value, slope @ np.tril(emulated.factor)
+
+    by_hand, rng = SlowChain(emulated, log_s), np.random.default_rng(4)
+    z = np.random.default_rng(3).standard_normal((4, 2))
+    places, found_log_s, accept_prob = density.chains(z, 8, np.random.default_rng(4))
+    n_moves = 0
+    for k, u in enumerate(density.u_of(z)):
+        for i in range(8):
+            new, alpha = by_hand.transition(u, rng)
+            n_moves, u = n_moves + (new is not u), new
+            np.testing.assert_allclose(places[i, k], density.z_of(u), rtol=1e-6, atol=1e-8)
+            assert accept_prob[i, k] == pytest.approx(alpha, rel=1e-5, abs=1e-300)
+            assert found_log_s[i, k] == pytest.approx(log_s(u)[0], rel=1e-7)
+    assert (n_moves > 5) == (leap < 10)
+
+
+def test_where_s_is_nothing_a_chain_stays(step):
+    set_shape(step.parameters.emulated)
+    make_arbitrary(step.parameters.emulated.emulator)
+    step.log_density.region[:, 0] = -0.5, 0.5
+    z = np.array([[1.0, 0.0], [0.0, 0.0]])
+    try:
+        places, log_s, accept_prob = density_of(step).chains(z, 20, np.random.default_rng(1))
+    finally:
+        step.log_density.region[:, 0] = -np.inf, np.inf
+    assert (log_s[:, 0] == -np.inf).all()
+    assert (accept_prob[:, 0] == 0).all()
+    np.testing.assert_allclose(places[:, 0], np.tile(z[0], (20, 1)), atol=1e-12)
+    assert np.ptp(places[:, 1, 0]) > 0
+    assert np.abs(places[:, 1, 0]).max() <= 0.5  # there it never leaves the region
+
+
+# ---- it leaves s as it is -------------------------------------------------------------------
+
+
+def exact_draws(rng, n):
+    """Return draws of s, which is normal where the emulator is linear."""
+    mean = -np.linalg.solve(SLOPES, SHIFT)
+    return mean + np.linalg.solve(np.linalg.cholesky(PRECISION).T, rng.standard_normal((2, n))).T
+
+
+NORMAL = Target(banana, exact_draws)
+
+
+@pytest.fixture(scope="module")
+def linear(step):
+    """The density of a linear emulator, and leaps that are often rejected."""
+    emulate_by(step, [lambda x: SLOPES @ x + SHIFT], width=4.0)
+    set_shape(step.parameters.emulated, leap=1.3, most_leaps=3)
+    density = density_of(step)
+    z = exact_draws(np.random.default_rng(5), 50)
+    y = (z @ SLOPES.T + SHIFT) / [2, 1]
+    expected = -np.sum(y * y, axis=1) / 2
+    np.testing.assert_allclose(np.diff(density.values(z)[0]), np.diff(expected), atol=1e-4)
+    return density
+
+
+def test_draws_of_s_stay_draws_of_s(linear):
+    set_shape(linear.emulated, leap=1.3, most_leaps=3)
+    share = []
+
+    def transform(z):
+        places, _, accept_prob = linear.chains(z, 3, np.random.default_rng(6))
+        share.append(np.mean(accept_prob))
+        return places[-1]
+
+    assert invariance_p_value(transform, NORMAL) > 1e-3
+    assert 0.3 < share[0] < 0.95
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_exact"),
+    [("exact", True), ("without the last half step", False), ("without accepting", False)],
+)
+def test_broken_twins_do_not(linear, rule, is_exact):
+    set_shape(linear.emulated, leap=1.3, most_leaps=3)
+    twin = ManyChains(linear, rule)
+    linear.emulated.n_inner[0] = 3
+
+    def transform(z):
+        return linear.z_of(twin.run(linear.u_of(z), np.random.default_rng(6)))
+
+    assert (invariance_p_value(transform, NORMAL) > 1e-3) == is_exact

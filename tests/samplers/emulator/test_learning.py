@@ -1,0 +1,212 @@
+"""How emulators, shape and shares are learned."""
+
+import numpy as np
+import pytest
+from simulated import GROWTH, banana, bend, density_of, growth, logistic
+
+import pymc_kameleon as pk
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.emulator.metropolis import N_OTHERS
+
+
+@pytest.fixture(scope="module")
+def bent():
+    return pk.EmulatorMetropolis(model=banana())
+
+
+@pytest.fixture(scope="module")
+def step():
+    return pk.EmulatorMetropolis(model=growth())
+
+
+def chains_of(step, n_chains=2, tune=50):
+    """Return fresh chains."""
+    chains = [step.for_chain() for _ in range(n_chains)]
+    for k, chain in enumerate(chains):
+        chain.setup_chain(np.random.default_rng(k), tune, 10)
+    return chains
+
+
+def note_around(chain, middle, width, simulate, n, seed=1):
+    """Let a chain have evaluated n points around one."""
+    z = middle + width * np.random.default_rng(seed).standard_normal((n, middle.size))
+    for row in z:
+        logp = chain.log_density(row)
+        learning.note(chain, row, logp, simulate(row))
+    chain.state.x[:] = z[-1]
+    return z
+
+
+# ---- evaluations ----------------------------------------------------------------------------
+
+
+def test_evaluations_are_as_they_were(bent):
+    """Of all chains; the newest, and where there is no more room the oldest are forgotten."""
+    chains = chains_of(bent)
+    ours = [note_around(chain, np.zeros(2), 1, bend, 5 + k, k) for k, chain in enumerate(chains)]
+    known = learning.evaluations_of(chains)
+    np.testing.assert_array_equal(known.z, np.concatenate(ours))
+    np.testing.assert_allclose(known.x, known.z)
+    np.testing.assert_allclose(known.y, [bend(z) for z in known.z])
+    np.testing.assert_allclose(known.logp, [bent.log_density(z) for z in known.z])
+    assert np.isnan(known.log_s).all()
+    chains[0].tuning.n_learned[0] = 3
+    newest = learning.evaluations_of(chains, newest=True)
+    np.testing.assert_array_equal(newest.z, np.concatenate([ours[0][3:], ours[1]]))
+    room = len(chains[0].tuning.evaluated)
+    more = note_around(chains[0], np.zeros(2), 1, bend, room + 2, 7)
+    found = learning.evaluations_of(chains[:1], newest=True)
+    np.testing.assert_array_equal(found.z, more[2:])
+
+
+def test_the_best_has_finite_outputs(bent):
+    [chain] = chains_of(bent, 1)
+    z = note_around(chain, np.zeros(2), 1, bend, 6)
+    logp = np.array([bent.log_density(row) for row in z])
+    best, value = learning.best_of(chain)
+    np.testing.assert_array_equal(best, z[np.argmax(logp)])
+    assert value == logp.max()
+    learning.note(chain, np.zeros(2), 1e3, np.array([np.nan, 0.0]))
+    learning.note(chain, np.zeros(2), np.nan, np.zeros(2))
+    np.testing.assert_array_equal(learning.best_of(chain)[0], best)
+
+
+def test_drops():
+    """Below what is usual of the best, 2d + 5; what is not finite is infinitely low."""
+    found = learning.drops(np.array([3.0, -5.9, -6.1, -106.0, -np.inf, np.nan, np.inf]), 2)
+    np.testing.assert_allclose(found, [0, 0, 0.1, 100, np.inf, np.inf, np.inf], atol=1e-9)
+
+
+def test_curvatures_are_those_of_the_noise(bent):
+    [chain] = chains_of(bent, 1)
+    note_around(chain, np.zeros(2), 1, bend, 6)
+    found = learning.curvatures(bent.log_density, learning.evaluations_of([chain]))
+    np.testing.assert_allclose(found, [1 / 4, 1], rtol=1e-4)
+
+
+# ---- fits -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def learned(step):
+    """Two chains that have learned from what one of them has seen, at the end of tuning."""
+    chains = chains_of(step)
+
+    def simulate(z):
+        return logistic(np.exp(z[:2]))
+
+    note_around(chains[0], GROWTH, 0.3, simulate, 40)
+    chains[1].state.x[:] = GROWTH
+    chains[0].monitor.done = chains[1].monitor.done = 20
+    learning.learn_from(chains, np.random.default_rng(1))
+    assert [chain.parameters.n_others[0] for chain in chains] == [0, 0]
+    note_around(chains[1], GROWTH, [0.05, 0.05, 0.3], simulate, 30, seed=2)
+    chains[0].monitor.done = chains[1].monitor.done = 49
+    learning.learn_from(chains, np.random.default_rng(2))
+    return chains
+
+
+def test_all_chains_learn_the_same(learned):
+    one, other = learned
+    for a, b in zip(one.parameters.emulated, other.parameters.emulated, strict=True):
+        for x, y in zip(*((v if isinstance(v, tuple) else [v]) for v in (a, b)), strict=True):
+            np.testing.assert_array_equal(x, y)
+    for a, b in zip(one.tuning.choices, other.tuning.choices, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert [chain.tuning.n_learned[0] for chain in learned] == [40, 30]
+    assert [chain.parameters.n_others[0] for chain in learned] == [N_OTHERS] * 2
+    assert [chain.parameters.emulated_share[0] for chain in learned] == [0.85] * 2
+
+
+def test_the_emulator_predicts_the_simulator(learned):
+    rng = np.random.default_rng(3)
+    x = np.exp(GROWTH[:2] + 0.05 * rng.standard_normal((30, 2)))
+    truth = np.array([logistic(row) for row in x])
+    errors = np.log(density_of(learned[0]).emulate(x) / truth)
+    assert np.sqrt(np.mean(errors**2)) < 0.01  # a tenth of the noise
+
+
+def test_the_shape_is_that_of_the_posterior(step, learned):
+    """By importance sampling."""
+    emulated, rng = learned[0].parameters.emulated, np.random.default_rng(4)
+    t = rng.standard_normal((4000, 3)) / np.sqrt(rng.chisquare(6, (4000, 1)) / 6)
+    z = emulated.mean + 1.2 * t @ emulated.factor.T
+    outputs = np.array([logistic(np.exp(row[:2])) for row in z])
+    log_w = step.log_density.logp_given(z, outputs) + 4.5 * np.log1p(np.sum(t * t, axis=1) / 6)
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
+    assert 1 / np.sum(w**2) > 1000
+    mean = w @ z
+    covariance = (w[:, None] * (z - mean)).T @ (z - mean)
+    sd = np.sqrt(np.diag(covariance))
+    assert (np.abs(emulated.mean - mean) < 0.6 * sd).all()
+    ratio = np.sqrt(np.diag(emulated.factor @ emulated.factor.T)) / sd
+    assert (np.abs(np.log(ratio)) < np.log(1.6)).all()
+
+
+def test_nothing_finite_nothing_learned(bent):
+    [chain] = chains_of(bent, 1)
+    learning.note(chain, np.zeros(2), -np.inf, np.full(2, np.nan))
+    before = [array.copy() for array in chain.parameters.emulated.emulator]
+    with np.errstate(invalid="ignore"):
+        learning.fit_emulators([chain])
+    for found, own in zip(chain.parameters.emulated.emulator, before, strict=True):
+        np.testing.assert_array_equal(found, own)
+
+
+# ---- judging --------------------------------------------------------------------------------
+
+
+def judged(log_w, widening=2.0):
+    """Return what is judged by moves that end with these log π − log s; NaN was another move."""
+    choices = allocate(learning.Choices, {"boxes": 1}, widening=widening)
+    log_w = np.array(log_w)
+    zeros = np.zeros((len(log_w), 1))
+    new = learning.Evaluations(zeros, np.where(np.isnan(log_w), 7.0, log_w), log_w * 0, zeros, zeros)
+    learning.judge(choices, new)
+    return choices
+
+
+def test_the_emulator_is_judged_by_its_own_moves():
+    good = judged([0.3, 0.3, np.nan, 0.3])
+    assert good.share[0] == pytest.approx(1)
+    assert good.n_judged[0] == 3
+    assert good.widening[0] == 3.0
+    # Weights of 1, 1 and 0: two thirds of the moves count.
+    assert judged([5.0, 5.0, -80.0]).share[0] == pytest.approx(2 / 3)
+    assert judged([-9.0, -9.0, 0.0]).widening[0] == 1.0  # s is too high where moves end
+    assert judged([0.0], widening=7.0).widening[0] == 8.0
+    none = judged([np.nan, np.nan])
+    assert [none.share[0], none.n_judged[0], none.widening[0]] == [0, 0, 2]
+
+
+def test_moves_that_are_worth_more_are_made_oftener():
+    """Between the least and the usual share."""
+
+    def share(worth):
+        return learning.share_by_worth(np.array([[w * 100, 100] for w in worth]))
+
+    low, middle, high = (share([0.1, 0.1, 0.1, 0.1, w]) for w in (1e-6, 0.1, 100.0))
+    assert low == learning.LEAST_EMULATED
+    assert high == learning.EMULATED_SHARE
+    assert low < middle < high
+
+
+@pytest.mark.parametrize(("worth", "trusted"), [(0.05, False), (1.5, True)])
+def test_an_emulator_that_does_not_predict_moves_seldom(bent, worth, trusted):
+    """But not before it was judged."""
+    chains = chains_of(bent)
+    for chain in chains:
+        chain.tuning.worth[:, 0], chain.tuning.worth[:, 1] = 0.5 * 20, 20
+        chain.tuning.worth[-1, 0] = worth * 20
+    choices = chains[0].tuning.choices
+    choices.n_judged[0] = learning.ENOUGH_JUDGED - 1
+    learning.take_shares(chains)
+    assert chains[1].parameters.emulated_share[0] == learning.EMULATED_SHARE
+    for chain in chains:
+        chain.tuning.worth[:] *= 2
+    learning.distrust(choices)
+    learning.take_shares(chains)
+    for chain in chains:
+        assert (chain.parameters.emulated_share[0] == learning.EMULATED_SHARE) == trusted

@@ -1,0 +1,325 @@
+"""EmulatorMetropolis: its transition against plain numpy, exactness, and how it runs."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from invariance import TARGETS, Target, invariance_p_value, moved_fast
+from models import Blind, black_box, normal
+from pymc.exceptions import SamplingError
+from runs import DRAWN, WARMUP, assert_same, resume, sample
+from simulated import (
+    ManyChains,
+    SlowChain,
+    Switch,
+    banana,
+    bend,
+    density_of,
+    emulate_by,
+    growth,
+    logistic,
+    make_arbitrary,
+)
+
+import pymc_kameleon as pk
+
+BANANA = Target(banana, TARGETS["banana"].sample)
+
+
+def log_banana(x):
+    """Log π, but for a constant."""
+    return -0.5 * (x[..., 0] ** 2 / 4 + (x[..., 1] - 0.5 * (x[..., 0] ** 2 - 4)) ** 2)
+
+
+def wrong(x):
+    """What a bad emulator takes the simulator for."""
+    return np.array([0.8 * x[0] + 0.3, x[1] - 0.3 * (x[0] ** 2 - 4) + 0.4 * np.sin(2 * x[0])])
+
+
+@pytest.fixture(scope="module")
+def step():
+    step = pk.EmulatorMetropolis(model=banana(), steps_per_draw=1)
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    return step
+
+
+def set_shape(parameters, share=1.0):
+    """Set parameters to what tuning would not lead to, but for the emulator."""
+    emulated = parameters.emulated
+    parameters.emulated_share[0], parameters.n_others[0] = share, 2
+    parameters.shares[:] = 0.6, 0.4, 0, 0
+    parameters.log_scale[0], parameters.surrogate.nu[0] = 0.0, 6.0
+    parameters.mean[:], parameters.factor[:] = [0.2, 0.1], [[0.9, 0], [0.4, 0.7]]
+    emulated.mean[:], emulated.factor[:] = [0.3, -0.4], [[1.5, 0], [0.4, 0.9]]
+    emulated.radius[0], emulated.leap[0] = 2.0, 0.6
+    emulated.most_leaps[0], emulated.n_inner[0] = 4, 3
+
+
+# ---- by hand --------------------------------------------------------------------------------
+
+
+def test_moves_by_hand(step):
+    """With further ends, by arbitrary emulators; one evaluation each, or none."""
+    step.setup_chain(np.random.default_rng(7), 0, 90)
+    make_arbitrary(step.parameters.emulated.emulator)
+    set_shape(step.parameters)
+    emulated, density = step.parameters.emulated, density_of(step)
+
+    def log_s(u):
+        [value], [slope] = density.values(density.z_of(u)[None])
+        return value, slope @ np.tril(emulated.factor)
+
+    by_hand, rng = SlowChain(emulated, log_s, log_banana), np.random.default_rng(7)
+    x, n_moves = np.array([0.4, -1.0]), 0
+    for k in range(90):
+        assert rng.random() < 1  # the kind of the move
+        new, alpha, others = by_hand.move(x, 2, rng)
+        start = step.model.initial_point() | {"x": x}
+        point, [stats] = step.step(start)
+        np.testing.assert_allclose(point["x"], new, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(step.state.others[:2], others, rtol=1e-6, atol=1e-8)
+        expected = 0.0 if alpha is None else alpha
+        assert stats["accept_prob"] == pytest.approx(expected, rel=1e-5)
+        assert stats["emulator_accept"] == pytest.approx(expected, rel=1e-5)
+        assert np.isnan(stats["surrogate_accept"])
+        assert stats["n_logp"] == (alpha is not None) + (k == 0)
+        n_moves, x = n_moves + (new is not x), point["x"]
+    assert 20 < n_moves < 80
+
+
+def test_what_a_move_leaves_for_corrections(step):
+    """Where it began and led, log π and log s there, and the simulator's inputs and outputs."""
+    step.setup_chain(np.random.default_rng(8), 0, 50)
+    make_arbitrary(step.parameters.emulated.emulator)
+    set_shape(step.parameters, share=0.7)
+    density, x, kinds = density_of(step), np.array([0.4, -1.0]), set()
+    for _ in range(50):
+        point, [stats] = step.step({"x": x})
+        state = step.state
+        start, end = state.move[:2], state.move[2:4]
+        by_emulator, evaluated = ~np.isnan(stats["emulator_accept"]), stats["n_logp"] > 0
+        kinds.add((bool(by_emulator), bool(evaluated)))
+        np.testing.assert_array_equal(start, x)
+        assert np.isnan(state.log_s_end[0]) != by_emulator
+        if by_emulator:
+            [log_s], _ = density.values(end[None])
+            assert state.log_s_end[0] == pytest.approx(log_s, rel=1e-8)
+        if evaluated:
+            assert state.move[4] == pytest.approx(step.log_density(end), rel=1e-12)
+            np.testing.assert_allclose(state.inputs, end, rtol=1e-12)
+            np.testing.assert_allclose(state.outputs, bend(end), rtol=1e-12)
+        else:
+            assert np.isnan([*state.inputs, *state.outputs]).all()
+        x = point["x"]
+    assert {(True, True), (False, True)} <= kinds
+
+
+# ---- exactness ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def spoilt():
+    """A step that is frozen, with a bad emulator."""
+    step = pk.EmulatorMetropolis(model=banana(), steps_per_draw=2)
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    emulate_by(step, [wrong], width=3.0)
+    return step
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
+def test_exact_draws_stay_exact_by_a_bad_emulator(spoilt, share):
+    set_shape(spoilt.parameters, share)
+    spoilt.parameters.n_others[0] = 0
+    p_value = invariance_p_value(lambda x: moved_fast(spoilt, x), BANANA, n=6000)
+    assert p_value > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_exact"),
+    [
+        pytest.param("exact", True, marks=pytest.mark.slow),
+        ("without s", False),
+        ("without accepting", False),
+    ],
+)
+def test_broken_twins_do_not(spoilt, rule, is_exact):
+    """Moves that forget s, and inner chains that s is not invariant under."""
+    set_shape(spoilt.parameters)
+    twin, rng = ManyChains(density_of(spoilt), rule), np.random.default_rng(3)
+
+    def transform(x):
+        with np.errstate(over="ignore", invalid="ignore"):  # where nothing is rejected
+            for _ in range(2):
+                x = twin.move(x, log_banana, rng)
+        return x
+
+    assert (invariance_p_value(transform, BANANA, n=6000) > 1e-3) == is_exact
+
+
+def further_ends(step, x, n, chained=False):
+    """Return ends v (n, d) and further ends (n, d) of inner chains from x."""
+    ends, others, rng = np.empty((n, 2)), np.empty((n, 2)), np.random.default_rng(9)
+    step.setup_chain(rng, 0, n)
+    emulate_by(step, [wrong], width=3.0)
+    set_shape(step.parameters)
+    if chained:
+        twin = ManyChains(density_of(step))
+        u = twin.run(twin.density.u_of(np.tile(x, (n, 1))), rng)
+        return twin.density.z_of(twin.run(u, rng)), twin.density.z_of(u)
+    for k in range(n):
+        step.step({"x": x})
+        ends[k], others[k] = step.state.move[2:4], step.state.others[1]
+    return ends, others
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_further_ends_do_not_know_where_the_move_leads(step, chained):
+    """Given x they are independent of it, and as it is; not if one chain went through both."""
+    n = 1500
+    ends, others = further_ends(step, np.array([3.0, 2.0]), n, chained)
+    correlations = [np.corrcoef(ends[:, i], others[:, j])[0, 1] for i in (0, 1) for j in (0, 1)]
+    difference = ends.mean(axis=0) - others.mean(axis=0)
+    z = difference / np.sqrt((ends.var(axis=0) + others.var(axis=0)) / n)
+    largest = max(np.abs(correlations).max() * np.sqrt(n), np.abs(z).max())
+    assert largest > 6 if chained else largest < 4
+
+
+# ---- what is refused ------------------------------------------------------------------------
+
+
+def test_models_that_it_is_not_for_are_refused():
+    for model, said in [
+        (black_box(Blind()), "returns the log-likelihood"),
+        (normal(2), "calls no black box"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            pk.EmulatorMetropolis(model=model)
+    with pytest.raises(ValueError, match="keep_adapting is impossible"):
+        pk.EmulatorMetropolis(model=banana(), keep_adapting=True)
+    with pytest.raises(ValueError, match="cannot be pseudo_marginal"):
+        pk.EmulatorMetropolis(model=banana(), pseudo_marginal=True)
+
+
+# ---- runs -----------------------------------------------------------------------------------
+
+ALL = *DRAWN, *WARMUP, "emulator_moves", "learned"
+OPTIONS = {"discard_tuned_samples": False, "tune": 20, "draws": 20}
+
+
+@pytest.fixture(scope="module")
+def grown():
+    return pk.EmulatorMetropolis(model=growth())
+
+
+@pytest.fixture(scope="module")
+def run(grown):
+    return sample(grown, **OPTIONS)
+
+
+def test_a_run(grown, run):
+    """Most moves are by the emulator and accepted; each costs one evaluation, or none."""
+    stats, moves = run["sample_stats"], run["emulator_moves"].to_dataset()
+    by_emulator = np.isfinite(stats["emulator_accept"].values)
+    assert by_emulator.mean() > 0.6
+    assert np.nanmean(stats["emulator_accept"]) > 0.9
+    assert stats["n_logp"].values[:, 1:].max() == 1  # a black box is looked at in the first draw
+    np.testing.assert_array_equal(by_emulator, np.isfinite(moves["end_log_s"].values))
+    evaluated = np.isfinite(moves["inputs"].values[..., 0])
+    x, y = moves["inputs"].values[evaluated], moves["outputs"].values[evaluated]
+    np.testing.assert_allclose(y, [logistic(row) for row in x], rtol=1e-12)
+    np.testing.assert_allclose(np.log(x), moves["end"].values[evaluated][:, :2], rtol=1e-9)
+    log_w = (moves["end_logp"] - moves["end_log_s"]).values[by_emulator]
+    assert np.std(log_w) < 0.5
+    others = moves["others"].values[by_emulator]
+    assert np.isfinite(others).all()
+    size = run["posterior"]["size"].values
+    rate, capacity = (run["posterior"][name].values for name in ("rate", "capacity"))
+    np.testing.assert_allclose(size[1, 3], logistic([rate[1, 3], capacity[1, 3]]), rtol=1e-12)
+
+
+def test_the_same_seed_draws_the_same(grown, run):
+    """By as many workers as you like, but not with another seed."""
+    assert_same(sample(grown, cores=2, **OPTIONS), run, ALL)
+    other = sample(grown, random_seed=8, **OPTIONS)
+    assert (other["posterior"]["rate"].values != run["posterior"]["rate"].values).all()
+
+
+def test_a_run_goes_on_as_if_it_had_not_been_interrupted(grown, run, tmp_path):
+    """While tuning, when that has ended, and later; from memory, a file and a store."""
+
+    def stop_at(k):
+        return lambda trace, draw: trace.stop() if draw.draw_idx >= k else None
+
+    model, store = growth(), tmp_path / "run.zarr"
+    half = sample(grown, callback=stop_at(9), **OPTIONS)
+    assert half["warmup_posterior"].sizes["draw"] < 20
+    assert_same(resume(half, model, 20), run, ALL)
+    tuned = sample(grown, **OPTIONS | {"draws": 0})
+    pk.save(tuned, tmp_path / "tuned.nc") if hasattr(pk, "save") else None
+    assert_same(resume(tuned, model, 20), run, ALL)
+    sample(grown, store=store, callback=stop_at(27), **OPTIONS)
+    assert_same(pk.sample(resume=store, model=model, progressbar=False,
+                          compute_convergence_checks=False).load(), run, ALL)  # fmt: skip
+
+
+def test_without_tuning_it_walks(grown):
+    result = sample(grown, tune=0, draws=30)
+    assert np.isnan(result["sample_stats"]["emulator_accept"]).all()
+    assert np.ptp(result["posterior"]["rate"].values, axis=1).min() > 0
+
+
+def test_new_data_are_followed(grown):
+    """Without compiling anew; the emulator learns the same simulator."""
+    old = growth()["data"].get_value()
+    with growth():
+        pm.set_data({"data": 2 * logistic([0.8, 50.0])})
+    try:
+        result = sample(grown, **OPTIONS)
+    finally:
+        with growth():
+            pm.set_data({"data": old})
+    assert abs(np.log(result["posterior"]["capacity"].values / 100)).mean() < 0.3
+    assert np.nanmean(result["sample_stats"]["emulator_accept"]) > 0.8
+
+
+# ---- simulators that fail -------------------------------------------------------------------
+
+
+def cut(value):
+    """Return a simulator that fails in a part of the space: raises an exception, or returns NaN."""
+
+    def function(x):
+        if x[0] > 1:
+            if value is None:
+                raise ZeroDivisionError("the solver broke down")
+            return np.array([x[0], value])
+        return bend(x)
+
+    return staticmethod(function)
+
+
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [(np.nan, {}), (np.inf, {}), (None, {"on_error": "reject"})],
+    ids=["nan", "inf", "error"],
+)
+def test_a_region_without_outputs_cuts_the_posterior(monkeypatch, step, value, options):
+    """Draws beyond are rejected; on this side they are right."""
+    monkeypatch.setattr(Switch, "function", cut(value))
+    start = {"x": np.zeros(2)}
+    dt = sample(step, initvals=start, tune=60, draws=150, **options)
+    x = dt["posterior"]["x"].values
+    assert x[..., 0].max() <= 1
+    assert np.nanmean(dt["sample_stats"]["emulator_accept"]) > 0.3
+    exact = BANANA.sample(np.random.default_rng(1), 100_000)
+    exact = exact[exact[:, 0] <= 1]
+    error = (x.mean(axis=(0, 1)) - exact.mean(axis=0)) / exact.std(axis=0)
+    assert (np.abs(error) < 0.5).all()
+
+
+def test_an_exception_arrives_as_it_is(monkeypatch, step):
+    monkeypatch.setattr(Switch, "function", cut(None))
+    with pytest.raises(ZeroDivisionError, match="the solver broke down"):
+        sample(step, initvals={"x": np.zeros(2)})
+    monkeypatch.setattr(Switch, "function", staticmethod(lambda x: np.full(2, np.nan)))
+    with pytest.raises(SamplingError):
+        sample(step, initvals={"x": np.zeros(2)})

@@ -1,0 +1,165 @@
+"""The way to the posterior: where it leads, after how many evaluations, and interrupted."""
+
+import pickle
+
+import numpy as np
+import pytest
+from runs import same
+from scipy import stats
+from simulated import CAPACITY, GROWTH, RATE, growth, logistic
+
+import pymc_kameleon as pk
+from pymc_kameleon.samplers.emulator.way import LEAST_DESIGN, RADII, Way, design
+from pymc_kameleon.step.job import ChainState, Job, advance
+
+# ---- with an emulator that is known -------------------------------------------------------------
+
+
+class Known:
+    """Stands in for an EmulatedDensity: log s and its gradient are functions of z (n, d)."""
+
+    def __init__(self, log_s, gradient):
+        self.values = lambda z: (log_s(z), gradient(z))
+
+
+MIDDLE, SCALES = np.array([4.0, -2.0, 1.0]), np.array([0.3, 1.0, 0.05])
+
+
+def log_normal(z):
+    return -0.5 * np.sum(((z - MIDDLE) / SCALES) ** 2, axis=1)
+
+
+NORMAL = Known(log_normal, lambda z: -(z - MIDDLE) / SCALES**2)
+NOTHING = Known(lambda z: np.zeros(len(z)), np.zeros_like)
+PRIOR = np.random.default_rng(0).standard_normal((300, 3))
+
+
+def gone(density, log_pi, start, prior=PRIOR, most=300):
+    """Return the batches of points that a way asks for, and their log-densities."""
+    way = Way(density, lambda: None, prior, np.random.default_rng(1))
+    going, batches, values = way.go(start), [], []
+    points = next(going)
+    while sum(map(len, batches)) < most:
+        batches.append(points)
+        values.append(log_pi(points))
+        try:
+            points = going.send(values[-1])
+        except StopIteration:
+            return batches, np.concatenate(values)
+    raise AssertionError("it does not end")
+
+
+def test_a_good_emulator_leads_there_at_once():
+    batches, values = gone(NORMAL, log_normal, np.zeros(3))
+    assert values.max() > -0.1
+    assert len(values) <= 60
+    np.testing.assert_array_equal(batches[0][0], np.zeros(3))
+    assert max(map(len, batches)) <= max(LEAST_DESIGN, 2 * len(RADII))
+    assert min(map(len, batches)) > 0
+
+
+def test_an_emulator_that_knows_nothing_is_given_up():
+    batches, values = gone(NOTHING, log_normal, np.zeros(3))
+    assert len(batches) <= 60
+    assert values.max() > log_normal(np.zeros((1, 3)))[0]
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf])
+def test_points_without_a_log_density_are_passed_by(value):
+    def log_pi(z):
+        return np.where(z[:, 0] > 3, value, log_normal(z))
+
+    _, values = gone(NORMAL, log_pi, np.zeros(3))
+    finite = values[np.isfinite(values)]
+    assert finite.max() > log_normal(np.array([[2.9, -2.0, 1.0]]))[0] - 20
+    batches, _ = gone(NORMAL, lambda z: np.full(len(z), value), np.zeros(3))
+    assert len(batches) == 1
+
+
+def log_two(z):
+    """Two modes, of which the one at −2 is lower by 8."""
+    lower = stats.norm.logpdf(z, [-2, 0, 0], 0.2).sum(axis=1) - 8
+    return np.logaddexp(lower, stats.norm.logpdf(z, [2, 0, 0], 0.2).sum(axis=1))
+
+
+def slope_of_two(z, h=1e-6):
+    return np.transpose([(log_two(z + e) - log_two(z - e)) / (2 * h) for e in h * np.eye(3)])
+
+
+def test_it_looks_for_other_modes():
+    _, values = gone(Known(log_two, slope_of_two), log_two, np.array([-2.0, 0, 0]))
+    assert values.max() > log_two(np.array([[2.0, 0, 0]]))[0] - 0.5
+
+
+def test_the_design_is_around_the_start():
+    start, rng = np.array([5.0, 5.0, 5.0]), np.random.default_rng(2)
+    points = design(start, PRIOR, rng)
+    assert len(points) == LEAST_DESIGN
+    assert len(design(np.zeros(20), np.zeros((5, 20)), rng)) == 22
+    np.testing.assert_array_equal(points[0], start)
+    steps = points[1:] - start
+    assert 0.1 < np.sqrt(np.mean(steps**2)) < 0.5
+
+
+# ---- of a model ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def step():
+    return pk.EmulatorMetropolis(model=growth())
+
+
+def begun(job, seed, start):
+    [own] = job.steps
+    own = own.for_chain()
+    own.setup_chain(np.random.default_rng([seed, 0]), 60, 20)
+    return ChainState(np.array(start), [own.sampling_state])
+
+
+def job(step):
+    return Job([step], step.outputs(["rate"]), keeps_warmup=True)
+
+
+STARTS = [0.0, 3.0, -0.7], [-1.5, 1.0, 0.5], [1.0, 5.0, 0.0]
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_it_finds_the_posterior(step, start):
+    """In few evaluations, also from where the likelihood is lower by thousands."""
+    state, portion = advance(job(step), begun(job(step), 1, start), 1)
+    assert step.log_density(GROWTH) - step.log_density(np.array(start)) > 10
+    assert step.log_density(state.point) > step.log_density(GROWTH) - 12
+    assert portion.n_logp < 80
+    learned = state.steps[0].parameters.emulated
+    assert (np.abs(learned.mean - GROWTH) < 1).all()
+
+
+def test_the_emulator_is_right_at_its_end(step):
+    """Near the truth it predicts the simulator within a tenth of the noise."""
+    state, _ = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
+    own = step.for_chain()
+    own.sampling_state = state.steps[0]
+    from simulated import density_of
+
+    x = np.array([RATE, CAPACITY]) * np.exp(0.1 * np.random.default_rng(1).standard_normal((20, 2)))
+    errors = density_of(own).emulate(x) / np.array([logistic(row) for row in x]) - 1
+    assert np.sqrt(np.mean(errors**2)) < 0.02
+
+
+def test_interrupted_after_each_evaluation_it_ends_the_same(step, monkeypatch):
+    """In the process where it was begun, and from its state in another one."""
+    start = begun(job(step), 1, STARTS[1])
+    expected, whole = advance(job(step), start, 1)
+    monkeypatch.setattr("pymc_kameleon.step.base.WARM_START_PATIENCE", 0)
+    for travels in (False, True):
+        ours, state, n_logp, rounds = job(step), start, 0, 0
+        while state.monitor.done == 0:
+            if travels and rounds % 7 == 3:
+                ours, state = job(step), pickle.loads(pickle.dumps(state))
+            state, portion = advance(ours, state, 1)
+            n_logp, rounds = n_logp + portion.n_logp, rounds + 1
+        assert rounds > 20
+        assert n_logp == whole.n_logp
+        np.testing.assert_array_equal(portion.outputs, np.array(whole.outputs))
+        assert same(state.steps[0].parameters, expected.steps[0].parameters)
+        assert same(state.steps[0].tuning, expected.steps[0].tuning)

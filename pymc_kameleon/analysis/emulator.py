@@ -1,4 +1,4 @@
-"""The emulator of a simulator, made of what a run has evaluated: for plots, and for other questions.
+"""The emulator of a simulator, made of what a run has evaluated.
 
 It is fitted anew to all evaluations of a result, those after tuning too, which the run's own has
 not seen.

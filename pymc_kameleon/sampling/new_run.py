@@ -97,8 +97,8 @@ def first_states(job, settings, random_seed, initvals, known):
             step.known_before = before
             step.setup_chain(step_rng, settings.tune, settings.draws)
             step.watch.turn(k if k < LOOKING_CHAINS else -1)
-        for step, (n, logp) in zip(own, evaluated, strict=True):
-            step.start_known(n, logp)
+        for step, (n, noted) in zip(own, evaluated, strict=True):
+            step.start_known(n, noted)
         states.append(
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )

@@ -216,8 +216,8 @@ def sample(
     ------
     ValueError
         For variables that no step moves, steps of other packages, impossible options, `evaluations`
-        of another function, a result as `initvals` that lacks variables or has other labels, if no start has a finite log-density,
-        or if `resume` is of another model or step.
+        of another function, a result as `initvals` that lacks variables or has other labels, if no
+        start has a finite log-density, or if `resume` is of another model or step.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt

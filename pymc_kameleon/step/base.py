@@ -433,14 +433,14 @@ class KameleonStep(ArrayStepShared):
                 )
         self.state, self.parameters, self.tuning, self._work = arrays
 
-    def start_known(self, n, logp):
-        """Count `n` evaluations by which the chain's start was found, the last one, `logp`, there.
+    def start_known(self, n, noted):
+        """Count `n` evaluations by which the chain's start was found, the last one there.
 
-        The way to the posterior does not evaluate it again. The first draw counts them.
+        Of that `noted` are the log-density, and what else the way to the posterior notes. That way does not evaluate it again. The first draw counts them.
         """
         begins_there = n > 0 and self.tune and self.approaches
         if begins_there:
-            self.trail[0, 0] = logp
+            self.trail[0] = noted
         self.monitor.uncounted = n - begins_there
 
     def _warm_start(self, q):

@@ -15,7 +15,7 @@ from pymc_kameleon.analysis.emulator import SimulatorEmulator
 from pymc_kameleon.model.black_boxes import code_of
 from pymc_kameleon.samplers.emulator import evaluations, reuse
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
-from pymc_kameleon.samplers.emulator.learning import _most_useful
+from pymc_kameleon.samplers.emulator.learning import most_useful
 
 mpl.use("Agg")
 TIMES = np.arange(1.0, 7.0)
@@ -262,8 +262,9 @@ def test_chosen_calls(run, monkeypatch):
     assert rows.logp[0] == np.nanmax(calls.logp)
     assert np.count_nonzero(rows.tuning) >= 14
     logp = np.array([5.0, 1.0, 4.0, 3.0, 2.0, np.nan])
-    assert {0, 2} <= set(_most_useful(logp, 4)) and len(_most_useful(logp, 4)) == 4
-    np.testing.assert_array_equal(_most_useful(logp, 6), range(6))
+    assert {0, 2} <= set(most_useful(logp, 4))
+    assert len(most_useful(logp, 4)) == 4
+    np.testing.assert_array_equal(most_useful(logp, 6), range(6))
 
 
 # ---- the emulator as a function -----------------------------------------------------------------

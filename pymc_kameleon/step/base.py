@@ -436,7 +436,8 @@ class KameleonStep(ArrayStepShared):
     def start_known(self, n, noted):
         """Count `n` evaluations by which the chain's start was found, the last one there.
 
-        Of that `noted` are the log-density, and what else the way to the posterior notes. That way does not evaluate it again. The first draw counts them.
+        Of that `noted` are the log-density, and what else the way to the posterior notes. That way
+        does not evaluate it again. The first draw counts them.
         """
         begins_there = n > 0 and self.tune and self.approaches
         if begins_there:

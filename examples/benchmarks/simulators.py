@@ -189,9 +189,9 @@ def outbreak_in_fives(x):
 
 @jit
 def outbreak_with_a_hole(x):
-    """Return the same, or NaN where a boy is ill for less than two days and a bit."""
+    """Return the same, or NaN where a boy is ill for longer than about two days."""
     found = outbreak(x)
-    if x[1] > 0.49 + 0.1 * np.sin(40 * x[0]):
+    if x[1] < 0.52 + 0.02 * np.sin(40 * x[0]):
         found[:] = np.nan
     return found
 

@@ -1,13 +1,13 @@
 """How well a step knows a posterior after so many calls of its simulator.
 
     python examples/benchmarks/emulator.py influenza [--step SurrogateMetropolis] [--calls 500]
-        [--share 0.5] [--seeds 8]
+        [--tune 62] [--seeds 8]
 
 The models are those of simulators.py, with what is known of their posteriors. A run is one of
 `pk.sample` with four chains, in this process. Its calls are counted by the simulator itself, the
-way to the posterior and tuning included. `--share` of a chain's draws are for tuning, and draws
-beyond the calls that are allowed are cut off. Calls when the step is made are printed first; they
-are of all runs.
+way to the posterior and tuning included; one call for each subject counts as one for all of them.
+A run that would take more than are allowed has fewer draws, and if it learns for too long, none; it
+is infinitely wrong then. Calls when the step is made are printed first.
 
 A line for each seed, and then of all together: the largest R-hat; and effective draws, 1 / mean
 over the seeds of the squared error of the mean, in posterior standard deviations, of the worst and
@@ -45,18 +45,18 @@ def main():
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--step", default="SurrogateMetropolis", help="a class of pymc_kameleon")
     parser.add_argument("--calls", type=int, default=500, help="of the simulator, per seed")
-    parser.add_argument("--share", type=float, default=0.5, help="of draws for tuning")
+    parser.add_argument("--tune", type=int, help="of each chain's calls, half by default")
     parser.add_argument("--seeds", type=int, default=8, help="runs")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     benchmark = MODELS[options.model]
     problem = Known(options.model, benchmark.model)
     call, known = benchmark.simulator.call, reference(benchmark.known_as or options.model)
-    step = getattr(pk, options.step)(model=problem.model, steps_per_draw=1)
+    with quiet():
+        step = getattr(pk, options.step)(model=problem.model, steps_per_draw=1)
     print(f"{options.model}, d = {problem.d}, {options.step}: {call.calls} calls when it is made")
     runs = []
     for seed in range(options.seeds):
-        call.calls, call.seconds = 0, 0.0
         runs.append(measured(problem, step, call, options, seed))
         print(in_a_line(seed, runs[-1], known), flush=True)
     print_table(runs, known)
@@ -72,7 +72,7 @@ class Estimate(NamedTuple):
 class Measured(NamedTuple):
     """What a run came to; `estimates` are by kind, and `warned` is the first words of a warning."""
 
-    calls: int
+    calls: float
     n_logp: int
     draws: int
     rhat: float
@@ -86,32 +86,39 @@ class Measured(NamedTuple):
 
 
 def measured(problem, step, call, options, seed):
-    """Run once."""
-    applications = MODELS[problem.name].applications
-    each = options.calls // CHAINS // applications
-    tune = round(options.share * each)
-    began = perf_counter()
-    with quiet() as told:
-        dt = pk.sample(
-            each - tune,
-            tune=tune,
-            step=step,
-            model=problem.model,
-            chains=CHAINS,
-            cores=1,  # so that the calls are made, and counted, in this process
-            random_seed=seed,
-            progressbar=False,
-            surrogate_draws=SURROGATE_DRAWS,
-            idata_kwargs={"include_transformed": True},
-        )
-    seconds, calls = perf_counter() - began - call.seconds, call.calls
-    n_logp = evaluations(dt).sum(axis=0)
-    kept = np.count_nonzero(n_logp[tune:] * applications <= options.calls)
+    """Run once; if that takes more calls than are allowed, again with as many draws as they give.
+
+    These are the same draws, as the seed is the same.
+    """
+    each = options.calls // CHAINS
+    tune = each // 2 if options.tune is None else options.tune
+    draws = each - tune
+    while True:
+        call.calls, call.seconds, began = 0, 0.0, perf_counter()
+        with quiet() as told:
+            dt = pk.sample(
+                draws,
+                tune=tune,
+                step=step,
+                model=problem.model,
+                chains=CHAINS,
+                cores=1,  # so that the calls are made, and counted, in this process
+                random_seed=seed,
+                progressbar=False,
+                surrogate_draws=SURROGATE_DRAWS,
+                idata_kwargs={"include_transformed": True},
+            )
+        seconds, calls = perf_counter() - began - call.seconds, call.calls
+        n_logp = evaluations(dt).sum(axis=0)
+        kept = np.count_nonzero(n_logp[tune:] <= options.calls)
+        if kept in (0, draws):
+            break
+        draws = kept
     with quiet():
-        estimates = estimates_of(problem, dt, kept)
+        estimates = estimates_of(problem, dt) if kept > 0 else of_nothing(problem.d)
     assert call.calls == calls, "an estimate has called the simulator"
     return Measured(
-        calls,
+        calls / MODELS[problem.name].applications,
         int(n_logp[-1]),
         kept,
         rhat_of(problem.coordinates(dt["posterior"])[:, :kept]),
@@ -122,18 +129,20 @@ def measured(problem, step, call, options, seed):
     )
 
 
-def estimates_of(problem, dt, kept):
-    """Return estimates by kind, from so many draws of each chain."""
-    if kept == 0:
-        return {}
-    cut, found = dt.isel(draw=slice(kept)), {}
-    x = problem.coordinates(cut["posterior"])
+def estimates_of(problem, dt):
+    """Return estimates by kind."""
+    x = problem.coordinates(dt["posterior"])
     ess = az.ess(az.convert_to_datatree({"x": x}), method="mean")["x"].values
-    found["draws"] = Estimate(x.mean(axis=(0, 1)), x.std(axis=(0, 1)) / np.sqrt(ess))
-    found["summary"] = summarised(problem, cut)
+    found = {"draws": Estimate(x.mean(axis=(0, 1)), x.std(axis=(0, 1)) / np.sqrt(ess))}
+    found["summary"] = summarised(problem, dt)
     if "surrogate_posterior" in dt.children:
         found["surrogates"] = summarised(problem, dt["surrogate_posterior"])
     return found
+
+
+def of_nothing(d):
+    """Return the estimates of a run that has no draws, which are infinitely wrong."""
+    return dict.fromkeys(KINDS, Estimate(np.full(d, np.inf), np.full(d, np.nan)))
 
 
 def summarised(problem, dt):
@@ -144,9 +153,9 @@ def summarised(problem, dt):
 
 
 def rhat_of(x):
-    """Return the largest R-hat of coordinates (chains, n, d), NaN of too few draws."""
+    """Return the largest R-hat of coordinates (chains, n, d), infinite of too few draws."""
     if x.shape[1] < 4:
-        return np.nan
+        return np.inf
     return float(az.rhat(az.convert_to_datatree({"x": x}))["x"].max())
 
 
@@ -166,7 +175,7 @@ def errors(estimate, known):
 
 def in_a_line(seed, run, known):
     """Return what there is to say of a run."""
-    line = f"seed {seed}: {run.calls} calls, n_logp {run.n_logp}, {run.draws} draws, "
+    line = f"seed {seed}: {run.calls:g} calls, n_logp {run.n_logp}, {run.draws} draws, "
     line += f"R-hat {run.rhat:.3f}, acceptance {run.acceptance:.2f}, {run.seconds:.1f} s"
     if known is not None:
         for kind, estimate in run.estimates.items():
@@ -193,7 +202,7 @@ def print_table(runs, known):
         mcse = np.array([estimate.mcse for estimate in own]) / known["sd"]
         if known["ess"] is not None:
             mcse = np.hypot(mcse, known["ess"] ** -0.5)
-        z = np.sqrt(np.mean((off / mcse) ** 2))
+        z = np.sqrt(np.nanmean((off / mcse) ** 2))
         right = np.count_nonzero(np.abs(off).max(axis=1) < 1)
         marks = ["", ""] if known["ess"] is None else marks_of(n, known["ess"])
         cells = [f"{value:.0f}{mark}" for value, mark in zip(shown(n), marks, strict=True)]

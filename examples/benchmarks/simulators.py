@@ -34,12 +34,14 @@ import arviz as az
 import numba
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from dispersed import quiet
 from evaluations import Case, Problem
 from pages import load, rounded, save, when_and_where
 from pytensor import wrap_py
 from pytensor.graph import Apply, Op
+from pytensor.graph.replace import vectorize_graph
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
 
 import pymc_kameleon as pk
@@ -599,7 +601,7 @@ def by_grid(problem, points=120, reach=9.0):
     outside = weight[np.abs(along).max(axis=1) == reach].max()
     weight /= weight.sum()
     x, weight = x[weight > NEGLIGIBLE], weight[weight > NEGLIGIBLE]
-    variables = np.array([problem.natural(own) for own in x])
+    variables = problem.natural(x)
     made = f"sum over {points}^{problem.d} points, at their edge {outside:.0e} of the highest"
     return [from_weights(own, weight) for own in (x, variables)], made
 
@@ -717,8 +719,15 @@ class Known(Problem):
         super().__init__(name, Case(build))
 
     def natural(self, x):
-        """Return the free variables (q,) at x (d,)."""
-        return np.concatenate([np.ravel(v) for v in self._natural(self.unraveled(x))])
+        """Return the free variables (n, q) at points x (n, d)."""
+        values = {v: pt.tensor(v.name, shape=(None, *v.type.shape)) for v in self.model.value_vars}
+        variables = self.model.replace_rvs_by_values(self.model.free_RVs)
+        function = pytensor.function(
+            [values[v] for v in self.model.value_vars], vectorize_graph(variables, values)
+        )
+        each = [self.unraveled(own) for own in x]
+        found = function(*(np.array([own[v.name] for own in each]) for v in self.model.value_vars))
+        return np.concatenate([f.reshape(len(x), -1) for f in found], axis=1)
 
     def names(self):
         """Return names of coordinates, and of free variables."""

@@ -12,8 +12,8 @@ its calls. Inside is compiled code of some microseconds. It is smooth and the sa
 its steps are fixed. So the same model with a twin of the simulator that has a gradient, or is at
 least called without Python, can be run for very long, and that is where references are from:
 
-* `by_nuts`: NUTS with derivatives by central differences, or of the closed form. An error of a
-  derivative costs acceptance only: the draws are exact.
+* `by_nuts`: NUTS with derivatives by central differences, or by PyTensor of a closed form. An error
+  of a derivative costs acceptance only: the draws are exact.
 * `by_grid`: sums over a grid, where there are three parameters.
 
 A row of simulators.json is of all coordinates of a model on the unconstrained scale, or of all free
@@ -456,6 +456,24 @@ def temperatures(x):
     return found
 
 
+def temperatures_by_powers(x):
+    """Return the same by a power of a matrix, which PyTensor differentiates.
+
+    In the end all is at 1, and a step multiplies the distance to that by the same matrix.
+    """
+    field = BASIS @ x
+    between = (field[1:] + field[:-1]) / 2
+    flow = DURATION / STEPS * CELLS**2 * pt.exp(pt.concatenate([field[:1] + np.log(2), between]))
+    difference = np.eye(CELLS) - np.eye(CELLS, k=-1)
+    step = pt.linalg.inv(np.eye(CELLS) + difference.T @ (flow[:, None] * difference))
+    square = step @ step
+    steps, left, found = square @ square @ square, pt.ones(CELLS), []
+    for _ in range(10):
+        left = steps @ left
+        found.append(1 - left[SENSORS])
+    return pt.stack(found)
+
+
 rod = black_box("rod", temperatures, [pt.dvector], (10, SENSORS.size))
 
 
@@ -700,7 +718,7 @@ MODELS = {
     "influenza": Benchmark(influenza, epidemic, by_grid),
     "pk_by_subject": Benchmark(pk_by_subject, pkmodel, by_nuts, closed_form, 4),
     "pk_in_one_call": Benchmark(pk_in_one_call, pkmodel_of_all, None, known_as="pk_by_subject"),
-    "heat": Benchmark(heat, rod, by_nuts),
+    "heat": Benchmark(heat, rod, by_nuts, temperatures_by_powers),
     "hares": Benchmark(hares, populations, by_nuts),
     "log_likelihood": Benchmark(log_likelihood, subject, by_nuts),
     "jumps": Benchmark(influenza, epidemic_in_fives, fine_grid),

@@ -58,6 +58,8 @@ def test_temperatures_solve_the_implicit_equations():
             rows.append(u[simulators.SENSORS])
     found = simulators.temperatures(x).reshape(10, -1)
     np.testing.assert_allclose(found, rows, rtol=1e-10)
+    by_powers = simulators.temperatures_by_powers(x).eval()
+    np.testing.assert_allclose(by_powers, found, rtol=1e-8, atol=1e-12)
     assert found[0, -1] < found[-1, -1] < 1  # it warms up from the left
 
 

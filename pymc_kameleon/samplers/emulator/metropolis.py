@@ -476,7 +476,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             return value
 
         if self.guide.is_known:
-            noted(q[: self._d])  # which was evaluated already
+            noted(q[: self._d])  # the first value that is recorded is that of the start
             copy_arrays(self.guide.emulated, self.parameters.emulated)
             copy_arrays(self.guide.choices, self.tuning.choices)
         else:

@@ -11,8 +11,8 @@ rejected. So g* is that mean there, too, and else g:
     T = (1 − b) A + b X
 
 As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and the further ends have on
-average the distribution of v, given x. So E X = E g, whatever the emulator is, and whatever g* is. Nothing of
-the emulator is evaluated.
+average the distribution of v, given x. So E X = E g, whatever the emulator is, and whatever g* is.
+Nothing of the emulator is evaluated.
 """
 
 import numpy as np

@@ -165,3 +165,20 @@ def test_interrupted_after_each_evaluation_it_ends_the_same(step, monkeypatch):
         np.testing.assert_array_equal(portion.outputs, np.array(whole.outputs))
         assert same(state.steps[0].parameters, expected.steps[0].parameters)
         assert same(state.steps[0].tuning, expected.steps[0].tuning)
+
+
+def test_a_chain_that_follows_knows_what_was_evaluated_where(step):
+    """Its own start too, whose log-density is known before it follows."""
+    first, _ = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
+    state = begun(job(step), 2, STARTS[1])
+    own = step.for_chain()
+    own.sampling_state = state.steps[0]
+    own.guide = first.steps[0].guide
+    state, portion = advance(job(step), ChainState(state.point, [own.sampling_state]), 1)
+    assert portion.n_logp < 8
+    tuning = state.steps[0].tuning
+    z, logp, _, x, y = np.split(tuning.evaluated[: tuning.n_evaluated[0]], [3, 4, 5, 7], axis=1)
+    np.testing.assert_array_equal(z[0], STARTS[1])
+    assert len(z) >= 2
+    np.testing.assert_allclose(y, [logistic(row) for row in x])
+    np.testing.assert_allclose(logp[:, 0], [step.log_density(row) for row in z])

@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from simulated import GROWTH, banana, bend, density_of, growth, logistic
@@ -145,6 +147,21 @@ def test_the_shape_is_that_of_the_posterior(step, learned):
     assert (np.abs(emulated.mean - mean) < 0.6 * sd).all()
     ratio = np.sqrt(np.diag(emulated.factor @ emulated.factor.T)) / sd
     assert (np.abs(np.log(ratio)) < np.log(1.6)).all()
+
+
+def test_the_variant_that_predicts_best_is_taken():
+    """New points decide; of variants that are as good, and where there were none, points left out."""
+    fits = {k: SimpleNamespace(error=error) for k, error in ((0, 0.1), (1, 0.3), (3, 0.2))}
+    scores = np.zeros((4, 2))  # sums of errors, and of weights
+    assert learning.best_variant(scores, fits) == 0
+    scores[[0, 1, 3]] = [4.0, 2.0], [3.0, 2.0], [1.0, 2.0]
+    assert learning.best_variant(scores, fits) == 3
+    scores[0] = 1.1, 2.0
+    assert learning.best_variant(scores, fits) == 0
+    scores[0] = 2.2, 4.0  # what counts is the mean
+    assert learning.best_variant(scores, fits) == 0
+    scores[2] = 0.0, 2.0  # of a variant that there is not
+    assert learning.best_variant(scores, fits) == 0
 
 
 def test_nothing_finite_nothing_learned(bent):

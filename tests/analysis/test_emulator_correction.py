@@ -77,7 +77,7 @@ def whole_correction(monkeypatch):
 @pytest.mark.usefixtures("whole_correction")
 def test_it_is_exact_however_bad_the_emulator_is():
     """Unlike the mean over inner chains alone, or over chains that began elsewhere."""
-    x, moves = stationary(25_000)
+    x, moves = stationary(10_000)
     assert 0.5 < moves.accept_prob.mean() < 0.8
 
     def z(moves):
@@ -85,10 +85,10 @@ def test_it_is_exact_however_bad_the_emulator_is():
         return np.abs((found.mean - TRUE) / found.mcse).max()
 
     assert z(moves) < 3.5
-    assert z(moves._replace(accept_prob=np.ones(len(x.reshape(-1, 2))))) > 8
+    assert z(moves._replace(accept_prob=np.ones(len(x.reshape(-1, 2))))) > 6
     rng = np.random.default_rng(1)
     elsewhere = ends_on(log_spoilt, moves.stops, rng, 20)
-    assert z(moves._replace(stops=elsewhere)) > 8
+    assert z(moves._replace(stops=elsewhere)) > 6
 
 
 def test_without_use_it_is_left_out():

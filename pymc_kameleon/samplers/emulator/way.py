@@ -57,9 +57,10 @@ ON_LINE, LARGEST_DIP = 21, 1.0
 MOST_LOOKS = 4
 """Rounds in which other maxima are evaluated."""
 
-ENOUGH_CALLS, MOST_JUMPS, JUMP = (8, 2), 4, 3.0
+ENOUGH_CALLS, MOST_JUMPS, JUMP, WELL_PREDICTED = (8, 2), 4, 3.0, 0.25
 """Earlier calls of each box, and times its inputs, from which no design is needed; draws of s that
-are then evaluated, before the way is gone as without them; and how far they may be, in sd."""
+are then evaluated, before the way is gone as without them; how far they may be, in sd; and the
+error of a log-density, where s is about as good as it gets."""
 
 MOST_STEPS, HOPELESS, DIFFERENCE = 100, 1e10, 1e-3
 """Evaluations of log s for a maximum, about; the loss where s is 0; and finite differences in units
@@ -145,7 +146,7 @@ class Way:
             _take(walker, points, radii, logp, self.error)
 
     def _jump(self, walker):
-        """Evaluate draws of s, one at a time, until one has the log-density that is predicted.
+        """Evaluate draws of s, one at a time, until the log-density of one is well predicted.
 
         Maxima of s are looked for from draws of the prior, so that there are no others to look at.
         """
@@ -164,7 +165,7 @@ class Way:
             if logp[0] > walker.logp:
                 walker.z, walker.logp = z[0], logp[0]
             walker.arrived = bool(self.error < SMALL_ERROR)
-            if walker.arrived:
+            if self.error < WELL_PREDICTED:
                 return
 
     def _other_maxima(self, best):

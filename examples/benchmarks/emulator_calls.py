@@ -40,6 +40,7 @@ LENGTHS = {
     "heat": (25, 50, 100, 200),
 }
 """Draws of tuning of each chain, and as many after it."""
+TICKS = 100, 300, 1000, 3000
 SAMPLERS = {"EmulatorMetropolis": "o-", "SurrogateMetropolis": "s--"}
 
 
@@ -107,11 +108,11 @@ def tables(rows):
     lines = []
     for name, title in SHOWN.items():
         for sampler in SAMPLERS:
-            for calls, own in groups(rows, name, sampler):
-                error = errors_of(own)
-                rhat = np.median([row["rhat"] for row in own])
+            for k, (calls, own) in enumerate(groups(rows, name, sampler)):
+                first = (title, sampler) if k == 0 else ("", "")
+                error, rhat = errors_of(own), np.median([row["rhat"] for row in own])
                 cells = pages.spaced(round(calls)), f"{np.median(error):.2g}", f"{error.max():.2g}"
-                lines.append([title, sampler, *cells, f"{rhat:.2f}", len(own)])
+                lines.append([*first, *cells, f"{rhat:.2f}", len(own)])
     titles = ["model", "sampler", "calls", "error, median", "worst", "R-hat", "runs"]
     return {"emulator.md": {"errors by calls": pages.table(titles, lines)}}
 
@@ -125,6 +126,9 @@ def draw(rows):
             x, y = [c for c, _ in found], [np.median(errors_of(own)) for _, own in found]
             axis.plot(x, y, style, ms=4, label=sampler)
         axis.set(title=title, xlabel="calls of the simulator", xscale="log", yscale="log")
+        axis.set_xticks(TICKS, TICKS)
+        axis.set_xticks([], minor=True)
+        axis.set_xlim(80, 4500)
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="error of a mean, in sd")
     axes[0].legend(frameon=False, fontsize=8)

@@ -303,17 +303,13 @@ class EmulatorMetropolis(SurrogateMetropolis):
         Only False is possible: an emulator that follows the chain would bias it.
     {common parameters}
 
-    Raises
-    ------
-    ValueError
-        If the model has no black box that can be emulated: it says why.
-
     Notes
     -----
     Before its first draw a chain goes to the posterior by an emulator that it refines on the way
     (way.py). While tuning, the ends of moves are what the emulators learn from. After that they are
     frozen. Where emulators do not come to predict, as of a simulator with jumps, moves of
-    SurrogateMetropolis do most of the work, and a warning says so.
+    SurrogateMetropolis do most of the work, and a warning says so. A model without a black box that
+    can be emulated is refused by a ValueError, which says why.
 
     The statistic ``emulator_accept`` is the mean acceptance probability of the draw's moves by the
     emulator, NaN if there were none; others are as of SurrogateMetropolis. See docs/emulator.md.

@@ -97,7 +97,7 @@ class SimulatorEmulator:
         self._factor, later = 1.0, ~calls.tuning[there]
         if np.count_nonzero(later) >= LEAST_LATER and not later.all():
             self._factor = self._how_far_off(calls, drop, later)
-        self.n_outputs, self.n_calls = self.y.shape[1], len(self._fit.v)
+        self.n_outputs, self.n_calls = self.y.shape[1], len(self._fit.u)
         self.left_out = self._uncertainty.left_out
 
     def _how_far_off(self, calls, drop, later):
@@ -170,7 +170,7 @@ def _fitted(calls, x, y, drop):
     last = None if hyper.min() < 0 else unpacked(hyper)
     with threadpool_limits(1), np.errstate(all="ignore"):
         arguments = x, y, drop, calls.d
-        own = fit.fit_box(*arguments, calls.curvature, VARIANTS[k], last, MOST_POINTS, last is None)
+        own = fit.fit_box(*arguments, calls.curvature, VARIANTS[k], last, MOST_POINTS)
         return own, fit.uncertainty(own, *arguments, MOST_POINTS)
 
 

@@ -22,9 +22,10 @@ VARIANTS = (False, False), (False, True), (True, False), (True, True)
 USUAL_DROP = 2, 5
 """Times d, and plus: so far below the best a draw of the posterior may be."""
 
-LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE = 1e-3, 20.0, 0.5, 1.2
+LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE, HOPELESS = 1e-3, 20.0, 0.5, 1.2, 3.0
 """Errors in log-density below and above which no difference counts, for a variant's score; the
-weight of earlier ones; and the ratio up to which scores are the same."""
+weight of earlier ones; the ratio up to which scores are the same; and from which one is given up.
+"""
 
 EARLIER_CALLS = 100, 20
 """Calls of earlier runs that a box is fitted to, and times its inputs, at most."""
@@ -233,7 +234,8 @@ def fit_emulators(chains):
         box = Box(emulated.structure, b, known, drop, curvature, d, first.most_points, earlier)
         if is_new.any() and not is_new.all():
             score(box, choices, first.log_density, is_new)
-        fits = {k: box.fit(k, unpacked(choices.hyper[b, k]), look) for k in box.variants}
+        likely = contenders(choices.scores[b], box.variants)
+        fits = {k: box.fit(k, unpacked(choices.hyper[b, k]), look) for k in likely}
         fits = {k: fitted for k, fitted in fits.items() if fitted is not None}
         for k, fitted in fits.items():
             choices.hyper[b, k] = fitted.hyper
@@ -244,16 +246,27 @@ def fit_emulators(chains):
         chain.tuning.n_learned[0] = chain.tuning.n_evaluated[0]
 
 
+def mean_errors(scores, variants):
+    """Return the mean errors of variants so far, infinite of those that have none."""
+    n = {k: scores[k, 1] for k in variants}
+    return {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in variants}
+
+
+def contenders(scores, variants):
+    """Return the variants that may be the best one: others are not fitted any more."""
+    errors = mean_errors(scores, variants)
+    limit = HOPELESS * min(errors.values())
+    return [k for k in variants if errors[k] <= limit]
+
+
 def best_variant(scores, fits):
     """Return the variant of the least mean error.
 
     Of several that are about as good, that of the least leave-one-out error.
     """
-    n = {k: scores[k, 1] for k in fits}
-    error = {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in fits}
-    limit = SAME_SCORE * min(error.values())
-    good = [k for k in fits if error[k] <= limit]
-    return min(good, key=lambda k: fits[k].error)
+    errors = mean_errors(scores, fits)
+    limit = SAME_SCORE * min(errors.values())
+    return min((k for k in fits if errors[k] <= limit), key=lambda k: fits[k].error)
 
 
 def whole_points(log_density, z):
@@ -378,7 +391,7 @@ def score(box, choices, log_density, is_new):
     points = whole_points(log_density, known.z[rows])
     truth = log_density.logp_given(points, known.y[rows])
     weights = 1 / (1 + (drops(known.logp, box.d)[rows] / box.d) ** 2)
-    for k in box.variants:
+    for k in contenders(choices.scores[box.b], box.variants):
         hyper, scores = unpacked(choices.hyper[box.b, k]), choices.scores[box.b, k]
         fitted = None if hyper is None else box.fit(k, hyper, "none", ~is_new)
         if fitted is None:

@@ -375,7 +375,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         state, parameters, tuning, work = super()._allocate(scales, n_tune)
         d, sizes = self._d, self._structure.sizes(self.most_points)
         p, q = self.settings["P"], self.settings["Q"]
-        kept = min(self._budget() + NEAR_TRIES + 1 + n_tune, MOST_KEPT)
+        kept = min(self._most_on_the_way() + NEAR_TRIES + 1 + n_tune, MOST_KEPT)
         sizes |= {"d": d, "P": p, "Q": q, "tape": 2 * (p + q) + d, "evaluation": d + 2 + p + q}
         sizes["kept"] = kept
         emulated = allocate(
@@ -413,8 +413,9 @@ class EmulatorMetropolis(SurrogateMetropolis):
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(25 * self._d + 40, max(15 * self._d + 40, n_tune))
 
-    def _budget(self):
-        return self._emulator_budget() + super()._budget()
+    def _most_on_the_way(self):
+        """With the emulator, then without it, where it has not come to predict."""
+        return self._emulator_budget() + self._budget() + NEAR_TRIES
 
     def pauses(self):
         """Return the draws of tuning before which the emulators are fitted anew."""

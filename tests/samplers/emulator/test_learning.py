@@ -148,7 +148,7 @@ def test_the_shape_is_that_of_the_posterior(step, learned):
 
 
 def test_the_variant_that_predicts_best_is_taken():
-    """New points decide, or points left out where there are none, or variants are as good."""
+    """New points decide; of variants that are as good, or without any, points left out."""
     fits = {k: SimpleNamespace(error=error) for k, error in ((0, 0.1), (1, 0.3), (3, 0.2))}
     scores = np.zeros((4, 2))  # sums of errors, and of weights
     assert learning.best_variant(scores, fits) == 0

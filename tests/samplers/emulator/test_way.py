@@ -11,6 +11,7 @@ from simulated import CAPACITY, GROWTH, RATE, growth, logistic
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.emulator.way import LEAST_DESIGN, RADII, Way, design
 from pymc_kameleon.step.job import ChainState, Job, advance
+from pymc_kameleon.step.warm_start.approach import approach
 
 # ---- with an emulator that is known -------------------------------------------------------------
 
@@ -182,3 +183,18 @@ def test_a_chain_that_follows_knows_what_was_evaluated_where(step):
     assert len(z) >= 2
     np.testing.assert_allclose(y, [logistic(row) for row in x])
     np.testing.assert_allclose(logp[:, 0], [step.log_density(row) for row in z])
+
+
+def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
+    """With evaluations of its own, all of which it may use."""
+    monkeypatch.setattr("pymc_kameleon.samplers.emulator.metropolis.MOST_ERROR", -1)
+
+    def uses_all(logp, start, rng, budget, *options):
+        for _ in range(budget - 30):
+            logp(start)
+        return approach(logp, start, rng, 30, *options)
+
+    monkeypatch.setattr("pymc_kameleon.step.base.approach", uses_all)
+    state, portion = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
+    assert portion.n_logp > 60
+    assert state.steps[0].tuning.choices.n_judged[0] > 0

@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from pymc_kameleon.analysis.emulator import emulator
 from pymc_kameleon.analysis.expectation import expectation
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.summary import summary
@@ -10,6 +11,7 @@ from pymc_kameleon.model.black_box import black_box
 from pymc_kameleon.model.noise import noise_seed
 from pymc_kameleon.model.starts import initvals
 from pymc_kameleon.plots.compare import plot_compare
+from pymc_kameleon.plots.emulator import plot_emulator
 from pymc_kameleon.plots.modes import plot_modes
 from pymc_kameleon.plots.proposals import plot_proposals
 from pymc_kameleon.plots.tuning import plot_adaptation, plot_factor, plot_learned, plot_scales
@@ -28,12 +30,14 @@ __all__ = [
     "Decay",
     "black_box",
     "compare",
+    "emulator",
     "expectation",
     "initvals",
     "kernels",
     "load",
 ]
-__all__ += ["mode_occupancy", "noise_seed", "plot_adaptation", "plot_compare", "plot_factor"]
+__all__ += ["mode_occupancy", "noise_seed", "plot_adaptation", "plot_compare", "plot_emulator"]
+__all__ += ["plot_factor"]
 __all__ += ["plot_learned", "plot_modes", "plot_proposals", "plot_scales", "registered", "sample"]
 __all__ += ["summary", *(sampler.__name__ for sampler in SAMPLERS)]
 

@@ -17,49 +17,59 @@ PLAIN = (*PLAIN, np.generic, np.dtype, np.ufunc, Type)
 """Of these objects, `repr` tells all."""
 
 
-def fingerprint(function):
+def fingerprint(function, libraries=LIBRARIES, versions=numba_cache.VERSIONS):
     """Return a digest of a function's code and of all that it calls and refers to.
+
+    Parameters
+    ----------
+    function : callable
+        Or a tuple of functions, arrays and plain values.
+    libraries : set of str, optional
+        Packages of which names are enough.
+    versions : tuple, optional
+        What else it depends on.
 
     Raises
     ------
     TypeError
         If that is not possible.
     """
-    digest = hashlib.sha256(repr(numba_cache.VERSIONS).encode())
-    for text in _described(function, set()):
+    digest = hashlib.sha256(repr(versions).encode())
+    for text in _described(function, set(), libraries):
         digest.update(text)
     return digest.hexdigest()
 
 
-def _described(value, seen):
+def _described(value, seen, libraries):
     """Yield what tells a value that compiled code refers to from others."""
     if isinstance(value, compiler.CPUDispatcher):
         yield repr(sorted((k, _ordered(v)) for k, v in value.targetoptions.items())).encode()
-        yield from _described(value.py_func, seen)
+        yield from _described(value.py_func, seen, libraries)
     elif hasattr(value, "_defn"):  # an intrinsic
-        yield from _described(value._defn, seen)
+        yield from _described(value._defn, seen, libraries)
     elif isinstance(value, FunctionType):
         yield f"{value.__module__}.{value.__qualname__}".encode()
-        if id(value) not in seen and _package(value) not in LIBRARIES:
+        if id(value) not in seen and _package(value) not in libraries:
             seen.add(id(value))
-            for used in (value.__code__, *_used_by(value), *numba_calls.overloads_of(value)):
-                yield from _described(used, seen)
+            overloads = numba_calls.overloads_of(value)
+            for used in (value.__code__, *_used_by(value, libraries), *overloads):
+                yield from _described(used, seen, libraries)
     elif isinstance(value, CodeType):
         kind = (value.co_flags, value.co_argcount, value.co_kwonlyargcount)
         yield repr((kind, value.co_code, value.co_names, value.co_varnames)).encode()
-        yield from _described(value.co_consts, seen)
+        yield from _described(value.co_consts, seen, libraries)
     elif isinstance(value, tuple | list):
         yield f"{type(value).__name__} of {len(value)}".encode()
         for part in value:
-            yield from _described(part, seen)
+            yield from _described(part, seen, libraries)
     elif isinstance(value, MappingProxyType):
-        yield from _described(tuple(value.items()), seen)
+        yield from _described(tuple(value.items()), seen, libraries)
     elif isinstance(value, np.ndarray):
         yield repr((value.dtype, value.shape)).encode() + value.tobytes()
-    elif isinstance(value, type) and (hasattr(value, "_fields") or _package(value) in LIBRARIES):
+    elif isinstance(value, type) and (hasattr(value, "_fields") or _package(value) in libraries):
         yield repr((value.__module__, value.__qualname__, getattr(value, "_fields", ()))).encode()
         for default in getattr(value, "_field_defaults", {}).values():
-            yield from _described(default, seen)
+            yield from _described(default, seen, libraries)
     elif isinstance(value, ModuleType):
         yield value.__name__.encode()
     elif isinstance(value, PLAIN):
@@ -73,7 +83,7 @@ def _ordered(value):
     return sorted(map(repr, value)) if isinstance(value, set | frozenset) else value
 
 
-def _used_by(function):
+def _used_by(function, libraries):
     """Return what a function refers to: by closure, default, global name, or name in a module."""
     global_names, names = _names(function.__code__)
     known = function.__globals__
@@ -81,7 +91,7 @@ def _used_by(function):
     in_modules = [
         getattr(module, name)
         for module in named
-        if isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in LIBRARIES
+        if isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in libraries
         for name in sorted(names)
         if hasattr(module, name)
     ]

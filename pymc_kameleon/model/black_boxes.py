@@ -1,8 +1,14 @@
 """Black boxes of a model: Ops of users, which PyTensor knows nothing of, and which may be slow."""
 
+import sys
+import sysconfig
+from types import FunctionType
+
 from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.dispatch.basic import numba_funcify
 
+from pymc_kameleon.core.compiler import CPUDispatcher
+from pymc_kameleon.core.fingerprint import LIBRARIES, fingerprint
 from pymc_kameleon.model.black_box import BlackBox
 
 OWN_PACKAGES, WRAPPERS = ("pytensor", "pymc"), ("FromFunctionOp", "JAXOp")
@@ -26,6 +32,48 @@ def name_of(op):
         return str(op)
     function = getattr(op, "_FromFunctionOp__fn", None)
     return getattr(function, "__name__", type(op).__name__)
+
+
+def code_of(op):
+    """Return a fingerprint of what an Op computes by, and if there is none, why.
+
+    Of a function that is wrapped, or of the method ``perform`` of a class, and of all that these
+    call and refer to; of installed packages the names. Of an instance its functions, and what its
+    class names in ``__props__``.
+
+    Returns
+    -------
+    digest, why : str
+        One of them is empty.
+    """
+    function = getattr(op, "_FromFunctionOp__fn", None)
+    if function is None and _package(type(op)) in (*OWN_PACKAGES, "pymc_kameleon"):
+        return "", f"{type(op).__name__} does not show what it computes."
+    if function is None:
+        named = getattr(op, "__props__", None) or ()
+        own = sorted(vars(op).items())
+        own = [(k, v) for k, v in own if k in named or isinstance(v, FunctionType | CPUDispatcher)]
+        function = type(op).perform, tuple(own)
+    home = _package(function if callable(function) else type(op))
+    try:
+        return fingerprint(function, LIBRARIES | (_installed() - {home}), sys.version_info[:2]), ""
+    except Exception as error:  # of what users may refer to, anything may raise anything
+        return "", str(error)
+
+
+def _installed():
+    """Return the names of the packages that are loaded from where packages are installed."""
+    places = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
+    return {name for name, file in files.items() if "." not in name and _is_in(file, places)}
+
+
+def _is_in(file, places):
+    return file is None or file.startswith(places)
+
+
+def _package(value):
+    return (getattr(value, "__module__", None) or "").partition(".")[0]
 
 
 def _ops_of(results):

@@ -20,9 +20,12 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from numba import config
+from pytensor import function
+from pytensor.compile import Mode
 from pytensor.gradient import NullTypeGradError
 
 from pymc_kameleon.model.entry_points import (
+    black_box_ops_silent,
     density_entry,
     inputs_entry,
     logp_and_outputs_entry,
@@ -74,7 +77,7 @@ class SimulatorLogp(ModelLogp):
     def __init__(self, model, own, initial_point, compile_kwargs, region):
         logp = model.logp()
         cut = cut_of(model, logp, own, initial_point)
-        self.simulators = cut.simulators
+        self.simulators, self._alone = cut.simulators, cut.alone
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
         try:
@@ -178,6 +181,18 @@ class SimulatorLogp(ModelLogp):
         """Return ȳ (m, Q) and z̄ (m, d) at points (m, n) in the step's order."""
         tapes = [tape for _, tape in self._tapes(DENSITY, points, y)]
         return np.array([tape.y_bar for tape in tapes]), np.array([tape.z_bar for tape in tapes])
+
+    def called_at(self, b, x):
+        """Return what box b returns of inputs x (n, p), by as many calls, (n, q)."""
+        inputs, outputs = self._alone[b]
+        with black_box_ops_silent():
+            mode = Mode("py", "fast_compile")
+            call = function([inputs], outputs, mode=mode, on_unused_input="ignore")
+        return np.array([call(row) for row in x])
+
+    def __getstate__(self):
+        """Leave the graphs behind."""
+        return {k: v for k, v in super().__getstate__().items() if k != "_alone"}
 
     def _tapes(self, place, points, y):
         for z, own in zip(points, y, strict=True):

@@ -31,7 +31,13 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pymc_kameleon.model.black_box_calls import is_black_box
-from pymc_kameleon.model.black_boxes import black_boxes, boxes_of_user, has_numba_version, name_of
+from pymc_kameleon.model.black_boxes import (
+    black_boxes,
+    boxes_of_user,
+    code_of,
+    has_numba_version,
+    name_of,
+)
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
@@ -65,6 +71,8 @@ class Box(NamedTuple):
     inputs: tuple  # p names: of variables and coordinates where they are one, or "input 3"
     takes_coordinates: bool  # whether its inputs are coordinates of z, instead of its own
     ingredients: tuple  # what its constants are made of: bytes, and shared variables
+    code: str  # fingerprint of what it computes by, "" if there is none
+    no_code: str  # why
 
     @property
     def digest(self):
@@ -102,6 +110,7 @@ class Cut(NamedTuple):
     x: pt.TensorVariable
     density: pt.TensorVariable  # log π(z, y)
     start: np.ndarray  # y at the initial point
+    alone: list  # of each box: a vector of p inputs, and what it returns of them, (q,)
 
 
 def simulators_of(model, own, initial_point):
@@ -128,7 +137,7 @@ def cut_of(model, logp, own, initial_point):
     graph, calls = _graph_and_calls(model, logp, own)
     start = _Start(model, calls, initial_point)
     calls = [call.with_coordinates(start) for call in calls]
-    simulators = _table(calls, start)
+    simulators, alone = _table(calls, start)
     y = pt.vector("y", shape=(simulators.q,), dtype="float64")
     replacements, end = {}, 0
     for call in calls:
@@ -138,7 +147,7 @@ def cut_of(model, logp, own, initial_point):
     density, x = clone_replace([graph.outputs[0], x], replacements, rebuild_strict=False)
     whole = pt.concatenate([call.y(start) for call in calls])
     at_start = np.concatenate([call.y_at(start) for call in calls])
-    return Cut(simulators, [graph.outputs[0], whole], y, x, density, at_start)
+    return Cut(simulators, [graph.outputs[0], whole], y, x, density, at_start, alone)
 
 
 def check_graph(model, own):
@@ -333,7 +342,47 @@ class Call(NamedTuple):
         else:
             names = start.names(self)
         sizes = self.p(start), self.q(start)
-        return Box(self.name, *sizes, tuple(names), bool(self.coordinates), tuple(made_of))
+        takes_coordinates, made_of = bool(self.coordinates), tuple(made_of)
+        return Box(self.name, *sizes, tuple(names), takes_coordinates, made_of, *code_of(self.op))
+
+    def alone(self, row, start):
+        """Return a vector of its p inputs in a row, and its outputs there, raveled."""
+        x = pt.vector("x", shape=(self.p(start),), dtype="float64")
+        if self.coordinates:
+            outputs = clone_replace(self.outputs, self._with_coordinates_at(x, start))
+        else:
+            node = self.op.make_node(*self._inputs_of_row(x, row, start))
+            outputs = [node.outputs[i] for i in self.used]
+        return x, pt.concatenate([var.ravel().astype("float64") for var in outputs])
+
+    def _with_coordinates_at(self, x, start):
+        """Map value variables to their initial values, but for coordinates at x."""
+        replacements = {}
+        for var in self.variables:
+            value = np.asarray(start.point[var.name])
+            flat = pt.constant(value.ravel())
+            for k, (own, i) in enumerate(self.coordinates):
+                if own is var:
+                    flat = pt.set_subtensor(flat[i], x[k].astype(flat.dtype))
+            replacements[var] = var.type.filter_variable(flat.reshape(value.shape))
+        return replacements
+
+    def _inputs_of_row(self, x, row, start):
+        """Return the inputs of the user's Op in a row, of which those that vary are x."""
+        inputs, end = [], 0
+        for i, var in enumerate(self.node.inputs):
+            shape = self.core_shape(var, start)
+            if i in self.varying:
+                begin, end = end, end + _size(shape)
+                inputs.append(x[begin:end].reshape(shape).astype(var.dtype))
+            elif self._batch_ndim:
+                lengths = start.shape(var)[: self._batch_ndim]
+                places = np.unravel_index(row, self.batch(start))
+                where = zip(places, lengths, strict=True)
+                inputs.append(var[tuple(int(k) if n > 1 else 0 for k, n in where)])
+            else:
+                inputs.append(var)
+        return inputs
 
 
 def _calls(graph, value_vars):
@@ -433,21 +482,22 @@ def _n_named(box):
 
 
 def _table(calls, start):
-    """Return the Simulators."""
-    numbers, boxes, applications, at = {}, [], [], [0, 0]
+    """Return the Simulators, and the graphs of each box alone."""
+    numbers, boxes, alone, applications, at = {}, [], [], [], [0, 0]
     for call in calls:
         for row in range(call.n_rows(start)):
             key = call.key(row, start)
             b = numbers.setdefault(key, len(boxes))
             if b == len(boxes):
                 boxes.append(call.box(row, start))
+                alone.append(call.alone(row, start))
             elif row == 0:
                 boxes[b] = max(boxes[b], call.box(row, start), key=_n_named)
             box = boxes[b]
             applications.append([b, *at, call.level])
             at = [at[0] + box.p, at[1] + box.q]
     sizes = np.array([[box.p, box.q] for box in boxes], np.int64)
-    return Simulators(tuple(boxes), sizes, np.array(applications, np.int64))
+    return Simulators(tuple(boxes), sizes, np.array(applications, np.int64)), alone
 
 
 # ---- what is found by evaluation ----------------------------------------------------------------

@@ -9,6 +9,7 @@ import xarray as xr
 from pymc_kameleon.result.store import saved_store, zarr_module
 from pymc_kameleon.step.groups import (
     DRAWN_GROUPS,
+    EVALUATIONS,
     KEPT_GROUPS,
     STATE_GROUP,
     SURROGATE_GROUP,
@@ -32,6 +33,29 @@ def as_saved(resume):
     if not path.exists():
         raise ValueError(f"{path} does not exist, so there is no run to go on with.")
     return path if path.is_dir() else _read(path, xr.load_datatree)
+
+
+def evaluations_of(results):
+    """Return the evaluations that results hold, a list of Datasets; raise a ValueError if none.
+
+    `results` are DataTrees or paths, or a single one, or None.
+    """
+    if results is None:
+        return []
+    several = results if isinstance(results, list | tuple) else [results]
+    return [evaluations_in(opened(each)) for each in several]
+
+
+def evaluations_in(tree):
+    """Return the evaluations that a result holds; raise a ValueError if it has none."""
+    if not isinstance(tree, xr.DataTree):
+        raise ValueError(f"evaluations are of results of pk.sample, or their paths, not {tree!r}.")
+    if EVALUATIONS not in tree.children:
+        raise ValueError(
+            f"The result has no group {EVALUATIONS!r}. pk.EmulatorMetropolis keeps it, unless "
+            "pk.sample was told keep_evaluations=False."
+        )
+    return tree[EVALUATIONS].to_dataset()
 
 
 def load(path):

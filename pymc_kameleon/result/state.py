@@ -94,7 +94,8 @@ def _unpack_step(step, arrays, prefix):
     step.setup_chain(0, monitor["tune"], monitor["draws"])
     for name in STEP_TUPLES:
         if name != "watch" or f"{prefix}watch_counts" in arrays:  # earlier versions had none
-            setattr(step, name, _refill(getattr(step, name), f"{prefix}{name}_", arrays))
+            template, free = getattr(step, name), step.lengths_of_run
+            setattr(step, name, _refill(template, f"{prefix}{name}_", arrays, free))
     if arrays[f"{prefix}begun"].item():
         step.point = np.array(arrays[f"{prefix}own_point"])
     if arrays[f"{prefix}data"].item() != step.data.hex():
@@ -126,19 +127,22 @@ def _stack_leaves(arrays, name, leaves):
         arrays[name] = (("chain", *(f"{name}_dim_{i}" for i in range(stacked.ndim - 1))), stacked)
 
 
-def _refill(template, prefix, arrays):
-    """Return a NamedTuple like `template`, with leaves from `arrays`."""
+def _refill(template, prefix, arrays, free):
+    """Return a NamedTuple like `template`, with leaves from `arrays`.
+
+    Those whose names are `free` may have another shape.
+    """
     leaves = []
     for name, leaf in zip(template._fields, template, strict=True):
         if isinstance(leaf, tuple):
-            leaves.append(_refill(leaf, f"{prefix}{name}_", arrays))
+            leaves.append(_refill(leaf, f"{prefix}{name}_", arrays, free))
         elif not isinstance(leaf, np.ndarray):
             leaves.append(type(leaf)(arrays[prefix + name].item()))
-        elif leaf.size == 0:
+        elif leaf.size == 0 and prefix + name not in arrays:
             leaves.append(leaf)
         else:
             leaves.append(np.array(arrays[prefix + name], leaf.dtype, order="C"))
-            if leaves[-1].shape != leaf.shape:
+            if leaves[-1].shape != leaf.shape and name not in free:
                 raise ValueError(f"{prefix + name} has another shape in this version.")
     return type(template)(*leaves)
 

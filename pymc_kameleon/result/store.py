@@ -25,6 +25,7 @@ from pymc_kameleon.step.groups import (
     AHEAD,
     BEHIND,
     DRAWN_GROUPS,
+    EVALUATIONS,
     KEPT_GROUPS,
     STATE_GROUP,
     SURROGATE_GROUP,
@@ -363,9 +364,9 @@ class Store:
         self._resize(longest)
         ended = ("draws", "draws_kept", "tuning_kept", "chains_kept")
         self._root.attrs.update({key: tree[STATE_GROUP].attrs[key] for key in ended})
-        # That of an earlier run.
-        if SURROGATE_GROUP in self._root and SURROGATE_GROUP not in tree.children:
-            del self._root[SURROGATE_GROUP]
+        for name in (SURROGATE_GROUP, EVALUATIONS):  # those of an earlier run
+            if name in self._root and name not in tree.children:
+                del self._root[name]
         for name in tree.children:
             if name in self.columns.groups:
                 self._root[name].attrs.update(tree[name].attrs)

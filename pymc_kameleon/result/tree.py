@@ -1,6 +1,7 @@
 """The result of a run: a DataTree."""
 
 import json
+import logging
 import platform
 from functools import cache
 from importlib.metadata import version
@@ -15,10 +16,13 @@ from pymc_kameleon.step.groups import (
     AHEAD,
     BEHIND,
     DRAWN_GROUPS,
+    EVALUATIONS,
     LEARNED_GROUP,
     STATE_GROUP,
     WARMUP_GROUPS,
 )
+
+_log = logging.getLogger("pymc_kameleon")
 
 version_of = cache(version)  # it reads a file each time
 PACKAGES = ("pymc", "pytensor", "numba", "numpy")  # whose versions a result records
@@ -55,9 +59,29 @@ def data_tree(job, all_chains, chains, length, record, plan, seconds):
     groups[LEARNED_GROUP] = learned.assign_attrs(attributes)
     states = states.assign_coords(chain=all_numbers)
     groups[STATE_GROUP] = states.assign_attrs(plan | kept)
+    if plan["keep_evaluations"]:
+        groups |= _evaluations(job, all_chains, record)
     groups |= _draws_beyond(record, AHEAD, chains, length, tuned)
     groups |= _draws_beyond(record, BEHIND, [c for c in all_chains if c not in chains], 0, 0)
     return xr.DataTree.from_dict(groups)
+
+
+def _evaluations(job, chains, record):
+    """Return what black boxes have returned, by the first step that knows."""
+    numbers, group = [chain.number for chain in chains], job.steps[0].kept_group
+    for k, step in enumerate(job.steps):
+        kept = []
+        if k == 0 and group in record.columns.groups:
+            parts = [record.dataset(group, [chain.row], 0, chain.made) for chain in chains]
+            kept = [part.isel(chain=0, drop=True) for part in parts]
+        try:
+            found = step.evaluations([chain.state.steps[k] for chain in chains], numbers, kept)
+        except Exception:  # the draws are worth more
+            _log.exception("There are no %s, as this failed; the draws are returned.", EVALUATIONS)
+            return {}
+        if found is not None:
+            return {EVALUATIONS: found.assign_attrs(attributes_of(job.steps) | found.attrs)}
+    return {}
 
 
 def with_warnings(tree, warnings):

@@ -22,17 +22,20 @@ class NewRun:
         As of `pk.sample`.
     labels : dict
         Coordinates and dimensions of the user's own, ``coords`` and ``dims``.
+    evaluations : list of Dataset
+        Of earlier runs, which the steps are to take up.
     """
 
     before, seconds = 0, 0.0  # draws after tuning that there are, and what they took
     n_checks = 0  # evaluations of the log-density that no draw counts
     lock = None  # of the store that a run goes on in
 
-    def __init__(self, steps, settings, random_seed, initvals, labels):
+    def __init__(self, steps, settings, random_seed, initvals, labels, evaluations=()):
         if settings.draws + settings.tune == 0:
             raise ValueError("draws and tune are 0: there is nothing to do.")
         self.steps, self.settings, self.numbers = steps, settings, list(range(settings.chains))
         self._random_seed, self._initvals, self._labels = random_seed, initvals, labels
+        self._evaluations = evaluations
 
     def labels(self, outputs):
         """Return coordinates and dimensions of what is kept of draws."""
@@ -41,7 +44,9 @@ class NewRun:
 
     def begin(self, job):
         """Return the states of chains before their first draw, and the settings."""
-        return first_states(job, self.settings, self._random_seed, self._initvals), self.settings
+        known = reused(job.steps, self._evaluations)
+        states = first_states(job, self.settings, self._random_seed, self._initvals, known)
+        return states, self.settings
 
     def put_draws_into(self, record):
         """Keep the draws of an earlier run: there are none."""
@@ -63,8 +68,24 @@ def names_to_keep(model, var_names, idata_kwargs):
     return [name for name in every if name in var_names]
 
 
-def first_states(job, settings, random_seed, initvals):
-    """Return the states of chains before their first draw, as pm.sample begins with them."""
+def reused(steps, evaluations):
+    """Return what each step takes up of the evaluations of earlier runs."""
+    if not evaluations:
+        return [None] * len(steps)
+    found = [step.reused(evaluations) for step in steps]
+    if all(own is None for own in found):
+        raise ValueError(
+            "evaluations are for a step that emulates what black boxes return, which is "
+            f"step=pk.EmulatorMetropolis(), not {', '.join(map(repr, steps))}."
+        )
+    return found
+
+
+def first_states(job, settings, random_seed, initvals, known):
+    """Return the states of chains before their first draw, as pm.sample begins with them.
+
+    `known` is what each step takes up of earlier runs.
+    """
     steps = job.steps
     rngs = get_random_generator(random_seed).spawn(settings.chains)
     found = starts(job, [rng.integers(2**30) for rng in rngs], initvals)
@@ -72,11 +93,12 @@ def first_states(job, settings, random_seed, initvals):
     for k, (rng, (point, evaluated)) in enumerate(zip(rngs, found, strict=True)):
         own = [step.for_chain() for step in steps]
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
-        for step, step_rng in zip(own, step_rngs, strict=True):
+        for step, step_rng, before in zip(own, step_rngs, known, strict=True):
+            step.known_before = before
             step.setup_chain(step_rng, settings.tune, settings.draws)
             step.watch.turn(k if k < LOOKING_CHAINS else -1)
-        for step, (n, logp) in zip(own, evaluated, strict=True):
-            step.start_known(n, logp)
+        for step, (n, noted) in zip(own, evaluated, strict=True):
+            step.start_known(n, noted)
         states.append(
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )

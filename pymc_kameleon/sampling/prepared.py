@@ -53,7 +53,8 @@ def _prepared(origin, store):
     steps, keeps_warmup = origin.steps, origin.settings.keeps_warmup
     _check_surrogate_draws(origin.settings, steps)
     outputs = steps[0].outputs(origin.settings.var_names)
-    columns = Columns(outputs, steps, keeps_warmup, *origin.labels(outputs))
+    labels, keeps_evaluations = origin.labels(outputs), origin.settings.keep_evaluations
+    columns = Columns(outputs, steps, keeps_warmup, *labels, keeps_evaluations)
     check_names(steps[0].model, columns, origin.numbers)
     job = Job(steps, outputs, keeps_warmup, origin.settings.rule)
     states, settings = origin.begin(job)

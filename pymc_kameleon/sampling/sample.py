@@ -10,7 +10,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
-from pymc_kameleon.result.opening import as_path, as_saved
+from pymc_kameleon.result.opening import as_path, as_saved, evaluations_of
 from pymc_kameleon.samplers.choice import steps_of_run
 from pymc_kameleon.sampling.limits import Limits
 from pymc_kameleon.sampling.new_run import NewRun, names_to_keep
@@ -66,6 +66,8 @@ def sample(
     executor=None,
     store=None,
     resume=None,
+    evaluations=None,
+    keep_evaluations=None,
     surrogate_draws=None,
     on_error=None,
     evaluation_timeout=None,
@@ -162,6 +164,16 @@ def sample(
         Its chains go on, in tuning or after it, to the last bit as if they had never stopped. The
         result has the old draws and the new ones; a store has both, too, and a file is not
         written. A step may be passed too; it must be the same.
+    evaluations : DataTree, path, or list of these, optional
+        Results of ``pk.EmulatorMetropolis``, also of another model with the same black box: with
+        other data, other priors, another noise model, or more subjects. What the box has returned
+        there is not computed again. It is recognised by its name and by how many inputs and outputs
+        it has. The log says if its code or constants have changed since, and it is called twice to
+        see that it returns the same. See docs/emulator.md.
+    keep_evaluations : bool, optional
+        Whether the result has the group ``evaluations``: what black boxes were given, and have
+        returned, in each evaluation of the log-density, of steps that emulate them; at most 20 000
+        evaluations and 128 MiB. True by default. A run that is resumed does what it did before.
     surrogate_draws : int, optional
         How many draws of its surrogate to make for each chain at the end. It needs a step
         SurrogateMetropolis or EmulatorMetropolis that moves all variables. The latter has some for
@@ -203,9 +215,9 @@ def sample(
     Raises
     ------
     ValueError
-        For variables that no step moves, steps of other packages, impossible options, a result as
-        `initvals` that lacks variables or has other labels, if no start has a finite log-density,
-        or if `resume` is of another model or step.
+        For variables that no step moves, steps of other packages, impossible options, `evaluations`
+        of another function, a result as `initvals` that lacks variables or has other labels, if no
+        start has a finite log-density, or if `resume` is of another model or step.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt
@@ -259,10 +271,12 @@ def sample(
                 chains=chains,
                 pool_tuning=pool_tuning,
                 keeps_warmup=not discard_tuned_samples,
+                keep_evaluations=keep_evaluations,
                 **changes,
                 var_names=names_to_keep(model, var_names, idata_kwargs),
             )
-            origin = NewRun(step, settings, random_seed, initvals, idata_kwargs)
+            known = evaluations_of(evaluations)
+            origin = NewRun(step, settings, random_seed, initvals, idata_kwargs, known)
         else:
             _check_unsettled(
                 tune=tune,
@@ -271,6 +285,8 @@ def sample(
                 var_names=var_names,
                 initvals=initvals,
                 pool_tuning=pool_tuning,
+                evaluations=evaluations,
+                keep_evaluations=keep_evaluations,
                 **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED_GROUPS},
             )
             if isinstance(resume, Path) and store not in (None, resume):

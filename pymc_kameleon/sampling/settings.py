@@ -29,6 +29,7 @@ class Settings:
     chains: int = 4
     pool_tuning: bool = True
     keeps_warmup: bool = False
+    keep_evaluations: bool = True
     surrogate_draws: int = 0
     var_names: list | None = None
     on_error: str = "raise"

@@ -32,8 +32,8 @@ WORDS = "prior", "map"
 def starts(job, seeds, initvals):
     """Return a point on the unconstrained scale for each chain, and what was evaluated for it.
 
-    That is values by name; and of each step, how often its log-density, and what it is there, None
-    if it was not.
+    That is values by name; and of each step, how often its log-density, and what it is there, with
+    what the way to the posterior notes besides, None if it was not.
 
     Parameters
     ----------
@@ -107,11 +107,16 @@ class Density:
             )
 
     def take_evaluated(self):
-        """Return how often each step's was evaluated since the last time, and what it is now."""
-        counts = [int(step.log_density.count[0]) for step in self._steps]
-        for step in self._steps:
+        """Return how often each step's was evaluated since the last time, and what it is now.
+
+        With what the way to the posterior notes besides.
+        """
+        counts, noted = [], []
+        for step, value in zip(self._steps, self._values, strict=True):
+            counts.append(int(step.log_density.count[0]))
             step.log_density.count[0] = 0
-        return list(zip(counts, self._values, strict=True))
+            noted.append(np.append(value, step.log_density.gradient[: step._n_noted]))
+        return list(zip(counts, noted, strict=True))
 
 
 # ---- the mode -----------------------------------------------------------------------------------

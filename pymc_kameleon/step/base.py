@@ -120,9 +120,15 @@ class KameleonStep(ArrayStepShared):
         One of `KEPT_GROUPS`: that of the result which holds what is kept.
     kept_dims : mapping
         Names of the dimensions of what is kept, where that is not one row of coordinates.
+    kept_evaluations : tuple of str
+        Which of what is kept is there for the group `EVALUATIONS`.
     option_types : tuple of type
         Types of its options, besides numbers, text, arrays, and lists and dicts of them. A result
         keeps them by name and fields.
+    lengths_of_run : set of str
+        Fields of its arrays whose length is that of what a run was given.
+    known_before : object
+        What the chains of a run take up of earlier ones, from `reused`; None if that is nothing.
     proposal : callable or None
         Where a chain proposes from a normal around its point, and what it learned tells which:
         ``(learned, x, options) -> covariance``, for people. `learned` is the chain's Dataset, `x`
@@ -142,7 +148,10 @@ class KameleonStep(ArrayStepShared):
     learns_alone: ClassVar[bool] = True
     kept_group: ClassVar[str] = ""
     kept_dims: ClassVar[Mapping] = MappingProxyType({})
+    kept_evaluations: ClassVar[tuple[str, ...]] = ()
     option_types: ClassVar[tuple[type, ...]] = (Decay,)
+    lengths_of_run: ClassVar[frozenset] = frozenset()
+    known_before = None
     proposal: ClassVar[Callable | None] = None
     patience = math.inf
     settings: Mapping = MappingProxyType({})
@@ -360,6 +369,19 @@ class KameleonStep(ArrayStepShared):
         """Return what else is wrong with the parameters at the end of a chain, and the cure."""
         return []
 
+    def evaluations(self, states, numbers, kept):
+        """Return a Dataset of what black boxes were given, and have returned; None without it.
+
+        `states` are those of this step in the chains of these `numbers`, and `kept` the Datasets of
+        what each chain has kept of its draws, empty if that is nothing.
+        """
+
+    def reused(self, datasets):
+        """Return what the step takes up of the evaluations of earlier runs, None if it cannot.
+
+        A ValueError says why these Datasets are of no use.
+        """
+
     def _learned(self):
         """Return what tuning decided, for people: a Quantity of learned.py for each name."""
         return {}
@@ -411,14 +433,15 @@ class KameleonStep(ArrayStepShared):
                 )
         self.state, self.parameters, self.tuning, self._work = arrays
 
-    def start_known(self, n, logp):
-        """Count `n` evaluations by which the chain's start was found, the last one, `logp`, there.
+    def start_known(self, n, noted):
+        """Count `n` evaluations by which the chain's start was found, the last one there.
 
-        The way to the posterior does not evaluate it again. The first draw counts them.
+        Of that `noted` are the log-density, and what else the way to the posterior notes. That way
+        does not evaluate it again. The first draw counts them.
         """
         begins_there = n > 0 and self.tune and self.approaches
         if begins_there:
-            self.trail[0, 0] = logp
+            self.trail[0] = noted
         self.monitor.uncounted = n - begins_there
 
     def _warm_start(self, q):

@@ -42,8 +42,14 @@ CONSTANT = 100.0
 POWER = 0.7
 """γ: with less than 1, directions that move the outputs little are not forgotten."""
 
+LEAST_JUDGED = 10
+"""Points, the best ones, by which it is at least judged how far off a fit may be."""
+
 N_DIRECTIONS = 25
 """Points at most over which M is averaged."""
+
+N_TURNS = 2
+"""How often the directions are found anew, by a fit that goes by the last ones."""
 
 N_SEARCHED = 200
 """Points at most for a choice among all levels; all points are used for one among the next."""
@@ -93,14 +99,14 @@ class Fit(NamedTuple):
 
     def predict(self, x):
         """Return the outputs (N, q) at inputs x (N, p)."""
-        u = self._transformed(x)
+        u = self.transformed(x)
         near = nearness(squared_distances(u, self.u))
         t = self.mean + u @ self.slopes.T + near**2 @ self.weights
         return np.where(self.log_outputs, np.exp(np.where(self.log_outputs, t, 0.0)), t)
 
     def derivatives(self, x):
         """Return ∂t/∂g (N, q, p): of outputs in inputs, after logarithms where these are taken."""
-        u = self._transformed(x)
+        u = self.transformed(x)
         cubes = nearness(squared_distances(u, self.u)) ** 3
         out = np.empty((len(u), self.mean.size, u.shape[1]))
         for i in range(len(u)):
@@ -124,7 +130,8 @@ class Fit(NamedTuple):
         emulator.u.reshape(-1, m)[inputs, :n] = self.u.T
         emulator.weights.reshape(-1, m)[outputs, :n] = self.weights.T
 
-    def _transformed(self, x):
+    def transformed(self, x):
+        """Return u (N, p) of inputs x (N, p)."""
         return (transformed(x, self.log_inputs) - self.centre) @ self.transform.T
 
 
@@ -165,6 +172,9 @@ def fit_box(x, y, drop, d, curvature, variant=(False, False), start=None, m=900,
     first = few.fit(Hyper() if start is None else start)
     if start is None or look == "all":
         first = few.search(first)
+    for _ in range(N_TURNS):
+        few.take_directions(first)
+        first = few.fit(first.hyper)
     problem.take_directions(first)
     if start is not None and look == "none":
         return problem.fit(start)
@@ -178,6 +188,45 @@ def variants_of(x, y):
     few = not finite.any()
     inputs, outputs = (not few and have_logarithms(rows[finite]).any() for rows in (x, y))
     return [(a, b) for a in (False, True)[: 1 + inputs] for b in (False, True)[: 1 + outputs]]
+
+
+class Uncertainty(NamedTuple):
+    """How far off a fit may be."""
+
+    inverse: np.ndarray  # (n, n), L⁻¹ of K = LLᵀ
+    linear: float  # variance of the linear part, in units of u
+    noise: float  # τ
+    sd: np.ndarray  # (q,), of the process that an output is, after logarithms
+    left_out: np.ndarray  # (q,), root mean square of leave-one-out errors of good points, likewise
+
+    def of(self, fit, x):
+        """Return the standard deviations (N, q) of predictions at inputs x (N, p)."""
+        u = fit.transformed(x)
+        k = nearness(squared_distances(u, fit.u)) ** 2 + self.linear * u @ fit.u.T + CONSTANT
+        own = 1.0 + self.linear * np.sum(u * u, axis=1) + CONSTANT
+        explained = np.sum((k @ self.inverse.T) ** 2, axis=1)
+        sd = np.sqrt(np.maximum(own - explained, 0.0) + self.noise)[:, None] * self.sd
+        return np.where(fit.log_outputs, sd * fit.predict(x), sd)
+
+
+def uncertainty(fit, x, y, drop, d, m):
+    """Return the Uncertainty of a fit to these calls, the arguments as of `fit_box`.
+
+    The kernel's own variance is not known. So errors are as large, relative to the standard
+    deviations that the kernel gives, as they are of points that are left out [RW, section 5.4.2].
+    """
+    _, _, drop = _rows(x, y, np.where(drop < FARTHEST * d, drop, np.nan), m)
+    noise = fit.hyper.value("noise")
+    linear = fit.hyper.value("linear") / fit.hyper.value("rate") ** 2
+    k = nearness(squared_distances(fit.u, fit.u)) ** 2 + linear * fit.u @ fit.u.T + CONSTANT
+    k[np.diag_indices(len(k))] += noise * (1 + (drop / (2 * d)) ** 2)
+    inverse = lapack.dtrtri(factor_of(k), lower=1)[0]
+    variances = 1 / np.einsum("ij,ij->j", inverse, inverse)
+    omega = 1 / (1 + (drop / d) ** 2)
+    sd = np.sqrt(omega @ (fit.weights**2 * variances[:, None]) / omega.sum())
+    good = drop <= np.sort(drop)[min(len(drop), LEAST_JUDGED) - 1]
+    left_out = np.sqrt(np.mean((fit.weights * variances[:, None])[good] ** 2, axis=0))
+    return Uncertainty(inverse, linear, noise, sd, left_out)
 
 
 class _Problem:
@@ -244,14 +293,7 @@ class _Problem:
 
     def factor(self, hyper):
         """Return the Cholesky factor of K."""
-        k = self.covariance(hyper)
-        jitter = JITTER * np.trace(k) / len(k)
-        while True:
-            factor, failed = lapack.dpotrf(k, lower=1)
-            if not failed:
-                return factor
-            k[np.diag_indices(len(k))] += jitter
-            jitter *= 10
+        return factor_of(self.covariance(hyper))
 
     def errors(self, hyper):
         """Return the leave-one-out errors of points, in units of noise [RW, equation 5.12]."""
@@ -316,6 +358,17 @@ def _rows(x, y, drop, m):
     x, y, drop = x[finite], y[finite], drop[finite]
     best = np.sort(np.lexsort((-np.arange(len(drop)), drop))[:m])
     return x[best], y[best], drop[best]
+
+
+def factor_of(k):
+    """Return the Cholesky factor of K, with more noise where rounding forbids it."""
+    jitter = JITTER * np.trace(k) / len(k)
+    while True:
+        factor, failed = lapack.dpotrf(k, lower=1)
+        if not failed:
+            return factor
+        k[np.diag_indices(len(k))] += jitter
+        jitter *= 10
 
 
 def nearness(distances):

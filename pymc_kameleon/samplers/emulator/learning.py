@@ -22,12 +22,16 @@ VARIANTS = (False, False), (False, True), (True, False), (True, True)
 USUAL_DROP = 2, 5
 """Times d, and plus: so far below the best a draw of the posterior may be."""
 
-LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE = 1e-3, 20.0, 0.5, 1.2
+LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE, HOPELESS = 1e-3, 20.0, 0.5, 1.2, 3.0
 """Errors in log-density below and above which no difference counts, for a variant's score; the
-weight of earlier ones; and the ratio up to which scores are the same."""
+weight of earlier ones; the ratio up to which scores are the same; and from which one is given up.
+"""
 
-CURVATURE_STEP = 1e-4
-"""Finite differences of the log-density in outputs, relative to these."""
+EARLIER_CALLS = 100, 20
+"""Calls of earlier runs that a box is fitted to, and times its inputs, at most."""
+
+CURVATURE_STEP, N_PROBES = 1e-4, 8
+"""Finite differences of the log-density in outputs, relative to these, and how many."""
 
 N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 60), (50,), (50, 150)
 """Chains on s that learn its shape, and their transitions between two looks at it: when there is no
@@ -43,7 +47,7 @@ LONGEST, MOST_LEAPS = np.pi, 30
 """Length of a trajectory on s, at most, and leaps at most. On a standard normal, trajectories of
 lengths from 0 to π forget on average where they began."""
 
-FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 10
+FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 6
 """Squared distances of the inner chain's stops from where it began should be this share of those of
 independent points, on average over these many first stops; M at most."""
 
@@ -218,16 +222,20 @@ def fit_emulators(chains):
     drop = drops(known.logp, d)
     if not (np.isfinite(drop) & np.isfinite(known.y).all(axis=1)).any():
         return
-    look = "all" if len(known.z) >= 2 * choices.n_full[0] else "next"
+    reused = first.tuning.reused
+    n = len(known.z) + len(reused)
+    look = "all" if n >= 2 * choices.n_full[0] else "next"
     if look == "all":
-        choices.n_full[0] = len(known.z)
+        choices.n_full[0] = n
     curvature = curvatures(first.log_density, known)
     is_new = np.isin(known.z[:, 0], new.z[:, 0])
     for b in range(len(emulated.structure.boxes)):
-        box = Box(emulated.structure, b, known, drop, curvature, d, first.most_points)
+        earlier = earlier_calls(reused, emulated.structure, b, first.log_density, known)
+        box = Box(emulated.structure, b, known, drop, curvature, d, first.most_points, earlier)
         if is_new.any() and not is_new.all():
             score(box, choices, first.log_density, is_new)
-        fits = {k: box.fit(k, unpacked(choices.hyper[b, k]), look) for k in box.variants}
+        likely = contenders(choices.scores[b], box.variants)
+        fits = {k: box.fit(k, unpacked(choices.hyper[b, k]), look) for k in likely}
         fits = {k: fitted for k, fitted in fits.items() if fitted is not None}
         for k, fitted in fits.items():
             choices.hyper[b, k] = fitted.hyper
@@ -238,16 +246,27 @@ def fit_emulators(chains):
         chain.tuning.n_learned[0] = chain.tuning.n_evaluated[0]
 
 
+def mean_errors(scores, variants):
+    """Return the mean errors of variants so far, infinite of those that have none."""
+    n = {k: scores[k, 1] for k in variants}
+    return {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in variants}
+
+
+def contenders(scores, variants):
+    """Return the variants that may be the best one: others are not fitted any more."""
+    errors = mean_errors(scores, variants)
+    limit = HOPELESS * min(errors.values())
+    return [k for k in variants if errors[k] <= limit]
+
+
 def best_variant(scores, fits):
     """Return the variant of the least mean error.
 
     Of several that are about as good, that of the least leave-one-out error.
     """
-    n = {k: scores[k, 1] for k in fits}
-    error = {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in fits}
-    limit = SAME_SCORE * min(error.values())
-    good = [k for k in fits if error[k] <= limit]
-    return min(good, key=lambda k: fits[k].error)
+    errors = mean_errors(scores, fits)
+    limit = SAME_SCORE * min(errors.values())
+    return min((k for k in fits if errors[k] <= limit), key=lambda k: fits[k].error)
 
 
 def whole_points(log_density, z):
@@ -262,38 +281,51 @@ def drops(logp, d):
 
 
 def curvatures(log_density, known):
-    """Return −∂²log π/∂y² (Q,) at the best point; the squared slope where that vanishes."""
+    """Return −∂²log π/∂y² (Q,) at the best point; the squared slope where that vanishes.
+
+    All outputs change at once, by random signs: that is exact if they are independent in the
+    log-density, and has the right mean if they are not.
+    """
     best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
-    y, n = known.y[best], known.y.shape[1]
+    y, rng = known.y[best], np.random.default_rng(0)
     step = CURVATURE_STEP * np.maximum(np.abs(y), 1e-3 * np.abs(y).max(initial=1e-300))
-    ends = np.concatenate([y + np.diag(step), y - np.diag(step), y[None]])
+    signs = rng.choice([-1.0, 1.0], (N_PROBES, y.size))
+    ends = np.concatenate([y + signs * step, y - signs * step, y[None]])
     points = np.repeat(whole_points(log_density, known.z[best][None]), len(ends), axis=0)
     slopes, _ = log_density.gradients_given(points, ends)
-    each = np.arange(n)
-    curvature = -(slopes[each, each] - slopes[n + each, each]) / (2 * step)
-    curvature = np.where(np.isfinite(curvature), curvature, 0.0)
+    changes = signs * (slopes[N_PROBES : 2 * N_PROBES] - slopes[:N_PROBES])
+    curvature = np.nan_to_num(changes.mean(axis=0) / (2 * step), posinf=0.0, neginf=0.0)
     square = np.nan_to_num(slopes[-1]) ** 2
     return np.where(np.abs(curvature) > 1e-6 * square, np.abs(curvature), square)
 
 
 class Box:
-    """What one black box was given and has returned: a row for each of its applications."""
+    """What one black box was given and has returned: a row for each of its applications.
 
-    def __init__(self, structure, b, known, drop, curvature, d, most):
+    Before these are calls of earlier runs.
+    """
+
+    def __init__(self, structure, b, known, drop, curvature, d, most, earlier):
         p, q = structure.boxes[b]
         of_box = structure.applications[structure.applications[:, 0] == b]
         self.inputs = [slice(x, x + p) for _, x, _, _ in of_box]
         self.outputs = [slice(y, y + q) for _, _, y, _ in of_box]
         self.b, self.known, self.d, self.most = b, known, d, most
-        self.drop = np.repeat(drop, len(of_box))
-        self.x = _rows_of(known.x, self.inputs)
-        self.y = _rows_of(known.y, self.outputs)
+        x, y, logp = earlier
+        self.n_earlier = len(x)
+        drop_of_earlier = drops(np.append(logp, known.logp), d)[: len(x)]
+        self.drop = np.concatenate([drop_of_earlier, np.repeat(drop, len(of_box))])
+        self.x = np.concatenate([x, _rows_of(known.x, self.inputs)])
+        self.y = np.concatenate([y, _rows_of(known.y, self.outputs)])
         self.curvature = np.mean([curvature[part] for part in self.outputs], axis=0)
         self.variants = [VARIANTS.index(pair) for pair in fit.variants_of(self.x, self.y)]
 
     def fit(self, k, hyper, look, rows=None):
         """Return a Fit of the k-th variant, to all or to some of the evaluations."""
-        chosen = slice(None) if rows is None else np.repeat(rows, len(self.inputs))
+        chosen = slice(None)
+        if rows is not None:
+            own = np.repeat(rows, len(self.inputs))
+            chosen = np.concatenate([np.ones(self.n_earlier, bool), own])
         return fit.fit_box(
             self.x[chosen],
             self.y[chosen],
@@ -319,6 +351,37 @@ def _rows_of(values, parts):
     return stacked.reshape(-1, stacked.shape[2])
 
 
+def earlier_calls(reused, structure, b, log_density, known):
+    """Return x (n, p), y (n, q) and log π (n,) of calls of a box that were taken up.
+
+    In the new model nobody knows how good they are. So log π is that of the best evaluation, with
+    the outputs of one application replaced by these: of that where it is highest.
+    """
+    p, q = structure.boxes[b]
+    rows = reused[reused[:, 0] == b] if reused.size else reused
+    if len(rows) == 0:
+        return np.zeros((0, p)), np.zeros((0, q)), np.zeros(0)
+    x, y = rows[:, 1 : 1 + p], rows[:, 1 + p : 1 + p + q]
+    best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
+    points = np.repeat(whole_points(log_density, known.z[best][None]), len(rows), axis=0)
+    logp = np.full(len(rows), -np.inf)
+    for _, _, place, _ in structure.applications[structure.applications[:, 0] == b]:
+        outputs = np.tile(known.y[best], (len(rows), 1))
+        outputs[:, place : place + q] = y
+        logp = np.fmax(logp, log_density.logp_given(points, outputs))
+    chosen = most_useful(logp, EARLIER_CALLS[0] + EARLIER_CALLS[1] * p)
+    return x[chosen], y[chosen], logp[chosen]
+
+
+def most_useful(logp, n):
+    """Return places of at most n calls: half of them the best ones, and some of all others."""
+    order = np.argsort(-np.nan_to_num(logp, nan=-np.inf), kind="stable")
+    if len(order) > n:
+        others = np.linspace(n // 2, len(order) - 1, n - n // 2).astype(int)
+        order = np.concatenate([order[: n // 2], order[others]])
+    return np.sort(order)
+
+
 def score(box, choices, log_density, is_new):
     """Let the variants be scored by their errors, in log-density, at points they do not know."""
     known = box.known
@@ -328,7 +391,7 @@ def score(box, choices, log_density, is_new):
     points = whole_points(log_density, known.z[rows])
     truth = log_density.logp_given(points, known.y[rows])
     weights = 1 / (1 + (drops(known.logp, box.d)[rows] / box.d) ** 2)
-    for k in box.variants:
+    for k in contenders(choices.scores[box.b], box.variants):
         hyper, scores = unpacked(choices.hyper[box.b, k]), choices.scores[box.b, k]
         fitted = None if hyper is None else box.fit(k, hyper, "none", ~is_new)
         if fitted is None:
@@ -372,6 +435,20 @@ def learn_shape(density, choices, known, starts, lengths, rng):
     return sample
 
 
+def explore(density, choices, z, root, rng):
+    """Return draws of s, about, by chains that begin at its maximum z.
+
+    `root` is a factor of the curvature of −log s there.
+    """
+    emulated, d = density.emulated, z.size
+    emulated.mean[:] = z
+    emulated.factor[:] = cholesky(np.linalg.inv(root @ root.T))
+    log_s, _ = density.values(z[None])
+    known = Evaluations(z[None], log_s, log_s, np.zeros((1, 0)), np.zeros((1, 0)))
+    places = z + rng.standard_normal((N_CHAINS, d)) @ emulated.factor.T
+    return learn_shape(density, choices, known, places, NEXT_LENGTHS, rng)
+
+
 def starting_points(known, states, rng):
     """Return points where chains on s begin: the chains' states, and good evaluations."""
     good = np.flatnonzero(drops(known.logp, states.shape[1]) == 0)
@@ -389,7 +466,9 @@ def tune_leap(emulated, accept_prob):
 
 
 def change_shape(emulated, sample, weight):
-    """Blend points of s into its mean and factor."""
+    """Blend points of s into its mean and factor, if chains have moved."""
+    if not np.ptp(sample, axis=0).all():
+        return
     step = weight * (sample.mean(axis=0) - emulated.mean)
     before = emulated.factor @ emulated.factor.T + np.outer(step, step) / weight
     covariance = (1 - weight) * before + weight * np.atleast_2d(shrunk_covariance(sample))

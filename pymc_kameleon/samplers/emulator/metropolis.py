@@ -30,6 +30,7 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.emulator import learning, problems
 from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part, log_emulated
+from pymc_kameleon.samplers.emulator.evaluations import dataset_of
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.inner_chain import (
     Trajectory,
@@ -37,6 +38,7 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     compiled_values,
     run_inner_chain,
 )
+from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.way import Search, prior_draws
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
@@ -104,6 +106,7 @@ Tuning = extended(
     n_evaluated=integers(1),
     n_learned=integers(1),  # how many of these the last fit knew
     choices=learning.Choices,
+    reused=floats("reused", "widest"),  # rows of earlier runs: number of the box, its x and y
 )
 
 Work = extended(
@@ -336,6 +339,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
     kept_dims = MappingProxyType(
         {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]}
     )
+    kept_evaluations = "inputs", "outputs"
+    lengths_of_run = frozenset({"reused"})
     most_points, n_others = MOST_POINTS, N_STOPS
     default_steps_per_draw = staticmethod(lambda d: 1)
     _search = None
@@ -379,11 +384,20 @@ class EmulatorMetropolis(SurrogateMetropolis):
             most_leaps=8,
             n_inner=10,
         )
-        choices = allocate(learning.Choices, sizes, hyper=np.nan, widening=2.0)
+        before = self.known_before or nothing_reused(len(self._structure.boxes))
+        choices = allocate(
+            learning.Choices,
+            sizes,
+            hyper=before.hyper,
+            scores=before.scores,
+            widening=2.0,
+            n_full=len(before.rows),
+        )
+        sizes |= dict(zip(("reused", "widest"), before.rows.shape, strict=True))
         return (
             extend(state, State, sizes, others=np.nan),
             extend(parameters, Parameters, sizes, emulated=emulated),
-            extend(tuning, Tuning, sizes, choices=choices),
+            extend(tuning, Tuning, sizes, choices=choices, reused=before.rows),
             extend(work, Work, sizes),
         )
 
@@ -434,6 +448,16 @@ class EmulatorMetropolis(SurrogateMetropolis):
             "leap": Quantity((), emulated.leap[0], "Length of its leaps, ε."),
         }
 
+    # ---- evaluations of this run, and of earlier ones -------------------------------------------
+
+    def evaluations(self, states, numbers, kept):
+        """Return a Dataset of what chains have evaluated."""
+        return dataset_of(self, states, numbers, kept)
+
+    def reused(self, datasets):
+        """Return what the step takes up of Datasets of evaluations."""
+        return reused_by(self, datasets)
+
     # ---- the way to the posterior ---------------------------------------------------------------
 
     def _no_guide(self):
@@ -468,6 +492,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         if self._search is None or not self._search.is_of(start, seed, self.trail):
             twin = self.for_chain()
             twin.setup_chain(seed, self.monitor.tune, draws=0)
+            twin.tuning = twin.tuning._replace(reused=self.tuning.reused)
             self._search = Search(twin, start, seed, self._prior)
         return self._search
 
@@ -475,6 +500,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         """Go on from the best point as SurrogateMetropolis does; return draws near its end."""
         before, q, self.guide = self.tuning, best.copy(), None
         super()._find_posterior(q, logp)
+        self.tuning = self.tuning._replace(reused=before.reused)
         copy_arrays(before, self.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
         learning.distrust(self.tuning.choices)
         emulated, middle = self.parameters.emulated, self.tuning.middle

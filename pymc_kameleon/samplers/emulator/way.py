@@ -57,6 +57,11 @@ ON_LINE, LARGEST_DIP = 21, 1.0
 MOST_LOOKS = 4
 """Rounds in which other maxima are evaluated."""
 
+ENOUGH_CALLS, MOST_JUMPS, JUMP, WELL_PREDICTED = (8, 2), 4, 3.0, 0.25
+"""Earlier calls of each box, and times its inputs, from which no design is needed; draws of s that
+are then evaluated, before the way is gone as without them; how far they may be, in sd; and the
+error of a log-density, where s is about as good as it gets."""
+
 MOST_STEPS, HOPELESS, DIFFERENCE = 100, 1e10, 1e-3
 """Evaluations of log s for a maximum, about; the loss where s is 0; and finite differences in units
 of a trust region."""
@@ -84,6 +89,9 @@ class Way:
     prior : (n, d) float64
         Draws of the prior, or what stands for them.
     rng : numpy.random.Generator
+    explore : callable, optional
+        Returns draws of s (n, d), from its maximum and a factor of the curvature there; where
+        earlier runs have called the boxes often enough for an emulator.
 
     Attributes
     ----------
@@ -91,15 +99,21 @@ class Way:
         Median error of the log-densities that were predicted last, where a walker climbed.
     """
 
-    def __init__(self, density, learn, prior, rng):
+    def __init__(self, density, learn, prior, rng, explore=None):
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
+        self.explore = explore
         self.spread, self.error, self.seen = spread_of(prior), np.inf, []
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
-        points = design(start, self.prior, self.rng)
+        known = self.explore is not None
+        points = start[None] if known else design(start, self.prior, self.rng)
         best = yield from self._best_of(points, 1.0)
         if best.logp == -np.inf:
+            return
+        if known:
+            yield from self._jump(best)
+        if best.arrived:
             return
         yield from self._climb(best)
         for _ in range(MOST_LOOKS):
@@ -130,6 +144,29 @@ class Way:
             finite = logp > -np.inf
             self.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
             _take(walker, points, radii, logp, self.error)
+
+    def _jump(self, walker):
+        """Evaluate draws of s, one at a time, until the log-density of one is well predicted.
+
+        Maxima of s are looked for from draws of the prior, so that there are no others to look at.
+        """
+        for _ in range(MOST_JUMPS):
+            self.learn()
+            starts = [walker.z, *self.prior[self.rng.choice(len(self.prior), N_STARTS)]]
+            ends = [_maximum(self.density, z, JUMP * self.spread) for z in starts]
+            log_s, _ = self.density.values(np.array([z for z, _ in ends]))
+            if not np.isfinite(log_s).any():
+                return
+            draws = self.explore(*ends[np.nanargmax(log_s)])
+            z = draws[self.rng.integers(len(draws))][None]
+            predicted, _ = self.density.values(z)
+            logp = yield from self._evaluated(z)
+            self.error = abs(logp[0] - predicted[0])
+            if logp[0] > walker.logp:
+                walker.z, walker.logp = z[0], logp[0]
+            walker.arrived = bool(self.error < SMALL_ERROR)
+            if self.error < WELL_PREDICTED:
+                return
 
     def _other_maxima(self, best):
         """Return maxima of log s (k, d) that nobody has seen, and which may be as good as the best.
@@ -247,8 +284,10 @@ class Search:
         emulated = step.parameters.emulated
         emulated.mean[:] = start
         emulated.factor[:] = np.diag(spread_of(prior))
-        density = EmulatedDensity(step.log_density.target(self._rng), emulated)
-        self._way = Way(density, self._learn, prior, self._rng)
+        self._density = EmulatedDensity(step.log_density.target(self._rng), emulated)
+        knows = has_enough(step.tuning.reused, emulated.structure)
+        explore = self._explore if knows else None
+        self._way = Way(self._density, self._learn, prior, self._rng, explore)
         self._going = self._way.go(start)
         self._points, self._values, self._evaluated = next(self._going), [], []
         self._draws = None
@@ -260,6 +299,11 @@ class Search:
 
     def _learn(self):
         learning.fit_emulators([self.step])
+
+    def _explore(self, z, root):
+        choices = self.step.tuning.choices
+        with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+            return learning.explore(self._density, choices, z, root, self._rng)
 
     def is_of(self, start, seed, trail):
         """Whether it is the search from this start, and has come as far as this."""
@@ -311,6 +355,12 @@ def _remember_way(step, best):
     tuning.middle[:], tuning.home_factor[:] = best, emulated.factor
     tuning.mass[0] = np.log(np.diag(emulated.factor)).sum()
     tuning.has_arrived[0] = True
+
+
+def has_enough(reused, structure):
+    """Whether earlier runs have called each box often enough for an emulator."""
+    calls = [np.count_nonzero(reused[:, 0] == b) for b in range(len(structure.boxes))]
+    return bool(np.all(calls >= ENOUGH_CALLS[0] + ENOUGH_CALLS[1] * structure.boxes[:, 0]))
 
 
 def spread_of(prior):

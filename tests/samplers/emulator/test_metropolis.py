@@ -289,8 +289,11 @@ def cut(value):
 
 @pytest.mark.parametrize(
     ("value", "options"),
-    [(np.nan, {}), (np.inf, {}), (None, {"on_error": "reject"})],
-    ids=["nan", "inf", "error"],
+    [
+        pytest.param(np.nan, {}, id="nan"),
+        pytest.param(np.inf, {}, id="inf", marks=pytest.mark.slow),
+        pytest.param(None, {"on_error": "reject"}, id="error"),
+    ],
 )
 def test_a_region_without_outputs_cuts_the_posterior(monkeypatch, step, value, options):
     """Draws beyond are rejected; on this side they are right."""

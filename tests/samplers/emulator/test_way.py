@@ -65,7 +65,9 @@ def test_an_emulator_that_knows_nothing_is_given_up():
     assert values.max() > log_normal(np.zeros((1, 3)))[0]
 
 
-@pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf])
+@pytest.mark.parametrize(
+    "value", [np.nan, *(pytest.param(v, marks=pytest.mark.slow) for v in (-np.inf, np.inf))]
+)
 def test_points_without_a_log_density_are_passed_by(value):
     def log_pi(z):
         return np.where(z[:, 0] > 3, value, log_normal(z))

@@ -1,0 +1,190 @@
+"""The emulator of a simulator, made of what a run has evaluated.
+
+It is fitted anew to all evaluations of a result, those after tuning too, which the run's own has
+not seen.
+"""
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from pymc_kameleon.result.opening import evaluations_in, opened
+from pymc_kameleon.samplers.emulator import fit
+from pymc_kameleon.samplers.emulator.evaluations import calls_in
+from pymc_kameleon.samplers.emulator.learning import VARIANTS, drops, unpacked
+from pymc_kameleon.step.messages import counted
+
+MOST_POINTS = 900
+"""Calls that it is fitted to, at most: the best ones."""
+
+LEAST_LATER = 20
+"""Calls after tuning from which these tell how far off a fit is."""
+
+MOST_NAMED = 6
+"""Inputs that are named in one line."""
+
+
+def emulator(dt, name=None):
+    """Return the emulator of a black box, fitted to what a run has evaluated.
+
+    Parameters
+    ----------
+    dt : DataTree or path
+        A result of ``pk.sample`` with pk.EmulatorMetropolis, also from a file. The model is not
+        needed.
+    name : str, optional
+        That of the black box, if there are several.
+
+    Returns
+    -------
+    SimulatorEmulator
+        ``emulator(x)`` takes inputs (..., p), and returns outputs (..., q); it has ``error(x)`` and
+        ``gradient(x)``.
+
+    Raises
+    ------
+    ValueError
+        If the result keeps no evaluations, or there is no such black box.
+
+    Notes
+    -----
+    It knows the simulator best where the posterior is, and little where the run has never been.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.EmulatorMetropolis())
+    >>> emulator = pk.emulator(dt)
+    >>> outputs, errors = emulator([0.3, 0.7]), emulator.error([0.3, 0.7])
+    """
+    known = {calls.described["label"]: calls for calls in calls_in(evaluations_in(opened(dt)))}
+    if name is None and len(known) == 1:
+        [name] = known
+    if name not in known:
+        raise ValueError(f"name must be one of {[*known]}, not {name!r}.")
+    return SimulatorEmulator(known[name])
+
+
+class SimulatorEmulator:
+    """What a simulator returns, as a Gaussian process predicts it: ``emulator(x)``.
+
+    Attributes
+    ----------
+    name : str
+        Of the simulator.
+    inputs : list of str
+        Names of its inputs, in order.
+    n_outputs, n_calls : int
+        How many outputs it has, and to how many calls it is fitted.
+    x, y : (n, p) and (n, q) float64
+        Calls that were made.
+    best : (p,) float64
+        Inputs of the call with the highest log-density.
+    left_out : (q,) float64
+        Root mean square error of each output at calls that are left out of the fit; those near the
+        posterior count most. Of outputs that are predicted by their logarithms it is relative.
+    """
+
+    def __init__(self, calls):
+        described = calls.described
+        self.name, self.inputs = described["name"], calls.names
+        there = np.isfinite(calls.y).all(axis=1)
+        self.x, self.y = calls.x[there], calls.y[there]
+        if len(self.x) == 0:
+            raise ValueError(f"`{self.name}` has not returned anything finite in this result.")
+        drop = _drops(calls, there)
+        self.best, self._near = self.x[np.argmin(drop)], self.x[drop == 0]
+        self._fit, self._uncertainty = _fitted(calls, self.x, self.y, drop)
+        self._factor, later = 1.0, ~calls.tuning[there]
+        if np.count_nonzero(later) >= LEAST_LATER and not later.all():
+            self._factor = self._how_far_off(calls, drop, later)
+        self.n_outputs, self.n_calls = self.y.shape[1], len(self._fit.u)
+        self.left_out = self._uncertainty.left_out
+
+    def _how_far_off(self, calls, drop, later):
+        """Return how much larger errors at later calls are than what the fit to others expects."""
+        own, errors = _fitted(calls, self.x[~later], self.y[~later], drop[~later])
+        with np.errstate(all="ignore"):
+            z = (own.predict(self.x[later]) - self.y[later]) / errors.of(own, self.x[later])
+        z = z[np.isfinite(z)]
+        return max(1.0, np.sqrt(np.mean(z**2))) if z.size else 1.0
+
+    def __call__(self, x):
+        """Return outputs (..., q) of inputs x (..., p)."""
+        return self._over(x, self._fit.predict)
+
+    def error(self, x):
+        """Return the standard deviations (..., q) of what is predicted at inputs x (..., p).
+
+        Those of the Gaussian process. They are larger if a fit to what was evaluated while tuning
+        has been farther off at later evaluations.
+        """
+        return self._over(x, lambda rows: self._factor * self._uncertainty.of(self._fit, rows))
+
+    def gradient(self, x):
+        """Return the derivatives (..., q, p) of outputs in inputs at x (..., p)."""
+        own = self._fit
+
+        def gradients(x):
+            by_output = np.where(own.log_outputs, own.predict(x), 1.0)
+            by_input = np.where(own.log_inputs, 1 / x, 1.0)
+            return own.derivatives(x) * by_output[:, :, None] * by_input[:, None]
+
+        return self._over(x, gradients)
+
+    def _over(self, x, function):
+        """Return what a function of rows (n, p) makes of any number of them."""
+        x, p = np.asarray(x, np.float64), len(self.inputs)
+        if x.shape[-1:] != (p,):
+            raise ValueError(
+                f"The emulator takes {counted(p, 'input')}, an array (..., {p}) in the order of "
+                f"{self._names()}; this one has the shape {x.shape}."
+            )
+        with np.errstate(all="ignore"):  # logarithms of what is not positive are NaN
+            rows = function(x.reshape(-1, p))
+        return rows.reshape(*x.shape[:-1], *rows.shape[1:])
+
+    def range(self):
+        """Return inputs (2, p) between which 90 % of the good calls are."""
+        return np.quantile(self._near, [0.05, 0.95], axis=0)
+
+    def __repr__(self):
+        """Say of what, from how many calls, and how good."""
+        logs = self._fit.log_outputs
+        spread = np.where(logs, 1.0, self.y.std(axis=0))
+        relative = np.median(self.left_out / np.where(spread > 0, spread, 1.0))
+        return (
+            f"SimulatorEmulator({self.name}: {counted(len(self.inputs), 'input')} "
+            f"({self._names()}), {counted(self.n_outputs, 'output')}; fitted to "
+            f"{counted(self.n_calls, 'call')}, relative error {relative:.2g} at those left out)"
+        )
+
+    def _names(self):
+        shown = ", ".join(self.inputs[:MOST_NAMED])
+        return shown if len(self.inputs) <= MOST_NAMED else f"{shown}, …"
+
+
+def _fitted(calls, x, y, drop):
+    """Return the Fit to calls, and its Uncertainty."""
+    k = calls.described["variant"]
+    hyper = np.array(calls.described["hyper"][k], float)
+    last = None if hyper.min() < 0 else unpacked(hyper)
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        arguments = x, y, drop, calls.d
+        own = fit.fit_box(*arguments, calls.curvature, VARIANTS[k], last, MOST_POINTS)
+        return own, fit.uncertainty(own, *arguments, MOST_POINTS)
+
+
+def _drops(calls, there):
+    """Return how far calls are below the best, as `learning.drops` does.
+
+    The log-density of what was taken up is not known. There it is a normal about the outputs of the
+    best evaluation, with the curvature there.
+    """
+    logp, y = calls.logp[there], calls.y[there]
+    known = np.isfinite(logp)
+    if not known.any():
+        return np.zeros(len(y))
+    best = logp[known].max()
+    squares = [(y - row) ** 2 @ calls.curvature for row in y[logp == best]]
+    about = best - np.min(squares, axis=0) / 2
+    return drops(np.where(np.isnan(logp), about, logp), calls.d)

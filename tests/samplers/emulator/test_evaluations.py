@@ -1,0 +1,327 @@
+"""What is kept of evaluations, and what other runs, and pk.emulator, make of it."""
+
+import logging
+
+import matplotlib as mpl
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor import wrap_py
+from runs import assert_same, messages, resume, sample
+
+import pymc_kameleon as pk
+from pymc_kameleon.analysis.emulator import SimulatorEmulator
+from pymc_kameleon.model.black_boxes import code_of
+from pymc_kameleon.samplers.emulator import evaluations, reuse
+from pymc_kameleon.samplers.emulator.evaluations import calls_in
+from pymc_kameleon.samplers.emulator.learning import most_useful
+
+mpl.use("Agg")
+TIMES = np.arange(1.0, 7.0)
+
+
+def decay(theta):
+    """Return what is left of a dose at TIMES, of its amount and rate."""
+    decay.calls.append(theta.copy())
+    return theta[0] * np.exp(-theta[1] * TIMES)
+
+
+decay.calls = CALLS = []
+decay_op = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(decay)
+
+
+def other_decay(theta):
+    return 1.001 * theta[0] * np.exp(-theta[1] * TIMES)
+
+
+other_decay.__name__ = "decay"
+other_op = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(other_decay)
+
+
+def longer_decay(theta):
+    return theta[0] * np.exp(-theta[1] * np.arange(1.0, 9.0))
+
+
+longer_decay.__name__ = "decay"
+longer_op = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(longer_decay)
+
+
+def model_of(op=decay_op, subjects=2, scale=1.0, n=6):
+    """Return a model of some subjects, with a call for each; `scale` moves data and priors."""
+    rng = np.random.default_rng(int(10 * scale))
+    with pm.Model() as model:
+        amount = pm.LogNormal("amount", np.log(3.0), 0.5 * scale, shape=subjects)
+        rate = pm.LogNormal("rate", np.log(0.3), 0.5)
+        for i in range(subjects):
+            mean = op(pt.stack([amount[i], rate]))
+            data = scale * (3 + 0.5 * i) * np.exp(-0.3 * np.arange(1.0, n + 1)) + 0.05 * rng.normal(
+                size=n
+            )
+            pm.Normal(f"y_{i}", mean, 0.1, observed=data)
+    return model
+
+
+@pytest.fixture(scope="module")
+def step():
+    return pk.EmulatorMetropolis(model=model_of())
+
+
+@pytest.fixture(scope="module")
+def run(step):
+    """A result, and the inputs of all calls that it took."""
+    CALLS.clear()
+    dt = sample(step, tune=15, draws=20)
+    return dt, np.array(CALLS)
+
+
+@pytest.fixture(scope="module")
+def elsewhere():
+    """A model with other data, other priors, and a subject more."""
+    return pk.EmulatorMetropolis(model=model_of(subjects=3, scale=1.2))
+
+
+# ---- what is kept -------------------------------------------------------------------------------
+
+
+def test_every_evaluation_is_there(run):
+    dt, inputs = run
+    own = dt["evaluations"]
+    x, y = own["decay_inputs"].values, own["decay_outputs"].values
+    assert x.shape[1:] == (2, 2)
+    assert y.shape[1:] == (2, 6)
+    np.testing.assert_allclose(y, x[..., :1] * np.exp(-x[..., 1:] * TIMES), rtol=1e-12)
+    kept = {tuple(row) for row in x.reshape(-1, 2)}
+    made = {tuple(row) for row in inputs}
+    assert made == kept
+    assert own.attrs["n_evaluations"] == len(x)
+    assert set(own["of_chain"].values) == {0, 1}
+    after = own.to_dataset().isel(evaluation=~own["tuning"].values)
+    assert len(after["logp"]) <= 40
+
+
+def test_log_densities_are_those_of_the_model(run, step):
+    own = run[0]["evaluations"]
+    log_density = step.log_density
+    values = [log_density(z) for z in own["z"].values[::7]]
+    np.testing.assert_allclose(values, own["logp"].values[::7], rtol=1e-12)
+
+
+def test_off(step, run):
+    dt = sample(step, tune=15, draws=20, keep_evaluations=False)
+    assert "evaluations" not in dt.children
+    assert not {"inputs", "outputs"} & set(dt["emulator_moves"])
+    assert_same(dt, run[0])
+    longer = resume(dt, step.model, draws=3, step=step)
+    assert "evaluations" not in longer.children
+    with pytest.raises(ValueError, match="evaluations are"):
+        sample(step, evaluations=3)
+    with pytest.raises(ValueError, match="no group 'evaluations'"):
+        sample(step, evaluations=dt)
+    with pytest.raises(ValueError, match="keep_evaluations is settled"):
+        resume(dt, step.model, keep_evaluations=True)
+
+
+def test_bounded(step, run, monkeypatch):
+    monkeypatch.setattr(evaluations, "MOST_ROWS", 17)
+    own = sample(step, tune=15, draws=20)["evaluations"]
+    assert own.sizes["evaluation"] == 17
+    assert own.attrs["n_evaluations"] == run[0]["evaluations"].attrs["n_evaluations"]
+
+
+@pytest.mark.parametrize("how", ["store", "file"])
+def test_files_and_resume(step, run, tmp_path, how):
+    path = tmp_path / how
+    if how == "store":
+        dt = sample(step, tune=15, draws=12, store=path)
+    else:
+        dt = sample(step, tune=15, draws=12)
+        dt.to_netcdf(path)
+    again = pk.load(path)
+    assert_same(dt, again, ["evaluations"])
+    whole = resume(path, step.model, draws=8, step=step)
+    assert_same(whole, run[0], ["posterior", "evaluations"])
+    if how == "store":
+        assert_same(pk.load(path), run[0], ["evaluations"])
+
+
+# ---- used again ---------------------------------------------------------------------------------
+
+
+def test_reuse_takes_fewer_calls(run, elsewhere, caplog, tmp_path):
+    CALLS.clear()
+    fresh = sample(elsewhere, tune=12, draws=8)
+    n_fresh = len(CALLS)
+    CALLS.clear()
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    path = tmp_path / "first.nc"
+    run[0].to_netcdf(path)
+    dt = sample(elsewhere, tune=12, draws=8, evaluations=[path])
+    assert any("Calling `decay` twice" in text for text in messages(caplog))
+    assert len(CALLS) < n_fresh - 3 * 5  # without the design, and rounds
+    assert dt["evaluations"].attrs["n_evaluations"] < fresh["evaluations"].attrs["n_evaluations"]
+    accept = dt["sample_stats"]["emulator_accept"].mean().item()
+    assert accept > 0.9
+    # What was taken up is kept, so that a third run has it too.
+    own = dt["evaluations"].to_dataset()
+    before = own.isel(evaluation=own["of_chain"].values == evaluations.OF_BEFORE)
+    old = run[0]["evaluations"]["decay_inputs"].values.reshape(-1, 2)
+    x = before["decay_inputs"].values.reshape(-1, 2)
+    x = x[np.isfinite(x[:, 0])]
+    assert {tuple(row) for row in x} == {tuple(row) for row in old}
+    assert before["logp"].isnull().all()
+
+
+def test_reuse_gives_the_same_posterior(run, elsewhere):
+    fresh = sample(elsewhere, tune=40, draws=250, random_seed=1)
+    reused = sample(elsewhere, tune=20, draws=250, random_seed=2, evaluations=run[0])
+    for name in ("amount", "rate"):
+        a, b = (dt["posterior"][name].values.reshape(500, -1) for dt in (fresh, reused))
+        z = (a.mean(axis=0) - b.mean(axis=0)) / (a.std(axis=0) * np.sqrt(2 / 150))
+        assert np.abs(z).max() < 4
+
+
+def test_reuse_resumes_to_the_last_bit(run, elsewhere, tmp_path):
+    whole = sample(elsewhere, tune=12, draws=8, evaluations=run[0])
+    path = tmp_path / "run.zarr"
+    sample(elsewhere, tune=12, draws=3, evaluations=run[0], store=path)
+    again = resume(path, elsewhere.model, draws=5)
+    assert_same(again, whole, ["posterior", "evaluations"])
+    dt = sample(elsewhere, tune=12, draws=3, evaluations=run[0])
+    assert_same(resume(dt, elsewhere.model, draws=5), whole)
+    # A step is not changed by it.
+    assert len(elsewhere.tuning.reused) == 0
+    with pytest.raises(ValueError, match="evaluations is settled by resume"):
+        resume(dt, elsewhere.model, evaluations=run[0])
+
+
+def test_another_function_is_refused(run):
+    other = pk.EmulatorMetropolis(model=model_of(other_op))
+    with pytest.raises(ValueError, match=r"`decay` is not what it was .* its output 0 was"):
+        sample(other, evaluations=run[0])
+
+
+def test_other_shapes_are_refused(run):
+    longer = pk.EmulatorMetropolis(model=model_of(longer_op, n=8))
+    with pytest.raises(ValueError, match=r"2 inputs .* 6 outputs, and .* 8 outputs"):
+        sample(longer, evaluations=run[0])
+
+
+def test_another_name_and_step_are_refused(run, step):
+    def growth(theta):
+        return decay(theta)
+
+    op = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(growth)
+    other = pk.EmulatorMetropolis(model=model_of(op))
+    with pytest.raises(ValueError, match="are of `decay`, and this model calls `growth`"):
+        sample(other, evaluations=run[0])
+    with pytest.raises(ValueError, match="for a step that emulates"):
+        sample(pk.GAM(model=step.model), evaluations=run[0])
+
+
+def test_changed_code_is_told(run, step, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    changed = run[0].copy(deep=True)
+    boxes = changed["evaluations"].attrs["boxes"]
+    [calls] = calls_in(run[0]["evaluations"].to_dataset())
+    code, constants = calls.described["code"], calls.described["constants"]
+    assert len(code) == len(constants) == 64
+    assert code_of(decay_op)[0] == code != code_of(other_op)[0]
+    reuse.reused_by(step, [changed["evaluations"].to_dataset()])
+    assert not any("changed" in text or "other constants" in text for text in messages(caplog))
+    boxes = boxes.replace(code, "0" * 64).replace(constants, "1" * 64)
+    changed["evaluations"].attrs["boxes"] = boxes
+    reuse.reused_by(step, [changed["evaluations"].to_dataset()])
+    texts = messages(caplog)
+    assert any("The code of `decay` has changed" in text for text in texts)
+    assert any("`decay` had other constants" in text for text in texts)
+
+
+def test_what_cannot_be_told_of_code():
+    unknown = object()
+
+    def uses(x):
+        return x, unknown
+
+    class Named:
+        pass
+
+    op = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(uses)
+    digest, why = code_of(op)
+    assert digest == ""
+    assert "of which nothing is known" in why
+
+
+def test_chosen_calls(run, monkeypatch):
+    monkeypatch.setattr(reuse, "MOST_REUSED", 30)
+    [calls] = calls_in(run[0]["evaluations"].to_dataset())
+    rows = reuse._chosen([calls])
+    assert len(rows.x) in (30, 31)
+    assert rows.logp[0] == np.nanmax(calls.logp)
+    assert np.count_nonzero(rows.tuning) >= 14
+    logp = np.array([5.0, 1.0, 4.0, 3.0, 2.0, np.nan])
+    assert {0, 2} <= set(most_useful(logp, 4))
+    assert len(most_useful(logp, 4)) == 4
+    np.testing.assert_array_equal(most_useful(logp, 6), range(6))
+
+
+# ---- the emulator as a function -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def emulator(run):
+    return pk.emulator(run[0])
+
+
+def test_emulator_predicts(run, emulator, tmp_path):
+    assert emulator.inputs in (["amount[0]", "rate"], ["amount[1]", "rate"])  # of either call
+    assert "decay: 2 inputs" in repr(emulator)
+    rng = np.random.default_rng(3)
+    x = np.column_stack([rng.uniform(2.8, 3.5, 200), rng.uniform(0.27, 0.33, 200)]).reshape(
+        4, 50, 2
+    )
+    y, truth = emulator(x), x[..., :1] * np.exp(-x[..., 1:] * TIMES)
+    assert y.shape == (4, 50, 6)
+    np.testing.assert_allclose(y, truth, atol=0.01)  # the noise is 0.1
+    z = (y - truth) / emulator.error(x)
+    assert np.sqrt(np.mean(z**2)) < 3
+    far = emulator.error([9.0, 2.0])
+    assert (far > 10 * np.median(emulator.error(x).reshape(-1, 6), axis=0)).all()
+    path = tmp_path / "run.nc"
+    run[0].to_netcdf(path)
+    np.testing.assert_allclose(pk.emulator(path, "decay")(x), y, rtol=1e-9)
+
+
+def test_emulator_gradient(emulator):
+    x, h = np.array([3.1, 0.3]), 1e-3
+    ends = emulator(x + h * np.stack([np.eye(2), -np.eye(2)]))
+    np.testing.assert_allclose(
+        emulator.gradient(x), (ends[0] - ends[1]).T / (2 * h), rtol=1e-3, atol=1e-4
+    )
+    assert emulator.gradient(np.ones((3, 2))).shape == (3, 6, 2)
+
+
+def test_emulator_errors(run, emulator):
+    with pytest.raises(ValueError, match=r"takes 2 inputs.*amount\[.\], rate.*shape \(3,\)"):
+        emulator([1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match=r"name must be one of \['decay'\]"):
+        pk.emulator(run[0], "growth")
+
+
+def test_plot_emulator(run, emulator):
+    plots = pk.plot_emulator(run[0])
+    axes = plots.viz["figure"].item().axes
+    assert [ax.get_xlabel() for ax in axes[:2]] == emulator.inputs
+    x, y = axes[1].lines[0].get_data()
+    at = np.column_stack([np.full(len(x), emulator.best[0]), x])
+    np.testing.assert_allclose(y, emulator(at)[:, 0], rtol=1e-6)
+    plots = pk.plot_emulator(emulator, inputs=["rate"], outputs=[0, 5])
+    assert (
+        len(
+            [line for line in plots.viz["figure"].item().axes[0].lines if len(line.get_xdata()) > 2]
+        )
+        == 2
+    )
+    with pytest.raises(ValueError, match=r"inputs: there is no \['k'\]"):
+        pk.plot_emulator(emulator, inputs="k")
+    assert isinstance(emulator, SimulatorEmulator)

@@ -712,7 +712,7 @@ class Benchmark(NamedTuple):
         return self.build(self.twin or self.simulator.twin)
 
 
-fine_grid = partial(by_grid, points=160)  # as these are not smooth
+fine_grid = partial(by_grid, points=140)  # as these are not smooth
 
 MODELS = {
     "influenza": Benchmark(influenza, epidemic, by_grid),
@@ -738,13 +738,16 @@ class Known(Problem):
 
     def natural(self, x):
         """Return the free variables (n, q) at points x (n, d)."""
-        values = {v: pt.tensor(v.name, shape=(None, *v.type.shape)) for v in self.model.value_vars}
+        by_name = {v.name: v for v in self.model.value_vars}
+        values = {
+            by_name[name]: pt.tensor(name, shape=(None, *value.shape))
+            for name, value in self.initial.items()
+        }
         variables = self.model.replace_rvs_by_values(self.model.free_RVs)
-        function = pytensor.function(
-            [values[v] for v in self.model.value_vars], vectorize_graph(variables, values)
-        )
-        each = [self.unraveled(own) for own in x]
-        found = function(*(np.array([own[v.name] for own in each]) for v in self.model.value_vars))
+        function = pytensor.function([*values.values()], vectorize_graph(variables, values))
+        ends = np.cumsum([value.size for value in self.initial.values()])[:-1]
+        pairs = zip(np.split(x, ends, axis=1), self.initial.values(), strict=True)
+        found = function(*(part.reshape(-1, *value.shape) for part, value in pairs))
         return np.concatenate([f.reshape(len(x), -1) for f in found], axis=1)
 
     def names(self):

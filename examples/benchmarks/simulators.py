@@ -25,7 +25,6 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -603,7 +602,7 @@ def by_nuts(problem, draws=10_000):
     ], f"NUTS with a dense mass matrix, 4 chains of {draws} draws"
 
 
-def by_grid(problem, points=120, reach=9.0):
+def by_grid(problem, points=100, reach=9.0):
     """Return the same by a sum over a grid along principal axes, up to so many sds each way."""
     with quiet():
         step = pk.GAM(model=problem.model)
@@ -712,8 +711,6 @@ class Benchmark(NamedTuple):
         return self.build(self.twin or self.simulator.twin)
 
 
-fine_grid = partial(by_grid, points=140)  # as these are not smooth
-
 MODELS = {
     "influenza": Benchmark(influenza, epidemic, by_grid),
     "pk_by_subject": Benchmark(pk_by_subject, pkmodel, by_nuts, closed_form, 4),
@@ -721,8 +718,8 @@ MODELS = {
     "heat": Benchmark(heat, rod, by_nuts, temperatures_by_powers),
     "hares": Benchmark(hares, populations, by_nuts),
     "log_likelihood": Benchmark(log_likelihood, subject, by_nuts),
-    "jumps": Benchmark(influenza, epidemic_in_fives, fine_grid),
-    "holes": Benchmark(influenza, epidemic_with_a_hole, fine_grid),
+    "jumps": Benchmark(influenza, epidemic_in_fives, by_grid),
+    "holes": Benchmark(influenza, epidemic_with_a_hole, by_grid),
     "chaos": Benchmark(chaos, lorenz, None),
     "influenza_elsewhere": Benchmark(influenza_elsewhere, epidemic, by_grid),
     "influenza_other_prior": Benchmark(influenza_other_prior, epidemic, by_grid),

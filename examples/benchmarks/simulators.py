@@ -25,7 +25,6 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -603,7 +602,7 @@ def by_nuts(problem, draws=10_000):
     ], f"NUTS with a dense mass matrix, 4 chains of {draws} draws"
 
 
-def by_grid(problem, points=120, reach=9.0):
+def by_grid(problem, points=100, reach=9.0):
     """Return the same by a sum over a grid along principal axes, up to so many sds each way."""
     with quiet():
         step = pk.GAM(model=problem.model)
@@ -712,8 +711,6 @@ class Benchmark(NamedTuple):
         return self.build(self.twin or self.simulator.twin)
 
 
-fine_grid = partial(by_grid, points=160)  # as these are not smooth
-
 MODELS = {
     "influenza": Benchmark(influenza, epidemic, by_grid),
     "pk_by_subject": Benchmark(pk_by_subject, pkmodel, by_nuts, closed_form, 4),
@@ -721,8 +718,8 @@ MODELS = {
     "heat": Benchmark(heat, rod, by_nuts, temperatures_by_powers),
     "hares": Benchmark(hares, populations, by_nuts),
     "log_likelihood": Benchmark(log_likelihood, subject, by_nuts),
-    "jumps": Benchmark(influenza, epidemic_in_fives, fine_grid),
-    "holes": Benchmark(influenza, epidemic_with_a_hole, fine_grid),
+    "jumps": Benchmark(influenza, epidemic_in_fives, by_grid),
+    "holes": Benchmark(influenza, epidemic_with_a_hole, by_grid),
     "chaos": Benchmark(chaos, lorenz, None),
     "influenza_elsewhere": Benchmark(influenza_elsewhere, epidemic, by_grid),
     "influenza_other_prior": Benchmark(influenza_other_prior, epidemic, by_grid),
@@ -738,13 +735,16 @@ class Known(Problem):
 
     def natural(self, x):
         """Return the free variables (n, q) at points x (n, d)."""
-        values = {v: pt.tensor(v.name, shape=(None, *v.type.shape)) for v in self.model.value_vars}
+        by_name = {v.name: v for v in self.model.value_vars}
+        values = {
+            by_name[name]: pt.tensor(name, shape=(None, *value.shape))
+            for name, value in self.initial.items()
+        }
         variables = self.model.replace_rvs_by_values(self.model.free_RVs)
-        function = pytensor.function(
-            [values[v] for v in self.model.value_vars], vectorize_graph(variables, values)
-        )
-        each = [self.unraveled(own) for own in x]
-        found = function(*(np.array([own[v.name] for own in each]) for v in self.model.value_vars))
+        function = pytensor.function([*values.values()], vectorize_graph(variables, values))
+        ends = np.cumsum([value.size for value in self.initial.values()])[:-1]
+        pairs = zip(np.split(x, ends, axis=1), self.initial.values(), strict=True)
+        found = function(*(part.reshape(-1, *value.shape) for part, value in pairs))
         return np.concatenate([f.reshape(len(x), -1) for f in found], axis=1)
 
     def names(self):

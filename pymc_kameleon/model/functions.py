@@ -424,6 +424,7 @@ class ModelLogp(ModelFunctions):
     def __call__(self, x):
         """Log-density at the raveled point `x`, from Python; NaN and +inf count as -inf."""
         if not self.inside(x):
+            self.gradient[:] = np.nan  # that of another point must not be taken for it
             return -np.inf
         self.count[0] += 1
         if self.rng is not None:

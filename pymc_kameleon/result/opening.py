@@ -132,7 +132,7 @@ def _as_returned(tree):
             n = kept["tuning_kept" if group in WARMUP_GROUPS else "draws_kept"]
             data = data.sel(chain=chains).isel(draw=slice(n))
         if group in (DRAWN_GROUPS[0], WARMUP_POSTERIOR, SURROGATE_GROUP):
-            data = data[names]  # Zarr lists them in the disk's order
+            data = data[[name for name in names if name in data]]  # Zarr has the disk's order
         if data.sizes.get("draw") != 0 or group in DRAWN_GROUPS:
             groups[group] = data
     return xr.DataTree.from_dict(groups | {STATE_GROUP: xr.Dataset(attrs=kept)})

@@ -125,7 +125,7 @@ SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 
 def _evaluations_before_draws(step, scouting, pools):
     """Return the evaluations of a chain for which the others wait, and those of all together."""
-    whole, short = (step.layout.d * n for n in (WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS))
+    whole, short = step.evaluations_of_search(WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS)
     if not (scouting and step.approaches):
         return 0, 0
     if step.follows and pools:

@@ -495,6 +495,13 @@ class KameleonStep(ArrayStepShared):
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(WARM_START_BUDGET * self._d, max(10 * self._d, n_tune))
 
+    def evaluations_of_search(self, whole, short):
+        """Return about how many evaluations the way to the posterior takes, and one that follows.
+
+        `whole` and `short` are the usual ones, for each coordinate.
+        """
+        return whole * self._d, short * self._d
+
     def _most_on_the_way(self):
         """Return the evaluations that the whole way may take, but for the draw at its end."""
         return self._budget()

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import emulator_correction
-from pymc_kameleon.samplers.emulator.metropolis import N_STOPS
+from pymc_kameleon.samplers.emulator.metropolis import n_stops
 from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
 from pymc_kameleon.samplers.surrogate.moves import certificate
 
@@ -341,7 +341,7 @@ def test_moves_are_what_has_been_drawn(result):
     kept, stats = result["emulator_moves"].to_dataset(), result["sample_stats"]
     moves = emulator_moves_of(kept)
     assert 0.7 < len(moves.row) / 320 < 0.95
-    assert moves.stops.shape[1:] == (N_STOPS, 3)
+    assert moves.stops.shape[1:] == (n_stops(3), 3)
     np.testing.assert_array_equal(
         moves.accept_prob, stats["emulator_accept"].values[moves.row, moves.draw]
     )
@@ -416,7 +416,7 @@ def test_draws_of_the_emulator(step, result, caplog):
 def test_there_are_not_more_draws_than_ends(step, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     few = sample(step, draws=12, tune=20, surrogate_draws=1000)
-    n = min(np.bincount(emulator_moves_of(few["emulator_moves"].to_dataset()).row)) * N_STOPS
+    n = min(np.bincount(emulator_moves_of(few["emulator_moves"].to_dataset()).row)) * n_stops(3)
     assert few["surrogate_posterior"].sizes["draw"] == n
     assert f"{n} draws of each chain, not 1000" in caplog.text
     none = sample(step, draws=12, tune=0, surrogate_draws=3)

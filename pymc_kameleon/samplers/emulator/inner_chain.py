@@ -33,7 +33,7 @@ LEAP_RANGE = 0.3
 """Share of ε by which it varies, so that no trajectory comes back to where it began."""
 
 LARGEST_ERROR = 50.0
-"""Loss of log s − ½|p|² from which a trajectory is given up: it would be rejected."""
+"""Range of log s − ½|p|² from which a trajectory is given up: the way back is, too."""
 
 
 class Trajectory(NamedTuple):
@@ -58,7 +58,7 @@ def hamiltonian_step(target, emulated, at, log_s, rng):
     energy = log_s - 0.5 * squared_norm(at.momentum)
     leap = emulated.leap[0] * (1.0 + LEAP_RANGE * (2.0 * rng.random() - 1.0))
     n_leaps = 1 + int(rng.random() * emulated.most_leaps[0])
-    log_s_v, log_ratio = log_s, 0.0
+    log_s_v, log_ratio, least, largest = log_s, 0.0, 0.0, 0.0
     for _ in range(n_leaps):
         for i in range(d):
             at.momentum[i] += 0.5 * leap * at.slope_v[i]
@@ -69,7 +69,8 @@ def hamiltonian_step(target, emulated, at, log_s, rng):
         for i in range(d):
             at.momentum[i] += 0.5 * leap * at.slope_v[i]
         log_ratio = log_s_v - 0.5 * squared_norm(at.momentum) - energy
-        if not log_ratio > -LARGEST_ERROR:
+        least, largest = min(least, log_ratio), max(largest, log_ratio)
+        if np.isnan(log_ratio) or largest - least > LARGEST_ERROR:
             return log_s, 0.0
     if log_uniform(rng) < log_ratio:
         copy(at.v, at.u)

@@ -13,7 +13,7 @@ from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.surrogate import learning as surrogate
-from pymc_kameleon.samplers.surrogate.archive import cholesky
+from pymc_kameleon.samplers.surrogate.archive import cholesky, whitened
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
 VARIANTS = (False, False), (False, True), (True, False), (True, True)
@@ -51,11 +51,16 @@ FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 6
 """Squared distances of the inner chain's stops from where it began should be this share of those of
 independent points, on average over these many first stops; M at most."""
 
+N_TAIL, TAIL_FACTORS, TAIL_DROP = 64, (1.2, 2.0), 12.0
+"""Points in tails that are thought of; how far they are from the mean, relative to draws; and how far
+log s may be below its median there."""
+
 FAR_TOO_HIGH = -5.0
 """Median of log w below which s is high where nothing is known."""
 
-EMULATED_SHARE, OTHER_SHARES = 0.85, (0.6, 0.4, 0.0, 0.0)
-"""Share of moves by the emulator; and of all others, of walks and reference moves."""
+EMULATED_SHARE, OTHER_SHARES, NU = 0.85, (0.6, 0.4, 0.0, 0.0), 5.0
+"""Share of moves by the emulator; of all others, of walks and reference moves; and the degrees of
+freedom of the t which these go by."""
 
 
 LEAST_WORTH, ENOUGH_JUDGED, LEAST_EMULATED = 0.3, 40, 0.05
@@ -152,10 +157,31 @@ def learn_from(chains, rng):
     first = chains[0]
     is_last = first.monitor.done >= first.monitor.tune - 1
     judge(first.tuning.choices, evaluations_of(chains, newest=True))
-    learn_emulator(chains, rng, is_last)
+    draws = learn_emulator(chains, rng, is_last)
     take_shares(chains, rng)
     for chain in chains:
-        chain.parameters.n_others[0] = chain.n_others if is_last else 0
+        chain.parameters.n_others[0] = len(chain.state.others) if is_last else 0
+    if not is_last:
+        look_into_tails(chains, draws, rng)
+
+
+def look_into_tails(chains, draws, rng):
+    """Let each chain evaluate a point in a tail next, and stay where it is.
+
+    Few moves come there, and where s is too low a chain would be stuck later. The points are draws
+    of s, moved away from its mean, where log s is not much lower than usual.
+    """
+    first = chains[0]
+    emulated = first.parameters.emulated
+    density = EmulatedDensity(first.log_density.target(rng), emulated)
+    some = draws[rng.integers(len(draws), size=N_TAIL)]
+    z = emulated.mean + rng.uniform(*TAIL_FACTORS, (N_TAIL, 1)) * (some - emulated.mean)
+    (log_s, _), (usual, _) = density.values(z), density.values(some)
+    likely = z[log_s > np.median(usual) - TAIL_DROP]
+    for chain, point in zip(chains, likely, strict=False):
+        parameters = chain.parameters
+        parameters.n_looks[0] = 1
+        parameters.looks[0] = whitened(point[None], parameters.mean, parameters.factor)[0]
 
 
 def take_shares(chains, rng=None):
@@ -208,7 +234,8 @@ def take_shape(chain):
     parameters = chain.parameters
     parameters.mean[:] = parameters.emulated.mean
     parameters.factor[:] = parameters.emulated.factor
-    parameters.shares[:] = OTHER_SHARES
+    parameters.shares[:], parameters.surrogate.nu[0] = OTHER_SHARES, NU
+    parameters.n_looks[0] = 0
 
 
 # ---- emulators ----------------------------------------------------------------------------------

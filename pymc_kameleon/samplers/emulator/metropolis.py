@@ -45,6 +45,7 @@ from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
+from pymc_kameleon.step.options import check_names
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 
 EMULATED = 4
@@ -59,14 +60,20 @@ N_GUIDED, LOW = 32, (10.0, 2.0)
 MOST_ERROR = 10.0
 """Median error of predicted log-densities at the end of the way, from which it is gone again."""
 
-N_STOPS = 16
-"""Stops R of the inner chain: one is proposed, and by all of them averages are corrected."""
+STOPS, LEAST_STOPS, MOST_STOPS = 256, 12, 48
+"""Stops R of the inner chain, times d, and bounds: one is proposed, and by all of them averages are
+corrected. In few dimensions they cost little, and so would be the only error."""
 
 MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""
 
-MOST_KEPT = 3000
-"""Evaluations of tuning that a chain remembers."""
+MOST_KEPT, MOST_KEPT_NUMBERS, LEAST_KEPT = 3000, 2**21, 300
+"""Evaluations of tuning that a chain remembers, at most; fewer if they have many outputs."""
+
+
+def n_stops(d):
+    """Return R for d coordinates."""
+    return min(max(STOPS // d, LEAST_STOPS), MOST_STOPS)
 
 
 class Guide(NamedTuple):
@@ -85,7 +92,7 @@ class Guide(NamedTuple):
 State = extended(
     "State",
     surrogate.State,
-    others=floats(N_STOPS, "d"),  # all stops of the last move's inner chain
+    others=floats("stops", "d"),  # all stops of the last move's inner chain
     log_s_end=floats(1),  # log s where it led
     inputs=floats("P"),  # of black boxes, where the target was evaluated last
     outputs=floats("Q"),
@@ -151,7 +158,7 @@ def move_by_emulator(target, state, parameters, work, rng):
     copy(work.origin, work.end)
     start = log_emulated(target, emulated, at.u, at.slope, at.density)
     log_s = end = start
-    proposed = int(rng.random() * N_STOPS)
+    proposed = int(rng.random() * state.others.shape[0])
     for r in range(max(proposed + 1, parameters.n_others[0])):
         if start > -np.inf:
             log_s = run_inner_chain(target, emulated, at, log_s, rng)
@@ -250,7 +257,7 @@ class Kept(NamedTuple):
     end_logp: floats(1)
     accept_prob: floats(1)  # NaN unless it was by the emulator, or by the surrogate without one
     end_log_s: floats(1)  # NaN unless it was by the emulator
-    others: floats(N_STOPS, "d")
+    others: floats("stops", "d")
     inputs: floats("P")
     outputs: floats("Q")
 
@@ -341,12 +348,12 @@ class EmulatorMetropolis(SurrogateMetropolis):
     )
     kept_evaluations = "inputs", "outputs"
     lengths_of_run = frozenset({"reused"})
-    most_points, n_others = MOST_POINTS, N_STOPS
+    most_points = MOST_POINTS
     default_steps_per_draw = staticmethod(lambda d: 1)
     _search = None
 
     def __init__(self, vars=None, **common):
-        self._prior = None
+        check_names(type(self), {name: None for name in common if name == "expensive"})
         super().__init__(vars, expensive=True, **common)
         self._prior = prior_draws(self.model, self.layout)
 
@@ -358,6 +365,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
+        self.settings["stops"] = n_stops(self._d)
         problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density
 
@@ -371,9 +379,10 @@ class EmulatorMetropolis(SurrogateMetropolis):
         state, parameters, tuning, work = super()._allocate(scales, n_tune)
         d, sizes = self._d, self._structure.sizes(self.most_points)
         p, q = self.settings["P"], self.settings["Q"]
-        kept = min(self._most_on_the_way() + NEAR_TRIES + 1 + n_tune, MOST_KEPT)
+        most = max(LEAST_KEPT, min(MOST_KEPT, MOST_KEPT_NUMBERS // (d + 2 + p + q)))
+        kept = min(self._most_on_the_way() + NEAR_TRIES + 1 + n_tune, most)
         sizes |= {"d": d, "P": p, "Q": q, "tape": 2 * (p + q) + d, "evaluation": d + 2 + p + q}
-        sizes["kept"] = kept
+        sizes |= {"kept": kept, "stops": self.settings["stops"]}
         emulated = allocate(
             Emulated,
             sizes,
@@ -408,6 +417,10 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def _emulator_budget(self):
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(25 * self._d + 40, max(15 * self._d + 40, n_tune))
+
+    def evaluations_of_search(self, whole, short):
+        """Return about how many evaluations the way takes: some rounds; others try a draw of s."""
+        return 40 + 4 * self._d, 1
 
     def _most_on_the_way(self):
         """With the emulator, then without it, where it has not come to predict."""
@@ -458,6 +471,10 @@ class EmulatorMetropolis(SurrogateMetropolis):
         """Return what the step takes up of Datasets of evaluations."""
         return reused_by(self, datasets)
 
+    def __getstate__(self):
+        """Drop a search that is under way: it begins again where the step goes on."""
+        return {k: v for k, v in super().__getstate__().items() if k != "_search"}
+
     # ---- the way to the posterior ---------------------------------------------------------------
 
     def _no_guide(self):
@@ -485,6 +502,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices)
         q[: self._d] = self._first_point(self.guide.draws, noted)
         learning.take_shares([self])
+        self._search = None
 
     def _search_from(self, start):
         """Return the search from a start, or the one that was interrupted."""
@@ -493,6 +511,9 @@ class EmulatorMetropolis(SurrogateMetropolis):
             twin = self.for_chain()
             twin.setup_chain(seed, self.monitor.tune, draws=0)
             twin.tuning = twin.tuning._replace(reused=self.tuning.reused)
+            copy_arrays(self.tuning.choices, twin.tuning.choices)
+            twin.log_density.point[:] = self.log_density.point
+            twin._search = None
             self._search = Search(twin, start, seed, self._prior)
         return self._search
 

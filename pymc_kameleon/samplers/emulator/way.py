@@ -31,7 +31,7 @@ from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
 LEAST_DESIGN, DESIGN_SHARE = 8, 0.25
-"""Points of the design at least, besides those of d + 2; how far they are from the start, as a
+"""Points of the design at least, where d + 2 are fewer; how far they are from the start, as a
 share of draws of the prior."""
 
 RADII = 1 / 6, 1 / 2.5, 1.0, 3.0
@@ -116,13 +116,13 @@ class Way:
         if best.arrived:
             return
         yield from self._climb(best)
-        for _ in range(MOST_LOOKS):
+        for look in range(MOST_LOOKS):
             self.learn()
-            points = self._other_maxima(best)
+            points = self._other_maxima(best, np.inf if look == 0 else self._allowance(best))
             if len(points) == 0:
                 return
             other = yield from self._best_of(points, NEW_RADIUS)
-            if other.logp > best.logp - BEHIND[0] - BEHIND[1] * start.size:
+            if other.logp > best.logp - self._allowance(best):
                 yield from self._climb(other)
                 best = max(best, other, key=lambda walker: walker.logp)
 
@@ -168,16 +168,20 @@ class Way:
             if self.error < WELL_PREDICTED:
                 return
 
-    def _other_maxima(self, best):
-        """Return maxima of log s (k, d) that nobody has seen, and which may be as good as the best.
+    def _allowance(self, best):
+        return BEHIND[0] + BEHIND[1] * best.z.size
 
-        They are found from draws of the prior, without an evaluation.
+    def _other_maxima(self, best, behind):
+        """Return maxima of log s (k, d) that nobody has seen, and are not more than `behind`.
+
+        They are found from draws of the prior, without an evaluation. At first all are evaluated,
+        as log s may be far too low where nothing is known.
         """
         starts = self.prior[self.rng.choice(len(self.prior), N_STARTS)]
         found = np.array([_climbed(self.density, z, self.spread)[0] for z in starts])
         log_s, _ = self.density.values(found)
         own, _ = self.density.values(best.z[None])
-        least = own[0] - BEHIND[0] - BEHIND[1] * best.z.size
+        least = own[0] - behind
         chosen = []
         for k in np.argsort(-log_s, kind="stable"):
             near = np.array([*self.seen, *chosen]) - found[k]
@@ -309,7 +313,7 @@ class Search:
         """Whether it is the search from this start, and has come as far as this."""
         own, n = np.array(self._evaluated), len(self._evaluated)
         same = seed == self._seed and np.array_equal(start, self._start)
-        return same and np.array_equal(own, trail[:n, 0]) and (trail[n:, 0] != trail[n:, 0]).all()
+        return same and np.array_equal(own, trail[:n, 0])
 
     def go_on(self, logp, budget):
         """Evaluate until the way ends, or the budget is spent."""

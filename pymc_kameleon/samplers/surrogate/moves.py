@@ -323,7 +323,7 @@ def draws_of_surrogate(parameters, start, n):
 # ---- how close s is -----------------------------------------------------------------------------
 
 
-NO_TAIL_SD = 1e-3
+NO_TAIL_SD = 0.03
 """Standard deviation of log w up to which there is no tail to speak of."""
 
 LEAST_OF_TAIL = 25
@@ -373,7 +373,7 @@ def certificate(moves):
     """
     log_w = moves.log_w
     finite = np.isfinite(log_w)
-    if not finite.any():
+    if not finite.any() or (log_w == np.inf).any():  # where s is 0, and π is not, is the worst case
         return Certificate(0.0, np.nan, np.nan, float(moves.accept_prob.mean()))
     w = np.exp(np.where(finite, log_w, -np.inf) - log_w[finite].max())
     has_tail = np.count_nonzero(finite) >= LEAST_OF_TAIL and log_w[finite].std() > NO_TAIL_SD

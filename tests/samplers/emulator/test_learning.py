@@ -9,7 +9,7 @@ from simulated import GROWTH, banana, bend, density_of, growth, logistic
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.emulator import learning
-from pymc_kameleon.samplers.emulator.metropolis import N_STOPS
+from pymc_kameleon.samplers.emulator.metropolis import n_stops
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,9 @@ def test_all_chains_learn_the_same(learned):
     for a, b in zip(one.tuning.choices, other.tuning.choices, strict=True):
         np.testing.assert_array_equal(a, b)
     assert [chain.tuning.n_learned[0] for chain in learned] == [40, 30]
-    assert [chain.parameters.n_others[0] for chain in learned] == [N_STOPS] * 2
+    assert [chain.parameters.n_others[0] for chain in learned] == [
+        n_stops(len(learned[0].state.x))
+    ] * 2
     assert [chain.parameters.emulated_share[0] for chain in learned] == [0.85] * 2
 
 

@@ -21,7 +21,7 @@ from simulated import (
 )
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.emulator.metropolis import N_STOPS
+from pymc_kameleon.samplers.emulator.metropolis import n_stops
 
 BANANA = Target(banana, TARGETS["banana"].sample)
 
@@ -163,7 +163,7 @@ def test_stops_are_on_average_as_the_end(step, stops, is_exact):
     step.setup_chain(np.random.default_rng(9), 0, n)
     emulate_by(step, [wrong], width=3.0)
     set_shape(step.parameters)
-    step.parameters.n_others[0] = N_STOPS
+    step.parameters.n_others[0] = n_stops(len(step.state.x))
     step.parameters.emulated.leap[0], step.parameters.emulated.n_inner[0] = 0.2, 1
     differences = np.empty((n, 2))
     for k in range(n):

@@ -52,7 +52,7 @@ FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 6
 independent points, on average over these many first stops; M at most."""
 
 N_TAIL, TAIL_FACTORS, TAIL_DROP = 64, (1.2, 2.0), 12.0
-"""Points in tails that are thought of; how far they are from the mean, relative to draws; and how far
+"""Points in tails that are thought of; how far from the mean they are, relative to draws; how far
 log s may be below its median there."""
 
 FAR_TOO_HIGH = -5.0
@@ -130,8 +130,10 @@ def best_of(step):
     return known.z[best], known.logp[best]
 
 
-def learn_emulator(chains, rng, is_last=False):
+def learn_emulator(chains, rng, is_last=False, modes=()):
     """Let chains fit emulators to what all have evaluated, and learn the shape of s.
+
+    Where there are several `modes` (k, d), chains on s begin in each.
 
     Returns
     -------
@@ -142,9 +144,10 @@ def learn_emulator(chains, rng, is_last=False):
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
         fit_emulators(chains)
         density = EmulatedDensity(first.log_density.target(rng), first.parameters.emulated)
-        starts = np.array([chain.state.x for chain in chains])
         lengths = LAST_LENGTHS if is_last else NEXT_LENGTHS
         known, choices = evaluations_of(chains), first.tuning.choices
+        states = np.array([chain.state.x for chain in chains])
+        starts = modes if len(modes) > 1 else starting_points(known, states, rng)
         places = learn_shape(density, choices, known, starts, lengths, rng)
     for chain in chains[1:]:
         copy_arrays(first.parameters, chain.parameters, ("emulated",))
@@ -440,7 +443,6 @@ def learn_shape(density, choices, known, starts, lengths, rng):
     """Learn mean and factor of s, and the leap, by chains on it; and where s is to end."""
     emulated, d = density.emulated, starts.shape[1]
     is_first = choices.share[0] == 0
-    starts = starting_points(known, starts, rng)
     log_s, _ = density.values(starts)
     starts = starts[log_s > -np.inf] if (log_s > -np.inf).any() else starts
     z = starts[np.arange(N_CHAINS) % len(starts)]

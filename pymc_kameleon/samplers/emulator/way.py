@@ -47,7 +47,10 @@ many rounds in a row that gain less."""
 BEHIND = 10.0, 2.0
 """How far below the best, and times d, there may still be something of the posterior."""
 
-N_STARTS, MOST_MAXIMA, NEAR, NEW_RADIUS = 12, 4, 0.3, 0.3
+NEGLIGIBLE = 6.0
+"""How far below the best one a maximum of log s is of no account."""
+
+N_STARTS, MOST_MAXIMA, NEAR, NEW_RADIUS = 24, 4, 0.02, 0.3
 """Draws of the prior from which other maxima of s are looked for; how many are evaluated at a time;
 distance in sd within which points are the same; and ρ of a walker that begins there."""
 
@@ -95,6 +98,8 @@ class Way:
 
     Attributes
     ----------
+    maxima : list of Walker
+        Where walkers have come.
     error : float
         Median error of the log-densities that were predicted last, where a walker climbed.
     """
@@ -103,6 +108,7 @@ class Way:
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
         self.explore = explore
         self.spread, self.error, self.seen = spread_of(prior), np.inf, []
+        self.maxima = []
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
@@ -116,6 +122,7 @@ class Way:
         if best.arrived:
             return
         yield from self._climb(best)
+        self.maxima = [best]
         for look in range(MOST_LOOKS):
             self.learn()
             points = self._other_maxima(best, np.inf if look == 0 else self._allowance(best))
@@ -124,7 +131,8 @@ class Way:
             other = yield from self._best_of(points, NEW_RADIUS)
             if other.logp > best.logp - self._allowance(best):
                 yield from self._climb(other)
-                best = max(best, other, key=lambda walker: walker.logp)
+                self.maxima.append(other)
+                best = max(self.maxima, key=lambda walker: walker.logp)
 
     def _evaluated(self, points):
         logp = yield points
@@ -167,6 +175,15 @@ class Way:
             walker.arrived = bool(self.error < SMALL_ERROR)
             if self.error < WELL_PREDICTED:
                 return
+
+    def modes(self):
+        """Return the maxima (k, d) that count, and are not one with a better one."""
+        found, best = [], max((walker.logp for walker in self.maxima), default=-np.inf)
+        for walker in sorted(self.maxima, key=lambda walker: -walker.logp):
+            counts = not found or walker.logp > best - NEGLIGIBLE
+            if counts and all(self._dip(walker.z, z) > LARGEST_DIP for z in found):
+                found.append(walker.z)
+        return np.array(found)
 
     def _allowance(self, best):
         return BEHIND[0] + BEHIND[1] * best.z.size
@@ -343,7 +360,7 @@ class Search:
         own = self.step
         if self._draws is None:
             own.state.x[:], _ = learning.best_of(own)
-            draws = learning.learn_emulator([own], self._rng)
+            draws = learning.learn_emulator([own], self._rng, modes=self._way.modes())
             self._draws = np.concatenate([own.state.x[None], self._rng.choice(draws, n - 1)])
         copy_arrays(own.parameters, step.parameters, ("emulated",))
         copy_arrays(own.tuning, step.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))

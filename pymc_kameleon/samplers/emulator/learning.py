@@ -26,7 +26,7 @@ LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE = 1e-3, 20.0, 0.5, 1.2
 """Errors in log-density below and above which no difference counts, for a variant's score; the
 weight of earlier ones; and the ratio up to which scores are the same."""
 
-EARLIER_CALLS = 100, 20
+EARLIER_CALLS = 100, 60
 """Calls of earlier runs that a box is fitted to, and times its inputs, at most."""
 
 CURVATURE_STEP = 1e-4

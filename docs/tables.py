@@ -10,7 +10,10 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
+from pytensor import wrap_py
 
 import pymc_kameleon as pk
 
@@ -34,11 +37,15 @@ def page_of(sampler):
 
 def sampler_table():
     """Return what each sampler is, and what a draw of it costs."""
-    with pm.Model() as model:
+    black_box = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(np.sin)
+    with pm.Model() as plain:
         pm.Normal("x", shape=D)
+    with pm.Model() as simulated:
+        x = pm.Normal("x", shape=D)
+        pm.Normal("y", black_box(x), observed=np.ones(D))
     lines = ["| sampler | | gradient | evaluations per draw |", "|---|---|---|---|"]
     for sampler in pk.SAMPLERS:
-        step = sampler(model=model)
+        step = sampler(model=simulated if sampler is pk.EmulatorMetropolis else plain)
         summary = inspect.getdoc(sampler).partition("\n\n")[0].replace("\n", " ").rstrip(".")
         cost = step.steps_per_draw * step._largest_n_logp()
         needs = "yes" if sampler.derivatives else "no"

@@ -1,17 +1,17 @@
-"""Averages over draws, corrected by where chains on the emulated posterior have ended.
+"""Averages over draws, corrected by where chains on the emulated posterior have stopped.
 
 Source, for the coefficient b, and symbols: as in surrogate_correction.py. But the new runs are the
-further ends of the inner chain from x that EmulatorMetropolis has kept, and v is one more of them.
-g is f, or the mean of f over the draws where f is not finite, as it may be where no draw comes. Far
-from all that the chains have seen the emulator is often wrong, and moves to there are rare and
-rejected. So g* is that mean there, too, and else g:
+stops of the inner chain from x, which EmulatorMetropolis has kept; v is one of them, drawn
+beforehand. g is f, or the mean of f over the draws where f is not finite, as it may be where no
+draw comes. Far from all that the chains have seen the emulator is often wrong, and moves to there
+are rare and rejected. So g* is that mean there, too, and else g:
 
-    X = mean over moves of (1 − α)(g(x) − g(v)) + g(v) − g*(v) + mean of g* over v and further ends
+    X = mean over moves of (1 − α)(g(x) − g(v)) + g(v) − g*(v) + mean of g* over the stops
     T = (1 − b) A + b X
 
-As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and the further ends have the
-distribution of v, given x. So E X = E g, whatever the emulator is, and whatever g* is. Nothing of
-the emulator is evaluated.
+As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and given x the mean of g* over
+the stops is the expectation of g*(v), as v may be each of them. So E X = E g, whatever the emulator
+is, and whatever g* is. Nothing of the emulator is evaluated.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ from pymc_kameleon.analysis.batches import (
 )
 
 FAR = 1.75
-"""An end is far off if a coordinate is outside the range where moves have begun, times this."""
+"""A stop is far off if a coordinate is outside the range where moves have begun, times this."""
 
 
 def corrected(f, moves, function):
@@ -47,19 +47,20 @@ def corrected(f, moves, function):
     Corrected
     """
     batches, centre = batches_of(f, moves), f.mean(axis=(0, 1))
-    (chains, _, q), n_ends = batches.a.shape, 1 + moves.others.shape[1]
+    (chains, _, q), n_stops = batches.a.shape, moves.stops.shape[1]
     low, high = widened_range(f)
     sums, beyond = np.zeros(batches.a.shape), np.zeros((chains, q))
-    for row, part in parts(moves, max(1, NUMBERS_PER_PART // (q * n_ends))):
-        points = np.stack([moves.start[part], moves.end[part], *moves.others[part].swapaxes(0, 1)])
+    for row, part in parts(moves, max(1, NUMBERS_PER_PART // (q * n_stops))):
+        points = np.stack([moves.start[part], moves.end[part], *moves.stops[part].swapaxes(0, 1)])
         values = function(points.reshape(-1, points.shape[2])).reshape(*points.shape[:2], q)
         values = np.where(np.isfinite(values), values, centre)
         start, end = values[:2]
         tamed = np.where(_are_far(points[1:], moves.start)[..., None], centre, values[1:])
         known = (1 - moves.accept_prob[part])[:, None] * (start - end) + end - tamed[0]
-        np.add.at(sums[row], batches.of_moves[part], known + tamed.mean(axis=0))
-        is_beyond = (tamed < low) | (tamed > high)
-        beyond[row] += np.square((tamed - centre) * is_beyond).mean(axis=0).sum(axis=0)
+        k = tamed[1:]
+        np.add.at(sums[row], batches.of_moves[part], known + k.mean(axis=0))
+        is_beyond = (k < low) | (k > high)
+        beyond[row] += np.square((k - centre) * is_beyond).mean(axis=0).sum(axis=0)
     x = means_over_moves(sums, batches)
     b = coefficients(batches.a, x, 0.0)
     least = _rejections(b, beyond, batches.n_moves.sum(axis=1)[:, None])
@@ -75,7 +76,7 @@ def _are_far(points, seen):
 def _rejections(b, beyond, n):
     """Return the variance of T (q,) by rare moves to beyond all draws, all rejected.
 
-    There are several times as many further ends as there are moves. So these may have been where no
-    move has been, and batches do not show what the one that is lacking would have made.
+    There are several times as many stops as there are moves. So these may have been where no move
+    has been, and batches do not show what the one that is lacking would have made.
     """
     return np.sum(np.square(b / (len(b) * n)) * beyond, axis=0)

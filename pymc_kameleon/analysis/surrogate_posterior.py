@@ -35,7 +35,7 @@ def add_surrogate_posterior(tree, job, columns, n):
         return
     if group == EMULATOR_MOVES:
         moves, all_learned = emulator_moves_of(kept), False
-        drawn = _kept_ends(moves, kept.sizes["chain"], n)
+        drawn = _kept_stops(moves, kept.sizes["chain"], n)
         if len(drawn[0]) == 0:
             _say_there_are_none(what)
             return
@@ -83,21 +83,21 @@ def _say_there_are_none(what):
     )
 
 
-def _kept_ends(moves, n_chains, n):
-    """Return n further ends (n, d) of each chain's moves, evenly; fewer if there are less."""
-    ends = [moves.others[moves.row == row] for row in range(n_chains)]
-    ends = [own.reshape(-1, own.shape[2]) for own in ends]
-    fewest = min(map(len, ends))
+def _kept_stops(moves, n_chains, n):
+    """Return n stops (n, d) of each chain's moves, evenly; fewer if there are less."""
+    stops = [moves.stops[moves.row == row] for row in range(n_chains)]
+    stops = [own.reshape(-1, own.shape[2]) for own in stops]
+    fewest = min(map(len, stops))
     if 0 < fewest < n:
         _log.info(
             "%s has %d draws of each chain, not %d: an emulator has %d for each of its moves.",
             SURROGATE_GROUP,
             fewest,
             n,
-            moves.others.shape[1],
+            moves.stops.shape[1],
         )
     places = np.arange(min(n, fewest))
-    return [own[places * len(own) // max(len(places), 1)] for own in ends]
+    return [own[places * len(own) // max(len(places), 1)] for own in stops]
 
 
 def _say_how_close(close, what, n_moves, n_draws):

@@ -398,7 +398,7 @@ class KameleonStep(ArrayStepShared):
         self.tune = tune > 0
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
-        n = 1 + self._budget() + NEAR_TRIES if self.approaches else 0
+        n = 1 + self._most_on_the_way() + NEAR_TRIES if self.approaches else 0
         self.trail = np.full((n, 1 + self._n_noted), np.nan)
         self.log_density.read_data()
         self.log_density.begin_watch()
@@ -494,6 +494,10 @@ class KameleonStep(ArrayStepShared):
         """Return the evaluations that a chain has for its way to the posterior."""
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(WARM_START_BUDGET * self._d, max(10 * self._d, n_tune))
+
+    def _most_on_the_way(self):
+        """Return the evaluations that the whole way may take, but for the draw at its end."""
+        return self._budget()
 
     def _use_warm_start(self, found):
         """Start from what the warm start has found, a WarmStart."""

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import emulator_correction
-from pymc_kameleon.samplers.emulator.metropolis import N_OTHERS
+from pymc_kameleon.samplers.emulator.metropolis import N_STOPS
 from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
 from pymc_kameleon.samplers.surrogate.moves import certificate
 
@@ -59,7 +59,7 @@ def stationary(n, chains=4):
     log_ratio = log_banana(end) - log_banana(x) + log_spoilt(x) - log_spoilt(end)
     alpha, log_w = np.exp(np.minimum(0, log_ratio)), log_banana(end) - log_spoilt(end)
     rows = np.divmod(np.arange(chains * n), n)
-    return x.reshape(chains, n, 2), EmulatorMoves(*rows, x, end, log_w, alpha, ends[:, 1:])
+    return x.reshape(chains, n, 2), EmulatorMoves(*rows, x, end, log_w, alpha, ends)
 
 
 def at_draws(x):
@@ -77,7 +77,7 @@ def whole_correction(monkeypatch):
 @pytest.mark.usefixtures("whole_correction")
 def test_it_is_exact_however_bad_the_emulator_is():
     """Unlike the mean over inner chains alone, or over chains that began elsewhere."""
-    x, moves = stationary(25_000)
+    x, moves = stationary(10_000)
     assert 0.5 < moves.accept_prob.mean() < 0.8
 
     def z(moves):
@@ -85,10 +85,10 @@ def test_it_is_exact_however_bad_the_emulator_is():
         return np.abs((found.mean - TRUE) / found.mcse).max()
 
     assert z(moves) < 3.5
-    assert z(moves._replace(accept_prob=np.ones(len(x.reshape(-1, 2))))) > 8
+    assert z(moves._replace(accept_prob=np.ones(len(x.reshape(-1, 2))))) > 6
     rng = np.random.default_rng(1)
-    elsewhere = ends_on(log_spoilt, moves.others, rng, 20)
-    assert z(moves._replace(others=elsewhere)) > 8
+    elsewhere = ends_on(log_spoilt, moves.stops, rng, 20)
+    assert z(moves._replace(stops=elsewhere)) > 6
 
 
 def test_without_use_it_is_left_out():
@@ -124,10 +124,10 @@ def slowly(f, moves, function):
     for c in range(n_chains):
         own, terms = [i for i in range(len(moves.row)) if moves.row[i] == c], []
         for i in own:
-            ends = [tamed(v) for v in (moves.end[i], *moves.others[i])]
+            ends = [tamed(v) for v in moves.stops[i]]
             start, end = g(moves.start[i]), g(moves.end[i])
             rejected = (1 - moves.accept_prob[i]) * (start - end)
-            terms.append(rejected + end - ends[0] + sum(ends) / len(ends))
+            terms.append(rejected + end - tamed(moves.end[i]) + sum(ends) / len(ends))
             excess = [(v - f.mean()) ** 2 * (abs(v - center) > half) for v in ends]
             far[c] += sum(excess) / len(ends) / len(own)
         for b in range(nb):
@@ -165,9 +165,7 @@ def test_the_estimator_is_that_of_a_slow_version(monkeypatch):
     assert len(np.unique(np.column_stack([row, draw * 5 // 47]), axis=0)) < 15
     start, shape = walk[row, draw], (len(row), 4, 2)
     ends = 0.5 * start[:, None] + rng.standard_t(2, shape)
-    moves = EmulatorMoves(
-        row, draw, start, ends[:, 0], None, rng.random(len(row)) ** 0.2, ends[:, 1:]
-    )
+    moves = EmulatorMoves(row, draw, start, ends[:, 0], None, rng.random(len(row)) ** 0.2, ends)
     monkeypatch.setattr(emulator_correction, "NUMBERS_PER_PART", 30)
     monkeypatch.setattr(emulator_correction, "FAR", FAR)
 
@@ -218,7 +216,7 @@ class Mixture(NamedTuple):
 TARGET = Mixture([1.0], [0.0])
 
 
-def runs(emulated, n_runs, n, seed=0, chains=4, n_others=8):
+def runs(emulated, n_runs, n, seed=0, chains=4, n_stops=16):
     """Return z (runs, 5) of corrected averages, and their errors, of a normal posterior.
 
     Inner chains forget where they began; three of twenty moves are walks, which correct nothing.
@@ -228,13 +226,13 @@ def runs(emulated, n_runs, n, seed=0, chains=4, n_others=8):
     steps = []
     for _ in range(n):
         is_walk = rng.random(shape) < 0.15
-        ends = emulated.draws((*shape, 1 + n_others), rng)
+        ends = emulated.draws((*shape, n_stops), rng)
         y = np.where(is_walk[..., None], x + rng.standard_normal(x.shape), ends[:, :, 0])
         log_ratio = TARGET.log_density(y) - TARGET.log_density(x)
         log_ratio += ~is_walk * (emulated.log_density(x) - emulated.log_density(y))
         alpha = np.exp(np.minimum(0, log_ratio))
         before, x = x, np.where((rng.random(shape) < alpha)[..., None], y, x)
-        steps.append((x, before, y, np.where(is_walk, np.nan, alpha), ends[:, :, 1:]))
+        steps.append((x, before, y, np.where(is_walk, np.nan, alpha), ends))
     draws, *parts = (np.stack(part, axis=2) for part in zip(*steps, strict=True))
 
     def function(x):
@@ -244,8 +242,8 @@ def runs(emulated, n_runs, n, seed=0, chains=4, n_others=8):
     z, errors = [], []
     for k in range(n_runs):
         row, draw = np.nonzero(~np.isnan(parts[2][k]))
-        start, end, alpha, others = (part[k, row, draw] for part in parts)
-        moves = EmulatorMoves(row, draw, start, end, None, alpha, others)
+        start, end, alpha, stops = (part[k, row, draw] for part in parts)
+        moves = EmulatorMoves(row, draw, start, end, None, alpha, stops)
         f = function(draws[k])
         found = emulator_correction.corrected(f, moves, function)
         better = found.is_better & (found.gain > 1)
@@ -289,7 +287,7 @@ def test_errors_are_as_they_are_said_to_be_in_many_runs(name, n):
 
 
 def test_rare_moves_that_are_lacking_count_in_the_error(monkeypatch):
-    """Where further ends have been, and no move: most runs would have errors of one sign."""
+    """Where other stops have been, and no move: most runs would have errors of one sign."""
     emulated = EMULATED["a mode that is not there"]
     monkeypatch.setattr(emulator_correction, "FAR", np.inf)
     assert (one_sidedness(runs(emulated, 100, 60)[0]) < 16).all()
@@ -343,7 +341,7 @@ def test_moves_are_what_has_been_drawn(result):
     kept, stats = result["emulator_moves"].to_dataset(), result["sample_stats"]
     moves = emulator_moves_of(kept)
     assert 0.7 < len(moves.row) / 320 < 0.95
-    assert moves.others.shape[1:] == (N_OTHERS, 3)
+    assert moves.stops.shape[1:] == (N_STOPS, 3)
     np.testing.assert_array_equal(
         moves.accept_prob, stats["emulator_accept"].values[moves.row, moves.draw]
     )
@@ -410,7 +408,7 @@ def test_draws_of_the_emulator(step, result, caplog):
     assert drawn.attrs["ess_share"] > 0.97
     beta = drawn["beta"].values.reshape(-1, 2)
     assert (np.abs(beta.mean(axis=0) - MEAN) < 0.15 * np.sqrt(np.diag(COVARIANCE))).all()
-    assert len(np.unique(beta[:, 0])) > 790
+    assert len(np.unique(beta[:, 0])) > 700  # a chain may stay where it was
     pk.expectation(drawn, lambda v: v["u"])
     assert messages(caplog)[-1].startswith("These are draws of the emulator, not of the posterior")
 
@@ -418,7 +416,7 @@ def test_draws_of_the_emulator(step, result, caplog):
 def test_there_are_not_more_draws_than_ends(step, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     few = sample(step, draws=12, tune=20, surrogate_draws=1000)
-    n = min(np.bincount(emulator_moves_of(few["emulator_moves"].to_dataset()).row)) * N_OTHERS
+    n = min(np.bincount(emulator_moves_of(few["emulator_moves"].to_dataset()).row)) * N_STOPS
     assert few["surrogate_posterior"].sizes["draw"] == n
     assert f"{n} draws of each chain, not 1000" in caplog.text
     none = sample(step, draws=12, tune=0, surrogate_draws=3)

@@ -268,7 +268,7 @@ with pm.Model() as model:
     pm.Normal("a", 0, [1, 2, 30.0])
     pm.Gamma("b", 2, 1)
 draws = {}
-for sampler in pk.SAMPLERS:
+for sampler in set(pk.SAMPLERS) - {pk.EmulatorMetropolis}:  # which takes what numba compiles
     step = sampler(model=model, steps_per_draw=5, compile_kwargs={"mode": "FAST_COMPILE"})
     step.setup_chain(np.random.default_rng(1), 40, 20)
     point, rows = model.initial_point(), []
@@ -290,7 +290,8 @@ def test_compiled_equals_plain_python():
     assert not no_jit
     [no_jit, plain] = python(SAMPLE, **flags, NUMBA_DISABLE_JIT=1)
     assert no_jit
-    assert set(compiled) == {sampler.__name__ for sampler in pymc_kameleon.SAMPLERS}
+    every = {sampler.__name__ for sampler in pymc_kameleon.SAMPLERS}
+    assert set(compiled) == every - {"EmulatorMetropolis"}
     for name, rows in compiled.items():
         np.testing.assert_allclose(rows, plain[name], rtol=1e-8, atol=1e-10, err_msg=name)
         assert len(np.unique(np.array(rows)[:, 0])) > 20

@@ -9,6 +9,7 @@ from pytensor import wrap_py
 
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import LEAP_RANGE, EmulatedDensity
+from pymc_kameleon.samplers.emulator.metropolis import N_STOPS
 
 
 def simulator(function):
@@ -165,10 +166,12 @@ class SlowChain:
         return u
 
     def move(self, x, n_others, rng):
-        """Return the new x, α (None if nothing moved), and further ends of the inner chain."""
+        """Return the new x, α (None if nothing moved), and stops of the inner chain."""
         u = np.linalg.solve(self.factor, x - self.mean)
-        others = [self.mean + self.factor @ self.run(u, rng) for _ in range(n_others)]
-        v = self.run(u, rng)
+        proposed, stops = int(rng.random() * N_STOPS), []
+        for _ in range(max(proposed + 1, n_others)):
+            stops.append(self.run(stops[-1] if stops else u, rng))
+        v, others = stops[proposed], [self.mean + self.factor @ stop for stop in stops[:n_others]]
         if v is u:
             return x, None, others
         y = self.mean + self.factor @ v

@@ -36,7 +36,10 @@ def last_warning(step, x=None, tune=300, draws=300, seed=1):
 BY_NAME = {cls.__name__: cls for cls in SAMPLERS}
 
 
-@pytest.fixture(params=BY_NAME)
+SLOW = {"BoxedEmulator": [pytest.mark.slow]}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=SLOW.get(name, [])) for name in BY_NAME])
 def sampler(request):
     cls = BY_NAME[request.param]
     return lambda **kwargs: cls(**ARGUMENTS.get(cls, {}) | kwargs)

@@ -341,8 +341,8 @@ BUGS = {
     ],
     "samplers/emulator/moves.py": [
         (
-            "moves without further ends count",
-            '~np.isnan(of("end_log_s")) & has_others',
+            "moves whose stops were not kept count",
+            '~np.isnan(of("end_log_s")) & were_kept',
             '~np.isnan(of("end_log_s"))',
             "test_emulator_correction.py -k what_has_been",
         ),

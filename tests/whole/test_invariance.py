@@ -7,7 +7,7 @@ from itertools import cycle, product
 import numpy as np
 import pymc as pm
 import pytest
-from boxed import SAMPLERS
+from boxed import SAMPLERS, BoxedEmulator
 from invariance import (
     PAIR,
     TARGETS,
@@ -30,6 +30,7 @@ from pymc_kameleon.samplers.gradient import fisher_rule, gad, mala
 from pymc_kameleon.samplers.kameleon import kam
 
 SMALL = {cls: {"n_subsample": 60} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
+SMALL |= {BoxedEmulator: {"steps_per_draw": 1}}
 ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in SAMPLERS} | {
     "multiple tries": (pk.CMTM, {"fewer_tries": False}),
     "random order": (pk.CMTM, {"fewer_tries": False, "n_tries": 3, "order": "random"}),
@@ -63,7 +64,7 @@ LEVEL = 1e-3
 
 def cases():
     """All pairs."""
-    others = set().union(*SAME.values())
+    others = set().union(*SAME.values(), {"BoxedEmulator"})  # which test_metropolis.py looks at
     turns = cycle(["normal", "bounded", "bimodal", "one dimension"])
     turn = {row: next(turns) for row in ROWS if row not in others}
     for (row, (sampler, arguments)), (name, target) in product(ROWS.items(), TARGETS.items()):
@@ -73,7 +74,7 @@ def cases():
 
 @pytest.mark.parametrize(("sampler", "arguments", "target"), list(cases()))
 def test_exact_draws_stay_exact(sampler, arguments, target):
-    step = sampler(model=target.build(), steps_per_draw=10, **arguments)
+    step = sampler(model=target.build(), **{"steps_per_draw": 10} | arguments)
     tuned(step, target)
     if sampler is pk.CMTM:
         assert (step.parameters.n_single > 0).any() == (not arguments)

@@ -89,6 +89,14 @@ def test_quickstart(example, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["pharmacokinetics", "heat"])
+def test_simulators_are_emulated(example, tmp_path, name):
+    printed = example(name, "--draws", 20, "--tune", 10)
+    assert re.search(r"^\d+ (evaluations|calls) of", printed, re.MULTILINE)
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_spike_and_slab(example):
     printed = example("spike_and_slab", "--draws", 8, "--tune", 8)
     assert printed.count("probability to be free") == 2
@@ -172,6 +180,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("compilation", "seconds"),
         ("defaults", "ess"),
         ("driver", "ratio"),
+        ("emulator_calls", "calls"),
         ("estimated", "mean"),
         ("evaluations", "worst"),
         ("gad_figure1", "deviation"),

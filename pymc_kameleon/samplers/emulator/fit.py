@@ -48,6 +48,9 @@ LEAST_JUDGED = 10
 N_DIRECTIONS = 25
 """Points at most over which M is averaged."""
 
+N_TURNS = 2
+"""How often the directions are found anew, by a fit that goes by the last ones."""
+
 N_SEARCHED = 200
 """Points at most for a choice among all levels; all points are used for one among the next."""
 
@@ -169,6 +172,9 @@ def fit_box(x, y, drop, d, curvature, variant=(False, False), start=None, m=900,
     first = few.fit(Hyper() if start is None else start)
     if start is None or look == "all":
         first = few.search(first)
+    for _ in range(N_TURNS):
+        few.take_directions(first)
+        first = few.fit(first.hyper)
     problem.take_directions(first)
     if start is not None and look == "none":
         return problem.fit(start)

@@ -22,15 +22,16 @@ VARIANTS = (False, False), (False, True), (True, False), (True, True)
 USUAL_DROP = 2, 5
 """Times d, and plus: so far below the best a draw of the posterior may be."""
 
-LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE = 1e-3, 20.0, 0.5, 1.2
+LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE, HOPELESS = 1e-3, 20.0, 0.5, 1.2, 3.0
 """Errors in log-density below and above which no difference counts, for a variant's score; the
-weight of earlier ones; and the ratio up to which scores are the same."""
+weight of earlier ones; the ratio up to which scores are the same; and from which one is given up.
+"""
 
 EARLIER_CALLS = 100, 60
 """Calls of earlier runs that a box is fitted to, and times its inputs, at most."""
 
-CURVATURE_STEP = 1e-4
-"""Finite differences of the log-density in outputs, relative to these."""
+CURVATURE_STEP, N_PROBES = 1e-4, 8
+"""Finite differences of the log-density in outputs, relative to these, and how many."""
 
 N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 60), (50,), (50, 150)
 """Chains on s that learn its shape, and their transitions between two looks at it: when there is no
@@ -46,7 +47,7 @@ LONGEST, MOST_LEAPS = np.pi, 30
 """Length of a trajectory on s, at most, and leaps at most. On a standard normal, trajectories of
 lengths from 0 to π forget on average where they began."""
 
-FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 10
+FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 6
 """Squared distances of the inner chain's stops from where it began should be this share of those of
 independent points, on average over these many first stops; M at most."""
 
@@ -233,7 +234,8 @@ def fit_emulators(chains):
         box = Box(emulated.structure, b, known, drop, curvature, d, first.most_points, earlier)
         if is_new.any() and not is_new.all():
             score(box, choices, first.log_density, is_new)
-        fits = {k: box.fit(k, unpacked(choices.hyper[b, k]), look) for k in box.variants}
+        likely = contenders(choices.scores[b], box.variants)
+        fits = {k: box.fit(k, unpacked(choices.hyper[b, k]), look) for k in likely}
         fits = {k: fitted for k, fitted in fits.items() if fitted is not None}
         for k, fitted in fits.items():
             choices.hyper[b, k] = fitted.hyper
@@ -244,16 +246,27 @@ def fit_emulators(chains):
         chain.tuning.n_learned[0] = chain.tuning.n_evaluated[0]
 
 
+def mean_errors(scores, variants):
+    """Return the mean errors of variants so far, infinite of those that have none."""
+    n = {k: scores[k, 1] for k in variants}
+    return {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in variants}
+
+
+def contenders(scores, variants):
+    """Return the variants that may be the best one: others are not fitted any more."""
+    errors = mean_errors(scores, variants)
+    limit = HOPELESS * min(errors.values())
+    return [k for k in variants if errors[k] <= limit]
+
+
 def best_variant(scores, fits):
     """Return the variant of the least mean error.
 
     Of several that are about as good, that of the least leave-one-out error.
     """
-    n = {k: scores[k, 1] for k in fits}
-    error = {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in fits}
-    limit = SAME_SCORE * min(error.values())
-    good = [k for k in fits if error[k] <= limit]
-    return min(good, key=lambda k: fits[k].error)
+    errors = mean_errors(scores, fits)
+    limit = SAME_SCORE * min(errors.values())
+    return min((k for k in fits if errors[k] <= limit), key=lambda k: fits[k].error)
 
 
 def whole_points(log_density, z):
@@ -268,16 +281,20 @@ def drops(logp, d):
 
 
 def curvatures(log_density, known):
-    """Return −∂²log π/∂y² (Q,) at the best point; the squared slope where that vanishes."""
+    """Return −∂²log π/∂y² (Q,) at the best point; the squared slope where that vanishes.
+
+    All outputs change at once, by random signs: that is exact if they are independent in the
+    log-density, and has the right mean if they are not.
+    """
     best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
-    y, n = known.y[best], known.y.shape[1]
+    y, rng = known.y[best], np.random.default_rng(0)
     step = CURVATURE_STEP * np.maximum(np.abs(y), 1e-3 * np.abs(y).max(initial=1e-300))
-    ends = np.concatenate([y + np.diag(step), y - np.diag(step), y[None]])
+    signs = rng.choice([-1.0, 1.0], (N_PROBES, y.size))
+    ends = np.concatenate([y + signs * step, y - signs * step, y[None]])
     points = np.repeat(whole_points(log_density, known.z[best][None]), len(ends), axis=0)
     slopes, _ = log_density.gradients_given(points, ends)
-    each = np.arange(n)
-    curvature = -(slopes[each, each] - slopes[n + each, each]) / (2 * step)
-    curvature = np.where(np.isfinite(curvature), curvature, 0.0)
+    changes = signs * (slopes[N_PROBES : 2 * N_PROBES] - slopes[:N_PROBES])
+    curvature = np.nan_to_num(changes.mean(axis=0) / (2 * step), posinf=0.0, neginf=0.0)
     square = np.nan_to_num(slopes[-1]) ** 2
     return np.where(np.abs(curvature) > 1e-6 * square, np.abs(curvature), square)
 
@@ -374,7 +391,7 @@ def score(box, choices, log_density, is_new):
     points = whole_points(log_density, known.z[rows])
     truth = log_density.logp_given(points, known.y[rows])
     weights = 1 / (1 + (drops(known.logp, box.d)[rows] / box.d) ** 2)
-    for k in box.variants:
+    for k in contenders(choices.scores[box.b], box.variants):
         hyper, scores = unpacked(choices.hyper[box.b, k]), choices.scores[box.b, k]
         fitted = None if hyper is None else box.fit(k, hyper, "none", ~is_new)
         if fitted is None:
@@ -462,7 +479,8 @@ def change_shape(emulated, sample, weight):
 def enough_transitions(u):
     """Return M, so that chains u (n, k, d) forget where they began."""
     spread = 2 * u.reshape(-1, u.shape[2]).var(axis=0)
-    jumps = [np.mean((u[m:] - u[:-m]) ** 2, axis=(0, 1)) / spread for m in range(1, len(u) - 5)]
+    lags = range(1, min(FIRST_STOPS * MOST_INNER, len(u)))
+    jumps = [np.mean((u[lag:] - u[:-lag]) ** 2, axis=(0, 1)) / spread for lag in lags]
     for m in range(1, MOST_INNER):
         if np.min(np.mean(jumps[m - 1 : FIRST_STOPS * m : m], axis=0)) > FORGOTTEN:
             return m

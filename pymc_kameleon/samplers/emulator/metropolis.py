@@ -62,7 +62,7 @@ MOST_ERROR = 10.0
 N_STOPS = 16
 """Stops R of the inner chain: one is proposed, and by all of them averages are corrected."""
 
-MOST_POINTS = 600
+MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""
 
 MOST_KEPT = 3000
@@ -303,17 +303,13 @@ class EmulatorMetropolis(SurrogateMetropolis):
         Only False is possible: an emulator that follows the chain would bias it.
     {common parameters}
 
-    Raises
-    ------
-    ValueError
-        If the model has no black box that can be emulated: it says why.
-
     Notes
     -----
     Before its first draw a chain goes to the posterior by an emulator that it refines on the way
     (way.py). While tuning, the ends of moves are what the emulators learn from. After that they are
     frozen. Where emulators do not come to predict, as of a simulator with jumps, moves of
-    SurrogateMetropolis do most of the work, and a warning says so.
+    SurrogateMetropolis do most of the work, and a warning says so. A model without a black box that
+    can be emulated is refused by a ValueError, which says why.
 
     The statistic ``emulator_accept`` is the mean acceptance probability of the draw's moves by the
     emulator, NaN if there were none; others are as of SurrogateMetropolis. See docs/emulator.md.
@@ -375,7 +371,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         state, parameters, tuning, work = super()._allocate(scales, n_tune)
         d, sizes = self._d, self._structure.sizes(self.most_points)
         p, q = self.settings["P"], self.settings["Q"]
-        kept = min(self._budget() + NEAR_TRIES + 1 + n_tune, MOST_KEPT)
+        kept = min(self._most_on_the_way() + NEAR_TRIES + 1 + n_tune, MOST_KEPT)
         sizes |= {"d": d, "P": p, "Q": q, "tape": 2 * (p + q) + d, "evaluation": d + 2 + p + q}
         sizes["kept"] = kept
         emulated = allocate(
@@ -413,8 +409,9 @@ class EmulatorMetropolis(SurrogateMetropolis):
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(25 * self._d + 40, max(15 * self._d + 40, n_tune))
 
-    def _budget(self):
-        return self._emulator_budget() + super()._budget()
+    def _most_on_the_way(self):
+        """With the emulator, then without it, where it has not come to predict."""
+        return self._emulator_budget() + self._budget() + NEAR_TRIES
 
     def pauses(self):
         """Return the draws of tuning before which the emulators are fitted anew."""
@@ -476,7 +473,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             return value
 
         if self.guide.is_known:
-            noted(q[: self._d])  # which was evaluated already
+            noted(q[: self._d])  # the first value that is recorded is that of the start
             copy_arrays(self.guide.emulated, self.parameters.emulated)
             copy_arrays(self.guide.choices, self.tuning.choices)
         else:

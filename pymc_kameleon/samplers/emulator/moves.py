@@ -17,18 +17,18 @@ class EmulatorMoves(NamedTuple):
     end: np.ndarray  # (n, d), what they proposed
     log_w: np.ndarray  # log π/s there
     accept_prob: np.ndarray  # α
-    others: np.ndarray  # (n, R, d), further ends of the inner chain from where they began
+    stops: np.ndarray  # (n, R, d), of the inner chain; the end is one of them, drawn beforehand
 
 
 def emulator_moves_of(kept):
-    """Return the EmulatorMoves of a dataset of a result, of those that have further ends."""
+    """Return the EmulatorMoves of a dataset of a result, of those whose stops were kept."""
 
     def of(name):
         return kept[name].transpose("chain", "draw", ...).values
 
-    others = of("others")
-    has_others = np.isfinite(others).all(axis=(2, 3))
-    row, draw = np.nonzero(~np.isnan(of("end_log_s")) & has_others)
+    stops = of("others")
+    were_kept = np.isfinite(stops).all(axis=(2, 3))
+    row, draw = np.nonzero(~np.isnan(of("end_log_s")) & were_kept)
     log_w = of("end_logp")[row, draw] - of("end_log_s")[row, draw]
     own = (of(name)[row, draw] for name in ("start", "end"))
-    return EmulatorMoves(row, draw, *own, log_w, of("accept_prob")[row, draw], others[row, draw])
+    return EmulatorMoves(row, draw, *own, log_w, of("accept_prob")[row, draw], stops[row, draw])

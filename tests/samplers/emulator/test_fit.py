@@ -5,7 +5,7 @@ import pytest
 
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.emulator import fit as fits
-from pymc_kameleon.samplers.emulator.fit import Fit, Hyper, Scores, fit_box, variants_of
+from pymc_kameleon.samplers.emulator.fit import Hyper, fit_box, variants_of
 from pymc_kameleon.samplers.emulator.gaussian_process import Emulator, Scratch, Structure, emulate
 
 D = 3
@@ -189,7 +189,7 @@ def test_few_directions_of_many_inputs():
 
     fit = fit_box(x, outputs(x), np.zeros(80), 20, np.ones(2))
     for _ in range(3):
-        fit = fit_box(x, outputs(x), np.zeros(80), 20, np.ones(2), last=fit)
+        fit = fit_box(x, outputs(x), np.zeros(80), 20, np.ones(2), start=fit.hyper)
     problem = fits._Problem(x, outputs(x), np.zeros(80), 20, np.ones(2), (False, False))
     hyper, _ = problem.choose(Hyper(), fits.ALL_STEPS, n_rounds=3)  # all directions are the same
     assert error(fit) < 0.5 * error(problem.fit(hyper))
@@ -198,14 +198,15 @@ def test_few_directions_of_many_inputs():
 def test_the_choice_begins_at_the_last_one():
     x, y, drop, curvature = points(60)
     first = fit_box(x, y, drop, D, curvature)
-    again = fit_box(x, y, drop, D, curvature, last=first)
+    again = fit_box(x, y, drop, D, curvature, start=first.hyper)
     assert max(abs(a - b) for a, b in zip(first.hyper, again.hyper, strict=True)) <= 1
-    far = first._replace(hyper=Hyper(0, 0, 8, 0))
-    near, anew = (fit_box(x, y, drop, D, curvature, last=far, full=full) for full in (False, True))
-    assert all(abs(a - b) <= 1 for a, b in zip(near.hyper, far.hyper, strict=True))
+    far = Hyper(0, 0, 8, 0)
+    none, near, anew = (
+        fit_box(x, y, drop, D, curvature, start=far, look=look) for look in ("none", "next", "all")
+    )
+    assert none.hyper == far
+    assert all(abs(a - b) <= 1 for a, b in zip(near.hyper, far, strict=True))
     assert anew.error < 0.5 * near.error
-    other = fit_box(x, y, drop, D, curvature, (True, True), last=far)  # not of this variant
-    assert other.error < 0.5 * near.error
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
@@ -299,27 +300,6 @@ def test_there_is_no_logarithm_of_what_is_not_positive():
     zero = np.array([[1.0, 0.0, 1.0]])
     assert np.isnan(fit_box(x, y, drop, D, curvature, (True, False)).predict(zero)).all()
     assert np.isfinite(fit_box(x, y, drop, D, curvature, (False, True)).predict(zero)).all()
-
-
-def scored(errors):
-    return Fit(Hyper(), errors, *[None] * 8)
-
-
-def test_scores():
-    scores, plain, logs = Scores(), (False, False), (True, True)
-    candidates = {plain: scored(0.1), logs: scored(0.2)}
-    assert scores.best(candidates) == plain  # by leave-one-out errors alone
-    scores.add(plain, [1.0, -3.0])
-    scores.add(logs, [0.5, -0.5])
-    assert (scores.score(plain), scores.score(logs)) == (2.0, 0.5)
-    assert scores.best(candidates) == logs
-    scores.add(plain, [0.5, 0.5, np.nan])
-    assert scores.score(plain) == pytest.approx((0.5 * 4 + 1 + fits.LARGEST_ERROR) / (0.5 * 2 + 3))
-    scores.add(logs, [0.55, np.inf])
-    for _ in range(6):  # what was long ago is forgotten
-        scores.add(plain, [0.49, 0.5])
-        scores.add(logs, [0.5, -0.5])
-    assert scores.best(candidates) == plain  # as good: by leave-one-out errors again
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])

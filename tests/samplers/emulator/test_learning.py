@@ -1,5 +1,7 @@
 """How emulators, shape and shares are learned."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from simulated import GROWTH, banana, bend, density_of, growth, logistic
@@ -7,7 +9,7 @@ from simulated import GROWTH, banana, bend, density_of, growth, logistic
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.emulator import learning
-from pymc_kameleon.samplers.emulator.metropolis import N_OTHERS
+from pymc_kameleon.samplers.emulator.metropolis import N_STOPS
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +117,7 @@ def test_all_chains_learn_the_same(learned):
     for a, b in zip(one.tuning.choices, other.tuning.choices, strict=True):
         np.testing.assert_array_equal(a, b)
     assert [chain.tuning.n_learned[0] for chain in learned] == [40, 30]
-    assert [chain.parameters.n_others[0] for chain in learned] == [N_OTHERS] * 2
+    assert [chain.parameters.n_others[0] for chain in learned] == [N_STOPS] * 2
     assert [chain.parameters.emulated_share[0] for chain in learned] == [0.85] * 2
 
 
@@ -145,6 +147,21 @@ def test_the_shape_is_that_of_the_posterior(step, learned):
     assert (np.abs(np.log(ratio)) < np.log(1.6)).all()
 
 
+def test_the_variant_that_predicts_best_is_taken():
+    """New points decide; of variants that are as good, or without any, points left out."""
+    fits = {k: SimpleNamespace(error=error) for k, error in ((0, 0.1), (1, 0.3), (3, 0.2))}
+    scores = np.zeros((4, 2))  # sums of errors, and of weights
+    assert learning.best_variant(scores, fits) == 0
+    scores[[0, 1, 3]] = [4.0, 2.0], [3.0, 2.0], [1.0, 2.0]
+    assert learning.best_variant(scores, fits) == 3
+    scores[0] = 1.1, 2.0
+    assert learning.best_variant(scores, fits) == 0
+    scores[0] = 2.2, 4.0  # what counts is the mean
+    assert learning.best_variant(scores, fits) == 0
+    scores[2] = 0.0, 2.0  # of a variant that there is not
+    assert learning.best_variant(scores, fits) == 0
+
+
 def test_nothing_finite_nothing_learned(bent):
     [chain] = chains_of(bent, 1)
     learning.note(chain, np.zeros(2), -np.inf, np.full(2, np.nan))
@@ -163,7 +180,9 @@ def judged(log_w, widening=2.0):
     choices = allocate(learning.Choices, {"boxes": 1}, widening=widening)
     log_w = np.array(log_w)
     zeros = np.zeros((len(log_w), 1))
-    new = learning.Evaluations(zeros, np.where(np.isnan(log_w), 7.0, log_w), log_w * 0, zeros, zeros)
+    new = learning.Evaluations(
+        zeros, np.where(np.isnan(log_w), 7.0, log_w), log_w * 0, zeros, zeros
+    )
     learning.judge(choices, new)
     return choices
 
@@ -210,3 +229,29 @@ def test_an_emulator_that_does_not_predict_moves_seldom(bent, worth, trusted):
     learning.take_shares(chains)
     for chain in chains:
         assert (chain.parameters.emulated_share[0] == learning.EMULATED_SHARE) == trusted
+
+
+# ---- the shape of s -----------------------------------------------------------------------------
+
+
+def test_a_shape_is_blended_with_the_last_one():
+    """As if all points had been in one sample."""
+    rng = np.random.default_rng(5)
+    old, new = rng.normal(1, 2, (300, 2)), rng.normal(-1, 1, (100, 2))
+    emulated = SimpleNamespace(mean=np.empty(2), factor=np.eye(2))
+    learning.change_shape(emulated, old, 1)
+    learning.change_shape(emulated, new, 0.25)
+    both = np.concatenate([old, new])
+    np.testing.assert_allclose(emulated.mean, both.mean(axis=0))
+    covariance = np.cov(both.T, bias=True)
+    np.testing.assert_allclose(emulated.factor @ emulated.factor.T, covariance, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("correlation", "expected"), [(0.0, 1), (0.6, 2), (0.75, 4), (0.99, 6)])
+def test_slower_chains_have_their_stops_farther_apart(correlation, expected):
+    """By the slowest coordinate: 0.15 is the largest mean of ρ^km over the first four stops."""
+    rng, u = np.random.default_rng(6), np.zeros((3000, 8, 2))
+    noise = rng.standard_normal(u.shape)
+    for i in range(1, len(u)):
+        u[i] = [correlation, 0] * u[i - 1] + np.sqrt(1 - np.square([correlation, 0])) * noise[i]
+    assert learning.enough_transitions(u) == expected

@@ -11,6 +11,7 @@ from simulated import CAPACITY, GROWTH, RATE, growth, logistic
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.emulator.way import LEAST_DESIGN, RADII, Way, design
 from pymc_kameleon.step.job import ChainState, Job, advance
+from pymc_kameleon.step.warm_start.approach import approach
 
 # ---- with an emulator that is known -------------------------------------------------------------
 
@@ -64,7 +65,9 @@ def test_an_emulator_that_knows_nothing_is_given_up():
     assert values.max() > log_normal(np.zeros((1, 3)))[0]
 
 
-@pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf])
+@pytest.mark.parametrize(
+    "value", [np.nan, *(pytest.param(v, marks=pytest.mark.slow) for v in (-np.inf, np.inf))]
+)
 def test_points_without_a_log_density_are_passed_by(value):
     def log_pi(z):
         return np.where(z[:, 0] > 3, value, log_normal(z))
@@ -163,3 +166,35 @@ def test_interrupted_after_each_evaluation_it_ends_the_same(step, monkeypatch):
         np.testing.assert_array_equal(portion.outputs, np.array(whole.outputs))
         assert same(state.steps[0].parameters, expected.steps[0].parameters)
         assert same(state.steps[0].tuning, expected.steps[0].tuning)
+
+
+def test_a_chain_that_follows_knows_what_was_evaluated_where(step):
+    """Its own start too, whose log-density is known before it follows."""
+    first, _ = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
+    state = begun(job(step), 2, STARTS[1])
+    own = step.for_chain()
+    own.sampling_state = state.steps[0]
+    own.guide = first.steps[0].guide
+    state, portion = advance(job(step), ChainState(state.point, [own.sampling_state]), 1)
+    assert portion.n_logp < 8
+    tuning = state.steps[0].tuning
+    z, logp, _, x, y = np.split(tuning.evaluated[: tuning.n_evaluated[0]], [3, 4, 5, 7], axis=1)
+    np.testing.assert_array_equal(z[0], STARTS[1])
+    assert len(z) >= 2
+    np.testing.assert_allclose(y, [logistic(row) for row in x])
+    np.testing.assert_allclose(logp[:, 0], [step.log_density(row) for row in z])
+
+
+def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
+    """With evaluations of its own, all of which it may use."""
+    monkeypatch.setattr("pymc_kameleon.samplers.emulator.metropolis.MOST_ERROR", -1)
+
+    def uses_all(logp, start, rng, budget, *options):
+        for _ in range(budget - 30):
+            logp(start)
+        return approach(logp, start, rng, 30, *options)
+
+    monkeypatch.setattr("pymc_kameleon.step.base.approach", uses_all)
+    state, portion = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
+    assert portion.n_logp > 60
+    assert state.steps[0].tuning.choices.n_judged[0] > 0

@@ -1,0 +1,812 @@
+"""Models whose simulator is a black box, and what is known of their posteriors.
+
+    python examples/benchmarks/simulators.py [--models influenza,heat]
+    python examples/benchmarks/simulators.py --costs
+
+The first makes the references that are missing in simulators.json. The second prints how many
+parameters each model has, and how long a call of its simulator and an evaluation of its
+log-density take.
+
+Each model has one black box: a function that is called through Python, has no gradient, and counts
+its calls. Inside is compiled code of some microseconds. It is smooth and the same at each call, as
+its steps are fixed. So the same model with a twin of the simulator that has a gradient, or is at
+least called without Python, can be run for very long, and that is where references are from:
+
+* `by_nuts`: NUTS with derivatives by central differences, or by PyTensor of a closed form. An error
+  of a derivative costs acceptance only: the draws are exact.
+* `by_grid`: sums over a grid, where there are three parameters.
+
+A row of simulators.json is of all coordinates of a model on the unconstrained scale, or of all free
+variables, with their means, standard deviations, means of squares and standard deviations of
+squares. `ess` says how well means are known: as by so many independent draws, null if exactly.
+"""
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import arviz as az
+import numba
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from dispersed import quiet
+from evaluations import Case, Problem
+from pages import load, rounded, save, when_and_where
+from pytensor import wrap_py
+from pytensor.graph import Apply, Op
+from pytensor.graph.replace import vectorize_graph
+from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
+
+import pymc_kameleon as pk
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from quickstart import PELTS
+
+FILE = Path(__file__).with_suffix(".json")
+
+jit = numba.njit(error_model="numpy")
+
+
+# ---- black boxes --------------------------------------------------------------------------------
+
+
+def black_box(name, solve, itypes, shape):
+    """Return a black box, and leave in its attribute `call` what counts its calls.
+
+    Parameters
+    ----------
+    name : str
+    solve : compiled function
+        Takes all inputs as one vector, and returns all outputs as one.
+    itypes : list of types of PyTensor
+    shape : tuple of int
+        Of the output.
+    """
+
+    def call(*inputs):
+        began = perf_counter()
+        outputs = solve(np.concatenate([np.ravel(x) for x in inputs])).reshape(shape)
+        call.calls += 1
+        call.seconds += perf_counter() - began
+        return outputs
+
+    call.calls, call.seconds = 0, 0.0
+    call.__name__ = call.__qualname__ = name
+    op = wrap_py(itypes=itypes, otypes=[pt.TensorType("float64", (None,) * len(shape))])(call)
+    op.call, op.twin = call, twin(solve, shape)
+    return op
+
+
+def twin(solve, shape):
+    """Return a function of the same inputs and outputs, which is compiled and has a gradient."""
+
+    def function(*inputs):
+        x = pt.concatenate([pt.flatten(pt.as_tensor(x)) for x in inputs])
+        return Compiled(solve)(x).reshape(shape)
+
+    return function
+
+
+class Compiled(Op):
+    """A compiled function of a vector, which returns a vector, or a matrix of derivatives."""
+
+    __props__ = ("solve", "ndim")
+
+    def __init__(self, solve, ndim=1):
+        self.solve, self.ndim = solve, ndim
+
+    def make_node(self, x):
+        """Take a vector."""
+        return Apply(self, [x], [pt.TensorType("float64", (None,) * self.ndim)()])
+
+    def perform(self, node, inputs, outputs):
+        """Call the function."""
+        outputs[0][0] = self.solve(inputs[0])
+
+    def pullback(self, inputs, outputs, cotangents):
+        """Multiply by the derivatives."""
+        return [cotangents[0] @ Compiled(derivatives_of(self.solve), 2)(*inputs)]
+
+
+@numba_funcify.register(Compiled)
+def _compiled(op, **kwargs):
+    solve = op.solve
+
+    @numba_njit
+    def compiled(x):
+        return solve(x)
+
+    return compiled
+
+
+def derivatives_of(solve):
+    """Return a compiled function that returns the derivatives of outputs in inputs, (q, p)."""
+    if solve not in _derivatives:
+
+        @jit
+        def derivatives(x):
+            found, moved = np.empty((solve(x).size, x.size)), x.copy()
+            for k in range(x.size):
+                h = DIFFERENCE * max(abs(x[k]), 0.01)
+                moved[k] = x[k] + h
+                above = solve(moved)
+                moved[k] = x[k] - h
+                found[:, k] = (above - solve(moved)) / (2 * h)
+                moved[k] = x[k]
+            return found
+
+        _derivatives[solve] = derivatives
+    return _derivatives[solve]
+
+
+DIFFERENCE = 1e-5
+_derivatives = {}
+
+
+# ---- influenza ----------------------------------------------------------------------------------
+
+IN_BED = np.array([3, 8, 26, 76, 225, 298, 258, 233, 189, 128, 68, 29, 14, 4])
+"""Boys of 763 on 14 days: Anonymous, "Influenza in a boarding school", BMJ, 4 March 1978, 587."""
+
+
+@jit
+def outbreak(x):
+    """Return the infectious on each day, of infection and recovery per day, by Runge and Kutta.
+
+    The logarithms of susceptible and infectious are integrated, so that both stay positive.
+    """
+    infection, recovery, h = x[0] / 763, x[1], 0.05
+    s, i, found = np.log(762.0), 0.0, np.empty(IN_BED.size)
+    for day in range(found.size):
+        for _ in range(20):
+            s1, i1 = -infection * np.exp(i), infection * np.exp(s) - recovery
+            s2 = -infection * np.exp(i + h / 2 * i1)
+            i2 = infection * np.exp(s + h / 2 * s1) - recovery
+            s3 = -infection * np.exp(i + h / 2 * i2)
+            i3 = infection * np.exp(s + h / 2 * s2) - recovery
+            s4 = -infection * np.exp(i + h * i3)
+            i4 = infection * np.exp(s + h * s3) - recovery
+            s += h / 6 * (s1 + 2 * s2 + 2 * s3 + s4)
+            i += h / 6 * (i1 + 2 * i2 + 2 * i3 + i4)
+        found[day] = np.exp(i)
+    return found
+
+
+@jit
+def outbreak_in_fives(x):
+    """Return the same, rounded to multiples of five, but at least one."""
+    found = outbreak(x)
+    for day in range(found.size):
+        found[day] = max(1.0, 5 * np.round(found[day] / 5))
+    return found
+
+
+@jit
+def outbreak_with_a_hole(x):
+    """Return the same, or NaN where a boy is ill for longer than about two days."""
+    found = outbreak(x)
+    if x[1] < 0.52 + 0.02 * np.sin(40 * x[0]):
+        found[:] = np.nan
+    return found
+
+
+RATES = [pt.dscalar, pt.dscalar]
+epidemic = black_box("epidemic", outbreak, RATES, (14,))
+epidemic_in_fives = black_box("epidemic_in_fives", outbreak_in_fives, RATES, (14,))
+epidemic_with_a_hole = black_box("epidemic_with_a_hole", outbreak_with_a_hole, RATES, (14,))
+
+
+def influenza(epidemic, in_bed=IN_BED, prior=(0.0, 1.0)):
+    """Return the model of the boarding school, with negative binomial counts."""
+    with pm.Model() as model:
+        infection = pm.LogNormal("infection", *prior)
+        recovery = pm.LogNormal("recovery", *prior)
+        inverse = pm.Exponential("inverse_dispersion", 5)
+        pm.NegativeBinomial(
+            "in_bed", epidemic(infection, recovery), alpha=1 / inverse, observed=in_bed
+        )
+    return model
+
+
+def influenza_elsewhere(epidemic):
+    """Return the same of another outbreak, simulated."""
+    mean = outbreak(np.array([1.6, 0.45]))
+    in_bed = np.random.default_rng(31).negative_binomial(30, 30 / (30 + mean))
+    return influenza(epidemic, in_bed)
+
+
+def influenza_other_prior(epidemic):
+    """Return the same data with another prior, and Student's t about square roots of counts."""
+    with pm.Model() as model:
+        infection = pm.Gamma("infection", 4, 2)
+        days_ill = pm.Gamma("days_ill", 4, 2)
+        sigma = pm.HalfNormal("sigma", 2)
+        mean = pt.sqrt(epidemic(infection, 1 / days_ill))
+        pm.StudentT("root", nu=4, mu=mean, sigma=sigma, observed=np.sqrt(IN_BED))
+    return model
+
+
+# ---- a drug in two compartments -----------------------------------------------------------------
+
+HOURS = np.array([0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 18, 24])
+QUARTERS = np.round(HOURS * 4).astype(int)
+DOSE = 100.0
+
+
+@jit
+def concentrations(x):
+    """Return concentrations at HOURS of a dose that is swallowed, of (CL, V1, Q, V2, ka).
+
+    Rates of change of what is in the gut and in both compartments are a matrix. Its exponential
+    over a quarter of an hour is a power of one over a small fraction of that. All terms of its
+    series are positive, so that no digits are lost.
+    """
+    clearance, v1, flow, v2, absorption = x[0], x[1], x[2], x[3], x[4]
+    found = np.full(HOURS.size, np.nan)
+    fastest = 0.25 * max(absorption, (clearance + flow) / v1, flow / v2)
+    if not 0 <= fastest < 1e9:
+        return found
+    halvings = max(0, int(np.ceil(np.log2(fastest + 1e-300))) + 2)
+    h = 0.25 / 2.0**halvings
+    q = fastest / 0.25
+    a = np.zeros((3, 3))
+    a[0, 0], a[1, 0] = (q - absorption) * h, absorption * h
+    a[1, 1], a[1, 2] = (q - (clearance + flow) / v1) * h, flow / v2 * h
+    a[2, 1], a[2, 2] = flow / v1 * h, (q - flow / v2) * h
+    term, power, spare = np.eye(3), np.eye(3), np.empty((3, 3))
+    for n in range(1, 15):
+        product_of(a, term, spare)
+        for i in range(3):
+            for j in range(3):
+                term[i, j] = spare[i, j] / n
+                power[i, j] += term[i, j]
+    power *= np.exp(-q * h)
+    for _ in range(halvings):
+        product_of(power, power, spare)
+        power[:] = spare
+    gut, centre, outside, k = DOSE, 0.0, 0.0, 0
+    for quarter in range(1, QUARTERS[-1] + 1):
+        gut, centre, outside = (
+            power[0, 0] * gut,
+            power[1, 0] * gut + power[1, 1] * centre + power[1, 2] * outside,
+            power[2, 0] * gut + power[2, 1] * centre + power[2, 2] * outside,
+        )
+        if quarter == QUARTERS[k]:
+            found[k] = centre / v1
+            k += 1
+    return found
+
+
+@jit
+def product_of(a, b, found):
+    """Write the product of two matrices (3, 3)."""
+    for i in range(3):
+        for j in range(3):
+            found[i, j] = a[i, 0] * b[0, j] + a[i, 1] * b[1, j] + a[i, 2] * b[2, j]
+
+
+def closed_form(parameters):
+    """Return the same, as a sum of three exponentials, which PyTensor differentiates."""
+    clearance, v1, flow, v2, absorption = (parameters[k] for k in range(5))
+    out, across, back = clearance / v1, flow / v1, flow / v2
+    total = out + across + back
+    fast = (total + pt.sqrt(total**2 - 4 * back * out)) / 2
+    slow = back * out / fast
+    terms = [
+        (back - own) / ((one - own) * (other - own)) * pt.exp(-own * HOURS)
+        for own, one, other in (
+            (fast, slow, absorption),
+            (slow, fast, absorption),
+            (absorption, fast, slow),
+        )
+    ]
+    return DOSE * absorption / v1 * sum(terms)
+
+
+@jit
+def concentrations_of_all(x):
+    """Return the same of several subjects, whose parameters come one after the other."""
+    n = x.size // 5
+    found = np.empty((n, HOURS.size))
+    for i in range(n):
+        found[i] = concentrations(x[5 * i : 5 * i + 5])
+    return found.ravel()
+
+
+pkmodel = black_box("pkmodel", concentrations, [pt.dvector], HOURS.shape)
+pkmodel_of_all = black_box("pkmodel_of_all", concentrations_of_all, [pt.dmatrix], (4, HOURS.size))
+
+TYPICAL = np.array([5.0, 20.0, 3.0, 40.0, 1.2])
+
+
+def measured_concentrations(n, seed, typical=TYPICAL):
+    """Return simulated data of n subjects."""
+    rng = np.random.default_rng(seed)
+    own = np.tile(typical, (n, 1))
+    own[:, :2] *= np.exp(rng.normal(size=(n, 2)) * [0.3, 0.2])
+    mean = np.array([concentrations(x) for x in own])
+    return mean * np.exp(0.15 * rng.normal(size=mean.shape))
+
+
+def pk_model(of_all, y, sd=1.0, between=0.5):
+    """Return a hierarchical model, not centred; clearance and first volume vary by subject."""
+    with pm.Model() as model:
+        means = pm.Normal("means", np.log([3, 30, 3, 30, 1]), sd, shape=5)
+        between = pm.HalfNormal("between", between, shape=2)
+        sigma = pm.HalfNormal("sigma", 0.5)
+        effects = pm.Normal("effects", shape=(2, len(y)))
+        varying = pt.exp(means[:2, None] + between[:, None] * effects)
+        common = pt.exp(means[2:, None]) * np.ones(len(y))
+        mean = of_all(pt.concatenate([varying, common]).T)
+        pm.LogNormal("y", pt.log(mean), sigma, observed=y)
+    return model
+
+
+def each(solve, n):
+    """Return a function of the parameters of n subjects (n, 5), with a call for each."""
+    return lambda parameters: pt.stack([solve(parameters[i]) for i in range(n)])
+
+
+def pk_by_subject(solve):
+    """Return the model of four subjects, with a call for each."""
+    return pk_model(each(solve, 4), measured_concentrations(4, seed=1))
+
+
+def pk_in_one_call(solve):
+    """Return the same model, with a call for all four."""
+    return pk_model(solve, measured_concentrations(4, seed=1))
+
+
+def pk_of_others(solve):
+    """Return a model of six other subjects, with other priors."""
+    data = measured_concentrations(6, seed=2, typical=TYPICAL * [1.2, 0.9, 1, 1, 0.9])
+    return pk_model(each(solve, 6), data, sd=0.7, between=0.3)
+
+
+# ---- a log-likelihood ---------------------------------------------------------------------------
+
+FIRST_SUBJECT = np.log(measured_concentrations(1, seed=3)[0])
+
+
+@jit
+def log_likelihood_of_first(x):
+    """Return the log-likelihood of a subject's data, of the logarithms of its parameters."""
+    total, mean = 0.0, concentrations(np.exp(x))
+    for k in range(mean.size):
+        total -= 0.5 * ((FIRST_SUBJECT[k] - np.log(mean[k])) / 0.15) ** 2
+    return np.array([total])
+
+
+subject = black_box("subject", log_likelihood_of_first, [pt.dvector], ())
+
+
+def log_likelihood(subject):
+    """Return a model whose black box returns the log-likelihood itself."""
+    with pm.Model() as model:
+        x = pm.Normal("x", np.log([3, 30, 3, 30, 1]), 1, shape=5)
+        pm.Potential("y", subject(x))
+    return model
+
+
+# ---- heat ---------------------------------------------------------------------------------------
+
+CELLS, STEPS, DURATION = 40, 60, 0.6
+SENSORS = np.array([3, 9, 16, 23, 30, 37])
+COEFFICIENTS, LENGTH = 25, 0.2
+
+
+def field_basis():
+    """Return what a coefficient of the log-conductivity adds to it in each cell, (cells, 25).
+
+    It is a Gaussian process with the covariance of Matérn, ν = 3/2, by its principal components.
+    """
+    x = (np.arange(CELLS) + 0.5) / CELLS
+    distance = np.sqrt(3) * np.abs(x[:, None] - x) / LENGTH
+    values, vectors = np.linalg.eigh((1 + distance) * np.exp(-distance))
+    vectors = vectors[:, ::-1][:, :COEFFICIENTS]
+    vectors = vectors * np.sign(vectors[0])  # as signs depend on the library
+    return np.ascontiguousarray(vectors * np.sqrt(values[::-1][:COEFFICIENTS]))
+
+
+BASIS = field_basis()
+
+
+@jit
+def temperatures(x):
+    """Return temperatures of a rod at ten times and six places, of the coefficients of the field.
+
+    The rod is cold; then its left end is held at 1, while its right end is insulated. Steps in time
+    are implicit, so that any conductivity does.
+    """
+    field, flow = np.empty(CELLS), np.empty(CELLS)
+    for i in range(CELLS):
+        field[i] = 0.0
+        for k in range(COEFFICIENTS):
+            field[i] += BASIS[i, k] * x[k]
+    scale = DURATION / STEPS * CELLS**2
+    flow[0] = 2 * scale * np.exp(field[0])
+    for i in range(1, CELLS):
+        flow[i] = scale * np.exp((field[i - 1] + field[i]) / 2)
+    pivot, ratio = np.empty(CELLS), np.zeros(CELLS)
+    for i in range(CELLS):
+        right = flow[i + 1] if i < CELLS - 1 else 0.0
+        pivot[i] = 1 + flow[i] + right
+        if i > 0:
+            ratio[i] = flow[i] / pivot[i - 1]
+            pivot[i] -= ratio[i] * flow[i]
+    u, found, k = np.zeros(CELLS), np.empty(10 * SENSORS.size), 0
+    for step in range(STEPS):
+        u[0] += flow[0]
+        for i in range(1, CELLS):
+            u[i] += ratio[i] * u[i - 1]
+        u[CELLS - 1] /= pivot[CELLS - 1]
+        for i in range(CELLS - 2, -1, -1):
+            u[i] = (u[i] + flow[i + 1] * u[i + 1]) / pivot[i]
+        if (step + 1) % (STEPS // 10) == 0:
+            for sensor in SENSORS:
+                found[k] = u[sensor]
+                k += 1
+    return found
+
+
+def temperatures_by_powers(x):
+    """Return the same by a power of a matrix, which PyTensor differentiates.
+
+    In the end all is at 1, and a step multiplies the distance to that by the same matrix.
+    """
+    field = BASIS @ x
+    between = (field[1:] + field[:-1]) / 2
+    flow = DURATION / STEPS * CELLS**2 * pt.exp(pt.concatenate([field[:1] + np.log(2), between]))
+    difference = np.eye(CELLS) - np.eye(CELLS, k=-1)
+    step = pt.linalg.inv(np.eye(CELLS) + difference.T @ (flow[:, None] * difference))
+    square = step @ step
+    steps, left, found = square @ square @ square, pt.ones(CELLS), []
+    for _ in range(10):
+        left = steps @ left
+        found.append(1 - left[SENSORS])
+    return pt.stack(found)
+
+
+rod = black_box("rod", temperatures, [pt.dvector], (10, SENSORS.size))
+
+
+def heat(rod):
+    """Return a model of the conductivity along a rod, whose logarithm is a Gaussian field."""
+    rng = np.random.default_rng(4)
+    y = temperatures(rng.normal(size=COEFFICIENTS)).reshape(10, -1)
+    y += 0.01 * rng.normal(size=y.shape)
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=COEFFICIENTS)
+        sigma = pm.HalfNormal("sigma", 0.1)
+        pm.Normal("y", rod(z), sigma, observed=y)
+    return model
+
+
+# ---- hares and lynxes ---------------------------------------------------------------------------
+
+
+@jit
+def numbers(x):
+    """Return hares and lynxes by year, of four rates and both at first, by Runge and Kutta."""
+    alpha, beta, gamma, delta, h = x[0], x[1], x[2], x[3], 0.05
+    hare, lynx, found = np.log(x[4]), np.log(x[5]), np.empty((21, 2))
+    found[0] = x[4:]
+    for year in range(1, 21):
+        for _ in range(20):
+            a1, b1 = alpha - beta * np.exp(lynx), delta * np.exp(hare) - gamma
+            a2 = alpha - beta * np.exp(lynx + h / 2 * b1)
+            b2 = delta * np.exp(hare + h / 2 * a1) - gamma
+            a3 = alpha - beta * np.exp(lynx + h / 2 * b2)
+            b3 = delta * np.exp(hare + h / 2 * a2) - gamma
+            a4 = alpha - beta * np.exp(lynx + h * b3)
+            b4 = delta * np.exp(hare + h * a3) - gamma
+            hare += h / 6 * (a1 + 2 * a2 + 2 * a3 + a4)
+            lynx += h / 6 * (b1 + 2 * b2 + 2 * b3 + b4)
+        found[year, 0], found[year, 1] = np.exp(hare), np.exp(lynx)
+    return found.ravel()
+
+
+populations = black_box("populations", numbers, [pt.dvector, pt.dvector], (21, 2))
+
+
+def hares(populations):
+    """Return Carpenter's (2018) model of the pelts, which starts at his estimates.
+
+    Other starts have other periods, and modes of their own around them.
+    """
+    with pm.Model() as model:
+        alpha = pm.TruncatedNormal("alpha", 1, 0.5, lower=0, initval=0.55)
+        beta = pm.TruncatedNormal("beta", 0.05, 0.05, lower=0, initval=0.028)
+        gamma = pm.TruncatedNormal("gamma", 1, 0.5, lower=0, initval=0.80)
+        delta = pm.TruncatedNormal("delta", 0.05, 0.05, lower=0, initval=0.024)
+        initial = pm.LogNormal("initial", np.log(10), 1, shape=2, initval=PELTS[0])
+        sigma = pm.LogNormal("sigma", -1, 1, shape=2, initval=[0.25, 0.25])
+        mean = populations(pt.stack([alpha, beta, gamma, delta]), initial)
+        pm.LogNormal("pelts", pt.log(mean), sigma, observed=PELTS)
+    return model
+
+
+# ---- chaos --------------------------------------------------------------------------------------
+
+
+@jit
+def weather(x):
+    """Return what Lorenz's (1963) equations come to at times 11 to 20, of their three numbers."""
+    h, state, found = 0.01, np.ones(3), np.empty((10, 3))
+    k, moved = np.empty((4, 3)), np.empty(3)
+    for time in range(20):
+        for _ in range(100):
+            for part in range(4):
+                step = h * (0.0, 0.5, 0.5, 1.0)[part]
+                for i in range(3):
+                    moved[i] = state[i] + (step * k[part - 1, i] if part > 0 else 0.0)
+                k[part, 0] = x[0] * (moved[1] - moved[0])
+                k[part, 1] = moved[0] * (x[1] - moved[2]) - moved[1]
+                k[part, 2] = moved[0] * moved[1] - x[2] * moved[2]
+            for i in range(3):
+                state[i] += h / 6 * (k[0, i] + 2 * k[1, i] + 2 * k[2, i] + k[3, i])
+        if time >= 10:
+            found[time - 10] = state
+    return found.ravel()
+
+
+lorenz = black_box("lorenz", weather, [pt.dvector], (10, 3))
+
+
+def chaos(lorenz):
+    """Return a model of a chaotic system, observed ten times and more beyond what is predictable.
+
+    An error at first is e times as large after a time of about 1. So nothing can learn this.
+    """
+    rng = np.random.default_rng(5)
+    y = weather(np.array([10, 28, 8 / 3])).reshape(10, 3) + rng.normal(size=(10, 3))
+    with pm.Model() as model:
+        x = pm.LogNormal("x", np.log([10, 28, 8 / 3]), 0.1, shape=3)
+        pm.Normal("y", lorenz(x), 1, observed=y)
+    return model
+
+
+# ---- references ---------------------------------------------------------------------------------
+
+
+def by_nuts(problem, draws=10_000):
+    """Return Moments of coordinates and of free variables, by a run of NUTS, and how it was made.
+
+    Its mass matrix is dense, as some coordinates correlate by more than 0.9.
+    """
+    with quiet() as told:
+        dt = pm.sample(
+            draws,
+            tune=2000,
+            init="jitter+adapt_full",
+            chains=4,
+            cores=2,
+            target_accept=0.95,
+            model=problem.model,
+            random_seed=1,
+            progressbar=False,
+            idata_kwargs={"include_transformed": True},
+        )
+    for record in told:
+        print(f"reference of {problem.name}: {record.getMessage()}", file=sys.stderr)
+    variables = natural(problem.model, dt["posterior"])
+    coordinates = problem.coordinates(dt["posterior"])
+    return [
+        from_draws(x) for x in (coordinates, variables)
+    ], f"NUTS with a dense mass matrix, 4 chains of {draws} draws"
+
+
+def by_grid(problem, points=100, reach=9.0):
+    """Return the same by a sum over a grid along principal axes, up to so many sds each way."""
+    with quiet():
+        step = pk.GAM(model=problem.model)
+        options = {"model": problem.model, "random_seed": 1, "progressbar": False}
+        kept = {"include_transformed": True}
+        dt = pk.sample(5000, step=step, idata_kwargs=kept, **options)
+    x = problem.coordinates(dt["posterior"]).reshape(-1, problem.d)
+    along = np.meshgrid(*[np.linspace(-reach, reach, points)] * problem.d)
+    along = np.stack(along, axis=-1).reshape(-1, problem.d)
+    x = x.mean(axis=0) + along @ np.linalg.cholesky(np.cov(x.T)).T
+    logp = np.array([problem.logp(own) for own in x])
+    weight = np.exp(logp - logp.max())
+    outside = weight[np.abs(along).max(axis=1) == reach].max()
+    weight /= weight.sum()
+    x, weight = x[weight > NEGLIGIBLE], weight[weight > NEGLIGIBLE]
+    variables = problem.natural(x)
+    made = f"sum over {points}^{problem.d} points, at their edge {outside:.0e} of the highest"
+    return [from_weights(own, weight) for own in (x, variables)], made
+
+
+NEGLIGIBLE = 1e-15
+"""Probability of a point of a grid that is left out."""
+
+
+class Moments(NamedTuple):
+    """Means and standard deviations of what there is and of its squares; and how well known."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    square: np.ndarray
+    sd_of_square: np.ndarray
+    ess: np.ndarray | None
+    ess_of_square: np.ndarray | None
+    rhat: float | None = None
+
+
+def from_draws(x):
+    """Return Moments of draws (chains, n, d)."""
+    ess, ess_of_square = (ess_of_mean(own) for own in (x, x**2))
+    rhat = float(az.rhat(az.convert_to_datatree({"x": x}))["x"].max())
+    flat = x.reshape(-1, x.shape[2])
+    moments = flat.mean(0), flat.std(0), (flat**2).mean(0), (flat**2).std(0)
+    return Moments(*moments, ess, ess_of_square, rhat)
+
+
+def ess_of_mean(x):
+    """Return of each quantity (chains, n, d) how many independent draws know its mean as well."""
+    return az.ess(az.convert_to_datatree({"x": x}), method="mean")["x"].values
+
+
+def from_weights(x, weight):
+    """Return Moments of points (n, d) and their probabilities."""
+    mean, square, fourth = weight @ x, weight @ x**2, weight @ x**4
+    sd, of_square = np.sqrt(weight @ (x - mean) ** 2), np.sqrt(fourth - square**2)
+    return Moments(mean, sd, square, of_square, None, None)
+
+
+def natural(model, posterior):
+    """Return the free variables' draws (chains, n, q)."""
+    values = [posterior[rv.name].values for rv in model.free_RVs]
+    return np.concatenate([v.reshape(*v.shape[:2], -1) for v in values], axis=2)
+
+
+def labels(values):
+    """Return the names of all elements of values by name."""
+    return [
+        name + "".join(f"[{i}]" for i in place)
+        for name, value in values.items()
+        for place in np.ndindex(np.shape(value))
+    ]
+
+
+# ---- all models ---------------------------------------------------------------------------------
+
+
+class Benchmark(NamedTuple):
+    """A model, as a function of its black box; the box; and how its posterior is known.
+
+    Attributes
+    ----------
+    build : callable
+    simulator : black box
+    known : callable or None
+        Takes a `Problem`, whose model is built with the twin.
+    twin : callable, optional
+        Instead of that of the black box.
+    applications : int
+        Calls of the black box in an evaluation of the log-density.
+    known_as : str or None
+        The model with the same posterior, whose reference this one shares.
+    """
+
+    build: Callable
+    simulator: Op
+    known: Callable | None
+    twin: Callable | None = None
+    applications: int = 1
+    known_as: str | None = None
+
+    def model(self):
+        """Return the model with its black box."""
+        return self.build(self.simulator)
+
+    def twin_model(self):
+        """Return the model whose simulator is compiled with it."""
+        return self.build(self.twin or self.simulator.twin)
+
+
+MODELS = {
+    "influenza": Benchmark(influenza, epidemic, by_grid),
+    "pk_by_subject": Benchmark(pk_by_subject, pkmodel, by_nuts, closed_form, 4),
+    "pk_in_one_call": Benchmark(pk_in_one_call, pkmodel_of_all, None, known_as="pk_by_subject"),
+    "heat": Benchmark(heat, rod, by_nuts, temperatures_by_powers),
+    "hares": Benchmark(hares, populations, by_nuts),
+    "log_likelihood": Benchmark(log_likelihood, subject, by_nuts),
+    "jumps": Benchmark(influenza, epidemic_in_fives, by_grid),
+    "holes": Benchmark(influenza, epidemic_with_a_hole, by_grid),
+    "chaos": Benchmark(chaos, lorenz, None),
+    "influenza_elsewhere": Benchmark(influenza_elsewhere, epidemic, by_grid),
+    "influenza_other_prior": Benchmark(influenza_other_prior, epidemic, by_grid),
+    "pk_of_others": Benchmark(pk_of_others, pkmodel, by_nuts, closed_form, 6),
+}
+
+
+class Known(Problem):
+    """A model, and its coordinates and free variables by name."""
+
+    def __init__(self, name, build):
+        super().__init__(name, Case(build))
+
+    def natural(self, x):
+        """Return the free variables (n, q) at points x (n, d)."""
+        by_name = {v.name: v for v in self.model.value_vars}
+        values = {
+            by_name[name]: pt.tensor(name, shape=(None, *value.shape))
+            for name, value in self.initial.items()
+        }
+        variables = self.model.replace_rvs_by_values(self.model.free_RVs)
+        function = pytensor.function([*values.values()], vectorize_graph(variables, values))
+        ends = np.cumsum([value.size for value in self.initial.values()])[:-1]
+        pairs = zip(np.split(x, ends, axis=1), self.initial.values(), strict=True)
+        found = function(*(part.reshape(-1, *value.shape) for part, value in pairs))
+        return np.concatenate([f.reshape(len(x), -1) for f in found], axis=1)
+
+    def names(self):
+        """Return names of coordinates, and of free variables."""
+        values = self._natural(self.initial)
+        free = {rv.name: v for rv, v in zip(self.model.free_RVs, values, strict=True)}
+        return labels(self.initial), labels(free)
+
+
+def reference(name, of="coordinates"):
+    """Return the row of a model, with arrays, or None."""
+    for row in load(FILE):
+        if (row["model"], row["of"]) == (name, of):
+            return {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()}
+    return None
+
+
+def make_references(names):
+    """Make what is not in the file yet."""
+    for name in names:
+        benchmark = MODELS[name]
+        if benchmark.known is None or reference(name) is not None:
+            continue
+        began = perf_counter()
+        problem = Known(name, benchmark.twin_model)
+        moments, made = benchmark.known(problem)
+        rows = load(FILE)
+        for of, own, found in zip(
+            ("coordinates", "variables"), problem.names(), moments, strict=True
+        ):
+            row = {"model": name, "of": of, "made": made, "names": own}
+            row |= {k: v if v is None else rounded(v, 7) for k, v in found._asdict().items()}
+            rows.append(row | when_and_where())
+        save(FILE, rows)
+        print(f"{name}: {made}, {perf_counter() - began:.0f} s", flush=True)
+
+
+def print_costs(names):
+    """Print dimensions and costs."""
+    print(f"{'model':<24}{'d':>3}{'call, µs':>12}{'log-density, µs':>18}")
+    for name in names:
+        problem = Known(name, MODELS[name].model)
+        call = MODELS[name].simulator.call
+        problem.logp(problem.centre)
+        call.calls, call.seconds, n = 0, 0.0, 300
+        began = perf_counter()
+        for _ in range(n):
+            problem.logp(problem.centre)
+        whole, own = 1e6 * (perf_counter() - began) / n, 1e6 * call.seconds / call.calls
+        print(f"{name:<24}{problem.d:>3}{own:>12.1f}{whole:>18.1f}", flush=True)
+
+
+def main():
+    """Make references, or print costs."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--models", help=f"some of {','.join(MODELS)}")
+    parser.add_argument("--costs", action="store_true", help="print them instead")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    names = options.models.split(",") if options.models else list(MODELS)
+    (print_costs if options.costs else make_references)(names)
+
+
+if __name__ == "__main__":
+    main()

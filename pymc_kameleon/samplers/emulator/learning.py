@@ -27,7 +27,7 @@ LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE, HOPELESS = 1e-3, 20.0, 0.5, 1.2,
 weight of earlier ones; the ratio up to which scores are the same; and from which one is given up.
 """
 
-EARLIER_CALLS = 100, 20
+EARLIER_CALLS = 100, 60
 """Calls of earlier runs that a box is fitted to, and times its inputs, at most."""
 
 CURVATURE_STEP, N_PROBES = 1e-4, 8

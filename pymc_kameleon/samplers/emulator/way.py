@@ -60,10 +60,10 @@ ON_LINE, LARGEST_DIP = 21, 1.0
 MOST_LOOKS = 4
 """Rounds in which other maxima are evaluated."""
 
-ENOUGH_CALLS, MOST_JUMPS, JUMP, WELL_PREDICTED = (8, 2), 4, 3.0, 0.25
-"""Earlier calls of each box, and times its inputs, from which no design is needed; draws of s that
-are then evaluated, before the way is gone as without them; how far they may be, in sd; and the
-error of a log-density, where s is about as good as it gets."""
+ENOUGH_CALLS, MOST_JUMPS, N_JUMPS, JUMP, WELL_PREDICTED = (8, 2), 4, 2, 3.0, 0.1
+"""Earlier calls of each box, and times its inputs, from which no design is needed; rounds in which
+draws of s are evaluated then, before the way is gone as without them, and how many in a round; how
+far they may be, in sd; and the error of log-densities with which s is good enough to tune."""
 
 MOST_STEPS, HOPELESS, DIFFERENCE = 100, 1e10, 1e-3
 """Evaluations of log s for a maximum, about; the loss where s is 0; and finite differences in units
@@ -154,7 +154,7 @@ class Way:
             _take(walker, points, radii, logp, self.error)
 
     def _jump(self, walker):
-        """Evaluate draws of s, one at a time, until the log-density of one is well predicted.
+        """Evaluate draws of s, a few at a time, until their log-densities are well predicted.
 
         Maxima of s are looked for from draws of the prior, so that there are no others to look at.
         """
@@ -166,12 +166,12 @@ class Way:
             if not np.isfinite(log_s).any():
                 return
             draws = self.explore(*ends[np.nanargmax(log_s)])
-            z = draws[self.rng.integers(len(draws))][None]
-            predicted, _ = self.density.values(z)
-            logp = yield from self._evaluated(z)
-            self.error = abs(logp[0] - predicted[0])
-            if logp[0] > walker.logp:
-                walker.z, walker.logp = z[0], logp[0]
+            points = draws[self.rng.choice(len(draws), N_JUMPS, replace=False)]
+            predicted, _ = self.density.values(points)
+            logp = yield from self._evaluated(points)
+            self.error = np.sqrt(np.mean((logp - predicted) ** 2))
+            if logp.max() > walker.logp:
+                walker.z, walker.logp = points[np.argmax(logp)], logp.max()
             walker.arrived = bool(self.error < SMALL_ERROR)
             if self.error < WELL_PREDICTED:
                 return

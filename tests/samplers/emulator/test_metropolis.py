@@ -227,6 +227,66 @@ def test_a_run(grown, run):
     np.testing.assert_allclose(size[1, 3], logistic([rate[1, 3], capacity[1, 3]]), rtol=1e-12)
 
 
+def test_moves_of_all_kinds_are_accepted(run):
+    """Walks and reference moves remain, for where the emulator is wrong."""
+    stats = run["sample_stats"]
+    assert np.nanmean(stats["reference_accept"]) > 0.3
+    assert np.isfinite(run["emulator_moves"]["end"].values).all()
+
+
+def test_a_step_that_was_used_travels(grown):
+    """Its search for the posterior is over, takes no memory, and would not travel."""
+    pm.sample(
+        2,
+        tune=3,
+        chains=1,
+        step=grown,
+        model=growth(),
+        progressbar=False,
+        random_seed=1,
+        compute_convergence_checks=False,
+    )
+    assert grown._search is None
+    grown._search = (one for one in ())
+    try:
+        assert "_search" not in grown.__getstate__()
+    finally:
+        del grown._search
+
+
+def test_a_store_with_draws_of_the_emulator_is_read(grown, tmp_path):
+    """They lack deterministics that depend on the simulator."""
+    sample(grown, store=tmp_path / "run.zarr", surrogate_draws=5, tune=15, draws=5)
+    read = pk.load(tmp_path / "run.zarr")
+    assert "size" in read["posterior"]
+    assert {"rate", "capacity"} <= set(read["surrogate_posterior"].data_vars)
+    assert "size" not in read["surrogate_posterior"]
+
+
+@pytest.mark.slow  # two steps together are compiled
+def test_evaluations_beside_another_step_are_what_was_called():
+    """Also on the way to the posterior, and where a region leaves points out."""
+    model = growth()
+    with model:
+        own = pk.EmulatorMetropolis(["rate", "noise"], region={"rate_log__": (-0.6, 0.1)})
+        result = pk.sample(
+            step=[own, pk.GAM(["capacity"])],
+            tune=15,
+            draws=5,
+            chains=2,
+            cores=1,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+            initvals={"capacity": 80.0, "rate": 0.8},
+        )
+    known = result["evaluations"].to_dataset()
+    x, y = known["logistic_inputs"].values[:, 0], known["logistic_outputs"].values[:, 0]
+    there = np.isfinite(y).all(axis=1)
+    assert there.sum() > 30
+    np.testing.assert_allclose(y[there], [logistic(row) for row in x[there]], rtol=1e-12)
+
+
 def test_the_same_seed_draws_the_same(grown, run):
     """By as many workers as you like, but not with another seed."""
     assert_same(sample(grown, cores=2, **OPTIONS), run, ALL)

@@ -35,7 +35,7 @@ SURROGATE_DRAWS = 2000
 ENOUGH = 5
 """A reference is worth so many times the effective draws that it measures, or marked."""
 KINDS = ("draws", "summary", "surrogates")
-ACCEPTANCE = ("surrogate_accept", "acceptance_rate", "accept", "accepted")
+ACCEPTANCE = ("emulator_accept", "surrogate_accept", "acceptance_rate", "accept", "accepted")
 """Statistics of which the first that a step has is its acceptance."""
 
 

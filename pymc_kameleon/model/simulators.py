@@ -174,7 +174,14 @@ def _is_linear_in(logp, outputs):
         slopes = pt.grad(logp, outputs, disconnected_inputs="ignore")
     except (NotImplementedError, NullTypeGradError):
         return False
-    return not set(outputs) & set(ancestors(slopes))
+    slopes = rewrite_graph(slopes, include=("canonicalize",))
+    seen, left = set(), list(slopes)
+    while left:
+        var = left.pop()
+        seen.add(var)
+        if var.owner is not None and not isinstance(var.owner.op, Shape | Shape_i):
+            left += [other for other in var.owner.inputs if other not in seen]
+    return not set(outputs) & seen
 
 
 def returns_loglikelihood(name):

@@ -434,6 +434,9 @@ class EmulatorMetropolis(SurrogateMetropolis):
             end = int(FIT_GROWTH * end) + 2
         return [*ends, tune - 1] if tune > 1 else []
 
+    def _needed_tuning(self):
+        return max(10, self._d)
+
     def _problems(self):
         tuning = self.tuning
         return [problems.explain_worth(tuning.worth, tuning.choices, self._names_of_boxes)]

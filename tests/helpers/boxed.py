@@ -12,6 +12,7 @@ from pytensor.graph import Apply, Op
 from pytensor.graph.replace import clone_replace
 
 import pymc_kameleon as pk
+from pymc_kameleon.model import simulators
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 
@@ -51,6 +52,7 @@ class BoxedEmulator(pk.EmulatorMetropolis):
         with (
             patch.object(self.model, "logp", lambda: logp),
             patch.object(SimulatorLogp, "_check_outputs"),
+            patch.object(simulators, "_is_linear_in", lambda logp, outputs: False),
         ):
             return super()._make_log_density(own, region)
 

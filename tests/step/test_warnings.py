@@ -107,7 +107,7 @@ def test_tuning_too_short(sampler):
     needed = step._needed_tuning()
     assert needed >= 10
     for share, warns in [(0, True), (0.9, True), (1, False)]:
-        tune = int(np.ceil(share * needed / 5))
+        tune = int((np.floor if share < 1 else np.ceil)(share * needed / 5))
         message = last_warning(step, tune=tune)
         said = f"only {tune * 5} transitions of tuning; at least {needed}" in message
         assert said == warns, (share, message)

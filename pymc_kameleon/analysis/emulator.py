@@ -51,10 +51,10 @@ def emulator(dt, name=None):
 
     Examples
     --------
-    >>> with model:
+    >>> with model:  # doctest: +SKIP
     ...     dt = pk.sample(step=pk.EmulatorMetropolis())
-    >>> emulator = pk.emulator(dt)
-    >>> outputs, errors = emulator([0.3, 0.7]), emulator.error([0.3, 0.7])
+    >>> emulator = pk.emulator(dt)  # doctest: +SKIP
+    >>> outputs, errors = emulator([0.3, 0.7]), emulator.error([0.3, 0.7])  # doctest: +SKIP
     """
     known = {calls.described["label"]: calls for calls in calls_in(evaluations_in(opened(dt)))}
     if name is None and len(known) == 1:

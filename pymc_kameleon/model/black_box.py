@@ -27,9 +27,10 @@ def black_box(op):
 
     Examples
     --------
-    >>> theta = pt.vector("theta")
-    >>> solve = pk.black_box(OpFromGraph([theta], [solution_of(theta)], name="solve"))
-    >>> with pm.Model():
+    >>> theta = pt.vector("theta")  # doctest: +SKIP
+    >>> graph = OpFromGraph([theta], [solution_of(theta)], name="solve")  # doctest: +SKIP
+    >>> solve = pk.black_box(graph)  # doctest: +SKIP
+    >>> with pm.Model():  # doctest: +SKIP
     ...     theta = pm.LogNormal("theta", shape=3)
     ...     pm.Normal("y", solve(theta), 0.1, observed=y)
     ...     dt = pk.sample()

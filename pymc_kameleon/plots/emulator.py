@@ -55,9 +55,9 @@ def plot_emulator(
 
     Examples
     --------
-    >>> with model:
+    >>> with model:  # doctest: +SKIP
     ...     dt = pk.sample(step=pk.EmulatorMetropolis())
-    >>> plots = pk.plot_emulator(dt)
+    >>> plots = pk.plot_emulator(dt)  # doctest: +SKIP
     """
     style = Style(EMULATOR_VISUALS, visuals, aes_by_visuals)
     own = dt if isinstance(dt, SimulatorEmulator) else emulator(result_of(dt), name)

@@ -333,7 +333,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     Examples
     --------
-    >>> with model:
+    >>> with model:  # doctest: +SKIP
     ...     dt = pk.sample(step=pk.EmulatorMetropolis())
     ...     pk.summary(dt)  # averages that the emulator has corrected
     """

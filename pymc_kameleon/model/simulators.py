@@ -150,11 +150,6 @@ def cut_of(model, logp, own, initial_point):
     return Cut(simulators, [graph.outputs[0], whole], y, x, density, at_start, alone)
 
 
-def check_graph(model, own):
-    """Raise NotEmulated if the graph of a model's log-density tells already that there is none."""
-    _graph_and_calls(model, model.logp(), own)
-
-
 def _graph_and_calls(model, logp, own):
     graph = _merged(logp)
     if any(var.name == NOISE_SEED for var in graph.inputs):
@@ -528,10 +523,12 @@ class _Start:
             found = self._function(outputs)(point)
         except Exception as error:
             names = ", ".join(sorted({f"`{call.name}`" for call in calls}))
-            raise NotEmulated(
+            refusal = NotEmulated(
                 f"{names} raised {type(error).__name__} at the model's initial point, where the "
                 f"shapes of outputs are found: {str(error).strip().partition(chr(10))[0]}"
-            ) from error
+            )
+            refusal.n_trials = 1
+            raise refusal from error
         self.values = {var: np.asarray(v) for var, v in zip(outputs, found, strict=True)}
         # Inputs that depend on no other black box, and what has a name, are known anywhere.
         self._first = [var for call in calls if not call.level for var in call.inputs]

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.pymc_internals import STEP_METHODS, CompoundStep
-from pymc_kameleon.model.simulators import NotEmulated, check_graph
+from pymc_kameleon.model.simulators import NotEmulated
 from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis
 from pymc_kameleon.samplers.gradient.fisher_rule import MOST_DENSE
 from pymc_kameleon.samplers.gradient.gad import GadMALA
@@ -46,9 +46,9 @@ def bound_steps(step, model, compile_kwargs=None):
         is nothing to choose as some variables are discrete.
     """
     if step is None:
-        step = default_step(model)
-        if step is EmulatorMetropolis:
-            return [emulator_or_surrogate(model, compile_kwargs)]
+        step = default_step(model, compile_kwargs)
+        if not isinstance(step, type | UnboundStep):
+            return [step]
     given = [as_unbound(each) for each in listed(step)]
     if compile_kwargs is not None:
         given = [_compiled_with(each, compile_kwargs) for each in given]
@@ -134,8 +134,11 @@ def as_unbound(step, more=()):
     return step
 
 
-def default_step(model):
-    """Choose a sampler, and say which and why."""
+def default_step(model, compile_kwargs=None):
+    """Choose a sampler, and say which and why: return it, or its step if that had to be made.
+
+    Only a step of EmulatorMetropolis knows whether the model can be emulated.
+    """
     others = [var.name for var in model.value_vars if var not in model.continuous_value_vars]
     if others:
         raise ValueError(
@@ -151,14 +154,15 @@ def default_step(model):
     start = model.initial_point()
     d = sum(start[var.name].size for var in model.continuous_value_vars)
     more = " With a gradient NUTS is the usual choice: pm.sample() takes it."
+    step, n_trials = None, 0
     if not has_gradient(model):
         why, more = "as the log-density has no gradient", ""
         sampler = SurrogateMetropolis if d <= MOST_FOR_SURROGATE else GAM
         try:
-            check_graph(model, model.continuous_value_vars)
+            step = EmulatorMetropolis(model=model, compile_kwargs=compile_kwargs)
             sampler, why = EmulatorMetropolis, "as the log-density calls a black box"
         except NotEmulated as error:
-            more = f" {error}"
+            more, n_trials = f" {error}", error.n_trials
     elif d > MOST_DENSE:
         sampler, why = GAM, f"as there are {d} coordinates, more than {MOST_DENSE}"
     else:
@@ -166,18 +170,10 @@ def default_step(model):
     other = "pk.KAM" if sampler is GAM else "pk.GAM"
     said = "Sampling with %s, %s; step=%s chooses another.%s"
     _log.info(said, sampler.__name__, why, other, more)
-    return sampler
-
-
-def emulator_or_surrogate(model, compile_kwargs=None):
-    """Return an EmulatorMetropolis for a model, or SurrogateMetropolis if it cannot be emulated."""
-    try:
-        return EmulatorMetropolis(model=model, compile_kwargs=compile_kwargs)
-    except NotEmulated as error:
-        _log.info("Sampling with SurrogateMetropolis instead. %s", error)
-        step = SurrogateMetropolis(model=model, compile_kwargs=compile_kwargs)
-        step.n_trials += error.n_trials
-        return step
+    if n_trials > 0:
+        step = sampler(model=model, compile_kwargs=compile_kwargs)
+        step.n_trials += n_trials
+    return sampler if step is None else step
 
 
 @contextmanager

@@ -202,6 +202,7 @@ def _default_steps(model):
     others = [GAM, SurrogateMetropolis]
     with _captured():
         chosen = [] if model.discrete_value_vars else [default_step(model)]
+    chosen = [type(s) if isinstance(s, KameleonStep) else s for s in chosen]
     return [*dict.fromkeys(chosen + others), *(["nuts"] if has_gradient(model) else [])]
 
 

@@ -6,9 +6,11 @@ from importlib.metadata import version
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from models import Blind, black_box, normal
 from pymc.step_methods import STEP_METHODS, CompoundStep
+from pytensor import wrap_py
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers import choice
@@ -144,6 +146,43 @@ def test_the_choice_is_by_gradient_and_size(pair, caplog, monkeypatch):
     assert shown(bound_steps(None, pair)) == [(pk.GAM, ("x", "s_log__"))]
     assert "as there are 3 coordinates, more than 2;" in caplog.text
     assert caplog.text.count("NUTS is the usual choice") == 2
+
+
+def predictions_of(function):
+    """Return a model with a black box of predictions, two of two."""
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        box = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(function)
+        pm.Normal("y", box(x), observed=[0.3, 0.4])
+    return model
+
+
+def test_what_cannot_be_emulated_is_said_in_the_one_line_of_the_choice(caplog, monkeypatch):
+    """Though that is known only when a step was made; and each call is told of."""
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    [step] = bound_steps(None, predictions_of(lambda x: x + x[0] ** 2))
+    assert type(step) is pk.EmulatorMetropolis
+    assert [line for line in caplog.messages if line.startswith("Sampling with")] == [
+        "Sampling with EmulatorMetropolis, as the log-density calls a black box; "
+        "step=pk.GAM chooses another."
+    ]
+    caplog.clear()
+    calls = []
+
+    def breaks_at_first(x):
+        calls.append(x)
+        if len(calls) == 1:
+            raise ArithmeticError("no solution")
+        return x
+
+    monkeypatch.setattr(choice, "MOST_FOR_SURROGATE", 1)
+    [step] = bound_steps(None, predictions_of(breaks_at_first))
+    assert type(step) is pk.GAM
+    assert step.n_trials == len(calls)
+    (said,) = [line for line in caplog.messages if "Sampling with" in line]
+    assert said.startswith("Sampling with GAM, as the log-density has no gradient;")
+    assert said.endswith("found: no solution")
+    assert "Emulating" not in caplog.text
 
 
 def test_there_is_no_choice_for_discrete_variables(mixed_model):

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from pymc_kameleon.step.draw_costs import SLOW_LOGP
+from pymc_kameleon.step.draw_costs import SLOW_LOGP, say_trials
 from pymc_kameleon.step.messages import counted, grouped, in_words
 
 _log = logging.getLogger("pymc_kameleon")
@@ -77,16 +77,7 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
     """
     if not job.holds_gil:
         return
-    made = {
-        "to see how long it takes and whether it repeats itself": _trials_of(job.steps),
-        "to see that the model is what it was": n_checks,
-    }
-    parts = [f"{counted(n, 'time')} {why}" for why, n in made.items() if n > 0]
-    if parts:
-        _log.info(
-            "Before the run the log-density was evaluated %s. n_logp does not count this.",
-            ", and ".join(parts),
-        )
+    say_trials(job.steps, n_checks)
     for box, names in job.outputs.own_calls.items():
         _log.info(
             "The log-density does not take %s from %s. So this is called once more for each of at "
@@ -105,14 +96,6 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
         )
     for group in likelihood:
         _log.info("PyMC evaluates the model at each of %s draws for %s.", grouped(draws), group)
-
-
-def _trials_of(steps):
-    """Return the evaluations by which steps were made, if they were not yet told of."""
-    n = sum(step.n_trials for step in steps)
-    for step in steps:
-        step.n_trials = 0
-    return n
 
 
 WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS = 30, 10

@@ -240,14 +240,14 @@ class KameleonStep(ArrayStepShared):
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         self._load()
         start = self.layout.raveled(self._initial_point)
-        values = []
+        values, before = [], self.log_density.count[0]
         with taking_notes(start) as notes:
             self.seconds_per_logp = seconds_per_logp(
                 self.log_density, start[self.layout.places], values
             )
         noise.say_if_noisy(self, values)
         self._known_at_start = notes.at(start)
-        self.n_trials = len(values) + self.log_density.n_trials
+        self.n_trials = int(self.log_density.count[0] - before) + self.log_density.n_trials
 
     def __repr__(self):
         """Show the sampler and its variables."""

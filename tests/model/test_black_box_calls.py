@@ -252,7 +252,10 @@ def test_what_pm_sample_calls_is_told(said, monkeypatch):
     *_, model = two_boxes()
     step = pk.RWM(model=model)
     monkeypatch.setattr(step, "seconds_per_logp", 0.1)
-    say_what_a_draw_costs(step)
+    for _ in range(2):
+        say_what_a_draw_costs(step)
+    before = f"Before the run the log-density was evaluated {TRIALS} times to see "
+    assert sum(line.startswith(before) for line in said()) == 1
     assert (
         "PyMC calls the black box once more for each draw, for path, total, opposite, future; "
         "pk.sample does not."
@@ -272,6 +275,8 @@ def test_a_black_box_may_fail_at_the_models_initial_point():
         pm.Deterministic("g", op(model["x"] + 1.0))
         pm.Potential("p", op(model["x"]))
     step = pk.RWM(model=model, steps_per_draw=1, region={"x": (1.0, 9.0)}, jitter=False)
+    assert step.n_trials == op.count == 0  # it is outside of the region
+    assert pk.RWM(model=model).n_trials == 1
     starts = {"x": np.full(2, 2.0)}
     dt = sample(step, tune=0, draws=5, chains=1, initvals=starts, var_names=["x", "f"])
     np.testing.assert_allclose(dt["posterior"]["f"], -(dt["posterior"]["x"] ** 2).sum("x_dim_0"))

@@ -62,6 +62,7 @@ def say_what_a_draw_costs(step):
     """Tell the user of pm.sample, of which a step knows no more, if the likelihood is expensive."""
     if step.log_density.holds_gil:
         say_trials([step])
+        _say_what_other_steps_call(step)
     seconds, n = step.seconds_per_logp, step.steps_per_draw
     if seconds > SLOW_LOGP:
         advice = " With steps_per_draw=1 draws are cheaper, and more correlated." * (n > 1)
@@ -79,3 +80,22 @@ def say_what_a_draw_costs(step):
                 "PyMC calls the black box once more for each draw, for %s; pk.sample does not.",
                 ", ".join(again),
             )
+
+
+def _say_what_other_steps_call(step):
+    """Tell the user of pm.sample what PyMC's steps beside this one may call, which nobody counts."""
+    others = [var for var in step.model.value_vars if var not in step.vars]
+    called = [
+        f"`{name}`" for function in step.log_density.functions for name in function.python_ops
+    ]
+    if not (others and called):
+        return
+    continuous = [var.name for var in others if var in step.model.continuous_value_vars]
+    advice = f" Let {type(step).__name__} move {', '.join(continuous)}, too." if continuous else ""
+    _log.info(
+        "Other steps move %s. Those of PyMC may call %s in each of their moves, once or more often; "
+        "n_logp does not count this.%s",
+        ", ".join(var.name for var in others),
+        ", ".join(dict.fromkeys(called)),
+        advice,
+    )

@@ -72,12 +72,10 @@ class SimulatorLogp(ModelLogp):
         If the model has no black boxes that can be emulated.
     """
 
-    n_trials = 1
-
     def __init__(self, model, own, initial_point, compile_kwargs, region):
         logp = model.logp()
         cut = cut_of(model, logp, own, initial_point)
-        self.simulators, self._alone = cut.simulators, cut.alone
+        self.simulators, self._alone, self.n_trials = cut.simulators, cut.alone, cut.n_trials
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
         try:

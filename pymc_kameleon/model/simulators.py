@@ -46,6 +46,10 @@ LOOK_SEED = 0
 """Of the points at which inputs are compared: a model is cut in the same way each time."""
 
 
+MOST_TRIALS, AROUND = 10, 1.0
+"""Points at which black boxes are called until they do not raise, at most; how far these are from
+the initial one in each coordinate, about."""
+
 UNNAMED = "input "
 """What inputs without a name are called, followed by their place."""
 
@@ -109,12 +113,13 @@ class Cut(NamedTuple):
     y: pt.TensorVariable
     x: pt.TensorVariable
     density: pt.TensorVariable  # log π(z, y)
-    start: np.ndarray  # y at the initial point
+    start: np.ndarray  # y at the initial point, or near it
+    n_trials: int  # calls of all black boxes that this took
     alone: list  # of each box: a vector of p inputs, and what it returns of them, (q,)
 
 
 def simulators_of(model, own, initial_point):
-    """Return the Simulators of a model, which is called once at its initial point.
+    """Return the Simulators of a model, which is called at its initial point, or near it.
 
     Parameters
     ----------
@@ -145,9 +150,9 @@ def cut_of(model, logp, own, initial_point):
         replacements |= call.cut_outputs(y[begin:end], start)
     x = pt.concatenate([call.x(start) for call in calls])
     density, x = clone_replace([graph.outputs[0], x], replacements, rebuild_strict=False)
-    whole = pt.concatenate([call.y(start) for call in calls])
+    whole = [graph.outputs[0], pt.concatenate([call.y(start) for call in calls])]
     at_start = np.concatenate([call.y_at(start) for call in calls])
-    return Cut(simulators, [graph.outputs[0], whole], y, x, density, at_start, alone)
+    return Cut(simulators, whole, y, x, density, at_start, start.n_trials, alone)
 
 
 def _graph_and_calls(model, logp, own):
@@ -508,27 +513,22 @@ def _table(calls, start):
 class _Start:
     """Values of calls at the initial point, where black boxes are called once, and near it.
 
+    Where they raise, they are called at points around it.
+
     Attributes
     ----------
     values : dict
-        Of all inputs, and of used outputs, at the initial point.
+        Of all inputs, and of used outputs, where nothing was raised.
     point : dict
         The initial point.
+    n_trials : int
+        How often black boxes were called.
     """
 
     def __init__(self, model, calls, point):
-        self.point, self._model = point, model
+        self.point, self._model, self.n_trials = point, model, 0
         outputs = [var for call in calls for var in (*call.node.inputs, *call.outputs)]
-        try:
-            found = self._function(outputs)(point)
-        except Exception as error:
-            names = ", ".join(sorted({f"`{call.name}`" for call in calls}))
-            refusal = NotEmulated(
-                f"{names} raised {type(error).__name__} at the model's initial point, where the "
-                f"shapes of outputs are found: {str(error).strip().partition(chr(10))[0]}"
-            )
-            refusal.n_trials = 1
-            raise refusal from error
+        found = self._values(outputs, calls)
         self.values = {var: np.asarray(v) for var, v in zip(outputs, found, strict=True)}
         # Inputs that depend on no other black box, and what has a name, are known anywhere.
         self._first = [var for call in calls if not call.level for var in call.inputs]
@@ -537,7 +537,7 @@ class _Start:
         self._named = {var.name: var for var in named}
         self._inputs = self._function([*self._first, *self._named.values()])
         rng = np.random.default_rng(LOOK_SEED)
-        self._looks = [self._near(point, rng) for _ in range(2)]
+        self._looks = [self._near(rng, 0.1) for _ in range(2)]
         self._seen = [self._inputs(look) for look in self._looks]
 
     def _function(self, outputs):
@@ -550,11 +550,27 @@ class _Start:
                 on_unused_input="ignore",
             )
 
-    def _near(self, point, rng):
-        near = dict(point)
+    def _values(self, outputs, calls):
+        compute, rng, errors = self._function(outputs), np.random.default_rng(LOOK_SEED), []
+        for self.n_trials in range(1, MOST_TRIALS + 1):
+            try:
+                return compute(self._near(rng, AROUND) if errors else self.point)
+            except Exception as error:
+                errors.append(error)
+        names = ", ".join(sorted({f"`{call.name}`" for call in calls}))
+        refusal = NotEmulated(
+            f"{names} raised {type(errors[0]).__name__} at the model's initial point, and at "
+            f"{MOST_TRIALS - 1} points around it, where the shapes of outputs were looked for: "
+            f"{str(errors[0]).strip().partition(chr(10))[0]}"
+        )
+        refusal.n_trials = self.n_trials
+        raise refusal from errors[0]
+
+    def _near(self, rng, sd):
+        near = dict(self.point)
         for var in self._model.continuous_value_vars:
-            value = np.asarray(point[var.name])
-            near[var.name] = (value + 0.1 * rng.normal(size=value.shape)).astype(value.dtype)
+            value = np.asarray(self.point[var.name])
+            near[var.name] = (value + sd * rng.normal(size=value.shape)).astype(value.dtype)
         return near
 
     def shape(self, var):

@@ -83,7 +83,7 @@ def say_what_a_draw_costs(step):
 
 
 def _say_what_other_steps_call(step):
-    """Tell the user of pm.sample what PyMC's steps beside this one may call, which nobody counts."""
+    """Tell the user of pm.sample what PyMC's steps beside this one call, which nobody counts."""
     others = [var for var in step.model.value_vars if var not in step.vars]
     called = [
         f"`{name}`" for function in step.log_density.functions for name in function.python_ops
@@ -93,8 +93,8 @@ def _say_what_other_steps_call(step):
     continuous = [var.name for var in others if var in step.model.continuous_value_vars]
     advice = f" Let {type(step).__name__} move {', '.join(continuous)}, too." if continuous else ""
     _log.info(
-        "Other steps move %s. Those of PyMC may call %s in each of their moves, once or more often; "
-        "n_logp does not count this.%s",
+        "Other steps move %s. Those of PyMC may call %s in each of their moves, once or more "
+        "often; n_logp does not count this.%s",
         ", ".join(var.name for var in others),
         ", ".join(dict.fromkeys(called)),
         advice,

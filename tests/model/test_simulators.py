@@ -474,6 +474,31 @@ def test_what_is_rejected_has_no_outputs():
     assert "no solution" in logp.failure
 
 
+def test_a_box_that_raises_at_the_initial_point_is_looked_at_near_it():
+    """Shapes are the same there; each call is counted, also if all of them raise."""
+    points = []
+
+    @wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+    def fails_below(theta):
+        points.append(theta)
+        if theta[0] < 0.3 or theta[0] > 5.0:
+            raise ArithmeticError("no solution")
+        return np.append(theta, theta[0] * theta[1])
+
+    with pm.Model() as model:
+        theta = pm.Normal("theta", shape=2)
+        observed(fails_below(theta))
+    logp = log_density_of(model)
+    assert 1 < logp.n_trials == len(points)
+    assert (points[0] == 0.0).all()
+    assert np.isfinite(logp(np.ones(2)))
+    assert logp.gradient.tolist() == [1.0, 1.0, 1.0]
+    points.clear()
+    with pytest.raises(NotEmulated, match="no solution") as caught:
+        SimulatorLogp(model, model.value_vars, {"theta": np.full(2, 99.0)}, {}, logp.region)
+    assert caught.value.n_trials == len(points) == 10
+
+
 def test_an_error_is_raised_if_none_is_rejected():
     with pytest.raises(ArithmeticError, match="no solution"):
         failing()(np.array([2.0, 0.0]))
@@ -574,7 +599,7 @@ REASONS = {
     integer_outputs: "`counts` returns numbers of type int64",
     returns_log_likelihood: "`log_likelihood` returns the log-likelihood",
     rounded: "no gradient in what `decay` returns",
-    raises: "`never` raised ValueError .* bad start",
+    raises: "`never` raised ValueError .* initial point, and at 9 points around .* bad start",
     estimated: "is an estimate",
 }
 

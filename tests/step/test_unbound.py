@@ -171,7 +171,7 @@ def test_what_cannot_be_emulated_is_said_in_the_one_line_of_the_choice(caplog, m
 
     def breaks_at_first(x):
         calls.append(x)
-        if len(calls) == 1:
+        if len(calls) <= 10:
             raise ArithmeticError("no solution")
         return x
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_emulated_is_said_in_the_one_line_of_the_choice(caplog, m
     assert step.n_trials == len(calls)
     (said,) = [line for line in caplog.messages if "Sampling with" in line]
     assert said.startswith("Sampling with GAM, as the log-density has no gradient;")
-    assert said.endswith("found: no solution")
+    assert said.endswith("looked for: no solution")
     assert "Emulating" not in caplog.text
 
 

@@ -244,7 +244,7 @@ class Progress:
         slow = whole.done > 0 and seconds > expensive * made
         lines = [in_words(self.elapsed)]
         if slow:
-            lines.append(f"{grouped(made)} evaluations of {in_words(seconds / made)}")
+            lines.append(f"{grouped(made)} evaluations, one per {in_words(seconds / made)}")
         if whole.done == whole.total or self._elapsed is not None:
             lines[0] += " in all"
         elif self._left > 0:  # counts down until there is news, never to zero
@@ -252,7 +252,7 @@ class Progress:
             lines[0] += f", about {in_words(max(self._left - since, 0.1 * self._left))} left"
             if slow:
                 to_go = round(remaining(self._rows, "n_logp").sum())
-                lines[1] += f" made, about {grouped(to_go)} to go"
+                lines[1] += f", about {grouped(to_go)} to go"
         if whole.search.evaluations:
             lines.append(whole.search.in_words())
         return lines

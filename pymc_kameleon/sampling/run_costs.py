@@ -47,8 +47,9 @@ def say_what_a_run_costs(
         )
     if slow or seconds > LONG_RUN:
         advice = any(step.steps_per_draw > 1 for step in steps)
+        besides = "".join(f", and {step.own_arithmetic}" for step in steps if step.own_arithmetic)
         _log.info(
-            "%s × %s draws %s%s%s: about %s%s %s%s.",
+            "%s × %s draws %s%s%s: about %s%s %s%s%s.",
             counted(chains, "chain"),
             grouped(draws_in_all),
             ", and ".join(parts),
@@ -57,6 +58,7 @@ def say_what_a_run_costs(
             in_words(seconds),
             "" if exact else " at most",
             "of computing" if cores is None else f"on {counted(at_once, 'core')}",
+            besides,
             f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
         )
 

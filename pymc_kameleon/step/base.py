@@ -107,6 +107,9 @@ class KameleonStep(ArrayStepShared):
         log-density is in between.
     tunes_acceptance : bool
         Whether `target_accept` is an option.
+    own_arithmetic : str
+        What a run computes besides evaluations, for people, where it cannot be measured before and
+        may be long.
     derivatives : int
         How many derivatives of the log-density it uses; 2 for products with the Hessian. With 1 or
         2 its State has a field `gradient`.
@@ -142,6 +145,7 @@ class KameleonStep(ArrayStepShared):
     arrives_roughly: ClassVar[bool] = False
     follows: ClassVar[bool] = False
     tunes_acceptance: ClassVar[bool] = True
+    own_arithmetic: ClassVar[str] = ""
     derivatives: ClassVar[int] = 0
     needs_exact_logp: ClassVar[str] = ""
     learns_together: ClassVar[bool] = False

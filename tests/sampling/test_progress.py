@@ -78,7 +78,7 @@ def test_it_fits_80_columns(option, n, n_steps, seconds):
     assert max(map(len, lines)) <= 80
     assert "left" in lines[0]
     slow = seconds / 10**7 > 1e-3
-    assert slow == ("evaluations of" in lines[1])
+    assert slow == ("evaluations, one per" in lines[1])
     headings, *rows = lines[-2 if all_in_one else -1 - n :]
     n_stats = n_steps * with_stats
     title = ["accept", "scale"] * n_stats
@@ -158,13 +158,13 @@ def test_time_goes_by_between_two_news(monkeypatch):
             now[0] = seconds
             shown.show(chain(0, steps, done, 60.0 * done, 10 * done, total=3))
             summaries.append(shown.summary())
-    made = "10 evaluations of 6 s made, about 20 to go"
+    made = "10 evaluations, one per 6 s, about 20 to go"
     assert summaries == [
         ["30 s"],
         ["1 min, about 2 min left", made],
         ["1.5 min, about 1.5 min left", made],
         ["9.8 min, about 12 s left", made],
-        ["10 min in all", "30 evaluations of 6 s"],
+        ["10 min in all", "30 evaluations, one per 6 s"],
     ]
 
 
@@ -205,9 +205,9 @@ def test_without_a_terminal_there_is_a_line_in_the_log_now_and_then(monkeypatch,
         "0 of 3000 draws; 10 s; looking for the posterior: 57 of at most 490 evaluations, "
         "log-density -812.3",
         "1 of 3000 draws, acceptance 0.44 and 0.44; 1.2 min, about 5 h 34 min left; "
-        "440 evaluations of 160 ms made, about 125 958 to go",
+        "440 evaluations, one per 160 ms, about 125 958 to go",
         "2 of 3000 draws, acceptance 0.44 and 0.44; 2.2 min, about 10 h 6 min left; "
-        "450 evaluations of 290 ms made, about 125 916 to go",
+        "450 evaluations, one per 290 ms, about 125 916 to go",
     ]
 
 

@@ -132,6 +132,18 @@ def test_python_is_not_called_for_a_message(said, monkeypatch):
     assert op.count == 0
 
 
+def test_arithmetic_that_cannot_be_measured_is_named(said, monkeypatch):
+    """As of emulators, which are fitted and walked on: that takes longer than the evaluations."""
+    _, model = box()
+    step = with_costs(pk.RWM(model=model, steps_per_draw=1), 0.1, monkeypatch)
+    monkeypatch.setattr(step, "own_arithmetic", pk.EmulatorMetropolis.own_arithmetic)
+    said()
+    say_what_a_run_costs([step], 1, 20, 8, np.zeros(2))
+    assert said()[0].endswith(
+        "about 2 s on 1 core, and some seconds to a minute to fit emulators and walk on them."
+    )
+
+
 def test_looking_for_scales_counts_too(said, monkeypatch):
     """As pk.sample does before the first draw, if the chain tunes; and not when it goes on."""
     op, model = box()

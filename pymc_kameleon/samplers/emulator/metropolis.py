@@ -347,6 +347,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]}
     )
     kept_evaluations = "inputs", "outputs"
+    own_arithmetic = "some seconds to a minute to fit emulators and walk on them"
     lengths_of_run = frozenset({"reused"})
     most_points = MOST_POINTS
     default_steps_per_draw = staticmethod(lambda d: 1)

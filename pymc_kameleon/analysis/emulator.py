@@ -16,6 +16,9 @@ from pymc_kameleon.step.messages import counted
 MOST_POINTS = 900
 """Calls that it is fitted to, at most: the best ones."""
 
+USUAL = 0.9
+"""Share of the good calls beyond which errors are wider, by how much farther out inputs are."""
+
 LEAST_LATER = 20
 """Calls after tuning from which these tell how far off a fit is."""
 
@@ -94,6 +97,8 @@ class SimulatorEmulator:
         drop = _drops(calls, there)
         self.best, self._near = self.x[np.argmin(drop)], self.x[drop == 0]
         self._fit, self._uncertainty = _fitted(calls, self.x, self.y, drop)
+        self._middle = self._fit.transformed(self._near).mean(axis=0)
+        self._usual = np.quantile(self._distances(self._near), USUAL)
         self._factor, later = 1.0, ~calls.tuning[there]
         if np.count_nonzero(later) >= LEAST_LATER and not later.all():
             self._factor = self._how_far_off(calls, drop, later)
@@ -116,9 +121,20 @@ class SimulatorEmulator:
         """Return the standard deviations (..., q) of what is predicted at inputs x (..., p).
 
         Those of the Gaussian process. They are larger if a fit to what was evaluated while tuning
-        has been farther off at later evaluations.
+        has been farther off at later evaluations. And they grow with the distance from the middle
+        of good evaluations, beyond 90 % of these: a Gaussian process far from its points falls back
+        to what it assumes, and is too sure of that. There errors may still be off by a factor of 5.
         """
-        return self._over(x, lambda rows: self._factor * self._uncertainty.of(self._fit, rows))
+
+        def errors(x):
+            wider = np.fmax(1.0, self._distances(x) / max(self._usual, 1e-300))
+            return self._factor * wider[:, None] * self._uncertainty.of(self._fit, x)
+
+        return self._over(x, errors)
+
+    def _distances(self, x):
+        """Return distances (n,) of inputs (n, p) from the middle of good calls, of the kernel."""
+        return np.linalg.norm(self._fit.transformed(x) - self._middle, axis=1)
 
     def gradient(self, x):
         """Return the derivatives (..., q, p) of outputs in inputs at x (..., p)."""

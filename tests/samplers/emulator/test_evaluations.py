@@ -292,6 +292,17 @@ def test_emulator_predicts(run, emulator, tmp_path):
     np.testing.assert_allclose(pk.emulator(path, "decay")(x), y, rtol=1e-9)
 
 
+def test_emulator_errors_hold_far_from_the_posterior(emulator):
+    """By the order of magnitude, where those of the Gaussian process alone are too small."""
+    rng, middle = np.random.default_rng(4), np.log([3.1, 0.3])
+    x = np.exp(middle + rng.uniform(-0.7, 0.7, (200, 2)))
+    off = emulator(x) - x[:, :1] * np.exp(-x[:, 1:] * TIMES)
+    alone = emulator._factor * emulator._uncertainty.of(emulator._fit, x)
+    rms = [np.sqrt(np.mean((off / sd) ** 2)) for sd in (emulator.error(x), alone)]
+    assert rms[0] < 7
+    assert rms[1] > 14
+
+
 def test_emulator_gradient(emulator):
     x, h = np.array([3.1, 0.3]), 1e-3
     ends = emulator(x + h * np.stack([np.eye(2), -np.eye(2)]))

@@ -170,7 +170,8 @@ class _Model:
 
     def reason(self, name):
         if name in self._boxes:
-            return f"computing that anew would call {' and '.join(self._boxes[name])}"
+            called = " and ".join(self._boxes[name])
+            return f"computing that anew would call {called}, so they are not corrected"
         return "the model has no such variable"
 
     def at(self, x, names):

@@ -79,7 +79,10 @@ def test_a_black_box_is_not_called_again(result, caplog):
     assert calls == []
     np.testing.assert_array_equal(found, plain)
     assert (table.loc[["mu[0]", "mu[1]", "mu[2]"], "gain"] == 1).all()
-    said = "Averages of mu are those of the draws: computing that anew would call simulator."
+    said = (
+        "Averages of mu are those of the draws: computing that anew would call simulator, so they "
+        "are not corrected."
+    )
     assert [text for text in messages(caplog, logging.INFO) if "mu" in text] == [said] * 2
 
 

@@ -13,7 +13,7 @@ from pymc_kameleon.samplers.emulator.evaluations import calls_in
 from pymc_kameleon.samplers.emulator.learning import VARIANTS, drops, unpacked
 from pymc_kameleon.step.messages import counted
 
-MOST_POINTS = 900
+MOST_CALLS = 900
 """Calls that it is fitted to, at most: the best ones."""
 
 USUAL = 0.9
@@ -186,8 +186,8 @@ def _fitted(calls, x, y, drop):
     last = None if hyper.min() < 0 else unpacked(hyper)
     with threadpool_limits(1), np.errstate(all="ignore"):
         arguments = x, y, drop, calls.d
-        own = fit.fit_box(*arguments, calls.curvature, VARIANTS[k], last, MOST_POINTS)
-        return own, fit.uncertainty(own, *arguments, MOST_POINTS)
+        own = fit.fit_box(*arguments, calls.curvature, VARIANTS[k], last, MOST_CALLS)
+        return own, fit.uncertainty(own, *arguments, MOST_CALLS)
 
 
 def _drops(calls, there):

@@ -32,7 +32,8 @@ from pymc_kameleon.model.entry_points import (
     pullback_entry,
 )
 from pymc_kameleon.model.functions import ModelLogp
-from pymc_kameleon.model.simulators import NotEmulated, cut_of, returns_loglikelihood
+from pymc_kameleon.model.simulator_calls import NotEmulated
+from pymc_kameleon.model.simulators import cut_of, returns_loglikelihood
 
 TRUTH, INPUTS, DENSITY, PULLBACK = range(4)
 """Places among the functions."""

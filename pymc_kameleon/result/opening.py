@@ -35,7 +35,7 @@ def as_saved(resume):
     return path if path.is_dir() else _read(path, xr.load_datatree)
 
 
-def evaluations_of(results):
+def evaluations_given(results):
     """Return the evaluations that results hold, a list of Datasets; raise a ValueError if none.
 
     `results` are DataTrees or paths, or a single one, or None.

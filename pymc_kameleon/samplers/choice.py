@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.pymc_internals import STEP_METHODS, CompoundStep
-from pymc_kameleon.model.simulators import NotEmulated
+from pymc_kameleon.model.simulator_calls import NotEmulated
 from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis
 from pymc_kameleon.samplers.gradient.fisher_rule import MOST_DENSE
 from pymc_kameleon.samplers.gradient.gad import GadMALA

@@ -10,7 +10,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
-from pymc_kameleon.result.opening import as_path, as_saved, evaluations_of
+from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
 from pymc_kameleon.samplers.choice import steps_of_run
 from pymc_kameleon.sampling.limits import Limits
 from pymc_kameleon.sampling.new_run import NewRun, names_to_keep
@@ -277,7 +277,7 @@ def sample(
                 **changes,
                 var_names=names_to_keep(model, var_names, idata_kwargs),
             )
-            known = evaluations_of(evaluations)
+            known = evaluations_given(evaluations)
             origin = NewRun(step, settings, random_seed, initvals, idata_kwargs, known)
         else:
             _check_unsettled(

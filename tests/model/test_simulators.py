@@ -13,8 +13,9 @@ from pytensor.compile import Mode
 
 import pymc_kameleon as pk
 from pymc_kameleon.model.functions import ModelLogp
+from pymc_kameleon.model.simulator_calls import NotEmulated
 from pymc_kameleon.model.simulator_logp import INPUTS, PULLBACK, SimulatorLogp
-from pymc_kameleon.model.simulators import NotEmulated, simulators_of
+from pymc_kameleon.model.simulators import simulators_of
 from pymc_kameleon.model.watch import Rule
 
 # ---- black boxes --------------------------------------------------------------------------------

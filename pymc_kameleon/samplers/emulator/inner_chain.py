@@ -32,7 +32,7 @@ from pymc_kameleon.step.messages import say_if_compiling
 LEAP_RANGE = 0.3
 """Share of ε by which it varies, so that no trajectory comes back to where it began."""
 
-LARGEST_ERROR = 50.0
+LARGEST_CHANGE = 50.0
 """Range of log s − ½|p|² from which a trajectory is given up: the way back is, too."""
 
 
@@ -70,7 +70,7 @@ def hamiltonian_step(target, emulated, at, log_s, rng):
             at.momentum[i] += 0.5 * leap * at.slope_v[i]
         log_ratio = log_s_v - 0.5 * squared_norm(at.momentum) - energy
         least, largest = min(least, log_ratio), max(largest, log_ratio)
-        if np.isnan(log_ratio) or largest - least > LARGEST_ERROR:
+        if np.isnan(log_ratio) or largest - least > LARGEST_CHANGE:
             return log_s, 0.0
     if log_uniform(rng) < log_ratio:
         copy(at.v, at.u)

@@ -22,7 +22,7 @@ VARIANTS = (False, False), (False, True), (True, False), (True, True)
 USUAL_DROP = 2, 5
 """Times d, and plus: so far below the best a draw of the posterior may be."""
 
-LEAST_ERROR, LARGEST_ERROR, MEMORY, SAME_SCORE, HOPELESS = 1e-3, 20.0, 0.5, 1.2, 3.0
+LEAST_SCORE, LARGEST_LOGP_ERROR, MEMORY, SAME_SCORE, FAR_WORSE = 1e-3, 20.0, 0.5, 1.2, 3.0
 """Errors in log-density below and above which no difference counts, for a variant's score; the
 weight of earlier ones; the ratio up to which scores are the same; and from which one is given up.
 """
@@ -261,7 +261,7 @@ def fit_emulators(chains):
     is_new = np.isin(known.z[:, 0], new.z[:, 0])
     for b in range(len(emulated.structure.boxes)):
         earlier = earlier_calls(reused, emulated.structure, b, first.log_density, known)
-        box = Box(emulated.structure, b, known, drop, curvature, d, first.most_points, earlier)
+        box = BoxCalls(emulated.structure, b, known, drop, curvature, d, first.most_points, earlier)
         if is_new.any() and not is_new.all():
             score(box, choices, first.log_density, is_new)
         likely = contenders(choices.scores[b], box.variants)
@@ -279,13 +279,13 @@ def fit_emulators(chains):
 def mean_errors(scores, variants):
     """Return the mean errors of variants so far, infinite of those that have none."""
     n = {k: scores[k, 1] for k in variants}
-    return {k: max(scores[k, 0] / n[k], LEAST_ERROR) if n[k] > 0 else np.inf for k in variants}
+    return {k: max(scores[k, 0] / n[k], LEAST_SCORE) if n[k] > 0 else np.inf for k in variants}
 
 
 def contenders(scores, variants):
     """Return the variants that may be the best one: others are not fitted any more."""
     errors = mean_errors(scores, variants)
-    limit = HOPELESS * min(errors.values())
+    limit = FAR_WORSE * min(errors.values())
     return [k for k in variants if errors[k] <= limit]
 
 
@@ -329,7 +329,7 @@ def curvatures(log_density, known):
     return np.where(np.abs(curvature) > 1e-6 * square, np.abs(curvature), square)
 
 
-class Box:
+class BoxCalls:
     """What one black box was given and has returned: a row for each of its applications.
 
     Before these are calls of earlier runs.
@@ -427,7 +427,9 @@ def score(box, choices, log_density, is_new):
         if fitted is None:
             continue
         errors = np.abs(log_density.logp_given(points, box.predicted(fitted, rows)) - truth)
-        errors = np.where(np.isfinite(errors), np.minimum(errors, LARGEST_ERROR), LARGEST_ERROR)
+        errors = np.where(
+            np.isfinite(errors), np.minimum(errors, LARGEST_LOGP_ERROR), LARGEST_LOGP_ERROR
+        )
         scores[:] = MEMORY * scores + [weights @ errors, weights.sum()]
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from pymc_kameleon.core.arrays import allocate, copy_arrays, extend, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
+from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
@@ -39,10 +39,11 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     run_inner_chain,
 )
 from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
-from pymc_kameleon.samplers.emulator.way import Search, prior_draws
+from pymc_kameleon.samplers.emulator.way import SearchByEmulator, prior_draws
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
+from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import check_names
@@ -50,9 +51,6 @@ from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 
 EMULATED = 4
 """The kind of a move by the emulator, after those of SurrogateMetropolis."""
-
-FIT_GROWTH = 1.2
-"""Factor by which the draws of tuning grow from one fit to the next."""
 
 N_GUIDED, LOW = 32, (10.0, 2.0)
 """Draws of s that other chains may begin at; how far below the best, and times d, none begins."""
@@ -176,8 +174,8 @@ def accept_end(target, state, parameters, work, log_s, log_s_end, rng):
 
     By log π(y) − log π(x) + log s(x) − log s(y). Where s(x) is 0, no chain can begin.
     """
-    moved, d = False, state.x.size
-    for i in range(d):
+    moved = False
+    for i in range(state.x.size):
         moved |= work.end[i] != work.origin[i]
     accept_prob, accepted = 0.0, False
     work.evaluated[0] = moved
@@ -188,36 +186,13 @@ def accept_end(target, state, parameters, work, log_s, log_s_end, rng):
         x_of(parameters.emulated, work.end, work.y)
         work.logp_y[0], state.log_s_end[0] = log_density(target, work.y), log_s_end
         log_hastings = log_s - log_s_end
-        for i in range(d):
-            work.v[i] = work.y[i] - parameters.mean[i]
-        solve_lower(parameters.factor, work.v, work.v)
+        u_of(parameters, work.y, work.v)
         accept_prob, accepted = accept(target, state, work.y, work.logp_y[0], log_hastings, rng)
         if accepted:
             copy(work.v, state.u)
             state.log_s[0] = np.nan
-    tally = state.tally[EMULATED]
-    tally[0] += accept_prob
-    tally[1] += 1.0
-    copy(work.x, state.move[:d])
-    copy(work.y, state.move[d : 2 * d])
-    state.move[2 * d], state.move[2 * d + 1] = work.logp_y[0], accept_prob
+    surrogate.note_move(state, work, accept_prob, True)
     return accept_prob, accepted
-
-
-@jit
-def u_of(emulated, x, u):
-    """Write the coordinates in which s is about standard normal."""
-    for i in range(x.size):
-        u[i] = x[i] - emulated.mean[i]
-    solve_lower(emulated.factor, u, u)
-
-
-@jit
-def x_of(emulated, u, x):
-    """Write the position of coordinates u."""
-    multiply_lower(emulated.factor, u, x)
-    for i in range(u.size):
-        x[i] += emulated.mean[i]
 
 
 @jit(inlined=False)
@@ -349,6 +324,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     kept_evaluations = "inputs", "outputs"
     own_arithmetic = "some seconds to a minute to fit emulators and walk on them"
     lengths_of_run = frozenset({"reused"})
+    least_between_fits = 2
     most_points = MOST_POINTS
     default_steps_per_draw = staticmethod(lambda d: 1)
     _search = None
@@ -427,13 +403,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
         """With the emulator, then without it, where it has not come to predict."""
         return self._emulator_budget() + self._budget() + NEAR_TRIES
 
-    def pauses(self):
-        """Return the draws of tuning before which the emulators are fitted anew."""
-        tune, end, ends = self.monitor.tune, 1, []
-        while end < 0.9 * (tune - 1):
-            ends.append(end)
-            end = int(FIT_GROWTH * end) + 2
-        return [*ends, tune - 1] if tune > 1 else []
+    def _first_fit(self):
+        return 1
 
     def _needed_tuning(self):
         return max(10, self._d)
@@ -518,7 +489,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             copy_arrays(self.tuning.choices, twin.tuning.choices)
             twin.log_density.point[:] = self.log_density.point
             twin._search = None
-            self._search = Search(twin, start, seed, self._prior)
+            self._search = SearchByEmulator(twin, start, seed, self._prior)
         return self._search
 
     def _draws_without_emulator(self, best, logp):

@@ -65,7 +65,7 @@ ENOUGH_CALLS, MOST_JUMPS, N_JUMPS, JUMP, WELL_PREDICTED = (8, 2), 4, 2, 3.0, 0.1
 draws of s are evaluated then, before the way is gone as without them, and how many in a round; how
 far they may be, in sd; and the error of log-densities with which s is good enough to tune."""
 
-MOST_STEPS, HOPELESS, DIFFERENCE = 100, 1e10, 1e-3
+MOST_STEPS, LOSS_OUTSIDE, DIFFERENCE = 100, 1e10, 1e-3
 """Evaluations of log s for a maximum, about; the loss where s is 0; and finite differences in units
 of a trust region."""
 
@@ -245,7 +245,7 @@ def _climbed(density, centre, scales):
     def loss(w):
         log_s, slope = density.values((centre + scales * w)[None])
         if not np.isfinite(log_s[0]):
-            return HOPELESS, w
+            return LOSS_OUTSIDE, w
         return 0.5 * w @ w - log_s[0], w - scales * slope[0]
 
     w = minimize(
@@ -284,7 +284,7 @@ def _take(walker, z, radii, logp, error):
     walker.arrived = (is_small and error < SMALL_ERROR) or walker.n_small >= MOST_SMALL
 
 
-class Search:
+class SearchByEmulator:
     """The way of a chain, which can be interrupted after each evaluation.
 
     Parameters

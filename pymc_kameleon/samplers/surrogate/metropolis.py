@@ -18,7 +18,7 @@ from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower
+from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
 from pymc_kameleon.core.target import log_density
@@ -31,7 +31,9 @@ from pymc_kameleon.samplers.surrogate.proposal import (
     Parameters,
     inner_chain,
     reference_from,
+    u_of,
     walk_from,
+    x_of,
 )
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import SURROGATE_MOVES
@@ -146,9 +148,7 @@ def look(target, state, parameters, work):
     parameters.n_looks[0] -= 1
     copy(parameters.looks[parameters.n_looks[0]], work.v)
     work.kind[0], work.is_short[0], work.evaluated[0] = LOOK, 0, True
-    multiply_lower(parameters.factor, work.v, work.y)
-    for i in range(work.y.size):
-        work.y[i] += parameters.mean[i]
+    x_of(parameters, work.v, work.y)
     work.logp_y[0] = log_density(target, work.y)
     state.move[:] = np.nan
     return 0.0, False
@@ -165,31 +165,32 @@ def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
     copy(state.x, work.y)
     work.logp_y[0] = state.logp[0]
     if moved:
-        multiply_lower(parameters.factor, work.v, work.y)
-        for i in range(work.y.size):
-            work.y[i] += parameters.mean[i]
+        x_of(parameters, work.v, work.y)
         work.logp_y[0] = log_density(target, work.y)
         accept_prob, accepted = accept(target, state, work.y, work.logp_y[0], log_hastings, rng)
         if accepted:
             copy(work.v, state.u)
             state.log_s[0] = log_s
-    tally = state.tally[work.kind[0]]
+    note_move(state, work, accept_prob, work.kind[0] == SURROGATE)
+    return accept_prob, accepted
+
+
+@jit
+def note_move(state, work, accept_prob, corrects):
+    """Count a move from work.x to work.y, and take it down; averages are corrected by some."""
+    d, tally = state.x.size, state.tally[work.kind[0]]
     tally[0] += accept_prob
     tally[1] += 1.0
-    d = state.x.size
     copy(work.x, state.move[:d])
     copy(work.y, state.move[d : 2 * d])
     state.move[2 * d] = work.logp_y[0]
-    state.move[2 * d + 1] = accept_prob if work.kind[0] == SURROGATE else np.nan
-    return accept_prob, accepted
+    state.move[2 * d + 1] = accept_prob if corrects else np.nan
 
 
 @jit
 def derived(state, parameters, work):
     """Compute u; log s(u) follows when it is asked for."""
-    for i in range(state.x.size):
-        state.u[i] = state.x[i] - parameters.mean[i]
-    solve_lower(parameters.factor, state.u, state.u)
+    u_of(parameters, state.x, state.u)
     state.log_s[0] = np.nan
 
 
@@ -334,6 +335,7 @@ class SurrogateMetropolis(KameleonStep):
     arrives_roughly = True
     follows = True
     kept_group = SURROGATE_MOVES
+    least_between_fits = 1
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):
@@ -412,12 +414,16 @@ class SurrogateMetropolis(KameleonStep):
         self.state.x[:] = found.x
         learning.learn_from([self], self.rng)
 
+    def _first_fit(self):
+        """Return the draw before which the surrogate is fitted for the first time."""
+        return -(-max(6, self._d // 2) // self.steps_per_draw)
+
     def pauses(self):
         """Return the draws of tuning before which the surrogate is fitted anew."""
-        tune, end, ends = self.monitor.tune, -(-max(6, self._d // 2) // self.steps_per_draw), []
+        tune, end, ends = self.monitor.tune, self._first_fit(), []
         while end < 0.9 * (tune - 1):
             ends.append(end)
-            end = int(FIT_GROWTH * end) + 1
+            end = int(FIT_GROWTH * end) + self.least_between_fits
         return [*ends, tune - 1] if tune > 1 else []
 
     @classmethod

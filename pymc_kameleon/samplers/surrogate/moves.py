@@ -18,13 +18,13 @@ from scipy.stats import qmc
 
 from pymc_kameleon.core.arrays import allocate, floats
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
-from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower, squared_norm
+from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import whitened
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.emulator import emulator_from, surrogate_from
-from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_proposal
+from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_proposal, u_of, x_of
 from pymc_kameleon.step.messages import say_if_compiling
 
 
@@ -253,15 +253,11 @@ def compiled_runs():
         total = 0
         for i in range(start.shape[0]):
             for points, u in ((start, scratch.v), (others, scratch.other)):
-                for j in range(u.size):
-                    u[j] = points[i, j] - parameters.mean[j]
-                solve_lower(parameters.factor, u, u)
+                u_of(parameters, points[i], u)
             met, evaluated = meet(parameters, scratch, rng)
             apart[i], total = not met, total + evaluated
             for points, u in ((start, scratch.v), (others, scratch.other)):
-                multiply_lower(parameters.factor, u, points[i])
-                for j in range(u.size):
-                    points[i, j] += parameters.mean[j]
+                x_of(parameters, u, points[i])
         return total
 
     sizes = {"d": 1, "m": 1}

@@ -18,6 +18,16 @@ MOST_IN_LEGEND = 12
 """Outputs up to which there is a legend."""
 
 
+MOST_COLOURS = 10
+"""Outputs up to which they have the usual colours; these come again after that, and so more outputs
+have colours from dark to light."""
+
+DARK_TO_LIGHT = np.array(
+    [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [223, 213, 47]]
+)
+"""Red, green and blue, as of viridis."""
+
+
 @documented(EMULATOR_VISUALS, "PlotCollection.wrap")
 def plot_emulator(
     dt,
@@ -64,13 +74,14 @@ def plot_emulator(
     places = _chosen("inputs", inputs, own.inputs)
     rows = _chosen("outputs", outputs, list(range(own.n_outputs)))
     data = _effects(own, places, rows).to_dataset(name="effect")
-    n = len(places)
+    n, colours = len(places), {"color": _shades(len(rows))} if len(rows) > MOST_COLOURS else {}
     plots = made(
         *(plot_collection, "wrap", data, backend, pc_kwargs),
         {"figsize": (3.2 * min(4, n), 2.6 * -(-n // 4)), "sharey": True},
         cols=["input"],
         col_wrap=4,
         aes={"color": ["output"]},
+        **colours,
     )
     style.draw(plots, "line", "line_xy", data, alpha=0.9)
     facets = data.isel(output=0, place=0, plot_axis=0, drop=True)
@@ -85,6 +96,13 @@ def plot_emulator(
     if len(rows) <= MOST_IN_LEGEND:
         style.legend(plots, "output")
     return plots
+
+
+def _shades(n):
+    """Return n colours from dark to light."""
+    places = np.linspace(0, len(DARK_TO_LIGHT) - 1, n)
+    parts = [np.interp(places, np.arange(len(DARK_TO_LIGHT)), part) for part in DARK_TO_LIGHT.T]
+    return ["#{:02x}{:02x}{:02x}".format(*map(round, rgb)) for rgb in zip(*parts, strict=True)]
 
 
 def _chosen(what, wanted, known):

@@ -1067,6 +1067,14 @@ BUGS = {
             "test_warnings.py -k once_per_run",
         ),
     ],
+    "model/simulators.py": [
+        (
+            "a black box that raises at the initial point is not looked at elsewhere",
+            "MOST_TRIALS, AROUND = 10, 1.0",
+            "MOST_TRIALS, AROUND = 10, 0.0",
+            "test_simulators.py -k raises_at_the_initial_point",
+        ),
+    ],
     "model/starts.py": [
         (
             "jitter to one side",
@@ -3183,6 +3191,12 @@ BUGS = {
         ),
     ],
     "step/draw_costs.py": [
+        (
+            "evaluations by which a step was made are told with each run",
+            "        step.n_trials = 0\n",
+            "        pass\n",
+            "test_black_box_calls.py -k pm_sample_calls",
+        ),
         (
             "a likelihood of minutes is timed three times",
             "if seconds < 1:",

@@ -1,6 +1,10 @@
-"""The best weight of a control variate, from means over batches of each chain.
+"""The best weight of a control variate, from means over batches of each chain; and R-hat.
 
-Source and symbols: as in surrogate_correction.py.
+Sources: for the weight, as in surrogate_correction.py. For R-hat, Margossian et al., "Nested R-hat:
+assessing the convergence of Markov chain Monte Carlo when running many short chains", Bayesian
+Analysis (2024).
+
+Symbols: as in surrogate_correction.py.
 """
 
 from typing import NamedTuple
@@ -35,6 +39,7 @@ class Corrected(NamedTuple):
     gain: np.ndarray  # variance of A over that of T, both as estimated here
     is_better: np.ndarray  # whether any b is above 0, and the error is known; if not, A is as good
     disagreement: np.ndarray  # variance of T between chains over that within; 1 if all is well
+    halves: np.ndarray  # (2 · chains, q), T of the first halves of all chains, and of the second
 
 
 def coefficients(a, x, common):
@@ -115,7 +120,29 @@ def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
         gain, disagreement = before / variance, between / within
     is_better = (b > 0).any(axis=0) & (variance > 0)
     mean = chains.mean(axis=0) + np.clip(beyond, -np.sqrt(before), np.sqrt(before))
-    return Corrected(mean, np.sqrt(variance), gain, is_better, disagreement)
+    return Corrected(
+        mean, np.sqrt(variance), gain, is_better, disagreement, _halves(mixed, lengths)
+    )
+
+
+def _halves(batches, lengths):
+    """Return the means of halves of chains (2 · chains, q), by batch means."""
+    middle = len(lengths) // 2
+    first, second = slice(middle), slice(middle, None)
+    return np.concatenate(
+        [np.average(batches[:, own], axis=1, weights=lengths[own]) for own in (first, second)]
+    )
+
+
+def r_hat(halves, f):
+    """Return R-hat of averages over halves of chains, (2 · chains, ...).
+
+    These are of functions f, with values (chains, draws, ...) at the draws. As nested R-hat does, it
+    takes averages as they are, whatever draws they are worth; n independent ones give √(1 + 1/n).
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
+        within = f.var(axis=1, ddof=1).mean(axis=0)
+        return np.sqrt(1 + halves.var(axis=0, ddof=1) / within)
 
 
 def _variances(batches, chains):

@@ -52,6 +52,8 @@ class Draws:
         What proposed those moves, "surrogate" or "emulator".
     are_approximate : bool
         Whether they are of surrogates, or emulators, not of the posterior.
+    should_be_corrected : bool
+        Whether the sampler has kept something for that, be it enough or not.
     """
 
     def __init__(self, dt, model):
@@ -61,6 +63,7 @@ class Draws:
             raise ValueError("There are no draws to average: the result has no posterior.")
         self.posterior = convert_to_dataset(dt, group="posterior")
         self.moves = self.controls = self.approximation = None
+        self.should_be_corrected = False
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError(
                 "The draws need the dimensions chain and draw, and have "
@@ -101,6 +104,7 @@ class Draws:
             )
             return
         self.posterior, kept = self.posterior.sel(numbers), kept.sel(numbers)
+        self.should_be_corrected = True
         if group == CONTROL_VARIATES:
             controls = kept_of(kept, learned)
             if are_enough(controls):
@@ -115,7 +119,7 @@ class Draws:
         moves = emulator_moves_of(kept) if by_emulator else moves_of(kept, learned)
         if not _are_enough(moves, kept.sizes):
             _log.info(
-                "The %s corrects no averages here: there are too few chains or moves.",
+                "The %s corrects no averages here: there are too few chains, or moves by it.",
                 APPROXIMATIONS[group],
             )
         else:

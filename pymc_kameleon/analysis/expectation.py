@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from arviz_stats.base import array_stats
 
+from pymc_kameleon.analysis import batches
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
 from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events
 from pymc_kameleon.model.layout import elements
@@ -97,18 +98,16 @@ def expectation(dt, function, model=None):
         return draws.at(x, function, used).reshape(len(x), -1)
 
     is_known = draws.can_correct(used) == used and draws.is_of_each_draw(values, at)
-    found, apart = _averaged(draws, values, at if is_known else None)
+    found, r_hat, apart = _averaged(draws, values, at if is_known else None)
     names = elements("the function", shape)
     warn_of_few_events(names, values)
-    if draws.can_be_corrected:
-        with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
-            r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
+    if draws.should_be_corrected:
         warn_of(dt, names, values, r_hat, draws, apart)
     return Expectation(*(part.reshape(shape)[()] for part in found))
 
 
 def _averaged(draws, values, function):
-    """Return the Expectation of q functions, and how far corrected averages of chains are apart.
+    """Return the Expectation of q functions, R-hat, and how far chains' corrected ones are apart.
 
     By values (chains, draws, q) and at points (n, d); without a function, only by the draws.
     """
@@ -117,17 +116,20 @@ def _averaged(draws, values, function):
             np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)
             for of in (array_stats.mcse, array_stats.ess)
         )
+        r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
         if draws.are_approximate:
             mcse = np.hypot(mcse, draws.error_of_surrogates(values))
             ess = values.var(axis=(0, 1)) / mcse**2
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
+    apart = np.zeros(values.shape[2])
     if function is None or not np.isfinite(values).all():
-        return found, np.zeros(values.shape[2])
+        return found, r_hat, apart
     better = draws.corrected(values, function)
     if better is None:
-        return found, np.zeros(values.shape[2])
+        return found, r_hat, apart
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
     found = Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
-    return found, better.disagreement * better.is_better
+    r_hat = np.where(better.is_better, batches.r_hat(better.halves, values), r_hat)
+    return found, r_hat, better.disagreement * better.is_better

@@ -1,6 +1,9 @@
 """``pk.summary``: the table of ArviZ, with averages that are corrected where possible.
 
 Symbols: F the distribution function of a variable, estimated at the points of a grid.
+
+Source, for rank-normalised R-hat: Vehtari et al., "Rank-normalization, folding, and localization:
+an improved R-hat", Bayesian Analysis 16 (2021).
 """
 
 import logging
@@ -12,8 +15,9 @@ from arviz_base import extract, rcParams
 from arviz_stats import summary as arviz_summary
 from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
+from scipy.stats import norm
 
-from pymc_kameleon.analysis.batches import Corrected
+from pymc_kameleon.analysis.batches import Corrected, r_hat
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events
 from pymc_kameleon.result.opening import opened
@@ -22,6 +26,9 @@ _log = logging.getLogger("pymc_kameleon")
 
 GRID = 30
 """Points at which F is estimated."""
+
+LEVELS = (1 - np.cos(np.pi * np.arange(GRID) / (GRID - 1))) / 2
+"""F at these points, by the draws: they are denser towards both ends."""
 
 MOST_SHARED = 0.01
 """Share of draws with values of other chains' from which a distribution function has steps."""
@@ -61,9 +68,11 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     DataFrame
         ArviZ's columns, and ``ess``, the number of independent draws that would know the mean as
         well, and ``gain``, the estimated variance of the mean over the draws, over that of this
-        mean: 1 where it was not corrected. ``ess_bulk``, ``ess_tail`` and ``r_hat`` are those of
-        the draws. What has no standard error has NaN. If a surrogate or an emulator corrects them,
-        ``attrs`` has the ``certificate``: how close it is to the posterior.
+        mean: 1 where it was not corrected. ``ess_bulk`` and ``ess_tail`` are those of the draws.
+        So is ``r_hat`` where the mean was not corrected; elsewhere it is that of corrected averages
+        over half-chains. ``arviz.rhat`` has that of the draws. What has no standard error has NaN.
+        If a surrogate or an emulator corrects them, ``attrs`` has the ``certificate``: how close it
+        is to the posterior.
 
     Raises
     ------
@@ -112,10 +121,12 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     constant = np.ptp(values, axis=(0, 1)) == 0
     _put(table, constant, ["mcse_mean", "mcse_sd", "ess"], np.nan)
     plain = table.copy()
+    apart = np.zeros(len(table))
     if draws.can_be_corrected:
         apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
         if (close := draws.certificate) is not None:
             table.attrs["certificate"] = close._asdict()
+    if draws.should_be_corrected:
         warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), draws, apart)
     _keep_means_in_intervals(table, plain)
     warn_of_few_events(list(table.index), values)
@@ -188,20 +199,22 @@ class _Block:
     def __init__(self, values):
         self.values, self.q = values, values.shape[2]
         self.centre = values.mean(axis=(0, 1))
-        dense = (1 - np.cos(np.pi * np.arange(GRID) / (GRID - 1))) / 2  # towards both ends
-        self.grid = np.quantile(values, dense, axis=(0, 1))
+        self.grid = np.quantile(values, LEVELS, axis=(0, 1))
 
     def functions(self, values):
         """Return x, (x − centre)² and whether x is up to each point of the grid, (..., all)."""
-        below = values[..., None, :] <= self.grid
-        parts = [values, (values - self.centre) ** 2, below.reshape(*values.shape[:-1], -1)]
+        below = self._below(values).reshape(*values.shape[:-1], -1)
+        parts = [values, (values - self.centre) ** 2, below]
         return np.concatenate(parts, axis=-1, dtype=np.float64)
+
+    def _below(self, values):
+        return values[..., None, :] <= self.grid
 
     def write(self, table, rows, found, real, ci_prob, ci_kind):
         """Put what was found into rows of a table; return how far chains are apart."""
         q = self.q
         mean, square, below = (
-            Corrected(*(part[own] for part in found))
+            Corrected(*(part[..., own] for part in found))
             for own in (slice(q), slice(q, 2 * q), slice(2 * q, None))
         )
         better = mean.is_better
@@ -210,8 +223,9 @@ class _Block:
         fine = square.is_better & (variance > 0)
         sd = np.sqrt(variance[fine])
         _put(table, rows[fine], ["sd", "mcse_sd"], np.c_[sd, square.mcse[fine] / sd / 2])
-        better_rows, found = rows[better], np.c_[new, mean.mcse, mean.gain][better]
-        _put(table, better_rows, ["mean", "mcse_mean", "gain"], found)
+        found = np.c_[new, mean.mcse, mean.gain, self.r_hat(below.halves)][better]
+        better_rows = rows[better]
+        _put(table, better_rows, ["mean", "mcse_mean", "gain", "r_hat"], found)
         sd = table["sd"].to_numpy()[better_rows]
         _put(table, better_rows, ["ess"], (sd / mean.mcse[better])[:, None] ** 2)
         changed = below.is_better.reshape(GRID, q).any(axis=0) & real
@@ -221,6 +235,29 @@ class _Block:
                 ends = interval(self.grid[:, j], shares[:, j], ci_prob, ci_kind)
                 _put(table, rows[[j]], table.columns[2:4], ends)
         return np.maximum(mean.disagreement * better, square.disagreement * fine)
+
+    def r_hat(self, halves):
+        """Return R-hat (q,) of F over halves of chains, (2 · chains, GRID · q).
+
+        Like that of draws it is the larger one of two, of normal scores of ranks, and of ranks of
+        distances to the median. Scores here are those of the interval of the grid.
+        """
+        averages = SCORES @ halves.reshape(len(halves), GRID, self.q)
+        return np.fmax.reduce(r_hat(averages, SCORES @ self._below(self.values)))
+
+
+def _scores():
+    """Return what F at each point of the grid counts in the mean of both scores, (2, GRID).
+
+    The score of x is that of its interval: of the last one, plus the change at each of the inner
+    points that x is up to.
+    """
+    middles, widths = (LEVELS[1:] + LEVELS[:-1]) / 2, np.diff(LEVELS)
+    folded = np.maximum(np.abs(2 * middles - 1), widths / 2)
+    return np.pad(-np.diff(norm.ppf([middles, folded])), ((0, 0), (1, 1)))
+
+
+SCORES = _scores()
 
 
 def _put(table, rows, columns, values):

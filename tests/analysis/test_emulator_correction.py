@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from arviz_stats.base import array_stats
 from pytensor.compile.ops import wrap_py
 from runs import messages, sample
 from scipy.special import logsumexp
@@ -14,6 +15,8 @@ from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import emulator_correction
+from pymc_kameleon.analysis.batches import combined
+from pymc_kameleon.analysis.summary import _Block
 from pymc_kameleon.samplers.emulator.metropolis import n_stops
 from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
 from pymc_kameleon.samplers.surrogate.moves import certificate
@@ -305,6 +308,100 @@ def test_what_the_emulator_makes_far_off_is_of_no_harm(monkeypatch):
     assert 2 / np.square(runs(emulated, 60, 60)[1][:, 2]).mean() < worth / 2
 
 
+# ---- R-hat of what is stated --------------------------------------------------------------------
+
+
+def normal(place, sd=1.0):
+    return lambda x: -(((x[..., 0] - place) / sd) ** 2) / 2 - np.log(sd)
+
+
+def two_modes(x):
+    return np.logaddexp(normal(-4)(x), normal(4)(x))
+
+
+def too_low_in_a_tail(x):
+    return normal(0)(x) - 30 * (x[..., 0] > 3)
+
+
+class Case(NamedTuple):
+    """Four chains, by inner chains that end at draws of a normal, as s is, or as it is in a mode."""
+
+    log_pi: object
+    log_s: object
+    starts: list
+    places: list  # of the normals that their inner chains end at
+    sd: float = 1.0
+
+
+CASES = {
+    "well": Case(normal(0), normal(0.1, 1.05), [-1, 0, 0.5, 1], [0.1] * 4, 1.05),
+    "in different modes": Case(two_modes, two_modes, [-4, -4, 4, 4], [-4, -4, 4, 4]),
+    "one is stuck": Case(normal(0), too_low_in_a_tail, [4, 0, 0.5, 1], [0] * 4),
+    "the emulator is poor": Case(normal(0), normal(1.5, 0.3), [-1, 0, 0.5, 1], [1.5] * 4, 0.3),
+}
+
+
+def r_hat_of(case, seed, n=20, n_stops=16, forgets_rejections=False):
+    """Return R-hat of corrected averages, that of the draws, and whether T is better than A."""
+    rng = np.random.default_rng(seed)
+    x = np.array(case.starts, float)[:, None]
+    steps = []
+    for _ in range(n):
+        noise = case.sd * rng.standard_normal((4, n_stops, 1))
+        ends = np.array(case.places)[:, None, None] + noise
+        y = ends[:, 0]
+        log_ratio = case.log_pi(y) - case.log_pi(x) + case.log_s(x) - case.log_s(y)
+        alpha = np.exp(np.minimum(0, log_ratio))
+        before, x = x, np.where((rng.random(4) < alpha)[:, None], y, x)
+        steps.append((x, before, y, np.ones(4) if forgets_rejections else alpha, ends))
+    draws, *kept = (np.stack(part, axis=1) for part in zip(*steps, strict=True))
+    start, end, alpha, stops = (part.reshape(4 * n, *part.shape[2:]) for part in kept)
+    row, draw = np.divmod(np.arange(4 * n), n)
+    block = _Block(draws)
+    found = emulator_correction.corrected(
+        block.functions(draws),
+        EmulatorMoves(row, draw, start, end, None, alpha, stops),
+        block.functions,
+    )
+    of_draws = array_stats.rhat(draws, chain_axis=0, draw_axis=1)
+    return block.r_hat(found.halves[:, 2:])[0], of_draws[0], found.is_better[0]
+
+
+def test_r_hat_is_small_where_averages_are_known():
+    """Also if there are so few draws that their own cannot be."""
+    found, of_draws, _ = np.array([r_hat_of(CASES["well"], seed) for seed in range(20)]).T
+    assert np.median(found) < 1.01 < np.median(of_draws)
+    assert found.max() < 1.03 < of_draws.max()
+
+
+@pytest.mark.parametrize("name", list(CASES)[1:])
+def test_r_hat_is_large_where_chains_disagree(name):
+    found, of_draws, is_better = np.array([r_hat_of(CASES[name], seed) for seed in range(20)]).T
+    assert np.where(is_better, found, of_draws).min() > 1.1
+
+
+def test_r_hat_does_not_forget_rejections():
+    """Else it would not see a chain that is stuck, whose inner chains go everywhere."""
+    case = CASES["one is stuck"]
+    found = [r_hat_of(case, seed, forgets_rejections=True)[0] for seed in range(20)]
+    assert np.median(found) < 1.02
+
+
+@pytest.mark.parametrize("n", [10, 23, 100])
+def test_r_hat_is_like_that_of_draws_where_these_are_all_there_is(n):
+    """With b = 0. Chains differ in place or scale."""
+    rng = np.random.default_rng(n)
+    draws = np.array([1, 1, 1, 3])[:, None, None] * rng.standard_normal((4, n, 2)) + [0, 5]
+    draws[0, :, 1] += 1
+    block = _Block(draws)
+    f = block.functions(draws)
+    lengths = np.full(2, n // 2) + [0, n % 2]
+    a = np.stack([f[:, : n // 2].mean(axis=1), f[:, n // 2 :].mean(axis=1)], axis=1)
+    halves = combined(a, a, np.zeros(a[:, 0].shape), lengths, 0.0, 0.0).halves
+    expected = array_stats.rhat(draws, chain_axis=0, draw_axis=1)
+    np.testing.assert_allclose(block.r_hat(halves[:, 4:]), expected, atol=0.02 + 1 / n)
+
+
 # ---- results ------------------------------------------------------------------------------------
 
 TIMES = np.arange(5.0)
@@ -415,10 +512,10 @@ def test_draws_of_the_emulator(step, result, caplog):
 
 def test_there_are_not_more_draws_than_ends(step, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
-    few = sample(step, draws=12, tune=20, surrogate_draws=1000)
+    few = sample(step, draws=12, tune=20, surrogate_draws=5000)
     n = min(np.bincount(emulator_moves_of(few["emulator_moves"].to_dataset()).row)) * n_stops(3)
     assert few["surrogate_posterior"].sizes["draw"] == n
-    assert f"{n} draws of each chain, not 1000" in caplog.text
+    assert f"{n} draws of each chain, not 5000" in caplog.text
     none = sample(step, draws=12, tune=0, surrogate_draws=3)
     assert "surrogate_posterior" not in none.children
     said = messages(caplog, logging.WARNING)

@@ -9,7 +9,7 @@ from pytensor import wrap_py
 
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import LEAP_RANGE, EmulatedDensity
-from pymc_kameleon.samplers.emulator.metropolis import n_stops
+from pymc_kameleon.samplers.emulator.metropolis import LEAST_STOPS
 
 
 def simulator(function):
@@ -168,7 +168,7 @@ class SlowChain:
     def move(self, x, n_others, rng):
         """Return the new x, α (None if nothing moved), and stops of the inner chain."""
         u = np.linalg.solve(self.factor, x - self.mean)
-        proposed, stops = int(rng.random() * n_stops(len(self.mean))), []
+        proposed, stops = int(rng.random() * max(n_others, LEAST_STOPS)), []
         for _ in range(max(proposed + 1, n_others)):
             stops.append(self.run(stops[-1] if stops else u, rng))
         v, others = stops[proposed], [self.mean + self.factor @ stop for stop in stops[:n_others]]

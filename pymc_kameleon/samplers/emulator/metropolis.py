@@ -58,9 +58,10 @@ N_GUIDED, LOW = 32, (10.0, 2.0)
 MOST_ERROR = 10.0
 """Median error of predicted log-densities at the end of the way, from which it is gone again."""
 
-STOPS, LEAST_STOPS, MOST_STOPS = 256, 12, 48
+STOPS, LEAST_STOPS, MOST_STOPS = 512, 12, 128
 """Stops R of the inner chain, times d, and bounds: one is proposed, and by all of them averages are
-corrected. In few dimensions they cost little, and so would be the only error."""
+corrected. In few dimensions they cost little, and so would be the only error. While tuning nothing
+is corrected, and one of the first `LEAST_STOPS` is proposed."""
 
 MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""
@@ -100,7 +101,7 @@ Parameters = extended(
     "Parameters",
     SurrogateParameters,
     emulated_share=floats(1),  # probability of a move by the emulator
-    n_others=integers(1),  # 0 while tuning
+    n_others=integers(1),  # stops that are kept: none while tuning, then all
     emulated=Emulated,
 )
 
@@ -156,7 +157,7 @@ def move_by_emulator(target, state, parameters, work, rng):
     copy(work.origin, work.end)
     start = log_emulated(target, emulated, at.u, at.slope, at.density)
     log_s = end = start
-    proposed = int(rng.random() * state.others.shape[0])
+    proposed = int(rng.random() * max(parameters.n_others[0], LEAST_STOPS))
     for r in range(max(proposed + 1, parameters.n_others[0])):
         if start > -np.inf:
             log_s = run_inner_chain(target, emulated, at, log_s, rng)

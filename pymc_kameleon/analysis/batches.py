@@ -137,8 +137,8 @@ def _halves(batches, lengths):
 def r_hat(halves, f):
     """Return R-hat of averages over halves of chains, (2 · chains, ...).
 
-    These are of functions f, with values (chains, draws, ...) at the draws. As nested R-hat does, it
-    takes averages as they are, whatever draws they are worth; n independent ones give √(1 + 1/n).
+    These are of functions f, with values (chains, draws, ...) at the draws. As nested R-hat does,
+    it takes averages as they are; such as are worth n independent draws give some √(1 + 1/n).
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         within = f.var(axis=1, ddof=1).mean(axis=0)

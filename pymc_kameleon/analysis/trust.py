@@ -74,9 +74,9 @@ def independent_events(values):
 def warn_of(dt, names, values, r_hat, draws, apart):
     """Warn of these signs, for q quantities of these `names`.
 
-    `values` (chains, draws, q) are theirs at the draws, `r_hat` (q,) as of these, `draws` the Draws
-    of `dt`. `apart` (q,) is the variance of corrected averages between chains over that within
-    them, 0 of others.
+    `values` (chains, draws, q) are theirs at the draws, `r_hat` (q,) that of these, or of corrected
+    averages, `draws` the Draws of `dt`. `apart` (q,) is the variance of corrected averages between
+    chains over that within them, 0 of others.
     """
     reasons = []
     if stuck := _longest_rejection(dt):
@@ -97,11 +97,15 @@ def warn_of(dt, names, values, r_hat, draws, apart):
             worst = np.nanargmax(measured)
             reasons.append(sign.format(names[worst], measured[worst]))
     if reasons:
+        limits = (
+            "The correction cannot mend chains that are stuck, or have missed a part of the "
+            "posterior. "
+        )
         _log.warning(
-            "The standard errors may be far too small: %s. The correction cannot mend chains "
-            "that are stuck, or have missed a part of the posterior. Tune and draw longer, or "
+            "The standard errors may be far too small: %s. %sTune and draw longer, or "
             "reparametrise.",
             "; ".join(reasons),
+            limits if draws.can_be_corrected else "",
         )
 
 

@@ -324,7 +324,7 @@ def too_low_in_a_tail(x):
 
 
 class Case(NamedTuple):
-    """Four chains, by inner chains that end at draws of a normal, as s is, or as it is in a mode."""
+    """Four chains, by inner chains that end at draws of a normal: s, or what it is in a mode."""
 
     log_pi: object
     log_s: object
@@ -395,7 +395,7 @@ def test_r_hat_is_like_that_of_draws_where_these_are_all_there_is(n):
     draws[0, :, 1] += 1
     block = _Block(draws)
     f = block.functions(draws)
-    lengths = np.full(2, n // 2) + [0, n % 2]
+    lengths = np.array([n // 2, n - n // 2])
     a = np.stack([f[:, : n // 2].mean(axis=1), f[:, n // 2 :].mean(axis=1)], axis=1)
     halves = combined(a, a, np.zeros(a[:, 0].shape), lengths, 0.0, 0.0).halves
     expected = array_stats.rhat(draws, chain_axis=0, draw_axis=1)

@@ -621,8 +621,10 @@ def test_the_summary_has_them(step, result):
     np.testing.assert_allclose(deviations, 0, atol=0.08)
     plain = az.summary(result, round_to="none").loc[order]
     assert (ours.iloc[:3, 2:4] != plain.iloc[:3, 2:4]).all(axis=None)
-    for column in ("ess_bulk", "ess_tail", "r_hat"):
+    for column in ("ess_bulk", "ess_tail"):
         np.testing.assert_array_equal(ours[column], plain[column])
+    assert (ours["r_hat"] < 1.001).all()
+    assert plain["r_hat"].max() > 1.001
     assert plain.loc["positive", "eti89_ub"] == ours.loc["positive", "eti89_ub"] == 1
     errors = np.abs(rounded["mean"] - table["mean"]) / table["mcse_mean"]
     assert (errors < 1.01).all()
@@ -816,6 +818,17 @@ def test_too_little_corrects_nothing(step, result):
         assert (found.gain == 1).all()
 
 
+def test_chains_that_differ_are_told_where_nothing_is_corrected(step, result, caplog):
+    few = result.isel(draw=slice(9)).copy(deep=True)
+    few["posterior"]["x"][0, :, 1] += 20
+    with step.model:
+        pk.summary(few, ["x"])
+        pk.expectation(few, lambda v: v["x"][..., 1])
+    for said, name in zip(messages(caplog, logging.WARNING), ("x[v]", "the function"), strict=True):
+        assert f"R-hat of {name} is " in said
+        assert "The correction" not in said
+
+
 def test_what_does_not_vary_or_is_infinite_has_no_error(step, result):
     for model in (None, step.model):
         dt = result if model else result["posterior"]
@@ -908,6 +921,8 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog, monkeypa
     assert messages(caplog, logging.WARNING) == []
     spoiled = result.copy(deep=True)
     spoiled["posterior"]["x"][0, :, 1] += 5
+    spoiled["surrogate_moves"]["start"][0, :, 1] += 5
+    spoiled["surrogate_moves"]["accept_prob"][0] = 0.0  # nothing leads back
     spoiled["sample_stats"]["accept_share"][1, 100:250] = 0
     spoiled["surrogate_moves"]["end_logp"][:, ::5] += 7
     spoiled["posterior"]["t"] = 1 / spoiled["posterior"]["t"]

@@ -9,7 +9,15 @@ from scipy import stats
 from simulated import CAPACITY, GROWTH, RATE, growth, logistic
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.emulator.way import LEAST_DESIGN, RADII, Way, design
+from pymc_kameleon.samplers.emulator.way import (
+    ENOUGH_CAME,
+    LEAST_DESIGN,
+    MOST_CLIMBS,
+    N_FAR,
+    RADII,
+    Way,
+    design,
+)
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.warm_start.approach import approach
 
@@ -37,7 +45,16 @@ PRIOR = np.random.default_rng(0).standard_normal((300, 3))
 
 def gone(density, log_pi, start, prior=PRIOR, most=300):
     """Return the batches of points that a way asks for, and their log-densities."""
-    way = Way(density, lambda: None, prior, np.random.default_rng(1))
+    return walked(way_by(density, prior), log_pi, start, most)
+
+
+def way_by(density, prior=PRIOR, learn=lambda n: None, unpredicted=lambda n: 0.0):
+    """Return a way that is not led astray by what is far away, by default."""
+    return Way(density, learn, prior, np.random.default_rng(1), unpredicted)
+
+
+def walked(way, log_pi, start, most=300):
+    """Return the same of a way."""
     going, batches, values = way.go(start), [], []
     points = next(going)
     while sum(map(len, batches)) < most:
@@ -92,6 +109,40 @@ def slope_of_two(z, h=1e-6):
 def test_it_looks_for_other_modes():
     _, values = gone(Known(log_two, slope_of_two), log_two, np.array([-2.0, 0, 0]))
     assert values.max() > log_two(np.array([[2.0, 0, 0]]))[0] - 0.5
+
+
+def test_where_far_points_are_not_predicted_it_begins_anew():
+    """Until enough climbs came to the best place, each by its own evaluations."""
+    learned, asked = [], []
+
+    def unpredicted(n):
+        asked.append(n)
+        return 1.0
+
+    way = way_by(NORMAL, learn=learned.append, unpredicted=unpredicted)
+    _, values = walked(way, log_normal, np.zeros(3))
+    assert asked == [N_FAR, 2 * N_FAR]
+    assert (way.n_climbs, way.best.n_came, len(way.maxima)) == (ENOUGH_CAME, ENOUGH_CAME, 1)
+    assert way.best.logp == values.max()
+    assert learned.count(LEAST_DESIGN) == ENOUGH_CAME
+
+
+def test_one_look_is_enough_where_far_points_are_predicted():
+    way = way_by(NORMAL)
+    batches, _ = walked(way, log_normal, np.zeros(3))
+    assert not way.may_miss
+    assert (way.n_climbs, len(batches[-1])) == (1, N_FAR)
+
+
+def test_other_places_are_counted_for_themselves():
+    """Far from both modes of a density, of which an emulator sees the one that is near."""
+    near = np.where(np.arange(300) % 2, 2.0, -2.0)
+    prior = np.column_stack([near, np.zeros(300), np.zeros(300)]) + 0.1 * PRIOR
+    way = way_by(Known(log_two, slope_of_two), prior, unpredicted=lambda n: 1.0)
+    walked(way, log_two, np.array([-2.0, 0, 0]))
+    assert way.best.z[0] > 1.9
+    assert 1 < way.n_climbs <= MOST_CLIMBS
+    assert sum(place.n_came for place in way.maxima) == way.n_climbs
 
 
 def test_the_design_is_around_the_start():

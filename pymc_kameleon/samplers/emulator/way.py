@@ -95,7 +95,7 @@ class Walker:
     arrived: bool = False
     error: float = np.inf  # median, of the log-densities that were predicted last
     since: int = 0  # the evaluations before these are not its own
-    n_came: int = 1  # climbs from starts of their own that came here
+    n_came: int = 0  # climbs from starts of their own that came here
 
 
 class Way:
@@ -147,6 +147,7 @@ class Way:
         yield from self._climb(self.best)
         self.maxima = [self.best]
         yield from self._look_at_maxima()
+        self.best.n_came = 1
         self.may_miss = yield from self._may_miss()
         if self.may_miss:
             yield from self._go_again()
@@ -161,16 +162,21 @@ class Way:
                 return
             other = yield from self._best_of(points, NEW_RADIUS)
             if other.logp > best.logp - self._allowance(best):
-                other.n_came = 0
                 yield from self._climb(other)
                 self._add(other)
 
     def _may_miss(self):
-        """Whether the emulator knows so little of what is far away that it may miss a mode."""
+        """Whether the emulator knows so little of what is far away that it may miss a mode.
+
+        Or one of the points there is better than the best one.
+        """
         self._learn()
         for k, limit in enumerate(UNPREDICTED, start=1):
             draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
-            yield from self._evaluated(self.best.z + FAR_SHARE * (draws - self.best.z))
+            points = self.best.z + FAR_SHARE * (draws - self.best.z)
+            logp = yield from self._evaluated(points)
+            if logp.max() > self.best.logp:
+                return True
             if not self.unpredicted(k * N_FAR) > limit:
                 return False
         return True
@@ -180,7 +186,9 @@ class Way:
 
         Any will do: the better ones of several are nearer to the wrong modes, flat ones.
         """
-        while self.n_climbs < MOST_CLIMBS and self.best.n_came < ENOUGH_CAME:
+        for _ in range(MOST_CLIMBS - 1):
+            if self.best.n_came == ENOUGH_CAME:
+                return
             since = len(self.seen)
             start = self.prior[self.rng.choice(len(self.prior))]
             walker = yield from self._best_of(design(start, self.prior, self.rng), 1.0)
@@ -188,21 +196,22 @@ class Way:
             if walker.logp > -np.inf:
                 yield from self._climb(walker)
                 self._learn()
-                self._add(walker)
-            self.n_climbs += 1
+                self._add(walker).n_came += 1
+                self.n_climbs += 1
 
     def _add(self, walker):
-        """Add where a walker has come to the maxima, unless it is one of them."""
+        """Add where a walker has come to the maxima, or find it there; return that one."""
+        found = walker
         for place in self.maxima:
             near = abs(place.logp - walker.logp) < NEGLIGIBLE
             if near and self._dip(place.z, walker.z) <= LARGEST_DIP:
-                place.n_came += walker.n_came
-                if walker.logp > place.logp:
-                    place.z, place.logp, place.error = walker.z, walker.logp, walker.error
-                break
-        else:
+                found = place
+        if found is walker:
             self.maxima.append(walker)
-        self.best = max(self.maxima, key=lambda walker: walker.logp)
+        elif walker.logp > found.logp:
+            found.z, found.logp, found.error = walker.z, walker.logp, walker.error
+        self.best = max(self.maxima, key=lambda place: place.logp)
+        return found
 
     def _evaluated(self, points):
         logp = yield points

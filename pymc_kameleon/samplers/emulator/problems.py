@@ -42,7 +42,7 @@ def explain_worth(worth, choices, names):
 
 def explain_climbs(choices, names):
     """Warn if there may be a better mode, as few climbs from different starts came to this one."""
-    n_climbs, n_came = choices.climbs
+    n_climbs, n_came = map(int, choices.climbs)
     if n_came >= min(n_climbs, ENOUGH_CAME):
         return ""
     return (

@@ -122,7 +122,7 @@ class Way:
     maxima : list of Walker
         Where walkers have come.
     n_climbs : int
-        Climbs from starts of their own.
+        Climbs that have arrived.
     may_miss : bool
         Whether the emulator may miss a mode far away.
     """
@@ -131,7 +131,7 @@ class Way:
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
         self.unpredicted, self.explore = unpredicted, explore
         self.spread, self.seen = spread_of(prior), []
-        self.best, self.maxima, self.n_climbs, self.may_miss = None, [], 1, False
+        self.best, self.maxima, self.n_climbs, self.may_miss = None, [], 0, False
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
@@ -145,7 +145,7 @@ class Way:
         if self.best.arrived:
             return
         yield from self._climb(self.best)
-        self.maxima = [self.best]
+        self.maxima, self.n_climbs = [self.best], 1
         yield from self._look_at_maxima()
         self.best.n_came = 1
         self.may_miss = yield from self._may_miss()
@@ -164,6 +164,7 @@ class Way:
             if other.logp > best.logp - self._allowance(best):
                 yield from self._climb(other)
                 self._add(other)
+                self.n_climbs += 1
 
     def _may_miss(self):
         """Whether the emulator knows so little of what is far away that it may miss a mode.

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from runs import same
 from scipy import stats
-from simulated import CAPACITY, GROWTH, RATE, growth, logistic
+from simulated import CAPACITY, GROWTH, OSCILLATION, RATE, growth, logistic, oscillation
 
 import pymc_kameleon as pk
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.samplers.emulator.learning import Choices
+from pymc_kameleon.samplers.emulator.problems import explain_climbs
 from pymc_kameleon.samplers.emulator.way import (
     ENOUGH_CAME,
     LEAST_DESIGN,
@@ -141,8 +144,8 @@ def test_other_places_are_counted_for_themselves():
     way = way_by(Known(log_two, slope_of_two), prior, unpredicted=lambda n: 1.0)
     walked(way, log_two, np.array([-2.0, 0, 0]))
     assert way.best.z[0] > 1.9
-    assert 1 < way.n_climbs <= MOST_CLIMBS
-    assert sum(place.n_came for place in way.maxima) == way.n_climbs
+    assert 2 <= sum(place.n_came for place in way.maxima) <= MOST_CLIMBS
+    assert way.n_climbs > way.best.n_came
 
 
 def test_the_design_is_around_the_start():
@@ -153,6 +156,15 @@ def test_the_design_is_around_the_start():
     np.testing.assert_array_equal(points[0], start)
     steps = points[1:] - start
     assert 0.1 < np.sqrt(np.mean(steps**2)) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("climbs", "warns"), [((0, 0), False), ((1, 1), False), ((4, 3), False), ((4, 1), True)]
+)
+def test_it_says_that_few_climbs_came_to_the_best_place(climbs, warns):
+    choices = allocate(Choices, {"boxes": 1}, climbs=np.array(climbs))
+    said = explain_climbs(choices, ["logistic"])
+    assert ("1 of 4 climbs" in said and "`initvals`" in said) if warns else said == ""
 
 
 # ---- of a model ---------------------------------------------------------------------------------
@@ -171,7 +183,7 @@ def begun(job, seed, start):
 
 
 def job(step):
-    return Job([step], step.outputs(["rate"]), keeps_warmup=True)
+    return Job([step], step.outputs(step.var_names[:1]), keeps_warmup=True)
 
 
 STARTS = [0.0, 3.0, -0.7], [-1.5, 1.0, 0.5], [1.0, 5.0, 0.0]
@@ -186,6 +198,15 @@ def test_it_finds_the_posterior(step, start):
     assert portion.n_logp < 80
     learned = state.steps[0].parameters.emulated
     assert (np.abs(learned.mean - GROWTH) < 1).all()
+
+
+@pytest.mark.parametrize(("seed", "start"), [(3, -0.7), (6, 0.5)])
+def test_it_finds_a_frequency_from_others(seed, start):
+    """From starts of which, without beginning anew, it comes to a wave that fits nothing."""
+    step = pk.EmulatorMetropolis(model=oscillation())
+    state, portion = advance(job(step), begun(job(step), seed, [start, 0.0, -0.5]), 1)
+    assert step.log_density(state.point) > step.log_density(OSCILLATION) - 12
+    assert portion.n_logp < 150
 
 
 def test_the_emulator_is_right_at_its_end(step):

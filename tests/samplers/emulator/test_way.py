@@ -10,7 +10,8 @@ from simulated import CAPACITY, GROWTH, OSCILLATION, RATE, growth, logistic, osc
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
-from pymc_kameleon.samplers.emulator.learning import Choices
+from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.emulator.learning import Choices, Evaluations
 from pymc_kameleon.samplers.emulator.problems import explain_climbs
 from pymc_kameleon.samplers.emulator.way import (
     ENOUGH_CAME,
@@ -156,6 +157,19 @@ def test_the_design_is_around_the_start():
     np.testing.assert_array_equal(points[0], start)
     steps = points[1:] - start
     assert 0.1 < np.sqrt(np.mean(steps**2)) < 0.5
+
+
+def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):
+    """Of the newest points, in units of noise: the second output does not count."""
+    monkeypatch.setattr(learning, "curvatures", lambda *_: np.array([4.0, 0.0]))
+    y = np.array([[0.0, 0], [9, 9], [1, 5], [2, 5], [4, 5]])
+    nothing = np.zeros((5, 1))
+    known = Evaluations(nothing, np.array([0.0, -1, -1, np.nan, -1]), nothing, nothing, y)
+
+    class Emulated:
+        emulate = staticmethod(lambda x: np.array([[0.5, 0], [2, 0], [5, 0]]))
+
+    assert learning.unpredicted(Emulated, None, known, 3) == 0.25
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,29 @@ GROWTH = np.log([RATE, CAPACITY, NOISE])
 """The truth, in the model's coordinates."""
 
 
+def wave(x):
+    """Return a damped oscillation of amplitude 1 at 30 times, of frequency and phase."""
+    times = np.linspace(0, 12, 30)
+    return np.sin(x[0] * times + x[1]) * np.exp(-0.05 * times)
+
+
+@cache
+def oscillation():
+    """A wave with an unknown frequency, phase and noise: a wrong frequency is a mode of its own."""
+    with pm.Model() as model:
+        frequency, phase = pm.LogNormal("frequency", 0.5, 0.7), pm.Normal("phase")
+        noise = pm.HalfNormal("noise", 1)
+        data = wave([FREQUENCY, PHASE])
+        data = data + NOISE * np.random.default_rng(1).standard_normal(len(data))
+        pm.Normal("y", simulator(wave)(pt.stack([frequency, phase])), noise, observed=data)
+    return model
+
+
+FREQUENCY, PHASE = 3.0, 0.4
+OSCILLATION = np.array([np.log(FREQUENCY), PHASE, np.log(NOISE)])
+"""The truth, in the model's coordinates."""
+
+
 # ---- emulators ----------------------------------------------------------------------------------
 
 

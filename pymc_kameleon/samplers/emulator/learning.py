@@ -78,6 +78,7 @@ class Choices(NamedTuple):
     share: floats(1)  # effective share of the weights π/s of the newest moves
     n_judged: integers(1)  # moves by the emulator that it was judged by
     n_full: integers(1)  # evaluations when hyperparameters were last chosen among all
+    climbs: integers(2)  # on the way, and of these to the best mode; 0 if one was enough
 
 
 class Evaluations(NamedTuple):
@@ -244,11 +245,11 @@ def take_shape(chain):
 # ---- emulators ----------------------------------------------------------------------------------
 
 
-def fit_emulators(chains):
-    """Fit the emulator of each box to all that chains have evaluated."""
+def fit_emulators(chains, newest=0):
+    """Fit the emulator of each box to all that chains have evaluated, or to so many, the newest."""
     first = chains[0]
     choices, emulated, d = first.tuning.choices, first.parameters.emulated, first.state.x.size
-    known, new = evaluations_of(chains), evaluations_of(chains, newest=True)
+    known, new = evaluations_of(chains)[-newest:], evaluations_of(chains, newest=True)
     drop = drops(known.logp, d)
     if not (np.isfinite(drop) & np.isfinite(known.y).all(axis=1)).any():
         return
@@ -297,6 +298,19 @@ def best_variant(scores, fits):
     errors = mean_errors(scores, fits)
     limit = SAME_SCORE * min(errors.values())
     return min((k for k in fits if errors[k] <= limit), key=lambda k: fits[k].error)
+
+
+def unpredicted(density, log_density, known, n):
+    """Return how far the last n outputs are from those that s predicts, relative to their changes.
+
+    That is in units of noise, relative to how far they are from those of the best point, and the
+    median of the points. So no scale of the noise changes it.
+    """
+    weights = np.sqrt(curvatures(log_density, known))
+    y, best = known.y[-n:], known.y[np.argmax(np.nan_to_num(known.logp, nan=-np.inf))]
+    predicted = density.emulate(known.x[-n:])
+    errors, changes = (np.linalg.norm(weights * (y - z), axis=1) for z in (predicted, best))
+    return np.nanmedian(errors / changes) if np.isfinite(errors / changes).any() else 0.0
 
 
 def whole_points(log_density, z):

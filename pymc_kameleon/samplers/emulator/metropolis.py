@@ -394,7 +394,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _emulator_budget(self):
         n_tune = self.monitor.tune * self.steps_per_draw
-        return min(25 * self._d + 40, max(15 * self._d + 40, n_tune))
+        return min(30 * self._d + 60, max(25 * self._d + 60, n_tune))
 
     def evaluations_of_search(self, whole, short):
         """Return about how many evaluations the way takes: some rounds; others try a draw of s."""
@@ -412,7 +412,10 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _problems(self):
         tuning = self.tuning
-        return [problems.explain_worth(tuning.worth, tuning.choices, self._names_of_boxes)]
+        return [
+            problems.explain_worth(tuning.worth, tuning.choices, self._names_of_boxes),
+            problems.explain_climbs(tuning.choices, self._names_of_boxes),
+        ]
 
     @property
     def _names_of_boxes(self):

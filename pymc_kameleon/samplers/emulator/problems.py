@@ -3,6 +3,7 @@
 import logging
 
 from pymc_kameleon.samplers.emulator.learning import ENOUGH_JUDGED, LEAST_WORTH
+from pymc_kameleon.samplers.emulator.way import ENOUGH_CAME
 from pymc_kameleon.samplers.surrogate.learning import mean_worth
 from pymc_kameleon.step.messages import counted, some
 
@@ -36,4 +37,17 @@ def explain_worth(worth, choices, names):
         "do most of the work, as of SurrogateMetropolis. Where outputs jump, are chaotic, or NaN "
         "in much of the space, let the black box return something smoother; if it is smooth, tune "
         "longer."
+    )
+
+
+def explain_climbs(choices, names):
+    """Warn if there may be a better mode, as few climbs from different starts came to this one."""
+    n_climbs, n_came = map(int, choices.climbs)
+    if n_came >= min(n_climbs, ENOUGH_CAME):
+        return ""
+    return (
+        f"there may be a better mode. Far from here, what {some(names)} returns cannot be "
+        f"predicted, and {n_came} of {counted(n_climbs, 'climb')} from different starts came here, "
+        "the best place that was found. Compare what the model predicts with the data. A run with "
+        "another seed may find something better; or start where the data point to (`initvals`)."
     )

@@ -11,6 +11,11 @@ and near each of these maxima a draw of the normal there. ρ becomes the r that 
 may end in a local mode. So then log s is maximised from draws of the prior, which costs no
 evaluation, and what may be another mode is evaluated, and climbed from there if it is one.
 
+That sees no mode that the emulator knows nothing of. So some points far away are evaluated. Where
+the emulator does not predict them, all begins anew from other starts, until enough climbs have come
+to the best place. These learn from their own evaluations alone: an emulator that knows a mode leads
+there from anywhere, as it does not know what is between.
+
 It is a generator: it asks for points and is sent their log-densities, so that it can run one
 evaluation after another, many at a time, or from what is known.
 
@@ -60,6 +65,15 @@ ON_LINE, LARGEST_DIP = 21, 1.0
 MOST_LOOKS = 4
 """Rounds in which other maxima are evaluated."""
 
+N_FAR, FAR_SHARE, UNPREDICTED = 6, 0.5, (0.35, 0.5)
+"""Points far away that are evaluated, and again so many; how far they are from the best one, as a
+share of the way to draws of the prior; and errors of their outputs, relative to how much these
+change, from which the emulator may miss a mode: of the first points, and of all."""
+
+MOST_CLIMBS, ENOUGH_CAME = 4, 3
+"""Climbs from starts of their own, if it may; and how many that came to the best place are enough.
+"""
+
 ENOUGH_CALLS, MOST_JUMPS, N_JUMPS, JUMP, WELL_PREDICTED = (8, 2), 4, 2, 3.0, 0.1
 """Earlier calls of each box, and times its inputs, from which no design is needed; rounds in which
 draws of s are evaluated then, before the way is gone as without them, and how many in a round; how
@@ -79,6 +93,9 @@ class Walker:
     radius: float = 1.0  # ρ
     n_small: int = 0  # rounds in a row with a small gain
     arrived: bool = False
+    error: float = np.inf  # median, of the log-densities that were predicted last
+    since: int = 0  # the evaluations before these are not its own
+    n_came: int = 0  # climbs from starts of their own that came here
 
 
 class Way:
@@ -88,51 +105,114 @@ class Way:
     ----------
     density : EmulatedDensity
     learn : callable
-        Fits the emulator to all that was evaluated.
+        Fits the emulator to the newest n evaluations.
     prior : (n, d) float64
         Draws of the prior, or what stands for them.
     rng : numpy.random.Generator
+    unpredicted : callable
+        Returns the share of the newest n points' outputs that the emulator did not predict.
     explore : callable, optional
         Returns draws of s (n, d), from its maximum and a factor of the curvature there; where
         earlier runs have called the boxes often enough for an emulator.
 
     Attributes
     ----------
+    best : Walker
+        The best one of those that have arrived, or the first one.
     maxima : list of Walker
         Where walkers have come.
-    error : float
-        Median error of the log-densities that were predicted last, where a walker climbed.
+    n_climbs : int
+        Climbs that have arrived.
+    may_miss : bool
+        Whether the emulator may miss a mode far away.
     """
 
-    def __init__(self, density, learn, prior, rng, explore=None):
+    def __init__(self, density, learn, prior, rng, unpredicted, explore=None):
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
-        self.explore = explore
-        self.spread, self.error, self.seen = spread_of(prior), np.inf, []
-        self.maxima = []
+        self.unpredicted, self.explore = unpredicted, explore
+        self.spread, self.seen = spread_of(prior), []
+        self.best, self.maxima, self.n_climbs, self.may_miss = None, [], 0, False
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
         known = self.explore is not None
         points = start[None] if known else design(start, self.prior, self.rng)
-        best = yield from self._best_of(points, 1.0)
-        if best.logp == -np.inf:
+        self.best = yield from self._best_of(points, 1.0)
+        if self.best.logp == -np.inf:
             return
         if known:
-            yield from self._jump(best)
-        if best.arrived:
+            yield from self._jump(self.best)
+        if self.best.arrived:
             return
-        yield from self._climb(best)
-        self.maxima = [best]
+        yield from self._climb(self.best)
+        self.maxima, self.n_climbs = [self.best], 1
+        yield from self._look_at_maxima()
+        self.best.n_came = 1
+        self.may_miss = yield from self._may_miss()
+        if self.may_miss:
+            yield from self._go_again()
+
+    def _look_at_maxima(self):
+        """Evaluate other maxima of s, and climb from what may be another mode."""
         for look in range(MOST_LOOKS):
-            self.learn()
+            self._learn()
+            best = self.best
             points = self._other_maxima(best, np.inf if look == 0 else self._allowance(best))
             if len(points) == 0:
                 return
             other = yield from self._best_of(points, NEW_RADIUS)
             if other.logp > best.logp - self._allowance(best):
                 yield from self._climb(other)
-                self.maxima.append(other)
-                best = max(self.maxima, key=lambda walker: walker.logp)
+                self._add(other)
+                self.n_climbs += 1
+
+    def _may_miss(self):
+        """Whether the emulator knows so little of what is far away that it may miss a mode.
+
+        Or one of the points there is better than the best one.
+        """
+        self._learn()
+        for k, limit in enumerate(UNPREDICTED, start=1):
+            draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
+            points = self.best.z + FAR_SHARE * (draws - self.best.z)
+            logp = yield from self._evaluated(points)
+            if logp.max() > self.best.logp:
+                return True
+            if not self.unpredicted(k * N_FAR) > limit:
+                return False
+        return True
+
+    def _go_again(self):
+        """Climb from draws of the prior.
+
+        Any will do: the better ones of several are nearer to the wrong modes, flat ones.
+        """
+        for _ in range(MOST_CLIMBS - 1):
+            if self.best.n_came == ENOUGH_CAME:
+                return
+            since = len(self.seen)
+            start = self.prior[self.rng.choice(len(self.prior))]
+            walker = yield from self._best_of(design(start, self.prior, self.rng), 1.0)
+            walker.since = since
+            if walker.logp > -np.inf:
+                yield from self._climb(walker)
+                self._learn()
+                self._add(walker).n_came += 1
+                self.n_climbs += 1
+
+    def _add(self, walker):
+        """Add where a walker has come to the maxima, or find it there; return that one."""
+        found = walker
+        for place in self.maxima:
+            near = abs(place.logp - walker.logp) < NEGLIGIBLE
+            if near and self._dip(place.z, walker.z) <= LARGEST_DIP:
+                found = place
+        if found is walker:
+            self.maxima.append(walker)
+        elif walker.logp > found.logp:
+            found.z, found.logp, found.error = walker.z, walker.logp, walker.error
+        self.best = max(self.maxima, key=lambda place: place.logp)
+        return found
 
     def _evaluated(self, points):
         logp = yield points
@@ -143,15 +223,18 @@ class Way:
         logp = yield from self._evaluated(points)
         return Walker(points[np.argmax(logp)], logp.max(), radius)
 
+    def _learn(self, since=0):
+        self.learn(len(self.seen) - since)
+
     def _climb(self, walker):
         while not walker.arrived:
-            self.learn()
+            self._learn(walker.since)
             points, radii = _proposals(self.density, walker, self.spread, self.rng)
             predicted, _ = self.density.values(points)
             logp = yield from self._evaluated(points)
             finite = logp > -np.inf
-            self.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
-            _take(walker, points, radii, logp, self.error)
+            walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
+            _take(walker, points, radii, logp)
 
     def _jump(self, walker):
         """Evaluate draws of s, a few at a time, until their log-densities are well predicted.
@@ -159,7 +242,7 @@ class Way:
         Maxima of s are looked for from draws of the prior, so that there are no others to look at.
         """
         for _ in range(MOST_JUMPS):
-            self.learn()
+            self._learn()
             starts = [walker.z, *self.prior[self.rng.choice(len(self.prior), N_STARTS)]]
             ends = [_maximum(self.density, z, JUMP * self.spread) for z in starts]
             log_s, _ = self.density.values(np.array([z for z, _ in ends]))
@@ -169,11 +252,11 @@ class Way:
             points = draws[self.rng.choice(len(draws), N_JUMPS, replace=False)]
             predicted, _ = self.density.values(points)
             logp = yield from self._evaluated(points)
-            self.error = np.sqrt(np.mean((logp - predicted) ** 2))
+            walker.error = np.sqrt(np.mean((logp - predicted) ** 2))
             if logp.max() > walker.logp:
                 walker.z, walker.logp = points[np.argmax(logp)], logp.max()
-            walker.arrived = bool(self.error < SMALL_ERROR)
-            if self.error < WELL_PREDICTED:
+            walker.arrived = bool(walker.error < SMALL_ERROR)
+            if walker.error < WELL_PREDICTED:
                 return
 
     def modes(self):
@@ -270,7 +353,7 @@ def _maximum(density, centre, scales):
     return z, np.linalg.cholesky(curvature)
 
 
-def _take(walker, z, radii, logp, error):
+def _take(walker, z, radii, logp):
     """Let a walker learn what its points turned out to be."""
     best = np.argmax(logp)
     gain = logp[best] - walker.logp
@@ -281,7 +364,7 @@ def _take(walker, z, radii, logp, error):
     walker.radius = np.clip(walker.radius, LEAST_RADIUS, LARGEST_RADIUS)
     is_small = gain < SMALL_GAIN
     walker.n_small = walker.n_small + 1 if is_small else 0
-    walker.arrived = (is_small and error < SMALL_ERROR) or walker.n_small >= MOST_SMALL
+    walker.arrived = (is_small and walker.error < SMALL_ERROR) or walker.n_small >= MOST_SMALL
 
 
 class SearchByEmulator:
@@ -308,18 +391,22 @@ class SearchByEmulator:
         self._density = EmulatedDensity(step.log_density.target(self._rng), emulated)
         knows = has_enough(step.tuning.reused, emulated.structure)
         explore = self._explore if knows else None
-        self._way = Way(self._density, self._learn, prior, self._rng, explore)
+        self._way = Way(self._density, self._learn, prior, self._rng, self._unpredicted, explore)
         self._going = self._way.go(start)
         self._points, self._values, self._evaluated = next(self._going), [], []
         self._draws = None
 
     @property
     def error(self):
-        """Median error of the log-densities that were predicted last."""
-        return self._way.error
+        """Median error of the log-densities that were predicted last, near the best point."""
+        return np.inf if self._way.best is None else self._way.best.error
 
-    def _learn(self):
-        learning.fit_emulators([self.step])
+    def _learn(self, n):
+        learning.fit_emulators([self.step], n)
+
+    def _unpredicted(self, n):
+        known = learning.evaluations_of([self.step])
+        return learning.unpredicted(self._density, self.step.log_density, known, n)
 
     def _explore(self, z, root):
         choices = self.step.tuning.choices
@@ -360,6 +447,8 @@ class SearchByEmulator:
         own = self.step
         if self._draws is None:
             own.state.x[:], _ = learning.best_of(own)
+            if self._way.may_miss:
+                own.tuning.choices.climbs[:] = self._way.n_climbs, self._way.best.n_came
             draws = learning.learn_emulator([own], self._rng, modes=self._way.modes())
             self._draws = np.concatenate([own.state.x[None], self._rng.choice(draws, n - 1)])
         copy_arrays(own.parameters, step.parameters, ("emulated",))

@@ -6,10 +6,22 @@ import numpy as np
 import pytest
 from runs import same
 from scipy import stats
-from simulated import CAPACITY, GROWTH, RATE, growth, logistic
+from simulated import CAPACITY, GROWTH, OSCILLATION, RATE, growth, logistic, oscillation
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.emulator.way import LEAST_DESIGN, RADII, Way, design
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.emulator.learning import Choices, Evaluations
+from pymc_kameleon.samplers.emulator.problems import explain_climbs
+from pymc_kameleon.samplers.emulator.way import (
+    ENOUGH_CAME,
+    LEAST_DESIGN,
+    MOST_CLIMBS,
+    N_FAR,
+    RADII,
+    Way,
+    design,
+)
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.warm_start.approach import approach
 
@@ -37,7 +49,16 @@ PRIOR = np.random.default_rng(0).standard_normal((300, 3))
 
 def gone(density, log_pi, start, prior=PRIOR, most=300):
     """Return the batches of points that a way asks for, and their log-densities."""
-    way = Way(density, lambda: None, prior, np.random.default_rng(1))
+    return walked(way_by(density, prior), log_pi, start, most)
+
+
+def way_by(density, prior=PRIOR, learn=lambda n: None, unpredicted=lambda n: 0.0):
+    """Return a way that is not led astray by what is far away, by default."""
+    return Way(density, learn, prior, np.random.default_rng(1), unpredicted)
+
+
+def walked(way, log_pi, start, most=300):
+    """Return the same of a way."""
     going, batches, values = way.go(start), [], []
     points = next(going)
     while sum(map(len, batches)) < most:
@@ -94,6 +115,40 @@ def test_it_looks_for_other_modes():
     assert values.max() > log_two(np.array([[2.0, 0, 0]]))[0] - 0.5
 
 
+def test_where_far_points_are_not_predicted_it_begins_anew():
+    """Until enough climbs came to the best place, each by its own evaluations."""
+    learned, asked = [], []
+
+    def unpredicted(n):
+        asked.append(n)
+        return 1.0
+
+    way = way_by(NORMAL, learn=learned.append, unpredicted=unpredicted)
+    _, values = walked(way, log_normal, np.zeros(3))
+    assert asked == [N_FAR, 2 * N_FAR]
+    assert (way.n_climbs, way.best.n_came, len(way.maxima)) == (ENOUGH_CAME, ENOUGH_CAME, 1)
+    assert way.best.logp == values.max()
+    assert learned.count(LEAST_DESIGN) == ENOUGH_CAME
+
+
+def test_one_look_is_enough_where_far_points_are_predicted():
+    way = way_by(NORMAL)
+    batches, _ = walked(way, log_normal, np.zeros(3))
+    assert not way.may_miss
+    assert (way.n_climbs, len(batches[-1])) == (1, N_FAR)
+
+
+def test_other_places_are_counted_for_themselves():
+    """Far from both modes of a density, of which an emulator sees the one that is near."""
+    near = np.where(np.arange(300) % 2, 2.0, -2.0)
+    prior = np.column_stack([near, np.zeros(300), np.zeros(300)]) + 0.1 * PRIOR
+    way = way_by(Known(log_two, slope_of_two), prior, unpredicted=lambda n: 1.0)
+    walked(way, log_two, np.array([-2.0, 0, 0]))
+    assert way.best.z[0] > 1.9
+    assert 2 <= sum(place.n_came for place in way.maxima) <= MOST_CLIMBS
+    assert way.n_climbs > way.best.n_came
+
+
 def test_the_design_is_around_the_start():
     start, rng = np.array([5.0, 5.0, 5.0]), np.random.default_rng(2)
     points = design(start, PRIOR, rng)
@@ -102,6 +157,28 @@ def test_the_design_is_around_the_start():
     np.testing.assert_array_equal(points[0], start)
     steps = points[1:] - start
     assert 0.1 < np.sqrt(np.mean(steps**2)) < 0.5
+
+
+def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):
+    """Of the newest points, in units of noise: the second output does not count."""
+    monkeypatch.setattr(learning, "curvatures", lambda *_: np.array([4.0, 0.0]))
+    y = np.array([[0.0, 0], [9, 9], [1, 5], [2, 5], [4, 5]])
+    nothing = np.zeros((5, 1))
+    known = Evaluations(nothing, np.array([0.0, -1, -1, np.nan, -1]), nothing, nothing, y)
+
+    class Emulated:
+        emulate = staticmethod(lambda x: np.array([[0.5, 0], [2, 0], [5, 0]]))
+
+    assert learning.unpredicted(Emulated, None, known, 3) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("climbs", "warns"), [((0, 0), False), ((1, 1), False), ((4, 3), False), ((4, 1), True)]
+)
+def test_it_says_that_few_climbs_came_to_the_best_place(climbs, warns):
+    choices = allocate(Choices, {"boxes": 1}, climbs=np.array(climbs))
+    said = explain_climbs(choices, ["logistic"])
+    assert ("1 of 4 climbs" in said and "`initvals`" in said) if warns else said == ""
 
 
 # ---- of a model ---------------------------------------------------------------------------------
@@ -120,7 +197,7 @@ def begun(job, seed, start):
 
 
 def job(step):
-    return Job([step], step.outputs(["rate"]), keeps_warmup=True)
+    return Job([step], step.outputs(step.var_names[:1]), keeps_warmup=True)
 
 
 STARTS = [0.0, 3.0, -0.7], [-1.5, 1.0, 0.5], [1.0, 5.0, 0.0]
@@ -135,6 +212,15 @@ def test_it_finds_the_posterior(step, start):
     assert portion.n_logp < 80
     learned = state.steps[0].parameters.emulated
     assert (np.abs(learned.mean - GROWTH) < 1).all()
+
+
+@pytest.mark.parametrize(("seed", "start"), [(3, -0.7), (6, 0.5)])
+def test_it_finds_a_frequency_from_others(seed, start):
+    """From starts of which, without beginning anew, it comes to a wave that fits nothing."""
+    step = pk.EmulatorMetropolis(model=oscillation())
+    state, portion = advance(job(step), begun(job(step), seed, [start, 0.0, -0.5]), 1)
+    assert step.log_density(state.point) > step.log_density(OSCILLATION) - 12
+    assert portion.n_logp < 150
 
 
 def test_the_emulator_is_right_at_its_end(step):

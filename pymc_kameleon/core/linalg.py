@@ -81,6 +81,18 @@ def solve_lower(factor, b, out):
 
 
 @fast_jit
+def solve_lower_transposed(factor, b, out):
+    """Write L⁻ᵀ b into `out`, which may be `b`."""
+    d = b.size
+    for i in range(d):
+        out[i] = b[i]
+    for k in range(d - 1, -1, -1):
+        out[k] /= factor[k, k]
+        for i in range(k):
+            out[i] -= factor[k, i] * out[k]
+
+
+@fast_jit
 def rank_one_update(factor, v):
     """Turn L into the factor of LLᵀ + vvᵀ in O(d²); `v` is overwritten."""
     d = v.size

@@ -74,15 +74,17 @@ def test_multiply(case):
 
 
 @CASES
-@given(covariances(), st.booleans())
-def test_solve(case, in_place):
+@given(covariances(), st.booleans(), st.booleans())
+def test_solve(case, in_place, transposed):
     a, rng = case
     factor = np.linalg.cholesky(a)
+    solve = linalg.solve_lower_transposed if transposed else linalg.solve_lower
+    matrix = factor.T if transposed else factor
     b = rng.standard_normal(len(a)) * np.sqrt(np.diag(a))
     right = b.copy()
     out = right if in_place else np.empty(len(a))
-    linalg.solve_lower(factor, right, out)
-    assert (np.abs(factor @ out - b) <= 1e-13 * (np.abs(factor) @ np.abs(out))).all()
+    solve(factor, right, out)
+    assert (np.abs(matrix @ out - b) <= 1e-13 * (np.abs(matrix) @ np.abs(out))).all()
     if not in_place:
         np.testing.assert_array_equal(right, b)
 

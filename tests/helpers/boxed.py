@@ -16,6 +16,9 @@ from pymc_kameleon.model import simulators
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 
+STOPS = 6
+"""Stops of inner chains: fewer than there are by default, as these would take most of the time."""
+
 
 class Same(Op):
     """A simulator that returns its inputs."""
@@ -54,7 +57,9 @@ class BoxedEmulator(pk.EmulatorMetropolis):
             patch.object(SimulatorLogp, "_check_outputs"),
             patch.object(simulators, "_is_linear_in", lambda logp, outputs: False),
         ):
-            return super()._make_log_density(own, region)
+            log_density = super()._make_log_density(own, region)
+        self.settings["stops"] = STOPS
+        return log_density
 
 
 SAMPLERS = tuple(BoxedEmulator if cls is pk.EmulatorMetropolis else cls for cls in pk.SAMPLERS)

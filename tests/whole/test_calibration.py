@@ -5,7 +5,7 @@ of the parameters among the draws are uniform over many such data sets if the sa
 has arrived and mixed [1, 2]. So is the rank of their log-likelihood, which sees errors that leave
 each parameter as wide as it should be [3].
 
-Each data set needs a run of its own, 3480 in all, so chains are made by the function that makes the
+Each data set needs a run of its own, 3444 in all, so chains are made by the function that makes the
 draws of `pk.sample`, without what is around it; that is here for chains that learn together.
 
 [1] Cook, Gelman & Rubin (2006). [2] Talts et al. (2018). [3] Modrák et al. (2023).
@@ -201,7 +201,7 @@ ROWS = (
         pk.CMH: Runs({"steps_per_draw": 20}),
         pk.MALA: Runs({"steps_per_draw": 20}),
         pk.SurrogateMetropolis: Runs(tune=40, replicates=40),  # whose tuning is dear
-        BoxedEmulator: Runs(tune=40, replicates=40),
+        BoxedEmulator: Runs(SMALL[BoxedEmulator], tune=100, replicates=28),
     }
 )
 """For samplers that are not meant for such models, draws of more transitions."""

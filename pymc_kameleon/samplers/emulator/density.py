@@ -21,8 +21,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.core.arrays import floats, integers
-from pymc_kameleon.core.jit import fast_jit, jit
-from pymc_kameleon.core.linalg import multiply_lower, squared_norm, sum_of
+from pymc_kameleon.core.jit import jit
+from pymc_kameleon.core.linalg import (
+    multiply_lower,
+    multiply_lower_transposed,
+    squared_norm,
+    sum_of,
+)
 from pymc_kameleon.core.target import call
 from pymc_kameleon.samplers.emulator.gaussian_process import (
     Emulator,
@@ -75,7 +80,7 @@ def log_emulated(target, emulated, u, gradient, scratch):
     y_bar = tape[n_outputs + n_inputs : 2 * n_outputs + n_inputs]
     x_bar = tape[2 * n_outputs + n_inputs : 2 * (n_outputs + n_inputs)]
     run_backward(target, emulated, levels, (y, x, y_bar, x_bar), scratch)
-    multiply_transposed(emulated.factor, tape[tape.size - d :], gradient)
+    multiply_lower_transposed(emulated.factor, tape[tape.size - d :], gradient)
     if not np.isfinite(sum_of(gradient)):
         return -np.inf
     distance = np.sqrt(squared_norm(u))
@@ -122,14 +127,3 @@ def run_backward(target, emulated, levels, parts, scratch):
                     emulated.structure, emulated.emulator, k, x, y, y_bar, x_bar, scratch.gaussian
                 )
         call_part(target, PULLBACK, scratch.tape)
-
-
-@fast_jit
-def multiply_transposed(factor, v, out):
-    """Write Lᵀv into `out`."""
-    d = v.size
-    for i in range(d):
-        out[i] = 0.0
-    for k in range(d):
-        for i in range(k + 1):
-            out[i] += factor[k, i] * v[k]

@@ -52,7 +52,7 @@ N_TURNS = 2
 """How often the directions are found anew, by a fit that goes by the last ones."""
 
 N_SEARCHED = 200
-"""Points at most for a choice among all levels; all points are used for one among the next."""
+"""Points at most by which a choice is made, the best ones."""
 
 FARTHEST = 1e6
 """Δ/d at most: points beyond say nothing, as their simulator may have broken down."""
@@ -168,17 +168,20 @@ def fit_box(x, y, drop, d, curvature, variant=(False, False), start=None, m=900,
     if len(x) == 0:
         return None
     problem = _Problem(x, y, drop, d, curvature, variant)
-    few = _Problem(*_rows(x, y, drop, N_SEARCHED), d, curvature, variant)
+    few = problem
+    if len(x) > N_SEARCHED:
+        few = _Problem(*_rows(x, y, drop, N_SEARCHED), d, curvature, variant)
     first = few.fit(Hyper() if start is None else start)
     if start is None or look == "all":
         first = few.search(first)
     for _ in range(N_TURNS):
         few.take_directions(first)
         first = few.fit(first.hyper)
+    few.take_directions(first)
+    hyper, error = first.hyper, np.inf
+    if start is None or look != "none":
+        hyper, error = few.choose(hyper, NEXT_STEPS, n_rounds=1)
     problem.take_directions(first)
-    if start is not None and look == "none":
-        return problem.fit(start)
-    hyper, error = problem.choose(first.hyper, NEXT_STEPS, n_rounds=1)
     return problem.fit(hyper)._replace(error=error)
 
 

@@ -22,11 +22,12 @@ from scipy.linalg import solve_triangular
 
 from pymc_kameleon.core.arrays import allocate, floats
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
-from pymc_kameleon.core.linalg import copy, squared_norm
+from pymc_kameleon.core.linalg import copy, solve_lower_transposed, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.target import Target
 from pymc_kameleon.samplers.emulator.density import DensityScratch, Emulated, log_emulated
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure, emulate
+from pymc_kameleon.samplers.surrogate.proposal import u_of
 from pymc_kameleon.step.messages import say_if_compiling
 
 LEAP_RANGE = 0.3
@@ -116,12 +117,10 @@ class EmulatedDensity:
 
     def values(self, z):
         """Return log s (n,) and its gradients in z (n, d), which are 0 where it is -inf."""
-        u = np.ascontiguousarray(self.u_of(z))
-        log_s, slopes = np.empty(len(u)), np.zeros(u.shape)
-        compiled_values()(self._target, self.emulated, self._at, u, log_s, slopes)
-        self.n_evaluated += len(u)
-        slopes[log_s == -np.inf] = 0.0
-        slopes = solve_triangular(self.emulated.factor, slopes.T, lower=True, trans="T").T
+        z = np.ascontiguousarray(z, np.float64)
+        log_s, slopes = np.empty(len(z)), np.empty(z.shape)
+        compiled_values()(self._target, self.emulated, self._at, z, log_s, slopes)
+        self.n_evaluated += len(z)
         return log_s, slopes
 
     def chains(self, z, n, rng):
@@ -157,16 +156,21 @@ def trajectory_of(target, emulated):
 
 @cache
 def compiled_values():
-    """Return the compiled function that computes log s and its gradient at points u."""
+    """Return the compiled function that computes log s and its gradient at points z."""
 
-    def values(target, emulated, at, u, log_s, slopes):
-        for i in range(u.shape[0]):
-            log_s[i] = log_emulated(target, emulated, u[i], slopes[i], at.density)
+    def values(target, emulated, at, z, log_s, slopes):
+        for i in range(z.shape[0]):
+            u_of(emulated, z[i], at.u)
+            log_s[i] = log_emulated(target, emulated, at.u, slopes[i], at.density)
+            if log_s[i] == -np.inf:
+                for k in range(at.u.size):
+                    slopes[i, k] = 0.0
+            solve_lower_transposed(emulated.factor, slopes[i], slopes[i])
 
-    u = np.zeros((1, 1))
+    z = np.zeros((1, 1))
     with say_if_compiling("the emulated log-density"):
         return specialise(
-            cached_jit(values, (log_emulated,)), *_examples(), u, np.zeros(1), np.zeros((1, 1))
+            cached_jit(values, (log_emulated,)), *_examples(), z, np.zeros(1), np.zeros((1, 1))
         )
 
 

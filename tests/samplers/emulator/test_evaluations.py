@@ -130,7 +130,7 @@ def test_bounded(step, run, monkeypatch):
     assert own.attrs["n_evaluations"] == run[0]["evaluations"].attrs["n_evaluations"]
 
 
-@pytest.mark.parametrize("how", ["store", "file"])
+@pytest.mark.parametrize("how", ["store", pytest.param("file", marks=pytest.mark.slow)])
 def test_files_and_resume(step, run, tmp_path, how):
     path = tmp_path / how
     if how == "store":

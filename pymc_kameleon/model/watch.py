@@ -48,6 +48,7 @@ class Rule:
     rejects_errors: bool = False
     timeout: float | None = None  # seconds
     looks_again: bool = True
+    doubts: bool = True  # whether NaN is evaluated again
 
 
 DEFAULT_RULE = Rule()
@@ -182,7 +183,8 @@ class Watched:
         return logp
 
     def _may_doubt(self, chain):
-        return chain.watch.counts[DOUBTS] < MOST_DOUBTS and not chain.is_estimate
+        may = chain.watch.counts[DOUBTS] < MOST_DOUBTS and not chain.is_estimate
+        return may and chain.rule.doubts
 
     def _evaluate(self, chain, *arguments):
         rule, chain.failure = chain.rule, ""

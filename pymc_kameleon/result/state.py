@@ -20,6 +20,9 @@ from pymc_kameleon.step.monitor import ChainMonitor
 STEP_TUPLES = ("parameters", "state", "tuning", "guide", "watch")
 """Fields of a step's state that are named tuples of arrays."""
 
+LATER_FIELDS = ("most_on_the_way", "on_the_way", "to_tune", "to_draw", "checks")
+"""Fields of a ChainMonitor that earlier versions did not save."""
+
 DATA_CHANGED = "pm.Data, or the length of a dimension, was changed since"  # in errors
 
 
@@ -90,7 +93,9 @@ def unpack(steps, arrays):
 
 
 def _unpack_step(step, arrays, prefix):
-    monitor = {f.name: arrays[f"{prefix}monitor_{f.name}"].item() for f in fields(ChainMonitor)}
+    names = {field.name: f"{prefix}monitor_{field.name}" for field in fields(ChainMonitor)}
+    saved = {name: k for name, k in names.items() if name not in LATER_FIELDS or k in arrays}
+    monitor = {name: arrays[key].item() for name, key in saved.items()}
     step.setup_chain(0, monitor["tune"], monitor["draws"])
     for name in STEP_TUPLES:
         if name != "watch" or f"{prefix}watch_counts" in arrays:  # earlier versions had none

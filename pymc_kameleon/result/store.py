@@ -235,8 +235,8 @@ class Store:
             compressors=None,
         )
 
-    def extend(self, draws, plan, states):
-        """Make room for so many draws in all after tuning, if those of the states are there."""
+    def extend(self, tune, draws, plan, states):
+        """Make room for so many draws of tuning and after it, if those of the states are there."""
         zarr = zarr_module()
         # Consolidated metadata are those of the end before: the update below removes them.
         self._root = zarr.open_group(self.path, mode="a", use_consolidated=False)
@@ -256,8 +256,14 @@ class Store:
             for row, state in enumerate(states):
                 self._checkpoint(row, state)
         self._root.attrs.update(plan)
-        self._resize(draws)
+        self._resize(draws, tune)
         return self
+
+    def settle(self, tune, draws, plan):
+        """Make room for so many draws, as that is known now, before states know it."""
+        self.flush()
+        self._root.attrs.update(plan)
+        self._resize(draws, tune)
 
     def _check_draws(self, row, monitor):
         """Raise a ValueError unless there are files with the draws that a chain has made."""
@@ -275,14 +281,15 @@ class Store:
                     what = f"{group}/{name} of chain {number} lacks draws that its state has made"
                     raise _damaged(self.path, f"{what} ({file.relative_to(self.path)})")
 
-    def _resize(self, draws):
-        """Give the groups of draws after tuning this length."""
+    def _resize(self, draws, tune=None):
+        """Give the groups of draws after tuning, or also of those before, this length."""
         for (group, name), array in self._arrays.items():
             sizes = dict(zip(array.metadata.dimension_names, array.shape, strict=True))
-            if group not in WARMUP_GROUPS and sizes["draw"] != draws:
-                array.resize(tuple((sizes | {"draw": draws}).values()))
+            length = tune if group in WARMUP_GROUPS else draws
+            if length not in (None, sizes["draw"]):
+                array.resize(tuple((sizes | {"draw": length}).values()))
                 if name == "draw":
-                    array[:] = np.arange(draws)
+                    array[:] = np.arange(length)
 
     def put(self, row, start, group, name, values):
         """Write values (n, ...) of one variable."""

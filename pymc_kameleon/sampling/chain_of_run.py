@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from pymc_kameleon.sampling.budget import with_lengths
+
 NUMBERS_PER_ADVANCE = 200_000
 """Numbers of its draws that an advance may make."""
 
@@ -25,6 +27,11 @@ class Chain:
         self.last_stats, self.seconds, self.evaluations, self.n_calls = None, 0.0, 0, 0
         self.given_warnings = set()
         self.future, self.failures, self.lost, self._n = None, 0, False, 1
+
+    def settle(self, tune, draws):
+        """Let it make so many draws, of tuning and after it."""
+        self.state = with_lengths(self.steps, self.state, tune, draws)
+        self.tune, self.total = tune, tune + draws
 
     @property
     def done(self):

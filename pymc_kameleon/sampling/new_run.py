@@ -6,8 +6,10 @@ from pymc_kameleon.model.pymc_internals import (
     get_random_generator,
 )
 from pymc_kameleon.model.watch import LOOKING_CHAINS
+from pymc_kameleon.sampling.budget import NOTHING_SETTLED, Budget
 from pymc_kameleon.sampling.starts_of_run import starts
 from pymc_kameleon.step.job import ChainState
+from pymc_kameleon.step.monitor import NO_LIMIT
 
 
 class NewRun:
@@ -44,9 +46,10 @@ class NewRun:
 
     def begin(self, job):
         """Return the states of chains before their first draw, and the settings."""
-        known = reused(job.steps, self._evaluations)
-        states = first_states(job, self.settings, self._random_seed, self._initvals, known)
-        return states, self.settings
+        known, settings = reused(job.steps, self._evaluations), self.settings
+        if settings.max_evaluations and job.holds_gil:
+            settings = settings.but(evaluations_before=sum(step.n_trials for step in job.steps))
+        return first_states(job, settings, self._random_seed, self._initvals, known)
 
     def put_draws_into(self, record):
         """Keep the draws of an earlier run: there are none."""
@@ -84,22 +87,36 @@ def reused(steps, evaluations):
 def first_states(job, settings, random_seed, initvals, known):
     """Return the states of chains before their first draw, as pm.sample begins with them.
 
-    `known` is what each step takes up of earlier runs.
+    And the settings, with what is settled of a run of limited evaluations. `known` is what each
+    step takes up of earlier runs.
     """
-    steps = job.steps
+    steps, budget = job.steps, Budget.of(job, settings)
     rngs = get_random_generator(random_seed).spawn(settings.chains)
-    found = starts(job, [rng.integers(2**30) for rng in rngs], initvals)
-    states = []
+    most = None if budget is None else budget.most
+    found = starts(job, [rng.integers(2**30) for rng in rngs], initvals, most)
+    tune, draws, ways, states = settings.tune, settings.draws, None, []
+    if budget is not None:
+        tune, draws, settled, ways = budget.first_lengths(_n_failed(found))
+        settings = settings.but(settled=settled, most_draws=draws)
+        if settled > NOTHING_SETTLED:
+            settings = settings.but(tune=tune)
     for k, (rng, (point, evaluated)) in enumerate(zip(rngs, found, strict=True)):
         own = [step.for_chain() for step in steps]
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         for step, step_rng, before in zip(own, step_rngs, known, strict=True):
             step.known_before = before
-            step.setup_chain(step_rng, settings.tune, settings.draws)
+            step.setup_chain(step_rng, tune, draws)
             step.watch.turn(k if k < LOOKING_CHAINS else -1)
         for step, (n, noted) in zip(own, evaluated, strict=True):
             step.start_known(n, noted)
+        for step, way in zip(own, ways[k] if ways else [NO_LIMIT] * len(own), strict=True):
+            step.monitor.most_on_the_way = way
         states.append(
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )
-    return states
+    return states, settings
+
+
+def _n_failed(found):
+    """Return the evaluations at points that are no starts."""
+    return sum(max(0, n - 1) for _, evaluated in found for n, _ in evaluated)

@@ -71,16 +71,17 @@ def _prepared(origin, store):
 def _record(origin, store, columns, job, states, settings, attributes):
     """Return where draws go, with those of an earlier run, and with the first states."""
     plan = attributes | {"draws_kept": -1}  # until it has ended
-    room = max(settings.draws, *(state.monitor.done - state.monitor.tune for state in states))
+    monitors = [state.monitor for state in states]
+    room = max(settings.most_draws, *(max(own.draws, own.done - own.tune) for own in monitors))
     if origin.lock is not None:
         record = Store(origin.path, origin.lock, job.steps, columns, origin.numbers)
-        return record.extend(room, plan, states)
+        return record.extend(monitors[0].tune, room, plan, states)
     if store is None:
         record = Memory(columns, origin.numbers)
     else:
         record = new_store(store, job.steps, columns, origin.numbers)
     try:
-        record.create(settings.tune, room, plan, states)
+        record.create(monitors[0].tune, room, plan, states)
         origin.put_draws_into(record)
         for row, state in enumerate(states):
             record.save(row, state)

@@ -22,7 +22,7 @@ from pymc_kameleon.model.pymc_internals import (
     in_marimo_notebook,
     natural_name,
 )
-from pymc_kameleon.step.draw_costs import SLOW_LOGP
+from pymc_kameleon.step.draw_costs import SLOW_LOGP, most_evaluations
 from pymc_kameleon.step.job import NO_SEARCH, SearchSoFar
 from pymc_kameleon.step.messages import grouped, in_words
 
@@ -66,14 +66,14 @@ class Row(NamedTuple):
     @classmethod
     def of(cls, chain):
         """Return how far a chain is."""
-        stats, anew = chain.last_stats or [], len(chain.steps) > 1  # where another step has moved
+        stats = chain.last_stats or []
         return cls(
             chain.done - chain.begun,
             chain.total - chain.begun,
             chain.n_tune,
             chain.seconds,
             chain.evaluations,
-            sum(step.steps_per_draw * step._largest_n_logp() + anew for step in chain.steps),
+            most_evaluations(chain.steps),
             [(own.mean_accept, float(own["scaling"])) for own in stats],
             any(own.stuck for own in stats),
             chain.state.search if chain.evaluations else NO_SEARCH,
@@ -162,9 +162,12 @@ class Progress:
         As of ``pm.sample``.
     progressbar_theme : rich.theme.Theme or str, optional
         Colours; in a marimo notebook a style sheet.
+    most : int, optional
+        Evaluations that all chains make, at most, where that is limited.
     """
 
-    def __init__(self, chains, progressbar=True, progressbar_theme=None):
+    def __init__(self, chains, progressbar=True, progressbar_theme=None, most=None):
+        self._most = most
         if progressbar not in PROGRESSBAR_OPTIONS:
             options = ", ".join(map(repr, PROGRESSBAR_OPTIONS))
             raise ValueError(f"progressbar must be one of {options}, not {progressbar!r}.")
@@ -244,7 +247,8 @@ class Progress:
         slow = whole.done > 0 and seconds > expensive * made
         lines = [in_words(self.elapsed)]
         if slow:
-            lines.append(f"{grouped(made)} evaluations, one per {in_words(seconds / made)}")
+            of = "" if self._most is None else f" of at most {grouped(self._most)}"
+            lines.append(f"{grouped(made)}{of} evaluations, one per {in_words(seconds / made)}")
         if whole.done == whole.total or self._elapsed is not None:
             lines[0] += " in all"
         elif self._left > 0:  # counts down until there is news, never to zero

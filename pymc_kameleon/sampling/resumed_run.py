@@ -13,6 +13,14 @@ from pymc_kameleon.result.state import DATA_CHANGED, Saved, unpack
 from pymc_kameleon.result.steps import check_same_step, rebuilt_step
 from pymc_kameleon.result.store import locked, saved_store
 from pymc_kameleon.samplers.choice import check_whole
+from pymc_kameleon.sampling.budget import (
+    ALL_SETTLED,
+    NOTHING_SETTLED,
+    TUNING_SETTLED,
+    Budget,
+    say_what_evaluations_bear,
+    with_lengths,
+)
 from pymc_kameleon.sampling.settings import Settings
 from pymc_kameleon.step.groups import (
     AHEAD,
@@ -50,16 +58,19 @@ class ResumedRun:
         How many draws to add to a run that has made all, by default.
     until_enough : bool
         Whether these are the most, as it ends when there are enough.
+    evaluations : int or None
+        How many to add at most; by default those that are left of a run that was limited.
     """
 
-    def __init__(self, model, resume, steps, draws, changes, most, until_enough):
+    def __init__(self, model, resume, steps, draws, changes, most, until_enough, evaluations=None):
         self._asked, self._most, self._until_enough = draws, most, until_enough
+        self._evaluations = evaluations
         self.path = resume if isinstance(resume, Path) else None
         self.lock = None if self.path is None else locked(self.path)
         try:
             self._saved = saved = saved_tree(resume) if self.path is None else saved_store(resume)
             self.steps, self.numbers = _steps_of_run(saved.plan, steps, model), saved.numbers
-            self.settings = Settings.read(saved.plan).but(**changes)
+            self.settings = Settings.read(saved.plan).but(max_evaluations=evaluations, **changes)
         except BaseException:
             self.release()
             raise
@@ -91,15 +102,70 @@ class ResumedRun:
     def begin(self, job):
         """Return the states where the chains stopped, and the settings from now on."""
         self._states = states = [unpack(self.steps, arrays) for arrays in self._saved.arrays]
-        self.n_checks = sum(_check_same_density(job, state) for state in states)
+        limits = self._limits(job)
+        self.n_checks = 0
+        for state in states:
+            n = _check_same_density(job, state)
+            state.monitor.checks += n if job.holds_gil else 0
+            self.n_checks += n
         if self.path is None:
             _check_untouched(self._saved, job, states)
+        if limits.max_evaluations:
+            return self._limited(job, limits)
         draws = self.before + (self._draws_left() if self._asked is None else self._asked)
         for state in states:
             for step in state.steps:
                 step.monitor.draws = draws
         tune, chains = states[0].monitor.tune, len(states)
         return states, self.settings.but(draws=draws, tune=tune, chains=chains)
+
+    def _limits(self, job):
+        """Return the settings with the evaluations that may be made, those before too."""
+        settings = self.settings
+        if self._evaluations is not None:
+            spent = sum(state.evaluations + state.checks for state in self._states)
+            spent += settings.evaluations_before
+            settings = settings.but(max_evaluations=spent + self._evaluations)
+        if settings.max_evaluations and job.holds_gil:  # steps may have been made again
+            self._states[0].monitor.checks += sum(step.n_trials for step in job.steps)
+        return settings
+
+    def _limited(self, job, settings):
+        """Return states and settings of a run of limited evaluations."""
+        states, before, asked = self._states, self.before, self._asked
+        settled, tune = settings.settled, states[0].monitor.tune
+        if settled > NOTHING_SETTLED:
+            tune = settings.tune
+        settings = settings.but(chains=len(states))
+        budget, most = Budget.of(job, settings), settings.most_draws
+        if asked is not None:
+            most = before + asked
+        elif self._evaluations is not None:
+            most = before + budget.room(self._evaluations)
+        settings = settings.but(most_draws=most)
+        budget = Budget.of(job, settings)
+        tuned = all(state.monitor.done >= tune for state in states)
+        if settled == ALL_SETTLED or (settled == TUNING_SETTLED and tuned):
+            affordable = budget.draws_to_the_end(states, states, tune)
+            if asked is None and self._evaluations is None and settled == ALL_SETTLED:
+                affordable = min(settings.draws, affordable)
+            if affordable <= before and not (asked is None and self._evaluations is None):
+                raise ValueError(
+                    "The evaluations do not suffice for a draw of each chain: "
+                    f"{budget.left(states)} of {settings.max_evaluations} are left. Pass a larger "
+                    "max_evaluations=, which counts from now on."
+                )
+            draws = max(before, affordable)
+            if draws == before:
+                _log.info(
+                    "The run has made its evaluations: pass max_evaluations= to let it make more."
+                )
+            settings = settings.but(draws=draws, tune=tune, settled=ALL_SETTLED)
+            say_what_evaluations_bear(settings)
+        else:
+            draws = most
+        states[:] = [with_lengths(job.steps, state, tune, draws) for state in states]
+        return states, settings
 
     def _draws_left(self):
         """Return how many draws to add by default, and log why if none were left."""

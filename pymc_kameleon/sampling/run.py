@@ -13,6 +13,14 @@ from pymc_kameleon.model.pymc_internals import (
     quiet_logging,
 )
 from pymc_kameleon.result.tree import data_tree, with_warnings
+from pymc_kameleon.sampling.budget import (
+    ALL_SETTLED,
+    NOTHING_SETTLED,
+    TUNING_SETTLED,
+    Budget,
+    say_what_evaluations_bear,
+    say_what_evaluations_were_for,
+)
 from pymc_kameleon.sampling.ctrl_c import CtrlC
 from pymc_kameleon.sampling.limits import FIRST_LOOK, EssTarget, next_look
 from pymc_kameleon.sampling.outcome import (
@@ -52,16 +60,11 @@ class Run:
         self._limits, self._finish = limits, finish
         self._record, self._job, self._chains = prepared.record, prepared.job, prepared.chains
         job, chains = self._job, self._chains
+        self._budget = Budget.of(job, prepared.settings)
         self._width = job.outputs.n + sum(step.statistics.width for step in job.steps)
-        example = job.steps_at(chains[0].state)
-        self._pauses = {pause for step in example for pause in step.pauses()}
-        self._pauses |= {chains[0].tune + n for step in example for n in draws_of_looks(step)}
-        pools = prepared.settings.pool_tuning and len(chains) > 1
-        self._learning_draws = [
-            {p for p in step.pauses() if pools and step.learns_together and p < chains[0].tune}
-            for step in example
-        ]
-        self._follow = pools and any(step.follows for step in example)
+        self._pools = prepared.settings.pool_tuning and len(chains) > 1
+        self._follow = self._pools and any(step.follows for step in job.steps)
+        self._find_pauses()
         for chain in chains:
             if chain.begun > 0:
                 steps = job.steps_at(chain.state)
@@ -76,6 +79,19 @@ class Run:
             self._look = next_look(self._look)
         self._ess_target = EssTarget(limits.target_ess)
         self._thread, self._result, self._reserve = None, None, bytes(RESERVED_BYTES)
+
+    def _find_pauses(self):
+        """Find the draws before which Python has to see chains, and those where they learn."""
+        tune, pools = self._chains[0].tune, self._pools
+        example = self._job.steps_at(self._chains[0].state)
+        self._pauses = {pause for step in example for pause in step.pauses()}
+        self._pauses |= {tune + n for step in example for n in draws_of_looks(step)}
+        if self._settled == NOTHING_SETTLED:
+            self._pauses.add(1)
+        self._learning_draws = [
+            {p for p in step.pauses() if pools and step.learns_together and p < tune}
+            for step in example
+        ]
 
     # ---- what its user sees ---------------------------------------------------------------------
 
@@ -191,7 +207,9 @@ class Run:
     def _goes_on(self):
         if any(chain.future is not None for chain in self._chains) or self._learning is not None:
             return True
-        return not self._stop.is_set() and any(chain.can_advance for chain in self._chains)
+        if self._stop.is_set():
+            return False
+        return any(chain.can_advance for chain in self._chains) or self._is_lengthened()
 
     def _end(self, why):
         self._why = self._why or why
@@ -204,7 +222,10 @@ class Run:
         ready = [
             chain
             for chain in self._chains
-            if chain.can_advance and not self._has_to_learn(chain) and not self._lacks_guide(chain)
+            if chain.can_advance
+            and not self._has_to_learn(chain)
+            and not self._lacks_guide(chain)
+            and not self._is_unsettled(chain)
         ]
         busy = sum(chain.future is not None for chain in self._chains)
         suspects = [chain for chain in ready if chain.failures]
@@ -216,14 +237,70 @@ class Run:
             n = chain.next_portion(self._pauses)
             chain.task = (advance, self._guided(chain), n)
             chain.future = self._workers.submit(*chain.task)
-        if busy == 0 and not ready and any(chain.can_advance for chain in self._chains):
-            self._learn_together()
+        waiting = [chain for chain in self._chains if chain.can_advance]
+        if busy == 0 and not ready and waiting:
+            if all(map(self._is_unsettled, waiting)):
+                self._settle(waiting)
+            else:
+                self._learn_together()
 
     def _has_to_learn(self, chain):
         return any(
             chain.done in draws and own.monitor.learned != chain.done
             for draws, own in zip(self._learning_draws, chain.state.steps, strict=True)
         )
+
+    @property
+    def _settled(self):
+        return self._prepared.settings.settled
+
+    def _is_unsettled(self, chain):
+        """Whether a chain has come to where it is settled how many draws it makes."""
+        if self._settled == NOTHING_SETTLED:
+            return chain.done >= 1
+        return self._settled < ALL_SETTLED and chain.done >= chain.tune
+
+    def _settle(self, going):
+        """Settle how many draws the chains make that go on, as all have come so far."""
+        settings, tune = self._prepared.settings, going[0].tune
+        if self._settled == NOTHING_SETTLED:
+            states = [chain.state for chain in self._chains]
+            tune = self._budget.tuning_after_ways(states, len(going))
+            settings = settings.but(tune=tune, settled=TUNING_SETTLED)
+            self._make(settings, tune, going[0].total - going[0].tune)
+        else:
+            draws = max(0, self._draws_to_the_end(going))
+            settings = settings.but(draws=draws, settled=ALL_SETTLED)
+            say_what_evaluations_bear(settings)
+            self._make(settings, tune, draws)
+
+    def _is_lengthened(self):
+        """Whether chains that have made their draws make more, as evaluations are left."""
+        going = [chain for chain in self._chains if not chain.lost]
+        if self._budget is None or not going:
+            return False
+        tune, draws = going[0].tune, self._draws_to_the_end(going)
+        if draws <= min(chain.made for chain in going):
+            return False
+        self._make(self._prepared.settings.but(draws=draws), tune, draws)
+        return True
+
+    def _draws_to_the_end(self, going):
+        states, own = ([chain.state for chain in chains] for chains in (self._chains, going))
+        return self._budget.draws_to_the_end(states, own, going[0].tune)
+
+    def _make(self, settings, tune, draws):
+        """Let all chains make so many draws, of tuning and after it, as is settled now."""
+        self._prepared.settings = settings
+        try:
+            self._record.settle(tune, draws, self._prepared.attributes())
+        except OSError as error:
+            self._disk_fails(error)
+        with self._changing:
+            for chain in self._chains:
+                chain.settle(tune, draws)
+                self._save(chain)
+        self._find_pauses()
 
     def _lacks_guide(self, chain):
         """Whether a chain has to wait until the first one has found the posterior."""
@@ -506,3 +583,6 @@ class Run:
                 "What is kept of draws took %s that n_logp does not count.", counted(n, "call")
             )
         say_what_was_rejected(ended)
+        if self._budget is not None:
+            states = [chain.state for chain in self._chains]
+            say_what_evaluations_were_for(self._prepared.settings, states, length)

@@ -47,7 +47,6 @@ def say_what_a_run_costs(
         )
     if slow or seconds > LONG_RUN:
         advice = any(step.steps_per_draw > 1 for step in steps)
-        besides = "".join(f", and {step.own_arithmetic}" for step in steps if step.own_arithmetic)
         _log.info(
             "%s × %s draws %s%s%s: about %s%s %s%s%s.",
             counted(chains, "chain"),
@@ -57,10 +56,33 @@ def say_what_a_run_costs(
             f", {looks} to see whether it repeats itself" if looks else "",
             in_words(seconds),
             "" if exact else " at most",
-            "of computing" if cores is None else f"on {counted(at_once, 'core')}",
-            besides,
+            _on_cores(cores, at_once),
+            _besides(steps),
             f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
         )
+
+
+def say_what_evaluations_cost(steps, evaluations, chains, cores):
+    """Tell the user how long evaluations take, if that is long; see `say_what_a_run_costs`."""
+    seconds, at_once = max(step.seconds_per_logp for step in steps), min(cores or 1, chains)
+    if seconds > SLOW_LOGP or seconds * evaluations / at_once > LONG_RUN:
+        _log.info(
+            "At most %s evaluations of %s, one by one until the posterior is found: %s to %s %s%s.",
+            grouped(evaluations),
+            in_words(seconds),
+            in_words(evaluations * seconds / at_once),
+            in_words(evaluations * seconds),
+            _on_cores(cores, at_once),
+            _besides(steps),
+        )
+
+
+def _besides(steps):
+    return "".join(f", and {step.own_arithmetic}" for step in steps if step.own_arithmetic)
+
+
+def _on_cores(cores, at_once):
+    return "of computing" if cores is None else f"on {counted(at_once, 'core')}"
 
 
 def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):

@@ -12,6 +12,7 @@ import pymc as pm
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
 from pymc_kameleon.samplers.choice import steps_of_run
+from pymc_kameleon.sampling.budget import NOTHING_SETTLED, evaluations_left
 from pymc_kameleon.sampling.limits import Limits
 from pymc_kameleon.sampling.new_run import NewRun, names_to_keep
 from pymc_kameleon.sampling.outcome import Finish
@@ -19,7 +20,11 @@ from pymc_kameleon.sampling.prepared import prepare
 from pymc_kameleon.sampling.progress import Progress
 from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
-from pymc_kameleon.sampling.run_costs import say_what_a_run_costs, say_what_n_logp_leaves_out
+from pymc_kameleon.sampling.run_costs import (
+    say_what_a_run_costs,
+    say_what_evaluations_cost,
+    say_what_n_logp_leaves_out,
+)
 from pymc_kameleon.sampling.settings import DEFAULT_DRAWS, MOST_DRAWS, Settings
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.messages import counted
@@ -61,6 +66,7 @@ def sample(
     keep_warning_stat=False,
     idata_kwargs=None,
     callback=None,
+    max_evaluations=None,
     max_time=None,
     target_ess=None,
     executor=None,
@@ -87,10 +93,10 @@ def sample(
     draws : int, optional
         Draws of each chain after tuning; 1000 by default, or what is left of a run that is resumed.
         One that has ended makes 1000 more, but in a store none, so that a script can be started
-        again. With `target_ess` the most, by default 100 000.
+        again. With `target_ess` or `max_evaluations` the most, by default 100 000.
         0 only tunes; `resume` draws later.
     tune : int, optional
-        Draws of tuning; 1000, as in ``pm.sample``.
+        Draws of tuning; 1000, as in ``pm.sample``, or the most with `max_evaluations`.
     chains : int, optional
         4 on every machine, so that results are the same everywhere.
     cores : int, optional
@@ -145,6 +151,14 @@ def sample(
         Called as ``callback(run, draw)`` after each advance of a chain, some ten times a second or
         with each draw: `run` can ``inspect()`` and ``stop()``, `draw` has the fields that PyMC's
         has. Raising KeyboardInterrupt stops, too.
+    max_evaluations : int, optional
+        Evaluations of the log-density that all chains may make together; there will never be more.
+        Those for starts, for the ways to the posterior, for tuning, and those that look whether it
+        repeats itself are among them, and, if it calls Python, those before the run. The run
+        divides them: about half of them, at most, may find the posterior, then the chains tune, and
+        the rest makes as many draws of each chain. `tune` and `draws` need not be given. With
+        `resume` these are evaluations from now on; by default a run that was limited goes on with
+        what is left. See docs/sampling.md.
     max_time : float or timedelta, optional
         Seconds after which to stop, tuning included; the draws that are being made are finished.
     target_ess : float, optional
@@ -219,7 +233,8 @@ def sample(
     ValueError
         For variables that no step moves, steps of other packages, impossible options, `evaluations`
         of another function, a result as `initvals` that lacks variables or has other labels, if no
-        start has a finite log-density, or if `resume` is of another model or step.
+        start has a finite log-density, if `max_evaluations` are too few for chains to begin, or if
+        `resume` is of another model or step.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt
@@ -253,7 +268,10 @@ def sample(
             raise ValueError(f"callback must be a function of a run and a draw, not {callback!r}.")
         _check_executor(executor)
         seconds = _seconds(max_time)
-        most = DEFAULT_DRAWS if target_ess is None else MOST_DRAWS
+        if max_evaluations is not None:
+            checked_integer("max_evaluations", max_evaluations, at_least=1)
+        is_open = target_ess is not None or max_evaluations is not None
+        most = MOST_DRAWS if is_open else DEFAULT_DRAWS
         if draws is not None:
             checked_integer("draws", draws, at_least=0 if resume is None else 1)
         store = None if store is None else as_path("store", store)
@@ -274,6 +292,8 @@ def sample(
                 pool_tuning=pool_tuning,
                 keeps_warmup=not discard_tuned_samples,
                 keep_evaluations=keep_evaluations,
+                max_evaluations=max_evaluations,
+                settled=None if max_evaluations is None else NOTHING_SETTLED,
                 **changes,
                 var_names=names_to_keep(model, var_names, idata_kwargs),
             )
@@ -296,13 +316,20 @@ def sample(
                     f"A run that is resumed from a store goes on in it, {resume}: leave out store=."
                 )
             until_enough = target_ess is not None
-            origin = ResumedRun(model, resume, step, draws, changes, most, until_enough)
+            origin = ResumedRun(
+                *(model, resume, step, draws, changes, most, until_enough, max_evaluations)
+            )
         prepared = prepare(origin, store)
         try:
             job, all_chains = prepared.job, prepared.chains
             workers = Workers(job, min(cores, len(all_chains)), executor)
             _say_what_begins(workers, job, len(all_chains))
-            if target_ess is None:  # otherwise draws are the most, and say little
+            computed = _computed(idata_kwargs, model, job.outputs)
+            left = evaluations_left(prepared, computed)
+            if left is not None:
+                left = left if max_evaluations is None else max_evaluations
+                say_what_evaluations_cost(job.steps, left, len(all_chains), workers.at_once)
+            elif target_ess is None:  # otherwise draws are the most, and say little
                 first = all_chains[0]
                 n, point = first.total - first.begun, first.state.point
                 scouting = sum(chain.begun == 0 < chain.tune for chain in all_chains)
@@ -313,12 +340,11 @@ def sample(
                     *(scouting, pools, looks),
                 )
             kept = sum(chain.n_kept(job.keeps_warmup) for chain in all_chains)
-            computed = _computed(idata_kwargs, model, job.outputs)
             say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed)
             run = Run(
                 prepared,
                 workers,
-                Progress(all_chains, False if quiet else progressbar, progressbar_theme),
+                Progress(all_chains, False if quiet else progressbar, progressbar_theme, left),
                 Limits(callback, seconds, target_ess, _parameters(model, job.outputs, target_ess)),
                 Finish(
                     model,

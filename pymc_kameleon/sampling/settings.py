@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass, fields
 
 from pymc_kameleon.model.watch import Rule
+from pymc_kameleon.sampling.budget import ALL_SETTLED
 from pymc_kameleon.step.options import (
     checked_bool,
     checked_choice,
@@ -21,7 +22,8 @@ class Settings:
     """What holds for a run from its first draw to its last, and when it is resumed.
 
     The arguments of `pk.sample` of the same names describe them; `keeps_warmup` is the opposite of
-    `discard_tuned_samples`. A setting that an earlier version did not save has its default.
+    `discard_tuned_samples`. The last ones are of a run of limited evaluations. A setting that an
+    earlier version did not save has its default.
     """
 
     draws: int = DEFAULT_DRAWS
@@ -35,6 +37,10 @@ class Settings:
     on_error: str = "raise"
     evaluation_timeout: float | None = None
     check_repeatable: bool = True
+    max_evaluations: int = 0  # 0 if they are not limited
+    evaluations_before: int = 0  # of these, before there were chains
+    most_draws: int = 0  # that they may make
+    settled: int = ALL_SETTLED  # which numbers of draws are those that are made; others are limits
 
     @classmethod
     def checked(cls, **given):
@@ -50,7 +56,8 @@ class Settings:
     @property
     def rule(self):
         """What is done about evaluations that fail."""
-        return Rule(self.on_error == "reject", self.evaluation_timeout, self.check_repeatable)
+        rejects, doubts = self.on_error == "reject", self.max_evaluations == 0
+        return Rule(rejects, self.evaluation_timeout, self.check_repeatable, doubts)
 
     def attributes(self):
         """Return them as the attributes of a file, which are integers and text."""

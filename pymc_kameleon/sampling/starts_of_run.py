@@ -29,7 +29,7 @@ WORDS = "prior", "map"
 """What `initvals` may say instead of values."""
 
 
-def starts(job, seeds, initvals):
+def starts(job, seeds, initvals, most=None):
     """Return a point on the unconstrained scale for each chain, and what was evaluated for it.
 
     That is values by name; and of each step, how often its log-density, and what it is there, with
@@ -42,13 +42,20 @@ def starts(job, seeds, initvals):
         One for each chain.
     initvals
         As of `pk.sample`.
+    most : int, optional
+        Evaluations, at most, with those that the chains are to make.
     """
     steps, model = job.steps, job.steps[0].model
     if initvals is None:
-        return _finite_points(job, seeds, "jitter", jittered(model))
+        return _finite_points(job, seeds, "jitter", jittered(model), most)
     if isinstance(initvals, str) and initvals == "prior":
-        return _finite_points(job, seeds, "prior", starts_from_prior(model))
+        return _finite_points(job, seeds, "prior", starts_from_prior(model), most)
     if isinstance(initvals, str) and initvals == "map":
+        if most is not None:
+            raise ValueError(
+                'initvals="map" looks for the mode by evaluations that max_evaluations does not '
+                "limit. Leave it out: samplers without a gradient go to the posterior themselves."
+            )
         mode = _mode(job, np.random.default_rng(seeds[0]).spawn(1)[0])
         return _finite_points(job, seeds, "map", jittered(model, mode))
     if _is_result(initvals):
@@ -57,9 +64,9 @@ def starts(job, seeds, initvals):
     return [(point, [(0, None)] * len(steps)) for point in points]
 
 
-def _finite_points(job, seeds, how, draw):
+def _finite_points(job, seeds, how, draw, most=None):
     """Return starts that a function of a seed draws, where the log-density is finite."""
-    model, logp, found = job.steps[0].model, Density(job), []
+    model, logp, found = job.steps[0].model, Density(job, most), []
     for chain, seed in enumerate(seeds):
         logp.where = f"In chain {chain}, looking for a start"
         point = finite_point(draw, logp, np.random.default_rng(seed), how, model, logp.failures)
@@ -79,15 +86,19 @@ class Density:
         What it did where it was rejected for that.
     """
 
-    def __init__(self, job):
+    def __init__(self, job, most=None):
         self._steps, self._layout, self.where = job.copies(), job.steps[0].layout, ""
-        self._values, self.failures = [], []
+        self._values, self.failures, self._left = [], [], most
         for step in self._steps:
             step.log_density.read_data()
 
     def __call__(self, point):
         """Return it."""
         q = self._layout.raveled(point)
+        if self._left is not None:
+            self._left -= len(self._steps)
+            if self._left < 0:
+                raise ValueError("max_evaluations are too few: not all chains have a start.")
         try:
             self._values = [step.log_density(q[step.layout.places]) for step in self._steps]
         except Exception as error:

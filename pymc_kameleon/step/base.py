@@ -45,6 +45,8 @@ from pymc_kameleon.step.problems import closing_warning
 from pymc_kameleon.step.statistics import NoStats, Statistics
 from pymc_kameleon.step.unbound import UnboundStep
 from pymc_kameleon.step.warm_start.approach import (
+    FOLLOWING,
+    LEAST_TRIES,
     NEAR_TRIES,
     WARM_START_BUDGET,
     approach,
@@ -125,6 +127,9 @@ class KameleonStep(ArrayStepShared):
         Names of the dimensions of what is kept, where that is not one row of coordinates.
     kept_evaluations : tuple of str
         Which of what is kept is there for the group `EVALUATIONS`.
+    tuning_share : float
+        Of evaluations that are limited, and left after the way to the posterior: how many tuning
+        takes.
     option_types : tuple of type
         Types of its options, besides numbers, text, arrays, and lists and dicts of them. A result
         keeps them by name and fields.
@@ -153,6 +158,7 @@ class KameleonStep(ArrayStepShared):
     kept_group: ClassVar[str] = ""
     kept_dims: ClassVar[Mapping] = MappingProxyType({})
     kept_evaluations: ClassVar[tuple[str, ...]] = ()
+    tuning_share: ClassVar[float] = 0.5
     option_types: ClassVar[tuple[type, ...]] = (Decay,)
     lengths_of_run: ClassVar[frozenset] = frozenset()
     known_before = None
@@ -402,7 +408,7 @@ class KameleonStep(ArrayStepShared):
         self.tune = tune > 0
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
-        n = 1 + self._most_on_the_way() + NEAR_TRIES if self.approaches else 0
+        n = 1 + self.most_evaluations_of_way() if self.approaches else 0
         self.trail = np.full((n, 1 + self._n_noted), np.nan)
         self.log_density.read_data()
         self.log_density.begin_watch()
@@ -475,7 +481,7 @@ class KameleonStep(ArrayStepShared):
             self.guide,
             self._has_few_evaluations,
         )
-        q[: self._d] = draw_near(found, logp, self.rng)
+        q[: self._d] = draw_near(found, logp, self.rng, self._near_tries())
         self._fill(found.scales, self.tuning.n)
         self._use_warm_start(found)
         if self.follows and len(found.logps) <= self._budget():
@@ -492,12 +498,34 @@ class KameleonStep(ArrayStepShared):
     def _has_few_evaluations(self):
         """Whether a chain has too few evaluations to search for the posterior itself."""
         n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
-        return n < evaluations_for_own_search(self._d)
+        few = self.monitor.most_on_the_way < FOLLOWING * max(self._d, 3)
+        return few or n < evaluations_for_own_search(self._d)
 
     def _budget(self):
         """Return the evaluations that a chain has for its way to the posterior."""
+        return min(self._usual_budget(), self._limit_of_search())
+
+    def _usual_budget(self):
+        """Return the same where they are not limited."""
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(WARM_START_BUDGET * self._d, max(10 * self._d, n_tune))
+
+    def _limit_of_search(self):
+        """Return how many these may be, besides the start and the tries at the end."""
+        return self.monitor.most_on_the_way - 1 - self._near_tries()
+
+    def _near_tries(self):
+        """Return the tries of the draw at the end of the way, at most."""
+        return min(NEAR_TRIES, max(LEAST_TRIES, self.monitor.most_on_the_way // 10))
+
+    @property
+    def searches(self):
+        """Whether chains go to the posterior before their first draw, as long as they need."""
+        return self.approaches
+
+    def most_evaluations_of_way(self):
+        """Return the evaluations of the whole way after the start, at most."""
+        return self._most_on_the_way() + NEAR_TRIES
 
     def evaluations_of_search(self, whole, short):
         """Return about how many evaluations the way to the posterior takes, and one that follows.
@@ -508,7 +536,7 @@ class KameleonStep(ArrayStepShared):
 
     def _most_on_the_way(self):
         """Return the evaluations that the whole way may take, but for the draw at its end."""
-        return self._budget()
+        return self._usual_budget()
 
     def _use_warm_start(self, found):
         """Start from what the warm start has found, a WarmStart."""

@@ -15,6 +15,12 @@ SLOW_LOGP = 1e-3
 """Seconds for one logp evaluation from which the user is told what a draw costs."""
 
 
+def most_evaluations(steps):
+    """Return how many evaluations a draw with these steps in turn takes, at most."""
+    anew = len(steps) > 1  # where another step has moved
+    return sum(step.steps_per_draw * step._largest_n_logp() + anew for step in steps)
+
+
 def seconds_per_logp(log_density, q, values):
     """Return how long an evaluation at `q` (n,) takes, NaN if it raises anything but a WrongReturn.
 

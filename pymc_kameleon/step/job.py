@@ -43,6 +43,16 @@ class ChainState:
         return self.steps[0].monitor
 
     @property
+    def evaluations(self):
+        """Evaluations of the log-density that it has made."""
+        return self.search.evaluations + sum(own.monitor.evaluations for own in self.steps)
+
+    @property
+    def checks(self):
+        """Evaluations by which runs that go on were compared with what they were."""
+        return sum(own.monitor.checks for own in self.steps)
+
+    @property
     def search(self):
         """How far it is on its way to the posterior; without evaluations before and after that."""
         trails = [own.trail[:, 0] for own in self.steps]

@@ -160,7 +160,8 @@ def _begin(step, q):
     if step.monitor.done - step.monitor.tune in draws_of_looks(step):
         step.watch.look_again(logp)
     if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
-        return status | STALE_DERIVED if step.pseudo_marginal else MOVED
+        stays = step.pseudo_marginal or np.array_equal(step.state.x, q[:d])
+        return status | STALE_DERIVED if stays else MOVED
     return status
 
 
@@ -230,8 +231,10 @@ def block(step, status, rows):
 def _conclude(step, q, rows, count):
     """Take notice of draws that ended at `q` (n,), before which there were `count` evaluations."""
     elsewhere = step.log_density.count[0] - count - rows[:, COMMON.n_logp].sum()
-    rows[0, COMMON.n_logp] += elsewhere + step.monitor.uncounted
-    step.monitor.uncounted = 0
+    elsewhere += step.monitor.uncounted
+    rows[0, COMMON.n_logp] += elsewhere
+    step.monitor.uncounted, begins = 0, step.point is None
+    step.monitor.count(int(elsewhere) if begins else 0, int(rows[:, COMMON.n_logp].sum()))
     step.monitor.infinite += int(step.log_density.count[1])
     step.monitor.follow(rows[:, COMMON.accept_prob], rows[:, COMMON.accept_share])
     if step.pseudo_marginal and step.monitor.done > step.monitor.tune:

@@ -7,6 +7,9 @@ import numpy as np
 STUCK_SHARE, STUCK_TRANSITIONS = 0.1, 100
 """A run of rejections is reported if it is longer than this share of the draws, and this number."""
 
+NO_LIMIT = int(np.iinfo(np.int64).max)
+"""Evaluations of a way to the posterior that is not limited."""
+
 
 def longest_rejection(accepted, before=0):
     """Return the most draws in a row without an accepted proposal; `before` came just before."""
@@ -31,6 +34,24 @@ class ChainMonitor:
     longest: int = 0  # the same, at most in a row
     accept_sum: float = 0.0  # of draws' acceptance probabilities; starts anew when tuning has ended
     infinite: int = 0  # proposed points at which the log-density was +inf
+    most_on_the_way: int = NO_LIMIT  # evaluations for the way to the posterior, start and end too
+    on_the_way: int = 0  # evaluations before the first transition
+    to_tune: int = 0  # evaluations while tuning, after that
+    to_draw: int = 0  # evaluations after tuning
+    checks: int = 0  # evaluations by which runs that go on saw that all is as it was
+
+    def count(self, before, n):
+        """Count evaluations of draws: `before` the first transition of the chain, and in all."""
+        self.on_the_way += before
+        if self.done < self.tune:
+            self.to_tune += n - before
+        else:
+            self.to_draw += n - before
+
+    @property
+    def evaluations(self):
+        """Evaluations that the chain has made."""
+        return self.on_the_way + self.to_tune + self.to_draw + self.uncounted
 
     def follow(self, accept_probs, accept_shares):
         """Take notice of draws, which are all of tuning or all after it."""

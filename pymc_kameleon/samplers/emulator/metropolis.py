@@ -327,8 +327,9 @@ class EmulatorMetropolis(SurrogateMetropolis):
     lengths_of_run = frozenset({"reused"})
     least_between_fits = 2
     most_points = MOST_POINTS
+    tuning_share = 0.2  # as the way has taught it most of what it needs
     default_steps_per_draw = staticmethod(lambda d: 1)
-    _search = None
+    _search, _n_searched = None, 0
 
     def __init__(self, vars=None, **common):
         check_names(type(self), {name: None for name in common if name == "expensive"})
@@ -396,13 +397,18 @@ class EmulatorMetropolis(SurrogateMetropolis):
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(30 * self._d + 60, max(25 * self._d + 60, n_tune))
 
+    def _budget(self):
+        """Return the evaluations of the way without an emulator, after one with it."""
+        left = self._limit_of_search() - self._near_tries() - self._n_searched
+        return max(0, min(self._usual_budget(), left))
+
     def evaluations_of_search(self, whole, short):
         """Return about how many evaluations the way takes: some rounds; others try a draw of s."""
         return 40 + 4 * self._d, 1
 
     def _most_on_the_way(self):
         """With the emulator, then without it, where it has not come to predict."""
-        return self._emulator_budget() + self._budget() + NEAR_TRIES
+        return self._emulator_budget() + self._usual_budget() + NEAR_TRIES
 
     def _first_fit(self):
         return 1
@@ -473,10 +479,12 @@ class EmulatorMetropolis(SurrogateMetropolis):
             copy_arrays(self.guide.emulated, self.parameters.emulated)
             copy_arrays(self.guide.choices, self.tuning.choices)
         else:
-            search = self._search_from(q[: self._d])
-            search.go_on(logp, self._emulator_budget())
+            self._n_searched, search = 0, self._search_from(q[: self._d])
+            most = self._limit_of_search() - self._near_tries()
+            search.go_on(logp, min(self._emulator_budget(), most))
             draws = search.finish(self, N_GUIDED)
             if search.error > MOST_ERROR:
+                self._n_searched = logp.n
                 draws = self._draws_without_emulator(draws[0], noted)
             self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices)
         q[: self._d] = self._first_point(self.guide.draws, noted)
@@ -511,7 +519,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def _first_point(self, draws, logp):
         """Return a draw where the log-density is as high as it should be, or the first one."""
         best = -np.inf if self.tuning.n_evaluated[0] == 0 else learning.best_of(self)[1]
-        for z in draws[1 + self.rng.permutation(len(draws) - 1)[:NEAR_TRIES]]:
+        for z in draws[1 + self.rng.permutation(len(draws) - 1)[: self._near_tries()]]:
             value = logp(z)
             if value > best - LOW[0] - LOW[1] * self._d:
                 return z

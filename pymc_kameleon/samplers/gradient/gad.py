@@ -354,8 +354,11 @@ class GradientAdaptive(KameleonStep):
         usual = LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
         return self.rule.target_accept or usual
 
+    searches = False
+
     def _warm_start(self, q):
         """Begin with scales from the gradient, which takes one evaluation."""
+        self.log_density.count[0] += np.count_nonzero(~np.isnan(self.trail[:, 0]))  # the start's
         if np.isfinite(self.log_density(q)):
             self._fill(start_scales(self.log_density.gradient), self.tuning.n)
 

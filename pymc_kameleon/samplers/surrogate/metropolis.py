@@ -372,7 +372,7 @@ class SurrogateMetropolis(KameleonStep):
     def _allocate(self, scales, n_tune):
         d = scales.size
         sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres, "kinds": self.n_kinds}
-        sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": min(self._budget(), 2000) + 20}
+        sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": min(self._usual_budget(), 2000) + 20}
         log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
         parameters = allocate(
             Parameters,
@@ -399,7 +399,7 @@ class SurrogateMetropolis(KameleonStep):
         )
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
-    def _budget(self):
+    def _usual_budget(self):
         return WARM_START_BUDGET * self._d * (1 if self.is_expensive else CHEAP_BUDGET)
 
     def _use_warm_start(self, found):

@@ -32,7 +32,8 @@ def explain_budget(followed, d):
     return (
         "it has too few evaluations to search for the posterior itself, so it began where the "
         "first chain had arrived. R-hat then says nothing about other modes. With tune + draws "
-        f"of {evaluations_for_own_search(d)} each chain searches for itself."
+        f"of {evaluations_for_own_search(d)} each chain searches for itself, if max_evaluations "
+        "bears it."
     )
 
 

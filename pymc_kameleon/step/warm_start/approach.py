@@ -39,6 +39,9 @@ WARM_START_BUDGET = 60
 OWN_SEARCH = 30
 """Times d, or 3 if d is less: evaluations in all from which a chain searches for itself."""
 
+FOLLOWING = 10
+"""Times d, or 3 if d is less: evaluations by which a chain follows another one, about."""
+
 LATE = 5
 """Times d: last evaluations, by whose gain a search is judged that has used up its budget."""
 
@@ -58,8 +61,8 @@ LARGEST_DIP, LINE_RATIO, NEAR_ENOUGH = 1.0, 1.5, 1.0
 """Dip of f on the line between two places that count as one, at most; the ratio of distances of
 points there; and the distance in u within which none is looked at."""
 
-NEAR_TRIES = 10
-"""Tries of a draw near the middle of a WarmStart, at most."""
+NEAR_TRIES, LEAST_TRIES = 10, 4
+"""Tries of a draw near the middle of a WarmStart, at most; fewer where evaluations are limited."""
 
 TOP, ARMIJO, LEAST_FACTOR = 0.15, 0.3, 1e-3
 """Of a climb in another chain's metric: times d, the gain left at its end; the share of the
@@ -200,13 +203,13 @@ def _updated(inverse, moved, change):
     return left @ inverse @ left.T + np.outer(moved, moved) / (moved @ change)
 
 
-def draw_near(found, logp, rng):
+def draw_near(found, logp, rng, tries=NEAR_TRIES):
     """Return a point (d,) near the middle of a WarmStart: about a draw of the posterior.
 
     It is drawn from the normal with its covariance, and accepted as Metropolis and Hastings
-    would from the middle; after ten tries it is the middle.
+    would from the middle; after so many tries it is the middle.
     """
-    for _ in range(NEAR_TRIES):
+    for _ in range(tries):
         z = rng.standard_normal(found.x.size)
         x = found.x + found.factor @ z
         if np.log(rng.random()) < logp(x) - found.logp + z @ z / 2:

@@ -1,0 +1,264 @@
+"""``max_evaluations``: how a run divides the evaluations of the log-density that it may make.
+
+First come the ways to the posterior, then tuning; all that is left makes draws. How many draws that
+is follows from what all chains have evaluated where all have come: after their first draw, if what
+their samplers remember does not depend on how long they tune, where tuning ends, and again at the
+end, if draws have taken fewer evaluations than they may. So it does not depend on workers, and all
+chains make equally many.
+"""
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+
+from pymc_kameleon.model.noise import N_ESTIMATES
+from pymc_kameleon.step.draw_costs import most_evaluations
+from pymc_kameleon.step.messages import counted
+from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES
+
+_log = logging.getLogger("pymc_kameleon")
+
+NOTHING_SETTLED, TUNING_SETTLED, ALL_SETTLED = range(3)
+"""Which numbers of draws of a run are settled."""
+
+WAY_SHARE = 0.5
+"""Share of the evaluations that the ways to the posterior may take, all together."""
+
+LEAST_SEARCH, WAY_TO_GUIDE = (20, 2), 2 + LEAST_TRIES
+"""Evaluations that a chain needs to look for the posterior, and times d; and to go to where another
+one has found it: the start, that place, and draws near it."""
+
+AT_FIRST = 2
+"""Evaluations after the way, before the first transition: where that has led, and once more if that
+is NaN."""
+
+UNFORESEEN = 2
+"""Evaluations of a chain while it tunes, at most, that no draw foresees: where it was moved to."""
+
+LARGEST_EXCESS = 2
+"""Times as many draws as there are for sure, at most, as draws may take fewer evaluations."""
+
+LEAST_TUNING, LEAST_DRAWS = 2, 2
+"""Draws of tuning, and after it, below which nothing can be had."""
+
+SEARCH = 30
+"""Times d: evaluations of a way, about."""
+
+
+@dataclass
+class Budget:
+    """The evaluations that the chains of a run may make, those for their starts too."""
+
+    job: object
+    most: int
+    tune: int  # draws that are asked for, at most
+    draws: int
+    chains: int
+    pools: bool
+
+    @classmethod
+    def of(cls, job, settings):
+        """Return that of a run with these settings, None if it is not limited."""
+        if not settings.max_evaluations:
+            return None
+        most = settings.max_evaluations - settings.evaluations_before
+        pools = settings.pool_tuning and settings.chains > 1
+        draws = settings.most_draws or settings.draws
+        return cls(job, most, settings.tune, draws, settings.chains, pools)
+
+    # ---- before the first draw ------------------------------------------------------------------
+
+    def first_lengths(self, n_failed):
+        """Return draws of tuning and after it, at most, what is settled, and limits of the ways.
+
+        The last ones are lists, for each chain, of those of each step; `n_failed` evaluations have
+        found no start. Raises a ValueError if there are too few.
+        """
+        most, per_draw = self.most - n_failed, self.chains * self._per_draw
+        least_ways, looks = self._ways(0), self._looks(LEAST_DRAWS)
+        n_tune = min(self.tune, LEAST_TUNING)
+        rest = self.chains * UNFORESEEN + looks + (n_tune + LEAST_DRAWS) * per_draw
+        if (lacking := self._bound(least_ways) + rest - most) > 0:
+            raise ValueError(
+                f"max_evaluations is too small: {counted(self.chains, 'chain')} need {lacking} more"
+                f" to begin, and make {LEAST_DRAWS} draws. Let there be more, or fewer chains."
+            )
+        ways = self._ways(int(WAY_SHARE * most))
+        draws = min(self.draws, self.room(most))
+        if self._settles_late:
+            tune = min(self.tune, LEAST_TUNING + int(self._share * most) // per_draw)
+            return tune, draws, NOTHING_SETTLED, ways
+        usual = [step.evaluations_of_search(SEARCH, FOLLOWING)[0] for step in self._steps]
+        usual = sum(sum(map(min, own, usual)) for own in ways)
+        n = min(int(self._share * (most - usual)), most - self._bound(ways) - rest)
+        tune = max(n // per_draw, n_tune)
+        return min(self.tune, tune), draws, TUNING_SETTLED, ways
+
+    @property
+    def _steps(self):
+        return self.job.steps
+
+    @property
+    def _per_draw(self):
+        return most_evaluations(self._steps)
+
+    def room(self, evaluations):
+        """Return the draws of each chain that so many evaluations may make, at most.
+
+        Draws may take fewer than they can, but if that goes on it has to end.
+        """
+        return LARGEST_EXCESS * evaluations // (self.chains * self._per_draw)
+
+    @property
+    def _share(self):
+        return max(step.tuning_share for step in self._steps)
+
+    @property
+    def _settles_late(self):
+        return self.tune > 1 and all(step.follows for step in self._steps)
+
+    def _looks(self, draws):
+        """Return the evaluations by which chains are tried where tuning ends, and later."""
+        looks = self.job.n_looks(0, 0, draws, self.chains)
+        is_estimate = draws > 0 and any(step.pseudo_marginal for step in self._steps)
+        return looks + self.chains * N_ESTIMATES if is_estimate else looks
+
+    def _ways(self, most):
+        """Return how long the way of each step of each chain may be, 0 if it has none."""
+        n = sum(map(self._searches, self._steps))
+        return [
+            [self._way(k, step, most // n) if self._searches(step) else 0 for step in self._steps]
+            for k in range(self.chains)
+        ]
+
+    def _searches(self, step):
+        return step.searches and self.tune > 0
+
+    def _way(self, k, step, most):
+        """Return how long that of the k-th chain may be, if all together are no longer than `most`.
+
+        If chains follow the first one, that has half of it at least, and others have enough to look
+        what is in between, or else just what takes them there.
+        """
+        d, n_others = step.layout.d, self.chains - 1
+        least = LEAST_SEARCH[0] + LEAST_SEARCH[1] * d
+        if not (self.pools and step.follows):
+            return max(least, most // self.chains)
+        other = most // (2 * n_others)
+        other = other if other >= FOLLOWING * max(d, 3) else WAY_TO_GUIDE
+        return other if k > 0 else max(least, most - n_others * other)
+
+    def _bound(self, ways):
+        """Return the evaluations before the first transitions of all chains, at most."""
+        most = [1 + step.most_evaluations_of_way() for step in self._steps]
+        n = sum(sum(map(min, own, most)) for own in ways)
+        return n + self.chains * len(self._steps) * (1 + AT_FIRST)
+
+    # ---- on the way -----------------------------------------------------------------------------
+
+    def left(self, states):
+        """Return the evaluations that are left when chains have come to these states."""
+        return self.most - sum(state.evaluations + state.checks for state in states)
+
+    def tuning_after_ways(self, states, n_going):
+        """Return draws of tuning, when chains have made their first; `n_going` of them go on.
+
+        Checks of a run that was interrupted are left out, so that it tunes as long as without.
+        """
+        left = self.left(states) + sum(state.checks for state in states)
+        per_draw = n_going * self._per_draw
+        rest = n_going * UNFORESEEN + self._looks(LEAST_DRAWS) + LEAST_DRAWS * per_draw
+        n = 1 + min(int(self._share * left), left - rest) // per_draw
+        return min(self.tune, max(LEAST_TUNING, n))
+
+    def draws_to_the_end(self, states, going, tune):
+        """Return for how many draws after tuning all that is left suffices, those made too.
+
+        `states` are those of all chains, `going` of those that go on, tuned or not. That is less
+        than some have made if nothing is left.
+        """
+        made = [max(0, state.monitor.done - tune) for state in going]
+        least, left = min(made), self.left(states)
+
+        def cost(draws):
+            to_go = self._per_draw * sum(max(0, draws - n) for n in made)
+            return to_go + self._looks(draws) - self._looks(least)
+
+        left -= sum(self._before_draws(state, tune) for state in going)
+        possible = range(least, least + max(0, left) // self._per_draw + 1)
+        return min(self.draws, least - 1 + bisect_right(possible, left, key=cost))
+
+    def _before_draws(self, state, tune):
+        """Return the evaluations of a chain until it is tuned, at most."""
+        if (done := state.monitor.done) >= tune:
+            return 0 if done > 0 else len(self._steps) * AT_FIRST
+        n = (tune - done) * self._per_draw + UNFORESEEN
+        if done == 0:
+            ways = [1 + step.most_evaluations_of_way() for step in self._steps if step.searches]
+            n += sum(ways) + len(self._steps) * (1 + AT_FIRST)
+        return n
+
+
+def with_lengths(steps, state, tune, draws):
+    """Return the state of a chain that is to make so many draws, of tuning and after it."""
+    own = [
+        replace(
+            one,
+            monitor=replace(one.monitor, tune=tune, draws=draws),
+            tuning=one.tuning._replace(n=tune * step.steps_per_draw),
+        )
+        for step, one in zip(steps, state.steps, strict=True)
+    ]
+    return replace(state, steps=own)
+
+
+def evaluations_left(prepared, computed):
+    """Return the evaluations that a run may make yet, None if they are not limited.
+
+    Raises a ValueError if it would make others. `computed` are groups that PyMC computes at its
+    end.
+    """
+    job, budget = prepared.job, Budget.of(prepared.job, prepared.settings)
+    if budget is None:
+        return None
+    outputs = job.outputs
+    others = {name for names in outputs.own_calls.values() for name in names}
+    others |= {*outputs.looped, *(computed if job.holds_gil else ())}
+    if others:
+        raise ValueError(
+            f"max_evaluations: {', '.join(sorted(others))} would call the model's black box again "
+            "for each draw. Leave that out, by var_names or idata_kwargs, or compute it later."
+        )
+    return budget.left([chain.state for chain in prepared.chains])
+
+
+# ---- what is said of it -------------------------------------------------------------------------
+
+
+def say_what_evaluations_bear(settings):
+    """Log how many draws there will be."""
+    _log.info(
+        "%s evaluations bear %s draws of tuning and at least %s draws after it, of each chain.",
+        f"{settings.max_evaluations:_}",
+        f"{settings.tune:_}",
+        f"{settings.draws:_}",
+    )
+
+
+def say_what_evaluations_were_for(settings, states, draws):
+    """Log what the evaluations of a run were for; `draws` of each chain are its result."""
+    monitors = [own.monitor for state in states for own in state.steps]
+    searching = sum(state.search.evaluations for state in states)
+    parts = {
+        "before the run": settings.evaluations_before,
+        "to find the posterior": searching + sum(m.on_the_way + m.uncounted for m in monitors),
+        "to tune": sum(m.to_tune for m in monitors),
+        f"for {len(states)} × {draws:_} draws": sum(m.to_draw for m in monitors),
+        "to see that the model is what it was": sum(m.checks for m in monitors),
+    }
+    _log.info(
+        "%s of %s evaluations: %s.",
+        f"{sum(parts.values()):_}",
+        f"{settings.max_evaluations:_}",
+        ", ".join(f"{n:_} {what}" for what, n in parts.items() if n > 0),
+    )

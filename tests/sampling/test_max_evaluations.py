@@ -1,0 +1,378 @@
+"""Runs of limited evaluations: never more, whatever happens, and the same draws."""
+
+import logging
+import re
+from multiprocessing import Value
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import xarray as xr
+from models import normal
+from pytensor import wrap_py
+from runs import DRAWN, QUIET, assert_same, messages
+from simulated import growth
+
+import pymc_kameleon as pk
+from pymc_kameleon.sampling import chain_of_run, run
+from pymc_kameleon.sampling.outcome import Finish
+
+pytestmark = pytest.mark.forks
+
+ALL = (*DRAWN, "warmup_sample_stats", "learned")
+CALLS = Value("q", 0)
+"""Of the black box, in all processes."""
+
+
+class Switch:
+    """What the black box returns, which a test may change."""
+
+    @staticmethod
+    def usual(x):
+        return -0.5 * x @ x - 0.1 * (x[0] - x[1] ** 2) ** 2
+
+    function = usual
+
+
+@pytest.fixture(scope="module")
+def counting():
+    def simulated(x):
+        with CALLS.get_lock():
+            CALLS.value += 1
+        return np.asarray(Switch.function(x))
+
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 3, shape=2)
+        pm.Potential("p", wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(simulated)(x))
+    return model
+
+
+def told(step):
+    """Return a step whose own evaluations were told, and are over."""
+    step.n_trials = CALLS.value = 0
+    return step
+
+
+@pytest.fixture(scope="module")
+def surrogate(counting):
+    return told(pk.SurrogateMetropolis(model=counting))
+
+
+@pytest.fixture(scope="module")
+def walk(counting):
+    return told(pk.GAM(model=counting, steps_per_draw=3))
+
+
+@pytest.fixture(scope="module")
+def plain_walk():
+    """Of a log-density in machine code."""
+    return pk.GAM(model=normal())
+
+
+@pytest.fixture(scope="module")
+def plain_surrogate():
+    return pk.SurrogateMetropolis(model=normal(), expensive=True)
+
+
+@pytest.fixture(autouse=True)
+def from_now_on(caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    Switch.function, CALLS.value = Switch.usual, 0
+
+
+def limited(step, n, **options):
+    """Run with at most n evaluations."""
+    options = {"max_evaluations": n, "random_seed": 5, "model": step.model} | options
+    return pk.sample(step=step, **QUIET, **options)
+
+
+def resumed(result, step, **options):
+    return pk.sample(resume=result, step=step, model=step.model, **QUIET, **options)
+
+
+def n_logp(result):
+    """Return the evaluations that the statistics of a run know of."""
+    parts = ("sample_stats", "warmup_sample_stats")
+    return sum(int(result[part]["n_logp"].sum()) for part in parts if part in result.children)
+
+
+def n_calls():
+    """Return how often the black box was called since the last time."""
+    with CALLS.get_lock():
+        n, CALLS.value = CALLS.value, 0
+    return n
+
+
+def stop_when(monkeypatch, stage):
+    """Let a run stop when two of its portions have come back that end at a stage."""
+    keep, seen = run.Run._keep, []
+
+    def stops(self, chain, state, portion):
+        keep(self, chain, state, portion)
+        if STAGES[stage](state.monitor):
+            seen.append(state)
+        if len(seen) == 2:
+            self.stop()
+
+    monkeypatch.setattr(run.Run, "_keep", stops)
+    monkeypatch.setattr(chain_of_run, "NUMBERS_PER_ADVANCE", 20)
+    if stage == "on the way":
+        monkeypatch.setattr("pymc_kameleon.step.base.WARM_START_PATIENCE", -1.0)
+
+
+# ---- a promise ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "n"), [("surrogate", 130), ("surrogate", 700), ("walk", 900)])
+def test_there_are_no_more_evaluations_and_as_many_draws_of_each_chain(name, n, request):
+    """One after another, and in processes, which make the same draws."""
+    step = request.getfixturevalue(name)
+    one = limited(step, n, cores=1)
+    calls = n_calls()
+    assert n - 4 * 3 * 2 < calls <= n
+    assert n_logp(one) == calls
+    draws, tuned = (one[part].sizes["draw"] for part in ("posterior", "warmup_sample_stats"))
+    assert draws >= 5
+    assert tuned >= 5
+    assert_same(limited(step, n, cores=4), one, ALL)
+    assert n_calls() == calls
+
+
+def test_what_comes_before_the_run_counts(counting, caplog):
+    """A step is made, starts are looked for where some are impossible, and NaN is not doubted."""
+
+    def in_part(x):
+        return np.nan if abs(x[0] - x[1]) > 0.7 else Switch.usual(x)
+
+    Switch.function = in_part
+    result = pk.sample(
+        step=pk.SurrogateMetropolis, model=counting, max_evaluations=150, random_seed=2, **QUIET
+    )
+    calls = n_calls()
+    assert 3 <= calls - n_logp(result) <= 4
+    assert calls <= 150
+    said = re.search(r"(\d+) of 150 evaluations: (\d+) before the run", "".join(messages(caplog)))
+    assert list(map(int, said.groups())) == [calls, calls - n_logp(result)]
+
+
+def test_the_log_says_what_they_were_for(surrogate, caplog):
+    result = limited(surrogate, 200, cores=1)
+    text = "\n".join(messages(caplog))
+    draws, tuned = (result[part].sizes["draw"] for part in ("posterior", "warmup_sample_stats"))
+    said = f"200 evaluations bear {tuned} draws of tuning and at least {draws} draws after it"
+    assert said in text
+    made = re.search(
+        r"(\d+) of 200 evaluations: (\d+) to find the posterior, (\d+) to tune, (\d+) for 4 × (\d+)"
+        r" draws\.",
+        text,
+    )
+    total, *parts, each = map(int, made.groups())
+    assert total == sum(parts) == n_calls()
+    assert parts[2] == result["sample_stats"]["n_logp"].sum()
+    assert each == draws
+    assert "At most 200 evaluations of" not in text  # as they take no time
+
+
+def test_a_run_that_lasts_says_so(surrogate, caplog, monkeypatch):
+    monkeypatch.setattr(surrogate, "seconds_per_logp", 2.0)
+    limited(surrogate, 150, cores=2)
+    assert "At most 150 evaluations of 2 s, one by one until the posterior" in caplog.text
+
+
+def test_draws_and_tuning_are_limits(surrogate, plain_walk):
+    result = limited(surrogate, 300, draws=9, tune=7)
+    assert result["posterior"].sizes["draw"] == 9
+    assert result["warmup_sample_stats"].sizes["draw"] == 7
+    result = limited(surrogate, 150, draws=1000, tune=1000)
+    assert 5 < result["posterior"].sizes["draw"] < 30
+    result = limited(plain_walk, 2000, draws=3, tune=0)
+    assert result["posterior"].sizes["draw"] == 3
+    result = limited(plain_walk, 2000, tune=0)
+    assert 1900 < n_logp(result) <= 2000
+
+
+def test_there_must_be_enough_for_all_chains(surrogate, plain_walk):
+    for step in surrogate, plain_walk:
+        with pytest.raises(ValueError, match="4 chains need") as error:
+            limited(step, 60)
+        lacking = int(re.search(r"need (\d+) more", str(error.value))[1])
+        result = limited(step, 60 + lacking)
+        assert n_logp(result) <= 60 + lacking
+        assert result["posterior"].sizes["draw"] >= 2
+        with pytest.raises(ValueError, match="need 1 more"):
+            limited(step, 60 + lacking - 1)
+
+
+def test_what_would_evaluate_beyond_is_refused(surrogate, counting):
+    with pytest.raises(ValueError, match="does not limit"):
+        limited(surrogate, 300, initvals="map")
+    with pytest.raises(ValueError, match="log_prior would call"):
+        limited(surrogate, 300, idata_kwargs={"log_prior": True})
+    with pytest.raises(ValueError, match="max_evaluations must be an integer from 1 on"):
+        limited(surrogate, 0)
+    Switch.function = lambda x: -np.inf
+    n_calls()
+    with pytest.raises(ValueError, match="not all chains have a start"):
+        limited(surrogate, 90)
+    assert n_calls() <= 90
+
+
+# ---- interruptions ------------------------------------------------------------------------------
+
+STAGES = {
+    "on the way": lambda monitor: monitor.done == 0,
+    "at first": lambda monitor: monitor.done == 1,
+    "while tuning": lambda monitor: 1 < monitor.done < monitor.tune,
+    "tuned": lambda monitor: monitor.done == monitor.tune,
+    "drawing": lambda monitor: monitor.done > monitor.tune,
+}
+
+
+@pytest.fixture(scope="module")
+def wholes(plain_surrogate, plain_walk):
+    """Runs that are not interrupted."""
+    return {
+        step: limited(step, n, cores=1) for step, n in ((plain_surrogate, 130), (plain_walk, 3000))
+    }
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", ["plain_surrogate", "plain_walk"])
+def test_interrupted_runs_make_the_same_draws(name, stage, wholes, request, monkeypatch, tmp_path):
+    """From a result, and from a store, which can be opened when it is interrupted."""
+    step, store = request.getfixturevalue(name), tmp_path / "run.zarr"
+    n = 130 if name == "plain_surrogate" else 3000
+    for where in None, store:
+        with monkeypatch.context() as patch:
+            stop_when(patch, stage)
+            part = limited(step, n, cores=1, store=where)
+        assert part["posterior"].sizes["draw"] < wholes[step]["posterior"].sizes["draw"]
+        if where is not None:
+            with xr.open_datatree(store, engine="zarr") as tree:
+                assert tree["posterior"].sizes["draw"] >= part["posterior"].sizes["draw"]
+        assert_same(resumed(part if where is None else where, step), wholes[step], ALL)
+    with xr.open_datatree(store, engine="zarr") as tree:
+        for group in "posterior", "warmup_sample_stats":
+            assert tree[group].sizes["draw"] == wholes[step][group].sizes["draw"]
+
+
+def test_a_process_that_dies_while_it_is_settled(plain_surrogate, wholes, monkeypatch, tmp_path):
+    """The store knows how many draws there are to be, and not all states do."""
+    for settled in 1, 2:
+        store = tmp_path / f"run_{settled}.zarr"
+        save = chain_of_run.Chain.settle
+
+        def dies(self, *lengths, settled=settled, save=save):
+            if self.number == 2 and (self.done > 1) == (settled == 2):
+                raise KeyboardInterrupt
+            save(self, *lengths)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(chain_of_run.Chain, "settle", dies)
+            patch.setattr(run.Run, "_ended", lambda self: self._record.close())
+            patch.setattr(Finish, "check", lambda *a: None)
+            limited(plain_surrogate, 130, cores=1, store=store)
+        assert_same(resumed(store, plain_surrogate), wholes[plain_surrogate], ALL)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_evaluations_that_resuming_takes_are_among_them(stage, surrogate, monkeypatch):
+    """There may be fewer draws for that."""
+    whole = limited(surrogate, 130, cores=1)
+    n_calls()
+    with monkeypatch.context() as patch:
+        stop_when(patch, stage)
+        part = limited(surrogate, 130, cores=1)
+    result = pk.sample(resume=part, model=surrogate.model, **QUIET)  # the step is made again
+    assert n_calls() <= 130
+    n = result["posterior"].sizes["draw"]
+    assert whole["posterior"].sizes["draw"] - 3 <= n <= whole["posterior"].sizes["draw"]
+    first = whole["posterior"]["x"].values[:, :n]
+    np.testing.assert_array_equal(result["posterior"]["x"].values, first)
+
+
+def test_more_evaluations_make_more_draws(surrogate, caplog):
+    first = limited(surrogate, 150, cores=1)
+    n_calls()
+    again = resumed(first, surrogate)
+    assert "The run has made its evaluations" in caplog.text
+    assert again["posterior"].sizes == first["posterior"].sizes
+    with pytest.raises(ValueError, match="do not suffice"):
+        resumed(first, surrogate, draws=10)
+    with pytest.raises(ValueError, match="do not suffice"):
+        resumed(first, surrogate, max_evaluations=7)
+    n_calls()
+    more = resumed(first, surrogate, max_evaluations=100)
+    assert 92 < n_calls() <= 100
+    n = first["posterior"].sizes["draw"]
+    assert n + 23 <= more["posterior"].sizes["draw"] <= n + 24
+    assert resumed(first, surrogate, max_evaluations=100, draws=3)["posterior"].sizes["draw"] == (
+        n + 3
+    )
+
+
+def test_a_run_without_a_limit_may_get_one(plain_walk, monkeypatch):
+    """Once it has begun to tune, or is tuned."""
+    for stage in "while tuning", "drawing":
+        options = {"draws": 30, "tune": 30, "random_seed": 1, "model": plain_walk.model, "cores": 1}
+        with monkeypatch.context() as patch:
+            stop_when(patch, stage)
+            part = pk.sample(step=plain_walk, **options, **QUIET)
+        before = part["sampling_state"].to_dataset()
+        made = sum(int(before[f"monitor_{k}"].sum()) for k in ("on_the_way", "to_tune", "to_draw"))
+        result = resumed(part, plain_walk, max_evaluations=4000)
+        assert 3900 < n_logp(result) - made <= 4000
+    with pytest.raises(ValueError, match="do not suffice"):
+        resumed(part, plain_walk, max_evaluations=10)
+
+
+# ---- samplers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # it is compiled
+def test_of_an_emulator(caplog):
+    step = told(pk.EmulatorMetropolis(model=growth()))
+    result = limited(step, 150, cores=1)
+    assert 140 < n_logp(result) <= 150
+    assert_same(limited(step, 150, cores=2), result, DRAWN)
+
+
+def test_what_draws_have_not_needed_makes_more_of_them(plain_walk, monkeypatch):
+    """As of steps that cost less than they may. An interruption changes nothing."""
+    monkeypatch.setattr(pk.GAM, "_largest_n_logp", lambda self: 2)
+    whole = limited(plain_walk, 6000, cores=1)
+    assert 5900 < n_logp(whole) <= 6000
+    with monkeypatch.context() as patch:
+        make = run.Run._make
+
+        def stops(self, *lengths):
+            make(self, *lengths)
+            if self._chains[0].made > 0:
+                self.stop()
+
+        patch.setattr(run.Run, "_make", stops)
+        part = limited(plain_walk, 6000, cores=1)
+    assert 0 < part["posterior"].sizes["draw"] < whole["posterior"].sizes["draw"]
+    assert_same(resumed(part, plain_walk), whole, ALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", [cls for cls in pk.SAMPLERS if cls.__name__[:2] != "Em"])
+def test_of_all_samplers(sampler):
+    step = sampler(model=normal())
+    for n in 3_000, 20_000:
+        result = limited(step, n, cores=1)
+        assert n_logp(result) <= n
+        assert result["posterior"].sizes["draw"] >= 2
+
+
+@pytest.mark.slow
+def test_of_two_steps():
+    """Which share what they may take, and evaluate anew where the other one has moved."""
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1)
+        pm.Normal("y", model["x"], 1)
+        steps = [pk.SurrogateMetropolis([model["x"]]), pk.GAM([model["y"]], steps_per_draw=2)]
+        result = pk.sample(step=steps, max_evaluations=1500, **QUIET)
+    assert 1450 < n_logp(result) <= 1500

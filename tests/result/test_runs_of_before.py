@@ -22,6 +22,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from threadpoolctl import threadpool_info
 
 import pymc_kameleon as pk
 
@@ -94,7 +95,8 @@ def machine():
     cpu = numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
     features = numba.config.CPU_FEATURES or llvmlite.binding.get_host_cpu_features().flatten()
     packages = ("numba", "llvmlite", "numpy", "scipy", "pymc", "pytensor", "arviz-stats")
-    return " ".join([*platform.libc_ver(), cpu, features, *map(version, packages)])
+    blas = sorted({lib["architecture"] for lib in threadpool_info() if "architecture" in lib})
+    return " ".join([*platform.libc_ver(), cpu, features, *blas, *map(version, packages)])
 
 
 def unpacked(name, folder):

@@ -3,7 +3,6 @@
 import logging
 
 from pymc_kameleon.samplers.emulator.learning import ENOUGH_JUDGED, LEAST_WORTH
-from pymc_kameleon.samplers.emulator.way import ENOUGH_CAME
 from pymc_kameleon.samplers.surrogate.learning import mean_worth
 from pymc_kameleon.step.messages import counted, some
 
@@ -41,9 +40,9 @@ def explain_worth(worth, choices, names):
 
 
 def explain_climbs(choices, names):
-    """Warn if there may be a better mode, as few climbs from different starts came to this one."""
+    """Warn if there may be a better mode, as climbs from different starts ended elsewhere, too."""
     n_climbs, n_came = map(int, choices.climbs)
-    if n_came >= min(n_climbs, ENOUGH_CAME):
+    if n_came == n_climbs:
         return ""
     return (
         f"there may be a better mode. Far from here, what {some(names)} returns cannot be "

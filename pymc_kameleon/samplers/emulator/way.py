@@ -65,10 +65,11 @@ ON_LINE, LARGEST_DIP = 21, 1.0
 MOST_LOOKS = 4
 """Rounds in which other maxima are evaluated."""
 
-N_FAR, FAR_SHARE, UNPREDICTED = 6, 0.5, (0.35, 0.5)
-"""Points far away that are evaluated, and again so many; how far they are from the best one, as a
-share of the way to draws of the prior; and errors of their outputs, relative to how much these
-change, from which the emulator may miss a mode: of the first points, and of all."""
+N_FAR, FAR_SHARE, UNPREDICTED, MOST_FAR = 6, 0.5, 0.35, 3
+"""Points far away that are evaluated at a time; how far they are from the best one, as a share of
+the way to draws of the prior; the error of their outputs, relative to how much these change, from
+which the emulator does not predict them; and after so many times, in which it has learned from
+those before, it may miss a mode."""
 
 MOST_CLIMBS, ENOUGH_CAME = 4, 3
 """Climbs from starts of their own, if it may; and how many that came to the best place are enough.
@@ -171,14 +172,14 @@ class Way:
 
         Or one of the points there is better than the best one.
         """
-        self._learn()
-        for k, limit in enumerate(UNPREDICTED, start=1):
+        for _ in range(MOST_FAR):
+            self._learn()
             draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
             points = self.best.z + FAR_SHARE * (draws - self.best.z)
             logp = yield from self._evaluated(points)
             if logp.max() > self.best.logp:
                 return True
-            if not self.unpredicted(k * N_FAR) > limit:
+            if not self.unpredicted(N_FAR) > UNPREDICTED:
                 return False
         return True
 

@@ -106,7 +106,7 @@ def _unpack_step(step, arrays, prefix):
     if arrays[f"{prefix}data"].item() != step.data.hex():
         raise ValueError(f"resume needs the same data: {DATA_CHANGED}.")
     if step.trail.size:
-        step.trail = np.array(arrays[f"{prefix}trail"]).reshape(step.trail.shape)
+        step.trail = np.array(arrays[f"{prefix}trail"]).reshape(-1, *step.trail.shape[1:])
     step.rng = _generator_from_text(str(arrays[f"{prefix}rng"].item()))
     step.monitor, step.tune = ChainMonitor(**monitor), bool(arrays[f"{prefix}tunes"].item())
 

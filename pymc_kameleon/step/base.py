@@ -134,7 +134,8 @@ class KameleonStep(ArrayStepShared):
         Types of its options, besides numbers, text, arrays, and lists and dicts of them. A result
         keeps them by name and fields.
     lengths_of_run : set of str
-        Fields of its arrays whose length is that of what a run was given.
+        Fields of its arrays whose length is that of what a run was given, or depends on how long it
+        was first to tune: with `max_evaluations` it may tune less.
     known_before : object
         What the chains of a run take up of earlier ones, from `reused`; None if that is nothing.
     proposal : callable or None

@@ -257,6 +257,15 @@ def test_interrupted_runs_make_the_same_draws(name, stage, wholes, request, monk
             assert tree[group].sizes["draw"] == wholes[step][group].sizes["draw"]
 
 
+def test_a_state_is_as_long_as_tuning_was_to_be_at_first(plain_surrogate, monkeypatch):
+    """With more evaluations, for which chains remember more moves the longer they tune."""
+    options = {"draws": 5, "cores": 1, "step": plain_surrogate, "n": 3000}
+    with monkeypatch.context() as patch:
+        stop_when(patch, "while tuning")
+        part = limited(**options)
+    assert_same(resumed(part, plain_surrogate), limited(**options), ALL)
+
+
 def test_a_process_that_dies_while_it_is_settled(plain_surrogate, wholes, monkeypatch, tmp_path):
     """The store knows how many draws there are to be, and not all states do."""
     for settled in 1, 2:
@@ -330,12 +339,34 @@ def test_a_run_without_a_limit_may_get_one(plain_walk, monkeypatch):
 # ---- samplers -----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def emulator():
+    return told(pk.EmulatorMetropolis(model=growth()))
+
+
 @pytest.mark.slow  # it is compiled
-def test_of_an_emulator(caplog):
-    step = told(pk.EmulatorMetropolis(model=growth()))
-    result = limited(step, 150, cores=1)
+def test_of_an_emulator(emulator):
+    result = limited(emulator, 150, cores=1)
     assert 140 < n_logp(result) <= 150
-    assert_same(limited(step, 150, cores=2), result, DRAWN)
+    assert_same(limited(emulator, 150, cores=2), result, DRAWN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("n", [150, 3000])  # with many, the way's length depends on tuning's
+def test_of_an_emulator_that_is_interrupted(n, stage, emulator, monkeypatch, tmp_path):
+    """There are as many draws of tuning as are settled, not as the chains began with."""
+    options = {"draws": 15, "cores": 1, "step": emulator, "n": n}
+    whole = limited(**options)
+    for where in None, tmp_path / "run.zarr":
+        with monkeypatch.context() as patch:
+            stop_when(patch, stage)
+            part = limited(**options, store=where)
+        again = resumed(part if where is None else where, emulator)
+        k = min(tree["posterior"].sizes["draw"] for tree in (again, whole))
+        assert k >= whole["posterior"].sizes["draw"] - 3  # resuming takes evaluations, too
+        first, second = (tree["posterior"].isel(draw=slice(k)) for tree in (again, whole))
+        np.testing.assert_array_equal(first["rate"], second["rate"])
 
 
 def test_what_draws_have_not_needed_makes_more_of_them(plain_walk, monkeypatch):

@@ -324,7 +324,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     )
     kept_evaluations = "inputs", "outputs"
     own_arithmetic = "some seconds to a minute to fit emulators and walk on them"
-    lengths_of_run = frozenset({"reused"})
+    lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated"}
     least_between_fits = 2
     most_points = MOST_POINTS
     tuning_share = 0.2  # as the way has taught it most of what it needs

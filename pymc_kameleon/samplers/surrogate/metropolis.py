@@ -335,6 +335,7 @@ class SurrogateMetropolis(KameleonStep):
     arrives_roughly = True
     follows = True
     kept_group = SURROGATE_MOVES
+    lengths_of_run = frozenset({"points"})  # of the moves that are remembered
     least_between_fits = 1
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 

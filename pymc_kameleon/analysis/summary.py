@@ -223,7 +223,7 @@ class _Block:
         fine = square.is_better & (variance > 0)
         sd = np.sqrt(variance[fine])
         _put(table, rows[fine], ["sd", "mcse_sd"], np.c_[sd, square.mcse[fine] / sd / 2])
-        found = np.c_[new, mean.mcse, mean.gain, self.r_hat(below.halves)][better]
+        found = np.c_[new, mean.mcse, mean.gain, self.r_hat(below.halves, mean.halves)][better]
         better_rows = rows[better]
         _put(table, better_rows, ["mean", "mcse_mean", "gain", "r_hat"], found)
         sd = table["sd"].to_numpy()[better_rows]
@@ -236,14 +236,19 @@ class _Block:
                 _put(table, rows[[j]], table.columns[2:4], ends)
         return np.maximum(mean.disagreement * better, square.disagreement * fine)
 
-    def r_hat(self, halves):
+    def r_hat(self, below, means):
         """Return R-hat (q,) of F over halves of chains, (2 · chains, GRID · q).
 
         Like that of draws it is the larger one of two, of normal scores of ranks, and of ranks of
-        distances to the median. Scores here are those of the interval of the grid.
+        distances to the median. Scores here are those of the interval of the grid. If these are
+        all the same, as where hardly any value is another one, it is that of `means` (2 · chains,
+        q).
         """
-        averages = SCORES @ halves.reshape(len(halves), GRID, self.q)
-        return np.fmax.reduce(r_hat(averages, SCORES @ self._below(self.values)))
+        averages = SCORES @ below.reshape(len(below), GRID, self.q)
+        scores = SCORES @ self._below(self.values)
+        found = np.where(np.ptp(scores, axis=(0, 1)) > ROUNDING, r_hat(averages, scores), np.nan)
+        found = np.fmax.reduce(found)
+        return np.where(np.isnan(found), r_hat(means, self.values), found)
 
 
 def _scores():
@@ -258,6 +263,9 @@ def _scores():
 
 
 SCORES = _scores()
+
+ROUNDING = 1e-9
+"""Scores that differ by no more are the same: those of distances, of both ends."""
 
 
 def _put(table, rows, columns, values):

@@ -364,7 +364,7 @@ def r_hat_of(case, seed, n=20, n_stops=16, forgets_rejections=False):
         block.functions,
     )
     of_draws = array_stats.rhat(draws, chain_axis=0, draw_axis=1)
-    return block.r_hat(found.halves[:, 2:])[0], of_draws[0], found.is_better[0]
+    return block.r_hat(found.halves[:, 2:], found.halves[:, :1])[0], of_draws[0], found.is_better[0]
 
 
 def test_r_hat_is_small_where_averages_are_known():
@@ -399,7 +399,31 @@ def test_r_hat_is_like_that_of_draws_where_these_are_all_there_is(n):
     a = np.stack([f[:, : n // 2].mean(axis=1), f[:, n // 2 :].mean(axis=1)], axis=1)
     halves = combined(a, a, np.zeros(a[:, 0].shape), lengths, 0.0, 0.0).halves
     expected = array_stats.rhat(draws, chain_axis=0, draw_axis=1)
-    np.testing.assert_allclose(block.r_hat(halves[:, 4:]), expected, atol=0.02 + 1 / n)
+    np.testing.assert_allclose(
+        block.r_hat(halves[:, 4:], halves[:, :2]), expected, atol=0.02 + 1 / n
+    )
+
+
+@pytest.mark.parametrize("level", [3, -3, 2, -2, 0])
+def test_r_hat_of_what_is_rare(level):
+    """Of an indicator, whose scores may all be the same, or the same for both distances."""
+
+    def exceeds(x):
+        return np.float64(x[..., :1] > level)
+
+    def r_hat(x, moves):
+        block = _Block(exceeds(x))
+        found = emulator_correction.corrected(
+            block.functions(block.values), moves, lambda x: block.functions(exceeds(x))
+        )
+        return block.r_hat(found.halves[:, 2:], found.halves[:, :1])[0]
+
+    x, moves = stationary(1000)
+    assert r_hat(x, moves) < 1.01
+    x[3] = 9 if level >= 0 else -9  # a chain that is beyond the level, or below, and stays there
+    for part in moves.start, moves.end, moves.stops:
+        part[moves.row == 3] = x[3, 0]
+    assert r_hat(x, moves) > 1.1
 
 
 # ---- results ------------------------------------------------------------------------------------

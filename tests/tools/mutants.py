@@ -296,14 +296,14 @@ BUGS = {
     "analysis/summary.py": [
         (
             "R-hat does not see that corrected averages differ",
-            "mean.gain, self.r_hat(below.halves)][better]",
+            "mean.gain, self.r_hat(below.halves, mean.halves)][better]",
             "mean.gain, np.ones(q)][better]",
             "test_expectation.py -k summary_has_them",
         ),
         (
             "R-hat knows no scale",
-            "return np.fmax.reduce(r_hat(averages, SCORES @ self._below(self.values)))",
-            "return r_hat(averages, SCORES @ self._below(self.values))[0]",
+            "found = np.fmax.reduce(found)",
+            "found = found[0]",
             "test_emulator_correction.py -k like_that_of_draws",
         ),
         (

@@ -479,12 +479,16 @@ def spread_of(prior):
     return np.diff(np.quantile(prior, [0.16, 0.84], axis=0), axis=0)[0] / 2
 
 
-N_PRIOR = 300
-"""Draws of the prior."""
+N_PRIOR, LEAST_FINITE = 300, 30
+"""Draws of the prior; and how many of them have to be finite."""
 
 
 def prior_draws(model, layout):
-    """Return draws (n, d) of a step's variables from the prior, None if there are none."""
+    """Return draws (n, d) of a step's variables from the prior, None if there are none.
+
+    Those that are not finite are left out. Of Gamma(0.001, 0.001), half are rounded to zero, of
+    which the logarithm is taken.
+    """
     if any(black_boxes([rv]) for rv in model.free_RVs):
         return None
     try:
@@ -492,4 +496,5 @@ def prior_draws(model, layout):
     except ValueError:
         return None
     points = [layout.raveled(draw(seed))[layout.places[: layout.d]] for seed in range(N_PRIOR)]
-    return np.array(points)
+    finite = np.array(points)[np.isfinite(points).all(axis=1)]
+    return finite if len(finite) >= LEAST_FINITE else None

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pymc as pm
 import pytest
 from runs import same
 from scipy import stats
@@ -16,12 +17,15 @@ from pymc_kameleon.samplers.emulator.problems import explain_climbs
 from pymc_kameleon.samplers.emulator.way import (
     ENOUGH_CAME,
     LEAST_DESIGN,
+    LEAST_FINITE,
     MOST_CLIMBS,
     MOST_FAR,
     N_FAR,
+    N_PRIOR,
     RADII,
     Way,
     design,
+    prior_draws,
 )
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.warm_start.approach import approach
@@ -285,3 +289,19 @@ def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
     state, portion = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
     assert portion.n_logp > 60
     assert state.steps[0].tuning.choices.n_judged[0] > 0
+
+
+# ---- draws of the prior -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "are_enough"), [(1, True), (9, False)])
+def test_draws_of_the_prior_are_finite(n, are_enough):
+    """Half of those of Gamma(0.001, 0.001) are zero."""
+    with pm.Model() as model:
+        pm.Gamma("precision", 1e-3, 1e-3, shape=n)
+    draws = prior_draws(model, pk.GAM(model=model).layout)
+    if are_enough:
+        assert np.isfinite(draws).all()
+        assert LEAST_FINITE < len(draws) < 0.7 * N_PRIOR
+    else:
+        assert draws is None

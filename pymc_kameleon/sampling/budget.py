@@ -194,8 +194,9 @@ class Budget:
             return 0 if done > 0 else len(self._steps) * AT_FIRST
         n = (tune - done) * self._per_draw + UNFORESEEN
         if done == 0:
-            ways = [1 + step.most_evaluations_of_way() for step in self._steps if step.searches]
-            n += sum(ways) + len(self._steps) * (1 + AT_FIRST)
+            limits = [own.monitor.most_on_the_way for own in state.steps]
+            ways = [1 + s.most_evaluations_of_way() if s.searches else 0 for s in self._steps]
+            n += sum(map(min, ways, limits)) + len(self._steps) * (1 + AT_FIRST)
         return n
 
 

@@ -48,7 +48,9 @@ class NewRun:
         """Return the states of chains before their first draw, and the settings."""
         known, settings = reused(job.steps, self._evaluations), self.settings
         if settings.max_evaluations and job.holds_gil:
-            settings = settings.but(evaluations_before=sum(step.n_trials for step in job.steps))
+            n_calls = sum(own.n_calls for own in known if own is not None)
+            n = n_calls + sum(step.n_trials for step in job.steps)
+            settings = settings.but(evaluations_before=n)
         return first_states(job, settings, self._random_seed, self._initvals, known)
 
     def put_draws_into(self, record):

@@ -15,6 +15,7 @@ from pymc_kameleon.result.store import locked, saved_store
 from pymc_kameleon.samplers.choice import check_whole
 from pymc_kameleon.sampling.budget import (
     ALL_SETTLED,
+    LEAST_TUNING,
     NOTHING_SETTLED,
     TUNING_SETTLED,
     Budget,
@@ -104,12 +105,13 @@ class ResumedRun:
         self._states = states = [unpack(self.steps, arrays) for arrays in self._saved.arrays]
         limits = self._limits(job)
         self.n_checks = 0
-        for state in states:
-            n = _check_same_density(job, state)
-            state.monitor.checks += n if job.holds_gil else 0
-            self.n_checks += n
-        if self.path is None:
-            _check_untouched(self._saved, job, states)
+        if self._can_be_checked(job, limits):
+            for state in states:
+                n = _check_same_density(job, state)
+                state.monitor.checks += n if job.holds_gil else 0
+                self.n_checks += n
+            if self.path is None:
+                _check_untouched(self._saved, job, states)
         if limits.max_evaluations:
             return self._limited(job, limits)
         draws = self.before + (self._draws_left() if self._asked is None else self._asked)
@@ -130,6 +132,13 @@ class ResumedRun:
             self._states[0].monitor.checks += sum(step.n_trials for step in job.steps)
         return settings
 
+    def _can_be_checked(self, job, settings):
+        """Whether there are evaluations for that; if not, no chain makes a draw either."""
+        n = len(self._states)
+        if not (settings.max_evaluations and job.holds_gil):
+            return True
+        return Budget.of(job, settings.but(chains=n)).left(self._states) >= n
+
     def _limited(self, job, settings):
         """Return states and settings of a run of limited evaluations."""
         states, before, asked = self._states, self.before, self._asked
@@ -145,16 +154,17 @@ class ResumedRun:
         settings = settings.but(most_draws=most)
         budget = Budget.of(job, settings)
         tuned = all(state.monitor.done >= tune for state in states)
+        least = tune if settled > NOTHING_SETTLED else min(tune, LEAST_TUNING)
+        affordable = budget.draws_to_the_end(states, states, least)
+        if affordable <= before and not (asked is None and self._evaluations is None):
+            raise ValueError(
+                "The evaluations do not suffice for a draw of each chain: "
+                f"{budget.left(states)} of {settings.max_evaluations} are left. Pass a larger "
+                "max_evaluations=, which counts from now on."
+            )
         if settled == ALL_SETTLED or (settled == TUNING_SETTLED and tuned):
-            affordable = budget.draws_to_the_end(states, states, tune)
             if asked is None and self._evaluations is None and settled == ALL_SETTLED:
                 affordable = min(settings.draws, affordable)
-            if affordable <= before and not (asked is None and self._evaluations is None):
-                raise ValueError(
-                    "The evaluations do not suffice for a draw of each chain: "
-                    f"{budget.left(states)} of {settings.max_evaluations} are left. Pass a larger "
-                    "max_evaluations=, which counts from now on."
-                )
             draws = max(before, affordable)
             if draws == before:
                 _log.info(

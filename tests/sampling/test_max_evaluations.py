@@ -2,6 +2,7 @@
 
 import logging
 import re
+from contextlib import suppress
 from multiprocessing import Value
 
 import numpy as np
@@ -12,7 +13,7 @@ import xarray as xr
 from models import normal
 from pytensor import wrap_py
 from runs import DRAWN, QUIET, assert_same, messages
-from simulated import growth
+from simulated import growth, simulator
 
 import pymc_kameleon as pk
 from pymc_kameleon.sampling import chain_of_run, run
@@ -301,6 +302,30 @@ def test_evaluations_that_resuming_takes_are_among_them(stage, surrogate, monkey
     np.testing.assert_array_equal(result["posterior"]["x"].values, first)
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_few_more_evaluations_are_not_exceeded(stage, surrogate, monkeypatch):
+    """Where they do not suffice to tune, nothing begins."""
+    with monkeypatch.context() as patch:
+        stop_when(patch, stage)
+        part = limited(surrogate, 130, cores=1)
+    for n in 1, 5, 20, 45, 120:
+        n_calls()
+        made = 0
+        with suppress(ValueError):
+            made = resumed(part, surrogate, max_evaluations=n)["posterior"].sizes["draw"]
+        assert n_calls() <= n
+    assert made > 0
+
+
+def test_a_run_that_has_made_its_evaluations_makes_no_more(surrogate):
+    """Not even to see that the model is what it was."""
+    first = limited(surrogate, 150, cores=1)
+    n = n_calls()
+    for _ in range(3):
+        assert_same(resumed(first, surrogate), first)
+    assert n + n_calls() <= 150
+
+
 def test_more_evaluations_make_more_draws(surrogate, caplog):
     first = limited(surrogate, 150, cores=1)
     n_calls()
@@ -349,6 +374,23 @@ def test_of_an_emulator(emulator):
     result = limited(emulator, 150, cores=1)
     assert 140 < n_logp(result) <= 150
     assert_same(limited(emulator, 150, cores=2), result, DRAWN)
+
+
+@pytest.mark.slow
+def test_calls_that_show_that_evaluations_can_be_reused_are_among_them():
+    def counted(x):
+        with CALLS.get_lock():
+            CALLS.value += 1
+        return np.array([x[0] + x[1] ** 2, x[1]])
+
+    with pm.Model() as model:
+        pm.Normal("y", simulator(counted)(pm.Normal("x", shape=2)), 0.3, observed=[1.0, 0.5])
+    step = told(pk.EmulatorMetropolis(model=model))
+    first = limited(step, 100, cores=1)
+    for n in 100, 101, 102, 103:
+        n_calls()
+        limited(step, n, cores=1, evaluations=first)
+        assert n_calls() <= n
 
 
 @pytest.mark.slow

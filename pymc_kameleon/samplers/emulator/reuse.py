@@ -33,6 +33,7 @@ class Reused(NamedTuple):
     rows: np.ndarray  # (n, 1 + most p + q): number of the box, its inputs and outputs
     hyper: np.ndarray  # (B, 4, 4), as in Choices
     scores: np.ndarray  # (B, 4, 2)
+    n_calls: int = 0  # of all boxes, to see that they are the same
 
 
 def nothing_reused(n_boxes, widest=1):
@@ -54,7 +55,7 @@ def reused_by(step, datasets):
     known = [calls for data in datasets for calls in calls_in(data)]
     widest = 1 + int(simulators.sizes.sum(axis=1).max())
     reused = nothing_reused(len(simulators.boxes), widest)
-    parts = []
+    parts, n_calls = [], 0
     for b, (box, label) in enumerate(zip(simulators.boxes, labels(simulators), strict=True)):
         found = _calls_of(box, label, known)
         if not found:
@@ -62,7 +63,7 @@ def reused_by(step, datasets):
         rows = _chosen(found)
         if len(rows.x) == 0:
             continue
-        _check_calls(step.log_density, b, box, rows)
+        n_calls += _check_calls(step.log_density, b, box, rows)
         whole = np.full((len(rows.x), widest), np.nan)
         whole[:, 0], whole[:, 1 : 1 + box.p] = b, rows.x
         whole[:, 1 + box.p : 1 + box.p + box.q] = rows.y
@@ -77,7 +78,7 @@ def reused_by(step, datasets):
             f"evaluations are of {', '.join(names)}, and this model calls {own}: there is nothing "
             "to take up. Functions are recognised by their names."
         )
-    return reused._replace(rows=np.concatenate(parts))
+    return reused._replace(rows=np.concatenate(parts), n_calls=n_calls)
 
 
 def _calls_of(box, label, known):
@@ -133,7 +134,7 @@ def _evenly(rows, n):
 
 
 def _check_calls(log_density, b, box, rows):
-    """Raise a ValueError if a box returns something else than it did."""
+    """Raise a ValueError if a box returns something else than it did; return how often it ran."""
     places = np.unique([0, len(rows.x) // 2])[:N_CHECKED]
     _log.info(
         "Calling `%s` %s at inputs of evaluations that are reused, to see that it is the same. "
@@ -154,3 +155,4 @@ def _check_calls(log_density, b, box, rows):
                 f"{counted(len(differs), 'output')} differ. Leave evaluations out, or take those "
                 "of this function."
             )
+    return len(places)

@@ -60,6 +60,6 @@ def begin_with(monkeypatch):
             return WarmStart(x, f, scales, np.diag(scales), exact, 0.0, x[None], np.array([f]))
 
         monkeypatch.setattr("pymc_kameleon.step.base.approach", stay)
-        monkeypatch.setattr("pymc_kameleon.step.base.draw_near", lambda home, logp, rng: home.x)
+        monkeypatch.setattr("pymc_kameleon.step.base.draw_near", lambda home, *_: home.x)
 
     return begin

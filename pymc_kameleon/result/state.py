@@ -105,7 +105,7 @@ def _unpack_step(step, arrays, prefix):
         step.point = np.array(arrays[f"{prefix}own_point"])
     if arrays[f"{prefix}data"].item() != step.data.hex():
         raise ValueError(f"resume needs the same data: {DATA_CHANGED}.")
-    if step.trail.size:
+    if step.trail.size and arrays[f"{prefix}trail"].size == step.trail.size:  # else another way's
         step.trail = np.array(arrays[f"{prefix}trail"]).reshape(step.trail.shape)
     step.rng = _generator_from_text(str(arrays[f"{prefix}rng"].item()))
     step.monitor, step.tune = ChainMonitor(**monitor), bool(arrays[f"{prefix}tunes"].item())
@@ -135,7 +135,7 @@ def _stack_leaves(arrays, name, leaves):
 def _refill(template, prefix, arrays, free):
     """Return a NamedTuple like `template`, with leaves from `arrays`.
 
-    Those whose names are `free` may have another shape.
+    Those whose names are `free` may have another shape; earlier versions may have had none.
     """
     leaves = []
     for name, leaf in zip(template._fields, template, strict=True):
@@ -143,7 +143,7 @@ def _refill(template, prefix, arrays, free):
             leaves.append(_refill(leaf, f"{prefix}{name}_", arrays, free))
         elif not isinstance(leaf, np.ndarray):
             leaves.append(type(leaf)(arrays[prefix + name].item()))
-        elif leaf.size == 0 and prefix + name not in arrays:
+        elif prefix + name not in arrays and (leaf.size == 0 or name in free):
             leaves.append(leaf)
         else:
             leaves.append(np.array(arrays[prefix + name], leaf.dtype, order="C"))

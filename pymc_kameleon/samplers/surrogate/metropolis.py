@@ -479,7 +479,8 @@ class SurrogateMetropolis(KameleonStep):
     def _begin_at(self, q, x, found):
         q[: self._d], self._active_search = x, None
         self._fill(found.scales, self.tuning.n)
-        self.tuning.tail_depth[:] = self.guide.tail_depth
+        if self._has_few_evaluations:  # with more, tuning comes to tails itself
+            self.tuning.tail_depth[:] = self.guide.tail_depth
         self._use_warm_start(found)
 
     def _use_warm_start(self, found):

@@ -30,6 +30,7 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     compressed,
     noise_of,
 )
+from pymc_kameleon.samplers.surrogate.learning import LOOK_DROPS, LOOK_RADII
 
 LEAST_BATCH, BATCH = 2, 1 / 40
 """Points of a batch at least, and as a share of those evaluated."""
@@ -62,6 +63,9 @@ variances at a time."""
 
 N_CANDIDATES, WIDE_WEIGHT = 100, 0.2
 """Candidates from s, and as many from its power; and the weight of these."""
+
+TURNS, LOOK = 4, 3
+"""Batches of which the first and the third begin with a plain draw, and this one with a look."""
 
 BURN_IN = draws.N_STEPS // 3
 """Steps of chains before their draws count."""
@@ -262,12 +266,17 @@ class Way:
         self._chains = found[-1]
         plain, wide = found[BURN_IN:, :m], found[BURN_IN:, m:]
         own, others = _some(plain, N_CANDIDATES, rng), _some(wide, N_CANDIDATES, rng)
-        candidates = np.concatenate([own, others])
+        turn, looks = self._n_batches % TURNS, np.empty((0, d))
+        if turn == LOOK:
+            looks = self._looks(own)[:1]
+        candidates = np.concatenate([own, others, looks])
         covariance, mean = self.process.covariance(candidates), self.process.mean(candidates)
         self.sd = spread(covariance[:N_CANDIDATES, :N_CANDIDATES])
-        weights = np.repeat([1.0, WIDE_WEIGHT], [N_CANDIDATES, len(others)])
-        is_plain = self._n_batches % 2 == 0
-        first = [int(rng.integers(N_CANDIDATES))] if is_plain else []
+        weights = np.repeat([1.0, WIDE_WEIGHT, 0.0], [N_CANDIDATES, len(others), len(looks)])
+        is_plain = turn % 2 == 0
+        first = (
+            [int(rng.integers(N_CANDIDATES))] if is_plain else [len(candidates) - 1][: len(looks)]
+        )
         chosen = most_telling(covariance, weights, noise_of(mean, d), self._n_batch, first)
         best, points = self.f.max(), self._x(candidates[chosen])
         f = yield from self._evaluated(points)
@@ -278,6 +287,20 @@ class Way:
             self._leave()
         else:
             self._follow_draws(plain)
+
+    def _looks(self, own):
+        """Return points (k, d) in tails: on rays from draws, where the mean is as low as is wanted.
+
+        There the surrogate must not be too low, or chains would stay there for long.
+        """
+        rng, d = self.rng, own.shape[1]
+        rays = rng.standard_normal(own.shape)
+        rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+        points = own[:, None] + LOOK_RADII[:, None] * rays[:, None]
+        mean = self.process.mean(points.reshape(-1, d)).reshape(points.shape[:2])
+        wanted = self.process.mean(own).mean() - rng.uniform(*LOOK_DROPS, (len(own), 1))
+        is_low = mean < wanted
+        return points[is_low.any(axis=1), np.argmax(is_low, axis=1)[is_low.any(axis=1)]]
 
     def _leave(self):
         self.is_home, self.sd, self.errors, self._n_chosen = False, np.inf, [], 0

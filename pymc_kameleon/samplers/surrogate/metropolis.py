@@ -28,6 +28,7 @@ from pymc_kameleon.samplers.surrogate.active.search import (
     ActiveGuide,
     Search,
     active_budget,
+    least_budget,
     suits,
 )
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
@@ -46,7 +47,7 @@ from pymc_kameleon.step.groups import SURROGATE_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import checked_bool
 from pymc_kameleon.step.pooling import in_the_same_place
-from pymc_kameleon.step.warm_start.approach import NEAR_TRIES, WARM_START_BUDGET
+from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
 
 WALK, REFERENCE, SURROGATE, WIDE = range(4)
 """Kinds of moves; the last is by a power of the surrogate, which is wider."""
@@ -348,7 +349,7 @@ class SurrogateMetropolis(KameleonStep):
     kept_group = SURROGATE_MOVES
     least_between_fits = 1
     lengths_of_run = frozenset({"top_logp", "draws", "tail_depth"})
-    _active_search = None
+    _active_search, _n_searched = None, 0
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):
@@ -416,8 +417,12 @@ class SurrogateMetropolis(KameleonStep):
     def _usual_budget(self):
         return WARM_START_BUDGET * self._d * (1 if self.is_expensive else CHEAP_BUDGET)
 
+    def _budget(self):
+        """Return the evaluations of the way, or of what is left of it after a search in vain."""
+        return max(0, min(self._usual_budget(), self._limit_of_search() - self._n_searched))
+
     def _most_on_the_way(self):
-        return self._budget() + (active_budget(self._d) if self._is_active else 0)
+        return self._usual_budget() + (active_budget(self._d) if self._is_active else 0)
 
     def evaluations_of_search(self, whole, short):
         """Return about how many evaluations the way takes, and one that follows."""
@@ -442,21 +447,26 @@ class SurrogateMetropolis(KameleonStep):
 
         With few evaluations in all, other chains begin at its draws of the posterior.
         """
-        start, begins = q[: self._d].copy(), self.guide is None or not self.guide.is_known
-        if begins and self._is_active:
+        start, n = q[: self._d].copy(), 0
+        begins, most = self.guide is None or not self.guide.is_known, self._budget()
+        if begins and self._is_active and most >= least_budget(self._d):
             search = self._active_search_from(start)
-            if search.go_on(logp) and (end := search.finish(N_GUIDED)):
+            if search.go_on(logp, most) and (end := search.finish(N_GUIDED)):
                 found, self.guide = end
                 self._begin_at(q, self._high_draw(logp)[0], found)
                 return
-            problems.say_search_failed(len(search.way.f))
-            q[: self._d] = search.way.best
-        elif self.guide.has_draws and self._has_few_evaluations:
+            problems.say_search_failed(search.n)
+            q[: self._d], n = search.way.best, search.n + 1
+        elif not begins and self.guide.has_draws and self._has_few_evaluations:
             at_start, (x, at_x) = logp(start), self._high_draw(logp)
             points, logps = np.array([start, x]), np.array([at_start, at_x])
             self._begin_at(q, x, self.guide.warm_start(points, logps))
             return
-        super()._find_posterior(q, logp)
+        self._n_searched += n
+        try:
+            super()._find_posterior(q, logp)
+        finally:  # it may be interrupted, and then begins again
+            self._n_searched -= n
         self.guide = ActiveGuide.of(self.guide, N_GUIDED if self._is_active else 0)
 
     def _active_search_from(self, start):
@@ -470,7 +480,7 @@ class SurrogateMetropolis(KameleonStep):
     def _high_draw(self, logp):
         """Return a draw of the guide where the log-density is as high as it should be, and that."""
         draws, top = self.guide.draws, self.guide.top_logp[0]
-        for x in draws[1 + self.rng.permutation(len(draws) - 1)[: NEAR_TRIES - 1]]:
+        for x in draws[1 + self.rng.permutation(len(draws) - 1)[: self._near_tries() - 1]]:
             value = logp(x)
             if value > top - LOW[0] - LOW[1] * self._d:
                 return x, value

@@ -239,7 +239,7 @@ class Recorded:
 
 def searched(f, start, seed=1):
     search = Search(np.array(start, float), seed)
-    return search, search.go_on(Recorded(f))
+    return search, search.go_on(Recorded(f), 1000)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
@@ -311,7 +311,7 @@ def test_a_flat_or_broken_density_ends():
     rng = np.random.default_rng(10)
     for f in (lambda x: 0.0, lambda x: rng.choice([np.nan, -np.inf, -1e300, 3.0])):
         search, _ = searched(f, [0.1, 0.2])
-        assert len(search._evaluated) <= active_budget(2)
+        assert search.n <= active_budget(2)
 
 
 def test_a_search_goes_on_where_it_was_interrupted():
@@ -332,11 +332,22 @@ def test_a_search_goes_on_where_it_was_interrupted():
 
     while True:
         try:
-            search.go_on(Once(skewed))
+            search.go_on(Once(skewed), 1000)
             break
         except InterruptedError:
             assert search.is_of(np.array([0.5, -0.5, 1.0]), 1, np.array([*known, np.nan]))
     np.testing.assert_array_equal(search.way.x, whole.way.x)
+
+
+def test_it_looks_where_the_density_is_low():
+    """Some sds out, on rays from draws, whatever the process knows there."""
+    search, _ = searched(skewed, [0.5, -0.5])
+    way, own = search.way, np.random.default_rng(11).standard_normal((50, 2))
+    looks, typical = way._looks(own), way.process.mean(own).mean()
+    assert len(looks) > 40
+    drops = typical - way.process.mean(looks)
+    assert drops.min() > 2
+    assert 4 < np.median(drops) < 40
 
 
 def test_starts_without_density_end_the_way():

@@ -12,8 +12,8 @@ from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 MOST_COORDINATES = 14
 """Coordinates up to which a process is worth its arithmetic."""
 
-BUDGET = 15, 60
-"""Times d, and plus: evaluations at most. If it is not home then, it is given up."""
+BUDGET, LEAST_BUDGET = (15, 60), (8, 10)
+"""Times d, and plus: evaluations at most, and at least. If it is not home then, it is given up."""
 
 GOOD_SD, GOOD_ERROR = 0.1, 0.3
 """sdV, and the root mean square error of plain draws, with which s is good enough to move by."""
@@ -29,6 +29,11 @@ N_STEPS, N_TYPICAL = 250, 200
 def active_budget(d):
     """Return the evaluations of a search, at most."""
     return BUDGET[0] * d + BUDGET[1]
+
+
+def least_budget(d):
+    """Return the evaluations with which a search may come home, at least."""
+    return LEAST_BUDGET[0] * d + LEAST_BUDGET[1]
 
 
 def suits(d):
@@ -93,11 +98,16 @@ class Search:
         same = seed == self._seed and np.array_equal(start, self._start)
         return same and np.array_equal(own, trail[:n])
 
-    def go_on(self, logp):
+    @property
+    def n(self):
+        """How many evaluations it has made."""
+        return len(self._evaluated)
+
+    def go_on(self, logp, most):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home."""
-        most = active_budget(self._start.size)
-        logp.n = len(self._evaluated)
-        while self._points is not None and len(self._evaluated) < most:
+        most = min(most, active_budget(self._start.size))
+        logp.n = self.n
+        while self._points is not None and self.n < most:
             if not self._values and self._is_good:
                 break
             value = logp(self._points[len(self._values)])

@@ -92,6 +92,10 @@ class Way:
         Whether it is where the posterior is, as far as it knows.
     mean, factor : (d,), (d, d) float64
         m and L.
+    order : (d,) int64
+        J, and then I, in which u is.
+    exact : (d,) bool
+        Of I.
     process : Process or None
         Fitted last, in u.
     sd : float
@@ -105,15 +109,12 @@ class Way:
         self.sd, self.errors = np.inf, []
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
-        self._chains = None
+        self._chains, self._are_exact, self._n_held = None, False, 0
 
-    def go(self, starts, f=None):
-        """Go on for ever from the best of some starts (k, d), whose log-densities may be known."""
-        d = starts.shape[1]
-        self.x, self.f = np.empty((0, d)), np.empty(0)
-        if f is None:
-            f = yield starts
-        self._note(starts, f)
+    def go(self, starts):
+        """Go on for ever from the best of some starts (k, d)."""
+        self.x, self.f = np.empty((0, starts.shape[1])), np.empty(0)
+        yield from self._evaluated(starts)
         if not self.f.max() > -np.inf:
             return
         yield from self._look_around()
@@ -131,14 +132,11 @@ class Way:
 
     # ---- evaluations ----------------------------------------------------------------------------
 
-    def _note(self, x, f):
-        self.x = np.concatenate([self.x, x])
-        self.f = np.concatenate([self.f, np.where(np.isfinite(f), f, -np.inf)])
-
     def _evaluated(self, x):
         f = yield x
-        self._note(x, f)
-        return self.f[-len(x) :]
+        f = np.where(np.isfinite(f), f, -np.inf)
+        self.x, self.f = np.concatenate([self.x, x]), np.concatenate([self.f, f])
+        return f
 
     def _look_around(self):
         best = np.argmax(self.f)
@@ -150,11 +148,10 @@ class Way:
                 points = looking.send(f)
         except StopIteration as end:
             found = end.value
+        d, n_exact = len(found.x), int(found.exact.sum())
+        self._are_exact = n_exact >= star.least_exact(d)
+        self._n_held = d - n_exact if self._are_exact else 0
         self.order = np.argsort(found.exact, kind="stable")  # J first
-        n_exact = int(found.exact.sum())
-        self._n_held = (
-            len(found.exact) - n_exact if n_exact >= star.least_exact(len(found.exact)) else -1
-        )
         self.is_home, self.mean, self.exact = found.is_home, found.x, found.exact
         self.factor = _lower(found.factor, self.order)
         if self.is_home:
@@ -173,9 +170,8 @@ class Way:
 
     @property
     def _prior(self):
-        exact = self._n_held >= 0
-        linear = CLIMBING if not self.is_home else HOME_EXACT if exact else HOME
-        return Prior(max(self._n_held, 0), linear)
+        at_home = HOME_EXACT if self._are_exact else HOME
+        return Prior(self._n_held, at_home if self.is_home else CLIMBING)
 
     def _fit(self):
         """Fit the process to what is near, in the present coordinates."""
@@ -266,17 +262,14 @@ class Way:
         self._chains = found[-1]
         plain, wide = found[BURN_IN:, :m], found[BURN_IN:, m:]
         own, others = _some(plain, N_CANDIDATES, rng), _some(wide, N_CANDIDATES, rng)
-        turn, looks = self._n_batches % TURNS, np.empty((0, d))
-        if turn == LOOK:
-            looks = self._looks(own)[:1]
+        turn = self._n_batches % TURNS
+        looks = self._looks(own)[:1] if turn == LOOK else own[:0]
         candidates = np.concatenate([own, others, looks])
         covariance, mean = self.process.covariance(candidates), self.process.mean(candidates)
         self.sd = spread(covariance[:N_CANDIDATES, :N_CANDIDATES])
         weights = np.repeat([1.0, WIDE_WEIGHT, 0.0], [N_CANDIDATES, len(others), len(looks)])
-        is_plain = turn % 2 == 0
-        first = (
-            [int(rng.integers(N_CANDIDATES))] if is_plain else [len(candidates) - 1][: len(looks)]
-        )
+        is_plain, n = turn % 2 == 0, len(candidates)
+        first = rng.integers(N_CANDIDATES, size=1) if is_plain else np.arange(n - len(looks), n)
         chosen = most_telling(covariance, weights, noise_of(mean, d), self._n_batch, first)
         best, points = self.f.max(), self._x(candidates[chosen])
         f = yield from self._evaluated(points)

@@ -135,7 +135,7 @@ def _stack_leaves(arrays, name, leaves):
 def _refill(template, prefix, arrays, free):
     """Return a NamedTuple like `template`, with leaves from `arrays`.
 
-    Those whose names are `free` may have another shape.
+    Those whose names are `free` may have another shape; earlier versions may have had none.
     """
     leaves = []
     for name, leaf in zip(template._fields, template, strict=True):
@@ -143,7 +143,7 @@ def _refill(template, prefix, arrays, free):
             leaves.append(_refill(leaf, f"{prefix}{name}_", arrays, free))
         elif not isinstance(leaf, np.ndarray):
             leaves.append(type(leaf)(arrays[prefix + name].item()))
-        elif leaf.size == 0 and prefix + name not in arrays:
+        elif prefix + name not in arrays and (leaf.size == 0 or name in free):
             leaves.append(leaf)
         else:
             leaves.append(np.array(arrays[prefix + name], leaf.dtype, order="C"))

@@ -329,7 +329,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     most_points = MOST_POINTS
     tuning_share = 0.2  # as the way has taught it most of what it needs
     default_steps_per_draw = staticmethod(lambda d: 1)
-    _search, _n_searched = None, 0
+    _search = None
 
     def __init__(self, vars=None, **common):
         check_names(type(self), {name: None for name in common if name == "expensive"})
@@ -408,7 +408,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _most_on_the_way(self):
         """With the emulator, then without it, where it has not come to predict."""
-        return self._emulator_budget() + self._usual_budget() + NEAR_TRIES
+        return self._emulator_budget() + super()._most_on_the_way() + NEAR_TRIES
 
     def _first_fit(self):
         return 1

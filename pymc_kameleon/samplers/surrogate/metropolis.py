@@ -24,6 +24,13 @@ from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.surrogate import emulator, learning, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
+from pymc_kameleon.samplers.surrogate.active.search import (
+    ActiveGuide,
+    Search,
+    active_budget,
+    least_budget,
+    suits,
+)
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
@@ -51,6 +58,10 @@ LOOK = -1
 
 FIT_GROWTH = 1.2
 """Factor by which the draws of tuning grow from one fit to the next."""
+
+N_GUIDED, LOW = 32, (10.0, 2.0)
+"""Points that other chains may begin at, the best one and draws of the process; how far below the
+top, and times d, none begins."""
 
 CHEAP_BUDGET = 5
 """Times as many evaluations a chain has for its way to the posterior where they are cheap."""
@@ -82,6 +93,7 @@ class Tuning(NamedTuple):
     has_arrived: integers(1)  # whether that way ended before its evaluations did
     middle: floats("d")  # where that led, and the covariance there
     home_factor: floats("d", "d")
+    tail_depth: floats(1)  # by which the bound of h is lowered at least, as the way knows tails
     mass: floats(1)  # log of the mass there, but for a constant; -inf if there was no way
     lost: floats(1)  # log of the mass that a chain lacked which was moved; else 0
     hyper: floats("d + 5")  # how the surrogate is fitted, NaN before that was chosen
@@ -335,8 +347,10 @@ class SurrogateMetropolis(KameleonStep):
     arrives_roughly = True
     follows = True
     kept_group = SURROGATE_MOVES
-    lengths_of_run = frozenset({"points"})  # of the moves that are remembered
+    # Of moves that are remembered; and of the guide, which has none where no process was fitted.
+    lengths_of_run = frozenset({"points", "top_logp", "draws", "tail_depth"})
     least_between_fits = 1
+    _active_search, _n_searched = None, 0
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):
@@ -395,6 +409,7 @@ class SurrogateMetropolis(KameleonStep):
             scale=scale,
             moves=moves,
             home_factor=np.diag(scales),
+            tail_depth=-np.inf,
             mass=-np.inf,
             hyper=np.nan,
         )
@@ -402,6 +417,82 @@ class SurrogateMetropolis(KameleonStep):
 
     def _usual_budget(self):
         return WARM_START_BUDGET * self._d * (1 if self.is_expensive else CHEAP_BUDGET)
+
+    def _budget(self):
+        """Return the evaluations of the way, or of what is left of it after a search in vain."""
+        return max(0, min(self._usual_budget(), self._limit_of_search() - self._n_searched))
+
+    def _most_on_the_way(self):
+        return self._usual_budget() + (active_budget(self._d) if self._is_active else 0)
+
+    def evaluations_of_search(self, whole, short):
+        """Return about how many evaluations the way takes, and one that follows."""
+        if not self._is_active:
+            return super().evaluations_of_search(whole, short)
+        return active_budget(self._d) // 2, 1 if self._has_few_evaluations else short * self._d
+
+    @property
+    def _is_active(self):
+        """Whether a Gaussian process chooses the first points."""
+        return self.is_expensive and suits(self._d)
+
+    def __getstate__(self):
+        """Drop a search that is under way: it begins again where the step goes on."""
+        return {k: v for k, v in super().__getstate__().items() if k != "_active_search"}
+
+    def _no_guide(self):
+        return ActiveGuide.of(super()._no_guide(), N_GUIDED if self._is_active else 0)
+
+    def _find_posterior(self, q, logp):
+        """Go there with a process that chooses the points; or, where it does not, as others do.
+
+        With few evaluations in all, other chains begin at its draws of the posterior.
+        """
+        start, n = q[: self._d].copy(), 0
+        begins, most = self.guide is None or not self.guide.is_known, self._budget()
+        if begins and self._is_active and most >= least_budget(self._d):
+            search = self._active_search_from(start)
+            if search.go_on(logp, most) and (end := search.finish(N_GUIDED)):
+                found, self.guide = end
+                self._begin_at(q, self._high_draw(logp)[0], found)
+                return
+            problems.say_search_failed(search.n)
+            q[: self._d], n = search.way.best, search.n + 1
+        elif not begins and self.guide.has_draws and self._has_few_evaluations:
+            at_start, (x, at_x) = logp(start), self._high_draw(logp)
+            points, logps = np.array([start, x]), np.array([at_start, at_x])
+            self._begin_at(q, x, self.guide.warm_start(points, logps))
+            return
+        self._n_searched += n
+        try:
+            super()._find_posterior(q, logp)
+        finally:  # it may be interrupted, and then begins again
+            self._n_searched -= n
+        self.guide = ActiveGuide.of(self.guide, N_GUIDED if self._is_active else 0)
+
+    def _active_search_from(self, start):
+        """Return the search from a start, or the one that was interrupted."""
+        seed = int(self.rng.integers(2**63))
+        known = self._active_search
+        if known is None or not known.is_of(start, seed, self.trail[:, 0]):
+            self._active_search = Search(start, seed)
+        return self._active_search
+
+    def _high_draw(self, logp):
+        """Return a draw of the guide where the log-density is as high as it should be, and that."""
+        draws, top = self.guide.draws, self.guide.top_logp[0]
+        for x in draws[1 + self.rng.permutation(len(draws) - 1)[: self._near_tries() - 1]]:
+            value = logp(x)
+            if value > top - LOW[0] - LOW[1] * self._d:
+                return x, value
+        return draws[0], logp(draws[0])
+
+    def _begin_at(self, q, x, found):
+        q[: self._d], self._active_search = x, None
+        self._fill(found.scales, self.tuning.n)
+        if self._has_few_evaluations:  # with more, tuning comes to tails itself
+            self.tuning.tail_depth[:] = self.guide.tail_depth
+        self._use_warm_start(found)
 
     def _use_warm_start(self, found):
         tuning = self.tuning

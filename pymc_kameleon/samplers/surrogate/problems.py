@@ -1,5 +1,6 @@
 """What SurrogateMetropolis warns of: size, few evaluations, lost chains, cost and worth."""
 
+import logging
 import math
 
 from pymc_kameleon.core.quadratic import n_coefficients
@@ -10,8 +11,19 @@ from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS, SLOW, me
 from pymc_kameleon.step.messages import in_words
 from pymc_kameleon.step.warm_start.approach import evaluations_for_own_search
 
+_log = logging.getLogger("pymc_kameleon")
+
 MANY = 20
 """Parameters from which GAM may be better where the surrogate is poor."""
+
+
+def say_search_failed(n):
+    """Log that the process has not found the posterior by n evaluations."""
+    _log.info(
+        "SurrogateMetropolis: a Gaussian process that chose %d points has not found the posterior; "
+        "going on by line searches and BFGS.",
+        n,
+    )
 
 
 def explain_size(d, model):

@@ -279,6 +279,7 @@ def test_a_chain_that_follows_knows_what_was_evaluated_where(step):
 def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
     """With evaluations of its own, all of which it may use."""
     monkeypatch.setattr("pymc_kameleon.samplers.emulator.metropolis.MOST_ERROR", -1)
+    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
 
     def uses_all(logp, start, rng, budget, *options):
         for _ in range(budget - 30):

@@ -50,10 +50,10 @@ def test_it_is_the_log_density_of_the_model(step, result):
     found = emulator(x)
     assert found.shape == x.shape[:2]
     assert np.median(np.abs(found - true)) < 2 * emulator.error < 0.2
-    assert emulator.posterior_error == pytest.approx(np.abs(found - true).mean(), rel=1e-4)
+    assert emulator.posterior_error == pytest.approx(np.abs(found - true).mean(), rel=1e-3)
     part = pk.SurrogateMetropolis.surrogate(result.isel(draw=slice(5, None, 2)))
     expected = np.abs(found - true)[:, 5::2].mean()
-    assert part.posterior_error == pytest.approx(expected, rel=1e-4)
+    assert part.posterior_error == pytest.approx(expected, rel=1e-3)
     u = x - emulator.mean
     squares = np.sum(u @ np.linalg.inv(emulator.covariance) * u, axis=-1)
     assert np.mean(squares) == pytest.approx(3, rel=0.5)

@@ -1,0 +1,105 @@
+"""Draws of the posterior that a process knows: many short chains, which go on from fit to fit."""
+
+import numpy as np
+
+N_CHAINS, N_STEPS = 48, 60
+"""Chains, and steps of each between two batches of evaluations."""
+
+N_TEMPERED, POWER = 16, 0.65
+"""Chains whose density has this power, and so is wider."""
+
+MOST_SD, KNOWN = 3.0, 0.25
+"""The usual standard deviation of the process, at most; and how much more of it, at 95 % of the
+draws, is no reason to stay away."""
+
+ABOVE, EDGE, WALL = 3.0, 3.5, 4.0
+"""How far above the best value s may be; its radius, beyond √d; and how steep its wall is."""
+
+ALONG, WALKS = 0.4, 0.2
+"""Shares of the steps that are along differences of other chains, and of walks."""
+
+SHORT_SHARE, SHORT = 0.3, 0.3
+"""Share of the steps that are shorter than best in a normal, and their length."""
+
+ANGLES = 0.5, 1.2
+"""Of moves that leave a normal as it is."""
+
+
+class Density:
+    """log s(u): the mean of a process, less where it knows little, within a radius.
+
+    Attributes
+    ----------
+    usual : float
+        Standard deviation of y that is no reason to stay away; infinite if none is.
+    """
+
+    def __init__(self, process, rng, centre=None, radius=None):
+        d = process.u.shape[1]
+        self.process, self.centre = process, centre
+        self.radius = d**0.5 + EDGE if radius is None else radius
+        self.highest, self.usual = process.y.max() + ABOVE, np.inf
+        if radius is None:
+            _, sd = process.mean_and_sd(rng.standard_normal((100, d)))
+            self.usual = min(np.median(sd), MOST_SD)
+
+    def __call__(self, u):
+        """Return it at points (m, d)."""
+        if self.centre is not None:
+            inside = np.sum((u - self.centre) ** 2, axis=1) <= self.radius**2
+            return np.where(inside, self.process.mean(u), -np.inf)
+        if self.usual < np.inf:
+            mean, sd = self.process.mean_and_sd(u)
+            mean = mean - np.maximum(sd - self.usual, 0)
+        else:
+            mean = self.process.mean(u)
+        beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
+        return np.minimum(mean, self.highest) - WALL * beyond**2
+
+    def forget_penalty(self, u):
+        """Let the standard deviation count no more, if it is usual at draws (m, d)."""
+        _, sd = self.process.mean_and_sd(u)
+        if np.quantile(sd - self.usual, 0.95) < KNOWN:
+            self.usual = np.inf
+
+
+def run(density, u, powers, n_steps, rng):
+    """Run a chain from each point u (m, d) on a power of a density.
+
+    A step is along the difference of two other chains that stand still [ter Braak 2006], or a walk,
+    or a move that leaves a normal as it is.
+
+    Returns
+    -------
+    draws : (n_steps, m, d) float64
+    logs : (n_steps, m) float64
+        log s there.
+    """
+    u, (m, d) = u.copy(), u.shape
+    log_s = density(u)
+    draws, logs = np.empty((n_steps, m, d)), np.empty((n_steps, m))
+    for t in range(n_steps):
+        order = rng.permutation(m)
+        for moving, still in (order[: m // 2], order[m // 2 :]), (order[m // 2 :], order[: m // 2]):
+            w, log_ratio = proposals(u[moving], u[still], rng)
+            new = density(w)
+            log_ratio += powers[moving] * (new - log_s[moving])
+            accepted = np.log(rng.random(len(moving))) < log_ratio
+            rows = moving[accepted]
+            u[rows], log_s[rows] = w[accepted], new[accepted]
+        draws[t], logs[t] = u, log_s
+    return draws, logs
+
+
+def proposals(u, others, rng):
+    """Return a proposal from each point u (m, d), and the log of its Hastings ratio."""
+    m, d = u.shape
+    z, kind, size = rng.standard_normal((m, d)), rng.random(m), rng.random((m, 1))
+    a, b = others[rng.integers(len(others), size=(2, m))]
+    scale = 2.38 / d**0.5 * np.where(size < SHORT_SHARE, SHORT, 1.0)
+    angle = np.where(size < 0.5, *ANGLES)
+    along = u + scale / 2**0.5 * (a - b) + 1e-3 * z
+    w = np.where(kind[:, None] < ALONG, along, u + scale * z)
+    turned = kind > ALONG + WALKS
+    w[turned] = (np.cos(angle) * u + np.sin(angle) * z)[turned]
+    return w, np.where(turned, 0.5 * np.sum(w * w - u * u, axis=1), 0.0)

@@ -1,0 +1,282 @@
+"""A Gaussian process of a log-density, from its first evaluations on.
+
+    y(u) = −½|u|² + c + bᵀu + ½uᵀBu + k(u),  cov k = A² κ(q),  q = |Δu·r|²/(ℓ²d)
+
+y is the log-density below the best one that is known, its depth compressed: what is T below the
+best has next to no mass, and a few raw values of −1e7 would leave nothing of the rest. Where f is
+exactly quadratic in the coordinates I, given the others J, as in the coefficients of a regression
+given log σ, there is one more term, "quadratic in I with coefficients smooth in J":
+
+    P² (1 + s + s²/2) exp(−½|Δu_J|²/l²),  s = u_I·u_I'
+
+Symbols: u the points (n, d), J their first coordinates; y the values, α = K⁻¹(y + ½|u|²); the
+numbers that are chosen by marginal likelihood [RW, section 5.4.1]: "quad" the standard deviation of
+B, A = amp·max(ℓ, 1)², the length ℓ, P, l, and r, "stretch", of each coordinate; κ the kernel.
+
+Source: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), here [RW].
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+DEPTH, LARGEST_DROP = (6, 4), 1000
+"""T: from this, and times d, drops are compressed; and their bound, times T."""
+
+NOISE, DEEP_NOISE = 1e-6, 0.05
+"""Variance of the noise; its standard deviation by what a compressed drop is beyond T/2."""
+
+CONSTANT = 1e2
+"""Standard deviation of the constant c."""
+
+CLIMBING, HOME, HOME_EXACT = 10.0, 1.5, 0.3
+"""Standard deviation of the linear coefficients b: on the way; at home; and where exact."""
+
+QUAD, AMP, LENGTH, PRODUCT, SMOOTH = range(5)
+"""Places of the chosen numbers, which are logarithms; those of the stretch follow."""
+
+JITTERS = 0.0, 1e-6, 1e-4, 1e-2
+"""Variances that are added until rounding leaves K positive definite."""
+
+
+def compressed(f, best, d):
+    """Return log-densities f (n,) below the best one, their depth compressed.
+
+    Where they are not finite, it is T: a cliff as deep as others would bend all around it.
+    """
+    depth = DEPTH[0] + d * DEPTH[1]
+    drop = np.where(np.isfinite(f), np.minimum(best - f, LARGEST_DROP * depth), depth)
+    return -np.where(drop > depth, depth * (1 + np.log(np.maximum(drop, depth) / depth)), drop)
+
+
+def noise_of(y, d):
+    """Return the variances of the noise of compressed values."""
+    depth = DEPTH[0] + d * DEPTH[1]
+    return NOISE + (DEEP_NOISE * np.maximum(-y - depth / 2, 0)) ** 2
+
+
+class Prior(NamedTuple):
+    """What is known of the log-density before it is fitted."""
+
+    n_held: int  # of J, the first coordinates; 0 if f is exactly quadratic in none
+    linear: float  # standard deviation of b
+
+    def centre(self, d):
+        """Return where the logarithms of the chosen numbers are, a priori, and their sds."""
+        small = 0.05 if self.n_held else 0.2
+        centres = [small, small, 2.0, 0.15, 2.5, *np.ones(d)]
+        return np.log(centres), np.array([1.2, 1.2, 0.5, 1.0, 0.4, *np.full(d, 0.5)])
+
+
+class Hyper(NamedTuple):
+    """What was chosen."""
+
+    kernel: int
+    logs: np.ndarray  # (5 + d,)
+
+    @classmethod
+    def start(cls, prior, d):
+        """Return what a choice begins with."""
+        return cls(1, prior.centre(d)[0])
+
+
+class Terms(NamedTuple):
+    """What covariances of two sets of points are made of, whatever the numbers are."""
+
+    products: np.ndarray  # u·u'
+    quadratics: np.ndarray  # covariance of ½uᵀBu, if the standard deviation of B is 1
+    squares: np.ndarray  # (d, n, m), Δu²
+    held: np.ndarray  # |Δu_J|²
+    exact: np.ndarray  # 1 + s + s²/2
+
+    @classmethod
+    def of(cls, a, b, n_held):
+        """Return those of points a (n, d) and b (m, d)."""
+        products = a @ b.T
+        squares = (a.T[:, :, None] - b.T[:, None, :]) ** 2
+        s = products - a[:, :n_held] @ b[:, :n_held].T
+        quadratics = 0.5 * products**2 - 0.25 * (a * a) @ (b * b).T
+        held = squares[:n_held].sum(axis=0)
+        return cls(products, quadratics, squares, held, 1 + s + 0.5 * s * s)
+
+
+def kernel(kind, q):
+    """Return κ, of curvature 1 whatever its kind."""
+    if kind == 0:
+        return np.exp(-0.5 * q)
+    return 1 / (1 + 0.5 * q) if kind == 1 else (1 + q / 6) ** -3
+
+
+def kernel_slope(kind, q):
+    """Return the derivative of κ."""
+    if kind == 0:
+        return -0.5 * np.exp(-0.5 * q)
+    return -0.5 / (1 + 0.5 * q) ** 2 if kind == 1 else -0.5 * (1 + q / 6) ** -4
+
+
+def rates_of(hyper):
+    """Return the squares of r/(ℓ√d) (d,)."""
+    logs = hyper.logs
+    d = len(logs) - SMOOTH - 1
+    return np.exp(2 * (logs[SMOOTH + 1 :] - logs[LENGTH])) / d
+
+
+def variance_of(hyper):
+    """Return A²."""
+    return np.exp(2 * hyper.logs[AMP] + 4 * max(hyper.logs[LENGTH], 0.0))
+
+
+def covariance(terms, hyper, prior):
+    """Return the covariance of y at two sets of points, without the noise."""
+    numbers = np.exp(2 * hyper.logs)
+    q = np.tensordot(rates_of(hyper), terms.squares, 1)
+    k = variance_of(hyper) * kernel(hyper.kernel, q)
+    k += CONSTANT**2 + prior.linear**2 * terms.products + numbers[QUAD] * terms.quadratics
+    if prior.n_held:
+        smooth = np.exp(-0.5 * terms.held / numbers[SMOOTH])
+        k += numbers[PRODUCT] * terms.exact * smooth
+    return k
+
+
+def variances(u, hyper, prior):
+    """Return the prior variance of y at points u (m, d)."""
+    squares = u * u
+    total, numbers = squares.sum(axis=1), np.exp(2 * hyper.logs)
+    v = CONSTANT**2 + prior.linear**2 * total + variance_of(hyper)
+    v = v + numbers[QUAD] * (0.5 * total**2 - 0.25 * np.sum(squares * squares, axis=1))
+    if prior.n_held:
+        s = total - squares[:, : prior.n_held].sum(axis=1)
+        v += numbers[PRODUCT] * (1 + s + 0.5 * s * s)
+    return v
+
+
+class Process:
+    """The process given values y (n,) at points u (n, d).
+
+    Attributes
+    ----------
+    u : (n, d) float64
+    y : (n,) float64
+        As `compressed`.
+    hyper : Hyper
+    prior : Prior
+    """
+
+    def __init__(self, u, y, hyper, prior):
+        self.u, self.y, self.hyper, self.prior = u, y, hyper, prior
+        k = covariance(Terms.of(u, u, prior.n_held), hyper, prior)
+        k[np.diag_indices(len(k))] += noise_of(y, u.shape[1])
+        factor = factorised(k)
+        self.alpha = lapack.dpotrs(factor, y + 0.5 * np.sum(u * u, axis=1), lower=1)[0]
+        self.inverse = np.tril(lapack.dtrtri(factor, lower=1)[0])  # L⁻¹, K = LLᵀ
+
+    def mean(self, u):
+        """Return the mean of y at points u (m, d)."""
+        return self._mean(u, self._covariance(u))
+
+    def mean_and_sd(self, u):
+        """Return the mean and the standard deviation of y."""
+        k = self._covariance(u)
+        explained = np.sum((k @ self.inverse.T) ** 2, axis=1)
+        v = variances(u, self.hyper, self.prior) - explained
+        return self._mean(u, k), np.sqrt(np.maximum(v, 0))
+
+    def covariance(self, u):
+        """Return the covariance (m, m) of y at points u, given the values."""
+        explained = self._covariance(u) @ self.inverse.T
+        terms = Terms.of(u, u, self.prior.n_held)
+        return covariance(terms, self.hyper, self.prior) - explained @ explained.T
+
+    def slopes(self, u):
+        """Return the derivative (m, d) of the mean."""
+        hyper, prior, alpha = self.hyper, self.prior, self.alpha
+        numbers, rates, n_held = np.exp(2 * hyper.logs), rates_of(hyper), self.prior.n_held
+        terms = Terms.of(u, self.u, n_held)
+        weights = prior.linear**2 + numbers[QUAD] * terms.products
+        slopes = (weights * alpha) @ self.u - u
+        slopes -= 0.5 * numbers[QUAD] * u * (alpha @ (self.u * self.u))
+        q = np.tensordot(rates, terms.squares, 1)
+        weights = 2 * variance_of(hyper) * kernel_slope(hyper.kernel, q) * alpha
+        slopes += rates * (u * weights.sum(axis=1)[:, None] - weights @ self.u)
+        if n_held:
+            smooth = numbers[PRODUCT] * np.exp(-0.5 * terms.held / numbers[SMOOTH]) * alpha
+            s = terms.products - u[:, :n_held] @ self.u[:, :n_held].T
+            slopes[:, n_held:] += (smooth * (1 + s)) @ self.u[:, n_held:]
+            weights = smooth * terms.exact / numbers[SMOOTH]
+            held = u[:, :n_held]
+            slopes[:, :n_held] += weights @ self.u[:, :n_held] - held * weights.sum(axis=1)[:, None]
+        return slopes
+
+    def hessian(self, u, step=1e-3):
+        """Return the second derivatives (d, d) of the mean at a point (d,)."""
+        steps = step * np.eye(len(u))
+        slopes = self.slopes(np.concatenate([u + steps, u - steps]))
+        hessian = (slopes[: len(u)] - slopes[len(u) :]) / (2 * step)
+        return (hessian + hessian.T) / 2
+
+    def _covariance(self, u):
+        return covariance(Terms.of(u, self.u, self.prior.n_held), self.hyper, self.prior)
+
+    def _mean(self, u, k):
+        return k @ self.alpha - 0.5 * np.sum(u * u, axis=1)
+
+
+def factorised(k):
+    """Return the lower factor of K, with as little added to its diagonal as rounding needs."""
+    for jitter in JITTERS:
+        factor, failed = lapack.dpotrf(k + jitter * np.eye(len(k)), lower=1)
+        if not failed:
+            return factor
+    raise np.linalg.LinAlgError("The covariance is not positive definite.")
+
+
+# ---- the choice of its numbers ------------------------------------------------------------------
+
+
+STEPS = 0.8, 0.4
+"""Factors, their logarithms, by which each number is changed in turn."""
+
+BOUNDS = {LENGTH: (0.4, 6.0), AMP: (0.02, 40.0)}
+"""Of the numbers."""
+
+
+def choose(u, y, hyper, prior):
+    """Return a more probable Hyper, from the last one on, by a pattern search."""
+    d, n_held = u.shape[1], prior.n_held
+    terms, noise = Terms.of(u, u, n_held), noise_of(y, d)
+    residual = y + 0.5 * np.sum(u * u, axis=1)
+    centres, sds = prior.centre(d)
+
+    def score(hyper):
+        k = covariance(terms, hyper, prior)
+        k[np.diag_indices(len(k))] += noise
+        factor, failed = lapack.dpotrf(k, lower=1, overwrite_a=1)
+        if failed:
+            return -np.inf
+        half = lapack.dtrtrs(factor, residual, lower=1)[0]
+        fit = -0.5 * half @ half - np.log(np.diag(factor)).sum()
+        return fit - 0.5 * np.sum(((hyper.logs - centres) / sds) ** 2)
+
+    best = score(hyper)
+    for kind in range(3):
+        other = hyper._replace(kernel=kind)
+        if kind != hyper.kernel and (value := score(other)) > best:
+            hyper, best = other, value
+    places = [k for k in range(SMOOTH + 1 + d) if n_held or k not in (PRODUCT, SMOOTH)]
+    for size in STEPS:
+        for place in places:
+            for step in (size, -size):
+                other, value = _moved(hyper, place, step), -np.inf
+                while other is not None and (value := score(other)) > best:
+                    hyper, best = other, value
+                    other = _moved(hyper, place, step)
+    return hyper
+
+
+def _moved(hyper, place, step):
+    """Return a Hyper with another number, None beyond its bounds."""
+    logs = hyper.logs.copy()
+    logs[place] += step
+    low, high = BOUNDS.get(place, (1e-4, 1e4))
+    return hyper._replace(logs=logs) if low <= np.exp(logs[place]) <= high else None

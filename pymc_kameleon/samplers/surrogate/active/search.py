@@ -1,0 +1,160 @@
+"""The way of a chain, which can be interrupted after each evaluation; and what it has found."""
+
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.samplers.surrogate.active.way import Way
+from pymc_kameleon.samplers.surrogate.learning import linear_algebra
+from pymc_kameleon.step.warm_start.search import Guide, WarmStart
+
+MOST_COORDINATES = 14
+"""Coordinates up to which a process is worth its arithmetic."""
+
+BUDGET, LEAST_BUDGET = (15, 60), (8, 10)
+"""Times d, and plus: evaluations at most, and at least. If it is not home then, it is given up."""
+
+GOOD_SD, GOOD_ERROR = 0.1, 0.3
+"""sdV, and the root mean square error of plain draws, with which s is good enough to move by."""
+
+TAILS_KNOWN, TAIL_DEPTH = 0.3, 6.0
+"""sdV with which tails are known, as points were chosen there, too; and by which the bound of h,
+beyond which s falls as a t density does, is then lower."""
+
+N_STEPS, N_TYPICAL = 250, 200
+"""Steps of each chain of the process for what is found; and draws for the typical log-density."""
+
+
+def active_budget(d):
+    """Return the evaluations of a search, at most."""
+    return BUDGET[0] * d + BUDGET[1]
+
+
+def least_budget(d):
+    """Return the evaluations with which a search may come home, at least."""
+    return LEAST_BUDGET[0] * d + LEAST_BUDGET[1]
+
+
+def suits(d):
+    """Whether a search of d coordinates is worth it."""
+    return 0 < d <= MOST_COORDINATES
+
+
+class ActiveGuide(NamedTuple):
+    """What the first chain tells others: a Guide, and draws of s; NaN before there are some."""
+
+    x: np.ndarray
+    scales: np.ndarray
+    factor: np.ndarray
+    exact: np.ndarray
+    top_logp: np.ndarray  # (1,), at x, as the process has it
+    tail_depth: np.ndarray  # (1,), by which the bound of h is lower, as tails are known
+    draws: np.ndarray  # (n, d), the best point, and draws of s
+
+    @classmethod
+    def of(cls, guide, n):
+        """Return that of a Guide, or of one of this kind, which has no draws but room for n."""
+        x, scales, factor, exact = guide[: len(Guide._fields)]
+        draws = np.full((n, x.size), np.nan)
+        top_logp, tail_depth = np.full((2, min(n, 1)), np.nan)
+        return cls(x, scales, factor, exact, top_logp, tail_depth, draws)
+
+    def warm_start(self, points, logps):
+        """Return the WarmStart of a chain that begins there, and has evaluated these points."""
+        return WarmStart(*self[:1], self.top_logp[0], *self[1:4], 0.0, points, logps)
+
+    @property
+    def is_known(self):
+        """Whether the posterior has been found."""
+        return bool(self.x.size > 0 and not np.isnan(self.x[0]))
+
+    @property
+    def has_draws(self):
+        """Whether a process has found it."""
+        return bool(self.draws.size > 0 and not np.isnan(self.draws[0, 0]))
+
+
+class Search:
+    """A Way, one evaluation after another.
+
+    Parameters
+    ----------
+    start : (d,) float64
+    seed : int
+    """
+
+    def __init__(self, start, seed):
+        self._start, self._seed = start.copy(), seed
+        self._rng = np.random.default_rng(seed)
+        self.way = Way(self._rng)
+        self._going = self.way.go(start[None])
+        self._points, self._values, self._evaluated = next(self._going), [], []
+        self._found = None
+
+    def is_of(self, start, seed, trail):
+        """Whether it is the search from this start, and has come as far as this."""
+        own, n = np.array(self._evaluated), len(self._evaluated)
+        same = seed == self._seed and np.array_equal(start, self._start)
+        return same and np.array_equal(own, trail[:n])
+
+    @property
+    def n(self):
+        """How many evaluations it has made."""
+        return len(self._evaluated)
+
+    def go_on(self, logp, most):
+        """Evaluate until s is good enough, or the budget is spent; return whether it is home."""
+        most = min(most, active_budget(self._start.size))
+        logp.n = self.n
+        while self._points is not None and self.n < most:
+            if not self._values and self._is_good:
+                break
+            value = logp(self._points[len(self._values)])
+            self._values.append(value)
+            self._evaluated.append(value)
+            if len(self._values) == len(self._points):
+                self._points = self._next()
+        return self._points is not None and self.way.is_home
+
+    @property
+    def _is_good(self):
+        way = self.way
+        return way.is_home and way.sd < GOOD_SD and way.error < GOOD_ERROR
+
+    def _next(self):
+        values, self._values = np.array(self._values), []
+        try:
+            with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+                return self._going.send(values)
+        except (StopIteration, np.linalg.LinAlgError):
+            return None
+
+    def finish(self, n):
+        """Return a WarmStart, and a guide with n points: the best one, and draws of s.
+
+        None, if rounding forbids that. They are the same if the chain is interrupted after that,
+        and comes again.
+        """
+        if self._found is None:
+            with (
+                suppress(np.linalg.LinAlgError),
+                linear_algebra().limit(limits=1),
+                np.errstate(all="ignore"),
+            ):
+                self._found = self._summary(n)
+        return self._found
+
+    def _summary(self, n):
+        way = self.way
+        draws = way.draws(N_STEPS, self._rng)
+        mean, covariance = draws.mean(axis=0), np.atleast_2d(np.cov(draws.T))
+        scales = np.diag(np.linalg.inv(covariance)) ** -0.5
+        factor = np.linalg.cholesky(covariance)
+        typical = way.expected(self._rng.choice(draws, N_TYPICAL))
+        logp = typical + mean.size / 2  # as if at the top of a normal
+        found = WarmStart(mean, logp, scales, factor, way.exact, 0.0, way.x, way.f)
+        some = self._rng.choice(draws, n - 1, replace=False)
+        points = np.concatenate([way.best[None], some])
+        depth = TAIL_DEPTH if way.sd < TAILS_KNOWN else -np.inf
+        return found, ActiveGuide(*found.guide, np.array([logp]), np.array([depth]), points)

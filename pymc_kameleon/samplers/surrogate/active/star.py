@@ -1,0 +1,218 @@
+"""The first evaluations: a star around the start, and what is exactly quadratic.
+
+Each coordinate is looked at by four points on a line. Where a parabola goes through all of them, f
+is exactly quadratic in the coordinate, as in the coefficients of a regression. If it is in many, a
+point for each pair completes the Hessian, and a Newton step leads to their maximum from however
+far. The other coordinates then are searched on lines, unless that loses mass, which is f and the
+log of volume: in the neck of a funnel f has no bound.
+
+Generators yield points (n, d), and are sent their log-densities (n,).
+
+Symbols: x₀ the start, I the exact coordinates, J the others, H and g the Hessian and gradient in I.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+STEP, INWARD, CONVEX, NEAR_TOP, TWO_SCALES = 1.0, 0.4, 2.5, 0.6, 2.0
+"""Of the star, in x. Times that step, where the fourth point is if f is not finite on a side, or
+convex. How far the top of a parabola is, in scales, where the fourth point is there; and how far
+that point is if the top is nearer."""
+
+FARTHEST, SCALES = 50.0, (1e-3, 10.0)
+"""Bounds of the top of a parabola, and of scales, in x."""
+
+WHOLE_AND_HALF = 1.0, 0.5
+"""Shares of the step to all tops together that are tried."""
+
+EXACT = 1e-7
+"""Misfit of an exact parabola, by the range of f."""
+
+LEAST_STEP = 0.3
+"""Of a pair of coordinates, in x."""
+
+MOST_ON_LINE, LEAST_LINE_STEP, GROWTH, SHRINK = 14, 0.05, 2.5, 0.4
+"""Points on a line at most; and its steps."""
+
+FAR_DROP, NO_NEWS = 6.0, 0.02
+"""Drop of f on both sides of the top with which they are too far for a parabola; and the gain at
+its top that is none."""
+
+
+class Start(NamedTuple):
+    """Where the star has led."""
+
+    x: np.ndarray  # (d,)
+    scales: np.ndarray  # (d,), standard deviations of each coordinate given the others
+    exact: np.ndarray  # (d,) bool
+    factor: np.ndarray  # (d, d) of the covariance if all is known; else of the scales
+    is_home: bool
+
+
+def look_around(x, f):
+    """Evaluate a star around x (d,), whose log-density is f, and go to its top; return a Start."""
+    steps = STEP * np.eye(len(x))
+    sides = yield np.concatenate([x + steps, x - steps])
+    lines = [{0.0: f, STEP: a, -STEP: b} for a, b in zip(*np.split(sides, 2), strict=True)]
+    fourth = [_fourth(line) for line in lines]
+    values = yield x + np.diag(fourth)
+    for line, t, value in zip(lines, fourth, values, strict=True):
+        line[t] = value
+    exact = np.array([_is_exact(line) for line in lines])
+    tops, scales = np.array([_fitted(line) for line in lines]).T
+    if exact.sum() >= least_exact(len(x)):
+        return (yield from _solve(x, f, lines, exact, scales))
+    k = max(range(len(x)), key=lambda k: max(lines[k].values()))
+    best, at = _best(lines[k]), x.copy()
+    at[k] += best
+    for share in WHOLE_AND_HALF:
+        z = x + share * tops
+        [value] = yield z[None]
+        if value > lines[k][best]:
+            at = z
+            break
+    return Start(at, scales, np.zeros(len(x), bool), np.diag(scales), False)
+
+
+def least_exact(d):
+    """Return how many exact coordinates of d are worth to be solved for."""
+    return max(2, d / 2)
+
+
+def _best(line):
+    """Return where f is largest on a line."""
+    return max(line, key=line.get)
+
+
+def _sorted(line):
+    """Return where a line was evaluated, increasing, and f there."""
+    t = np.array(sorted(line))
+    return t, np.array([line[one] for one in t])
+
+
+def _parabola(t, f):
+    """Return curvature and top of the parabola through three points."""
+    first = (f[1] - f[0]) / (t[1] - t[0])
+    a = ((f[2] - f[0]) / (t[2] - t[0]) - first) / (t[2] - t[1])
+    b = first - a * (t[0] + t[1])
+    return 2 * a, -b / (2 * a) if a != 0 else 0.0
+
+
+def _fourth(line):
+    """Return where to look after three points."""
+    t, f = _sorted(line)
+    higher = STEP if line[STEP] >= line[-STEP] else -STEP
+    if not np.isfinite(f).all():
+        return INWARD * higher
+    curvature, top = _parabola(t, f)
+    if not curvature < 0:
+        return CONVEX * higher
+    scale = (-curvature) ** -0.5
+    top = np.clip(top, -FARTHEST, FARTHEST)
+    if abs(top) > NEAR_TOP * scale and top not in line:
+        return top
+    return -TWO_SCALES * scale if top > 0 else TWO_SCALES * scale
+
+
+def _fitted(line):
+    """Return the top and the scale of the parabola through the best three points."""
+    t, f = _sorted(line)
+    best = np.argsort(-f, kind="stable")[:3]
+    where, span = t[best[0]], np.ptp(t[best])
+    if np.isfinite(f[best]).all():
+        curvature, top = _parabola(t[best], f[best])
+        if curvature < 0:
+            scale = np.clip((-curvature) ** -0.5, *SCALES)
+            return np.clip(top, where - span, where + span), scale
+    return where, span
+
+
+def _is_exact(line):
+    """Whether a parabola goes through all points of a line."""
+    t, f = _sorted(line)
+    if not np.isfinite(f).all():
+        return False
+    misfit = f - f[0] - np.polyval(np.polyfit(t, f - f[0], 2), t)
+    return bool(np.abs(misfit).max() <= EXACT * np.ptp(f))
+
+
+# ---- exact coordinates --------------------------------------------------------------------------
+
+
+def _solve(x, f, lines, exact, scales):
+    """Go to the maximum in the exact coordinates, and search the others on lines."""
+    some = np.flatnonzero(exact)
+    n, nowhere = len(some), Start(x, scales, exact, np.diag(scales), False)
+    parabolas = np.array([np.polyfit(*_around(lines[k], f), 2)[:2] for k in some])
+    steps = np.maximum(scales[some], LEAST_STEP)
+    rises = parabolas[:, 0] * steps**2 + parabolas[:, 1] * steps
+    i, j = np.tril_indices(n, -1)
+    points = np.repeat(x[None], len(i), axis=0)
+    points[np.arange(len(i)), some[i]] += steps[i]
+    points[np.arange(len(i)), some[j]] += steps[j]
+    values, hessian = (yield points), np.diag(2 * parabolas[:, 0])
+    hessian[i, j] = hessian[j, i] = (values - f - rises[i] - rises[j]) / (steps[i] * steps[j])
+    if not np.isfinite(hessian).all():
+        return nowhere
+    curvatures, vectors = np.linalg.eigh(-hessian)
+    if not curvatures[0] > 0:
+        return nowhere
+    at = x.copy()
+    at[some] += vectors @ (vectors.T @ parabolas[:, 1] / curvatures)
+    [top] = yield at[None]
+    if not top > f:
+        return nowhere
+    before, block = (at, scales.copy()), vectors * curvatures**-0.5
+    f = top
+    for k in np.flatnonzero(~exact):
+        at, top, scales[k] = yield from _search_line(at, top, k, scales[k])
+    z = np.random.default_rng(n).standard_normal((2, n))
+    points = np.repeat(at[None], 2, axis=0)
+    points[:, some] += z @ block.T
+    size = (np.mean(top - (yield points)) / np.mean(0.5 * np.sum(z * z, axis=1))) ** -0.5
+    mass = top - f + n * np.log(size) + np.log(scales / before[1]).sum()
+    if not mass > 0:  # the neck of a funnel has hardly any
+        (at, scales), size = before, 1.0
+    factor = np.diag(scales)
+    factor[np.ix_(some, some)] = size * block
+    return Start(at, scales, exact, factor, True)
+
+
+def _around(line, f):
+    t, values = _sorted(line)
+    return t, values - f
+
+
+def _search_line(x, f, k, scale):
+    """Maximise f along a coordinate; return the best point, f there, and the scale.
+
+    Steps grow until f falls on both sides, and shrink where it falls at once; then the top of the
+    parabola through the best three points is evaluated, until it is no news.
+    """
+    one, h = np.zeros(len(x)), max(scale, LEAST_LINE_STEP)
+    one[k] = 1.0
+    line = {0.0: f}
+    line[h], line[-h] = yield x + np.outer([h, -h], one)
+    while len(line) < MOST_ON_LINE:
+        new = _next_on(line)
+        if new is None or new in line:
+            break
+        [line[new]] = yield (x + new * one)[None]
+    best = _best(line)
+    return x + best * one, line[best], _fitted(line)[1]
+
+
+def _next_on(line):
+    """Return where to look next, None if the top is known."""
+    t, f = _sorted(line)
+    i = int(np.argmax(f))
+    if i == 0:
+        return t[0] - GROWTH * (t[1] - t[0])
+    if i == len(t) - 1:
+        return t[-1] + GROWTH * (t[-1] - t[-2])
+    if f[i] - max(f[i - 1], f[i + 1]) > FAR_DROP:  # on the wider side
+        return t[i] + SHRINK * max(t[i + 1] - t[i], t[i - 1] - t[i], key=abs)
+    around = slice(i - 1, i + 2)
+    curvature, top = _parabola(t[around], f[around])
+    return top if -0.5 * curvature * (top - t[i]) ** 2 > NO_NEWS else None

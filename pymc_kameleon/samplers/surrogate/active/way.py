@@ -1,0 +1,372 @@
+"""From the first evaluation to a surrogate of the posterior: points chosen for what they teach.
+
+A star around the start (star.py) begins. Then a Gaussian process is fitted to all that was
+evaluated, batch by batch. While it climbs, the next points are the maximum of its mean within R of
+the best point, and what tells most within R. Where the mean has its maximum within, it is home:
+then the next points are those that tell most of the posterior, so that search, learning, and
+choice of points are one thing.
+
+It is a generator: it yields points and is sent their log-densities, so that it can run one
+evaluation after another, many at a time, or from what is known.
+
+Symbols: x the points (n, d), x = m + L u, f their log-densities, R the radius in u; and those of
+process.py.
+"""
+
+import numpy as np
+from scipy.optimize import minimize
+
+from pymc_kameleon.samplers.surrogate.active import draws, star
+from pymc_kameleon.samplers.surrogate.active.choice import most_telling, spread
+from pymc_kameleon.samplers.surrogate.active.draws import Density
+from pymc_kameleon.samplers.surrogate.active.process import (
+    CLIMBING,
+    HOME,
+    HOME_EXACT,
+    Hyper,
+    Prior,
+    Process,
+    choose,
+    compressed,
+    noise_of,
+)
+from pymc_kameleon.samplers.surrogate.learning import LOOK_DROPS, LOOK_RADII
+
+LEAST_BATCH, BATCH = 2, 1 / 40
+"""Points of a batch at least, and as a share of those evaluated."""
+
+REFIT = 1.08
+"""Growth of the number of points after which the process' numbers are chosen anew."""
+
+LEAST_RADIUS, FIRST_RADIUS, LARGEST_RADIUS = 0.7, 3.0, 30.0
+"""R."""
+
+GREW, FELL, WIDER, NARROWER = 0.5, 0.1, 1.7, 0.5
+"""Gain, as a share of the predicted one, from which R is larger, and below which it is less."""
+
+CURVATURES, HOME_CURVATURES = (0.25, 4.0), (0.02, 10.0)
+"""Bounds of the curvatures in u by which L changes at a time; and of those at home."""
+
+SMALL_GAIN, LOST_GAIN = (0.5, 0.25), (1.0, 1.0)
+"""Gain, and times d, with which it is home; and of a batch from which it climbs again."""
+
+FITTED_RADII, FITTED_CLIMBING, LEAST_FITTED = 2.0, (4.0, 8.0), (6, 3)
+"""Of radii of s, the distance of points that are fitted at home; while climbing, of R and at least;
+and their number at least, and times d."""
+
+USUAL_VARIANCES, USUAL_SHIFT = (0.4, 2.5), 0.7
+"""Variances of draws in u, and the distance of their mean, with which the coordinates remain."""
+
+WORTH_FOLLOWING, MOST_CHANGE = (2.0, 0.2), (0.4, 2.5)
+"""Error of the last plain draw, and times d, up to which draws are followed; and the change of
+variances at a time."""
+
+N_CANDIDATES, WIDE_WEIGHT = 100, 0.2
+"""Candidates from s, and as many from its power; and the weight of these."""
+
+TURNS, LOOK = 4, 3
+"""Batches of which the first and the third begin with a plain draw, and this one with a look."""
+
+BURN_IN = draws.N_STEPS // 3
+"""Steps of chains before their draws count."""
+
+N_ERRORS, LEAST_ERRORS = 10, 4
+"""Plain draws, the last ones, whose predictions tell how good s is; and how many of them at
+least."""
+
+
+class Way:
+    """The search, and what it has learned.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+
+    Attributes
+    ----------
+    x : (n, d) float64
+        All that was evaluated.
+    f : (n,) float64
+        Its log-densities, -inf where they are not finite.
+    is_home : bool
+        Whether it is where the posterior is, as far as it knows.
+    mean, factor : (d,), (d, d) float64
+        m and L.
+    order : (d,) int64
+        J, and then I, in which u is.
+    exact : (d,) bool
+        Of I.
+    process : Process or None
+        Fitted last, in u.
+    sd : float
+        sdV, of choice.py, infinite before it is home.
+    errors : list of float
+        Of plain draws of s, predicted before they were evaluated.
+    """
+
+    def __init__(self, rng):
+        self.rng, self.is_home, self.process = rng, False, None
+        self.sd, self.errors = np.inf, []
+        self.x = self.f = self.mean = self.factor = self.order = self.exact = None
+        self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
+        self._chains, self._are_exact, self._n_held = None, False, 0
+
+    def go(self, starts):
+        """Go on for ever from the best of some starts (k, d)."""
+        self.x, self.f = np.empty((0, starts.shape[1])), np.empty(0)
+        yield from self._evaluated(starts)
+        if not self.f.max() > -np.inf:
+            return
+        yield from self._look_around()
+        while True:
+            self._fit()
+            if self.is_home:
+                yield from self._learn()
+            else:
+                yield from self._climb()
+
+    @property
+    def best(self):
+        """The best point (d,)."""
+        return self.x[np.argmax(self.f)]
+
+    # ---- evaluations ----------------------------------------------------------------------------
+
+    def _evaluated(self, x):
+        f = yield x
+        f = np.where(np.isfinite(f), f, -np.inf)
+        self.x, self.f = np.concatenate([self.x, x]), np.concatenate([self.f, f])
+        return f
+
+    def _look_around(self):
+        best = np.argmax(self.f)
+        looking = star.look_around(self.x[best].copy(), self.f[best])
+        points = next(looking)
+        try:
+            while True:
+                f = yield from self._evaluated(points)
+                points = looking.send(f)
+        except StopIteration as end:
+            found = end.value
+        d, n_exact = len(found.x), int(found.exact.sum())
+        self._are_exact = n_exact >= star.least_exact(d)
+        self._n_held = d - n_exact if self._are_exact else 0
+        self.order = np.argsort(found.exact, kind="stable")  # J first
+        self.is_home, self.mean, self.exact = found.is_home, found.x, found.exact
+        self.factor = _lower(found.factor, self.order)
+        if self.is_home:
+            self._chains = self.rng.standard_normal((draws.N_CHAINS, len(found.x)))
+
+    def _u(self, x):
+        """Return the coordinates of points, J first."""
+        return np.linalg.solve(self.factor, (x - self.mean)[:, self.order].T).T
+
+    def _x(self, u):
+        x = np.empty_like(u)
+        x[:, self.order] = u @ self.factor.T
+        return x + self.mean
+
+    # ---- the process ----------------------------------------------------------------------------
+
+    @property
+    def _prior(self):
+        at_home = HOME_EXACT if self._are_exact else HOME
+        return Prior(self._n_held, at_home if self.is_home else CLIMBING)
+
+    def _fit(self):
+        """Fit the process to what is near, in the present coordinates."""
+        d = self.x.shape[1]
+        u, best = self._u(self.x), int(np.argmax(self.f))
+        if self.is_home:
+            distance, most = np.linalg.norm(u, axis=1), FITTED_RADII * (d**0.5 + draws.EDGE)
+        else:
+            distance = np.linalg.norm(u - u[best], axis=1)
+            n = min(LEAST_FITTED[0] + LEAST_FITTED[1] * d, len(u))
+            wide = max(FITTED_CLIMBING[0] * self._radius, FITTED_CLIMBING[1])
+            most = max(wide, np.sort(distance)[n - 1])
+        near = distance <= most
+        u, y, prior = u[near], compressed(self.f[near], self.f[best], d), self._prior
+        if self._hyper is None:
+            self._hyper = Hyper.start(prior, d)
+        if len(self.f) >= REFIT * self._n_chosen:
+            self._hyper, self._n_chosen = choose(u, y, self._hyper, prior), len(self.f)
+        self.process = Process(u, y, self._hyper, prior)
+
+    def _reframe(self, mean, factor):
+        """Take other coordinates, in which chains stay where they are."""
+        chains = None if self._chains is None else self._x(self._chains)
+        self.mean, self.factor = mean, factor
+        if chains is not None:
+            self._chains = self._u(chains)
+
+    @property
+    def _n_batch(self):
+        return max(LEAST_BATCH, int(len(self.f) * BATCH))
+
+    # ---- climbing -------------------------------------------------------------------------------
+
+    def _climb(self):
+        """Evaluate a batch on the way up."""
+        process, rng, d = self.process, self.rng, self.x.shape[1]
+        best = self.f.max()
+        at = self._u(self.best[None])[0]
+        density = Density(process, rng, at, self._radius)
+        step = min(1.0, self._radius / d**0.5)
+        u = at + step * rng.standard_normal((draws.N_CHAINS, d))
+        u[density(u) == -np.inf] = at
+        found, logs = draws.run(density, u, np.ones(len(u)), draws.N_STEPS, rng)
+        top = _maximum(process, [at, found.reshape(-1, d)[np.argmax(logs)]], at, self._radius)
+        others = _some(found[BURN_IN:], N_CANDIDATES, rng)
+        candidates = np.concatenate([top[None], others])
+        covariance, mean = process.covariance(candidates), process.mean(candidates)
+        weights, noise = np.ones(len(candidates)), noise_of(mean, d)
+        chosen = most_telling(covariance, weights, noise, self._n_batch, [0])
+        own = process.mean(at[None])[0]
+        predicted = mean[0] - own
+        f = yield from self._evaluated(self._x(candidates[chosen]))
+        gain = f.max() - best
+        if gain > GREW * predicted:
+            self._radius = min(self._radius * WIDER, LARGEST_RADIUS)
+        elif gain < FELL * predicted:
+            self._radius = max(self._radius * NARROWER, LEAST_RADIUS)
+        small = SMALL_GAIN[0] + SMALL_GAIN[1] * d
+        held = abs(f[0] - best - predicted) < small
+        self._fit()
+        self._follow_curvature(gain < small and held, small)
+
+    def _follow_curvature(self, may_be_home, small):
+        """Take coordinates in which the curvature is nearer to 1; be home if it is all there."""
+        at = self._u(self.best[None])[0]
+        values, vectors = np.linalg.eigh(-self.process.hessian(at))
+        slope = vectors.T @ self.process.slopes(at[None])[0]
+        clipped = np.clip(np.abs(values), *CURVATURES)
+        low, high = HOME_CURVATURES
+        is_home = may_be_home and values[0] > low and values[-1] < high
+        is_home = is_home and 0.5 * np.sum(slope**2 / values) < small
+        scales = (values if is_home else clipped) ** -0.5
+        u = at + vectors @ (slope / values) if is_home else at
+        factor = _lower_of(self.factor @ (vectors * scales))
+        self._reframe(self._x(u[None])[0], factor)
+        if is_home:
+            self.is_home, self._n_chosen, self._radius = True, 0, FIRST_RADIUS
+            self._chains = self.rng.standard_normal((draws.N_CHAINS, len(at)))
+
+    # ---- home -----------------------------------------------------------------------------------
+
+    def _learn(self):
+        """Evaluate a batch that tells most of the posterior."""
+        rng, d, m = self.rng, self.x.shape[1], draws.N_CHAINS - draws.N_TEMPERED
+        density = Density(self.process, rng)
+        powers = np.repeat([1.0, draws.POWER], [m, draws.N_TEMPERED])
+        found, _ = draws.run(density, self._chains, powers, draws.N_STEPS, rng)
+        self._chains = found[-1]
+        plain, wide = found[BURN_IN:, :m], found[BURN_IN:, m:]
+        own, others = _some(plain, N_CANDIDATES, rng), _some(wide, N_CANDIDATES, rng)
+        turn = self._n_batches % TURNS
+        looks = self._looks(own)[:1] if turn == LOOK else own[:0]
+        candidates = np.concatenate([own, others, looks])
+        covariance, mean = self.process.covariance(candidates), self.process.mean(candidates)
+        self.sd = spread(covariance[:N_CANDIDATES, :N_CANDIDATES])
+        weights = np.repeat([1.0, WIDE_WEIGHT, 0.0], [N_CANDIDATES, len(others), len(looks)])
+        is_plain, n = turn % 2 == 0, len(candidates)
+        first = rng.integers(N_CANDIDATES, size=1) if is_plain else np.arange(n - len(looks), n)
+        chosen = most_telling(covariance, weights, noise_of(mean, d), self._n_batch, first)
+        best, points = self.f.max(), self._x(candidates[chosen])
+        f = yield from self._evaluated(points)
+        if is_plain:
+            self.errors.append(float(f[0] - best - mean[chosen[0]]))
+        self._n_batches += 1
+        if f.max() > best + LOST_GAIN[0] + LOST_GAIN[1] * d:
+            self._leave()
+        else:
+            self._follow_draws(plain)
+
+    def _looks(self, own):
+        """Return points (k, d) in tails: on rays from draws, where the mean is as low as is wanted.
+
+        There the surrogate must not be too low, or chains would stay there for long.
+        """
+        rng, d = self.rng, own.shape[1]
+        rays = rng.standard_normal(own.shape)
+        rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+        points = own[:, None] + LOOK_RADII[:, None] * rays[:, None]
+        mean = self.process.mean(points.reshape(-1, d)).reshape(points.shape[:2])
+        wanted = self.process.mean(own).mean() - rng.uniform(*LOOK_DROPS, (len(own), 1))
+        is_low = mean < wanted
+        return points[is_low.any(axis=1), np.argmax(is_low, axis=1)[is_low.any(axis=1)]]
+
+    def _leave(self):
+        self.is_home, self.sd, self.errors, self._n_chosen = False, np.inf, [], 0
+
+    @property
+    def error(self):
+        """Root mean square error of the last plain draws; infinite before there are enough."""
+        if len(self.errors) < LEAST_ERRORS:
+            return np.inf
+        return float(np.sqrt(np.mean(np.square(self.errors[-N_ERRORS:]))))
+
+    def _follow_draws(self, plain):
+        """Take the coordinates in which draws of s have mean 0 and covariance 1, if not nearly so.
+
+        Each time would add the noise of the draws to what is known of the shape.
+        """
+        u = plain.reshape(-1, plain.shape[-1])
+        mean, covariance = u.mean(axis=0), np.cov(u.T).reshape(u.shape[1], -1)
+        values, vectors = np.linalg.eigh(covariance)
+        low, high = USUAL_VARIANCES
+        if values[0] > low and values[-1] < high and mean @ mean < USUAL_SHIFT**2:
+            return
+        most = WORTH_FOLLOWING[0] + WORTH_FOLLOWING[1] * len(mean)
+        if self.errors and abs(self.errors[-1]) > most:
+            return
+        factor = _lower_of(self.factor @ (vectors * np.clip(values, *MOST_CHANGE) ** 0.5))
+        self._reframe(self._x(mean[None])[0], factor)
+
+    # ---- what it has learned --------------------------------------------------------------------
+
+    def draws(self, n_steps, rng):
+        """Return draws (n, d) of s, of all that is known, and evaluate nothing."""
+        self._fit()
+        density = Density(self.process, rng)
+        m = draws.N_CHAINS
+        u = self._chains
+        if u is None:
+            u = rng.standard_normal((m, self.x.shape[1]))
+        found, _ = draws.run(density, u, np.ones(m), draws.N_STEPS, rng)
+        density.forget_penalty(_some(found, 100, rng))
+        found, _ = draws.run(density, found[-1], np.ones(m), n_steps, rng)
+        return self._x(found.reshape(-1, found.shape[-1]))
+
+    def expected(self, x):
+        """Return the mean of f at points (n, d), as the process has it."""
+        return self.f.max() + self.process.mean(self._u(x)).mean()
+
+
+def _some(found, n, rng):
+    """Return n of draws (t, m, d), none twice."""
+    rows = found.reshape(-1, found.shape[-1])
+    return rows[rng.choice(len(rows), n, replace=False)]
+
+
+def _lower(factor, order):
+    """Return a lower triangular factor of the same covariance, of coordinates in this order."""
+    return _lower_of(factor[order])
+
+
+def _lower_of(factor):
+    lower = np.linalg.qr(factor.T, mode="r").T
+    return lower * np.where(np.diag(lower) < 0, -1.0, 1.0)
+
+
+def _maximum(process, starts, centre, radius):
+    """Return where the mean is largest within a radius of a centre, from some starts."""
+
+    def loss(u):
+        away = u - centre
+        r = np.linalg.norm(away)
+        beyond = max(r - radius, 0.0)
+        slope = process.slopes(u[None])[0] - 8 * beyond * away / max(r, 1e-12)
+        return 4 * beyond**2 - process.mean(u[None])[0], -slope
+
+    ends = [minimize(loss, u, jac=True, method="L-BFGS-B", options={"maxiter": 50}) for u in starts]
+    return min(ends, key=lambda end: end.fun).x

@@ -1,0 +1,411 @@
+"""The first evaluations: the process against a slow version, its choices, and the whole search."""
+
+import numpy as np
+import pytest
+from models import Blind, black_box, box
+
+import pymc_kameleon as pk
+from pymc_kameleon.samplers.surrogate.active import choice, draws, process, star
+from pymc_kameleon.samplers.surrogate.active.process import Hyper, Prior, Process
+from pymc_kameleon.samplers.surrogate.active.search import Search, active_budget
+from pymc_kameleon.samplers.surrogate.active.way import Way
+
+# ---- the process ----------------------------------------------------------------------------
+
+
+def skewed(u):
+    """A log-density that is not normal."""
+    return np.sum(2 * u - np.exp(u), axis=-1) - np.sum(np.diff(u, axis=-1) ** 2, axis=-1) / 2
+
+
+def some_process(n_held, kernel, n=12, d=3):
+    rng = np.random.default_rng(kernel)
+    u = rng.standard_normal((n, d))
+    y = process.compressed(skewed(3 * u), skewed(3 * u).max(), d)
+    logs = np.log([0.3, 0.4, 1.7, 0.5, 2.2, *rng.uniform(0.5, 2, d)])
+    return Process(u, y, Hyper(kernel, logs), Prior(n_held, 1.5))
+
+
+def slow_covariance(a, b, hyper, prior):
+    """The covariance of the values at two points, term by term."""
+    quad, amp, length, product, smooth, *stretch = np.exp(hyper.logs)
+    d, held = len(a), prior.n_held
+    q = sum((r * (x - y)) ** 2 for r, x, y in zip(stretch, a, b, strict=True)) / (length**2 * d)
+    kernel = (np.exp(-q / 2), 1 / (1 + q / 2), (1 + q / 6) ** -3)[hyper.kernel]
+    total = process.CONSTANT**2 + prior.linear**2 * a @ b
+    total += sum((quad * a[i] ** 2 / 2) * (b[i] ** 2 / 2) * quad for i in range(d))
+    total += sum(quad**2 * a[i] * a[j] * b[i] * b[j] for i in range(d) for j in range(i))
+    total += (amp * max(length, 1) ** 2) ** 2 * kernel
+    if held:
+        s = a[held:] @ b[held:]
+        near = np.exp(-np.sum((a[:held] - b[:held]) ** 2) / 2 / smooth**2)
+        total += product**2 * (1 + s + s * s / 2) * near
+    return total
+
+
+KINDS = [(n_held, kernel) for n_held in (0, 1) for kernel in range(3)]
+
+
+@pytest.mark.parametrize(("n_held", "kernel"), KINDS)
+def test_process_is_the_textbooks(n_held, kernel):
+    """Mean and covariance are those of a normal given some of its coordinates."""
+    own = some_process(n_held, kernel)
+    v = np.random.default_rng(9).standard_normal((4, 3))
+
+    def table(a, b):
+        return np.array([[slow_covariance(x, y, own.hyper, own.prior) for y in b] for x in a])
+
+    k = table(own.u, own.u) + np.diag(process.noise_of(own.y, 3))
+    gain = np.linalg.solve(k, table(own.u, v)).T
+    mean = -np.sum(v * v, axis=1) / 2 + gain @ (own.y + np.sum(own.u**2, axis=1) / 2)
+    covariance = table(v, v) - gain @ table(own.u, v)
+    np.testing.assert_allclose(own.mean(v), mean, atol=1e-4)
+    np.testing.assert_allclose(own.covariance(v), covariance, atol=1e-4)
+    found, sd = own.mean_and_sd(v)
+    np.testing.assert_allclose(found, mean, atol=1e-4)
+    np.testing.assert_allclose(sd, np.sqrt(np.diag(covariance)), atol=1e-4)
+
+
+@pytest.mark.parametrize(("n_held", "kernel"), KINDS)
+def test_slopes_are_those_of_the_mean(n_held, kernel):
+    own = some_process(n_held, kernel)
+    v, step = np.random.default_rng(9).standard_normal((4, 3)), 1e-4 * np.eye(3)
+    differences = [(own.mean(v + one) - own.mean(v - one)) / 2e-4 for one in step]
+    np.testing.assert_allclose(own.slopes(v), np.transpose(differences), atol=1e-4)
+    hessian = [(own.slopes(v[:1] + one) - own.slopes(v[:1] - one))[0] / 2e-4 for one in step]
+    np.testing.assert_allclose(own.hessian(v[0]), hessian, atol=1e-3)
+
+
+def test_more_probable_numbers_are_chosen():
+    """Of a function along one coordinate, that one is stretched, and predictions are better."""
+    rng = np.random.default_rng(3)
+    u, v = rng.standard_normal((40, 3)), rng.standard_normal((40, 3))
+
+    def f(u):
+        return np.sin(2 * u[:, 1]) - np.sum(u * u, axis=1) / 2
+
+    prior, y = Prior(0, 1.5), process.compressed(f(u), f(u).max(), 3)
+    hyper = Hyper.start(prior, 3)
+    errors = []
+    for _ in range(3):
+        error = Process(u, y, hyper, prior).mean(v) - f(v)
+        errors.append(np.std(error))
+        hyper = process.choose(u, y, hyper, prior)
+    assert errors[-1] < errors[0] / 2
+    stretch = hyper.logs[process.SMOOTH + 1 :]
+    assert stretch[1] > max(stretch[0], stretch[2])
+
+
+def test_depth_is_compressed():
+    """What is near the best is as it is; below, order remains; and nothing is infinite."""
+    f = np.array([0.0, -3.0, -20.0, -1e3, -1e7, -np.inf, np.nan])
+    y = process.compressed(f, 0.0, 4)
+    np.testing.assert_array_equal(y[:3], f[:3])
+    assert (np.diff(y[:5]) < 0).all()
+    assert np.isfinite(y).all()
+    assert y[-1] == y[-2] == -22.0
+    noise = process.noise_of(y, 4)
+    assert noise[0] == noise[1] == process.NOISE
+    assert (np.diff(noise[1:5]) > 0).all()
+
+
+# ---- the choice of points -------------------------------------------------------------------
+
+
+def test_points_that_tell_most():
+    """The first one leaves least variance of f minus its average, by brute force."""
+    rng = np.random.default_rng(4)
+    root = rng.standard_normal((15, 8))
+    v, weights, noise = root @ root.T, rng.uniform(0.1, 1, 15), rng.uniform(0.1, 1, 15)
+    weights /= weights.sum()
+
+    def left(v, i):
+        v = v - np.outer(v[:, i], v[i]) / (v[i, i] + noise[i])
+        average = weights @ v @ weights
+        return sum(w * (v[j, j] - 2 * weights @ v[j] + average) for j, w in enumerate(weights)), v
+
+    chosen = choice.most_telling(v, weights, noise, 3)
+    for i in chosen:
+        variances = [left(v, k)[0] for k in range(15)]
+        assert variances[i] == pytest.approx(min(variances))
+        v = left(v, i)[1]
+    assert choice.most_telling(root @ root.T, weights, noise, 2, [7])[0] == 7
+
+
+def test_spread_is_of_what_differs():
+    """What is common to all points does not count: s is not normalised."""
+    independent = 0.04 * np.eye(100)
+    assert choice.spread(independent + 9.0) == pytest.approx(0.2, rel=0.02)
+
+
+# ---- draws ----------------------------------------------------------------------------------
+
+
+def test_draws_are_of_the_density():
+    """Of a normal that is not in the middle, and of its power."""
+    middle, sds = np.array([0.5, -0.3, 0.2]), np.array([1.3, 0.5, 0.9])
+    rng = np.random.default_rng(5)
+    powers = np.repeat([1.0, 0.5], 24)
+    found, logs = draws.run(
+        lambda u: -np.sum(((u - middle) / sds) ** 2, axis=1) / 2,
+        rng.standard_normal((48, 3)),
+        powers,
+        2000,
+        rng,
+    )
+    for power in (1.0, 0.5):
+        own = found[50:, powers == power].reshape(-1, 3)
+        np.testing.assert_allclose(own.mean(axis=0), middle, atol=0.06)
+        np.testing.assert_allclose(own.std(axis=0), sds / power**0.5, rtol=0.05)
+    np.testing.assert_allclose(logs[-1], -np.sum(((found[-1] - middle) / sds) ** 2, axis=1) / 2)
+
+
+# ---- the star -------------------------------------------------------------------------------
+
+
+def driven(going, f):
+    """Drive a generator to its end; return what it returned, and all that it evaluated."""
+    points = [next(going)]
+    try:
+        while True:
+            points.append(going.send(np.array([f(x) for x in points[-1]])))
+    except StopIteration as end:
+        return end.value, np.concatenate(points)
+
+
+def regression(x):
+    """A normal regression with log σ last, far from its maximum."""
+    predictors = np.random.default_rng(6).standard_normal((50, 3))
+    y = predictors @ [30.0, -20.0, 5.0] + np.random.default_rng(7).standard_normal(50)
+    rest = y - predictors @ x[:3]
+    return -50 * x[3] - rest @ rest / 2 * np.exp(-2 * x[3])
+
+
+def test_star_solves_for_what_is_exactly_quadratic():
+    """A regression is at its maximum, with its covariance, whatever the start."""
+    start = np.array([0.3, -0.5, 0.8, 0.2])
+    found, evaluated = driven(star.look_around(start, regression(start)), regression)
+    assert found.is_home
+    np.testing.assert_array_equal(found.exact, [True, True, True, False])
+    assert len(evaluated) <= 3 * 4 + 3 + 1 + star.MOST_ON_LINE + 2
+    predictors = np.random.default_rng(6).standard_normal((50, 3))
+    covariance = np.linalg.inv(predictors.T @ predictors) * np.exp(2 * found.x[3])
+    own = (found.factor @ found.factor.T)[:3, :3]
+    np.testing.assert_allclose(own, covariance, rtol=0.05, atol=1e-4)
+    assert np.abs(found.x[:3] - [30, -20, 5]).max() < 1
+
+
+def test_star_does_not_enter_the_neck_of_a_funnel():
+    """f has no bound there, and hardly any mass."""
+
+    def funnel(x):
+        return -(x[0] ** 2) / 18 - 4.5 * x[0] - np.sum(x[1:] ** 2) * np.exp(-x[0]) / 2
+
+    start = np.full(10, 0.5)
+    found, _ = driven(star.look_around(start, funnel(start)), funnel)
+    assert found.is_home
+    assert abs(found.x[0]) < 3
+    np.testing.assert_allclose(found.x[1:], 0, atol=1e-6)
+
+
+def test_a_line_is_searched_from_far():
+    """The top of log σ is some 60 scales away, and f falls steeply where it is too small."""
+
+    def f(x):
+        return -100 * x[1] - 1e6 * np.exp(-2 * x[1])
+
+    start = np.zeros(2)
+    (x, top, scale), evaluated = driven(star._search_line(start, f(start), 1, 0.02), f)
+    assert top == f(x)
+    assert f(np.array([0, np.log(2e4) / 2])) - top < 0.1
+    assert 0.03 < scale < 0.15  # 1/√200
+    assert len(evaluated) < star.MOST_ON_LINE
+
+
+# ---- the whole search -----------------------------------------------------------------------
+
+
+class Recorded:
+    """A log-density as a search is given it, NaN being -inf."""
+
+    def __init__(self, f):
+        self.f, self.n = f, 0
+
+    def __call__(self, x):
+        self.n += 1
+        value = float(self.f(x))
+        return value if value < np.inf else -np.inf
+
+
+def searched(f, start, seed=1):
+    search = Search(np.array(start, float), seed)
+    return search, search.go_on(Recorded(f), 1000)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_a_skewed_density_is_found(d):
+    """Mean and covariance are those of the exact density, from few evaluations."""
+    search, is_home = searched(skewed, np.linspace(-1, 1, d))
+    found, guide = search.finish(20)
+    assert is_home
+    assert len(search.way.f) <= active_budget(d)
+    assert search.way.sd < 0.2
+    exact = slow_moments(d)
+    covariance = found.factor @ found.factor.T
+    np.testing.assert_allclose(found.x, exact[0], atol=0.1)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), exact[1], rtol=0.15)
+    np.testing.assert_array_equal(guide.draws[0], search.way.best)
+    assert len(guide.draws) == 20
+    assert guide.tail_depth[0] > 0
+
+
+def slow_moments(d):
+    """Means and sds of the skewed density, by a walk."""
+    rng = np.random.default_rng(8)
+    x, kept = np.zeros((500, d)), []
+    for _ in range(1500):
+        y = x + rng.standard_normal(x.shape) * 1.4 / d**0.5
+        accepted = np.log(rng.random(500)) < skewed(y) - skewed(x)
+        x = np.where(accepted[:, None], y, x)
+        kept.append(x)
+    kept = np.concatenate(kept[200:])
+    return kept.mean(axis=0), kept.std(axis=0)
+
+
+def test_exact_density_costs_hardly_more_than_its_star():
+    """A normal of 10 coordinates, correlated by .9, is known after some 10 more points."""
+    precision = np.linalg.inv(np.full((10, 10), 0.9) + 0.1 * np.eye(10))
+    middle = np.linspace(-3, 3, 10)
+    search, is_home = searched(lambda x: -(x - middle) @ precision @ (x - middle) / 2, np.zeros(10))
+    found, _ = search.finish(2)
+    assert is_home
+    assert len(search.way.f) < 3 * 10 + 45 + 30
+    np.testing.assert_allclose(found.x, middle, atol=0.1)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 0.1])
+def test_noise_of_a_solver_does_no_harm(noise):
+    rng = np.random.default_rng(9)
+    search, is_home = searched(lambda x: skewed(x) + noise * rng.standard_normal(), [0.5, -0.5])
+    found, _ = search.finish(2)
+    assert is_home
+    np.testing.assert_allclose(found.x, slow_moments(2)[0], atol=0.25)
+
+
+def test_a_region_without_density_is_kept_away_from():
+    """Half of a normal is -inf, and a corner NaN."""
+
+    def f(x):
+        if x[0] < 0.2:
+            return -np.inf
+        return np.nan if x[2] > 2 else -x @ x / 2
+
+    search, is_home = searched(f, [0.5, -0.5, 0.3])
+    assert is_home
+    draws = search.finish(200)[1].draws
+    assert np.mean([np.isfinite(f(x)) for x in draws]) > 0.9
+
+
+def test_a_flat_or_broken_density_ends():
+    """Nothing is found, or anything, but within the budget and without an exception."""
+    rng = np.random.default_rng(10)
+    for f in (lambda x: 0.0, lambda x: rng.choice([np.nan, -np.inf, -1e300, 3.0])):
+        search, _ = searched(f, [0.1, 0.2])
+        assert search.n <= active_budget(2)
+
+
+def test_a_search_goes_on_where_it_was_interrupted():
+    """After each evaluation, as if it had not been."""
+
+    whole, _ = searched(skewed, [0.5, -0.5, 1.0])
+    search, known = Search(np.array([0.5, -0.5, 1.0]), 1), []
+
+    class Once(Recorded):
+        done = False
+
+        def __call__(self, x):
+            if self.done:
+                raise InterruptedError
+            self.done = True
+            known.append(super().__call__(x))
+            return known[-1]
+
+    while True:
+        try:
+            search.go_on(Once(skewed), 1000)
+            break
+        except InterruptedError:
+            assert search.is_of(np.array([0.5, -0.5, 1.0]), 1, np.array([*known, np.nan]))
+    np.testing.assert_array_equal(search.way.x, whole.way.x)
+
+
+def test_it_looks_where_the_density_is_low():
+    """Some sds out, on rays from draws, whatever the process knows there."""
+    search, _ = searched(skewed, [0.5, -0.5])
+    way, own = search.way, np.random.default_rng(11).standard_normal((50, 2))
+    looks, typical = way._looks(own), way.process.mean(own).mean()
+    assert len(looks) > 40
+    drops = typical - way.process.mean(looks)
+    assert drops.min() > 2
+    assert 4 < np.median(drops) < 40
+
+
+def test_starts_without_density_end_the_way():
+    going = Way(np.random.default_rng(0)).go(np.zeros((2, 3)))
+    assert next(going).shape == (2, 3)
+    with pytest.raises(StopIteration):
+        going.send(np.full(2, -np.inf))
+
+
+# ---- in a run -------------------------------------------------------------------------------
+
+
+QUIET = {"progressbar": False, "compute_convergence_checks": False, "chains": 4, "cores": 1}
+
+
+def test_few_evaluations_are_enough_for_four_chains(caplog):
+    """The first chain searches, and the others begin at draws of what it has learned."""
+    op, model = box(lambda x: float(skewed(x)))
+    with model:
+        step = pk.SurrogateMetropolis()
+        op.count = 0
+        dt = pk.sample(40, tune=8, step=step, random_seed=1, **QUIET)
+    assert op.count < 4 * 48 + active_budget(2)
+    first = dt["warmup_sample_stats"]["n_logp"].values[:, 0]
+    assert first[0] > 15
+    assert (first[1:] <= 4).all()
+    found = dt["posterior"]["x"].values.reshape(-1, 2)
+    exact = slow_moments(2)
+    np.testing.assert_allclose(found.mean(axis=0), exact[0], atol=0.3)
+
+
+def test_many_evaluations_let_chains_look_for_themselves():
+    """Each then goes from its own start, and would stay in a mode of its own."""
+    _, model = box(lambda x: float(skewed(x)))
+    with model:
+        dt = pk.sample(60, tune=60, step=pk.SurrogateMetropolis(), random_seed=1, **QUIET)
+    assert (dt["warmup_sample_stats"]["n_logp"].values[1:, 0] > 4).all()
+
+
+def test_where_it_does_not_find_home_others_do(caplog, monkeypatch):
+    """The log says so, once."""
+    caplog.set_level("INFO", "pymc_kameleon")
+    _, model = box(lambda x: float(skewed(x)))
+    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
+    with model:
+        dt = pk.sample(40, tune=8, step=pk.SurrogateMetropolis(), random_seed=1, **QUIET)
+    said = [r for r in caplog.records if "has not found the posterior" in r.getMessage()]
+    assert len(said) == 1
+    assert abs(dt["posterior"]["x"].values.mean() - slow_moments(2)[0].mean()) < 0.4
+
+
+def test_it_is_for_few_coordinates():
+    """Many have the search that others have: so a guide without draws."""
+    with black_box(Blind(), d=15):
+        step = pk.SurrogateMetropolis()
+    step.setup_chain(1, 10, 10)
+    assert step.guide.draws.shape == (0, 15)
+    with black_box(Blind(), d=14):
+        step = pk.SurrogateMetropolis()
+    step.setup_chain(1, 10, 10)
+    assert step.guide.draws.shape == (32, 14)

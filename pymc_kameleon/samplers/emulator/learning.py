@@ -148,7 +148,8 @@ def learn_emulator(chains, rng, is_last=False, modes=()):
         lengths = LAST_LENGTHS if is_last else NEXT_LENGTHS
         known, choices = evaluations_of(chains), first.tuning.choices
         states = np.array([chain.state.x for chain in chains])
-        starts = modes if len(modes) > 1 else starting_points(known, states, rng)
+        top = first.guide.draws[0] if first.guide.is_known else first.state.x
+        starts = modes if len(modes) > 1 else starting_points(known, states, top, rng)
         places = learn_shape(density, choices, known, starts, lengths, rng)
     for chain in chains[1:]:
         copy_arrays(first.parameters, chain.parameters, ("emulated",))
@@ -494,9 +495,16 @@ def explore(density, choices, z, root, rng):
     return learn_shape(density, choices, known, places, NEXT_LENGTHS, rng)
 
 
-def starting_points(known, states, rng):
-    """Return points where chains on s begin: the chains' states, and good evaluations."""
-    good = np.flatnonzero(drops(known.logp, states.shape[1]) == 0)
+def starting_points(known, states, top, rng):
+    """Return points where chains on s begin: the chains' states, and good evaluations.
+
+    These are not above `top` (d,), where the way has ended: it looked there, and lost mass.
+    """
+    highest = known.logp[(known.z == top).all(axis=1)].max(initial=-np.inf)
+    is_good = drops(known.logp, states.shape[1]) == 0
+    good = np.flatnonzero(is_good & ((known.logp <= highest) | (highest == -np.inf)))
+    if len(good) == 0:
+        return states
     weights = np.exp(0.5 * (known.logp[good] - known.logp[good].max()))
     n = min(N_CHAINS, np.count_nonzero(weights > 1e-6))
     chosen = rng.choice(good, n, replace=False, p=weights / weights.sum())

@@ -7,8 +7,10 @@ region around the best point:
 
     maximise log s(z) − |(z − z_best)/sd|²/2r²   for r = ρ/6, ρ/2.5, ρ, 3ρ
 
-and near each of these maxima a draw of the normal there. ρ becomes the r that won, or falls. That
-may end in a local mode. So then log s is maximised from draws of the prior, which costs no
+and near each of these maxima a draw of the normal there. ρ becomes the r that won, or falls. In the
+neck of a funnel, as of a hierarchy whose groups come together, π has no bound, and hardly any mass.
+So where s is right steps go by the mass: π, and the volume that the curvature of log s leaves. The
+way may end in a local mode. So then log s is maximised from draws of the prior, which costs no
 evaluation, and what may be another mode is evaluated, and climbed from there if it is one.
 
 That sees no mode that the emulator knows nothing of. So some points far away are evaluated. Where
@@ -33,6 +35,7 @@ from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.starts import starts_from_prior
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
+from pymc_kameleon.samplers.surrogate.archive import cholesky
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
 LEAST_DESIGN, DESIGN_SHARE = 8, 0.25
@@ -61,6 +64,9 @@ distance in sd within which points are the same; and ρ of a walker that begins 
 
 ON_LINE, LARGEST_DIP = 21, 1.0
 """Points of a line between two maxima, and the dip of log s there up to which they are one."""
+
+LOSS = 0.2
+"""Times d: log mass that a larger radius may lose, by s, to be tried at all."""
 
 MOST_LOOKS = 4
 """Rounds in which other maxima are evaluated."""
@@ -133,6 +139,7 @@ class Way:
         self.unpredicted, self.explore = unpredicted, explore
         self.spread, self.seen = spread_of(prior), []
         self.best, self.maxima, self.n_climbs, self.may_miss = None, [], 0, False
+        self.highest = -np.inf
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
@@ -176,8 +183,9 @@ class Way:
             self._learn()
             draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
             points = self.best.z + FAR_SHARE * (draws - self.best.z)
+            highest = self.highest
             logp = yield from self._evaluated(points)
-            if logp.max() > self.best.logp:
+            if logp.max() > highest:
                 return True
             if not self.unpredicted(N_FAR) > UNPREDICTED:
                 return False
@@ -204,21 +212,24 @@ class Way:
     def _add(self, walker):
         """Add where a walker has come to the maxima, or find it there; return that one."""
         found = walker
-        for place in self.maxima:
-            near = abs(place.logp - walker.logp) < NEGLIGIBLE
+        *masses, own = self._masses([*self.maxima, walker])
+        for place, mass in zip(self.maxima, masses, strict=True):
+            near = abs(mass - own) < NEGLIGIBLE
             if near and self._dip(place.z, walker.z) <= LARGEST_DIP:
-                found = place
+                found, before = place, mass
         if found is walker:
             self.maxima.append(walker)
-        elif walker.logp > found.logp:
+        elif own > before:
             found.z, found.logp, found.error = walker.z, walker.logp, walker.error
-        self.best = max(self.maxima, key=lambda place: place.logp)
+        self.best = self.maxima[np.argmax(self._masses(self.maxima))]
         return found
 
     def _evaluated(self, points):
         logp = yield points
         self.seen = [*self.seen, *points]
-        return np.where(np.isfinite(logp), logp, -np.inf)
+        logp = np.where(np.isfinite(logp), logp, -np.inf)
+        self.highest = max(self.highest, logp.max())
+        return logp
 
     def _best_of(self, points, radius):
         logp = yield from self._evaluated(points)
@@ -230,12 +241,12 @@ class Way:
     def _climb(self, walker):
         while not walker.arrived:
             self._learn(walker.since)
-            points, radii = _proposals(self.density, walker, self.spread, self.rng)
+            points, radii = _proposals(self.density, walker, self.spread, self.rng, self._volumes)
             predicted, _ = self.density.values(points)
             logp = yield from self._evaluated(points)
             finite = logp > -np.inf
             walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
-            _take(walker, points, radii, logp)
+            _take(walker, points, radii, logp, self._volumes)
 
     def _jump(self, walker):
         """Evaluate draws of s, a few at a time, until their log-densities are well predicted.
@@ -261,13 +272,31 @@ class Way:
                 return
 
     def modes(self):
-        """Return the maxima (k, d) that count, and are not one with a better one."""
-        found, best = [], max((walker.logp for walker in self.maxima), default=-np.inf)
-        for walker in sorted(self.maxima, key=lambda walker: -walker.logp):
-            counts = not found or walker.logp > best - NEGLIGIBLE
-            if counts and all(self._dip(walker.z, z) > LARGEST_DIP for z in found):
-                found.append(walker.z)
+        """Return the maxima (k, d) that count, and are not one with a better one.
+
+        A neck is higher than the best one, with less mass.
+        """
+        found, masses = [], self._masses(self.maxima)
+        for k in np.argsort(-masses, kind="stable"):
+            z, less = self.maxima[k].z, masses.max() - masses[k]
+            is_neck = less > SMALL_GAIN and self.maxima[k].logp > self.best.logp
+            if (
+                less < NEGLIGIBLE
+                and not is_neck
+                and all(self._dip(z, other) > LARGEST_DIP for other in found)
+            ):
+                found.append(z)
         return np.array(found)
+
+    def _masses(self, walkers):
+        """Return the log mass where walkers are (k,), about and but for a constant."""
+        volumes = self._volumes(np.array([walker.z for walker in walkers]))
+        return np.array([walker.logp for walker in walkers]) + volumes
+
+    def _volumes(self, points):
+        """Return the log volume (k,) that the curvature of log s leaves, and at most the prior."""
+        values = [_curvature(self.density, z, self.spread)[0] for z in points]
+        return -0.5 * np.log1p(np.maximum(values, 0)).sum(axis=-1)
 
     def _allowance(self, best):
         return BEHIND[0] + BEHIND[1] * best.z.size
@@ -306,8 +335,11 @@ def design(start, prior, rng):
     return np.concatenate([start[None], start + DESIGN_SHARE * steps])
 
 
-def _proposals(density, walker, spread, rng):
-    """Return points (k, d) to evaluate next, and the radius of each."""
+def _proposals(density, walker, spread, rng, volumes):
+    """Return points (k, d) to evaluate next, and the radius of each.
+
+    None is of a larger radius than that where the mass is largest, by s, if it has less.
+    """
     points, radii = [], []
     for factor in RADII:
         r = factor * walker.radius
@@ -318,6 +350,11 @@ def _proposals(density, walker, spread, rng):
         ]
         radii += [r, r]
     points, radii = np.array(points), np.array(radii)
+    log_s, _ = density.values(points[::2])
+    mass = np.nan_to_num(log_s + volumes(points[::2]), nan=-np.inf)
+    is_far = np.arange(len(mass)) > np.argmax(mass)
+    loses = is_far & (mass < mass.max() - LOSS * walker.z.size)
+    points, radii = points[np.repeat(~loses, 2)], radii[np.repeat(~loses, 2)]
     _, first = np.unique(np.round(points / spread, 6), axis=0, return_index=True)
     keep = np.sort(first[np.isfinite(points[first]).all(axis=1)])
     return points[keep], radii[keep]
@@ -344,20 +381,32 @@ def _maximum(density, centre, scales):
     That is of log s − |(z − centre)/scales|²/2, its eigenvalues no less than those of the trust
     region alone.
     """
-    z, w = _climbed(density, centre, scales)
-    step = DIFFERENCE * np.eye(centre.size)
-    _, slopes = density.values(centre + scales * np.concatenate([w + step, w - step]))
-    hessian = (slopes[: centre.size] - slopes[centre.size :]) * scales / (2 * DIFFERENCE)
-    hessian = np.where(np.isfinite(hessian), hessian, 0.0)
-    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
-    curvature = (vectors * (1 + np.maximum(-values, 0))) @ vectors.T / np.outer(scales, scales)
-    return z, np.linalg.cholesky(curvature)
+    z, _ = _climbed(density, centre, scales)
+    values, vectors = _curvature(density, z, scales)
+    curvature = (vectors * (1 + np.maximum(values, 0))) @ vectors.T / np.outer(scales, scales)
+    return z, cholesky(curvature)
 
 
-def _take(walker, z, radii, logp):
-    """Let a walker learn what its points turned out to be."""
-    best = np.argmax(logp)
-    gain = logp[best] - walker.logp
+def _curvature(density, z, scales):
+    """Return eigenvalues and eigenvectors of the curvature of −log s at z, in units of `scales`."""
+    steps = DIFFERENCE * np.diag(scales)
+    _, slopes = density.values(np.concatenate([z + steps, z - steps]))
+    curvature = (slopes[z.size :] - slopes[: z.size]) * scales / (2 * DIFFERENCE)
+    curvature = np.where(np.isfinite(curvature), curvature, 0.0)
+    return np.linalg.eigh((curvature + curvature.T) / 2)
+
+
+def _take(walker, z, radii, logp, volumes):
+    """Let a walker learn what its points turned out to be, and go to the best one.
+
+    Where s is right, that is the one with most mass, by its log `volumes`, a function of (k, d).
+    """
+    worth = logp
+    if walker.error < SMALL_ERROR:
+        own, *others = volumes(np.concatenate([walker.z[None], z]))
+        worth = logp + others - own
+    best = np.argmax(worth)
+    gain = worth[best] - walker.logp
     if gain > 0:
         walker.z, walker.logp, walker.radius = z[best], logp[best], radii[best]
     else:
@@ -447,7 +496,9 @@ class SearchByEmulator:
         """
         own = self.step
         if self._draws is None:
-            own.state.x[:], _ = learning.best_of(own)
+            best = self._way.best
+            arrived = best is not None and best.arrived
+            own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
             if self._way.may_miss:
                 own.tuning.choices.climbs[:] = self._way.n_climbs, self._way.best.n_came
             draws = learning.learn_emulator([own], self._rng, modes=self._way.modes())

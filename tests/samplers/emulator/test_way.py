@@ -115,6 +115,39 @@ def slope_of_two(z, h=1e-6):
     return np.transpose([(log_two(z + e) - log_two(z - e)) / (2 * h) for e in h * np.eye(3)])
 
 
+N_GROUPS = 6
+FUNNEL_PRIOR = np.random.default_rng(2).standard_normal((300, 1 + N_GROUPS)) * [
+    1.0,
+    *[2.0] * N_GROUPS,
+]
+
+
+@np.errstate(all="ignore")
+def log_funnel(z):
+    """Groups x with a common log sd, and data around 0: without bound where the sd is small."""
+    log_sd, x = z[:, 0], z[:, 1:]
+    groups = -0.5 * np.sum(x**2, axis=1) * np.exp(-2 * log_sd) - N_GROUPS * log_sd
+    return groups - 0.5 * np.sum(x**2, axis=1) + log_sd - 0.5 * np.exp(2 * log_sd)
+
+
+@np.errstate(all="ignore")
+def slope_of_funnel(z):
+    log_sd, x = z[:, :1], z[:, 1:]
+    precision = np.exp(-2 * log_sd)
+    squares = np.sum(x**2, axis=1, keepdims=True)
+    first = squares * precision - N_GROUPS + 1 - np.exp(2 * log_sd)
+    return np.hstack([first, -x * (precision + 1)])
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_it_does_not_go_into_the_neck_of_a_funnel(scale):
+    """There the density has no bound, and hardly any mass."""
+    way = way_by(Known(log_funnel, slope_of_funnel), FUNNEL_PRIOR)
+    walked(way, log_funnel, scale * np.array([0.5, 1, -1, 1, -1, 1, -1]))
+    assert -3 < way.best.z[0] < 1
+    assert all(z[0] > -3 for z in way.modes())
+
+
 def test_it_looks_for_other_modes():
     _, values = gone(Known(log_two, slope_of_two), log_two, np.array([-2.0, 0, 0]))
     assert values.max() > log_two(np.array([[2.0, 0, 0]]))[0] - 0.5

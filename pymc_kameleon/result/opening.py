@@ -52,8 +52,8 @@ def evaluations_in(tree):
         raise ValueError(f"evaluations are of results of pk.sample, or their paths, not {tree!r}.")
     if EVALUATIONS not in tree.children:
         raise ValueError(
-            f"The result has no group {EVALUATIONS!r}. pk.EmulatorMetropolis keeps it, unless "
-            "pk.sample was told keep_evaluations=False."
+            f"The result has no group {EVALUATIONS!r}. pk.sample keeps it of "
+            "pk.EmulatorMetropolis, unless it was told keep_evaluations=False; pm.sample does not."
         )
     return tree[EVALUATIONS].to_dataset()
 

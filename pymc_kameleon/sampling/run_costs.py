@@ -24,8 +24,8 @@ def say_what_a_run_costs(
     first begins at `point` (n_values,); `scouting` chains look for the posterior first, or all but
     one follow that, if the run `pools` tuning; `looks` are evaluations of points a second time.
     """
-    if any(np.isnan(step.seconds_per_logp) for step in steps):  # it raised at the initial point
-        return
+    if draws_in_all == 0 or any(np.isnan(step.seconds_per_logp) for step in steps):
+        return  # nothing to do, or it raised at the initial point
     draws, at_once = chains * draws_in_all, min(cores or 1, chains)
     parts, seconds, least, scouted, slow, exact = [], 0.0, 0, 0, False, True
     for step in steps:

@@ -108,7 +108,7 @@ def _chain_problems(step):
     if step.tuning.n < needed:
         problems.append(
             f"only {step.tuning.n} transitions of tuning; at least {needed} are needed to "
-            "learn much. Raise tune, or steps_per_draw."
+            "learn much. Raise tune or steps_per_draw, or max_evaluations if that has settled it."
         )
     if monitor.done > monitor.tune and not monitor.accepted:
         problems.append(

@@ -140,7 +140,8 @@ def test_arithmetic_that_cannot_be_measured_is_named(said, monkeypatch):
     said()
     say_what_a_run_costs([step], 1, 20, 8, np.zeros(2))
     assert said()[0].endswith(
-        "about 2 s on 1 core, and some seconds to a minute to fit emulators and walk on them."
+        "about 2 s on 1 core, and 2 to 20 ms for each draw to walk on emulators, more if there are "
+        "many outputs."
     )
 
 

@@ -323,7 +323,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]}
     )
     kept_evaluations = "inputs", "outputs"
-    own_arithmetic = "some seconds to a minute to fit emulators and walk on them"
+    own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
     lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated"}
     least_between_fits = 2
     most_points = MOST_POINTS

@@ -35,7 +35,7 @@ def explain_worth(worth, choices, names):
         f"moves was {own:.2g} at the end of tuning (2 would be independent draws). So other moves "
         "do most of the work, as of SurrogateMetropolis. Where outputs jump, are chaotic, or NaN "
         "in much of the space, let the black box return something smoother; if it is smooth, tune "
-        "longer."
+        "longer, by more max_evaluations if these settle that."
     )
 
 

@@ -624,7 +624,7 @@ def test_the_summary_has_them(step, result):
     for column in ("ess_bulk", "ess_tail"):
         np.testing.assert_array_equal(ours[column], plain[column])
     assert ours["r_hat"].between(1, 1.001, inclusive="neither").all()
-    assert plain["r_hat"].max() > 1.001
+    assert (ours["r_hat"] != plain["r_hat"]).all()
     assert plain.loc["positive", "eti89_ub"] == ours.loc["positive", "eti89_ub"] == 1
     errors = np.abs(rounded["mean"] - table["mean"]) / table["mcse_mean"]
     assert (errors < 1.01).all()

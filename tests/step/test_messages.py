@@ -166,9 +166,9 @@ def test_looking_for_scales_counts_too(said, monkeypatch):
 @pytest.mark.parametrize(
     ("pools", "cores", "words"),
     [
-        (False, 2, "some 240 to find the posterior: about 2.3 min on 2 cores"),  # (240 + 40) / 2
-        (True, 2, "some 120 to find the posterior: about 1.8 min on 2 cores"),  # 60 + (60 + 40) / 2
-        (True, None, "some 120 to find the posterior: about 2.7 min of computing"),  # 60 + 60 + 40
+        (False, 2, "some 180 to find the posterior: about 1.8 min on 2 cores"),  # (180 + 40) / 2
+        (True, 2, "some 105 to find the posterior: about 1.6 min on 2 cores"),  # 45 + (60 + 40) / 2
+        (True, None, "some 105 to find the posterior: about 2.4 min of computing"),  # 45 + 60 + 40
     ],
 )
 def test_one_chain_looks_for_the_posterior_where_others_follow(

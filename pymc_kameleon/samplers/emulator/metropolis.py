@@ -494,7 +494,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def _search_from(self, start):
         """Return the search from a start, or the one that was interrupted."""
         seed = int(self.rng.integers(2**63))
-        if self._search is None or not self._search.is_of(start, seed, self.trail):
+        if self._search is None or not self._search.is_of(start, seed, self.trail[:, 0]):
             twin = self.for_chain()
             twin.setup_chain(seed, self.monitor.tune, draws=0)
             twin.tuning = twin.tuning._replace(reused=self.tuning.reused)

@@ -36,6 +36,7 @@ from pymc_kameleon.model.starts import starts_from_prior
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.surrogate.archive import cholesky
+from pymc_kameleon.samplers.surrogate.batch_search import BatchSearch
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
 LEAST_DESIGN, DESIGN_SHARE = 8, 0.25
@@ -417,7 +418,7 @@ def _take(walker, z, radii, logp, volumes):
     walker.arrived = (is_small and walker.error < SMALL_ERROR) or walker.n_small >= MOST_SMALL
 
 
-class SearchByEmulator:
+class SearchByEmulator(BatchSearch):
     """The way of a chain, which can be interrupted after each evaluation.
 
     Parameters
@@ -431,20 +432,18 @@ class SearchByEmulator:
     """
 
     def __init__(self, step, start, seed, prior):
-        self.step, self._start, self._seed = step, start.copy(), seed
-        self._rng = np.random.default_rng(seed)
+        super().__init__(start, seed)
+        self.step, self._draws = step, None
         if prior is None:
-            prior = start + self._rng.standard_normal((100, start.size))
+            prior = start + self.rng.standard_normal((100, start.size))
         emulated = step.parameters.emulated
         emulated.mean[:] = start
         emulated.factor[:] = np.diag(spread_of(prior))
-        self._density = EmulatedDensity(step.log_density.target(self._rng), emulated)
+        self._density = EmulatedDensity(step.log_density.target(self.rng), emulated)
         knows = has_enough(step.tuning.reused, emulated.structure)
         explore = self._explore if knows else None
-        self._way = Way(self._density, self._learn, prior, self._rng, self._unpredicted, explore)
-        self._going = self._way.go(start)
-        self._points, self._values, self._evaluated = next(self._going), [], []
-        self._draws = None
+        self._way = Way(self._density, self._learn, prior, self.rng, self._unpredicted, explore)
+        self.begin(self._way.go(start))
 
     @property
     def error(self):
@@ -461,33 +460,15 @@ class SearchByEmulator:
     def _explore(self, z, root):
         choices = self.step.tuning.choices
         with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-            return learning.explore(self._density, choices, z, root, self._rng)
-
-    def is_of(self, start, seed, trail):
-        """Whether it is the search from this start, and has come as far as this."""
-        own, n = np.array(self._evaluated), len(self._evaluated)
-        same = seed == self._seed and np.array_equal(start, self._start)
-        return same and np.array_equal(own, trail[:n, 0])
+            return learning.explore(self._density, choices, z, root, self.rng)
 
     def go_on(self, logp, budget):
         """Evaluate until the way ends, or the budget is spent."""
-        logp.n = len(self._evaluated)
-        while self._points is not None and logp.n < budget:
-            z = self._points[len(self._values)]
-            value = logp(z)
+        logp.n = self.n
+        while not self.has_ended and logp.n < budget:
+            z, value = self.evaluate(logp)
             learning.note(self.step, z, value, logp.outputs)
-            self._values.append(value)
-            self._evaluated.append(value)
-            if len(self._values) == len(self._points):
-                self._points = self._next()
-
-    def _next(self):
-        values, self._values = np.array(self._values), []
-        try:
-            with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-                return self._going.send(values)
-        except StopIteration:
-            return None
+            self.advance()
 
     def finish(self, step, n):
         """Hand what was learned to the chain's step; return the best point, and draws of s.
@@ -501,8 +482,8 @@ class SearchByEmulator:
             own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
             if self._way.may_miss:
                 own.tuning.choices.climbs[:] = self._way.n_climbs, self._way.best.n_came
-            draws = learning.learn_emulator([own], self._rng, modes=self._way.modes())
-            self._draws = np.concatenate([own.state.x[None], self._rng.choice(draws, n - 1)])
+            draws = learning.learn_emulator([own], self.rng, modes=self._way.modes())
+            self._draws = np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
         copy_arrays(own.parameters, step.parameters, ("emulated",))
         copy_arrays(own.tuning, step.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
         _remember_way(step, own.state.x)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.samplers.surrogate.active.way import Way
+from pymc_kameleon.samplers.surrogate.batch_search import BatchSearch
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 
@@ -75,60 +76,29 @@ class ActiveGuide(NamedTuple):
         return bool(self.draws.size > 0 and not np.isnan(self.draws[0, 0]))
 
 
-class Search:
-    """A Way, one evaluation after another.
-
-    Parameters
-    ----------
-    start : (d,) float64
-    seed : int
-    """
+class Search(BatchSearch):
+    """A Way, one evaluation after another; parameters as of BatchSearch."""
 
     def __init__(self, start, seed):
-        self._start, self._seed = start.copy(), seed
-        self._rng = np.random.default_rng(seed)
-        self.way = Way(self._rng)
-        self._going = self.way.go(start[None])
-        self._points, self._values, self._evaluated = next(self._going), [], []
-        self._found = None
-
-    def is_of(self, start, seed, trail):
-        """Whether it is the search from this start, and has come as far as this."""
-        own, n = np.array(self._evaluated), len(self._evaluated)
-        same = seed == self._seed and np.array_equal(start, self._start)
-        return same and np.array_equal(own, trail[:n])
-
-    @property
-    def n(self):
-        """How many evaluations it has made."""
-        return len(self._evaluated)
+        super().__init__(start, seed)
+        self.way, self._found = Way(self.rng), None
+        self.begin(self.way.go(start[None]))
 
     def go_on(self, logp, most):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home."""
-        most = min(most, active_budget(self._start.size))
+        most = min(most, active_budget(self.start.size))
         logp.n = self.n
-        while self._points is not None and self.n < most:
-            if not self._values and self._is_good:
+        while not self.has_ended and self.n < most:
+            if self.is_between_batches and self._is_good:
                 break
-            value = logp(self._points[len(self._values)])
-            self._values.append(value)
-            self._evaluated.append(value)
-            if len(self._values) == len(self._points):
-                self._points = self._next()
-        return self._points is not None and self.way.is_home
+            self.evaluate(logp)
+            self.advance()
+        return not self.has_ended and self.way.is_home
 
     @property
     def _is_good(self):
         way = self.way
         return way.is_home and way.sd < GOOD_SD and way.error < GOOD_ERROR
-
-    def _next(self):
-        values, self._values = np.array(self._values), []
-        try:
-            with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-                return self._going.send(values)
-        except (StopIteration, np.linalg.LinAlgError):
-            return None
 
     def finish(self, n):
         """Return a WarmStart, and a guide with n points: the best one, and draws of s.
@@ -147,14 +117,14 @@ class Search:
 
     def _summary(self, n):
         way = self.way
-        draws = way.draws(N_STEPS, self._rng)
+        draws = way.draws(N_STEPS, self.rng)
         mean, covariance = draws.mean(axis=0), np.atleast_2d(np.cov(draws.T))
         scales = np.diag(np.linalg.inv(covariance)) ** -0.5
         factor = np.linalg.cholesky(covariance)
-        typical = way.expected(self._rng.choice(draws, N_TYPICAL))
+        typical = way.expected(self.rng.choice(draws, N_TYPICAL))
         logp = typical + mean.size / 2  # as if at the top of a normal
         found = WarmStart(mean, logp, scales, factor, way.exact, 0.0, way.x, way.f)
-        some = self._rng.choice(draws, n - 1, replace=False)
+        some = self.rng.choice(draws, n - 1, replace=False)
         points = np.concatenate([way.best[None], some])
         depth = TAIL_DEPTH if way.sd < TAILS_KNOWN else -np.inf
         return found, ActiveGuide(*found.guide, np.array([logp]), np.array([depth]), points)

@@ -1,0 +1,68 @@
+"""A search in batches, which can be interrupted after each evaluation, and go on.
+
+What is searched by is a generator: it yields points (k, d), and is sent their log-densities (k,).
+So it does not know whether they were evaluated one after another, or are from an interrupted run.
+"""
+
+import numpy as np
+
+from pymc_kameleon.samplers.surrogate.learning import linear_algebra
+
+
+class BatchSearch:
+    """The way of a chain from its start, by a generator that `begin` is given.
+
+    Parameters
+    ----------
+    start : (d,) float64
+    seed : int
+        Of `rng`, which the generator draws from.
+    """
+
+    def __init__(self, start, seed):
+        self.start, self._seed = start.copy(), seed
+        self.rng = np.random.default_rng(seed)
+        self._evaluated = []
+
+    def begin(self, going):
+        """Take the generator, and what it asks for first."""
+        self._going, self._points, self._values = going, next(going), []
+
+    @property
+    def n(self):
+        """How many evaluations it has made."""
+        return len(self._evaluated)
+
+    @property
+    def has_ended(self):
+        """Whether it asks for nothing any more."""
+        return self._points is None
+
+    @property
+    def is_between_batches(self):
+        """Whether all that it has asked for so far is evaluated."""
+        return not self._values
+
+    def is_of(self, start, seed, trail):
+        """Whether it is the search from this start, and has come as far as a trail (n,) of logp."""
+        same = seed == self._seed and np.array_equal(start, self.start)
+        return same and np.array_equal(self._evaluated, trail[: self.n])
+
+    def evaluate(self, logp):
+        """Evaluate the next point; return it, and its log-density."""
+        point = self._points[len(self._values)]
+        value = logp(point)
+        self._values.append(value)
+        self._evaluated.append(value)
+        return point, value
+
+    def advance(self):
+        """Let the generator go on if its batch is evaluated."""
+        if len(self._values) < len(self._points):
+            return
+        values, self._values = np.array(self._values), []
+        try:
+            with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+                self._points = self._going.send(values)
+        except (StopIteration, np.linalg.LinAlgError):
+            self._points = None

@@ -80,8 +80,9 @@ class Budget:
         rest = self.chains * UNFORESEEN + looks + (n_tune + LEAST_DRAWS) * per_draw
         if (lacking := self._bound(least_ways) + rest - most) > 0:
             raise ValueError(
-                f"max_evaluations is too small: {counted(self.chains, 'chain')} need {lacking} more"
-                f" to begin, and make {LEAST_DRAWS} draws. Let there be more, or fewer chains."
+                f"max_evaluations is too small: it takes {lacking} more for "
+                f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each. Let "
+                "there be more evaluations, or fewer chains."
             )
         ways = self._ways(int(WAY_SHARE * most))
         draws = min(self.draws, self.room(most))

@@ -195,9 +195,9 @@ def test_draws_and_tuning_are_limits(surrogate, plain_walk):
 
 def test_there_must_be_enough_for_all_chains(surrogate, plain_walk):
     for step in surrogate, plain_walk:
-        with pytest.raises(ValueError, match="4 chains need") as error:
+        with pytest.raises(ValueError, match="more for 4 chains") as error:
             limited(step, 60)
-        lacking = int(re.search(r"need (\d+) more", str(error.value))[1])
+        lacking = int(re.search(r"takes (\d+) more", str(error.value))[1])
         result = limited(step, 60 + lacking)
         assert n_logp(result) <= 60 + lacking
         assert result["posterior"].sizes["draw"] >= 2

@@ -157,9 +157,10 @@ class Way:
         self.maxima, self.n_climbs = [self.best], 1
         yield from self._look_at_maxima()
         self.best.n_came = 1
-        self.may_miss = yield from self._may_miss()
+        start = yield from self._start_of_another_climb()
+        self.may_miss = start is not None
         if self.may_miss:
-            yield from self._go_again()
+            yield from self._go_again(start)
 
     def _look_at_maxima(self):
         """Evaluate other maxima of s, and climb from what may be another mode."""
@@ -175,10 +176,10 @@ class Way:
                 self._add(other)
                 self.n_climbs += 1
 
-    def _may_miss(self):
-        """Whether the emulator knows so little of what is far away that it may miss a mode.
+    def _start_of_another_climb(self):
+        """Return where to begin anew (d,), as the emulator may miss a mode far away; else None.
 
-        Or one of the points there is better than the best one.
+        That is a point there which is better than the best one, or a draw of the prior.
         """
         for _ in range(MOST_FAR):
             self._learn()
@@ -187,13 +188,16 @@ class Way:
             highest = self.highest
             logp = yield from self._evaluated(points)
             if logp.max() > highest:
-                return True
+                return points[np.argmax(logp)]
             if not self.unpredicted(N_FAR) > UNPREDICTED:
-                return False
-        return True
+                return None
+        return self._prior_draw()
 
-    def _go_again(self):
-        """Climb from draws of the prior.
+    def _prior_draw(self):
+        return self.prior[self.rng.choice(len(self.prior))]
+
+    def _go_again(self, start):
+        """Climb from there, and from draws of the prior.
 
         Any will do: the better ones of several are nearer to the wrong modes, flat ones.
         """
@@ -201,7 +205,6 @@ class Way:
             if self.best.n_came == ENOUGH_CAME:
                 return
             since = len(self.seen)
-            start = self.prior[self.rng.choice(len(self.prior))]
             walker = yield from self._best_of(design(start, self.prior, self.rng), 1.0)
             walker.since = since
             if walker.logp > -np.inf:
@@ -209,6 +212,7 @@ class Way:
                 self._learn()
                 self._add(walker).n_came += 1
                 self.n_climbs += 1
+            start = self._prior_draw()
 
     def _add(self, walker):
         """Add where a walker has come to the maxima, or find it there; return that one."""

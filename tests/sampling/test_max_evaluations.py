@@ -201,7 +201,7 @@ def test_there_must_be_enough_for_all_chains(surrogate, plain_walk):
         result = limited(step, 60 + lacking)
         assert n_logp(result) <= 60 + lacking
         assert result["posterior"].sizes["draw"] >= 2
-        with pytest.raises(ValueError, match="need 1 more"):
+        with pytest.raises(ValueError, match="takes 1 more"):
             limited(step, 60 + lacking - 1)
 
 

@@ -63,6 +63,9 @@ STOPS, LEAST_STOPS, MOST_STOPS = 512, 12, 128
 corrected. In few dimensions they cost little, and so would be the only error. While tuning nothing
 is corrected, and one of the first `LEAST_STOPS` is proposed."""
 
+ENOUGH_TUNING = 4
+"""Transitions of tuning below which a warning says so: the way has taught most of what is needed."""
+
 MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""
 
@@ -414,7 +417,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         return 1
 
     def _needed_tuning(self):
-        return max(10, self._d)
+        return ENOUGH_TUNING
 
     def _problems(self):
         tuning = self.tuning

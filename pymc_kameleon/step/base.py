@@ -381,7 +381,7 @@ class KameleonStep(ArrayStepShared):
         return []
 
     def evaluations(self, states, numbers, kept):
-        """Return a Dataset of what black boxes were given, and have returned; None without it.
+        """Return a Dataset of what chains have evaluated, None if they do not remember it.
 
         `states` are those of this step in the chains of these `numbers`, and `kept` the Datasets of
         what each chain has kept of its draws, empty if that is nothing.

@@ -11,7 +11,7 @@ KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES
 """What is kept of draws after tuning, to correct averages by."""
 
 EVALUATIONS = "evaluations"
-"""What black boxes were given, and have returned, in all evaluations of the log-density."""
+"""All evaluations of the log-density, and what black boxes were given, and have returned."""
 
 APPROXIMATIONS = {SURROGATE_MOVES: "surrogate", EMULATOR_MOVES: "emulator"}
 """What proposed the moves of a group, by an approximation to the posterior."""

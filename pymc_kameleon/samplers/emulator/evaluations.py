@@ -14,17 +14,8 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.samplers.emulator.learning import Evaluations, curvatures, evaluations_of
+from pymc_kameleon.samplers.surrogate.evaluations import EVALUATION, OF_BEFORE, thinned
 from pymc_kameleon.step.learned import COORDINATE
-
-MOST_ROWS, MOST_BYTES = 20_000, 2**27
-"""What a result keeps of evaluations, at most; of more, some that are evenly spaced."""
-
-OF_BEFORE = -1
-"""Stands for the chain where an evaluation was taken up."""
-
-EVALUATION = "evaluation"
-"""The dimension of rows."""
-
 
 # ---- what a result keeps ------------------------------------------------------------------------
 
@@ -57,7 +48,7 @@ def dataset_of(step, states, numbers, kept):
         "tuning": np.repeat([True, False], [n_before + lengths[: len(states)].sum(),
                                             lengths[len(states) :].sum()]),
     }  # fmt: skip
-    rows = _thinned(n_before + n, 8 * (d + 2 + own.x.shape[1] + own.y.shape[1]))
+    rows = thinned(n_before + n, 8 * (d + 2 + own.x.shape[1] + own.y.shape[1]))
     arrays = {k: ((EVALUATION, COORDINATE)[: v.ndim], v[rows]) for k, v in per_row.items()}
     coords = {COORDINATE: step.layout.coordinates()}
     curvature = _curvature(step, states[0], own)
@@ -157,12 +148,6 @@ def labels(simulators):
     return [name if k == 1 else f"{name}_{k}" for name, k in zip(names, nth, strict=True)]
 
 
-def _thinned(n, size):
-    """Return which of n rows of so many bytes are kept."""
-    most = max(1, min(MOST_ROWS, MOST_BYTES // size))
-    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
-
-
 # ---- what is read of it -------------------------------------------------------------------------
 
 
@@ -180,7 +165,12 @@ class Calls(NamedTuple):
 
 
 def calls_in(data):
-    """Return the Calls of each box in a Dataset of evaluations."""
+    """Return the Calls of each box in a Dataset of evaluations; raise a ValueError without any."""
+    if "boxes" not in data.attrs:
+        raise ValueError(
+            "The result has log-densities, and not what black boxes have returned: pk.sample keeps "
+            "that of pk.EmulatorMetropolis alone."
+        )
     found = []
     for described in json.loads(data.attrs["boxes"]):
         label = described["label"]

@@ -41,6 +41,7 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
 from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.way import SearchByEmulator, prior_draws
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
+from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
@@ -70,8 +71,8 @@ ENOUGH_TUNING = 4
 MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""
 
-MOST_KEPT, MOST_KEPT_NUMBERS, LEAST_KEPT = 3000, 2**21, 300
-"""Evaluations of tuning that a chain remembers, at most; fewer if they have many outputs."""
+MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
+"""Numbers of evaluations that a chain remembers, at most; but so many evaluations at least."""
 
 
 def n_stops(d):
@@ -362,7 +363,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         state, parameters, tuning, work = super()._allocate(scales, n_tune)
         d, sizes = self._d, self._structure.sizes(self.most_points)
         p, q = self.settings["P"], self.settings["Q"]
-        most = max(LEAST_KEPT, min(MOST_KEPT, MOST_KEPT_NUMBERS // (d + 2 + p + q)))
+        most = max(LEAST_KEPT, min(MOST_REMEMBERED, MOST_KEPT_NUMBERS // (d + 2 + p + q)))
         kept = min(self._most_on_the_way() + NEAR_TRIES + 1 + n_tune, most)
         sizes |= {"d": d, "P": p, "Q": q, "tape": 2 * (p + q) + d, "evaluation": d + 2 + p + q}
         sizes |= {"kept": kept, "stops": self.settings["stops"]}
@@ -396,6 +397,9 @@ class EmulatorMetropolis(SurrogateMetropolis):
     @property
     def _n_noted(self):
         return self.log_density.simulators.q
+
+    def _n_remembered(self, n_tune):
+        return 0  # `evaluated` has them, and more
 
     def _emulator_budget(self):
         n_tune = self.monitor.tune * self.steps_per_draw

@@ -17,12 +17,17 @@ class BatchSearch:
     start : (d,) float64
     seed : int
         Of `rng`, which the generator draws from.
+
+    Attributes
+    ----------
+    rows : list of (d + 1,) float64
+        Each point that was evaluated, and its log-density.
     """
 
     def __init__(self, start, seed):
         self.start, self._seed = start.copy(), seed
         self.rng = np.random.default_rng(seed)
-        self._evaluated = []
+        self._evaluated, self.rows = [], []
 
     def begin(self, going):
         """Take the generator, and what it asks for first."""
@@ -54,6 +59,7 @@ class BatchSearch:
         value = logp(point)
         self._values.append(value)
         self._evaluated.append(value)
+        self.rows.append(np.append(point, value))
         return point, value
 
     def advance(self):

@@ -33,6 +33,7 @@ from pymc_kameleon.samplers.surrogate.active.search import (
 )
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
+from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED, dataset_of, each_once
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
 from pymc_kameleon.samplers.surrogate.proposal import (
     Parameters,
@@ -100,6 +101,8 @@ class Tuning(NamedTuple):
     n_chosen: integers(1)  # points when it was
     depth: floats(1)  # by which the bound of h was lowered
     news: floats(1)  # share of the mass where the surrogate before the last fit was too low
+    remembered: floats("remembered", "d + 1")  # all that was evaluated, x and log π; then the last
+    n_remembered: integers(1)
 
 
 class Work(NamedTuple):
@@ -223,6 +226,10 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
         tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
         tuning.n_walks[0] += 1
     tuning.t[0] += 1
+    if work.evaluated[0] and tuning.remembered.shape[0] > 0:
+        i = tuning.n_remembered[0] % tuning.remembered.shape[0]
+        copy(tuning.row[d : 2 * d + 1], tuning.remembered[i])
+        tuning.n_remembered[0] += 1
     if kind == LOOK:
         return True
     square = 0.0
@@ -348,7 +355,9 @@ class SurrogateMetropolis(KameleonStep):
     follows = True
     kept_group = SURROGATE_MOVES
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
-    lengths_of_run = frozenset({"points", "top_logp", "draws", "tail_depth"})
+    lengths_of_run = frozenset(
+        {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
+    )
     least_between_fits = 1
     _active_search, _n_searched = None, 0
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
@@ -388,6 +397,7 @@ class SurrogateMetropolis(KameleonStep):
         d = scales.size
         sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres, "kinds": self.n_kinds}
         sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": min(self._usual_budget(), 2000) + 20}
+        sizes |= {"remembered": self._n_remembered(n_tune)}
         log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
         parameters = allocate(
             Parameters,
@@ -414,6 +424,12 @@ class SurrogateMetropolis(KameleonStep):
             hyper=np.nan,
         )
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _n_remembered(self, n_tune):
+        """Return how many evaluations a chain remembers: those that a result keeps of it."""
+        if not (self.is_expensive and self.layout.covers_all):
+            return 0
+        return min(1 + self.most_evaluations_of_way() + n_tune, MOST_REMEMBERED)
 
     def _usual_budget(self):
         return WARM_START_BUDGET * self._d * (1 if self.is_expensive else CHEAP_BUDGET)
@@ -444,28 +460,45 @@ class SurrogateMetropolis(KameleonStep):
         return ActiveGuide.of(super()._no_guide(), N_GUIDED if self._is_active else 0)
 
     def _find_posterior(self, q, logp):
+        """Go there, and remember all that was evaluated on the way."""
+        rows = []
+        self._go_home(q, logp, rows)
+        if most := len(self.tuning.remembered):
+            rows = each_once(np.array(rows), self._d)[:most]
+            self.tuning.remembered[: len(rows)], self.tuning.n_remembered[0] = rows, len(rows)
+
+    def _go_home(self, q, logp, rows):
         """Go there with a process that chooses the points; or, where it does not, as others do.
 
-        With few evaluations in all, other chains begin at its draws of the posterior.
+        With few evaluations in all, other chains begin at its draws of the posterior. `rows` gets
+        each point that is evaluated, and its log-density.
         """
         start, n = q[: self._d].copy(), 0
+
+        def noted(x):
+            value = logp(x)
+            rows.append(np.append(x, value))
+            return value
+
         begins, most = self.guide is None or not self.guide.is_known, self._budget()
         if begins and self._is_active and most >= least_budget(self._d):
             search = self._active_search_from(start)
-            if search.go_on(logp, most) and (end := search.finish(N_GUIDED)):
+            is_home = search.go_on(logp, most)
+            rows += search.rows
+            if is_home and (end := search.finish(N_GUIDED)):
                 found, self.guide = end
-                self._begin_at(q, self._high_draw(logp)[0], found)
+                self._begin_at(q, self._high_draw(noted)[0], found)
                 return
             problems.say_search_failed(search.n)
             q[: self._d], n = search.way.best, search.n + 1
         elif not begins and self.guide.has_draws and self._has_few_evaluations:
-            at_start, (x, at_x) = logp(start), self._high_draw(logp)
+            at_start, (x, at_x) = noted(start), self._high_draw(noted)
             points, logps = np.array([start, x]), np.array([at_start, at_x])
             self._begin_at(q, x, self.guide.warm_start(points, logps))
             return
         self._n_searched += n
         try:
-            super()._find_posterior(q, logp)
+            super()._find_posterior(q, noted)
         finally:  # it may be interrupted, and then begins again
             self._n_searched -= n
         self.guide = ActiveGuide.of(self.guide, N_GUIDED if self._is_active else 0)
@@ -517,6 +550,12 @@ class SurrogateMetropolis(KameleonStep):
             ends.append(end)
             end = int(FIT_GROWTH * end) + self.least_between_fits
         return [*ends, tune - 1] if tune > 1 else []
+
+    def evaluations(self, states, numbers, kept):
+        """Return a Dataset of what chains have evaluated, None if they do not remember it."""
+        tunings = [state.tuning for state in states]
+        if len(tunings[0].remembered) > 0:
+            return dataset_of(self.layout.coordinates(), tunings, numbers, kept)
 
     @classmethod
     def learn(cls, chains):

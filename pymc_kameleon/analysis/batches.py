@@ -40,6 +40,7 @@ class Corrected(NamedTuple):
     is_better: np.ndarray  # whether any b is above 0, and the error is known; if not, A is as good
     disagreement: np.ndarray  # variance of T between chains over that within; 1 if all is well
     halves: np.ndarray  # (2 · chains, q), T of the first halves of all chains, and of the second
+    by_process: np.ndarray = np.False_  # whether that is an average by a process, not T
 
 
 def coefficients(a, x, common):
@@ -143,6 +144,12 @@ def r_hat(halves, f):
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         within = f.var(axis=1, ddof=1).mean(axis=0)
         return np.sqrt(1 + halves.var(axis=0, ddof=1) / within)
+
+
+def r_hat_of_error(mcse, f):
+    """Return R-hat of averages with these errors (q,), as other runs would be apart by them."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(1 + mcse**2 / f.var(axis=(0, 1)))
 
 
 def _variances(batches, chains):

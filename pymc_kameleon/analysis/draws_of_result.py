@@ -9,6 +9,7 @@ from arviz_base import convert_to_dataset
 
 from pymc_kameleon.analysis import emulator_correction, surrogate_correction
 from pymc_kameleon.analysis.control_correction import are_enough, controlled, kept_of
+from pymc_kameleon.analysis.process_correction import NOTHING, known_of, with_process
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
 from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
 from pymc_kameleon.samplers.surrogate.moves import certificate, moves_of
@@ -16,6 +17,7 @@ from pymc_kameleon.step.groups import (
     APPROXIMATIONS,
     CONTROL_VARIATES,
     EMULATOR_MOVES,
+    EVALUATIONS,
     KEPT_GROUPS,
     LEARNED_GROUP,
 )
@@ -46,6 +48,8 @@ class Draws:
     posterior : Dataset
     moves : Moves, EmulatorMoves or None
         Those by a surrogate, or an emulator, None if there are too few to correct anything.
+    known : Known or None
+        What a process of few evaluations knows of the posterior, None without it.
     controls : Kept or None
         What GAM or GadMALA has kept for that, likewise.
     approximation : str or None
@@ -62,7 +66,7 @@ class Draws:
         elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
             raise ValueError("There are no draws to average: the result has no posterior.")
         self.posterior = convert_to_dataset(dt, group="posterior")
-        self.moves = self.controls = self.approximation = None
+        self.moves = self.known = self.controls = self.approximation = None
         self.should_be_corrected = False
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError(
@@ -117,20 +121,27 @@ class Draws:
             return
         by_emulator = group == EMULATOR_MOVES
         moves = emulator_moves_of(kept) if by_emulator else moves_of(kept, learned)
-        if not _are_enough(moves, kept.sizes):
+        if EVALUATIONS in dt.children and not by_emulator:
+            self.known = known_of(dt[EVALUATIONS].to_dataset(), moves.parameters[0], kept)
+        if _are_enough(moves, kept.sizes):
+            self.moves, self.approximation = moves, APPROXIMATIONS[group]
+        elif self.known is None:
             _log.info(
                 "The %s corrects no averages here: there are too few chains, or moves by it.",
                 APPROXIMATIONS[group],
             )
-        else:
-            model = model_for(kept, model, kept["coordinate"].values.tolist())
-            self.moves, self.approximation = moves, APPROXIMATIONS[group]
-            self._recomputed = Recomputed(self.posterior, kept, model)
+            return
+        model = model_for(kept, model, kept["coordinate"].values.tolist())
+        self._recomputed = Recomputed(self.posterior, kept, model)
 
     @property
     def can_be_corrected(self):
         """Whether averages can be corrected."""
-        return self.moves is not None or self.controls is not None
+        return self.controls is not None or self._can_recompute
+
+    @property
+    def _can_recompute(self):
+        return self.moves is not None or self.known is not None
 
     @cached_property
     def certificate(self):
@@ -142,14 +153,17 @@ class Draws:
 
         None if the function cannot be computed at other points, which is told.
         """
-        if self.moves is None:
+        if not self._can_recompute:
             return controlled(values, self.controls)
         try:
+            found = None
             if isinstance(self.moves, EmulatorMoves):
                 found = emulator_correction.corrected(values, self.moves, function)
-            else:
+            elif self.moves is not None:
                 found = surrogate_correction.corrected(values, self.moves, function, n_decisive)
-            return found._replace(is_better=found.is_better & (found.gain > 1))
+            if found is not None:
+                found = found._replace(is_better=found.is_better & (found.gain > 1))
+            return found if self.known is None else with_process(found, values, self.known, function)
         except Exception as error:  # of the model, or of the user's function
             _log.warning(
                 "Averages are those of the draws: at other points computing them raised %s: %s",
@@ -157,6 +171,14 @@ class Draws:
                 error,
             )
             return None
+
+    def many(self, function):
+        """Return a function of positions (n, d) at many draws of a process, None without it."""
+        if self.known is None or self.known is NOTHING:
+            return None
+        with np.errstate(all="ignore"):
+            values = function(self.known.draws)
+        return values if np.isfinite(values).all() else None
 
     def error_of_surrogates(self, values):
         """Return what means of values (chains, draws, q) may be wrong by, (q,), by the jackknife.
@@ -171,7 +193,7 @@ class Draws:
         """Return of which of these variables averages can be corrected; say why of others not."""
         if not self.can_be_corrected:
             return []
-        reasons = {} if self.moves is None else self._recomputed.why_not(names)
+        reasons = self._recomputed.why_not(names) if self._can_recompute else {}
         for reason in dict.fromkeys(reasons.values()):
             own = ", ".join(name for name, one in reasons.items() if one == reason)
             level = logging.WARNING if reason == CHANGED else logging.INFO
@@ -206,7 +228,7 @@ class Draws:
 
     def is_of_each_draw(self, values, function):
         """Whether a function of positions (n, d) gives values (chains, draws, ...) at the draws."""
-        if self.moves is None or self._recomputed.is_of_draws(values, function):
+        if not self._can_recompute or self._recomputed.is_of_draws(values, function):
             return True
         _log.warning(
             "The average is that of the draws: the function gives other values at the same points."

@@ -131,5 +131,7 @@ def _averaged(draws, values, function):
         ess = values.var(axis=(0, 1)) / better.mcse**2
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
     found = Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
-    r_hat = np.where(better.is_better, batches.r_hat(better.halves, values), r_hat)
+    own = batches.r_hat(better.halves, values)
+    own = np.where(better.by_process, batches.r_hat_of_error(better.mcse, values), own)
+    r_hat = np.where(better.is_better, own, r_hat)
     return found, r_hat, better.disagreement * better.is_better

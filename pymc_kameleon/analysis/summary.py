@@ -17,7 +17,7 @@ from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.batches import Corrected, r_hat
+from pymc_kameleon.analysis.batches import Corrected, r_hat, r_hat_of_error
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events
 from pymc_kameleon.result.opening import opened
@@ -160,11 +160,14 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
     size = max(1, NUMBERS_PER_BLOCK // (values[..., 0].size * (GRID + 2)))
     for first in range(0, len(rows), size):
         own = rows[first : first + size]
-        block = _Block(values[..., own])
 
-        def at(x, own=own, block=block):
-            columns = draws.at(x, side_by_side, names)
-            return block.functions(columns[:, place[own]])
+        def columns_at(x, own=own):
+            return draws.at(x, side_by_side, names)[:, place[own]]
+
+        block = _Block(values[..., own], draws.many(columns_at))
+
+        def at(x, block=block, columns_at=columns_at):
+            return block.functions(columns_at(x))
 
         found = draws.corrected(block.functions(block.values), at, 2 * len(own))
         if found is None:
@@ -194,12 +197,15 @@ class _Block:
     Parameters
     ----------
     values : (chains, draws, q) float64
+    many : (n, q) float64 or None
+        The same at other draws, where there are few.
     """
 
-    def __init__(self, values):
+    def __init__(self, values, many):
         self.values, self.q = values, values.shape[2]
         self.centre = values.mean(axis=(0, 1))
-        self.grid = np.quantile(values, LEVELS, axis=(0, 1))
+        spread = values.reshape(-1, self.q) if many is None else many
+        self.grid = np.quantile(spread, LEVELS, axis=0)
 
     def functions(self, values):
         """Return x, (x − centre)² and whether x is up to each point of the grid, (..., all)."""
@@ -214,7 +220,7 @@ class _Block:
         """Put what was found into rows of a table; return how far chains are apart."""
         q = self.q
         mean, square, below = (
-            Corrected(*(part[..., own] for part in found))
+            Corrected(*(part[..., own] if np.ndim(part) else part for part in found))
             for own in (slice(q), slice(q, 2 * q), slice(2 * q, None))
         )
         better = mean.is_better
@@ -223,7 +229,12 @@ class _Block:
         fine = square.is_better & (variance > 0)
         sd = np.sqrt(variance[fine])
         _put(table, rows[fine], ["sd", "mcse_sd"], np.c_[sd, square.mcse[fine] / sd / 2])
-        found = np.c_[new, mean.mcse, mean.gain, self.r_hat(below.halves, mean.halves)][better]
+        r_hat = np.where(
+            mean.by_process,
+            r_hat_of_error(mean.mcse, self.values),
+            self.r_hat(below.halves, mean.halves),
+        )
+        found = np.c_[new, mean.mcse, mean.gain, r_hat][better]
         better_rows = rows[better]
         _put(table, better_rows, ["mean", "mcse_mean", "gain", "r_hat"], found)
         sd = table["sd"].to_numpy()[better_rows]

@@ -21,9 +21,6 @@ _log = logging.getLogger("pymc_kameleon")
 NOTHING_SETTLED, TUNING_SETTLED, ALL_SETTLED = range(3)
 """Which numbers of draws of a run are settled."""
 
-WAY_SHARE = 0.5
-"""Share of the evaluations that the ways to the posterior may take, all together."""
-
 LEAST_SEARCH, WAY_TO_GUIDE = (20, 2), 2 + LEAST_TRIES
 """Evaluations that a chain needs to look for the posterior, and times d; and to go to where another
 one has found it: the start, that place, and draws near it."""
@@ -84,7 +81,7 @@ class Budget:
                 f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each. Let "
                 "there be more evaluations, or fewer chains."
             )
-        ways = self._ways(int(WAY_SHARE * most))
+        ways = self._ways(int(max(step.way_share for step in self._steps) * most))
         draws = min(self.draws, self.room(most))
         if self._settles_late:
             tune = min(self.tune, LEAST_TUNING + int(self._share * most) // per_draw)

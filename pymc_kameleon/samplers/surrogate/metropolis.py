@@ -29,6 +29,7 @@ from pymc_kameleon.samplers.surrogate.active.search import (
     Search,
     active_budget,
     least_budget,
+    most_of_search,
     suits,
 )
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
@@ -353,6 +354,7 @@ class SurrogateMetropolis(KameleonStep):
     learns_together = True
     arrives_roughly = True
     follows = True
+    way_share = 0.8  # where a process makes it, it learns as much as tuning would
     kept_group = SURROGATE_MOVES
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
@@ -439,7 +441,7 @@ class SurrogateMetropolis(KameleonStep):
         return max(0, min(self._usual_budget(), self._limit_of_search() - self._n_searched))
 
     def _most_on_the_way(self):
-        return self._usual_budget() + (active_budget(self._d) if self._is_active else 0)
+        return self._usual_budget() + (most_of_search(self._d) if self._is_active else 0)
 
     def evaluations_of_search(self, whole, short):
         """Return about how many evaluations the way takes, and one that follows."""

@@ -2,13 +2,13 @@
 
 The process is fitted to all that was evaluated. Its mean gives a posterior s, of which any number
 of draws are to be had, and its covariance says which other log-densities fit as well: paths. Each
-path e_k has averages of its own,
+path e has averages of its own,
 
-    E_k f = Σ_i w_i exp(e_k(x_i)) f(x_i) / Σ_i w_i exp(e_k(x_i)),
+    E_e f = Σ_i w_i exp(e(x_i)) f(x_i) / Σ_i w_i exp(e(x_i)),
 
-at points x_i of a power of s, which is wider, with weights w_i. Their mean is the average, and
+at points x_i of a power of s, which is wider, with weights w_i. Their median is the average, and
 their spread is its error: what no evaluation has shown. The numbers of the process are not known
-either: there are paths for several, drawn from their posterior. How far the paths can be believed
+either: there are paths for several, drawn from their posterior. How far all that can be believed
 shows where values are left out, and predicted from all others.
 
 Source: O'Hagan, "Bayes-Hermite quadrature", Journal of Statistical Planning and Inference 29
@@ -18,25 +18,40 @@ Symbols: as in process.py and way.py.
 """
 
 import numpy as np
+from scipy.stats import norm
 
 from pymc_kameleon.samplers.surrogate.active import draws
-from pymc_kameleon.samplers.surrogate.active.process import Process, drawn
+from pymc_kameleon.samplers.surrogate.active.draws import Density
+from pymc_kameleon.samplers.surrogate.active.process import Process, drawn, factorised
+from pymc_kameleon.samplers.surrogate.active.star import exact_of
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
+from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
-N_STEPS, N_BATCHES = 2000, 20
-"""Steps of the chains of s; and batches of these by which their own error is seen."""
+N_STEPS, THINNING, N_BATCHES = 2000, 5, 20
+"""Steps of the chains of s, of which one in so many counts; and batches of these by which their own
+error is seen."""
 
-POWER, N_WIDE = 0.5, 1200
-"""Power of s that is wider; points of it."""
+POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
+"""Power of s that is wider; points of it, and the steps of chains that make them."""
 
 N_HYPER, N_PATHS = 8, 64
 """Numbers of the process, and paths of all of these together."""
 
-HIGH = 4.0
+LOW, HIGH = 0.05, 0.95
+"""Quantiles of the paths by which their spread is measured: some averages have no variance."""
+
+FARTHER = 3.0
+"""How much larger the radius of s is than where points are chosen: tails go on."""
+
+MOST_SD = 4.0
+"""Standard deviation of log s that counts there, at most."""
+
+DROP = 4.0
 """How far below the typical log-density, d/2 below the top, values count that are left out."""
 
+
 class Known:
-    """What is known of the posterior from evaluations of its log-density.
+    """What evaluations of a log-density tell of its posterior.
 
     Parameters
     ----------
@@ -46,44 +61,66 @@ class Known:
         Log-densities there.
     mean, covariance : (d,), (d, d) float64
         Those of the posterior, about.
-    exact : (d,) bool
-        Coordinates in which f is exactly quadratic.
     rng : numpy.random.Generator
 
     Attributes
     ----------
-    plain : (N_STEPS, chains, d) float64
+    draws : (m, d) float64
         Draws of s.
-    wide : (N_WIDE, d) float64
-        Points of its power.
     scale : float
-        Root mean square of what was left out, in standard deviations of its prediction, at least 1.
+        How far values that are left out are from what all others predict, in its standard
+        deviations, at least 1.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If rounding forbids it.
     """
 
-    def __init__(self, x, f, mean, covariance, exact, rng):
-        way = Way.home(x, f, mean, covariance, exact, rng)
-        density = way.settle()
-        process, ones = way.process, np.ones(draws.N_CHAINS)
-        found, _ = draws.run(density, way._chains, ones, N_STEPS, rng)
-        wide, logs = draws.run(density, found[-1], POWER * ones, draws.N_STEPS * 4, rng)
-        wide, logs = wide[BURN_IN:].reshape(-1, x.shape[1]), logs[BURN_IN:].ravel()
-        rows = rng.choice(len(wide), N_WIDE, replace=False)
-        wide, logs = wide[rows], logs[rows]
-        self.plain = way._x(found.reshape(-1, x.shape[1])).reshape(found.shape)
-        self.wide = way._x(wide)
-        self._by_s = _shares((1 - POWER) * logs)
-        paths = _paths(process, wide, rng)
-        self._by_path = _shares(paths - POWER * logs[:, None])
-        self.scale = _scale(process)
+    def __init__(self, x, f, mean, covariance, rng):
+        with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+            way = Way.home(x, f, mean, covariance, exact_of(x, f), rng)
+            way.settle()
+            density = Density(way.process, rng)
+            density.radius += FARTHER
+            ones = np.ones(draws.N_CHAINS)
+            found, _ = draws.run(density, way.chains, ones, N_STEPS, rng)
+            wider = _wider(way.process, density)
+            wide, logs = draws.run(wider, found[-1], ones, N_WIDE_STEPS, rng)
+            wide, logs = wide[BURN_IN:].reshape(-1, x.shape[1]), logs[BURN_IN:].ravel()
+            rows = rng.choice(len(wide), N_WIDE, replace=False)
+            wide, logs = wide[rows], logs[rows]
+            self.draws = way.x_of(found[::THINNING].reshape(-1, x.shape[1]))
+            self._wide, self._way, self._radius = way.x_of(wide), way, density.radius
+            self._by_s = _shares(density(wide) - logs)
+            paths = _paths(way.process, wide, rng)
+            self._by_path = _shares(paths - logs[:, None])
+            self.scale = _scale(way.process)
 
-    def average(self, plain, wide):
-        """Return means (q,) of functions and their errors, by values (steps, chains, q), (n, q)."""
-        base = plain.mean(axis=(0, 1))
-        batches = plain.reshape(N_BATCHES, -1, *plain.shape[1:]).mean(axis=(1, 2))
+    def averages(self, function):
+        """Return means (q,), their errors, and sds, of a function of points (n, d), (n, q)."""
+        by_draws, by_wide = function(self.draws), function(self._wide)
+        batches = by_draws.reshape(N_BATCHES, -1, by_draws.shape[1]).mean(axis=1)
+        by_path = self._by_path.T @ by_wide - self._by_s @ by_wide
+        low, middle, high = np.quantile(by_path, [LOW, 0.5, HIGH], axis=0)
+        spread = (high - low) / np.ptp(norm.ppf([LOW, HIGH]))
         of_draws = batches.var(axis=0, ddof=1) / N_BATCHES
-        shifts = self._by_path.T @ wide - self._by_s @ wide
-        spread = self.scale**2 * shifts.var(axis=0)
-        return base + shifts.mean(axis=0), np.sqrt(of_draws + spread)
+        error = np.sqrt(of_draws + np.square(self.scale * spread))
+        return batches.mean(axis=0) + middle, error, by_draws.std(axis=0)
+
+    def covers(self, x):
+        """Whether s has some mass at points x (n, d): share of those that are within its radius."""
+        return np.mean(np.linalg.norm(self._way.u_of(x), axis=1) < self._radius)
+
+
+def _wider(process, density):
+    """Return the log of a density that has more mass than s where less is known."""
+
+    def log_density(u):
+        _, sd = process.mean_and_sd(u)
+        return POWER * density(u) + 0.5 * np.minimum(sd, MOST_SD) ** 2
+
+    return log_density
 
 
 def _shares(logs):
@@ -97,9 +134,8 @@ def _paths(process, u, rng):
     found = []
     for hyper in drawn(process, N_HYPER, rng):
         own = Process(process.u, process.y, hyper, process.prior)
-        variances, vectors = np.linalg.eigh(own.covariance(u))
         z = rng.standard_normal((len(u), N_PATHS // N_HYPER // 2))
-        e = vectors @ (np.sqrt(np.maximum(variances, 0))[:, None] * z)
+        e = np.tril(factorised(own.covariance(u))) @ z
         found.append(own.mean(u)[:, None] + np.concatenate([e, -e], axis=1))
     return np.concatenate(found, axis=1)
 
@@ -111,5 +147,5 @@ def _scale(process):
     """
     precision = np.sum(process.inverse**2, axis=0)
     errors = process.alpha / np.sqrt(precision)
-    high = process.y > -process.u.shape[1] / 2 - HIGH
+    high = process.y > -process.u.shape[1] / 2 - DROP
     return max(1.0, np.sqrt(np.mean(errors[high] ** 2)))

@@ -13,11 +13,15 @@ from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 MOST_COORDINATES = 14
 """Coordinates up to which a process is worth its arithmetic."""
 
-BUDGET, LEAST_BUDGET = (15, 60), (8, 10)
+BUDGET, LEAST_BUDGET = (15, 60), (5, 10)
 """Times d, and plus: evaluations at most, and at least. If it is not home then, it is given up."""
 
-GOOD_SD, GOOD_ERROR = 0.1, 0.3
-"""sdV, and the root mean square error of plain draws, with which s is good enough to move by."""
+GOOD, BETTER = (0.1, 0.3), (0.02, 0.1)
+"""sdV, and the root mean square error of plain draws, with which s is good enough to move by; and
+with which averages by the process itself are good."""
+
+MOST_BY_PROCESS = 400
+"""Evaluations of the way up to which averages are by the process: then it has all of them."""
 
 TAILS_KNOWN, TAIL_DEPTH = 0.3, 6.0
 """sdV with which tails are known, as points were chosen there, too; and by which the bound of h,
@@ -30,6 +34,11 @@ N_STEPS, N_TYPICAL = 250, 200
 def active_budget(d):
     """Return the evaluations of a search, at most."""
     return BUDGET[0] * d + BUDGET[1]
+
+
+def most_of_search(d):
+    """Return the evaluations of a search, at most, however many there are in all."""
+    return max(active_budget(d), MOST_BY_PROCESS)
 
 
 def least_budget(d):
@@ -86,19 +95,16 @@ class Search(BatchSearch):
 
     def go_on(self, logp, most):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home."""
-        most = min(most, active_budget(self.start.size))
+        by_process = most <= MOST_BY_PROCESS
+        sd, error = BETTER if by_process else GOOD
+        most = most if by_process else min(most, active_budget(self.start.size))
         logp.n = self.n
         while not self.has_ended and self.n < most:
-            if self.is_between_batches and self._is_good:
+            if self.is_between_batches and self.way.is_better_than(sd, error):
                 break
             self.evaluate(logp)
             self.advance()
         return not self.has_ended and self.way.is_home
-
-    @property
-    def _is_good(self):
-        way = self.way
-        return way.is_home and way.sd < GOOD_SD and way.error < GOOD_ERROR
 
     def finish(self, n):
         """Return a WarmStart, and a guide with n points: the best one, and draws of s.

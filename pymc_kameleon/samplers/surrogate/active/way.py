@@ -109,7 +109,7 @@ class Way:
         self.sd, self.errors = np.inf, []
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
-        self._chains, self._are_exact, self._n_held = None, False, 0
+        self.chains, self._are_exact, self._n_held = None, False, 0
 
     @classmethod
     def home(cls, x, f, mean, covariance, exact, rng):
@@ -118,7 +118,7 @@ class Way:
         way.x, way.f, way.is_home = x, np.where(np.isfinite(f), f, -np.inf), True
         way._use(exact)
         way.mean, way.factor = mean, np.linalg.cholesky(covariance[np.ix_(way.order, way.order)])
-        way._chains = rng.standard_normal((draws.N_CHAINS, len(mean)))
+        way.chains = rng.standard_normal((draws.N_CHAINS, len(mean)))
         return way
 
     def go(self, starts):
@@ -162,7 +162,7 @@ class Way:
         self.is_home, self.mean = found.is_home, found.x
         self.factor = _lower(found.factor, self.order)
         if self.is_home:
-            self._chains = self.rng.standard_normal((draws.N_CHAINS, len(found.x)))
+            self.chains = self.rng.standard_normal((draws.N_CHAINS, len(found.x)))
 
     def _use(self, exact):
         """Take the exact coordinates."""
@@ -171,11 +171,11 @@ class Way:
         self._n_held = d - n_exact if self._are_exact else 0
         self.exact, self.order = exact, np.argsort(exact, kind="stable")  # J first
 
-    def _u(self, x):
+    def u_of(self, x):
         """Return the coordinates of points, J first."""
         return np.linalg.solve(self.factor, (x - self.mean)[:, self.order].T).T
 
-    def _x(self, u):
+    def x_of(self, u):
         x = np.empty_like(u)
         x[:, self.order] = u @ self.factor.T
         return x + self.mean
@@ -190,7 +190,7 @@ class Way:
     def _fit(self):
         """Fit the process to what is near, in the present coordinates."""
         d = self.x.shape[1]
-        u, best = self._u(self.x), int(np.argmax(self.f))
+        u, best = self.u_of(self.x), int(np.argmax(self.f))
         if self.is_home:
             distance, most = np.linalg.norm(u, axis=1), FITTED_RADII * (d**0.5 + draws.EDGE)
         else:
@@ -208,10 +208,10 @@ class Way:
 
     def _reframe(self, mean, factor):
         """Take other coordinates, in which chains stay where they are."""
-        chains = None if self._chains is None else self._x(self._chains)
+        chains = None if self.chains is None else self.x_of(self.chains)
         self.mean, self.factor = mean, factor
         if chains is not None:
-            self._chains = self._u(chains)
+            self.chains = self.u_of(chains)
 
     @property
     def _n_batch(self):
@@ -223,7 +223,7 @@ class Way:
         """Evaluate a batch on the way up."""
         process, rng, d = self.process, self.rng, self.x.shape[1]
         best = self.f.max()
-        at = self._u(self.best[None])[0]
+        at = self.u_of(self.best[None])[0]
         density = Density(process, rng, at, self._radius)
         step = min(1.0, self._radius / d**0.5)
         u = at + step * rng.standard_normal((draws.N_CHAINS, d))
@@ -237,7 +237,7 @@ class Way:
         chosen = most_telling(covariance, weights, noise, self._n_batch, [0])
         own = process.mean(at[None])[0]
         predicted = mean[0] - own
-        f = yield from self._evaluated(self._x(candidates[chosen]))
+        f = yield from self._evaluated(self.x_of(candidates[chosen]))
         gain = f.max() - best
         if gain > GREW * predicted:
             self._radius = min(self._radius * WIDER, LARGEST_RADIUS)
@@ -250,7 +250,7 @@ class Way:
 
     def _follow_curvature(self, may_be_home, small):
         """Take coordinates in which the curvature is nearer to 1; be home if it is all there."""
-        at = self._u(self.best[None])[0]
+        at = self.u_of(self.best[None])[0]
         values, vectors = np.linalg.eigh(-self.process.hessian(at))
         slope = vectors.T @ self.process.slopes(at[None])[0]
         clipped = np.clip(np.abs(values), *CURVATURES)
@@ -260,10 +260,10 @@ class Way:
         scales = (values if is_home else clipped) ** -0.5
         u = at + vectors @ (slope / values) if is_home else at
         factor = _lower_of(self.factor @ (vectors * scales))
-        self._reframe(self._x(u[None])[0], factor)
+        self._reframe(self.x_of(u[None])[0], factor)
         if is_home:
             self.is_home, self._n_chosen, self._radius = True, 0, FIRST_RADIUS
-            self._chains = self.rng.standard_normal((draws.N_CHAINS, len(at)))
+            self.chains = self.rng.standard_normal((draws.N_CHAINS, len(at)))
 
     # ---- home -----------------------------------------------------------------------------------
 
@@ -272,8 +272,8 @@ class Way:
         rng, d, m = self.rng, self.x.shape[1], draws.N_CHAINS - draws.N_TEMPERED
         density = Density(self.process, rng)
         powers = np.repeat([1.0, draws.POWER], [m, draws.N_TEMPERED])
-        found, _ = draws.run(density, self._chains, powers, draws.N_STEPS, rng)
-        self._chains = found[-1]
+        found, _ = draws.run(density, self.chains, powers, draws.N_STEPS, rng)
+        self.chains = found[-1]
         plain, wide = found[BURN_IN:, :m], found[BURN_IN:, m:]
         own, others = _some(plain, N_CANDIDATES, rng), _some(wide, N_CANDIDATES, rng)
         turn = self._n_batches % TURNS
@@ -285,7 +285,7 @@ class Way:
         is_plain, n = turn % 2 == 0, len(candidates)
         first = rng.integers(N_CANDIDATES, size=1) if is_plain else np.arange(n - len(looks), n)
         chosen = most_telling(covariance, weights, noise_of(mean, d), self._n_batch, first)
-        best, points = self.f.max(), self._x(candidates[chosen])
+        best, points = self.f.max(), self.x_of(candidates[chosen])
         f = yield from self._evaluated(points)
         if is_plain:
             self.errors.append(float(f[0] - best - mean[chosen[0]]))
@@ -312,6 +312,10 @@ class Way:
     def _leave(self):
         self.is_home, self.sd, self.errors, self._n_chosen = False, np.inf, [], 0
 
+    def is_better_than(self, sd, error):
+        """Whether it is home, and sdV and the error are below these."""
+        return self.is_home and self.sd < sd and self.error < error
+
     @property
     def error(self):
         """Root mean square error of the last plain draws; infinite before there are enough."""
@@ -334,19 +338,19 @@ class Way:
         if self.errors and abs(self.errors[-1]) > most:
             return
         factor = _lower_of(self.factor @ (vectors * np.clip(values, *MOST_CHANGE) ** 0.5))
-        self._reframe(self._x(mean[None])[0], factor)
+        self._reframe(self.x_of(mean[None])[0], factor)
 
     # ---- what it has learned --------------------------------------------------------------------
 
     def draws(self, n_steps, rng):
         """Return draws (n, d) of s, of all that is known, and evaluate nothing."""
         self._fit()
-        m, u = draws.N_CHAINS, self._chains
+        m, u = draws.N_CHAINS, self.chains
         if u is None:
             u = rng.standard_normal((m, self.x.shape[1]))
         density, u = self._settled(u, rng)
         found, _ = draws.run(density, u, np.ones(m), n_steps, rng)
-        return self._x(found.reshape(-1, found.shape[-1]))
+        return self.x_of(found.reshape(-1, found.shape[-1]))
 
     def settle(self):
         """Fit to all that is known, in coordinates of draws of s; return its Density."""
@@ -354,9 +358,9 @@ class Way:
         while self.factor is not factor:
             factor, self._n_chosen = self.factor, 0
             self._fit()
-            density, self._chains = self._settled(self._chains, self.rng)
+            density, self.chains = self._settled(self.chains, self.rng)
             found, _ = draws.run(
-                density, self._chains, np.ones(draws.N_CHAINS), draws.N_STEPS, self.rng
+                density, self.chains, np.ones(draws.N_CHAINS), draws.N_STEPS, self.rng
             )
             self._follow_draws(found[BURN_IN:])
         return density
@@ -370,7 +374,7 @@ class Way:
 
     def expected(self, x):
         """Return the mean of f at points (n, d), as the process has it."""
-        return self.f.max() + self.process.mean(self._u(x)).mean()
+        return self.f.max() + self.process.mean(self.u_of(x)).mean()
 
 
 def _some(found, n, rng):

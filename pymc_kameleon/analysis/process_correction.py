@@ -1,0 +1,108 @@
+"""Averages by a Gaussian process of the log-density, where evaluations are few.
+
+With some 300 evaluations each chain has made a few moves, and their errors by batches are hardly
+known. A process that is fitted to all evaluations of the run knows more, and what it does not know
+(samplers/surrogate/active/averages.py). So each average is the one of two that has the smaller
+error. If they differ by more than their errors, that is an error, too.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from pymc_kameleon.analysis.batches import Corrected
+from pymc_kameleon.samplers.surrogate.active.averages import Known
+from pymc_kameleon.samplers.surrogate.active.search import suits
+from pymc_kameleon.samplers.surrogate.moves import generator_of
+
+MOST_EVALUATIONS, LEAST_EVALUATIONS = 500, (10, 3)
+"""Evaluations that a process is fitted to, at most; and at least, and times d."""
+
+LEAST_COVERED, MOST_SCALE = 0.8, 4.0
+"""Share of the draws of each chain that are where the process knows a posterior, at least; and by
+how much its errors may be too small, at values that were left out. Else it is not believed."""
+
+MOST_ERROR = 0.5
+"""Error of an average, in standard deviations of the posterior, from which it is not known."""
+
+
+def known_of(data, parameters, kept):
+    """Return what a process knows of the posterior, NOTHING if it is not to be believed.
+
+    None, if there are too many evaluations for one, or too few.
+
+    Parameters
+    ----------
+    data : Dataset
+        Evaluations of a result.
+    parameters : Parameters
+        Of a chain.
+    kept : Dataset
+        What is kept of draws.
+    """
+    z, logp = data["z"].values, data["logp"].values
+    n, d = z.shape
+    least = LEAST_EVALUATIONS[0] + LEAST_EVALUATIONS[1] * d
+    if not (suits(d) and least <= n <= MOST_EVALUATIONS) or data.attrs["n_evaluations"] > n:
+        return None
+    covariance = parameters.factor @ parameters.factor.T
+    known = _known(z.tobytes(), logp.tobytes(), parameters.mean.tobytes(), covariance.tobytes())
+    if known is NOTHING or known.scale > MOST_SCALE:
+        return NOTHING
+    draws = kept["start"].transpose("chain", "draw", ...).values
+    return known if min(map(known.covers, draws)) >= LEAST_COVERED else NOTHING
+
+
+NOTHING = object()
+"""Stands for what a process knows that is not to be believed."""
+
+
+@lru_cache(4)
+def _known(z, logp, mean, covariance):
+    """Return Known of arrays, as bytes, NOTHING if rounding forbids it."""
+    z, logp, mean, covariance = map(np.frombuffer, (z, logp, mean, covariance))
+    z, covariance = z.reshape(len(logp), -1), covariance.reshape(len(mean), -1)
+    try:
+        return Known(z, logp, mean, covariance, generator_of(z))
+    except np.linalg.LinAlgError:
+        return NOTHING
+
+
+def with_process(found, values, known, function):
+    """Return Corrected averages of functions, each by the process if its error is smaller.
+
+    Where neither has one, the error is NaN.
+
+    Parameters
+    ----------
+    found : Corrected or None
+        Those by moves, None without them.
+    values : (chains, draws, q) float64
+        The functions at the draws.
+    known : Known, or NOTHING
+    function : callable
+        Points (n, d) -> what the functions are there, (n, q).
+    """
+    q, of_draws = values.shape[2], values.mean(axis=(0, 1))
+    mean, error, sd = np.zeros(q), np.full(q, np.inf), np.zeros(q)
+    with np.errstate(all="ignore"):
+        if known is not NOTHING:
+            mean, error, sd = known.averages(function)
+            error = np.where(error < MOST_ERROR * sd, error, np.inf)
+        if found is None:
+            halves = np.full((2, q), np.nan)
+            found = Corrected(of_draws, np.full(q, np.inf), np.ones(q), False, np.ones(q), halves)
+        mcse = found.mcse * np.where(found.is_better, 1, np.sqrt(found.gain))
+        mcse = np.where(mcse > 0, mcse, np.inf)  # what is equal at all draws
+        other = np.where(found.is_better, found.mean, of_draws)
+        by_process = error < mcse
+        beyond_errors = np.square(mean - other) - mcse**2 - error**2
+        variance = np.minimum(mcse, error) ** 2 + np.fmax(beyond_errors, 0)
+        return found._replace(
+            mean=np.where(by_process, mean, other),
+            mcse=np.where(variance < np.inf, np.sqrt(variance), np.nan),
+            gain=np.where(by_process, sd**2 / values[..., 0].size / variance, found.gain),
+            is_better=by_process | found.is_better | (variance == np.inf),
+            disagreement=np.where(by_process, 1, found.disagreement),
+            by_process=by_process,
+        )

@@ -18,9 +18,10 @@ from pymc_kameleon.samplers.surrogate.moves import generator_of
 MOST_EVALUATIONS, LEAST_EVALUATIONS = 500, (10, 3)
 """Evaluations that a process is fitted to, at most; and at least, and times d."""
 
-LEAST_COVERED, MOST_SCALE = 0.8, 4.0
-"""Share of the draws of each chain that are where the process knows a posterior, at least; and by
-how much its errors may be too small, at values that were left out. Else it is not believed."""
+LEAST_COVERED, MOST_SCALE, LEAST_EFFECTIVE = 0.8, 4.0, 30
+"""Share of the draws of each chain that are where the process knows a posterior, at least; by how
+much its errors may be too small, at values that were left out; and points that a path's averages
+rest on, at least. Else it is not believed."""
 
 MOST_ERROR = 0.5
 """Error of an average, in standard deviations of the posterior, from which it is not known."""
@@ -47,7 +48,7 @@ def known_of(data, parameters, kept):
         return None
     covariance = parameters.factor @ parameters.factor.T
     known = _known(z.tobytes(), logp.tobytes(), parameters.mean.tobytes(), covariance.tobytes())
-    if known is NOTHING or known.scale > MOST_SCALE:
+    if known is NOTHING or known.scale > MOST_SCALE or known.n_effective < LEAST_EFFECTIVE:
         return NOTHING
     draws = kept["start"].transpose("chain", "draw", ...).values
     return known if min(map(known.covers, draws)) >= LEAST_COVERED else NOTHING

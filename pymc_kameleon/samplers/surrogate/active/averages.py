@@ -37,17 +37,18 @@ POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
 N_HYPER, N_PATHS = 8, 64
 """Numbers of the process, and paths of all of these together."""
 
-LOW, HIGH = 0.05, 0.95
+LOW, HIGH = 0.1, 0.9
 """Quantiles of the paths by which their spread is measured: some averages have no variance."""
 
-FARTHER = 3.0
+FARTHER = 2.0
 """How much larger the radius of s is than where points are chosen: tails go on."""
 
 MOST_SD = 4.0
 """Standard deviation of log s that counts there, at most."""
 
-DROP = 4.0
-"""How far below the typical log-density, d/2 below the top, values count that are left out."""
+TYPICAL, TAIL, LEAST_LEFT_OUT = 4.0, 16.0, 8
+"""How far below the typical log-density, d/2 below the top, values are typical, or of a tail; and
+how many of a kind tell something if they are left out."""
 
 
 class Known:
@@ -67,6 +68,8 @@ class Known:
     ----------
     draws : (m, d) float64
         Draws of s.
+    n_effective : float
+        Effective number of points by which a path has its averages, the median.
     scale : float
         How far values that are left out are from what all others predict, in its standard
         deviations, at least 1.
@@ -95,6 +98,7 @@ class Known:
             self._by_s = _shares(density(wide) - logs)
             paths = _paths(way.process, wide, rng)
             self._by_path = _shares(paths - logs[:, None])
+            self.n_effective = np.median(1 / np.sum(self._by_path**2, axis=0))
             self.scale = _scale(way.process)
 
     def averages(self, function):
@@ -143,9 +147,10 @@ def _paths(process, u, rng):
 def _scale(process):
     """Return how far values are from what all others predict, in its standard deviations.
 
-    Of those that are as high as draws are; it is at least 1.
+    It is the larger one of two, of typical values and of tails, and at least 1.
     """
-    precision = np.sum(process.inverse**2, axis=0)
-    errors = process.alpha / np.sqrt(precision)
-    high = process.y > -process.u.shape[1] / 2 - DROP
-    return max(1.0, np.sqrt(np.mean(errors[high] ** 2)))
+    errors = process.alpha / np.sqrt(np.sum(process.inverse**2, axis=0))
+    drop = -process.y - process.u.shape[1] / 2
+    kinds = drop < TYPICAL, (drop >= TYPICAL) & (drop < TAIL)
+    found = [np.sqrt(np.mean(errors[own] ** 2)) for own in kinds if own.sum() >= LEAST_LEFT_OUT]
+    return max([1.0, *found])

@@ -237,8 +237,8 @@ def factorised(k):
 STEPS = 0.8, 0.4
 """Factors, their logarithms, by which each number is changed in turn."""
 
-N_KERNELS = 3
-"""κ to choose from."""
+N_KERNELS, MOST_ROUNDS = 3, 6
+"""κ to choose from; and searches that go on from each other."""
 
 WALKS, WALK, MOVED = 30, 0.5, 2
 """Steps of a random walk from one draw of the numbers to the next; their size, and how many numbers
@@ -264,6 +264,19 @@ def choose(u, y, hyper, prior):
                     hyper, best = other, value
                     other = _moved(hyper, place, step)
     return hyper
+
+
+def best_of_starts(u, y, prior):
+    """Return the most probable Hyper that is found from several starts."""
+    score, ends = _log_posterior(u, y, prior), []
+    for kind in range(N_KERNELS):
+        hyper, last = Hyper.start(prior, u.shape[1])._replace(kernel=kind), None
+        for _ in range(MOST_ROUNDS):
+            hyper, last = choose(u, y, hyper, prior), hyper
+            if hyper is last:
+                break
+        ends.append(hyper)
+    return max(ends, key=score)
 
 
 def drawn(process, n, rng):

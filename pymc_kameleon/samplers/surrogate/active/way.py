@@ -27,6 +27,7 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     Prior,
     Process,
     choose,
+    best_of_starts,
     compressed,
     noise_of,
 )
@@ -187,8 +188,8 @@ class Way:
         at_home = HOME_EXACT if self._are_exact else HOME
         return Prior(self._n_held, at_home if self.is_home else CLIMBING)
 
-    def _fit(self):
-        """Fit the process to what is near, in the present coordinates."""
+    def _fit(self, is_new=False):
+        """Fit the process to what is near, in the present coordinates; its numbers from scratch."""
         d = self.x.shape[1]
         u, best = self.u_of(self.x), int(np.argmax(self.f))
         if self.is_home:
@@ -202,7 +203,9 @@ class Way:
         u, y, prior = u[near], compressed(self.f[near], self.f[best], d), self._prior
         if self._hyper is None:
             self._hyper = Hyper.start(prior, d)
-        if len(self.f) >= REFIT * self._n_chosen:
+        if is_new:
+            self._hyper, self._n_chosen = best_of_starts(u, y, prior), len(self.f)
+        elif len(self.f) >= REFIT * self._n_chosen:
             self._hyper, self._n_chosen = choose(u, y, self._hyper, prior), len(self.f)
         self.process = Process(u, y, self._hyper, prior)
 
@@ -356,8 +359,8 @@ class Way:
         """Fit to all that is known, in coordinates of draws of s; return its Density."""
         factor = None
         while self.factor is not factor:
-            factor, self._n_chosen = self.factor, 0
-            self._fit()
+            factor = self.factor
+            self._fit(is_new=True)
             density, self.chains = self._settled(self.chains, self.rng)
             found, _ = draws.run(
                 density, self.chains, np.ones(draws.N_CHAINS), draws.N_STEPS, self.rng

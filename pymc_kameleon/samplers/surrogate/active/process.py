@@ -188,6 +188,10 @@ class Process:
         terms = Terms.of(u, u, self.prior.n_held)
         return covariance(terms, self.hyper, self.prior) - explained @ explained.T
 
+    def left_out_errors(self):
+        """Return how far off (n,) each value is predicted by all others [RW, section 5.4.2]."""
+        return self.alpha / np.sum(self.inverse**2, axis=0)
+
     def slopes(self, u):
         """Return the derivative (m, d) of the mean."""
         hyper, prior, alpha = self.hyper, self.prior, self.alpha

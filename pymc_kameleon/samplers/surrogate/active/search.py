@@ -77,16 +77,20 @@ class ActiveGuide(NamedTuple):
 
 
 class Search(BatchSearch):
-    """A Way, one evaluation after another; parameters as of BatchSearch."""
+    """A Way, one evaluation after another; parameters as of BatchSearch, and what is Known."""
 
-    def __init__(self, start, seed):
+    def __init__(self, start, seed, known=None):
         super().__init__(start, seed)
         self.way, self._found = Way(self.rng), None
-        self.begin(self.way.go(start[None]))
+        self.begin(self.way.go(start[None], known))
 
     def go_on(self, logp, most):
-        """Evaluate until s is good enough, or the budget is spent; return whether it is home."""
-        most = min(most, active_budget(self.start.size))
+        """Evaluate until s is good enough, or the budget is spent; return whether it is home.
+
+        What was known before is of the budget, but for the least one.
+        """
+        budget, least = active_budget(self.start.size), least_budget(self.start.size)
+        most = min(most, budget, max(budget - self.way.n_known, least))
         logp.n = self.n
         while not self.has_ended and self.n < most:
             if self.is_between_batches and self._is_good:
@@ -123,7 +127,8 @@ class Search(BatchSearch):
         factor = np.linalg.cholesky(covariance)
         typical = way.expected(self.rng.choice(draws, N_TYPICAL))
         logp = typical + mean.size / 2  # as if at the top of a normal
-        found = WarmStart(mean, logp, scales, factor, way.exact, 0.0, way.x, way.f)
+        own = slice(way.n_known, None)
+        found = WarmStart(mean, logp, scales, factor, way.exact, 0.0, way.x[own], way.f[own])
         some = self.rng.choice(draws, n - 1, replace=False)
         points = np.concatenate([way.best[None], some])
         depth = TAIL_DEPTH if way.sd < TAILS_KNOWN else -np.inf

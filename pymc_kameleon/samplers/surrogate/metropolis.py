@@ -594,7 +594,8 @@ class SurrogateMetropolis(KameleonStep):
                 learning.learn_from([chain], chain.rng)
 
     def _needed_tuning(self):
-        return self._d if self._has_few_evaluations else max(50, 5 * self._d)
+        is_short = self._has_few_evaluations or len(self.tuning.known) > 0
+        return self._d if is_short else max(50, 5 * self._d)
 
     def _problems(self):
         tuning, d, model = self.tuning, self._d, self.model

@@ -87,17 +87,21 @@ class Search(BatchSearch):
     def go_on(self, logp, most):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home.
 
-        What was known before is of the budget, but for the least one.
+        What was known before, near the best point, is of the budget, but for the least one.
         """
-        budget, least = active_budget(self.start.size), least_budget(self.start.size)
-        most = min(most, budget, max(budget - self.way.n_known, least))
         logp.n = self.n
-        while not self.has_ended and self.n < most:
+        while not self.has_ended and self.n < min(most, self._budget):
             if self.is_between_batches and self._is_good:
                 break
             self.evaluate(logp)
             self.advance()
         return not self.has_ended and self.way.is_home
+
+    @property
+    def _budget(self):
+        d = self.start.size
+        budget, known = active_budget(d), np.count_nonzero(self.way.known_near)
+        return max(budget - known, min(budget, least_budget(d)))
 
     @property
     def _is_good(self):

@@ -87,6 +87,11 @@ N_ERRORS, LEAST_ERRORS = 10, 4
 least."""
 
 
+def are_near(f, d):
+    """Return which log-densities (n,) are near the best one."""
+    return f >= f.max(initial=-np.inf) - NEAR[0] - NEAR[1] * d
+
+
 class Known(NamedTuple):
     """What a search begins with."""
 
@@ -102,7 +107,7 @@ class Known(NamedTuple):
     @property
     def near(self):
         """Which points are near the best one, (n,) bool."""
-        return self.f >= self.f.max(initial=-np.inf) - NEAR[0] - NEAR[1] * self.x.shape[1]
+        return are_near(self.f, self.x.shape[1])
 
     @property
     def is_enough(self):
@@ -170,6 +175,11 @@ class Way:
                 yield from self._learn()
             else:
                 yield from self._climb()
+
+    @property
+    def known_near(self):
+        """Which of the points that were known before are near the best one."""
+        return are_near(self.f, self.x.shape[1])[: self.n_known]
 
     @property
     def best(self):

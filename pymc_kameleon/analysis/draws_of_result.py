@@ -48,7 +48,7 @@ class Draws:
     posterior : Dataset
     moves : Moves, EmulatorMoves or None
         Those by a surrogate, or an emulator, None if there are too few to correct anything.
-    known : Known or None
+    known : ProcessPosterior, NOTHING or None
         What a process of few evaluations knows of the posterior, None without it.
     controls : Kept or None
         What GAM or GadMALA has kept for that, likewise.
@@ -122,7 +122,7 @@ class Draws:
         by_emulator = group == EMULATOR_MOVES
         moves = emulator_moves_of(kept) if by_emulator else moves_of(kept, learned)
         if EVALUATIONS in dt.children and not by_emulator:
-            self.known = known_of(dt[EVALUATIONS].to_dataset(), moves.parameters[0], kept)
+            self.known = known_of(dt[EVALUATIONS].to_dataset(), kept)
         if _are_enough(moves, kept.sizes):
             self.moves, self.approximation = moves, APPROXIMATIONS[group]
         elif self.known is None:

@@ -11,8 +11,9 @@ from functools import lru_cache
 import numpy as np
 
 from pymc_kameleon.analysis.batches import Corrected
-from pymc_kameleon.samplers.surrogate.active.averages import Known
+from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.search import suits
+from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.moves import generator_of
 
 MOST_EVALUATIONS, LEAST_EVALUATIONS = 500, (10, 3)
@@ -27,7 +28,11 @@ MOST_ERROR = 0.5
 """Error of an average, in standard deviations of the posterior, from which it is not known."""
 
 
-def known_of(data, parameters, kept):
+NOTHING = object()
+"""Stands for what a process knows that is not to be believed."""
+
+
+def known_of(data, kept):
     """Return what a process knows of the posterior, NOTHING if it is not to be believed.
 
     None, if there are too many evaluations for one, or too few.
@@ -36,35 +41,30 @@ def known_of(data, parameters, kept):
     ----------
     data : Dataset
         Evaluations of a result.
-    parameters : Parameters
-        Of a chain.
     kept : Dataset
         What is kept of draws.
     """
-    z, logp = data["z"].values, data["logp"].values
+    z, logp, exact = (data[name].values for name in ("z", "logp", "exact"))
     n, d = z.shape
     least = LEAST_EVALUATIONS[0] + LEAST_EVALUATIONS[1] * d
-    if not (suits(d) and least <= n <= MOST_EVALUATIONS) or data.attrs["n_evaluations"] > n:
+    if not suits(d) or not least <= max(n, data.attrs["n_evaluations"]) <= MOST_EVALUATIONS:
         return None
-    covariance = parameters.factor @ parameters.factor.T
-    known = _known(z.tobytes(), logp.tobytes(), parameters.mean.tobytes(), covariance.tobytes())
-    if known is NOTHING or known.scale > MOST_SCALE or known.n_effective < LEAST_EFFECTIVE:
+    posterior = _posterior(z.tobytes(), logp.tobytes(), exact.tobytes())
+    if posterior is NOTHING or posterior.scale > MOST_SCALE:
         return NOTHING
     draws = kept["start"].transpose("chain", "draw", ...).values
-    return known if min(map(known.covers, draws)) >= LEAST_COVERED else NOTHING
-
-
-NOTHING = object()
-"""Stands for what a process knows that is not to be believed."""
+    covered = min(map(posterior.covers, draws))
+    is_known = posterior.n_effective >= LEAST_EFFECTIVE and covered >= LEAST_COVERED
+    return posterior if is_known else NOTHING
 
 
 @lru_cache(4)
-def _known(z, logp, mean, covariance):
-    """Return Known of arrays, as bytes, NOTHING if rounding forbids it."""
-    z, logp, mean, covariance = map(np.frombuffer, (z, logp, mean, covariance))
-    z, covariance = z.reshape(len(logp), -1), covariance.reshape(len(mean), -1)
+def _posterior(z, logp, exact):
+    """Return the ProcessPosterior of arrays, as bytes; NOTHING if there is none."""
+    logp, exact = np.frombuffer(logp), np.frombuffer(exact, bool)
+    z = np.frombuffer(z).reshape(len(logp), len(exact))
     try:
-        return Known(z, logp, mean, covariance, generator_of(z))
+        return ProcessPosterior(Known(z, logp, exact), generator_of(z))
     except np.linalg.LinAlgError:
         return NOTHING
 
@@ -80,7 +80,7 @@ def with_process(found, values, known, function):
         Those by moves, None without them.
     values : (chains, draws, q) float64
         The functions at the draws.
-    known : Known, or NOTHING
+    known : ProcessPosterior, or NOTHING
     function : callable
         Points (n, d) -> what the functions are there, (n, q).
     """

@@ -80,8 +80,9 @@ def reused(steps, evaluations):
     found = [step.reused(evaluations) for step in steps]
     if all(own is None for own in found):
         raise ValueError(
-            "evaluations are for a step that emulates what black boxes return, which is "
-            f"step=pk.EmulatorMetropolis(), not {', '.join(map(repr, steps))}."
+            "evaluations are for pk.EmulatorMetropolis, or for a pk.SurrogateMetropolis that moves "
+            "all variables of an expensive log-density, expensive=True, not "
+            f"{', '.join(map(repr, steps))}."
         )
     return found
 

@@ -179,11 +179,14 @@ def sample(
         result has the old draws and the new ones; a store has both, too, and a file is not
         written. A step may be passed too; it must be the same.
     evaluations : DataTree, path, or list of these, optional
-        Results of ``pk.EmulatorMetropolis``, also of another model with the same black box: with
-        other data, other priors, another noise model, or more subjects. What the box has returned
-        there is not computed again. It is recognised by its name and by how many inputs and outputs
-        it has. The log says if its code or constants have changed since, and it is called twice to
-        see that it returns the same. See docs/emulator.md.
+        Results of earlier runs, whose evaluations are not made again. EmulatorMetropolis takes up
+        its own, also of another model with the same black box: with other data, other priors,
+        another noise model, or more subjects. The box is recognised by its name and by how many
+        inputs and outputs it has. The log says if its code or constants have changed since, and it
+        is called twice to see that it returns the same. See docs/emulator.md. SurrogateMetropolis
+        that moves all variables of an expensive log-density takes up those of the same log-density,
+        its own or of EmulatorMetropolis. Two are made again to see that it is the same. See
+        docs/surrogate.md.
     keep_evaluations : bool, optional
         Whether the result has the group ``evaluations``: where the log-density was evaluated, and
         what it was there, of SurrogateMetropolis where evaluations are expensive, and of
@@ -233,9 +236,9 @@ def sample(
     ------
     ValueError
         For variables that no step moves, steps of other packages, impossible options, `evaluations`
-        of another function, a result as `initvals` that lacks variables or has other labels, if no
-        start has a finite log-density, if `max_evaluations` are too few for chains to begin, or if
-        `resume` is of another model or step.
+        of another function or log-density, a result as `initvals` that lacks variables or has other
+        labels, if no start has a finite log-density, if `max_evaluations` are too few for chains to
+        begin, or if `resume` is of another model or step.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt

@@ -399,8 +399,9 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def _n_noted(self):
         return self.log_density.simulators.q
 
-    def _n_remembered(self, n_tune):
-        return 0  # `evaluated` has them, and more
+    @property
+    def _remembers(self):
+        return False  # `evaluated` and `reused` have it, and more
 
     def _emulator_budget(self):
         n_tune = self.monitor.tune * self.steps_per_draw

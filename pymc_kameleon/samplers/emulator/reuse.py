@@ -12,6 +12,7 @@ import numpy as np
 from pymc_kameleon.samplers.emulator.evaluations import calls_in, labels
 from pymc_kameleon.samplers.emulator.fit import Hyper
 from pymc_kameleon.samplers.emulator.learning import VARIANTS
+from pymc_kameleon.samplers.surrogate.evaluations import some_of_each
 from pymc_kameleon.step.messages import counted
 
 _log = logging.getLogger("pymc_kameleon")
@@ -118,19 +119,9 @@ def _chosen(found):
     best = rows[np.argmax(np.nan_to_num(logp[rows], nan=-np.inf))]
     most = min(MOST_REUSED, MOST_REUSED_BYTES // (8 * (x.shape[1] + y.shape[1] + 1)))
     if len(rows) > most:
-        of_tuning, others = rows[tuning[rows]], rows[~tuning[rows]]
-        n = max(most // 2, most - len(others))
-        of_tuning = _evenly(of_tuning, n)
-        rows = np.concatenate([of_tuning, _evenly(others, most - len(of_tuning))])
+        rows = rows[some_of_each(tuning[rows], most)]
     rows = np.concatenate([[best], rows[rows != best]])
     return found[0]._replace(x=x[rows], y=y[rows], logp=logp[rows], tuning=tuning[rows])
-
-
-def _evenly(rows, n):
-    """Return at most n rows, evenly spaced."""
-    if len(rows) <= n:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, n).astype(int)]
 
 
 def _check_calls(log_density, b, box, rows):

@@ -35,7 +35,7 @@ def newest(history, share):
 
 def points_of(chains):
     """Return all points (n, d) that were evaluated, each once, f there, and which were moves."""
-    rows, moves = [], []
+    rows, moves = [chains[0].tuning.known], []
     for chain in chains:
         tuning, d = chain.tuning, chain.state.x.size
         rows.append(tuning.home[: tuning.n_home[0]])

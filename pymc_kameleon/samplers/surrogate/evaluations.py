@@ -18,8 +18,10 @@ EVALUATION = "evaluation"
 """The dimension of rows."""
 
 
-def dataset_of(coordinates, tunings, numbers, kept):
+def dataset_of(coordinates, tunings, exact, numbers, kept):
     """Return the evaluations that chains have made, each point once, as a Dataset.
+
+    Those that they have taken up of earlier runs come first.
 
     Parameters
     ----------
@@ -27,26 +29,30 @@ def dataset_of(coordinates, tunings, numbers, kept):
         Their names.
     tunings : list of Tuning
         Of each chain.
+    exact : (d,) bool
+        Coordinates in which the log-density is exactly quadratic.
     numbers : list of int
         Of the chains.
     kept : list of Dataset
         What each chain has kept of its draws, empty if that is nothing.
     """
-    parts = [_remembered(tuning) for tuning in tunings]
-    parts += [np.column_stack([moves["end"], moves["end_logp"]]) for moves in kept]
-    lengths, n_tuning = [len(part) for part in parts], sum(map(len, parts[: len(tunings)]))
-    of_chain = np.repeat([*numbers, *numbers][: len(parts)], lengths)
-    rows = np.column_stack([np.concatenate(parts), of_chain, np.arange(sum(lengths)) < n_tuning])
+    tuned = [tunings[0].known, *map(_remembered, tunings)]
+    drawn = [np.column_stack([moves["end"], moves["end_logp"]]) for moves in kept]
+    parts, n_tuning = [*tuned, *drawn], sum(map(len, tuned))
+    of_chain = np.repeat([OF_BEFORE, *numbers, *numbers][: len(parts)], [*map(len, parts)])
+    is_tuning = np.arange(len(of_chain)) < n_tuning
+    rows = np.column_stack([np.concatenate(parts), of_chain, is_tuning])
     rows = each_once(rows, len(coordinates))
     z, (logp, of_chain, tuning) = rows[:, :-3], rows[:, -3:].T
-    shown = thinned(len(rows), 8 * rows.shape[1])
+    shown, n = thinned(len(rows), 8 * rows.shape[1]), np.count_nonzero(of_chain != OF_BEFORE)
     arrays = {
         "z": ((EVALUATION, COORDINATE), z[shown]),
         "logp": (EVALUATION, np.where(np.isnan(logp), -np.inf, logp)[shown]),
         "of_chain": (EVALUATION, of_chain.astype(int)[shown]),
         "tuning": (EVALUATION, tuning.astype(bool)[shown]),
+        "exact": (COORDINATE, exact),
     }
-    return xr.Dataset(arrays, {COORDINATE: coordinates}, {"n_evaluations": len(rows)})
+    return xr.Dataset(arrays, {COORDINATE: coordinates}, {"n_evaluations": n})
 
 
 def _remembered(tuning):
@@ -59,6 +65,25 @@ def each_once(rows, d):
     """Return rows whose first d numbers, a point, are finite, and of each point the first one."""
     rows = rows[np.isfinite(rows[:, :d]).all(axis=1)]
     return rows[np.sort(np.unique(rows[:, :d], axis=0, return_index=True)[1])]
+
+
+def some_of_each(first, most):
+    """Return rows of two kinds, at most so many: those that are `first`, and then the others.
+
+    Of more, each kind has half of these or more, evenly spaced.
+    """
+    own, others = np.flatnonzero(first), np.flatnonzero(~first)
+    if len(first) > most:
+        own = evenly(own, max(most // 2, most - len(others)))
+        others = evenly(others, most - len(own))
+    return np.concatenate([own, others])
+
+
+def evenly(rows, n):
+    """Return at most n rows, evenly spaced."""
+    if len(rows) <= n:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, n).astype(int)]
 
 
 def thinned(n, size):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.arrays import allocate, bools, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
@@ -32,6 +32,7 @@ from pymc_kameleon.samplers.surrogate.active.search import (
     most_of_search,
     suits,
 )
+from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED, dataset_of, each_once
@@ -44,6 +45,7 @@ from pymc_kameleon.samplers.surrogate.proposal import (
     walk_from,
     x_of,
 )
+from pymc_kameleon.samplers.surrogate.reuse import Reused, reused_by
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import SURROGATE_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
@@ -104,6 +106,8 @@ class Tuning(NamedTuple):
     news: floats(1)  # share of the mass where the surrogate before the last fit was too low
     remembered: floats("remembered", "d + 1")  # all that was evaluated, x and log π; then the last
     n_remembered: integers(1)
+    known: floats("known", "d + 1")  # the same of earlier runs
+    known_exact: bools("d")  # coordinates in which log π is exactly quadratic, as these tell
 
 
 class Work(NamedTuple):
@@ -359,6 +363,7 @@ class SurrogateMetropolis(KameleonStep):
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
         {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
+        | {"known", "known_exact"}
     )
     least_between_fits = 1
     _active_search, _n_searched = None, 0
@@ -399,7 +404,9 @@ class SurrogateMetropolis(KameleonStep):
         d = scales.size
         sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres, "kinds": self.n_kinds}
         sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": min(self._usual_budget(), 2000) + 20}
-        sizes |= {"remembered": self._n_remembered(n_tune)}
+        known = self.known_before if self._remembers else None
+        known = Reused.nothing(d) if known is None else known
+        sizes |= {"remembered": self._n_remembered(n_tune), "known": len(known.rows)}
         log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
         parameters = allocate(
             Parameters,
@@ -424,14 +431,19 @@ class SurrogateMetropolis(KameleonStep):
             tail_depth=-np.inf,
             mass=-np.inf,
             hyper=np.nan,
+            known=known.rows,
+            known_exact=known.exact,
         )
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
+    @property
+    def _remembers(self):
+        """Whether chains remember evaluations, which a result keeps, and know of earlier runs."""
+        return self.is_expensive and self.layout.covers_all
+
     def _n_remembered(self, n_tune):
-        """Return how many evaluations a chain remembers: those that a result keeps of it."""
-        if not (self.is_expensive and self.layout.covers_all):
-            return 0
-        return min(1 + self.most_evaluations_of_way() + n_tune, MOST_REMEMBERED)
+        n = 1 + self.most_evaluations_of_way() + n_tune
+        return min(n, MOST_REMEMBERED) if self._remembers else 0
 
     def _usual_budget(self):
         return WARM_START_BUDGET * self._d * (1 if self.is_expensive else CHEAP_BUDGET)
@@ -463,7 +475,8 @@ class SurrogateMetropolis(KameleonStep):
 
     def _find_posterior(self, q, logp):
         """Go there, and remember all that was evaluated on the way."""
-        rows = []
+        rows, tuning = [], self.tuning
+        self._known_on_the_way = tuning.known, tuning.known_exact
         self._go_home(q, logp, rows)
         if most := len(self.tuning.remembered):
             rows = each_once(np.array(rows), self._d)[:most]
@@ -483,7 +496,8 @@ class SurrogateMetropolis(KameleonStep):
             return value
 
         begins, most = self.guide is None or not self.guide.is_known, self._budget()
-        if begins and self._is_active and most >= least_budget(self._d):
+        knows = len(self.tuning.known) > 0
+        if begins and self._is_active and most >= (1 if knows else least_budget(self._d)):
             search = self._active_search_from(start)
             is_home = search.go_on(logp, most)
             rows += search.rows
@@ -493,6 +507,9 @@ class SurrogateMetropolis(KameleonStep):
                 return
             problems.say_search_failed(search.n)
             q[: self._d], n = search.way.best, search.n + 1
+        elif begins and knows:
+            noted(start)
+            q[: self._d], n = self.tuning.known[0, :-1], 1  # the best one
         elif not begins and self.guide.has_draws and self._has_few_evaluations:
             at_start, (x, at_x) = noted(start), self._high_draw(noted)
             points, logps = np.array([start, x]), np.array([at_start, at_x])
@@ -508,9 +525,10 @@ class SurrogateMetropolis(KameleonStep):
     def _active_search_from(self, start):
         """Return the search from a start, or the one that was interrupted."""
         seed = int(self.rng.integers(2**63))
-        known = self._active_search
-        if known is None or not known.is_of(start, seed, self.trail[:, 0]):
-            self._active_search = Search(start, seed)
+        search, rows = self._active_search, self.tuning.known
+        if search is None or not search.is_of(start, seed, self.trail[:, 0]):
+            known = Known(rows[:, :-1].copy(), rows[:, -1].copy(), self.tuning.known_exact)
+            self._active_search = Search(start, seed, known)
         return self._active_search
 
     def _high_draw(self, logp):
@@ -530,7 +548,8 @@ class SurrogateMetropolis(KameleonStep):
         self._use_warm_start(found)
 
     def _use_warm_start(self, found):
-        tuning = self.tuning
+        known, known_exact = self._known_on_the_way
+        self.tuning = tuning = self.tuning._replace(known=known, known_exact=known_exact)
         tuning.middle[:], tuning.home_factor[:] = found.x, found.factor
         tuning.mass[0] = found.logp + np.log(np.diag(found.factor)).sum()
         best = np.argsort(-found.logps, kind="stable")[: len(tuning.home)]
@@ -557,7 +576,13 @@ class SurrogateMetropolis(KameleonStep):
         """Return a Dataset of what chains have evaluated, None if they do not remember it."""
         tunings = [state.tuning for state in states]
         if len(tunings[0].remembered) > 0:
-            return dataset_of(self.layout.coordinates(), tunings, numbers, kept)
+            exact = np.any([own.known_exact for own in tunings], axis=0)
+            exact |= np.any([state.guide.exact for state in states], axis=0)
+            return dataset_of(self.layout.coordinates(), tunings, exact, numbers, kept)
+
+    def reused(self, datasets):
+        """Return what the step takes up of Datasets of evaluations, None if it cannot."""
+        return reused_by(self, datasets) if self._remembers else None
 
     @classmethod
     def learn(cls, chains):
@@ -571,7 +596,8 @@ class SurrogateMetropolis(KameleonStep):
                 learning.learn_from([chain], chain.rng)
 
     def _needed_tuning(self):
-        return self._d if self._has_few_evaluations else max(50, 5 * self._d)
+        is_short = self._has_few_evaluations or len(self.tuning.known) > 0
+        return self._d if is_short else max(50, 5 * self._d)
 
     def _problems(self):
         tuning, d, model = self.tuning, self._d, self.model

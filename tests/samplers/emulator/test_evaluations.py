@@ -217,7 +217,7 @@ def test_another_name_and_step_are_refused(run, step):
     other = pk.EmulatorMetropolis(model=model_of(op))
     with pytest.raises(ValueError, match="are of `decay`, and this model calls `growth`"):
         sample(other, evaluations=run[0])
-    with pytest.raises(ValueError, match="for a step that emulates"):
+    with pytest.raises(ValueError, match="that moves all variables of an expensive"):
         sample(pk.GAM(model=step.model), evaluations=run[0])
 
 

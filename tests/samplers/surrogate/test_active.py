@@ -8,7 +8,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.samplers.surrogate.active import choice, draws, process, star
 from pymc_kameleon.samplers.surrogate.active.process import Hyper, Prior, Process
 from pymc_kameleon.samplers.surrogate.active.search import Search, active_budget
-from pymc_kameleon.samplers.surrogate.active.way import Way
+from pymc_kameleon.samplers.surrogate.active.way import MOST_KNOWN, Known, Way
 
 # ---- the process ----------------------------------------------------------------------------
 
@@ -74,6 +74,15 @@ def test_slopes_are_those_of_the_mean(n_held, kernel):
     np.testing.assert_allclose(own.slopes(v), np.transpose(differences), atol=1e-4)
     hessian = [(own.slopes(v[:1] + one) - own.slopes(v[:1] - one))[0] / 2e-4 for one in step]
     np.testing.assert_allclose(own.hessian(v[0]), hessian, atol=1e-3)
+
+
+def test_errors_of_values_that_are_left_out():
+    """They are those of a process without them."""
+    own = some_process(1, 2)
+    for i, error in enumerate(own.left_out_errors()):
+        rest = np.arange(len(own.y)) != i
+        other = Process(own.u[rest], own.y[rest], own.hyper, own.prior)
+        assert own.y[i] - other.mean(own.u[i : i + 1])[0] == pytest.approx(error, abs=1e-4)
 
 
 def test_more_probable_numbers_are_chosen():
@@ -237,8 +246,8 @@ class Recorded:
         return value if value < np.inf else -np.inf
 
 
-def searched(f, start, seed=1):
-    search = Search(np.array(start, float), seed)
+def searched(f, start, seed=1, known=None):
+    search = Search(np.array(start, float), seed, known)
     return search, search.go_on(Recorded(f), 1000)
 
 
@@ -270,6 +279,34 @@ def slow_moments(d):
         kept.append(x)
     kept = np.concatenate(kept[200:])
     return kept.mean(axis=0), kept.std(axis=0)
+
+
+def known(x):
+    return Known(x, skewed(x), np.zeros(x.shape[1], bool))
+
+
+def test_what_is_known_makes_a_search_short():
+    """It is home at once, and makes a start, and a batch or some."""
+    before, _ = searched(skewed, np.linspace(-1, 1, 3))
+    search, is_home = searched(skewed, np.ones(3), 2, known(before.way.x))
+    found, _ = search.finish(20)
+    assert is_home
+    assert search.n <= 9 < before.n
+    assert len(found.logps) == search.n
+    np.testing.assert_allclose(found.x, slow_moments(3)[0], atol=0.1)
+    # The best of very many, and not more than a process bears.
+    many = known(np.random.default_rng(12).standard_normal((3000, 3))).some()
+    assert len(many.x) == len(many.f) == MOST_KNOWN
+
+
+@pytest.mark.parametrize("n", [3, 60])
+def test_what_is_known_elsewhere_does_no_harm(n):
+    """On a slope some 10 sds away; of few points, too, it goes to the posterior."""
+    far = np.random.default_rng(13).normal(-8, 0.3, (n, 2))
+    search, is_home = searched(skewed, [-8.0, -8.5], 2, known(far))
+    found, _ = search.finish(2)
+    assert is_home
+    np.testing.assert_allclose(found.x, slow_moments(2)[0], atol=0.15)
 
 
 def test_exact_density_costs_hardly_more_than_its_star():

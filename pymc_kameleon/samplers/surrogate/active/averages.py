@@ -23,7 +23,6 @@ from scipy.stats import norm
 from pymc_kameleon.samplers.surrogate.active import draws
 from pymc_kameleon.samplers.surrogate.active.draws import Density
 from pymc_kameleon.samplers.surrogate.active.process import Process, drawn, factorised
-from pymc_kameleon.samplers.surrogate.active.star import exact_of
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
@@ -51,17 +50,13 @@ TYPICAL, TAIL, LEAST_LEFT_OUT = 4.0, 16.0, 8
 how many of a kind tell something if they are left out."""
 
 
-class Known:
+class ProcessPosterior:
     """What evaluations of a log-density tell of its posterior.
 
     Parameters
     ----------
-    x : (n, d) float64
-        Points.
-    f : (n,) float64
-        Log-densities there.
-    mean, covariance : (d,), (d, d) float64
-        Those of the posterior, about.
+    known : Known
+        The evaluations.
     rng : numpy.random.Generator
 
     Attributes
@@ -77,23 +72,25 @@ class Known:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If rounding forbids it.
+        If rounding forbids it, or draws of s do not come to rest.
     """
 
-    def __init__(self, x, f, mean, covariance, rng):
+    def __init__(self, known, rng):
+        d = known.x.shape[1]
         with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-            way = Way.home(x, f, mean, covariance, exact_of(x, f), rng)
-            way.settle()
+            way = Way.knowing(known, rng)
+            if not way.is_home:
+                raise np.linalg.LinAlgError("Draws of the process do not come to rest.")
             density = Density(way.process, rng)
             density.radius += FARTHER
             ones = np.ones(draws.N_CHAINS)
             found, _ = draws.run(density, way.chains, ones, N_STEPS, rng)
             wider = _wider(way.process, density)
             wide, logs = draws.run(wider, found[-1], ones, N_WIDE_STEPS, rng)
-            wide, logs = wide[BURN_IN:].reshape(-1, x.shape[1]), logs[BURN_IN:].ravel()
+            wide, logs = wide[BURN_IN:].reshape(-1, d), logs[BURN_IN:].ravel()
             rows = rng.choice(len(wide), N_WIDE, replace=False)
             wide, logs = wide[rows], logs[rows]
-            self.draws = way.x_of(found[::THINNING].reshape(-1, x.shape[1]))
+            self.draws = way.x_of(found[::THINNING].reshape(-1, d))
             self._wide, self._way, self._radius = way.x_of(wide), way, density.radius
             self._by_s = _shares(density(wide) - logs)
             paths = _paths(way.process, wide, rng)
@@ -149,7 +146,7 @@ def _scale(process):
 
     It is the larger one of two, of typical values and of tails, and at least 1.
     """
-    errors = process.alpha / np.sqrt(np.sum(process.inverse**2, axis=0))
+    errors = np.divide(*process.left_out())
     drop = -process.y - process.u.shape[1] / 2
     kinds = drop < TYPICAL, (drop >= TYPICAL) & (drop < TAIL)
     found = [np.sqrt(np.mean(errors[own] ** 2)) for own in kinds if own.sum() >= LEAST_LEFT_OUT]

@@ -188,6 +188,14 @@ class Process:
         terms = Terms.of(u, u, self.prior.n_held)
         return covariance(terms, self.hyper, self.prior) - explained @ explained.T
 
+    def left_out(self):
+        """Return how far off (n,) each value is predicted by all others, and the sd of that.
+
+        [RW, section 5.4.2].
+        """
+        variance = 1 / np.sum(self.inverse**2, axis=0)
+        return self.alpha * variance, np.sqrt(variance)
+
     def slopes(self, u):
         """Return the derivative (m, d) of the mean."""
         hyper, prior, alpha = self.hyper, self.prior, self.alpha

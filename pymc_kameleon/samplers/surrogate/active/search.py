@@ -86,18 +86,21 @@ class ActiveGuide(NamedTuple):
 
 
 class Search(BatchSearch):
-    """A Way, one evaluation after another; parameters as of BatchSearch."""
+    """A Way, one evaluation after another; parameters as of BatchSearch, and what is Known."""
 
-    def __init__(self, start, seed):
+    def __init__(self, start, seed, known=None):
         super().__init__(start, seed)
         self.way, self._found = Way(self.rng), None
-        self.begin(self.way.go(start[None]))
+        self.begin(self.way.go(start[None], known))
 
     def go_on(self, logp, most):
-        """Evaluate until s is good enough, or the budget is spent; return whether it is home."""
+        """Evaluate until s is good enough, or the budget is spent; return whether it is home.
+
+        What was known before, near the best point, is of the budget, but for the least one.
+        """
         by_process = most <= MOST_BY_PROCESS
         sd, error = BETTER if by_process else GOOD
-        most = most if by_process else min(most, active_budget(self.start.size))
+        most = most if by_process else min(most, self._budget)
         logp.n = self.n
         while not self.has_ended and self.n < most:
             if self.is_between_batches and self.way.is_better_than(sd, error):
@@ -105,6 +108,12 @@ class Search(BatchSearch):
             self.evaluate(logp)
             self.advance()
         return not self.has_ended and self.way.is_home
+
+    @property
+    def _budget(self):
+        d = self.start.size
+        budget, known = active_budget(d), np.count_nonzero(self.way.known_near)
+        return max(budget - known, min(budget, least_budget(d)))
 
     def finish(self, n):
         """Return a WarmStart, and a guide with n points: the best one, and draws of s.
@@ -129,7 +138,8 @@ class Search(BatchSearch):
         factor = np.linalg.cholesky(covariance)
         typical = way.expected(self.rng.choice(draws, N_TYPICAL))
         logp = typical + mean.size / 2  # as if at the top of a normal
-        found = WarmStart(mean, logp, scales, factor, way.exact, 0.0, way.x, way.f)
+        own = slice(way.n_known, None)
+        found = WarmStart(mean, logp, scales, factor, way.exact, 0.0, way.x[own], way.f[own])
         some = self.rng.choice(draws, n - 1, replace=False)
         points = np.concatenate([way.best[None], some])
         depth = TAIL_DEPTH if way.sd < TAILS_KNOWN else -np.inf

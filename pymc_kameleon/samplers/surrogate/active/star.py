@@ -32,9 +32,6 @@ EXACT = 1e-7
 LEAST_STEP = 0.3
 """Of a pair of coordinates, in x."""
 
-STAR_LINE = 3
-"""Points on a line through which some parabola goes in any case."""
-
 MOST_ON_LINE, LEAST_LINE_STEP, GROWTH, SHRINK = 14, 0.05, 2.5, 0.4
 """Points on a line at most; and its steps."""
 
@@ -138,21 +135,6 @@ def _is_exact(line):
         return False
     misfit = f - f[0] - np.polyval(np.polyfit(t, f - f[0], 2), t)
     return bool(np.abs(misfit).max() <= EXACT * np.ptp(f))
-
-
-def exact_of(x, f):
-    """Return which coordinates (d,) are exact, by the star that is among points x (n, d).
-
-    Its centre is the point of which most others differ in one coordinate alone.
-    """
-    differs = x[:, None] != x
-    alone = differs.sum(axis=2) == 1
-    centre, exact = np.argmax(alone.sum(axis=1)), np.zeros(x.shape[1], bool)
-    for k in range(x.shape[1]):
-        own = alone[centre] & differs[centre, :, k]
-        line = {0.0: f[centre]} | dict(zip(x[own, k] - x[centre, k], f[own], strict=True))
-        exact[k] = len(line) > STAR_LINE and _is_exact(line)
-    return exact
 
 
 # ---- exact coordinates --------------------------------------------------------------------------

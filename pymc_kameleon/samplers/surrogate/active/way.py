@@ -1,10 +1,10 @@
 """From the first evaluation to a surrogate of the posterior: points chosen for what they teach.
 
-A star around the start (star.py) begins. Then a Gaussian process is fitted to all that was
-evaluated, batch by batch. While it climbs, the next points are the maximum of its mean within R of
-the best point, and what tells most within R. Where the mean has its maximum within, it is home:
-then the next points are those that tell most of the posterior, so that search, learning, and
-choice of points are one thing.
+A star around the start (star.py) begins, unless enough is known of earlier searches. Then a
+Gaussian process is fitted to all that was evaluated, batch by batch. While it climbs, the next
+points are the maximum of its mean within R of the best point, and what tells most within R. Where
+the mean has its maximum within, it is home: then the next points are those that tell most of the
+posterior, so that search, learning, and choice of points are one thing.
 
 It is a generator: it yields points and is sent their log-densities, so that it can run one
 evaluation after another, many at a time, or from what is known.
@@ -12,6 +12,8 @@ evaluation after another, many at a time, or from what is known.
 Symbols: x the points (n, d), x = m + L u, f their log-densities, R the radius in u; and those of
 process.py.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -31,6 +33,8 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     compressed,
     noise_of,
 )
+from pymc_kameleon.samplers.surrogate.archive import cholesky
+from pymc_kameleon.samplers.surrogate.evaluations import some_of_each
 from pymc_kameleon.samplers.surrogate.learning import LOOK_DROPS, LOOK_RADII
 
 LEAST_BATCH, BATCH = 2, 1 / 40
@@ -71,9 +75,50 @@ TURNS, LOOK = 4, 3
 BURN_IN = draws.N_STEPS // 3
 """Steps of chains before their draws count."""
 
+NEAR, MOST_KNOWN = (10.0, 2.0), 400
+"""How far below the best value, and times d, points that are known tell the first coordinates; and
+how many points may be known."""
+
+MOST_FRAMES, ATYPICAL = 10, 0.05
+"""Coordinates that are tried after these, at most. Share of the draws that are lower than values
+which tell, left out, how good s is."""
+
 N_ERRORS, LEAST_ERRORS = 10, 4
 """Plain draws, the last ones, whose predictions tell how good s is; and how many of them at
 least."""
+
+
+def are_near(f, d):
+    """Return which log-densities (n,) are near the best one."""
+    return f >= f.max(initial=-np.inf) - NEAR[0] - NEAR[1] * d
+
+
+class Known(NamedTuple):
+    """What a search begins with."""
+
+    x: np.ndarray  # (n, d)
+    f: np.ndarray  # (n,)
+    exact: np.ndarray  # (d,) bool, of I
+
+    @classmethod
+    def nothing(cls, d):
+        """Return that of a search which begins at its start."""
+        return cls(np.empty((0, d)), np.empty(0), np.zeros(d, bool))
+
+    @property
+    def near(self):
+        """Which points are near the best one, (n,) bool."""
+        return are_near(self.f, self.x.shape[1])
+
+    @property
+    def is_enough(self):
+        """Whether a search can go on from there."""
+        return self.near.sum() >= LEAST_FITTED[0] + LEAST_FITTED[1] * self.x.shape[1]
+
+    def some(self):
+        """Return as much as a process is fitted to, at most half of it far away."""
+        rows = some_of_each(self.near, MOST_KNOWN)
+        return Known(self.x[rows], self.f[rows], self.exact)
 
 
 class Way:
@@ -89,6 +134,8 @@ class Way:
         All that was evaluated.
     f : (n,) float64
         Its log-densities, -inf where they are not finite.
+    n_known : int
+        How many of these, the first ones, were known before.
     is_home : bool
         Whether it is where the posterior is, as far as it knows.
     mean, factor : (d,), (d, d) float64
@@ -106,35 +153,42 @@ class Way:
     """
 
     def __init__(self, rng):
-        self.rng, self.is_home, self.process = rng, False, None
+        self.rng, self.is_home, self.process, self.n_known = rng, False, None, 0
         self.sd, self.errors = np.inf, []
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
         self.chains, self._are_exact, self._n_held = None, False, 0
 
     @classmethod
-    def home(cls, x, f, mean, covariance, exact, rng):
-        """Return one that has evaluated points x, and is where the posterior is, about."""
+    def knowing(cls, known, rng):
+        """Return one that evaluates nothing, but knows what others have."""
         way = cls(rng)
-        way.x, way.f, way.is_home = x, np.where(np.isfinite(f), f, -np.inf), True
-        way._use(exact)
-        way.mean, way.factor = mean, np.linalg.cholesky(covariance[np.ix_(way.order, way.order)])
-        way.chains = rng.standard_normal((draws.N_CHAINS, len(mean)))
+        way.x, way.f = known.x, known.f
+        way._begin_with(known)
         return way
 
-    def go(self, starts):
-        """Go on for ever from the best of some starts (k, d)."""
-        self.x, self.f = np.empty((0, starts.shape[1])), np.empty(0)
+    def go(self, starts, known=None):
+        """Go on for ever from the best of some starts (k, d), and of what is known."""
+        known = Known.nothing(starts.shape[1]) if known is None else known.some()
+        self.x, self.f, self.n_known = known.x, known.f, len(known.f)
         yield from self._evaluated(starts)
         if not self.f.max() > -np.inf:
             return
-        yield from self._look_around()
+        if known.is_enough:
+            self._begin_with(known)
+        else:
+            yield from self._look_around()
         while True:
             self._fit()
             if self.is_home:
                 yield from self._learn()
             else:
                 yield from self._climb()
+
+    @property
+    def known_near(self):
+        """Which of the points that were known before are near the best one."""
+        return are_near(self.f, self.x.shape[1])[: self.n_known]
 
     @property
     def best(self):
@@ -159,18 +213,45 @@ class Way:
                 points = looking.send(f)
         except StopIteration as end:
             found = end.value
-        self._use(found.exact)
-        self.is_home, self.mean = found.is_home, found.x
-        self.factor = _lower(found.factor, self.order)
-        if self.is_home:
-            self.chains = self.rng.standard_normal((draws.N_CHAINS, len(found.x)))
+        self._take_frame(found.x, found.factor, found.exact)
+        if found.is_home:
+            self._arrive()
 
-    def _use(self, exact):
-        """Take the exact coordinates."""
-        d, n_exact = len(exact), int(exact.sum())
+    def _take_frame(self, mean, factor, exact):
+        d, n_exact = len(mean), int(exact.sum())
         self._are_exact = n_exact >= star.least_exact(d)
         self._n_held = d - n_exact if self._are_exact else 0
-        self.exact, self.order = exact, np.argsort(exact, kind="stable")  # J first
+        self.order = np.argsort(exact, kind="stable")  # J first
+        self.mean, self.exact, self.factor = mean, exact, _lower(factor, self.order)
+
+    def _arrive(self):
+        self.is_home, self._n_chosen = True, 0
+        self.chains = self.rng.standard_normal((draws.N_CHAINS, len(self.mean)))
+
+    def _begin_with(self, known):
+        """Take coordinates in which draws of what the process knows come to rest, and be home.
+
+        If they do not, it climbs from the best point. Values that are left out tell how good the
+        process is; one plain draw more, at least, has to.
+        """
+        x = known.x[known.near]
+        factor = cholesky(np.cov(x.T).reshape(x.shape[1], -1))
+        self._take_frame(x.mean(axis=0), factor, known.exact)
+        self._arrive()
+        for _ in range(MOST_FRAMES):
+            self._fit(is_new=True)
+            density, mean = Density(self.process, self.rng), self.mean
+            powers = np.ones(draws.N_CHAINS)
+            found, logs = draws.run(density, self.chains, powers, draws.N_STEPS, self.rng)
+            self.chains = found[-1]
+            self._follow_draws(found[BURN_IN:])
+            if self.mean is mean:
+                usual = self.process.y > np.quantile(logs[BURN_IN:], ATYPICAL)
+                errors = self.process.left_out()[0][usual]
+                if len(errors) >= N_ERRORS:
+                    self.errors = [float(np.sqrt(np.mean(errors**2)))] * (LEAST_ERRORS - 1)
+                return
+        self._leave()
 
     def u_of(self, x):
         """Return the coordinates of points, J first."""
@@ -218,7 +299,7 @@ class Way:
 
     @property
     def _n_batch(self):
-        return max(LEAST_BATCH, int(len(self.f) * BATCH))
+        return max(LEAST_BATCH, int((len(self.f) - self.n_known) * BATCH))
 
     # ---- climbing -------------------------------------------------------------------------------
 
@@ -265,8 +346,8 @@ class Way:
         factor = _lower_of(self.factor @ (vectors * scales))
         self._reframe(self.x_of(u[None])[0], factor)
         if is_home:
-            self.is_home, self._n_chosen, self._radius = True, 0, FIRST_RADIUS
-            self.chains = self.rng.standard_normal((draws.N_CHAINS, len(at)))
+            self._radius = FIRST_RADIUS
+            self._arrive()
 
     # ---- home -----------------------------------------------------------------------------------
 
@@ -354,19 +435,6 @@ class Way:
         density, u = self._settled(u, rng)
         found, _ = draws.run(density, u, np.ones(m), n_steps, rng)
         return self.x_of(found.reshape(-1, found.shape[-1]))
-
-    def settle(self):
-        """Fit to all that is known, in coordinates of draws of s; return its Density."""
-        factor = None
-        while self.factor is not factor:
-            factor = self.factor
-            self._fit(is_new=True)
-            density, self.chains = self._settled(self.chains, self.rng)
-            found, _ = draws.run(
-                density, self.chains, np.ones(draws.N_CHAINS), draws.N_STEPS, self.rng
-            )
-            self._follow_draws(found[BURN_IN:])
-        return density
 
     def _settled(self, u, rng):
         """Return the Density of s and where its chains are that began at u (m, d)."""

@@ -163,7 +163,9 @@ class Draws:
                 found = surrogate_correction.corrected(values, self.moves, function, n_decisive)
             if found is not None:
                 found = found._replace(is_better=found.is_better & (found.gain > 1))
-            return found if self.known is None else with_process(found, values, self.known, function)
+            if self.known is not None:
+                found = with_process(found, values, self.known, function)
+            return found
         except Exception as error:  # of the model, or of the user's function
             _log.warning(
                 "Averages are those of the draws: at other points computing them raised %s: %s",

@@ -28,8 +28,8 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     Hyper,
     Prior,
     Process,
-    choose,
     best_of_starts,
+    choose,
     compressed,
     noise_of,
 )
@@ -258,6 +258,7 @@ class Way:
         return np.linalg.solve(self.factor, (x - self.mean)[:, self.order].T).T
 
     def x_of(self, u):
+        """Return the points at these coordinates."""
         x = np.empty_like(u)
         x[:, self.order] = u @ self.factor.T
         return x + self.mean

@@ -18,7 +18,6 @@ Symbols: as in process.py and way.py.
 """
 
 import numpy as np
-from scipy.stats import norm
 
 from pymc_kameleon.samplers.surrogate.active import draws
 from pymc_kameleon.samplers.surrogate.active.draws import Density
@@ -36,8 +35,8 @@ POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
 N_HYPER, N_PATHS = 8, 64
 """Numbers of the process, and paths of all of these together."""
 
-LOW, HIGH = 0.1, 0.9
-"""Quantiles of the paths by which their spread is measured: some averages have no variance."""
+QUANTILES = 0.16, 0.5, 0.84
+"""Of the paths, by which their middle and spread are measured: some averages have no variance."""
 
 FARTHER = 2.0
 """How much larger the radius of s is than where points are chosen: tails go on."""
@@ -103,10 +102,9 @@ class ProcessPosterior:
         by_draws, by_wide = function(self.draws), function(self._wide)
         batches = by_draws.reshape(N_BATCHES, -1, by_draws.shape[1]).mean(axis=1)
         by_path = self._by_path.T @ by_wide - self._by_s @ by_wide
-        low, middle, high = np.quantile(by_path, [LOW, 0.5, HIGH], axis=0)
-        spread = (high - low) / np.ptp(norm.ppf([LOW, HIGH]))
+        low, middle, high = np.quantile(by_path, QUANTILES, axis=0)
         of_draws = batches.var(axis=0, ddof=1) / N_BATCHES
-        error = np.sqrt(of_draws + np.square(self.scale * spread))
+        error = np.sqrt(of_draws + np.square(self.scale * (high - low) / 2))
         return batches.mean(axis=0) + middle, error, by_draws.std(axis=0)
 
     def covers(self, x):

@@ -64,7 +64,8 @@ def main():
             for n in at:
                 runs = [variational(problem, known, seed, n) for seed in seeds]
                 errors, stopped, seconds = zip(*runs, strict=True)
-                print(f"{name:14} {n:4}: {worth(errors)}; {seconds} s; stopped at {stopped}")
+                told = f"{worth(errors)}; {seconds} s; stopped at {stopped}"
+                print(f"{name:14} {n:4}: {told}", flush=True)
             continue
         runs = [searched(problem, known, seed, at) for seed in seeds]
         for k, n in enumerate(at):

@@ -301,32 +301,45 @@ def preconditioned(sampler, problem):
 
 
 def variational(sampler, problem):
-    """Return a run of PyVBMC from one start, with plausible bounds a unit about it.
+    """Return a run of PyVBMC from one start.
 
     Its answer is a mixture of normals, of which we draw. A run that fails leaves no draws.
     """
-    from pyvbmc import VBMC
 
     def run(each, share, seed):
-        start, size = problem.starts(1, seed), problem.case.jitter
-        options = {"max_fun_evals": CHAINS * each, "display": "off"}
-        try:
-            with quiet():
-                vbmc = VBMC(
-                    problem.logp,
-                    start,
-                    plausible_lower_bounds=start - size,
-                    plausible_upper_bounds=start + size,
-                    options=options,
-                    seed=seed,
-                )
-                found, _ = vbmc.optimize()
-        except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
-            print(f"{sampler} of {problem.name}, seed {seed}: {error!r}", file=sys.stderr)
+        [start] = problem.starts(1, seed)
+        fit = fitted(problem, start, CHAINS * each, seed)
+        if fit is None:
             return np.empty((1, 0, problem.d))
-        return found.sample(VARIATIONAL_DRAWS)[0][None]
+        return fit[0].sample(VARIATIONAL_DRAWS)[0][None]
 
     return run
+
+
+def fitted(problem, start, budget, seed, **known):
+    """Return PyVBMC's posterior and what it says of its run, or None if the run fails.
+
+    Plausible bounds are a unit about the start, as the starts of all samplers are. `known` are
+    further arguments of VBMC.
+    """
+    from pyvbmc import VBMC
+
+    size = problem.case.jitter
+    try:
+        with quiet():
+            vbmc = VBMC(
+                problem.logp,
+                start,
+                plausible_lower_bounds=start - size,
+                plausible_upper_bounds=start + size,
+                options={"max_fun_evals": budget, "display": "off"},
+                seed=seed,
+                **known,
+            )
+            return vbmc.optimize()
+    except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
+        print(f"PyVBMC of {problem.name}, seed {seed}: {error!r}", file=sys.stderr)
+        return None
 
 
 WIDE = 5.0

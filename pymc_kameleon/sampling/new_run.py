@@ -97,6 +97,8 @@ def first_states(job, settings, random_seed, initvals, known):
     rngs = get_random_generator(random_seed).spawn(settings.chains)
     most = None if budget is None else budget.most
     found = starts(job, [rng.integers(2**30) for rng in rngs], initvals, most)
+    if settings.pool_tuning and all(step.leads_from_best for step in steps):
+        found = _best_first(found)
     tune, draws, ways, states = settings.tune, settings.draws, None, []
     if budget is not None:
         tune, draws, settled, ways = budget.first_lengths(_n_failed(found))
@@ -118,6 +120,18 @@ def first_states(job, settings, random_seed, initvals, known):
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )
     return states, settings
+
+
+def _best_first(found):
+    """Return starts with the one first from which the way of all chains is shortest, as it seems.
+
+    They are as they were where their log-densities are not known.
+    """
+    if any(noted is None for _, evaluated in found for _, noted in evaluated):
+        return found
+    logps = [sum(noted[0] for _, noted in evaluated) for _, evaluated in found]
+    best, others = int(np.argmax(logps)), found.copy()
+    return [others.pop(best), *others]
 
 
 def _n_failed(found):

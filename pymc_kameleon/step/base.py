@@ -127,6 +127,8 @@ class KameleonStep(ArrayStepShared):
         Names of the dimensions of what is kept, where that is not one row of coordinates.
     kept_evaluations : tuple of str
         Which of what is kept is there for the group `EVALUATIONS`.
+    leads_from_best : bool
+        Whether the first chain, which the others follow, begins at the best of all starts.
     way_share : float
         Of evaluations that are limited: how many the ways to the posterior may take, all together.
     tuning_share : float
@@ -161,6 +163,7 @@ class KameleonStep(ArrayStepShared):
     kept_group: ClassVar[str] = ""
     kept_dims: ClassVar[Mapping] = MappingProxyType({})
     kept_evaluations: ClassVar[tuple[str, ...]] = ()
+    leads_from_best = False
     way_share: ClassVar[float] = 0.5
     tuning_share: ClassVar[float] = 0.5
     option_types: ClassVar[tuple[type, ...]] = (Decay,)

@@ -332,6 +332,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated"}
     least_between_fits = 2
     most_points = MOST_POINTS
+    leads_from_best = False
     way_share = 0.5
     tuning_share = 0.2  # as the way has taught it most of what it needs
     default_steps_per_draw = staticmethod(lambda d: 1)

@@ -441,6 +441,11 @@ class SurrogateMetropolis(KameleonStep):
         """Whether chains remember evaluations, which a result keeps, and know of earlier runs."""
         return self.is_expensive and self.layout.covers_all
 
+    @property
+    def leads_from_best(self):
+        """Whether the first chain, which the others follow, begins at the best of all starts."""
+        return self._is_active
+
     def _n_remembered(self, n_tune):
         n = 1 + self.most_evaluations_of_way() + n_tune
         return min(n, MOST_REMEMBERED) if self._remembers else 0

@@ -12,7 +12,7 @@ from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis import batches
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
-from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events
+from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_unknown
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import opened
 
@@ -101,6 +101,7 @@ def expectation(dt, function, model=None):
     found, r_hat, apart = _averaged(draws, values, at if is_known else None)
     names = elements("the function", shape)
     warn_of_few_events(names, values)
+    warn_of_unknown(names, values, found.mcse, draws)
     if draws.should_be_corrected:
         warn_of(dt, names, values, r_hat, draws, apart)
     return Expectation(*(part.reshape(shape)[()] for part in found))

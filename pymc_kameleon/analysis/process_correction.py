@@ -24,10 +24,6 @@ LEAST_COVERED, MOST_SCALE, LEAST_EFFECTIVE = 0.8, 4.0, 30
 much its errors may be too small, at values that were left out; and points that a path's averages
 rest on, at least. Else it is not believed."""
 
-MOST_ERROR = 0.5
-"""Error of an average, in standard deviations of the posterior, from which it is not known."""
-
-
 NOTHING = object()
 """Stands for what a process knows that is not to be believed."""
 
@@ -89,7 +85,6 @@ def with_process(found, values, known, function):
     with np.errstate(all="ignore"):
         if known is not NOTHING:
             mean, error, sd = known.averages(function)
-            error = np.where(error < MOST_ERROR * sd, error, np.inf)
         if found is None:
             halves = np.full((2, q), np.nan)
             found = Corrected(of_draws, np.full(q, np.inf), np.ones(q), False, np.ones(q), halves)

@@ -19,7 +19,7 @@ from scipy.stats import norm
 
 from pymc_kameleon.analysis.batches import Corrected, r_hat, r_hat_of_error
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
-from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events
+from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_unknown
 from pymc_kameleon.result.opening import opened
 
 _log = logging.getLogger("pymc_kameleon")
@@ -128,6 +128,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
             table.attrs["certificate"] = close._asdict()
     if draws.should_be_corrected:
         warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), draws, apart)
+    warn_of_unknown(list(table.index), values, table["mcse_mean"].to_numpy(), draws)
     _keep_means_in_intervals(table, plain)
     warn_of_few_events(list(table.index), values)
     if is_number:
@@ -197,11 +198,11 @@ class _Block:
     Parameters
     ----------
     values : (chains, draws, q) float64
-    many : (n, q) float64 or None
+    many : (n, q) float64, optional
         The same at other draws, where there are few.
     """
 
-    def __init__(self, values, many):
+    def __init__(self, values, many=None):
         self.values, self.q = values, values.shape[2]
         self.centre = values.mean(axis=(0, 1))
         spread = values.reshape(-1, self.q) if many is None else many

@@ -16,6 +16,9 @@ HIGH_RHAT, POOR_SHARE, CHAINS_APART, LONG_TAIL = 1.05, 0.3, 10.0, 0.5
 """R-hat, share of effective weights, variance between chains over that within, and Pareto k of the
 draws, beyond which errors are not to be trusted: with a larger k the variance is infinite."""
 
+LARGE_ERROR = 0.5
+"""Standard error, in standard deviations, from which an average is hardly known."""
+
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted. Where some
 10 were expected, that was off by more than three standard errors in 3 to 7 % of runs, and all of
@@ -53,6 +56,24 @@ def warn_of_few_events(names, values):
         FEW_EVENTS,
         ceil(FEW_EVENTS / least),
     )
+
+
+def warn_of_unknown(names, values, mcse, draws):
+    """Warn of averages that few evaluations tell next to nothing about.
+
+    `mcse` (q,) are their errors, NaN where none is known; all else as of `warn_of`.
+    """
+    if draws.known is None:
+        return
+    sd = values.std(axis=(0, 1))
+    unknown = ~(mcse < LARGE_ERROR * sd) & (sd > 0)
+    if unknown.any():
+        _log.warning(
+            "The evaluations are too few for the average of %s: its standard error is more than "
+            "half a standard deviation, or, if it is NaN, not known at all. Let there be more "
+            "evaluations, by max_evaluations.",
+            some([names[i] for i in np.flatnonzero(unknown)]),
+        )
 
 
 def independent_events(values):

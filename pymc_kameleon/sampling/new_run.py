@@ -1,5 +1,7 @@
 """A new run: its steps, and the first states of its chains, from the user's arguments."""
 
+import numpy as np
+
 from pymc_kameleon.model.pymc_internals import (
     coords_and_dims_for_inferencedata,
     get_default_varnames,

@@ -308,7 +308,7 @@ def test_few_more_evaluations_are_not_exceeded(stage, surrogate, monkeypatch):
     with monkeypatch.context() as patch:
         stop_when(patch, stage)
         part = limited(surrogate, 130, cores=1)
-    for n in 1, 5, 20, 45, 120:
+    for n in 1, 5, 20, 45, 150:
         n_calls()
         made = 0
         with suppress(ValueError):

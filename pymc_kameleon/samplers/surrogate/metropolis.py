@@ -25,6 +25,7 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.surrogate import emulator, learning, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 from pymc_kameleon.samplers.surrogate.active.search import (
+    MOST_FOR_ALL,
     ActiveGuide,
     Search,
     active_budget,
@@ -504,7 +505,7 @@ class SurrogateMetropolis(KameleonStep):
         knows = len(self.tuning.known) > 0
         if begins and self._is_active and most >= (1 if knows else least_budget(self._d)):
             search = self._active_search_from(start)
-            is_home = search.go_on(logp, most)
+            is_home = search.go_on(logp, most, self._limit_of_search() <= MOST_FOR_ALL)
             rows += search.rows
             if is_home and (end := search.finish(N_GUIDED)):
                 found, self.guide = end

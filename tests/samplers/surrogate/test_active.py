@@ -79,10 +79,13 @@ def test_slopes_are_those_of_the_mean(n_held, kernel):
 def test_errors_of_values_that_are_left_out():
     """They are those of a process without them."""
     own = some_process(1, 2)
-    for i, error in enumerate(own.left_out_errors()):
+    for i, (error, sd) in enumerate(zip(*own.left_out(), strict=True)):
         rest = np.arange(len(own.y)) != i
         other = Process(own.u[rest], own.y[rest], own.hyper, own.prior)
-        assert own.y[i] - other.mean(own.u[i : i + 1])[0] == pytest.approx(error, abs=1e-4)
+        mean, other_sd = other.mean_and_sd(own.u[i : i + 1])
+        assert own.y[i] - mean[0] == pytest.approx(error, abs=1e-4)
+        noise = process.noise_of(own.y[i : i + 1], own.u.shape[1])[0]
+        assert np.hypot(other_sd[0], noise**0.5) == pytest.approx(sd, rel=1e-3)
 
 
 def test_more_probable_numbers_are_chosen():

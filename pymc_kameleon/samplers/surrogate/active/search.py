@@ -20,8 +20,8 @@ GOOD, BETTER = (0.1, 0.3), (0.02, 0.1)
 """sdV, and the root mean square error of plain draws, with which s is good enough to move by; and
 with which averages by the process itself are good."""
 
-MOST_BY_PROCESS = 400
-"""Evaluations of the way up to which averages are by the process: then it has all of them."""
+MOST_FOR_ALL = 400
+"""Evaluations of the way up to which these are all there is."""
 
 TAILS_KNOWN, TAIL_DEPTH = 0.3, 6.0
 """sdV with which tails are known, as points were chosen there, too; and by which the bound of h,
@@ -38,7 +38,7 @@ def active_budget(d):
 
 def most_of_search(d):
     """Return the evaluations of a search, at most, however many there are in all."""
-    return max(active_budget(d), MOST_BY_PROCESS)
+    return max(active_budget(d), MOST_FOR_ALL)
 
 
 def least_budget(d):
@@ -93,14 +93,14 @@ class Search(BatchSearch):
         self.way, self._found = Way(self.rng), None
         self.begin(self.way.go(start[None], known))
 
-    def go_on(self, logp, most):
+    def go_on(self, logp, most, is_all=False):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home.
 
-        What was known before, near the best point, is of the budget, but for the least one.
+        What was known before, near the best point, is of the budget, but for the least one. If
+        these evaluations are all there is, to average by, it learns more, and has all of them.
         """
-        by_process = most <= MOST_BY_PROCESS
-        sd, error = BETTER if by_process else GOOD
-        most = most if by_process else min(most, self._budget)
+        sd, error = BETTER if is_all else GOOD
+        most = most if is_all else min(most, self._budget)
         logp.n = self.n
         while not self.has_ended and self.n < most:
             if self.is_between_batches and self.way.is_better_than(sd, error):

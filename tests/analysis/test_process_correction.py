@@ -1,0 +1,168 @@
+"""Averages by a process where evaluations are few: their errors, and when it is not believed."""
+
+import numpy as np
+import pytest
+from models import box
+
+import pymc_kameleon as pk
+from pymc_kameleon.analysis.batches import Corrected
+from pymc_kameleon.analysis.process_correction import NOTHING, known_of, with_process
+from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
+from pymc_kameleon.samplers.surrogate.active.way import Known
+
+QUIET = {"progressbar": False, "compute_convergence_checks": False, "chains": 4, "cores": 1}
+
+
+# ---- known answers ------------------------------------------------------------------------------
+
+BEND, D = 0.3, 2
+
+
+def bent(x):
+    """x₀ is the log of a Gamma(4, 1) variable, and x₁ ~ N(b(x₀ − 1)², 1)."""
+    return 4 * x[..., 0] - np.exp(x[..., 0]) - (x[..., 1] - BEND * (x[..., 0] - 1) ** 2) ** 2 / 2
+
+
+def draws_of_bent(rng, n):
+    x = np.log(rng.gamma(4, size=n))
+    return np.column_stack([x, BEND * (x - 1) ** 2 + rng.standard_normal(n)])
+
+
+def functions(x):
+    return np.column_stack([x, x**2, x[:, 0] > 1.5])
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """Averages, errors and sds of posteriors that were learned from 24 points each, and truths."""
+    truth = functions(draws_of_bent(np.random.default_rng(0), 1_000_000)).mean(axis=0)
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = np.concatenate([draws_of_bent(rng, 15), rng.normal(1, 2, (9, D))])
+        known = ProcessPosterior(Known(x, bent(x), np.zeros(D, bool)), rng)
+        found.append(known.averages(functions))
+    return truth, *np.array(found).swapaxes(0, 1)
+
+
+def hold(z):
+    """Whether errors are of the size that they are said to have."""
+    return 0.5 < np.sqrt(np.mean(z**2)) < 1.9 and np.abs(z).max() < 5
+
+
+def test_errors_hold(answers):
+    """And would not if they were a quarter, or four times as large."""
+    truth, mean, error, sd = answers
+    z = (mean - truth) / error
+    assert hold(z)
+    assert not hold(4 * z)
+    assert not hold(z / 4)
+    assert np.median(error / sd) < 0.1
+
+
+def test_it_says_where_it_has_been():
+    rng = np.random.default_rng(1)
+    x = draws_of_bent(rng, 40)
+    known = ProcessPosterior(Known(x, bent(x), np.zeros(D, bool)), rng)
+    assert known.covers(draws_of_bent(rng, 200)) > 0.98
+    assert known.covers(draws_of_bent(rng, 200) + 30) == 0
+
+
+# ---- which of the two --------------------------------------------------------------------------
+
+
+class Fixed:
+    """Knows the averages of two functions."""
+
+    def __init__(self, mean, error, sd=(1.0, 1.0)):
+        self.averages = lambda function: tuple(map(np.array, (mean, error, sd)))
+
+
+def by_moves(mean, mcse, is_better=True):
+    n = len(mean)
+    halves = np.zeros((2, n))
+    return Corrected(
+        np.array(mean), np.array(mcse), np.full(n, 4.0), np.full(n, is_better), np.ones(n), halves
+    )
+
+
+VALUES = np.random.default_rng(0).standard_normal((2, 50, 2))
+
+
+def test_the_smaller_error_decides():
+    known = Fixed([0.1, 0.1], [0.01, 0.2])
+    found = with_process(by_moves([0.1, 0.1], [0.05, 0.05]), VALUES, known, None)
+    np.testing.assert_array_equal(found.by_process, [True, False])
+    np.testing.assert_allclose(found.mcse, [0.01, 0.05])
+    assert found.gain[0] == pytest.approx(1 / 100 / 0.01**2)
+
+
+def test_what_they_differ_by_is_an_error():
+    known = Fixed([0.4, 0.1], [0.01, 0.01])
+    found = with_process(by_moves([0.0, 0.1], [0.05, 0.05]), VALUES, known, None)
+    np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.05**2, 0.01**2])
+
+
+def test_averages_of_draws_count_with_their_own_error():
+    """Where moves are of no use: their variance is that of the corrected one, times the gain."""
+    known = Fixed([0.0, 0.0], [0.09, 0.2])
+    found = with_process(by_moves([9.0, 9.0], [0.05, 0.05], False), VALUES, known, None)
+    np.testing.assert_array_equal(found.by_process, [True, False])
+    np.testing.assert_array_equal(found.is_better, [True, False])
+
+
+def test_where_nothing_is_known_there_is_no_error():
+    found = with_process(None, VALUES, NOTHING, None)
+    assert np.isnan(found.mcse).all()
+    np.testing.assert_allclose(found.mean, VALUES.mean(axis=(0, 1)))
+    found = with_process(None, VALUES, Fixed([0.3, 0.3], [2.0, np.inf]), None)
+    np.testing.assert_allclose(found.mcse, [2, np.nan])
+
+
+# ---- in a run -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def result():
+    op, model = box(lambda x: float(bent(x)))
+    with model:
+        return pk.sample(step=pk.SurrogateMetropolis(), max_evaluations=100, random_seed=1, **QUIET)
+
+
+def test_a_hundred_evaluations_tell_averages(result):
+    table = pk.summary(result, round_to="none")
+    truth = draws_of_bent(np.random.default_rng(0), 1_000_000)
+    z = (table["mean"] - truth.mean(axis=0)) / table["mcse_mean"]
+    assert (np.abs(z) < 4).all()
+    assert (table["ess"] > 200).all()
+    np.testing.assert_allclose(table["sd"], truth.std(axis=0), rtol=0.15)
+    ends = np.quantile(truth, [0.055, 0.945], axis=0)
+    np.testing.assert_allclose(table[["eti89_lb", "eti89_ub"]].T, ends, atol=0.25)
+    np.testing.assert_allclose(table["r_hat"], np.sqrt(1 + 1 / table["ess"]), rtol=0.02)
+    found = pk.expectation(result, lambda v: v["x"])
+    np.testing.assert_allclose(found.mean, table["mean"], atol=0.05)
+
+
+def test_the_same_evaluations_tell_the_same(result, tmp_path):
+    result.to_netcdf(tmp_path / "result.nc")
+    again = pk.summary(tmp_path / "result.nc")
+    assert again.equals(pk.summary(result))
+
+
+def test_draws_where_the_process_knows_nothing_refuse_it(result):
+    kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
+    assert known_of(data, kept) is not NOTHING
+    assert known_of(data, kept.assign(start=kept["start"] + 30)) is NOTHING
+
+
+def test_too_few_or_many_evaluations_are_none_for_a_process(result, monkeypatch):
+    kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
+    assert known_of(data.isel(evaluation=slice(18)).assign_attrs(n_evaluations=18), kept) is None
+    assert known_of(data.assign_attrs(n_evaluations=501), kept) is None
+
+
+def test_what_is_not_known_is_said(result, caplog, monkeypatch):
+    monkeypatch.setattr("pymc_kameleon.analysis.process_correction.LEAST_EFFECTIVE", np.inf)
+    table = pk.summary(result)
+    assert table["mcse_mean"].isna().all()
+    assert "too few for the average of x[0]" in caplog.text

@@ -1,16 +1,21 @@
-"""What the first evaluations are worth: draws of what SurrogateMetropolis' search knows by then.
+"""What the first evaluations are worth: averages of whole runs, of the search alone, of PyVBMC.
 
-    python examples/benchmarks/first_evaluations.py [--cases GARCH,AR5] [--at 100,200] [--seeds 12]
-        [--pyvbmc]
+    python examples/benchmarks/first_evaluations.py [--of runs] [--cases GARCH,AR5] [--at 100,200]
+        [--seeds 12]
 
-A search begins at the best of four dispersed starts, which count, and goes on beyond where a chain
-would stop. At some numbers of evaluations it is asked for draws of the posterior, as its Gaussian
-process knows it: that takes none. Effective draws are 1 / mean over the seeds of the squared error,
-in units of the posterior: of the means of all coordinates, and of the shares below their 5, 50 and
-95 % quantiles. Printed are the worst and the median quantity, what the search itself says, and from
-how many evaluations on it was home. With --pyvbmc the same of PyVBMC, from the same starts, which
-it is given: it may take so many evaluations, and printed is where it stopped. For development: the
-pages show evaluations.py.
+Effective draws are 1 / mean over the seeds of the squared error, in units of the posterior: of the
+means of all coordinates, and of the shares below their 5, 50 and 95 % quantiles. Printed are the
+worst and the median quantity. Of
+
+* runs: those of ``pk.sample(max_evaluations=...)`` from dispersed starts, averaged by
+  ``pk.expectation``; and z, the root mean square, and the largest, of error / standard error, and
+  how many of these are NaN;
+* search: a search from the best of four starts, which count, that goes on beyond where a chain
+  would stop, by draws of what its Gaussian process knows by then; and what it says of itself, and
+  from how many evaluations on it was home;
+* pyvbmc: from the same starts, which it is given; and where it stopped.
+
+For development: the pages show evaluations.py.
 """
 
 import argparse
@@ -21,9 +26,11 @@ from copy import copy
 from pathlib import Path
 
 import numpy as np
+from dispersed import quiet
 from evaluations import BANANA, Problem, long_run
 from others import fitted
 
+import pymc_kameleon as pk
 from pymc_kameleon.samplers.surrogate.active.way import Way
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
@@ -50,7 +57,7 @@ def main():
     parser.add_argument("--at", default=AT, help="numbers of evaluations")
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--pyvbmc", action="store_true", help="instead of the search")
+    parser.add_argument("--of", default="runs", choices=KINDS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     at, seeds = (
@@ -60,22 +67,46 @@ def main():
     for name in options.cases.split(","):
         problem = Problem(name)
         known = reference(problem)
-        if options.pyvbmc:
-            for n in at:
-                runs = [variational(problem, known, seed, n) for seed in seeds]
-                errors, stopped, seconds = zip(*runs, strict=True)
-                told = f"{worth(errors)}; {seconds} s; stopped at {stopped}"
-                print(f"{name:14} {n:4}: {told}", flush=True)
-            continue
-        runs = [searched(problem, known, seed, at) for seed in seeds]
-        for k, n in enumerate(at):
-            sd, error, seconds = np.median([run[1][k] for run in runs], axis=0)
-            print(
-                f"{name:14} {n:4}: {worth([run[0][k] for run in runs])}; "
-                f"sdV {sd:.2f}, error {error:.2f}; {seconds:.1f} s",
-                flush=True,
-            )
-        print(f"{name:14} home at {[run[2] for run in runs]}", flush=True)
+        KINDS[options.of](problem, known, at, seeds)
+
+
+def show_runs(problem, known, at, seeds):
+    """Print what whole runs are worth."""
+    step = pk.SurrogateMetropolis(model=problem.model, expensive=True)
+    for n in at:
+        found = [ran(problem, step, known, seed, n) for seed in seeds]
+        errors, z, seconds = (np.array(part) for part in zip(*found, strict=True))
+        told = np.abs(z[np.isfinite(z)])
+        print(
+            f"{problem.name:14} {n:4}: {worth(errors)}; z {np.sqrt(np.mean(told**2)):.2f}, at most "
+            f"{told.max():.1f}, NaN {np.isnan(z).sum()} of {z.size}; {np.median(seconds):.1f} s",
+            flush=True,
+        )
+
+
+def show_search(problem, known, at, seeds):
+    """Print what the search knows."""
+    runs = [searched(problem, known, seed, at) for seed in seeds]
+    for k, n in enumerate(at):
+        sd, error, seconds = np.median([run[1][k] for run in runs], axis=0)
+        print(
+            f"{problem.name:14} {n:4}: {worth([run[0][k] for run in runs])}; "
+            f"sdV {sd:.2f}, error {error:.2f}; {seconds:.1f} s",
+            flush=True,
+        )
+    print(f"{problem.name:14} home at {[run[2] for run in runs]}", flush=True)
+
+
+def show_pyvbmc(problem, known, at, seeds):
+    """Print what PyVBMC answers."""
+    for n in at:
+        runs = [variational(problem, known, seed, n) for seed in seeds]
+        errors, stopped, seconds = zip(*runs, strict=True)
+        told = f"{worth(errors)}; {seconds} s; stopped at {stopped}"
+        print(f"{problem.name:14} {n:4}: {told}", flush=True)
+
+
+KINDS = {"runs": show_runs, "search": show_search, "pyvbmc": show_pyvbmc}
 
 
 def reference(problem):
@@ -91,6 +122,37 @@ def reference(problem):
             path, mean=x.mean(axis=0), sd=x.std(axis=0), q=np.quantile(x, LEVELS[:, 0], axis=0)
         )
     return np.load(path)
+
+
+def ran(problem, step, known, seed, n):
+    """Return the errors (4d,) of a run's averages, errors / standard errors, and its seconds."""
+    begun = time.process_time()
+    with quiet():
+        dt = pk.sample(
+            step=step,
+            model=problem.model,
+            max_evaluations=n,
+            chains=4,
+            cores=1,
+            random_seed=seed,
+            progressbar=False,
+            compute_convergence_checks=False,
+            idata_kwargs={"include_transformed": True},
+        )
+        answer = pk.expectation(dt, lambda v: functions(problem.coordinates(v), known))
+    error = answer.mean
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return error, error / answer.mcse, time.process_time() - begun
+
+
+def functions(x, known):
+    """Return the errors (..., 4d) of averages of single points x (..., d)."""
+    means = (x - known["mean"]) / known["sd"]
+    shares = [
+        ((x < q) - level) / np.sqrt(level * (1 - level))
+        for q, level in zip(known["q"], LEVELS[:, 0], strict=True)
+    ]
+    return np.concatenate([means, *shares], axis=-1)
 
 
 def searched(problem, known, seed, at):
@@ -136,9 +198,7 @@ def variational(problem, known, seed, budget):
 
 def errors_of(draws, known):
     """Return the errors (4d,) of draws (n, d), in units of the posterior."""
-    means = (draws.mean(axis=0) - known["mean"]) / known["sd"]
-    shares = (draws < known["q"][:, None]).mean(axis=1)
-    return np.concatenate([means, *((shares - LEVELS) / np.sqrt(LEVELS * (1 - LEVELS)))])
+    return functions(draws, known).mean(axis=0)
 
 
 def worth(errors):

@@ -89,7 +89,8 @@ def with_process(found, values, known, function):
             halves = np.full((2, q), np.nan)
             found = Corrected(of_draws, np.full(q, np.inf), np.ones(q), False, np.ones(q), halves)
         mcse = found.mcse * np.where(found.is_better, 1, np.sqrt(found.gain))
-        mcse = np.where(mcse > 0, mcse, np.inf)  # what is equal at all draws
+        is_known = (mcse > 0) & (np.ptp(values, axis=(0, 1)) > 0)
+        mcse = np.where(is_known, mcse, np.inf)
         other = np.where(found.is_better, found.mean, of_draws)
         by_process = error < mcse
         beyond_errors = np.square(mean - other) - mcse**2 - error**2

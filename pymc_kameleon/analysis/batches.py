@@ -146,10 +146,9 @@ def r_hat(halves, f):
         return np.sqrt(1 + halves.var(axis=0, ddof=1) / within)
 
 
-def r_hat_of_error(mcse, f):
-    """Return R-hat of averages with these errors (q,), as other runs would be apart by them."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.sqrt(1 + mcse**2 / f.var(axis=(0, 1)))
+def r_hat_of(ess):
+    """Return R-hat of averages that are worth so many draws, as those of other runs would be."""
+    return np.sqrt(1 + 1 / ess)
 
 
 def _variances(batches, chains):

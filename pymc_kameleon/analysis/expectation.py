@@ -130,9 +130,10 @@ def _averaged(draws, values, function):
         return found, r_hat, apart
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
+        ess = np.where(better.by_process, better.gain * values[..., 0].size, ess)
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
     found = Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
     own = batches.r_hat(better.halves, values)
-    own = np.where(better.by_process, batches.r_hat_of_error(better.mcse, values), own)
+    own = np.where(better.by_process, batches.r_hat_of(ess), own)
     r_hat = np.where(better.is_better, own, r_hat)
     return found, r_hat, better.disagreement * better.is_better

@@ -17,7 +17,7 @@ from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.batches import Corrected, r_hat, r_hat_of_error
+from pymc_kameleon.analysis.batches import Corrected, r_hat, r_hat_of
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_unknown
 from pymc_kameleon.result.opening import opened
@@ -230,16 +230,14 @@ class _Block:
         fine = square.is_better & (variance > 0)
         sd = np.sqrt(variance[fine])
         _put(table, rows[fine], ["sd", "mcse_sd"], np.c_[sd, square.mcse[fine] / sd / 2])
-        r_hat = np.where(
-            mean.by_process,
-            r_hat_of_error(mean.mcse, self.values),
-            self.r_hat(below.halves, mean.halves),
-        )
-        found = np.c_[new, mean.mcse, mean.gain, r_hat][better]
+        found = np.c_[new, mean.mcse, mean.gain, self.r_hat(below.halves, mean.halves)][better]
         better_rows = rows[better]
         _put(table, better_rows, ["mean", "mcse_mean", "gain", "r_hat"], found)
         sd = table["sd"].to_numpy()[better_rows]
-        _put(table, better_rows, ["ess"], (sd / mean.mcse[better])[:, None] ** 2)
+        ess = (sd / mean.mcse[better]) ** 2
+        _put(table, better_rows, ["ess"], ess[:, None])
+        by_process = np.broadcast_to(mean.by_process, better.shape)[better]
+        _put(table, better_rows[by_process], ["r_hat"], r_hat_of(ess[by_process])[:, None])
         changed = below.is_better.reshape(GRID, q).any(axis=0) & real
         shares = below.mean.reshape(GRID, q)
         for j in np.flatnonzero(changed):

@@ -185,7 +185,8 @@ class Way:
             wide = max(FITTED_CLIMBING[0] * self._radius, FITTED_CLIMBING[1])
             most = max(wide, np.sort(distance)[n - 1])
         near = distance <= most
-        u, y, prior = u[near], compressed(self.f[near], self.f[best], d), self._prior
+        u, prior = u[near], self._prior
+        y = compressed(self.f[near], self.f[best], d, prior.n_held > 0)
         if self._hyper is None:
             self._hyper = Hyper.start(prior, d)
         if len(self.f) >= REFIT * self._n_chosen:
@@ -333,7 +334,6 @@ class Way:
         if u is None:
             u = rng.standard_normal((m, self.x.shape[1]))
         found, _ = draws.run(density, u, np.ones(m), draws.N_STEPS, rng)
-        density.forget_penalty(_some(found, 100, rng))
         found, _ = draws.run(density, found[-1], np.ones(m), n_steps, rng)
         return self._x(found.reshape(-1, found.shape[-1]))
 

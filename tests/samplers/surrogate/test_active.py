@@ -38,8 +38,8 @@ def slow_covariance(a, b, hyper, prior):
     total += (amp * max(length, 1) ** 2) ** 2 * kernel
     if held:
         s = a[held:] @ b[held:]
-        near = np.exp(-np.sum((a[:held] - b[:held]) ** 2) / 2 / smooth**2)
-        total += product**2 * (1 + s + s * s / 2) * near
+        growth = np.exp(np.clip(a[:held], -8, 8) @ np.clip(b[:held], -8, 8) / smooth**2)
+        total += product**2 * (1 + s + s * s / 2) * growth
     return total
 
 
@@ -121,6 +121,24 @@ def test_depth_is_compressed():
     assert (np.diff(noise[1:5]) > 0).all()
 
 
+def test_coefficients_that_grow_are_foreseen():
+    """Of f = −½ exp(u₀)|u_I|², what was seen where u₀ < 1.5 tells of u₀ = 2.5, however deep."""
+    rng = np.random.default_rng(3)
+    u = rng.standard_normal((150, 4)) * [1, 2, 2, 2]
+    u = u[u[:, 0] < 1.5]
+
+    def funnel(u):
+        return -0.5 * u[:, 0] ** 2 - 0.5 * np.exp(u[:, 0]) * np.sum(u[:, 1:] ** 2, axis=1)
+
+    assert funnel(u).min() < -process.DEPTH[0] - 4 * process.DEPTH[1]
+    y, prior = process.compressed(funnel(u), 0.0, 4, is_exact=True), Prior(1, 0.3)
+    np.testing.assert_array_equal(y, funnel(u))
+    own = Process(u, y, process.choose(u, y, Hyper.start(prior, 4), prior), prior)
+    beyond = np.array([[2.5, 0.5, -0.5, 0.5], [-3.0, 1.0, 1.0, -1.0]])
+    np.testing.assert_allclose(own.mean(beyond), funnel(beyond), atol=0.5)
+    assert np.isfinite(own.mean(100 * beyond)).all()
+
+
 # ---- the choice of points -------------------------------------------------------------------
 
 
@@ -170,6 +188,23 @@ def test_draws_are_of_the_density():
         np.testing.assert_allclose(own.mean(axis=0), middle, atol=0.06)
         np.testing.assert_allclose(own.std(axis=0), sds / power**0.5, rtol=0.05)
     np.testing.assert_allclose(logs[-1], -np.sum(((found[-1] - middle) / sds) ** 2, axis=1) / 2)
+
+
+@pytest.mark.parametrize("n_held", [0, 1])
+def test_density_is_the_expected_one_but_for_what_is_unknown(n_held):
+    """Of values that are normal, exp is exp(mean + variance / 2) on average."""
+    own = some_process(n_held, 0, 60)
+    density = draws.Density(own, np.random.default_rng(1))
+    u = np.random.default_rng(2).standard_normal((200, 3)) * np.linspace(0, 2, 200)[:, None]
+    mean, sd = own.mean_and_sd(u)
+    expected = mean + np.minimum(sd, 1) ** 2 / 2
+    usual = (np.linalg.norm(u, axis=1) < density.radius) & (expected < density.highest)
+    some, far = usual & (sd < density.usual), usual & (sd > density.usual)
+    np.testing.assert_allclose(density(u[some]), expected[some])
+    too_much = (sd[far] - density.usual) ** (2 if n_held else 1)
+    np.testing.assert_allclose(density(u[far]), expected[far] - too_much)
+    assert some.sum() > 10
+    assert far.sum() > 10
 
 
 # ---- the star -------------------------------------------------------------------------------

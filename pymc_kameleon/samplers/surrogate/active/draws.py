@@ -8,9 +8,9 @@ N_CHAINS, N_STEPS = 48, 60
 N_TEMPERED, POWER = 16, 0.65
 """Chains whose density has this power, and so is wider."""
 
-MOST_SD, KNOWN = 3.0, 0.25
-"""The usual standard deviation of the process, at most; and how much more of it, at 95 % of the
-draws, is no reason to stay away."""
+MOST_SD, MORE_SD, EXPECTED_SD = 3.0, 1.0, 1.0
+"""The usual standard deviation of the process, at most; how much more of it is no reason to stay
+away; and up to which the average of exp f is above exp of the average of f."""
 
 ABOVE, EDGE, WALL = 3.0, 3.5, 4.0
 """How far above the best value s may be; its radius, beyond √d; and how steep its wall is."""
@@ -26,41 +26,40 @@ ANGLES = 0.5, 1.2
 
 
 class Density:
-    """log s(u): the mean of a process, less where it knows little, within a radius.
+    """log s(u): log of the expected posterior, less where the process knows little; in a radius.
+
+    If f is normal with mean μ and standard deviation σ, exp f is exp(μ + σ²/2) on average. So tails
+    that are not known well are not taken for thinner than they are.
 
     Attributes
     ----------
     usual : float
-        Standard deviation of y that is no reason to stay away; infinite if none is.
+        Standard deviation of y that is no reason to stay away.
+    steepness : int
+        Power with which the rest of it counts: 2 where f is quadratic in some coordinates, as it
+        has no bound where the sign of a curvature is not known.
     """
 
     def __init__(self, process, rng, centre=None, radius=None):
         d = process.u.shape[1]
         self.process, self.centre = process, centre
         self.radius = d**0.5 + EDGE if radius is None else radius
-        self.highest, self.usual = process.y.max() + ABOVE, np.inf
+        self.highest = process.y.max() + ABOVE
+        self.steepness = 2 if process.prior.n_held else 1
         if radius is None:
             _, sd = process.mean_and_sd(rng.standard_normal((100, d)))
-            self.usual = min(np.median(sd), MOST_SD)
+            self.usual = min(np.median(sd), MOST_SD) + MORE_SD
 
     def __call__(self, u):
         """Return it at points (m, d)."""
         if self.centre is not None:
             inside = np.sum((u - self.centre) ** 2, axis=1) <= self.radius**2
             return np.where(inside, self.process.mean(u), -np.inf)
-        if self.usual < np.inf:
-            mean, sd = self.process.mean_and_sd(u)
-            mean = mean - np.maximum(sd - self.usual, 0)
-        else:
-            mean = self.process.mean(u)
+        mean, sd = self.process.mean_and_sd(u)
+        expected = mean + 0.5 * np.minimum(sd, EXPECTED_SD) ** 2
+        log_s = expected - np.maximum(sd - self.usual, 0) ** self.steepness
         beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
-        return np.minimum(mean, self.highest) - WALL * beyond**2
-
-    def forget_penalty(self, u):
-        """Let the standard deviation count no more, if it is usual at draws (m, d)."""
-        _, sd = self.process.mean_and_sd(u)
-        if np.quantile(sd - self.usual, 0.95) < KNOWN:
-            self.usual = np.inf
+        return np.minimum(log_s, self.highest) - WALL * beyond**2
 
 
 def run(density, u, powers, n_steps, rng):

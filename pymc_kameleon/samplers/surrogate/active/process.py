@@ -5,9 +5,12 @@
 y is the log-density below the best one that is known, its depth compressed: what is T below the
 best has next to no mass, and a few raw values of −1e7 would leave nothing of the rest. Where f is
 exactly quadratic in the coordinates I, given the others J, as in the coefficients of a regression
-given log σ, there is one more term, "quadratic in I with coefficients smooth in J":
+given log σ, there is one more term, "quadratic in I with coefficients that are power series in J":
 
-    P² (1 + s + s²/2) exp(−½|Δu_J|²/l²),  s = u_I·u_I'
+    P² (1 + s + s²/2) exp(g/l²),  s = u_I·u_I',  g = u_J·u_J'
+
+The coefficients grow outwards, as those of a funnel do, and how little is known of them does, too.
+There depths are not compressed, as what is compressed is not quadratic.
 
 Symbols: u the points (n, d), J their first coordinates; y the values, α = K⁻¹(y + ½|u|²); the
 numbers that are chosen by marginal likelihood [RW, section 5.4.1]: "quad" the standard deviation of
@@ -36,17 +39,22 @@ CLIMBING, HOME, HOME_EXACT = 10.0, 1.5, 0.3
 QUAD, AMP, LENGTH, PRODUCT, SMOOTH = range(5)
 """Places of the chosen numbers, which are logarithms; those of the stretch follow."""
 
+FARTHEST = 8.0
+"""Of each coordinate in J, from where on the coefficients grow no more."""
+
 JITTERS = 0.0, 1e-6, 1e-4, 1e-2
 """Variances that are added until rounding leaves K positive definite."""
 
 
-def compressed(f, best, d):
-    """Return log-densities f (n,) below the best one, their depth compressed.
+def compressed(f, best, d, is_exact=False):
+    """Return log-densities f (n,) below the best one, their depth compressed, unless it is exact.
 
     Where they are not finite, it is T: a cliff as deep as others would bend all around it.
     """
     depth = DEPTH[0] + d * DEPTH[1]
     drop = np.where(np.isfinite(f), np.minimum(best - f, LARGEST_DROP * depth), depth)
+    if is_exact:
+        return -drop
     return -np.where(drop > depth, depth * (1 + np.log(np.maximum(drop, depth) / depth)), drop)
 
 
@@ -87,7 +95,7 @@ class Terms(NamedTuple):
     products: np.ndarray  # u·u'
     quadratics: np.ndarray  # covariance of ½uᵀBu, if the standard deviation of B is 1
     squares: np.ndarray  # (d, n, m), Δu²
-    held: np.ndarray  # |Δu_J|²
+    growth: np.ndarray  # g
     exact: np.ndarray  # 1 + s + s²/2
 
     @classmethod
@@ -97,8 +105,12 @@ class Terms(NamedTuple):
         squares = (a.T[:, :, None] - b.T[:, None, :]) ** 2
         s = products - a[:, :n_held] @ b[:, :n_held].T
         quadratics = 0.5 * products**2 - 0.25 * (a * a) @ (b * b).T
-        held = squares[:n_held].sum(axis=0)
-        return cls(products, quadratics, squares, held, 1 + s + 0.5 * s * s)
+        growth = _bounded(a[:, :n_held]) @ _bounded(b[:, :n_held]).T
+        return cls(products, quadratics, squares, growth, 1 + s + 0.5 * s * s)
+
+
+def _bounded(held):
+    return np.clip(held, -FARTHEST, FARTHEST)
 
 
 def kernel(kind, q):
@@ -134,8 +146,7 @@ def covariance(terms, hyper, prior):
     k = variance_of(hyper) * kernel(hyper.kernel, q)
     k += CONSTANT**2 + prior.linear**2 * terms.products + numbers[QUAD] * terms.quadratics
     if prior.n_held:
-        smooth = np.exp(-0.5 * terms.held / numbers[SMOOTH])
-        k += numbers[PRODUCT] * terms.exact * smooth
+        k += numbers[PRODUCT] * terms.exact * np.exp(terms.growth / numbers[SMOOTH])
     return k
 
 
@@ -147,7 +158,8 @@ def variances(u, hyper, prior):
     v = v + numbers[QUAD] * (0.5 * total**2 - 0.25 * np.sum(squares * squares, axis=1))
     if prior.n_held:
         s = total - squares[:, : prior.n_held].sum(axis=1)
-        v += numbers[PRODUCT] * (1 + s + 0.5 * s * s)
+        growth = np.sum(_bounded(u[:, : prior.n_held]) ** 2, axis=1)
+        v += numbers[PRODUCT] * (1 + s + 0.5 * s * s) * np.exp(growth / numbers[SMOOTH])
     return v
 
 
@@ -208,12 +220,12 @@ class Process:
         weights = 2 * variance_of(hyper) * kernel_slope(hyper.kernel, q) * alpha
         slopes += rates * (u * weights.sum(axis=1)[:, None] - weights @ self.u)
         if n_held:
-            smooth = numbers[PRODUCT] * np.exp(-0.5 * terms.held / numbers[SMOOTH]) * alpha
-            s = terms.products - u[:, :n_held] @ self.u[:, :n_held].T
-            slopes[:, n_held:] += (smooth * (1 + s)) @ self.u[:, n_held:]
-            weights = smooth * terms.exact / numbers[SMOOTH]
-            held = u[:, :n_held]
-            slopes[:, :n_held] += weights @ self.u[:, :n_held] - held * weights.sum(axis=1)[:, None]
+            weights = numbers[PRODUCT] * np.exp(terms.growth / numbers[SMOOTH]) * alpha
+            held, own = u[:, :n_held], self.u[:, :n_held]
+            s = terms.products - held @ own.T
+            slopes[:, n_held:] += (weights * (1 + s)) @ self.u[:, n_held:]
+            weights = weights * terms.exact / numbers[SMOOTH]
+            slopes[:, :n_held] += (np.abs(held) < FARTHEST) * (weights @ _bounded(own))
         return slopes
 
     def hessian(self, u, step=1e-3):
@@ -252,7 +264,7 @@ WALKS, WALK, MOVED = 30, 0.5, 2
 """Steps of a random walk from one draw of the numbers to the next; their size, and how many numbers
 move at a time."""
 
-BOUNDS = {LENGTH: (0.4, 6.0), AMP: (0.02, 40.0)}
+BOUNDS = {LENGTH: (0.4, 6.0), AMP: (0.02, 40.0), SMOOTH: (2.0, 20.0)}
 """Of the numbers."""
 
 

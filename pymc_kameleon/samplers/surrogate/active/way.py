@@ -282,7 +282,8 @@ class Way:
             wide = max(FITTED_CLIMBING[0] * self._radius, FITTED_CLIMBING[1])
             most = max(wide, np.sort(distance)[n - 1])
         near = distance <= most
-        u, y, prior = u[near], compressed(self.f[near], self.f[best], d), self._prior
+        u, prior = u[near], self._prior
+        y = compressed(self.f[near], self.f[best], d, prior.n_held > 0)
         if self._hyper is None:
             self._hyper = Hyper.start(prior, d)
         if is_new:
@@ -433,16 +434,10 @@ class Way:
         m, u = draws.N_CHAINS, self.chains
         if u is None:
             u = rng.standard_normal((m, self.x.shape[1]))
-        density, u = self._settled(u, rng)
-        found, _ = draws.run(density, u, np.ones(m), n_steps, rng)
-        return self.x_of(found.reshape(-1, found.shape[-1]))
-
-    def _settled(self, u, rng):
-        """Return the Density of s and where its chains are that began at u (m, d)."""
         density = Density(self.process, rng)
-        found, _ = draws.run(density, u, np.ones(len(u)), draws.N_STEPS, rng)
-        density.forget_penalty(_some(found, N_CANDIDATES, rng))
-        return density, found[-1]
+        found, _ = draws.run(density, u, np.ones(m), draws.N_STEPS, rng)
+        found, _ = draws.run(density, found[-1], np.ones(m), n_steps, rng)
+        return self.x_of(found.reshape(-1, found.shape[-1]))
 
     def expected(self, x):
         """Return the mean of f at points (n, d), as the process has it."""

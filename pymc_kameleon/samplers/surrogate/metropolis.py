@@ -509,6 +509,7 @@ class SurrogateMetropolis(KameleonStep):
             rows += search.rows
             if is_home and (end := search.finish(N_GUIDED)):
                 found, self.guide = end
+                problems.say_search_ended(search.n, search.way.sd, search.way.error)
                 self._begin_at(q, self._high_draw(noted)[0], found)
                 return
             problems.say_search_failed(search.n)

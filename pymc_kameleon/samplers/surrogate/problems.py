@@ -3,6 +3,8 @@
 import logging
 import math
 
+import numpy as np
+
 from pymc_kameleon.core.quadratic import n_coefficients
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
@@ -15,6 +17,18 @@ _log = logging.getLogger("pymc_kameleon")
 
 MANY = 20
 """Parameters from which GAM may be better where the surrogate is poor."""
+
+
+def say_search_ended(n, sd, error):
+    """Log by how many evaluations a process has learned the posterior, and how well: sdV, error."""
+    _log.info(
+        "SurrogateMetropolis: a Gaussian process has learned the posterior by %d evaluations. By its "
+        "own standard deviation the log-density may be off by %.2g there; draws that it predicted "
+        "before they were evaluated were off by %s.",
+        n,
+        sd,
+        f"{error:.2g}" if np.isfinite(error) else "an amount not known yet, as these were few",
+    )
 
 
 def say_search_failed(n):

@@ -440,6 +440,7 @@ QUIET = {"progressbar": False, "compute_convergence_checks": False, "chains": 4,
 
 def test_few_evaluations_are_enough_for_four_chains(caplog):
     """The first chain searches, and the others begin at draws of what it has learned."""
+    caplog.set_level("INFO", "pymc_kameleon")
     op, model = box(lambda x: float(skewed(x)))
     with model:
         step = pk.SurrogateMetropolis()
@@ -449,6 +450,7 @@ def test_few_evaluations_are_enough_for_four_chains(caplog):
     first = dt["warmup_sample_stats"]["n_logp"].values[:, 0]
     assert first[0] > 15
     assert (first[1:] <= 4).all()
+    assert "has learned the posterior by" in caplog.text
     found = dt["posterior"]["x"].values.reshape(-1, 2)
     exact = slow_moments(2)
     np.testing.assert_allclose(found.mean(axis=0), exact[0], atol=0.3)

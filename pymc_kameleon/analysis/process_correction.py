@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pymc_kameleon.analysis.batches import Corrected
+from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, Corrected
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.search import suits
 from pymc_kameleon.samplers.surrogate.active.way import Known
@@ -40,7 +40,8 @@ def known_of(data, kept):
     kept : Dataset
         What is kept of draws.
     """
-    z, logp, exact = (data[name].values for name in ("z", "logp", "exact"))
+    z, logp = (data[name].values.astype(np.float64) for name in ("z", "logp"))
+    exact = data["exact"].values.astype(bool)
     n, d = z.shape
     least = LEAST_EVALUATIONS[0] + LEAST_EVALUATIONS[1] * d
     if not suits(d) or not least <= max(n, data.attrs["n_evaluations"]) <= MOST_EVALUATIONS:
@@ -84,7 +85,7 @@ def with_process(found, values, known, function):
     mean, error, sd = np.zeros(q), np.full(q, np.inf), np.zeros(q)
     with np.errstate(all="ignore"):
         if known is not NOTHING:
-            mean, error, sd = known.averages(function)
+            mean, error, sd = known.averages(function, max(1, NUMBERS_PER_PART // q))
         if found is None:
             halves = np.full((2, q), np.nan)
             found = Corrected(of_draws, np.full(q, np.inf), np.ones(q), False, np.ones(q), halves)
@@ -94,7 +95,7 @@ def with_process(found, values, known, function):
         other = np.where(found.is_better, found.mean, of_draws)
         by_process = error < mcse
         beyond_errors = np.square(mean - other) - mcse**2 - error**2
-        variance = np.minimum(mcse, error) ** 2 + np.fmax(beyond_errors, 0)
+        variance = np.fmin(mcse, error) ** 2 + np.fmax(beyond_errors, 0)
         return found._replace(
             mean=np.where(by_process, mean, other),
             mcse=np.where(variance < np.inf, np.sqrt(variance), np.nan),

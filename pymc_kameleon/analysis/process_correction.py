@@ -60,8 +60,11 @@ def _posterior(z, logp, exact):
     """Return the ProcessPosterior of arrays, as bytes; NOTHING if there is none."""
     logp, exact = np.frombuffer(logp), np.frombuffer(exact, bool)
     z = np.frombuffer(z).reshape(len(logp), len(exact))
+    known = Known(z, logp, exact)
+    if not known.is_enough:
+        return NOTHING
     try:
-        return ProcessPosterior(Known(z, logp, exact), generator_of(z))
+        return ProcessPosterior(known, generator_of(z))
     except np.linalg.LinAlgError:
         return NOTHING
 
@@ -91,11 +94,11 @@ def with_process(found, values, known, function):
             found = Corrected(of_draws, np.full(q, np.inf), np.ones(q), False, np.ones(q), halves)
         mcse = found.mcse * np.where(found.is_better, 1, np.sqrt(found.gain))
         is_known = (mcse > 0) & (np.ptp(values, axis=(0, 1)) > 0)
-        mcse = np.where(is_known, mcse, np.inf)
+        mcse, error = np.where(is_known, mcse, np.inf), np.where(error > 0, error, np.inf)
         other = np.where(found.is_better, found.mean, of_draws)
         by_process = error < mcse
         beyond_errors = np.square(mean - other) - mcse**2 - error**2
-        variance = np.fmin(mcse, error) ** 2 + np.fmax(beyond_errors, 0)
+        variance = np.minimum(mcse, error) ** 2 + np.fmax(beyond_errors, 0)
         return found._replace(
             mean=np.where(by_process, mean, other),
             mcse=np.where(variance < np.inf, np.sqrt(variance), np.nan),

@@ -134,6 +134,11 @@ def test_draws_that_are_equal_have_no_error():
     np.testing.assert_array_equal(found.mcse, [0.3, 0.3])
 
 
+def test_what_is_equal_everywhere_has_no_error():
+    found = with_process(None, np.zeros((2, 50, 2)), Fixed([0.0, 0.1], [0.0, 0.1]), None)
+    np.testing.assert_allclose(found.mcse, [np.nan, 0.1])
+
+
 def test_where_nothing_is_known_there_is_no_error():
     found = with_process(None, VALUES, NOTHING, None)
     assert np.isnan(found.mcse).all()
@@ -185,6 +190,16 @@ def test_draws_where_the_process_knows_nothing_refuse_it(result):
     kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
     assert known_of(data, kept) is not NOTHING
     assert known_of(data, kept.assign(start=kept["start"] + 30)) is NOTHING
+
+
+def test_evaluations_far_below_the_best_one_tell_nothing(result):
+    """Nor do those along a line."""
+    kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
+    best = np.arange(data.sizes["evaluation"]) == 3
+    assert known_of(data.assign(logp=data["logp"].where(~best, 1e300)), kept) is NOTHING
+    assert (
+        known_of(data.assign(z=data["z"].where(data["coordinate"] == "x[0]", 1.0)), kept) is NOTHING
+    )
 
 
 def test_evaluations_in_single_precision(result):

@@ -12,6 +12,7 @@ from pymc_kameleon.analysis.control_correction import are_enough, controlled, ke
 from pymc_kameleon.analysis.process_correction import NOTHING, known_of, with_process
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
 from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
+from pymc_kameleon.samplers.surrogate.evaluations import evenly
 from pymc_kameleon.samplers.surrogate.moves import certificate, moves_of
 from pymc_kameleon.step.groups import (
     APPROXIMATIONS,
@@ -29,6 +30,9 @@ LEAST_MOVES = 8
 
 ROUNDING = 1e-9
 """Difference of values of a function that counts as none, relative, and in standard deviations."""
+
+MANY = 2000
+"""Draws of a process that quantiles are taken from, which need not be exact."""
 
 EXTREMES, MIDDLE, MOST_COLUMNS = 3, 100, 50
 """Draws at each end of a quantity, and near the medians of all of them, with which alone a function
@@ -175,11 +179,11 @@ class Draws:
             return None
 
     def many(self, function):
-        """Return a function of positions (n, d) at many draws of a process, None without it."""
+        """Return a function of positions (n, d) at `MANY` draws of a process, None without it."""
         if self.known is None or self.known is NOTHING:
             return None
         with np.errstate(all="ignore"):
-            values = function(self.known.draws)
+            values = function(evenly(self.known.draws, MANY))
         return values if np.isfinite(values).all() else None
 
     def error_of_surrogates(self, values):

@@ -98,9 +98,9 @@ def expectation(dt, function, model=None):
         return draws.at(x, function, used).reshape(len(x), -1)
 
     is_known = draws.can_correct(used) == used and draws.is_of_each_draw(values, at)
-    found, r_hat, apart = _averaged(draws, values, at if is_known else None)
+    found, r_hat, apart, by_process = _averaged(draws, values, at if is_known else None)
     names = elements("the function", shape)
-    warn_of_few_events(names, values)
+    warn_of_few_events(names, values, by_process)
     warn_of_unknown(names, values, found.mcse, draws)
     if draws.should_be_corrected:
         warn_of(dt, names, values, r_hat, draws, apart)
@@ -108,9 +108,10 @@ def expectation(dt, function, model=None):
 
 
 def _averaged(draws, values, function):
-    """Return the Expectation of q functions, R-hat, and how far chains' corrected ones are apart.
+    """Return the Expectation of q functions, R-hat, how far chains' corrected ones are apart.
 
-    By values (chains, draws, q) and at points (n, d); without a function, only by the draws.
+    And which are by a process. By values (chains, draws, q) and at points (n, d); without a
+    function, only by the draws.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         mcse, ess = (
@@ -122,12 +123,12 @@ def _averaged(draws, values, function):
             mcse = np.hypot(mcse, draws.error_of_surrogates(values))
             ess = values.var(axis=(0, 1)) / mcse**2
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
-    apart = np.zeros(values.shape[2])
+    plain = found, r_hat, np.zeros(values.shape[2]), np.zeros(values.shape[2], bool)
     if function is None or not np.isfinite(values).all():
-        return found, r_hat, apart
+        return plain
     better = draws.corrected(values, function)
     if better is None:
-        return found, r_hat, apart
+        return plain
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
         ess = np.where(better.by_process, better.gain * values[..., 0].size, ess)
@@ -136,4 +137,4 @@ def _averaged(draws, values, function):
     own = batches.r_hat(better.halves, values)
     own = np.where(better.by_process, batches.r_hat_of(ess), own)
     r_hat = np.where(better.is_better, own, r_hat)
-    return found, r_hat, better.disagreement * better.is_better
+    return found, r_hat, better.disagreement * better.is_better, better.by_process

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pymc_kameleon.analysis.batches import Corrected
+from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, Corrected
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.search import suits
 from pymc_kameleon.samplers.surrogate.active.way import Known
@@ -40,7 +40,8 @@ def known_of(data, kept):
     kept : Dataset
         What is kept of draws.
     """
-    z, logp, exact = (data[name].values for name in ("z", "logp", "exact"))
+    z, logp = (data[name].values.astype(np.float64) for name in ("z", "logp"))
+    exact = data["exact"].values.astype(bool)
     n, d = z.shape
     least = LEAST_EVALUATIONS[0] + LEAST_EVALUATIONS[1] * d
     if not suits(d) or not least <= max(n, data.attrs["n_evaluations"]) <= MOST_EVALUATIONS:
@@ -59,8 +60,11 @@ def _posterior(z, logp, exact):
     """Return the ProcessPosterior of arrays, as bytes; NOTHING if there is none."""
     logp, exact = np.frombuffer(logp), np.frombuffer(exact, bool)
     z = np.frombuffer(z).reshape(len(logp), len(exact))
+    known = Known(z, logp, exact)
+    if not known.is_enough:
+        return NOTHING
     try:
-        return ProcessPosterior(Known(z, logp, exact), generator_of(z))
+        return ProcessPosterior(known, generator_of(z))
     except np.linalg.LinAlgError:
         return NOTHING
 
@@ -84,13 +88,13 @@ def with_process(found, values, known, function):
     mean, error, sd = np.zeros(q), np.full(q, np.inf), np.zeros(q)
     with np.errstate(all="ignore"):
         if known is not NOTHING:
-            mean, error, sd = known.averages(function)
+            mean, error, sd = known.averages(function, max(1, NUMBERS_PER_PART // q))
         if found is None:
             halves = np.full((2, q), np.nan)
             found = Corrected(of_draws, np.full(q, np.inf), np.ones(q), False, np.ones(q), halves)
         mcse = found.mcse * np.where(found.is_better, 1, np.sqrt(found.gain))
         is_known = (mcse > 0) & (np.ptp(values, axis=(0, 1)) > 0)
-        mcse = np.where(is_known, mcse, np.inf)
+        mcse, error = np.where(is_known, mcse, np.inf), np.where(error > 0, error, np.inf)
         other = np.where(found.is_better, found.mean, of_draws)
         by_process = error < mcse
         beyond_errors = np.square(mean - other) - mcse**2 - error**2

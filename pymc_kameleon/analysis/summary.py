@@ -121,16 +121,16 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     constant = np.ptp(values, axis=(0, 1)) == 0
     _put(table, constant, ["mcse_mean", "mcse_sd", "ess"], np.nan)
     plain = table.copy()
-    apart = np.zeros(len(table))
+    apart, by_process = np.zeros(len(table)), np.zeros(len(table), bool)
     if draws.can_be_corrected:
-        apart = _correct(table, draws, chosen, values, ci_prob, ci_kind)
+        apart, by_process = _correct(table, draws, chosen, values, ci_prob, ci_kind)
         if (close := draws.certificate) is not None:
             table.attrs["certificate"] = close._asdict()
     if draws.should_be_corrected:
         warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), draws, apart)
     warn_of_unknown(list(table.index), values, table["mcse_mean"].to_numpy(), draws)
     _keep_means_in_intervals(table, plain)
-    warn_of_few_events(list(table.index), values)
+    warn_of_few_events(list(table.index), values, by_process)
     if is_number:
         return table.round(round_to)
     return _rounded(table) if round_to == "auto" else table
@@ -150,14 +150,17 @@ def _widen(table, draws, values):
 
 
 def _correct(table, draws, chosen, values, ci_prob, ci_kind):
-    """Put corrected numbers into the table of `values`; return how far chains are apart, by row."""
+    """Put corrected numbers into the table of `values`; return how far chains are apart, by row.
+
+    And which means are by a process.
+    """
     sizes = [variable[0, 0].size for variable in chosen.values()]
     names = draws.can_correct(list(chosen))
     known = np.repeat([name in names for name in chosen], sizes)
     real = np.repeat([variable.dtype.kind == "f" for variable in chosen.values()], sizes)
     varies = np.isfinite(values).all(axis=(0, 1)) & (np.ptp(values, axis=(0, 1)) > 0)
     place, rows = np.cumsum(known) - 1, np.flatnonzero(known & varies)
-    apart = np.zeros(len(table))
+    apart, by_process = np.zeros(len(table)), np.zeros(len(table), bool)
     size = max(1, NUMBERS_PER_BLOCK // (values[..., 0].size * (GRID + 2)))
     for first in range(0, len(rows), size):
         own = rows[first : first + size]
@@ -172,9 +175,9 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
 
         found = draws.corrected(block.functions(block.values), at, 2 * len(own))
         if found is None:
-            return apart
-        apart[own] = block.write(table, own, found, real[own], ci_prob, ci_kind)
-    return apart
+            return apart, by_process
+        apart[own], by_process[own] = block.write(table, own, found, real[own], ci_prob, ci_kind)
+    return apart, by_process
 
 
 def _keep_means_in_intervals(table, plain):
@@ -218,7 +221,7 @@ class _Block:
         return values[..., None, :] <= self.grid
 
     def write(self, table, rows, found, real, ci_prob, ci_kind):
-        """Put what was found into rows of a table; return how far chains are apart."""
+        """Put what was found into rows of a table; return as `_correct`."""
         q = self.q
         mean, square, below = (
             Corrected(*(part[..., own] if np.ndim(part) else part for part in found))
@@ -244,7 +247,8 @@ class _Block:
             if not has_atoms(self.values[..., j]):
                 ends = interval(self.grid[:, j], shares[:, j], ci_prob, ci_kind)
                 _put(table, rows[[j]], table.columns[2:4], ends)
-        return np.maximum(mean.disagreement * better, square.disagreement * fine)
+        apart = np.maximum(mean.disagreement * better, square.disagreement * fine)
+        return apart, mean.by_process
 
     def r_hat(self, below, means):
         """Return R-hat (q,) of F over halves of chains, (2 · chains, GRID · q).

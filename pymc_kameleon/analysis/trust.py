@@ -28,10 +28,11 @@ LEAST_FOR_TAILS = 100
 """Draws of all chains, at least, if tails are to be fitted."""
 
 
-def warn_of_few_events(names, values):
+def warn_of_few_events(names, values, by_process):
     """Warn of averages on which a few draws decide, as of probabilities of what is rare.
 
-    That holds for means over draws, and for corrected ones, which know rare events no better.
+    That holds for means over draws, and for corrected ones, which know rare events no better, but
+    not for those by a process, which has draws enough.
 
     Parameters
     ----------
@@ -39,9 +40,10 @@ def warn_of_few_events(names, values):
         Those of q quantities.
     values : (chains, draws, q) float64
         Their values at the draws.
+    by_process : (q,) bool
     """
     events = independent_events(values)
-    few = np.flatnonzero(events < FEW_EVENTS)
+    few = np.flatnonzero((events < FEW_EVENTS) & ~by_process)
     if few.size == 0:
         return
     few = few[np.argsort(events[few], kind="stable")]

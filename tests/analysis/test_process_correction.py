@@ -68,6 +68,21 @@ def test_it_says_where_it_has_been():
     assert known.covers(draws_of_bent(rng, 200) + 30) == 0
 
 
+def test_it_is_computed_in_parts():
+    rng = np.random.default_rng(2)
+    x = draws_of_bent(rng, 40)
+    known = ProcessPosterior(Known(x, bent(x), np.zeros(D, bool)), rng)
+    sizes = []
+
+    def noted(x):
+        sizes.append(len(x))
+        return functions(x)
+
+    in_parts = known.averages(noted, 101)
+    assert max(sizes) == 101
+    np.testing.assert_allclose(in_parts, known.averages(functions))
+
+
 # ---- which of the two --------------------------------------------------------------------------
 
 
@@ -75,7 +90,7 @@ class Fixed:
     """Knows the averages of two functions."""
 
     def __init__(self, mean, error, sd=(1.0, 1.0)):
-        self.averages = lambda function: tuple(map(np.array, (mean, error, sd)))
+        self.averages = lambda function, size: tuple(map(np.array, (mean, error, sd)))
 
 
 def by_moves(mean, mcse, is_better=True):
@@ -119,12 +134,26 @@ def test_draws_that_are_equal_have_no_error():
     np.testing.assert_array_equal(found.mcse, [0.3, 0.3])
 
 
+def test_what_is_equal_everywhere_has_no_error():
+    found = with_process(None, np.zeros((2, 50, 2)), Fixed([0.0, 0.1], [0.0, 0.1]), None)
+    np.testing.assert_allclose(found.mcse, [np.nan, 0.1])
+
+
 def test_where_nothing_is_known_there_is_no_error():
     found = with_process(None, VALUES, NOTHING, None)
     assert np.isnan(found.mcse).all()
     np.testing.assert_allclose(found.mean, VALUES.mean(axis=(0, 1)))
     found = with_process(None, VALUES, Fixed([0.3, 0.3], [2.0, np.inf]), None)
     np.testing.assert_allclose(found.mcse, [2, np.nan])
+
+
+def test_what_the_process_cannot_average_is_that_of_moves():
+    """As where a function overflows, or is NaN, at some of its points, which no draw is."""
+    known = Fixed([np.nan, np.inf], [np.nan, np.nan])
+    found = with_process(by_moves([0.1, 0.2], [0.05, 0.06]), VALUES, known, None)
+    np.testing.assert_array_equal(found.by_process, False)
+    np.testing.assert_array_equal(found.mean, [0.1, 0.2])
+    np.testing.assert_allclose(found.mcse, [0.05, 0.06])
 
 
 # ---- in a run -----------------------------------------------------------------------------------
@@ -163,7 +192,24 @@ def test_draws_where_the_process_knows_nothing_refuse_it(result):
     assert known_of(data, kept.assign(start=kept["start"] + 30)) is NOTHING
 
 
-def test_too_few_or_many_evaluations_are_none_for_a_process(result, monkeypatch):
+def test_evaluations_far_below_the_best_one_tell_nothing(result):
+    """Nor do those along a line."""
+    kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
+    best = np.arange(data.sizes["evaluation"]) == 3
+    assert known_of(data.assign(logp=data["logp"].where(~best, 1e300)), kept) is NOTHING
+    assert (
+        known_of(data.assign(z=data["z"].where(data["coordinate"] == "x[0]", 1.0)), kept) is NOTHING
+    )
+
+
+def test_evaluations_in_single_precision(result):
+    kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
+    rounded = data.assign(z=data["z"].astype(np.float32), logp=data["logp"].astype(np.float32))
+    found = [known_of(own, kept).averages(functions)[0] for own in (data, rounded)]
+    np.testing.assert_allclose(*found, atol=0.1)
+
+
+def test_too_few_or_many_evaluations_are_none_for_a_process(result):
     kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
     assert known_of(data.isel(evaluation=slice(12)).assign_attrs(n_evaluations=12), kept) is None
     assert known_of(data.assign_attrs(n_evaluations=501), kept) is None

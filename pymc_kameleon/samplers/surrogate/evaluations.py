@@ -47,7 +47,7 @@ def dataset_of(coordinates, tunings, exact, numbers, kept):
     shown, n = thinned(len(rows), 8 * rows.shape[1]), np.count_nonzero(of_chain != OF_BEFORE)
     arrays = {
         "z": ((EVALUATION, COORDINATE), z[shown]),
-        "logp": (EVALUATION, np.where(np.isnan(logp), -np.inf, logp)[shown]),
+        "logp": (EVALUATION, np.where(logp < np.inf, logp, -np.inf)[shown]),
         "of_chain": (EVALUATION, of_chain.astype(int)[shown]),
         "tuning": (EVALUATION, tuning.astype(bool)[shown]),
         "exact": (COORDINATE, exact),

@@ -97,15 +97,24 @@ class ProcessPosterior:
             self.n_effective = np.median(1 / np.sum(self._by_path**2, axis=0))
             self.scale = _scale(way.process)
 
-    def averages(self, function):
-        """Return means (q,), their errors, and sds, of a function of points (n, d), (n, q)."""
-        by_draws, by_wide = function(self.draws), function(self._wide)
-        batches = by_draws.reshape(N_BATCHES, -1, by_draws.shape[1]).mean(axis=1)
-        by_path = self._by_path.T @ by_wide - self._by_s @ by_wide
+    def averages(self, function, size=N_WIDE):
+        """Return means (q,), their errors, and sds, of a function of points (n, d), (n, q).
+
+        It is called with at most `size` points at a time.
+        """
+        batches = [
+            sum(function(x).sum(axis=0) for x in _parts(own, size)) / len(own)
+            for own in np.split(self.draws, N_BATCHES)
+        ]
+        mean, of_draws = np.mean(batches, axis=0), np.var(batches, axis=0, ddof=1) / N_BATCHES
+        by_path = by_s = 0
+        for part in _parts(np.arange(N_WIDE), size):
+            values, w = function(self._wide[part]) - mean, self._by_s[part]
+            by_path = by_path + (self._by_path[part] - w[:, None]).T @ values
+            by_s = by_s + np.array([w @ values, w @ np.square(values)])
         low, middle, high = np.quantile(by_path, QUANTILES, axis=0)
-        of_draws = batches.var(axis=0, ddof=1) / N_BATCHES
         error = np.sqrt(of_draws + np.square(self.scale * (high - low) / 2))
-        return batches.mean(axis=0) + middle, error, by_draws.std(axis=0)
+        return mean + middle, error, np.sqrt(np.maximum(by_s[1] - by_s[0] ** 2, 0))
 
     def covers(self, x):
         """Whether s has some mass at points x (n, d): share of those that are within its radius."""
@@ -120,6 +129,12 @@ def _wider(process, density):
         return POWER * density(u) + 0.5 * np.minimum(sd, MOST_SD) ** 2
 
     return log_density
+
+
+def _parts(rows, size):
+    """Yield so many rows at a time."""
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
 
 
 def _shares(logs):

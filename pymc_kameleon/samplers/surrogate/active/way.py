@@ -112,8 +112,10 @@ class Known(NamedTuple):
 
     @property
     def is_enough(self):
-        """Whether a search can go on from there."""
-        return self.near.sum() >= LEAST_FITTED[0] + LEAST_FITTED[1] * self.x.shape[1]
+        """Whether a search can go on from there, and a process be fitted."""
+        x = self.x[self.near]
+        is_long = len(x) >= LEAST_FITTED[0] + LEAST_FITTED[1] * x.shape[1]
+        return bool(is_long and np.all(np.ptp(x, axis=0) > 0))
 
     def some(self):
         """Return as much as a process is fitted to, at most half of it far away."""

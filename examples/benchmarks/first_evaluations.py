@@ -76,7 +76,7 @@ def show_runs(problem, known, at, seeds):
     for n in at:
         found = [ran(problem, step, known, seed, n) for seed in seeds]
         errors, z, seconds = (np.array(part) for part in zip(*found, strict=True))
-        told = np.abs(z[np.isfinite(z)])
+        told = np.append(np.abs(z[np.isfinite(z)]), 0)
         print(
             f"{problem.name:14} {n:4}: {worth(errors)}; z {np.sqrt(np.mean(told**2)):.2f}, at most "
             f"{told.max():.1f}, NaN {np.isnan(z).sum()} of {z.size}; {np.median(seconds):.1f} s",

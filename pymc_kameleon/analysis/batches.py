@@ -41,6 +41,7 @@ class Corrected(NamedTuple):
     disagreement: np.ndarray  # variance of T between chains over that within; 1 if all is well
     halves: np.ndarray  # (2 · chains, q), T of the first halves of all chains, and of the second
     by_process: np.ndarray = np.False_  # whether that is an average by a process, not T
+    sd: np.ndarray = np.nan  # the standard deviation of f by a process
 
 
 def coefficients(a, x, common):

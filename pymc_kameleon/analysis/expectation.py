@@ -131,10 +131,10 @@ def _averaged(draws, values, function):
         return plain
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
-        ess = np.where(better.by_process, better.gain * values[..., 0].size, ess)
+        ess = np.where(better.by_process, (better.sd / better.mcse) ** 2, ess)
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
     found = Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
     own = batches.r_hat(better.halves, values)
-    own = np.where(better.by_process, batches.r_hat_of(ess), own)
+    own = np.where(better.by_process, np.nan, own)  # which no chain tells
     r_hat = np.where(better.is_better, own, r_hat)
     return found, r_hat, better.disagreement * better.is_better, better.by_process

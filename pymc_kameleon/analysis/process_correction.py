@@ -72,7 +72,8 @@ def _posterior(z, logp, exact):
 def with_process(found, values, known, function):
     """Return Corrected averages of functions, each by the process if its error is smaller.
 
-    Where neither has one, the error is NaN.
+    Where neither has one, the error is NaN. Without moves, the draws of each chain count as one of
+    the posterior, if the process knows that they are there.
 
     Parameters
     ----------
@@ -90,8 +91,10 @@ def with_process(found, values, known, function):
         if known is not NOTHING:
             mean, error, sd = known.averages(function, max(1, NUMBERS_PER_PART // q))
         if found is None:
+            of_one = values.std(axis=(0, 1)) / np.sqrt(len(values))
+            mcse = np.full(q, np.inf) if known is NOTHING else of_one
             halves = np.full((2, q), np.nan)
-            found = Corrected(of_draws, np.full(q, np.inf), np.ones(q), False, np.ones(q), halves)
+            found = Corrected(of_draws, mcse, np.ones(q), True, np.ones(q), halves)
         mcse = found.mcse * np.where(found.is_better, 1, np.sqrt(found.gain))
         is_known = (mcse > 0) & (np.ptp(values, axis=(0, 1)) > 0)
         mcse, error = np.where(is_known, mcse, np.inf), np.where(error > 0, error, np.inf)
@@ -102,8 +105,9 @@ def with_process(found, values, known, function):
         return found._replace(
             mean=np.where(by_process, mean, other),
             mcse=np.where(variance < np.inf, np.sqrt(variance), np.nan),
-            gain=np.where(by_process, sd**2 / values[..., 0].size / variance, found.gain),
-            is_better=by_process | found.is_better | (variance == np.inf),
+            gain=np.where(by_process, found.gain * found.mcse**2 / variance, found.gain),
+            is_better=by_process | found.is_better,
             disagreement=np.where(by_process, 1, found.disagreement),
             by_process=by_process,
+            sd=sd,
         )

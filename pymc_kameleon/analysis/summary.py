@@ -72,7 +72,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         So is ``r_hat`` where the mean was not corrected; elsewhere it is that of corrected averages
         over half-chains. ``arviz.rhat`` has that of the draws. What has no standard error has NaN.
         If a surrogate or an emulator corrects them, ``attrs`` has the ``certificate``: how close it
-        is to the posterior.
+        is to the posterior. And ``by_process``: the rows whose mean is by a process, as evaluations
+        are few, and so approximate; their ``r_hat`` is √(1 + 1/ess).
 
     Raises
     ------
@@ -126,8 +127,11 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         apart, by_process = _correct(table, draws, chosen, values, ci_prob, ci_kind)
         if (close := draws.certificate) is not None:
             table.attrs["certificate"] = close._asdict()
+        if draws.known is not None:
+            table.attrs["by_process"] = table.index[by_process].tolist()
     if draws.should_be_corrected:
-        warn_of(dt, list(table.index), values, table["r_hat"].to_numpy(), draws, apart)
+        r_hat = np.where(by_process, np.nan, table["r_hat"])  # which no chain tells
+        warn_of(dt, list(table.index), values, r_hat, draws, apart)
     warn_of_unknown(list(table.index), values, table["mcse_mean"].to_numpy(), draws)
     _keep_means_in_intervals(table, plain)
     warn_of_few_events(list(table.index), values, by_process)

@@ -143,17 +143,14 @@ def test_where_nothing_is_known_there_is_no_error():
     found = with_process(None, VALUES, NOTHING, None)
     assert np.isnan(found.mcse).all()
     np.testing.assert_allclose(found.mean, VALUES.mean(axis=(0, 1)))
-    found = with_process(None, VALUES, Fixed([0.3, 0.3], [2.0, np.inf]), None)
-    np.testing.assert_allclose(found.mcse, [2, np.nan])
 
 
-def test_what_the_process_cannot_average_is_that_of_moves():
-    """As where a function overflows, or is NaN, at some of its points, which no draw is."""
-    known = Fixed([np.nan, np.inf], [np.nan, np.nan])
-    found = with_process(by_moves([0.1, 0.2], [0.05, 0.06]), VALUES, known, None)
-    np.testing.assert_array_equal(found.by_process, False)
-    np.testing.assert_array_equal(found.mean, [0.1, 0.2])
-    np.testing.assert_allclose(found.mcse, [0.05, 0.06])
+def test_without_moves_each_chain_counts_as_a_draw():
+    found = with_process(None, VALUES, Fixed([0.3, 0.1], [2.0, 0.1]), None)
+    np.testing.assert_array_equal(found.by_process, [False, True])
+    of_one = VALUES.std(axis=(0, 1)) / np.sqrt(2)
+    np.testing.assert_allclose(found.mcse, [of_one[0], 0.1])
+    np.testing.assert_allclose(found.gain, [1, (of_one[1] / 0.1) ** 2])
 
 
 # ---- in a run -----------------------------------------------------------------------------------
@@ -207,6 +204,13 @@ def test_evaluations_in_single_precision(result):
     rounded = data.assign(z=data["z"].astype(np.float32), logp=data["logp"].astype(np.float32))
     found = [known_of(own, kept).averages(functions)[0] for own in (data, rounded)]
     np.testing.assert_allclose(*found, atol=0.1)
+
+
+def test_a_cliff_within_the_posterior_refuses_it(result):
+    """A process is smooth, and predicts the density where it is 0 to be high."""
+    kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
+    cut = data["logp"].where(data["z"].isel(coordinate=1) < 1, -np.inf)
+    assert known_of(data.assign(logp=cut), kept) is NOTHING
 
 
 def test_too_few_or_many_evaluations_are_none_for_a_process(result):

@@ -99,10 +99,11 @@ def with_process(found, values, known, function):
         by_process = error < mcse
         beyond_errors = np.square(mean - other) - mcse**2 - error**2
         variance = np.minimum(mcse, error) ** 2 + np.fmax(beyond_errors, 0)
+        gain = found.gain * np.fmin(mcse**2 / variance, 1)
         return found._replace(
             mean=np.where(by_process, mean, other),
             mcse=np.where(variance < np.inf, np.sqrt(variance), np.nan),
-            gain=np.where(by_process, sd**2 / values[..., 0].size / variance, found.gain),
+            gain=np.where(by_process, sd**2 / values[..., 0].size / variance, gain),
             is_better=by_process | found.is_better | (variance == np.inf),
             disagreement=np.where(by_process, 1, found.disagreement),
             by_process=by_process,

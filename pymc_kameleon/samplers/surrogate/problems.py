@@ -22,8 +22,8 @@ MANY = 20
 def say_search_ended(n, sd, error):
     """Log by how many evaluations a process has learned the posterior, and how well: sdV, error."""
     _log.info(
-        "SurrogateMetropolis: a Gaussian process has learned the posterior by %d evaluations. By its "
-        "own standard deviation the log-density may be off by %.2g there; draws that it predicted "
+        "SurrogateMetropolis: a Gaussian process has learned the posterior by %d evaluations. By "
+        "its own standard deviation the log-density may be off by %.2g there; draws that it predicted "
         "before they were evaluated were off by %s.",
         n,
         sd,

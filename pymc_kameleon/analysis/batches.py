@@ -149,7 +149,8 @@ def r_hat(halves, f):
 
 def r_hat_of(ess):
     """Return R-hat of averages that are worth so many draws, as those of other runs would be."""
-    return np.sqrt(1 + 1 / ess)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(1 + 1 / ess)
 
 
 def _variances(batches, chains):

@@ -102,10 +102,11 @@ def with_process(found, values, known, function):
         by_process = error < mcse
         beyond_errors = np.square(mean - other) - mcse**2 - error**2
         variance = np.minimum(mcse, error) ** 2 + np.fmax(beyond_errors, 0)
+        gain = found.gain * found.mcse**2 / variance
         return found._replace(
             mean=np.where(by_process, mean, other),
             mcse=np.where(variance < np.inf, np.sqrt(variance), np.nan),
-            gain=np.where(by_process, found.gain * found.mcse**2 / variance, found.gain),
+            gain=np.where(np.isfinite(gain) & (gain > 0), gain, 1),
             is_better=by_process | found.is_better,
             disagreement=np.where(by_process, 1, found.disagreement),
             by_process=by_process,

@@ -73,7 +73,7 @@ def warn_of_unknown(names, values, mcse, draws):
         _log.warning(
             "The evaluations are too few for the average of %s: its standard error is more than "
             "half a standard deviation, or, if it is NaN, not known at all. Let there be more "
-            "evaluations, by max_evaluations.",
+            "evaluations, by max_evaluations, and see that it is finite where there is no draw.",
             some([names[i] for i in np.flatnonzero(unknown)]),
         )
 

@@ -116,6 +116,10 @@ def test_what_they_differ_by_is_an_error():
     known = Fixed([0.4, 0.1], [0.01, 0.01])
     found = with_process(by_moves([0.0, 0.1], [0.05, 0.05]), VALUES, known, None)
     np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.05**2, 0.01**2])
+    known = Fixed([0.4, 0.1], [0.06, 0.06])
+    found = with_process(by_moves([0.0, 0.1], [0.05, 0.05]), VALUES, known, None)
+    np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.06**2, 0.05**2])
+    np.testing.assert_allclose(found.gain * found.mcse**2, 4 * 0.05**2)
 
 
 def test_averages_of_draws_count_with_their_own_error():

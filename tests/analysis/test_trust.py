@@ -55,12 +55,13 @@ def test_what_is_counted():
 def test_the_rarest_is_told_first(caplog):
     rng = np.random.default_rng(1)
     values = (rng.random((4, 500, 3)) < [0.005, 0.3, 0.002]).astype(float)
-    warn_of_few_events(["a", "b", "c"], values)
+    warn_of_few_events(["a", "b", "c"], values, np.False_)
     [said] = messages(caplog)
     n = int(values[..., 2].sum())
     assert said.startswith("The average of c, a rests on few draws")
     assert f"some {n} independent" in said
     assert f"Draw {-(-FEW_EVENTS // n)} times as long" in said
     caplog.clear()
-    warn_of_few_events(["b"], values[..., 1:2])
+    warn_of_few_events(["b"], values[..., 1:2], np.False_)
+    warn_of_few_events(["a", "b", "c"], values, np.array([True, False, True]))
     assert messages(caplog) == []

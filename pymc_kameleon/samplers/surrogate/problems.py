@@ -22,9 +22,9 @@ MANY = 20
 def say_search_ended(n, sd, error):
     """Log by how many evaluations a process has learned the posterior, and how well: sdV, error."""
     _log.info(
-        "SurrogateMetropolis: a Gaussian process has learned the posterior by %d evaluations. By its "
-        "own standard deviation the log-density may be off by %.2g there; draws that it predicted "
-        "before they were evaluated were off by %s.",
+        "SurrogateMetropolis: a Gaussian process has learned the posterior by %d evaluations. By "
+        "its own standard deviation the log-density may be off by %.2g there; draws that it "
+        "predicted before they were evaluated were off by %s.",
         n,
         sd,
         f"{error:.2g}" if np.isfinite(error) else "an amount not known yet, as these were few",

@@ -265,7 +265,7 @@ class Run:
         settings, tune = self._prepared.settings, going[0].tune
         if self._settled == NOTHING_SETTLED:
             states = [chain.state for chain in self._chains]
-            tune = self._budget.tuning_after_ways(states, len(going))
+            tune = min(tune, self._budget.tuning_after_ways(states, len(going)))  # there is room
             settings = settings.but(tune=tune, settled=TUNING_SETTLED)
             self._make(settings, tune, going[0].total - going[0].tune)
         else:

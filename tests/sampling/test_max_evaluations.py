@@ -2,7 +2,7 @@
 
 import logging
 import re
-from contextlib import suppress
+from contextlib import contextmanager
 from multiprocessing import Value
 
 import numpy as np
@@ -302,6 +302,16 @@ def test_evaluations_that_resuming_takes_are_among_them(stage, surrogate, monkey
     np.testing.assert_array_equal(result["posterior"]["x"].values, first)
 
 
+@contextmanager
+def suppress_lack():
+    """Suppress the error that evaluations do not suffice, and no other one."""
+    try:
+        yield
+    except ValueError as error:
+        if "do not suffice" not in str(error):
+            raise
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_few_more_evaluations_are_not_exceeded(stage, surrogate, monkeypatch):
     """Where they do not suffice to tune, nothing begins."""
@@ -311,7 +321,7 @@ def test_few_more_evaluations_are_not_exceeded(stage, surrogate, monkeypatch):
     for n in 1, 5, 20, 45, 150:
         n_calls()
         made = 0
-        with suppress(ValueError):
+        with suppress_lack():
             made = resumed(part, surrogate, max_evaluations=n)["posterior"].sizes["draw"]
         assert n_calls() <= n
     assert made > 0

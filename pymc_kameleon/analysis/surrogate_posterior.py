@@ -108,7 +108,7 @@ def _say_how_close(close, what, n_moves, n_draws):
         return
     _log.warning(
         "The draws in %s may be far from the posterior (%s, by %s). Tune longer for a better %s; "
-        "those in posterior, and averages by pk.summary, are exact all the same.",
+        "those in posterior are exact all the same.",
         SURROGATE_GROUP,
         close.in_words(),
         counted(n_moves, "move"),

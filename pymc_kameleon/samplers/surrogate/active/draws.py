@@ -57,9 +57,9 @@ class Density:
             return np.where(inside, self.process.mean(u), -np.inf)
         mean, sd = self.process.mean_and_sd(u)
         expected = mean + 0.5 * np.minimum(sd, EXPECTED_SD) ** 2
-        log_s = expected - np.maximum(sd - self.usual, 0) ** self.steepness
+        unknown = np.maximum(sd - self.usual, 0) ** self.steepness
         beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
-        return np.minimum(log_s, self.highest) - WALL * beyond**2
+        return np.minimum(expected, self.highest) - unknown - WALL * beyond**2
 
 
 def run(density, u, powers, n_steps, rng):

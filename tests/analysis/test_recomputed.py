@@ -44,11 +44,11 @@ MEANS = {"x[a]": 1, "x[b]": 2, "x[c]": 4, "t": 1, "w": 1.5, "sum[0]": 3, "sum[1]
 
 @pytest.fixture(scope="module")
 def result():
-    """A run whose surrogate is good: one in ten has a poor one, and rounding decides which."""
+    """A run whose surrogate is good, with half of its draws, too: rounding decides which are."""
     step = pk.SurrogateMetropolis(model=MODEL, expensive=True)
     for seed in range(7, 12):
         dt = sample(step, draws=250, tune=600, chains=4, random_seed=seed)
-        if pk.summary(dt, ["x", "t", "w", "sum"], model=MODEL)["gain"].min() > 2:
+        if pk.summary(dt, ["x", "t", "w", "sum"], model=MODEL)["gain"].min() > 20:
             break
     return dt
 

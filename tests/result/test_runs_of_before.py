@@ -84,7 +84,8 @@ def goes_on(path):
     """Return what a result holds when the run went on: arrays, and attributes without values."""
     dt = pk.sample(None if path.is_dir() else 10, resume=path, **QUIET)
     groups = {k: group.to_dataset() for k, group in dt.children.items() if k != "sampling_state"}
-    table = pk.summary(dt, round_to="none")
+    by_moves = dt.drop_nodes("evaluations", errors="ignore")  # as that version knew no other way
+    table = pk.summary(by_moves, round_to="none")
     attributes = {f"{k}.{name}": () for k, data in groups.items() for name in data.attrs}
     arrays = {f"{k}/{name}": x.values for k, data in groups.items() for name, x in data.items()}
     return attributes | arrays | {f"summary/{name}": table[name].to_numpy() for name in table}

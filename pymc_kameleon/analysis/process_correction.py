@@ -72,8 +72,9 @@ def _posterior(z, logp, exact):
 def with_process(found, values, known, function):
     """Return Corrected averages of functions, each by the process if its error is smaller.
 
-    Where neither has one, the error is NaN. Without moves, the draws of each chain count as one of
-    the posterior, if the process knows that they are there.
+    Where neither has one, the error is NaN. Without moves the process is taken, if it knows that
+    the draws are there. Those of each chain count as one draw, and its error is at most what they
+    leave open.
 
     Parameters
     ----------
@@ -90,18 +91,21 @@ def with_process(found, values, known, function):
     with np.errstate(all="ignore"):
         if known is not NOTHING:
             mean, error, sd = known.averages(function, max(1, NUMBERS_PER_PART // q))
+        is_alone = found is None and known is not NOTHING
         if found is None:
             of_one = values.std(axis=(0, 1)) / np.sqrt(len(values))
-            mcse = np.full(q, np.inf) if known is NOTHING else of_one
+            mcse = of_one if is_alone else np.full(q, np.inf)
+            if is_alone:
+                error = np.fmin(error, np.hypot(of_one, mean - of_draws))
             halves = np.full((2, q), np.nan)
             found = Corrected(of_draws, mcse, np.ones(q), True, np.ones(q), halves)
         mcse = found.mcse * np.where(found.is_better, 1, np.sqrt(found.gain))
         is_known = (mcse > 0) & (np.ptp(values, axis=(0, 1)) > 0)
         mcse, error = np.where(is_known, mcse, np.inf), np.where(error > 0, error, np.inf)
         other = np.where(found.is_better, found.mean, of_draws)
-        by_process = error < mcse
+        by_process = (error < mcse) | (is_alone & (error < np.inf))
         beyond_errors = np.square(mean - other) - mcse**2 - error**2
-        variance = np.minimum(mcse, error) ** 2 + np.fmax(beyond_errors, 0)
+        variance = np.where(by_process, error, mcse) ** 2 + np.fmax(beyond_errors, 0)
         gain = found.gain * found.mcse**2 / variance
         return found._replace(
             mean=np.where(by_process, mean, other),

@@ -158,10 +158,10 @@ def _scale(process):
     """Return how far values are from what all others predict, in its standard deviations.
 
     It is the larger one of two, of typical values and of tails, and at least 1. Cliffs are tails,
-    too, if they were predicted to be none.
+    too, where typical values were predicted.
     """
     errors, sds = process.left_out()
     drop, predicted = (-y - process.u.shape[1] / 2 for y in (process.y, process.y - errors))
-    kinds = drop < TYPICAL, (drop >= TYPICAL) & (np.minimum(drop, predicted) < TAIL)
+    kinds = drop < TYPICAL, (drop >= TYPICAL) & ((drop < TAIL) | (predicted < TYPICAL))
     z = [(errors / sds)[own] for own in kinds if own.sum() >= LEAST_LEFT_OUT]
     return max([1.0, *(np.sqrt(np.mean(own**2)) for own in z)])

@@ -6,6 +6,7 @@ known. A process that is fitted to all evaluations of the run knows more, and wh
 error. If they differ by more than their errors, that is an error, too.
 """
 
+from contextlib import suppress
 from functools import lru_cache
 
 import numpy as np
@@ -23,6 +24,10 @@ LEAST_COVERED, MOST_SCALE, LEAST_EFFECTIVE = 0.8, 4.0, 30
 """Share of the draws of each chain that are where the process knows a posterior, at least; by how
 much its errors may be too small, at values that were left out; and points that a path's averages
 rest on, at least. Else it is not believed."""
+
+ATTEMPTS = 3
+"""Sets of draws, at most, until the averages of paths rest on enough points: in long tails chains
+sometimes go astray."""
 
 NOTHING = object()
 """Stands for what a process knows that is not to be believed."""
@@ -63,10 +68,13 @@ def _posterior(z, logp, exact):
     known = Known(z, logp, exact)
     if not known.is_enough:
         return NOTHING
-    try:
-        return ProcessPosterior(known, generator_of(z))
-    except np.linalg.LinAlgError:
-        return NOTHING
+    rng, found = generator_of(z), NOTHING
+    for _ in range(ATTEMPTS):
+        with suppress(np.linalg.LinAlgError):
+            found = ProcessPosterior(known, rng)
+            if found.n_effective >= LEAST_EFFECTIVE:
+                break
+    return found
 
 
 def with_process(found, values, known, function):

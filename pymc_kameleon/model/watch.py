@@ -90,6 +90,14 @@ class Watch(NamedTuple):
             self.points[FAILED], self.error[0] = x, error
         self.counts[kind] += 1
 
+    def add(self, other):
+        """Take over what was rejected, or odd, at another evaluation of the same log-density."""
+        if other.n_rejected.any() and not self.n_rejected.any():
+            self.points[FAILED], self.error[0] = other.points[FAILED], other.error[0]
+        self.counts[:TURN] += other.counts[:TURN]
+        if other.is_odd and not self.is_odd:
+            self.points[ODD], self.values[:FAR_LOGP] = other.points[ODD], other.values[:FAR_LOGP]
+
     def compare(self, x, before, after):
         """Take note of two evaluations at x if they are the first that differ."""
         same = np.isclose(before, after, rtol=REPEATABLE, atol=REPEATABLE)

@@ -20,7 +20,7 @@ from pymc_kameleon.step.monitor import ChainMonitor
 STEP_TUPLES = ("parameters", "state", "tuning", "guide", "watch")
 """Fields of a step's state that are named tuples of arrays."""
 
-LATER_FIELDS = ("most_on_the_way", "on_the_way", "to_tune", "to_draw", "checks")
+LATER_FIELDS = ("most_on_the_way", "on_the_way", "to_tune", "to_draw", "checks", "arrived")
 """Fields of a ChainMonitor that earlier versions did not save."""
 
 DATA_CHANGED = "pm.Data, or the length of a dimension, was changed since"  # in errors

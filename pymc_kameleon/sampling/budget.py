@@ -47,6 +47,7 @@ class Budget:
     """The evaluations that the chains of a run may make, those for their starts too."""
 
     job: object
+    steps: list  # copies of the job's, which know how many evaluations are made at a time
     most: int
     tune: int  # draws that are asked for, at most
     draws: int
@@ -61,7 +62,7 @@ class Budget:
         most = settings.max_evaluations - settings.evaluations_before
         pools = settings.pool_tuning and settings.chains > 1
         draws = settings.most_draws or settings.draws
-        return cls(job, most, settings.tune, draws, settings.chains, pools)
+        return cls(job, job.copies(), most, settings.tune, draws, settings.chains, pools)
 
     # ---- before the first draw ------------------------------------------------------------------
 
@@ -81,24 +82,20 @@ class Budget:
                 f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each. Let "
                 "there be more evaluations, or fewer chains."
             )
-        ways = self._ways(int(max(step.way_share for step in self._steps) * most))
+        ways = self._ways(int(max(step.way_share for step in self.steps) * most))
         draws = min(self.draws, self.room(most))
         if self._settles_late:
             tune = min(self.tune, LEAST_TUNING + int(self._share * most) // per_draw)
             return tune, draws, NOTHING_SETTLED, ways
-        usual = [step.evaluations_of_search(SEARCH, FOLLOWING)[0] for step in self._steps]
+        usual = [step.evaluations_of_search(SEARCH, FOLLOWING)[0] for step in self.steps]
         usual = sum(sum(map(min, own, usual)) for own in ways)
         n = min(int(self._share * (most - usual)), most - self._bound(ways) - rest)
         tune = max(n // per_draw, n_tune)
         return min(self.tune, tune), draws, TUNING_SETTLED, ways
 
     @property
-    def _steps(self):
-        return self.job.steps
-
-    @property
     def _per_draw(self):
-        return most_evaluations(self._steps)
+        return most_evaluations(self.steps)
 
     def room(self, evaluations):
         """Return the draws of each chain that so many evaluations may make, at most.
@@ -109,23 +106,23 @@ class Budget:
 
     @property
     def _share(self):
-        return max(step.tuning_share for step in self._steps)
+        return max(step.tuning_share for step in self.steps)
 
     @property
     def _settles_late(self):
-        return self.tune > 1 and all(step.follows for step in self._steps)
+        return self.tune > 1 and all(step.follows for step in self.steps)
 
     def _looks(self, draws):
         """Return the evaluations by which chains are tried where tuning ends, and later."""
         looks = self.job.n_looks(0, 0, draws, self.chains)
-        is_estimate = draws > 0 and any(step.pseudo_marginal for step in self._steps)
+        is_estimate = draws > 0 and any(step.pseudo_marginal for step in self.steps)
         return looks + self.chains * N_ESTIMATES if is_estimate else looks
 
     def _ways(self, most):
         """Return how long the way of each step of each chain may be, 0 if it has none."""
-        n = sum(map(self._searches, self._steps))
+        n = sum(map(self._searches, self.steps))
         return [
-            [self._way(k, step, most // n) if self._searches(step) else 0 for step in self._steps]
+            [self._way(k, step, most // n) if self._searches(step) else 0 for step in self.steps]
             for k in range(self.chains)
         ]
 
@@ -148,9 +145,9 @@ class Budget:
 
     def _bound(self, ways):
         """Return the evaluations before the first transitions of all chains, at most."""
-        most = [1 + step.most_evaluations_of_way() for step in self._steps]
+        most = [1 + step.most_evaluations_of_way() for step in self.steps]
         n = sum(sum(map(min, own, most)) for own in ways)
-        return n + self.chains * len(self._steps) * (1 + AT_FIRST)
+        return n + self.chains * len(self.steps) * (1 + AT_FIRST)
 
     # ---- on the way -----------------------------------------------------------------------------
 
@@ -189,12 +186,12 @@ class Budget:
     def _before_draws(self, state, tune):
         """Return the evaluations of a chain until it is tuned, at most."""
         if (done := state.monitor.done) >= tune:
-            return 0 if done > 0 else len(self._steps) * AT_FIRST
+            return 0 if done > 0 else len(self.steps) * AT_FIRST
         n = (tune - done) * self._per_draw + UNFORESEEN
         if done == 0:
             limits = [own.monitor.most_on_the_way for own in state.steps]
-            ways = [1 + s.most_evaluations_of_way() if s.searches else 0 for s in self._steps]
-            n += sum(map(min, ways, limits)) + len(self._steps) * (1 + AT_FIRST)
+            ways = [1 + s.most_evaluations_of_way() if s.searches else 0 for s in self.steps]
+            n += sum(map(min, ways, limits)) + len(self.steps) * (1 + AT_FIRST)
         return n
 
 

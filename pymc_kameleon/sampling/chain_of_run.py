@@ -39,6 +39,11 @@ class Chain:
         return self.state.monitor.done
 
     @property
+    def has_arrived(self):
+        """Whether it has been on its way to the posterior."""
+        return all(own.monitor.arrived for own in self.state.steps)
+
+    @property
     def made(self):
         """Draws made after tuning."""
         return max(0, self.done - self.tune)

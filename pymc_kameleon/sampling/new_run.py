@@ -98,7 +98,9 @@ def first_states(job, settings, random_seed, initvals, known):
     steps, budget = job.steps, Budget.of(job, settings)
     rngs = get_random_generator(random_seed).spawn(settings.chains)
     most = None if budget is None else budget.most
-    found = starts(job, [rng.integers(2**30) for rng in rngs], initvals, most)
+    follow = settings.pool_tuning and all(step.follows for step in steps)
+    n = 1 if follow and settings.evaluations_at_once > 1 else None  # as others begin elsewhere
+    found = starts(job, [rng.integers(2**30) for rng in rngs], initvals, most, n)
     if settings.pool_tuning and all(step.leads_from_best for step in steps):
         found = _best_first(found)
     tune, draws, ways, states = settings.tune, settings.draws, None, []
@@ -108,7 +110,7 @@ def first_states(job, settings, random_seed, initvals, known):
         if settled > NOTHING_SETTLED:
             settings = settings.but(tune=tune)
     for k, (rng, (point, evaluated)) in enumerate(zip(rngs, found, strict=True)):
-        own = [step.for_chain() for step in steps]
+        own = job.copies()
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         for step, step_rng, before in zip(own, step_rngs, known, strict=True):
             step.known_before = before

@@ -56,7 +56,8 @@ def _prepared(origin, store):
     labels, keeps_evaluations = origin.labels(outputs), origin.settings.keep_evaluations
     columns = Columns(outputs, steps, keeps_warmup, *labels, keeps_evaluations)
     check_names(steps[0].model, columns, origin.numbers)
-    job = Job(steps, outputs, keeps_warmup, origin.settings.rule)
+    at_once = origin.settings.evaluations_at_once
+    job = Job(steps, outputs, keeps_warmup, origin.settings.rule, at_once)
     states, settings = origin.begin(job)
     _compile_learning(settings, steps, states)
     numbered = enumerate(zip(origin.numbers, states, strict=True))

@@ -7,6 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import replace
 
+from pymc_kameleon.analysis.superchains import superchains
 from pymc_kameleon.model.pymc_internals import (
     Draw,
     SamplingError,
@@ -22,6 +23,7 @@ from pymc_kameleon.sampling.budget import (
     say_what_evaluations_were_for,
 )
 from pymc_kameleon.sampling.ctrl_c import CtrlC
+from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.limits import FIRST_LOOK, EssTarget, next_look
 from pymc_kameleon.sampling.outcome import (
     add_surrogate_draws,
@@ -65,6 +67,7 @@ class Run:
         self._pools = prepared.settings.pool_tuning and len(chains) > 1
         self._follow = self._pools and any(step.follows for step in job.steps)
         self._find_pauses()
+        self._way = FirstWay(job, chains[0]) if self._searches_at_once(chains[0]) else None
         for chain in chains:
             if chain.begun > 0:
                 steps = job.steps_at(chain.state)
@@ -207,6 +210,8 @@ class Run:
     def _goes_on(self):
         if any(chain.future is not None for chain in self._chains) or self._learning is not None:
             return True
+        if self._way is not None and self._way.under_way:
+            return True
         if self._stop.is_set():
             return False
         return any(chain.can_advance for chain in self._chains) or self._is_lengthened()
@@ -219,6 +224,13 @@ class Run:
         """Submit what can be done: the chains that are behind go first."""
         if self._stop.is_set() or self._learning is not None:
             return
+        if self._way is not None:
+            if self._way.goes_on():
+                for evaluation in self._way.next_ones(self._workers.at_once or self._at_once):
+                    evaluation.future = self._workers.submit(*evaluation.task)
+                return
+            self._way, self._chains[0].failures = None, 0
+            self._save(self._chains[0])
         ready = [
             chain
             for chain in self._chains
@@ -249,6 +261,15 @@ class Run:
             chain.done in draws and own.monitor.learned != chain.done
             for draws, own in zip(self._learning_draws, chain.state.steps, strict=True)
         )
+
+    @property
+    def _at_once(self):
+        return self._prepared.settings.evaluations_at_once
+
+    def _searches_at_once(self, first):
+        """Whether evaluations of the first chain's way are made many at a time."""
+        begins = first.done == 0 < first.tune and not first.has_arrived
+        return self._follow and self._at_once > 1 and begins
 
     @property
     def _settled(self):
@@ -306,14 +327,18 @@ class Run:
         """Whether a chain has to wait until the first one has found the posterior."""
         first = self._chains[0]
         begins = chain is not first and chain.done == 0 < chain.tune
-        return self._follow and begins and first.done == 0 and not first.lost
+        return self._follow and begins and not first.has_arrived and not first.lost
 
     def _guided(self, chain):
         """Return the state of a chain; one that begins gets the guide of the first one."""
         if not self._follow or chain.done > 0:
             return chain.state
-        pairs = zip(chain.state.steps, self._chains[0].state.steps, strict=True)
-        steps = [replace(own, guide=first.guide) for own, first in pairs]
+        guides = [first.guide for first in self._chains[0].state.steps]
+        if self._at_once > 1 and chain is not self._chains[0]:
+            k = superchains(len(self._chains))[chain.row]
+            guides = [guide.turned(k) for guide in guides]
+        pairs = zip(chain.state.steps, guides, strict=True)
+        steps = [replace(own, guide=guide) for own, guide in pairs]
         return replace(chain.state, steps=steps)
 
     def _learn_together(self):
@@ -331,6 +356,8 @@ class Run:
         futures = [chain.future for chain in self._chains if chain.future is not None]
         if self._learning is not None:
             futures.append(self._learning[2])
+        evaluations = [] if self._way is None else self._way.under_way
+        futures += [evaluation.future for evaluation in evaluations]
         with self._ctrl_c.interruptible():
             done, _ = wait(futures, POLL_INTERVAL, FIRST_COMPLETED)
         self._workers.check_processes()
@@ -338,6 +365,9 @@ class Run:
             for chain in self._chains:
                 if chain.future in done:
                     self._take(chain)
+            for evaluation in evaluations:
+                if evaluation.future in done:
+                    self._take_evaluation(evaluation)
             if self._learning is not None and self._learning[2] in done:
                 self._take_learned()
         for chain in self._chains:
@@ -371,6 +401,24 @@ class Run:
             chain.future = outcome
         else:
             self._keep(chain, *outcome)
+
+    def _take_evaluation(self, evaluation):
+        outcome = self._outcome(evaluation.future, evaluation.task)
+        evaluation.future, first = None, self._chains[0]
+        if isinstance(outcome, Failed):
+            outcome.error.add_note(f"In chain {first.number}, {self._way.where(evaluation)}")
+            self._fail(outcome.error)
+        elif isinstance(outcome, Exception):
+            first.failures = evaluation.failures
+            self._worker_died(first, outcome)
+            evaluation.failures = first.failures
+            if first.lost:
+                self._way = None
+        elif isinstance(outcome, tuple):
+            self._way.take(evaluation, outcome)
+            self._save(first)
+        else:
+            evaluation.future = outcome
 
     def _keep(self, chain, state, portion):
         tuning = chain.done < chain.tune

@@ -25,7 +25,13 @@ from pymc_kameleon.sampling.run_costs import (
     say_what_evaluations_cost,
     say_what_n_logp_leaves_out,
 )
-from pymc_kameleon.sampling.settings import DEFAULT_DRAWS, MOST_DRAWS, Settings
+from pymc_kameleon.sampling.settings import (
+    DEFAULT_DRAWS,
+    MOST_DRAWS,
+    Settings,
+    chains_at_once,
+    share_of_each,
+)
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
@@ -66,6 +72,7 @@ def sample(
     keep_warning_stat=False,
     idata_kwargs=None,
     callback=None,
+    evaluations_at_once=None,
     max_evaluations=None,
     max_time=None,
     target_ess=None,
@@ -151,6 +158,13 @@ def sample(
         Called as ``callback(run, draw)`` after each advance of a chain, some ten times a second or
         with each draw: `run` can ``inspect()`` and ``stop()``, `draw` has the fields that PyMC's
         has. Raising KeyboardInterrupt stops, too.
+    evaluations_at_once : int, optional
+        How many evaluations of the log-density the run may have under way. It settles how many
+        chains there are, if `chains` does not, at least 4. Where they follow the first one, as
+        those of EmulatorMetropolis and SurrogateMetropolis do, its way to the posterior makes so
+        many at a time, and by default `tune` and `draws` are as many of all chains together as of
+        four. With the seed it settles the draws, too: how many workers there are, by `cores` or
+        `executor`, only changes the time. By default 1, and four chains. See docs/executors.md.
     max_evaluations : int, optional
         Evaluations of the log-density that all chains may make together; there will never be more.
         Those for starts, for the ways to the posterior, for tuning, and those that look whether it
@@ -289,10 +303,18 @@ def sample(
             "check_repeatable": check_repeatable,
         }
         if resume is None:
+            if evaluations_at_once is not None:
+                checked_integer("evaluations_at_once", evaluations_at_once, at_least=1)
+                chains = chains_at_once(evaluations_at_once) if chains is None else chains
+                if all(one.follows for one in step):
+                    usual = share_of_each(chains)
+                    tune = usual if tune is None and not is_open else tune
+                    most = MOST_DRAWS if is_open else usual
             settings = Settings.checked(
                 draws=most if draws is None else draws,
                 tune=tune,
                 chains=chains,
+                evaluations_at_once=evaluations_at_once,
                 pool_tuning=pool_tuning,
                 keeps_warmup=not discard_tuned_samples,
                 keep_evaluations=keep_evaluations,
@@ -307,6 +329,7 @@ def sample(
             _check_unsettled(
                 tune=tune,
                 chains=chains,
+                evaluations_at_once=evaluations_at_once,
                 random_seed=random_seed,
                 var_names=var_names,
                 initvals=initvals,
@@ -326,7 +349,8 @@ def sample(
         prepared = prepare(origin, store)
         try:
             job, all_chains = prepared.job, prepared.chains
-            workers = Workers(job, min(cores, len(all_chains)), executor)
+            at_once = max(len(all_chains), prepared.settings.evaluations_at_once)
+            workers = Workers(job, min(cores, at_once), executor)
             _say_what_begins(workers, job, len(all_chains))
             computed = _computed(idata_kwargs, model, job.outputs)
             left = evaluations_left(prepared, computed)

@@ -13,8 +13,12 @@ from pymc_kameleon.step.options import (
     checked_number,
 )
 
-DEFAULT_DRAWS, MOST_DRAWS = 1000, 100_000
-"""Draws of each chain by default; and at most, if they are drawn until there are enough."""
+CHAINS, DEFAULT_DRAWS, MOST_DRAWS = 4, 1000, 100_000
+"""Chains, and draws of each, by default; and draws at most, if they are drawn until there are
+enough."""
+
+AT_LEAST_ONE = "chains", "evaluations_at_once"
+"""Numbers that cannot be 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +32,8 @@ class Settings:
 
     draws: int = DEFAULT_DRAWS
     tune: int = 1000
-    chains: int = 4
+    chains: int = CHAINS
+    evaluations_at_once: int = 1
     pool_tuning: bool = True
     keeps_warmup: bool = False
     keep_evaluations: bool = True
@@ -73,6 +78,16 @@ class Settings:
         return cls.checked(**{name: _read(kind, attributes[name]) for name, kind in kept.items()})
 
 
+def chains_at_once(evaluations):
+    """Return how many chains a run has by default that may have so many evaluations under way."""
+    return max(CHAINS, evaluations)
+
+
+def share_of_each(chains):
+    """Return the draws of each chain with which all make as many as those of a usual run."""
+    return -(-CHAINS * DEFAULT_DRAWS // checked_integer("chains", chains, at_least=1))
+
+
 def _read(kind, value):
     return kind(value) if kind in (int, bool) else json.loads(value)
 
@@ -83,5 +98,5 @@ def _checked(name, kind, value):
     if name == "evaluation_timeout":
         return checked_number(name, value, 0, math.inf)
     if kind is int:
-        return checked_integer(name, value, at_least=1 if name == "chains" else 0)
+        return checked_integer(name, value, at_least=1 if name in AT_LEAST_ONE else 0)
     return checked_bool(name, value) if kind is bool else value

@@ -29,7 +29,7 @@ WORDS = "prior", "map"
 """What `initvals` may say instead of values."""
 
 
-def starts(job, seeds, initvals, most=None):
+def starts(job, seeds, initvals, most=None, n_looked_at=None):
     """Return a point on the unconstrained scale for each chain, and what was evaluated for it.
 
     That is values by name; and of each step, how often its log-density, and what it is there, with
@@ -44,12 +44,14 @@ def starts(job, seeds, initvals, most=None):
         As of `pk.sample`.
     most : int, optional
         Evaluations, at most, with those that the chains are to make.
+    n_looked_at : int, optional
+        How many of the starts are drawn until the log-density is finite there; by default all.
     """
     steps, model = job.steps, job.steps[0].model
     if initvals is None:
-        return _finite_points(job, seeds, "jitter", jittered(model), most)
+        return _finite_points(job, seeds, "jitter", jittered(model), most, n_looked_at)
     if isinstance(initvals, str) and initvals == "prior":
-        return _finite_points(job, seeds, "prior", starts_from_prior(model), most)
+        return _finite_points(job, seeds, "prior", starts_from_prior(model), most, n_looked_at)
     if isinstance(initvals, str) and initvals == "map":
         if most is not None:
             raise ValueError(
@@ -57,22 +59,27 @@ def starts(job, seeds, initvals, most=None):
                 "limit. Leave it out: samplers without a gradient go to the posterior themselves."
             )
         mode = _mode(job, np.random.default_rng(seeds[0]).spawn(1)[0])
-        return _finite_points(job, seeds, "map", jittered(model, mode))
+        return _finite_points(job, seeds, "map", jittered(model, mode), n=n_looked_at)
     if _is_result(initvals):
         initvals = starts_from_draws(_posterior(initvals), model, len(seeds))
     points = _as_told(steps, seeds, _known(initvals, model))
-    return [(point, [(0, None)] * len(steps)) for point in points]
+    return [(point, _not_looked_at(job)) for point in points]
 
 
-def _finite_points(job, seeds, how, draw, most=None):
-    """Return starts that a function of a seed draws, where the log-density is finite."""
+def _finite_points(job, seeds, how, draw, most=None, n=None):
+    """Return starts that a function of a seed draws, the first n where logp is finite, or all."""
     model, logp, found = job.steps[0].model, Density(job, most), []
-    for chain, seed in enumerate(seeds):
+    for chain, seed in enumerate(seeds[:n]):
         logp.where = f"In chain {chain}, looking for a start"
         point = finite_point(draw, logp, np.random.default_rng(seed), how, model, logp.failures)
         found.append((point, logp.take_evaluated()))
     logp.say_what_was_rejected()
-    return found
+    others = [] if n is None else map(draw, seeds[n:])
+    return found + [(point, _not_looked_at(job)) for point in others]
+
+
+def _not_looked_at(job):
+    return [(0, None)] * len(job.steps)
 
 
 class Density:

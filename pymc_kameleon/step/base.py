@@ -140,6 +140,8 @@ class KameleonStep(ArrayStepShared):
     lengths_of_run : set of str
         Fields of its arrays whose length is that of what a run was given, or depends on how long it
         was first to tune: with `max_evaluations` it may tune less.
+    evaluations_at_once : int
+        Evaluations that a run may have under way, by which a search chooses its points.
     known_before : object
         What the chains of a run take up of earlier ones, from `reused`; None if that is nothing.
     proposal : callable or None
@@ -171,6 +173,7 @@ class KameleonStep(ArrayStepShared):
     known_before = None
     proposal: ClassVar[Callable | None] = None
     patience = math.inf
+    evaluations_at_once = 1
     settings: Mapping = MappingProxyType({})
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
@@ -461,8 +464,11 @@ class KameleonStep(ArrayStepShared):
             self.trail[0] = noted
         self.monitor.uncounted = n - begins_there
 
-    def _warm_start(self, q):
-        """Move `q` (n,) to where the posterior is, before a chain's first draw."""
+    def _warm_start(self, q, asks):
+        """Move `q` (n,) to where the posterior is, before a chain's first draw.
+
+        If it `asks`, it raises `Wanted` instead of evaluating the log-density.
+        """
         if not self.approaches:
             return
         others, n = q[self._d :].copy(), self._n_noted
@@ -471,8 +477,10 @@ class KameleonStep(ArrayStepShared):
             self.trail,
             self.patience,
             self.log_density.gradient[:n],
+            asks,
         )
-        if np.isfinite(logp(q[: self._d])):
+        is_led = self._is_one_of_many and self.guide.is_known  # so its own start is of no account
+        if is_led or np.isfinite(logp(q[: self._d])):
             logp.begin_again()
             self._find_posterior(q, logp)
             self.log_density.count[0] += logp.begun  # of this draw, too
@@ -496,6 +504,11 @@ class KameleonStep(ArrayStepShared):
         self.monitor.climbing = found.climbing
 
     @property
+    def _is_one_of_many(self):
+        """Whether a chain begins where the first one says, as evaluations are many at a time."""
+        return self.follows and self.evaluations_at_once > 1
+
+    @property
     def is_warm_starting(self):
         """Whether the log-density was last evaluated by the warm start."""
         begins = self.approaches and self.tune and self.point is None
@@ -506,7 +519,7 @@ class KameleonStep(ArrayStepShared):
         """Whether a chain has too few evaluations to search for the posterior itself."""
         n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
         few = self.monitor.most_on_the_way < FOLLOWING * max(self._d, 3)
-        return few or n < evaluations_for_own_search(self._d)
+        return few or self._is_one_of_many or n < evaluations_for_own_search(self._d)
 
     def _budget(self):
         """Return the evaluations that a chain has for its way to the posterior."""

@@ -19,6 +19,7 @@ from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.watch import DEFAULT_RULE, LOOKING_CHAINS
 from pymc_kameleon.step.make_draws import (
+    arrive,
     compiled_run,
     draws_of_looks,
     learn_together,
@@ -26,7 +27,7 @@ from pymc_kameleon.step.make_draws import (
     where,
 )
 from pymc_kameleon.step.messages import grouped
-from pymc_kameleon.step.warm_start.search import OutOfTime
+from pymc_kameleon.step.warm_start.search import OutOfTime, Wanted
 
 
 @dataclass
@@ -110,11 +111,13 @@ class Job:
         Whether it is computed while tuning, too.
     rule : Rule, optional
         What is done about evaluations that fail.
+    at_once : int, optional
+        Evaluations that may be under way at a time, by which searches choose their points.
     """
 
-    def __init__(self, steps, outputs, keeps_warmup, rule=DEFAULT_RULE):
+    def __init__(self, steps, outputs, keeps_warmup, rule=DEFAULT_RULE, at_once=1):
         self.steps, self.outputs, self.keeps_warmup = steps, outputs, keeps_warmup
-        self.rule = rule
+        self.rule, self.at_once = rule, at_once
         self.token = uuid4().hex
         self._make_ready()
 
@@ -138,7 +141,7 @@ class Job:
         """Return copies of the steps for a chain, which follow the rule."""
         copies = [step.for_chain() for step in self.steps]
         for step in copies:
-            step.log_density.rule = self.rule
+            step.log_density.rule, step.evaluations_at_once = self.rule, self.at_once
         return copies
 
     def n_looks(self, begun, tune, total, chains):
@@ -148,20 +151,26 @@ class Job:
 
     def steps_at(self, state):
         """Return copies of the steps, which are where a chain is."""
+        return put_at(self.idle_steps(), state)
+
+    def idle_steps(self):
+        """Return copies of the steps that nobody uses."""
         try:
-            steps = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
             steps = self.copies()
             for step in steps:
-                step.setup_chain(0, state.monitor.tune, draws=0)
-        for step, own in zip(steps, state.steps, strict=True):
-            step.sampling_state = own
-        return steps
+                step.setup_chain(0, tune=0, draws=0)
+            return steps
+
+    def give_back(self, steps):
+        """Let others use copies of the steps from now on."""
+        self._idle.append(steps)
 
     def leave(self, steps, point, noted=()):
         """Return the state of a chain, whose steps others may use from now on."""
         state = ChainState(point, [step.sampling_state for step in steps], noted)
-        self._idle.append(steps)
+        self.give_back(steps)
         return state
 
     def __getstate__(self):
@@ -170,6 +179,13 @@ class Job:
     def __setstate__(self, state):
         self.__dict__.update(state)
         self._make_ready()
+
+
+def put_at(steps, state):
+    """Put steps where a chain is, and return them."""
+    for step, own in zip(steps, state.steps, strict=True):
+        step.sampling_state = own
+    return steps
 
 
 def advance(job, state, n):
@@ -227,6 +243,57 @@ def _still_searching(job, state, steps, start):
     rows = np.empty((0, job.width(tuning=True)))
     stats = [step.statistics.empty(0) for step in steps]
     return new, Portion(rows, stats, None, n_logp, time.perf_counter() - start)
+
+
+# ---- the way to the posterior, by evaluations that are made many at a time ---------------------
+
+
+class Asked(NamedTuple):
+    """Points where a chain has to know the log-density, to go on to the posterior."""
+
+    k: int  # the step whose way it is
+    points: np.ndarray  # (n, n_values), in the step's own order
+
+
+def ask(job, steps, state):
+    """Return a chain before its first draw where its way has led, and what it has to know next.
+
+    That is an Asked, or None if it has arrived. Nothing is evaluated. The steps are idle ones that
+    nobody else uses meanwhile, so that a search that they hold goes on.
+    """
+    with job.turns:
+        for k, step in enumerate(put_at(steps, state)):
+            q = state.point[step.layout.places]
+            try:
+                arrive(step, q, asks=True)
+            except Wanted as wanted:
+                others = np.tile(q[step.layout.d :], (len(wanted.points), 1))
+                return state, Asked(k, np.column_stack([wanted.points, others]))
+        return ChainState(state.point, [s.sampling_state for s in steps], state.noted), None
+
+
+def evaluate(job, k, q):
+    """Return what a trail holds of an evaluation of a step's log-density at q, and its watch."""
+    with job.turns:
+        steps = job.idle_steps()
+        logp = steps[k].log_density
+        logp.begin_watch()
+        logp.watch.turn(-1)
+        logp.count[0], logp.rng = 0, None
+        row = np.array([logp(q), *logp.gradient[: steps[k]._n_noted]])
+        job.give_back(steps)
+    return row, logp.watch, int(logp.count[0])
+
+
+def told(state, k, row, seen, n):
+    """Return the state of a chain that gets what `evaluate` has returned, next on its trail."""
+    own, steps = state.steps[k], state.steps.copy()
+    trail, watch = own.trail.copy(), deepcopy(own.watch)
+    trail[np.count_nonzero(~np.isnan(trail[:, 0]))] = row
+    watch.add(seen)
+    monitor = replace(own.monitor, uncounted=own.monitor.uncounted + n - 1)
+    steps[k] = replace(own, trail=trail, watch=watch, monitor=monitor)
+    return replace(state, steps=steps)
 
 
 def learn(job, states):

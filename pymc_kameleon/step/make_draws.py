@@ -139,12 +139,7 @@ def _begin(step, q):
     status = what_changed(step, q)
     logp.rng, first = step.rng, step.point is None
     if first:
-        if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
-            step._jump(q)
-        logp.point[:] = q
-        step.monitor.common_start = np.array_equal(q[:d], step._common_start)
-        if step.tune:
-            step._warm_start(q)
+        arrive(step, q)
     else:  # compiled code compares, to see which of the others moved
         logp.point[d:] = step.point[d:]
         if step.pseudo_marginal and status == MOVED:
@@ -163,6 +158,25 @@ def _begin(step, q):
         stays = step.pseudo_marginal or np.array_equal(step.state.x, q[:d])
         return status | STALE_DERIVED if stays else MOVED
     return status
+
+
+def arrive(step, q, asks=False):
+    """Move `q` (n,), in the step's own order, to where the posterior is, before the first draw.
+
+    If it `asks`, it raises `Wanted` instead of evaluating the log-density.
+    """
+    logp, d = step.log_density, step.layout.d
+    if step.monitor.arrived:
+        q[:d], logp.point[:] = step.state.x, q
+        logp.count[0] += np.count_nonzero(~np.isnan(step.trail[:, 0]))  # of the first draw
+        return
+    if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
+        step._jump(q)
+    logp.point[:], logp.rng = q, step.rng
+    step.monitor.common_start = np.array_equal(q[:d], step._common_start)
+    if step.tune:
+        step._warm_start(q, asks)
+    step.state.x[:], step.monitor.arrived = q[:d], True
 
 
 def draws_of_looks(step):

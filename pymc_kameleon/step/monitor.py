@@ -26,6 +26,7 @@ class ChainMonitor:
     done: int = 0  # draws made
     learned: int = -1  # draws made when the step last learned in Python; -1 before that
     uncounted: int = 0  # evaluations for the start, and to learn together, that no draw counts yet
+    arrived: bool = False  # whether it has been on its way to the posterior, before the first draw
     common_start: bool = False  # whether the chain began at the model's initial point
     climbing: float = 0.0  # what logp still gained when the way had no evaluations left
     noise: float = 0.0  # variance of estimates of logp where tuning ended; 0 if it is no estimate

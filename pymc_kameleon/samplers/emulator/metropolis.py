@@ -41,6 +41,8 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
 from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.way import SearchByEmulator, prior_draws
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
+from pymc_kameleon.samplers.surrogate.active.search import LOW
+from pymc_kameleon.samplers.surrogate.batch_search import turned
 from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
@@ -53,8 +55,8 @@ from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 EMULATED = 4
 """The kind of a move by the emulator, after those of SurrogateMetropolis."""
 
-N_GUIDED, LOW = 32, (10.0, 2.0)
-"""Draws of s that other chains may begin at; how far below the best, and times d, none begins."""
+N_GUIDED = 32
+"""Draws of s that other chains may begin at."""
 
 MOST_ERROR = 10.0
 """Median error of predicted log-densities at the end of the way, from which it is gone again."""
@@ -91,6 +93,10 @@ class Guide(NamedTuple):
     def is_known(self):
         """Whether the posterior has been found."""
         return not np.isnan(self.draws[0, 0])
+
+    def turned(self, k):
+        """Return the same with the draws of s k places farther on, of which the first is tried."""
+        return self._replace(draws=turned(self.draws, k))
 
 
 State = extended(
@@ -486,7 +492,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
             return value
 
         if self.guide.is_known:
-            noted(q[: self._d])  # the first value that is recorded is that of the start
+            if not self._is_one_of_many:
+                noted(q[: self._d])  # the first value that is recorded is that of the start
             copy_arrays(self.guide.emulated, self.parameters.emulated)
             copy_arrays(self.guide.choices, self.tuning.choices)
         else:
@@ -530,7 +537,10 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def _first_point(self, draws, logp):
         """Return a draw where the log-density is as high as it should be, or the first one."""
         best = -np.inf if self.tuning.n_evaluated[0] == 0 else learning.best_of(self)[1]
-        for z in draws[1 + self.rng.permutation(len(draws) - 1)[: self._near_tries()]]:
+        others = np.arange(len(draws) - 1)
+        if not self._is_one_of_many:
+            self.rng.shuffle(others)
+        for z in draws[1 + others[: self._near_tries()]]:
             value = logp(z)
             if value > best - LOW[0] - LOW[1] * self._d:
                 return z

@@ -470,7 +470,7 @@ class SearchByEmulator(BatchSearch):
         """Evaluate until the way ends, or the budget is spent."""
         logp.n = self.n
         while not self.has_ended and logp.n < budget:
-            z, value = self.evaluate(logp)
+            z, value = self.evaluate(logp, budget)
             learning.note(self.step, z, value, logp.outputs)
             self.advance()
 

@@ -53,8 +53,9 @@ class BatchSearch:
         same = seed == self._seed and np.array_equal(start, self.start)
         return same and np.array_equal(self._evaluated, trail[: self.n])
 
-    def evaluate(self, logp):
-        """Evaluate the next point; return it, and its log-density."""
+    def evaluate(self, logp, most):
+        """Evaluate the next point, of at most so many; return it, and its log-density."""
+        logp.announce(self._points[len(self._values) :][: most - self.n])
         point = self._points[len(self._values)]
         value = logp(point)
         self._values.append(value)
@@ -72,3 +73,8 @@ class BatchSearch:
                 self._points = self._going.send(values)
         except (StopIteration, np.linalg.LinAlgError):
             self._points = None
+
+
+def turned(points, k):
+    """Return points (n, d) of which all but the first begin k places farther on."""
+    return np.concatenate([points[:1], np.roll(points[1:], -k, axis=0)])

@@ -25,6 +25,7 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.surrogate import emulator, learning, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 from pymc_kameleon.samplers.surrogate.active.search import (
+    LOW,
     MOST_FOR_ALL,
     ActiveGuide,
     Search,
@@ -61,12 +62,12 @@ MOVES = "walk", "reference", "surrogate", "wide"  # in a result
 LOOK = -1
 """The kind of a transition that only evaluates a point, while tuning."""
 
-FIT_GROWTH = 1.2
-"""Factor by which the draws of tuning grow from one fit to the next."""
+FIT_GROWTH, GROWTH_OF_MANY = 1.2, 2.0
+"""Factor by which the draws of tuning grow from one fit to the next; and the same of many chains,
+which all wait for a fit."""
 
-N_GUIDED, LOW = 32, (10.0, 2.0)
-"""Points that other chains may begin at, the best one and draws of the process; how far below the
-top, and times d, none begins."""
+N_GUIDED = 32
+"""Points that other chains may begin at, the best one and draws of the process."""
 
 CHEAP_BUDGET = 5
 """Times as many evaluations a chain has for its way to the posterior where they are cheap."""
@@ -364,7 +365,7 @@ class SurrogateMetropolis(KameleonStep):
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
         {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
-        | {"known", "known_exact"}
+        | {"known", "known_exact", "home"}
     )
     least_between_fits = 1
     _active_search, _n_searched = None, 0
@@ -404,7 +405,7 @@ class SurrogateMetropolis(KameleonStep):
     def _allocate(self, scales, n_tune):
         d = scales.size
         sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres, "kinds": self.n_kinds}
-        sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": min(self._usual_budget(), 2000) + 20}
+        sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": self._most_of_home + 20}
         known = self.known_before if self._remembers else None
         known = Reused.nothing(d) if known is None else known
         sizes |= {"remembered": self._n_remembered(n_tune), "known": len(known.rows)}
@@ -438,6 +439,12 @@ class SurrogateMetropolis(KameleonStep):
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     @property
+    def _most_of_home(self):
+        """Return how much the way tells tuning, at most."""
+        many = self._most_of_search if self._is_active and self._is_one_of_many else 0
+        return min(max(self._usual_budget(), many), 2000)
+
+    @property
     def _remembers(self):
         """Whether chains remember evaluations, which a result keeps, and know of earlier runs."""
         return self.is_expensive and self.layout.covers_all
@@ -459,13 +466,17 @@ class SurrogateMetropolis(KameleonStep):
         return max(0, min(self._usual_budget(), self._limit_of_search() - self._n_searched))
 
     def _most_on_the_way(self):
-        return self._usual_budget() + (most_of_search(self._d) if self._is_active else 0)
+        return self._usual_budget() + (self._most_of_search if self._is_active else 0)
+
+    @property
+    def _most_of_search(self):
+        return most_of_search(self._d, self.evaluations_at_once)
 
     def evaluations_of_search(self, whole, short):
         """Return about how many evaluations the way takes, and one that follows."""
         if not self._is_active:
             return super().evaluations_of_search(whole, short)
-        return active_budget(self._d) // 2, 1 if self._has_few_evaluations else short * self._d
+        return active_budget(self._d, self.evaluations_at_once) // 2, 1 if self._has_few_evaluations else short * self._d
 
     @property
     def _is_active(self):
@@ -485,7 +496,7 @@ class SurrogateMetropolis(KameleonStep):
         self._known_on_the_way = tuning.known, tuning.known_exact
         self._go_home(q, logp, rows)
         if most := len(self.tuning.remembered):
-            rows = each_once(np.array(rows), self._d)[:most]
+            rows = each_once(np.reshape(rows, (-1, self._d + 1)), self._d)[:most]
             self.tuning.remembered[: len(rows)], self.tuning.n_remembered[0] = rows, len(rows)
 
     def _go_home(self, q, logp, rows):
@@ -509,14 +520,19 @@ class SurrogateMetropolis(KameleonStep):
             rows += search.rows
             if is_home and (end := search.finish(N_GUIDED)):
                 found, self.guide = end
+                x = self.guide.draws[1] if self._is_one_of_many else self._high_draw(noted)[0]
                 problems.say_search_ended(search.n, search.way.sd, search.way.error)
-                self._begin_at(q, self._high_draw(noted)[0], found)
+                self._begin_at(q, x, found)
                 return
             problems.say_search_failed(search.n)
             q[: self._d], n = search.way.best, search.n + 1
         elif begins and knows:
             noted(start)
             q[: self._d], n = self.tuning.known[0, :-1], 1  # the best one
+        elif not begins and self.guide.has_draws and self._is_one_of_many:
+            nothing = np.zeros((0, self._d)), np.zeros(0)
+            self._begin_at(q, self.guide.draws[1], self.guide.warm_start(*nothing))
+            return
         elif not begins and self.guide.has_draws and self._has_few_evaluations:
             at_start, (x, at_x) = noted(start), self._high_draw(noted)
             points, logps = np.array([start, x]), np.array([at_start, at_x])
@@ -535,7 +551,7 @@ class SurrogateMetropolis(KameleonStep):
         search, rows = self._active_search, self.tuning.known
         if search is None or not search.is_of(start, seed, self.trail[:, 0]):
             known = Known(rows[:, :-1].copy(), rows[:, -1].copy(), self.tuning.known_exact)
-            self._active_search = Search(start, seed, known)
+            self._active_search = Search(start, seed, known, self.evaluations_at_once)
         return self._active_search
 
     def _high_draw(self, logp):
@@ -569,14 +585,17 @@ class SurrogateMetropolis(KameleonStep):
 
     def _first_fit(self):
         """Return the draw before which the surrogate is fitted for the first time."""
+        if self._is_one_of_many:
+            return 1
         return -(-max(6, self._d // 2) // self.steps_per_draw)
 
     def pauses(self):
         """Return the draws of tuning before which the surrogate is fitted anew."""
         tune, end, ends = self.monitor.tune, self._first_fit(), []
+        growth = GROWTH_OF_MANY if self._is_one_of_many else FIT_GROWTH
         while end < 0.9 * (tune - 1):
             ends.append(end)
-            end = int(FIT_GROWTH * end) + self.least_between_fits
+            end = int(growth * end) + self.least_between_fits
         return [*ends, tune - 1] if tune > 1 else []
 
     def evaluations(self, states, numbers, kept):

@@ -69,6 +69,14 @@ class OutOfTime(Exception):
     """The time was up before the posterior was found."""
 
 
+class Wanted(Exception):
+    """The way to the posterior needs log-densities that are not known, at `points` (n, d)."""
+
+    def __init__(self, points):
+        super().__init__(points)
+        self.points = points
+
+
 class RecordedLogp:
     """A log-density that records its values, so that an approach can go on after a pause.
 
@@ -84,16 +92,19 @@ class RecordedLogp:
         After which `OutOfTime` is raised, but not before there is one new value.
     outputs : (q,) float64, optional
         What is noted besides, which an evaluation leaves here.
+    asks : bool, optional
+        Whether nothing is evaluated here: `Wanted` is raised where a value is not known.
     """
 
-    def __init__(self, logp, values, seconds, outputs=NOTHING):
-        self.logp, self.values, self.outputs = logp, values, outputs
+    def __init__(self, logp, values, seconds, outputs=NOTHING, asks=False):
+        self.logp, self.values, self.outputs, self.asks = logp, values, outputs, asks
         self.known, self.n = np.count_nonzero(~np.isnan(values[:, 0])), 0
         self.begun, self.end = self.known, time.perf_counter() + seconds
 
     def __call__(self, x):
         """Return the log-density at x, -inf for NaN."""
         if self.n == self.known:
+            self.announce(x[None])
             if self.known > self.begun and time.perf_counter() > self.end:
                 raise OutOfTime
             value = self.logp(x)
@@ -103,6 +114,11 @@ class RecordedLogp:
         value, self.outputs[:] = self.values[self.n, 0], self.values[self.n, 1:]
         self.n += 1
         return value
+
+    def announce(self, points):
+        """Say that points (n, d) are evaluated next, one after another, whatever comes out."""
+        if self.asks and self.n + len(points) > self.known:
+            raise Wanted(points[self.known - self.n :].copy())
 
     def begin_again(self):
         """Go back to the first value."""

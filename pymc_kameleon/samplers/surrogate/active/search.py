@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.samplers.surrogate.active.way import Way
-from pymc_kameleon.samplers.surrogate.batch_search import BatchSearch
+from pymc_kameleon.samplers.surrogate.batch_search import BatchSearch, turned
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 
@@ -20,6 +20,9 @@ GOOD, BETTER = (0.1, 0.3), (0.02, 0.1)
 """sdV, and the root mean square error of plain draws, with which s is good enough to move by; and
 with which averages by the process itself are good."""
 
+MOST_BATCHES = 12
+"""Batches for which a search has evaluations at least, if many are made at a time."""
+
 MOST_FOR_ALL = 400
 """Evaluations of the way up to which these are all there is."""
 
@@ -27,18 +30,22 @@ TAILS_KNOWN, TAIL_DEPTH = 0.3, 6.0
 """sdV with which tails are known, as points were chosen there, too; and by which the bound of h,
 beyond which s falls as a t density does, is then lower."""
 
+LOW = 10.0, 2.0
+"""How far below a typical draw, and times d, no chain begins."""
+
 N_STEPS, N_TYPICAL = 250, 200
 """Steps of each chain of the process for what is found; and draws for the typical log-density."""
 
 
-def active_budget(d):
-    """Return the evaluations of a search, at most."""
-    return BUDGET[0] * d + BUDGET[1]
+def active_budget(d, at_once=1):
+    """Return the evaluations of a search, at most, of which so many are made at a time."""
+    batches = MOST_BATCHES * at_once if at_once > 1 else 0
+    return max(BUDGET[0] * d + BUDGET[1], batches)
 
 
-def most_of_search(d):
+def most_of_search(d, at_once=1):
     """Return the evaluations of a search, at most, however many there are in all."""
-    return max(active_budget(d), MOST_FOR_ALL)
+    return max(active_budget(d, at_once), MOST_FOR_ALL)
 
 
 def least_budget(d):
@@ -60,7 +67,7 @@ class ActiveGuide(NamedTuple):
     exact: np.ndarray
     top_logp: np.ndarray  # (1,), at x, as the process has it
     tail_depth: np.ndarray  # (1,), by which the bound of h is lower, as tails are known
-    draws: np.ndarray  # (n, d), the best point, and draws of s
+    draws: np.ndarray  # (n, d), the best point, and draws of s where others may begin
 
     @classmethod
     def of(cls, guide, n):
@@ -73,6 +80,10 @@ class ActiveGuide(NamedTuple):
     def warm_start(self, points, logps):
         """Return the WarmStart of a chain that begins there, and has evaluated these points."""
         return WarmStart(*self[:1], self.top_logp[0], *self[1:4], 0.0, points, logps)
+
+    def turned(self, k):
+        """Return the same with the draws of s k places farther on, of which the first is tried."""
+        return self._replace(draws=turned(self.draws, k))
 
     @property
     def is_known(self):
@@ -88,9 +99,9 @@ class ActiveGuide(NamedTuple):
 class Search(BatchSearch):
     """A Way, one evaluation after another; parameters as of BatchSearch, and what is Known."""
 
-    def __init__(self, start, seed, known=None):
+    def __init__(self, start, seed, known=None, at_once=1):
         super().__init__(start, seed)
-        self.way, self._found = Way(self.rng), None
+        self.way, self._found = Way(self.rng, at_once), None
         self.begin(self.way.go(start[None], known))
 
     def go_on(self, logp, most, is_all=False):
@@ -105,14 +116,14 @@ class Search(BatchSearch):
         while not self.has_ended and self.n < most:
             if self.is_between_batches and self.way.is_better_than(sd, error):
                 break
-            self.evaluate(logp)
+            self.evaluate(logp, most)
             self.advance()
         return not self.has_ended and self.way.is_home
 
     @property
     def _budget(self):
         d = self.start.size
-        budget, known = active_budget(d), np.count_nonzero(self.way.known_near)
+        budget, known = active_budget(d, self.way.at_once), np.count_nonzero(self.way.known_near)
         return max(budget - known, min(budget, least_budget(d)))
 
     def finish(self, n):
@@ -140,7 +151,11 @@ class Search(BatchSearch):
         logp = typical + mean.size / 2  # as if at the top of a normal
         own = slice(way.n_known, None)
         found = WarmStart(mean, logp, scales, factor, way.exact, 0.0, way.x[own], way.f[own])
-        some = self.rng.choice(draws, n - 1, replace=False)
+        if way.at_once == 1:
+            some = self.rng.choice(draws, n - 1, replace=False)
+        else:
+            some = way.beginnings(typical - LOW[0] - LOW[1] * mean.size)
+            some = some[np.arange(n - 1) % len(some)]
         points = np.concatenate([way.best[None], some])
         depth = TAIL_DEPTH if way.sd < TAILS_KNOWN else -np.inf
         return found, ActiveGuide(*found.guide, np.array([logp]), np.array([depth]), points)

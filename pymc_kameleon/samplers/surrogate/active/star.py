@@ -6,7 +6,9 @@ point for each pair completes the Hessian, and a Newton step leads to their maxi
 far. The other coordinates then are searched on lines, unless that loses mass, which is f and the
 log of volume: in the neck of a funnel f has no bound.
 
-Generators yield points (n, d), and are sent their log-densities (n,).
+Generators yield points (n, d), and are sent their log-densities (n,). If many are made at a time,
+what may be of use is asked for together: pairs before it is known which coordinates are exact, and
+whole lines.
 
 Symbols: x₀ the start, I the exact coordinates, J the others, H and g the Hessian and gradient in I.
 """
@@ -50,27 +52,68 @@ class Start(NamedTuple):
     is_home: bool
 
 
-def look_around(x, f):
+class Pairs:
+    """Points that are steps in two coordinates away from x, for the Hessian there.
+
+    Parameters
+    ----------
+    x : (d,) float64
+    scales : (n,) float64
+        Of the coordinates `some`, which set the steps.
+    some : (n,) int64
+
+    Attributes
+    ----------
+    points : (n (n - 1) / 2, d) float64
+    values : (n (n - 1) / 2,) float64
+        Their log-densities, once they are known.
+    """
+
+    def __init__(self, x, scales, some):
+        self.some, self.values = some, None
+        self._steps = np.maximum(scales, LEAST_STEP)
+        self._i, self._j = i, j = np.tril_indices(len(some), -1)
+        self.points = np.repeat(x[None], len(i), axis=0)
+        self.points[np.arange(len(i)), some[i]] += self._steps[i]
+        self.points[np.arange(len(i)), some[j]] += self._steps[j]
+
+    def hessian(self, f, parabolas):
+        """Return the Hessian (n, n) at x, where f is, from a parabola (n, 2) of each coordinate."""
+        i, j, steps = self._i, self._j, self._steps
+        rises = parabolas[:, 0] * steps**2 + parabolas[:, 1] * steps
+        hessian = np.diag(2 * parabolas[:, 0])
+        hessian[i, j] = (self.values - f - rises[i] - rises[j]) / (steps[i] * steps[j])
+        hessian[j, i] = hessian[i, j]
+        return hessian
+
+
+def look_around(x, f, at_once=1):
     """Evaluate a star around x (d,), whose log-density is f, and go to its top; return a Start."""
     steps = STEP * np.eye(len(x))
     sides = yield np.concatenate([x + steps, x - steps])
     lines = [{0.0: f, STEP: a, -STEP: b} for a, b in zip(*np.split(sides, 2), strict=True)]
     fourth = [_fourth(line) for line in lines]
-    values = yield x + np.diag(fourth)
+    pairs, points = None, x + np.diag(fourth)
+    if at_once > 1:
+        pairs = Pairs(x, np.array([_fitted(line)[1] for line in lines]), np.arange(len(x)))
+        points = np.concatenate([points, pairs.points])
+    values = yield points
+    if pairs:
+        values, pairs.values = values[: len(x)], values[len(x) :]
     for line, t, value in zip(lines, fourth, values, strict=True):
         line[t] = value
     exact = np.array([_is_exact(line) for line in lines])
     tops, scales = np.array([_fitted(line) for line in lines]).T
     if exact.sum() >= least_exact(len(x)):
-        return (yield from _solve(x, f, lines, exact, scales))
+        return (yield from _solve(x, f, lines, exact, scales, pairs, at_once))
     k = max(range(len(x)), key=lambda k: max(lines[k].values()))
     best, at = _best(lines[k]), x.copy()
     at[k] += best
-    for share in WHOLE_AND_HALF:
-        z = x + share * tops
-        [value] = yield z[None]
-        if value > lines[k][best]:
-            at = z
+    points = [x + share * tops for share in WHOLE_AND_HALF]
+    for some in [points] if at_once > 1 else [[point] for point in points]:
+        values = yield np.array(some)
+        if values.max() > lines[k][best]:
+            at = some[np.argmax(values)]
             break
     return Start(at, scales, np.zeros(len(x), bool), np.diag(scales), False)
 
@@ -140,19 +183,16 @@ def _is_exact(line):
 # ---- exact coordinates --------------------------------------------------------------------------
 
 
-def _solve(x, f, lines, exact, scales):
+def _solve(x, f, lines, exact, scales, pairs, at_once):
     """Go to the maximum in the exact coordinates, and search the others on lines."""
-    some = np.flatnonzero(exact)
+    some, others = np.flatnonzero(exact), np.flatnonzero(~exact)
     n, nowhere = len(some), Start(x, scales, exact, np.diag(scales), False)
-    parabolas = np.array([np.polyfit(*_around(lines[k], f), 2)[:2] for k in some])
-    steps = np.maximum(scales[some], LEAST_STEP)
-    rises = parabolas[:, 0] * steps**2 + parabolas[:, 1] * steps
-    i, j = np.tril_indices(n, -1)
-    points = np.repeat(x[None], len(i), axis=0)
-    points[np.arange(len(i)), some[i]] += steps[i]
-    points[np.arange(len(i)), some[j]] += steps[j]
-    values, hessian = (yield points), np.diag(2 * parabolas[:, 0])
-    hessian[i, j] = hessian[j, i] = (values - f - rises[i] - rises[j]) / (steps[i] * steps[j])
+    if pairs is None:
+        pairs = Pairs(x, scales[some], some)
+        pairs.values = yield pairs.points
+    parabolas = np.array([np.polyfit(*_around(lines[k], f), 2)[:2] for k in pairs.some])
+    hessian, own = pairs.hessian(f, parabolas), np.isin(pairs.some, some)
+    hessian, parabolas = hessian[np.ix_(own, own)], parabolas[own]
     if not np.isfinite(hessian).all():
         return nowhere
     curvatures, vectors = np.linalg.eigh(-hessian)
@@ -160,17 +200,15 @@ def _solve(x, f, lines, exact, scales):
         return nowhere
     at = x.copy()
     at[some] += vectors @ (vectors.T @ parabolas[:, 1] / curvatures)
-    [top] = yield at[None]
-    if not top > f:
-        return nowhere
     before, block = (at, scales.copy()), vectors * curvatures**-0.5
-    f = top
-    for k in np.flatnonzero(~exact):
-        at, top, scales[k] = yield from _search_line(at, top, k, scales[k])
-    z = np.random.default_rng(n).standard_normal((2, n))
-    points = np.repeat(at[None], 2, axis=0)
-    points[:, some] += z @ block.T
-    size = (np.mean(top - (yield points)) / np.mean(0.5 * np.sum(z * z, axis=1))) ** -0.5
+    z, steps = np.random.default_rng(n).standard_normal((2, n)), np.zeros((2, len(x)))
+    steps[:, some] = z @ block.T
+    search = _search_in_turn if at_once == 1 else _search_together
+    found = yield from search(at, f, others, scales, steps, at_once)
+    if found is None:
+        return nowhere
+    f, at, top, drops, scales = found
+    size = (np.mean(drops) / np.mean(0.5 * np.sum(z * z, axis=1))) ** -0.5
     mass = top - f + n * np.log(size) + np.log(scales / before[1]).sum()
     if not mass > 0:  # the neck of a funnel has hardly any
         (at, scales), size = before, 1.0
@@ -182,6 +220,47 @@ def _solve(x, f, lines, exact, scales):
 def _around(line, f):
     t, values = _sorted(line)
     return t, values - f
+
+
+def _search_in_turn(x, least, some, scales, steps, at_once):
+    """Maximise f along one of some coordinates after the other, from x, if f is not too low there.
+
+    Returns f at x, the best point and f there, how far f drops from it by the steps (m, d), and
+    scales (d,); or None.
+    """
+    [f] = yield x[None]
+    if not f > least:
+        return None
+    at, top, scales = x, f, scales.copy()
+    for k in some:
+        at, top, scales[k] = yield from _search_line(at, top, k, scales[k])
+    return f, at, top, top - (yield at + steps), scales
+
+
+def _search_together(x, least, some, scales, steps, at_once):
+    """Do the same along all of them at once, and then go as far in all as in each, or in one."""
+    n, scales = len(some), scales.copy()
+    m = int(np.clip(at_once // (2 * max(n, 1)), 2, MOST_ON_LINE // 2))
+    t = np.maximum(scales[some], LEAST_LINE_STEP)[:, None] * GROWTH ** np.arange(-1.0, m - 1)
+    t = np.concatenate([t, -t], axis=1)
+    points = x + t[:, :, None] * np.eye(len(x))[some][:, None]
+    f, *values = yield np.concatenate([x[None], points.reshape(-1, len(x))])
+    if not f > least:
+        return None
+    values = np.reshape(values, t.shape)
+    lines = [{0.0: f} | dict(zip(*one, strict=True)) for one in zip(t, values, strict=True)]
+    whole, single = x.copy(), x.copy()
+    for k, line in zip(some, lines, strict=True):
+        step, scales[k] = _fitted(line)
+        whole[k] += step
+    if n > 0:
+        best = np.argmax(values.max(axis=1))
+        single[some[best]] += _best(lines[best])
+    ends = np.array([whole, single])
+    found = yield np.concatenate([ends, *(end + steps for end in ends)])
+    own = int(np.argmax(found[:2]))
+    drops = found[own] - found[2:].reshape(2, -1)[own]
+    return f, ends[own], found[own], drops, scales
 
 
 def _search_line(x, f, k, scale):

@@ -72,6 +72,12 @@ N_CANDIDATES, WIDE_WEIGHT = 100, 0.2
 TURNS, LOOK = 4, 3
 """Batches of which the first and the third begin with a plain draw, and this one with a look."""
 
+PER_PLAIN = 8
+"""Points of a large batch for each plain draw."""
+
+LEAST_BEGINNINGS = 4
+"""Draws that were evaluated, at least, if chains are to begin at these alone."""
+
 BURN_IN = draws.N_STEPS // 3
 """Steps of chains before their draws count."""
 
@@ -129,6 +135,8 @@ class Way:
     Parameters
     ----------
     rng : numpy.random.Generator
+    at_once : int, optional
+        Evaluations that are made at a time: a batch has as many, at least.
 
     Attributes
     ----------
@@ -154,9 +162,10 @@ class Way:
         Of plain draws of s, predicted before they were evaluated.
     """
 
-    def __init__(self, rng):
-        self.rng, self.is_home, self.process, self.n_known = rng, False, None, 0
-        self.sd, self.errors = np.inf, []
+    def __init__(self, rng, at_once=1):
+        self.rng, self.at_once = rng, at_once
+        self.is_home, self.process, self.n_known = False, None, 0
+        self.sd, self.errors, self._plain = np.inf, [], []
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
         self.chains, self._are_exact, self._n_held = None, False, 0
@@ -207,7 +216,7 @@ class Way:
 
     def _look_around(self):
         best = np.argmax(self.f)
-        looking = star.look_around(self.x[best].copy(), self.f[best])
+        looking = star.look_around(self.x[best].copy(), self.f[best], self.at_once)
         points = next(looking)
         try:
             while True:
@@ -303,7 +312,8 @@ class Way:
 
     @property
     def _n_batch(self):
-        return max(LEAST_BATCH, int((len(self.f) - self.n_known) * BATCH))
+        n = max(LEAST_BATCH, int((len(self.f) - self.n_known) * BATCH))
+        return max(n, self.at_once)
 
     # ---- climbing -------------------------------------------------------------------------------
 
@@ -362,26 +372,36 @@ class Way:
         powers = np.repeat([1.0, draws.POWER], [m, draws.N_TEMPERED])
         found, _ = draws.run(density, self.chains, powers, draws.N_STEPS, rng)
         self.chains = found[-1]
-        plain, wide = found[BURN_IN:, :m], found[BURN_IN:, m:]
-        own, others = _some(plain, N_CANDIDATES, rng), _some(wide, N_CANDIDATES, rng)
-        turn = self._n_batches % TURNS
-        looks = self._looks(own)[:1] if turn == LOOK else own[:0]
+        of_s, wide = found[BURN_IN:, :m], found[BURN_IN:, m:]
+        own, others = _some(of_s, N_CANDIDATES, rng), _some(wide, N_CANDIDATES, rng)
+        plain, n_looks = self._turn()
+        looks = self._looks(own)[:n_looks] if n_looks else own[:0]
         candidates = np.concatenate([own, others, looks])
         covariance, mean = self.process.covariance(candidates), self.process.mean(candidates)
         self.sd = spread(covariance[:N_CANDIDATES, :N_CANDIDATES])
         weights = np.repeat([1.0, WIDE_WEIGHT, 0.0], [N_CANDIDATES, len(others), len(looks)])
-        is_plain, n = turn % 2 == 0, len(candidates)
-        first = rng.integers(N_CANDIDATES, size=1) if is_plain else np.arange(n - len(looks), n)
+        first = [*plain, *range(len(candidates) - len(looks), len(candidates))]
         chosen = most_telling(covariance, weights, noise_of(mean, d), self._n_batch, first)
         best, points = self.f.max(), self.x_of(candidates[chosen])
         f = yield from self._evaluated(points)
-        if is_plain:
-            self.errors.append(float(f[0] - best - mean[chosen[0]]))
+        self.errors += (f - best - mean[chosen])[: len(plain)].tolist()
+        self._plain += range(len(self.f) - len(f), len(self.f) - len(f) + len(plain))
         self._n_batches += 1
         if f.max() > best + LOST_GAIN[0] + LOST_GAIN[1] * d:
             self._leave()
         else:
-            self._follow_draws(plain)
+            self._follow_draws(of_s)
+
+    def _turn(self):
+        """Return which of the candidates are plain draws that begin a batch, and how many looks.
+
+        One or the other, in turn, unless batches are large.
+        """
+        turn, n = self._n_batches % TURNS, self.at_once // PER_PLAIN
+        if n > 0:
+            return range(n), n
+        plain = self.rng.integers(N_CANDIDATES, size=1) if turn % 2 == 0 else []
+        return plain, int(turn == LOOK)
 
     def _looks(self, own):
         """Return points (k, d) in tails: on rays from draws, where the mean is as low as is wanted.
@@ -440,6 +460,15 @@ class Way:
         found, _ = draws.run(density, u, np.ones(m), draws.N_STEPS, rng)
         found, _ = draws.run(density, found[-1], np.ones(m), n_steps, rng)
         return self.x_of(found.reshape(-1, found.shape[-1]))
+
+    def beginnings(self, least):
+        """Return points (n, d) where chains may begin, as f is not below this.
+
+        They were draws of s when they were evaluated, the last ones first; if these are few, any.
+        """
+        least, rows = min(least, self.f.max()), np.array(self._plain[::-1], np.int64)
+        rows = rows[self.f[rows] >= least]
+        return self.x[rows if len(rows) >= LEAST_BEGINNINGS else self.f >= least]
 
     def expected(self, x):
         """Return the mean of f at points (n, d), as the process has it."""

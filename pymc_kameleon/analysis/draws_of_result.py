@@ -11,6 +11,7 @@ from pymc_kameleon.analysis import emulator_correction, surrogate_correction
 from pymc_kameleon.analysis.control_correction import are_enough, controlled, kept_of
 from pymc_kameleon.analysis.process_correction import NOTHING, known_of, with_process
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
+from pymc_kameleon.result.superchains import size_of_superchains, superchains_of
 from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
 from pymc_kameleon.samplers.surrogate.evaluations import evenly
 from pymc_kameleon.samplers.surrogate.moves import certificate, moves_of
@@ -71,7 +72,7 @@ class Draws:
             raise ValueError("There are no draws to average: the result has no posterior.")
         self.posterior = convert_to_dataset(dt, group="posterior")
         self.moves = self.known = self.controls = self.approximation = None
-        self.should_be_corrected = False
+        self.should_be_corrected, self._size = False, 1  # chains that are taken for one
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError(
                 "The draws need the dimensions chain and draw, and have "
@@ -127,7 +128,10 @@ class Draws:
         moves = emulator_moves_of(kept) if by_emulator else moves_of(kept, learned)
         if EVALUATIONS in dt.children and not by_emulator:
             self.known = known_of(dt[EVALUATIONS].to_dataset(), kept)
-        if _are_enough(moves, kept.sizes):
+        size = size_of_superchains(superchains_of(self.posterior))
+        if size > 1 and not by_emulator and (joined := moves.joined(size)) is not None:
+            moves, self._size = joined, size
+        if _are_enough(moves, kept.sizes["chain"] // self._size):
             self.moves, self.approximation = moves, APPROXIMATIONS[group]
         elif self.known is None:
             _log.info(
@@ -164,7 +168,8 @@ class Draws:
             if isinstance(self.moves, EmulatorMoves):
                 found = emulator_correction.corrected(values, self.moves, function)
             elif self.moves is not None:
-                found = surrogate_correction.corrected(values, self.moves, function, n_decisive)
+                joined = values.reshape(-1, self._size * values.shape[1], values.shape[2])
+                found = surrogate_correction.corrected(joined, self.moves, function, n_decisive)
             if found is not None:
                 found = found._replace(is_better=found.is_better & (found.gain > 1))
             if self.known is not None:
@@ -265,11 +270,10 @@ def _trials(arrays):
     yield np.argsort(ranks.max(axis=1))[:MIDDLE]
 
 
-def _are_enough(moves, sizes):
+def _are_enough(moves, chains):
     """Whether there are moves enough in each of several chains."""
     moved = moves.row[(moves.start != moves.end).any(axis=1)]
-    each = np.bincount(moved, minlength=sizes["chain"])
-    return sizes["chain"] > 1 and each.min() >= LEAST_MOVES
+    return chains > 1 and np.bincount(moved, minlength=chains).min() >= LEAST_MOVES
 
 
 def _values(function, variables, shape):

@@ -21,6 +21,7 @@ from pymc_kameleon.analysis.batches import Corrected, r_hat, r_hat_of
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_unknown
 from pymc_kameleon.result.opening import opened
+from pymc_kameleon.result.superchains import nested_r_hat, superchains_of
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -71,6 +72,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         mean: 1 where it was not corrected. ``ess_bulk`` and ``ess_tail`` are those of the draws.
         So is ``r_hat`` where the mean was not corrected; elsewhere it is that of corrected averages
         over half-chains. ``arviz.rhat`` has that of the draws. What has no standard error has NaN.
+        Where many chains began at the same few points, by `evaluations_at_once`, ``r_hat_nested``
+        tells whether those that began at a point have the mean of all, however short they are.
         If a surrogate or an emulator corrects them, ``attrs`` has the ``certificate``: how close it
         is to the posterior. And ``by_process``: the rows whose mean is by a process, as evaluations
         are few, and so approximate; their ``r_hat`` is √(1 + 1/ess).
@@ -116,7 +119,11 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
             chosen.astype(np.float64), ci_kind=ci_kind, ci_prob=ci_prob, round_to="none"
         )
         ess = array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean")
-    table = pd.DataFrame(found, dtype=float).assign(ess=ess, gain=1.0)
+    table = pd.DataFrame(found, dtype=float)
+    if (numbers := superchains_of(draws.posterior)) is not None:
+        place = table.columns.get_loc("r_hat") + 1
+        table.insert(place, "r_hat_nested", nested_r_hat(values.astype(np.float64), numbers))
+    table = table.assign(ess=ess, gain=1.0)
     if draws.are_approximate:
         _widen(table, draws, values)
     constant = np.ptp(values, axis=(0, 1)) == 0
@@ -130,7 +137,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         if draws.known is not None:
             table.attrs["by_process"] = table.index[by_process].tolist()
     if draws.should_be_corrected:
-        r_hat = np.where(by_process, np.nan, table["r_hat"])  # which no chain tells
+        r_hat = table["r_hat"] if numbers is None else table["r_hat_nested"]
+        r_hat = np.where(by_process, np.nan, r_hat)  # which no chain tells
         warn_of(dt, list(table.index), values, r_hat, draws, apart)
     warn_of_unknown(list(table.index), values, table["mcse_mean"].to_numpy(), draws)
     _keep_means_in_intervals(table, plain)
@@ -326,7 +334,8 @@ def _rounded(table):
             _put(rounded, [row], columns, own)
     for name in ("mcse_mean", "mcse_sd", "gain"):
         rounded[name] = [float(f"{value:.2g}") for value in table[name]]
-    rounded["r_hat"] = table["r_hat"].round(2)
+    for name in table.columns.intersection(["r_hat", "r_hat_nested"]):
+        rounded[name] = table[name].round(2)
     for name in ("ess", "ess_bulk", "ess_tail"):
         rounded[name] = np.floor(table[name]).astype("Int64")
     return rounded

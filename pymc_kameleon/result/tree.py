@@ -12,6 +12,7 @@ import xarray as xr
 from pymc_kameleon.result.columns import data_of
 from pymc_kameleon.result.origin import MODEL_ID, id_of
 from pymc_kameleon.result.state import pack
+from pymc_kameleon.result.superchains import ATTRIBUTE, superchains
 from pymc_kameleon.step.groups import (
     AHEAD,
     BEHIND,
@@ -40,6 +41,9 @@ def data_tree(job, all_chains, chains, length, record, plan, seconds):
         "tuning_steps": chains[0].tune,
         "pool_tuning": plan["pool_tuning"],
     }
+    if job.at_once > 1 and plan["pool_tuning"] and all(step.follows for step in job.steps):
+        numbers_of_all = superchains(len(all_chains))
+        attributes[ATTRIBUTE] = json.dumps(numbers_of_all[rows].tolist())
     watches = [own.watch for chain in all_chains for own in chain.state.steps]
     errors, late = map(int, np.sum([watch.n_rejected for watch in watches], axis=0))
     if errors or late:

@@ -75,4 +75,6 @@ class FirstWay:
         step, known = self._steps[k], self._chain.state.search.evaluations
         number = known + 1 + self.evaluations.index(evaluation)
         values = step.layout.unraveled(q)
-        return f"evaluation {number} on the way to the posterior, before the first draw, at {values}"
+        return (
+            f"evaluation {number} on the way to the posterior, before the first draw, at {values}"
+        )

@@ -23,6 +23,7 @@ from pymc_kameleon.model.pymc_internals import (
     run_convergence_checks,
 )
 from pymc_kameleon.model.watch import FAILED
+from pymc_kameleon.result.superchains import nested_r_hat, superchains_of
 from pymc_kameleon.step.groups import SURROGATE_GROUP
 from pymc_kameleon.step.messages import counted, in_words
 from pymc_kameleon.step.problems import closing_problems, heading
@@ -70,9 +71,30 @@ class Finish:
                     _log.exception("The %s failed; the draws are returned.", name)
 
     def _check_convergence(self, tree):
+        if (numbers := superchains_of(tree["posterior"].to_dataset())) is not None:
+            self._check_superchains(tree, numbers)
+            return
         warnings = run_convergence_checks(tree, self.model)
         log_warnings(warnings)
         if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
+            self._say_what_may_help(tree)
+
+    def _check_superchains(self, tree, numbers):
+        """Do the same for many short chains, each of which is too short for R-hat."""
+        names = [rv.name for rv in self.model.free_RVs if rv.name in tree["posterior"]]
+        found = {}
+        for name in names:
+            values = tree["posterior"][name].transpose("chain", "draw", ...).values
+            values = values.reshape(*values.shape[:2], -1).astype(np.float64)
+            found[name] = np.fmax.reduce(nested_r_hat(values, numbers), initial=-np.inf)
+        worst = max(found, key=found.get, default=None)
+        if worst is not None and found[worst] > HIGH_RHAT:
+            _log.warning(
+                "Nested R-hat of %s is %.2f: chains that began at different points have not come "
+                "to the same distribution. Let there be more evaluations.",
+                worst,
+                found[worst],
+            )
             self._say_what_may_help(tree)
 
     def _say_what_may_help(self, tree):

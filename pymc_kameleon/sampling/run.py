@@ -7,12 +7,12 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import replace
 
-from pymc_kameleon.analysis.superchains import superchains
 from pymc_kameleon.model.pymc_internals import (
     Draw,
     SamplingError,
     quiet_logging,
 )
+from pymc_kameleon.result.superchains import superchains
 from pymc_kameleon.result.tree import data_tree, with_warnings
 from pymc_kameleon.sampling.budget import (
     ALL_SETTLED,

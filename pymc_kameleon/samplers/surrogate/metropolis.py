@@ -476,7 +476,9 @@ class SurrogateMetropolis(KameleonStep):
         """Return about how many evaluations the way takes, and one that follows."""
         if not self._is_active:
             return super().evaluations_of_search(whole, short)
-        return active_budget(self._d, self.evaluations_at_once) // 2, 1 if self._has_few_evaluations else short * self._d
+        return active_budget(
+            self._d, self.evaluations_at_once
+        ) // 2, 1 if self._has_few_evaluations else short * self._d
 
     @property
     def _is_active(self):

@@ -50,6 +50,21 @@ class Moves(NamedTuple):
             log_w[own] = self.end_logp[own] - log_s(self.end[own])
         return log_w
 
+    def joined(self, size):
+        """Return the same as if so many neighbouring chains were one; None if they differ in s."""
+        chains, draws, width = self.seen.shape
+        parts = [(own.mean, own.factor, *own.surrogate) for own in self.parameters]
+        keys = [b"".join(part.tobytes() for part in own) for own in parts]
+        if any(len(set(keys[k : k + size])) > 1 for k in range(0, chains, size)):
+            return None
+        return self._replace(
+            row=self.row // size,
+            draw=self.row % size * draws + self.draw,
+            parameters=self.parameters[::size],
+            log_s=self.log_s[::size],
+            seen=self.seen.reshape(-1, size * draws, width),
+        )
+
 
 def moves_of(kept, learned):
     """Return the Moves of datasets of a result: what it has kept of moves, and what was learned."""

@@ -1,0 +1,58 @@
+"""Superchains: groups of chains that begin at the same point; and nested R-hat, which uses them.
+
+Many short chains that begin at the same few points cannot each be long enough for R-hat. But the
+mean of all that began at a point is nearly that of all, if they have forgotten where that was.
+
+Source: Margossian, Hoffman, Sountsov, Riou-Durand, Vehtari & Gelman, "Nested R-hat: assessing the
+convergence of Markov chain Monte Carlo when running many short chains", Bayesian Analysis (2024).
+"""
+
+import json
+
+import numpy as np
+from arviz_stats.base import array_stats
+
+SIZE, LEAST, MOST = 4, 4, 16
+"""Chains of a superchain, about; and superchains, at least and at most."""
+
+ATTRIBUTE = "superchains"
+"""Of the groups of a result: the number of the superchain of each chain."""
+
+
+def superchains(n):
+    """Return the number of the superchain of each of n chains, (n,) int64."""
+    k = int(np.clip(n // SIZE, min(LEAST, n), MOST))
+    return np.arange(n) * k // n
+
+
+def superchains_of(posterior):
+    """Return those of the chains of a Dataset of draws, (chains,) int64; None if it has none."""
+    if ATTRIBUTE not in posterior.attrs:
+        return None
+    numbers = np.array(json.loads(posterior.attrs[ATTRIBUTE]))
+    return numbers if len(numbers) == posterior.sizes["chain"] else None
+
+
+def size_of_superchains(numbers):
+    """Return how many neighbouring chains each superchain has, 1 if that differs, or for None."""
+    if numbers is None:
+        return 1
+    counts = np.unique(numbers, return_counts=True)[1]
+    return int(counts[0]) if np.ptp(counts) == 0 and np.all(np.diff(numbers) >= 0) else 1
+
+
+def nested_r_hat(values, numbers):
+    """Return nested R-hat (q,) of values (chains, draws, q), by the numbers of the superchains.
+
+    Superchains have as many chains as the smallest one. NaN if none has two.
+    """
+    counts = np.bincount(numbers)
+    size = counts[counts > 0].min()
+    if size < 2 or np.count_nonzero(counts) < 2:
+        return np.full(values.shape[2], np.nan)
+    rows = np.concatenate([np.flatnonzero(numbers == k)[:size] for k in np.unique(numbers)])
+    ids = np.unique(numbers[rows], return_inverse=True)[1]
+    with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
+        return array_stats.rhat_nested(
+            values[rows], superchain_ids=ids, chain_axis=0, draw_axis=1, method="rank"
+        )

@@ -39,7 +39,7 @@ class FirstWay:
         self.evaluations, self._asked = [], None
 
     def goes_on(self):
-        """Ask for points if all are evaluated; return whether there are any, or it is at its end."""
+        """Ask for points if all are evaluated; return whether there are any."""
         if not self.evaluations:
             self._chain.state, self._asked = ask(self._job, self._steps, self._chain.state)
             if self._asked is None:
@@ -71,10 +71,5 @@ class FirstWay:
 
     def where(self, evaluation):
         """Say which evaluation it is, for an exception."""
-        k, q = evaluation.task[1:]
-        step, known = self._steps[k], self._chain.state.search.evaluations
-        number = known + 1 + self.evaluations.index(evaluation)
-        values = step.layout.unraveled(q)
-        return (
-            f"evaluation {number} on the way to the posterior, before the first draw, at {values}"
-        )
+        known = self._chain.state.search.evaluations + self.evaluations.index(evaluation)
+        return f"evaluation {known + 1} on the way to the posterior, before the first draw"

@@ -392,9 +392,7 @@ class Run:
         outcome = self._outcome(chain.future, chain.task)
         chain.future = None
         if isinstance(outcome, Failed):
-            *others, where = getattr(outcome.error, "__notes__", [""])
-            outcome.error.__notes__ = [*others, f"In chain {chain.number}, {where}"]
-            self._fail(outcome.error)
+            self._fail(_in_chain(chain, outcome.error))
         elif isinstance(outcome, Exception):
             self._worker_died(chain, outcome)
         elif not isinstance(outcome, tuple):
@@ -406,8 +404,7 @@ class Run:
         outcome = self._outcome(evaluation.future, evaluation.task)
         evaluation.future, first = None, self._chains[0]
         if isinstance(outcome, Failed):
-            outcome.error.add_note(f"In chain {first.number}, {self._way.where(evaluation)}")
-            self._fail(outcome.error)
+            self._fail(_in_chain(first, outcome.error, f"{self._way.where(evaluation)}, "))
         elif isinstance(outcome, Exception):
             first.failures = evaluation.failures
             self._worker_died(first, outcome)
@@ -545,8 +542,11 @@ class Run:
                 self._raise(chains, length)
             tree = self._assembled(chains, length)
         except BaseException:
-            begun = any(chain.evaluations > 0 for chain in self._chains)
-            (self._record.close if begun else self._record.discard)()
+            if any(chain.evaluations > 0 for chain in self._chains):
+                self._flush()  # how far ways have come
+                self._record.close()
+            else:
+                self._record.discard()
             raise
         self._record.close()
         return tree
@@ -634,3 +634,10 @@ class Run:
         if self._budget is not None:
             states = [chain.state for chain in self._chains]
             say_what_evaluations_were_for(self._prepared.settings, states, length)
+
+
+def _in_chain(chain, error, when=""):
+    """Return an exception whose last note says when and where it was raised, and in which chain."""
+    *others, where = getattr(error, "__notes__", [""])
+    error.__notes__ = [*others, f"In chain {chain.number}, {when}{where}"]
+    return error

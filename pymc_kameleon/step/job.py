@@ -280,7 +280,11 @@ def evaluate(job, k, q):
         logp.begin_watch()
         logp.watch.turn(-1)
         logp.count[0], logp.rng = 0, None
-        row = np.array([logp(q), *logp.gradient[: steps[k]._n_noted]])
+        try:
+            row = np.array([logp(q), *logp.gradient[: steps[k]._n_noted]])
+        except BaseException as error:
+            error.add_note(f"at {steps[k].layout.unraveled(q)}{logp.advice(error)}")
+            raise
         job.give_back(steps)
     return row, logp.watch, int(logp.count[0])
 

@@ -1,0 +1,251 @@
+"""Runs with many evaluations at a time: the same draws wherever they are made, never more."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Value
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from arviz_stats import rhat_nested
+from pytensor import wrap_py
+from runs import DRAWN, QUIET, assert_same, messages
+from simulated import banana
+
+import pymc_kameleon as pk
+from pymc_kameleon.result.superchains import nested_r_hat, superchains
+from pymc_kameleon.sampling.first_way import FirstWay
+
+pytestmark = pytest.mark.forks
+
+ALL = (*DRAWN, "warmup_sample_stats", "learned")
+CALLS = Value("q", 0)
+"""Of the black box, in all processes."""
+
+AT_ONCE = {"evaluations_at_once": 16, "max_evaluations": 700, "random_seed": 1}
+
+
+class Switch:
+    """What the black box returns, which a test may change."""
+
+    @staticmethod
+    def usual(x):
+        return -0.5 * x @ x - 0.1 * (x[0] - x[1] ** 2) ** 2
+
+    function = usual
+
+
+@pytest.fixture(scope="module")
+def counting():
+    def simulated(x):
+        with CALLS.get_lock():
+            CALLS.value += 1
+        return np.asarray(Switch.function(x))
+
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 3, shape=2)
+        pm.Potential("p", wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(simulated)(x))
+    return model
+
+
+@pytest.fixture(scope="module")
+def surrogate(counting):
+    step = pk.SurrogateMetropolis(model=counting)
+    step.n_trials = 0  # its own evaluations were told
+    return step
+
+
+@pytest.fixture
+def usual():
+    """Let the black box be the usual one after a test."""
+    yield
+    Switch.function = staticmethod(Switch.usual)
+
+
+def run(step, **changes):
+    options = QUIET | {"step": step, "model": step.model, "cores": 1} | AT_ONCE | changes
+    return pk.sample(**options)
+
+
+@pytest.fixture(scope="module")
+def alone(surrogate):
+    """A run whose evaluations are made one after another, and how many these were."""
+    CALLS.value = 0
+    return run(surrogate), CALLS.value
+
+
+def test_there_are_so_many_chains_and_never_more_evaluations(alone):
+    dt, n = alone
+    assert dt["posterior"].sizes["chain"] == 16
+    assert 600 < n <= 700
+    assert n == dt["sample_stats"]["n_logp"].sum() + dt["warmup_sample_stats"]["n_logp"].sum()
+
+
+@pytest.mark.parametrize("cores", [3, 16])
+def test_draws_do_not_depend_on_the_workers(surrogate, alone, cores):
+    assert_same(run(surrogate, cores=cores), alone[0], ALL)
+
+
+def test_nor_on_the_executor(surrogate, alone):
+    with ThreadPoolExecutor(5) as executor:
+        assert_same(run(surrogate, executor=executor), alone[0], ALL)
+
+
+def test_the_way_asks_for_many_points_at_a_time(surrogate, monkeypatch):
+    """And its evaluations are those that its chain counts."""
+    asked, goes_on = [], FirstWay.goes_on
+
+    def noted(way):
+        begins, found = not way.evaluations, goes_on(way)
+        if begins and found:
+            asked.append(len(way.evaluations))
+        return found
+
+    monkeypatch.setattr(FirstWay, "goes_on", noted)
+    dt = run(surrogate)
+    assert len(asked) < 12
+    assert max(asked) == 16
+    first = dt["warmup_sample_stats"]["n_logp"].values[:, 0]
+    assert sum(asked) + 1 < first[0] <= sum(asked) + 3  # the start, and the first transition
+    assert (first[1:] <= 2).all()
+
+
+def test_a_worker_that_dies_changes_nothing(surrogate, alone, usual, tmp_path, caplog):
+    def dies_once(x):
+        mark = tmp_path / "died"
+        if CALLS.value > 60 and not mark.exists():
+            mark.touch()
+            os._exit(1)
+        return Switch.usual(x)
+
+    Switch.function, CALLS.value = dies_once, 0
+    assert_same(run(surrogate, cores=2), alone[0], ALL)
+    assert "died" in " ".join(messages(caplog))
+
+
+def test_an_exception_on_the_way_says_where(surrogate, usual):
+    def fails(x):
+        if CALLS.value > 40:
+            raise ZeroDivisionError("as told")
+        return Switch.usual(x)
+
+    Switch.function, CALLS.value = fails, 0
+    with pytest.raises(ZeroDivisionError) as raised:
+        run(surrogate)
+    notes = " ".join(raised.value.__notes__)
+    assert (
+        "In chain 0, evaluation 41 on the way to the posterior, before the first draw, at" in notes
+    )
+    assert "return NaN instead" in notes
+
+
+def test_points_may_be_rejected_on_the_way(surrogate, usual, caplog):
+    def fails(x):
+        if x[0] > 1.5:
+            raise ZeroDivisionError("as told")
+        return Switch.usual(x)
+
+    Switch.function = fails
+    dt = run(surrogate, on_error="reject")
+    assert dt["posterior"].attrs["rejected_errors"] > 0
+    assert dt["posterior"]["x"].values[..., 0].max() <= 1.5
+    assert "as told" in " ".join(messages(caplog))
+
+
+def test_a_way_that_was_stopped_goes_on(surrogate, alone, usual, tmp_path):
+    """After 50 evaluations, of which those in their order are kept."""
+
+    def interrupted(x):
+        if CALLS.value == 50:
+            raise KeyboardInterrupt
+        return Switch.usual(x)
+
+    Switch.function, CALLS.value, store = interrupted, 0, tmp_path / "run.zarr"
+    with pytest.raises(KeyboardInterrupt):
+        run(surrogate, store=store)
+    Switch.function = Switch.usual
+    dt = pk.sample(resume=store, step=surrogate, model=surrogate.model, cores=1, **QUIET)
+    assert_same(dt, alone[0], DRAWN)
+    assert CALLS.value <= 700 + 4  # and checks that the log-density is what it was
+
+
+def test_only_the_first_start_has_to_be_possible(surrogate, usual):
+    """Others begin where its way has led, and are not evaluated at their own."""
+    seen = []
+
+    def first_only(x):
+        seen.append(x.copy())
+        return Switch.usual(x)
+
+    Switch.function = first_only
+    starts = [{"x": [0.3, 0.2]}, *({"x": [100.0 + k, 0]} for k in range(15))]
+    dt = run(surrogate, initvals=starts)
+    assert np.max(np.abs(seen)) < 100
+    assert dt["posterior"].sizes["chain"] == 16
+
+
+def test_lengths_are_those_of_four_chains_together(surrogate):
+    dt = run(surrogate, max_evaluations=None, chains=8, evaluations_at_once=2)
+    assert dt["posterior"].sizes == {"chain": 8, "draw": 500, "x_dim_0": 2}
+    assert dt["posterior"].attrs["tuning_steps"] == 500
+
+
+def test_samplers_that_search_for_themselves_have_chains_alone(counting):
+    options = {"draws": 10, "tune": 10, "random_seed": 1, "model": counting} | QUIET
+    step = pk.AM(model=counting)
+    many = pk.sample(step=step, evaluations_at_once=5, cores=1, **options)
+    assert_same(many, pk.sample(step=step, chains=5, cores=1, **options), DRAWN)
+    assert "superchains" not in many["posterior"].attrs
+
+
+def test_emulators_go_many_at_a_time(caplog):
+    step = pk.EmulatorMetropolis(model=banana())
+    options = {"step": step, "evaluations_at_once": 8, "max_evaluations": 400, "chains": 8}
+    options |= {"random_seed": 1, "model": step.model} | QUIET
+    one = pk.sample(cores=1, **options)
+    assert one["posterior"].sizes["chain"] == 8
+    assert_same(pk.sample(cores=3, **options), one, DRAWN)
+
+
+def test_nested_r_hat_is_arviz_own(alone):
+    dt = alone[0]
+    numbers = superchains(16)
+    assert dt["posterior"].attrs["superchains"] == str(numbers.tolist())
+    np.testing.assert_array_equal(np.bincount(numbers), [4, 4, 4, 4])
+    known = rhat_nested(dt, superchain_ids=numbers)["x"].values
+    table = pk.summary(dt, round_to="none")
+    np.testing.assert_allclose(table["r_hat_nested"], known)
+    assert (known < 1.05).all()
+
+
+def test_nested_r_hat_sees_chains_that_stay_where_they_began():
+    """R-hat of equally short chains that move freely is as high."""
+    rng, numbers = np.random.default_rng(1), superchains(64)
+    values = rng.standard_normal((64, 12, 1))
+    assert nested_r_hat(values, numbers)[0] < 1.03
+    values += rng.standard_normal(16)[numbers, None, None]
+    assert nested_r_hat(values, numbers)[0] > 1.2
+    lost = np.delete(np.arange(64), [3, 17])  # chains that were given up
+    assert nested_r_hat(values[lost], numbers[lost])[0] > 1.2
+
+
+@pytest.mark.parametrize("n", [1, 4, 5, 8, 64, 100, 256])
+def test_superchains_are_of_neighbours(n):
+    numbers = superchains(n)
+    assert numbers[0] == 0
+    assert set(np.diff(numbers)) <= {0, 1}
+    sizes = np.bincount(numbers)
+    assert np.ptp(sizes) <= 1
+    assert len(sizes) <= 16
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "many"])
+def test_what_is_no_number(surrogate, wrong):
+    with pytest.raises(ValueError, match="evaluations_at_once must be an integer from 1 on"):
+        run(surrogate, evaluations_at_once=wrong)
+
+
+def test_it_is_settled_by_resume(alone, counting):
+    with pytest.raises(ValueError, match="evaluations_at_once is settled by resume"):
+        pk.sample(resume=alone[0], evaluations_at_once=4, model=counting)

@@ -479,7 +479,7 @@ class KameleonStep(ArrayStepShared):
             self.log_density.gradient[:n],
             asks,
         )
-        is_led = self._is_one_of_many and self.guide.is_known  # so its own start is of no account
+        is_led = self.is_one_of_many and self.guide.is_known  # so its own start is of no account
         if is_led or np.isfinite(logp(q[: self._d])):
             logp.begin_again()
             self._find_posterior(q, logp)
@@ -504,7 +504,7 @@ class KameleonStep(ArrayStepShared):
         self.monitor.climbing = found.climbing
 
     @property
-    def _is_one_of_many(self):
+    def is_one_of_many(self):
         """Whether a chain begins where the first one says, as evaluations are many at a time."""
         return self.follows and self.evaluations_at_once > 1
 
@@ -519,7 +519,7 @@ class KameleonStep(ArrayStepShared):
         """Whether a chain has too few evaluations to search for the posterior itself."""
         n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
         few = self.monitor.most_on_the_way < FOLLOWING * max(self._d, 3)
-        return few or self._is_one_of_many or n < evaluations_for_own_search(self._d)
+        return few or self.is_one_of_many or n < evaluations_for_own_search(self._d)
 
     def _budget(self):
         """Return the evaluations that a chain has for its way to the posterior."""

@@ -492,7 +492,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             return value
 
         if self.guide.is_known:
-            if not self._is_one_of_many:
+            if not self.is_one_of_many:
                 noted(q[: self._d])  # the first value that is recorded is that of the start
             copy_arrays(self.guide.emulated, self.parameters.emulated)
             copy_arrays(self.guide.choices, self.tuning.choices)
@@ -538,7 +538,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         """Return a draw where the log-density is as high as it should be, or the first one."""
         best = -np.inf if self.tuning.n_evaluated[0] == 0 else learning.best_of(self)[1]
         others = np.arange(len(draws) - 1)
-        if not self._is_one_of_many:
+        if not self.is_one_of_many:
             self.rng.shuffle(others)
         for z in draws[1 + others[: self._near_tries()]]:
             value = logp(z)

@@ -356,7 +356,7 @@ class GradientAdaptive(KameleonStep):
 
     searches = False
 
-    def _warm_start(self, q):
+    def _warm_start(self, q, asks):
         """Begin with scales from the gradient, which takes one evaluation."""
         self.log_density.count[0] += np.count_nonzero(~np.isnan(self.trail[:, 0]))  # the start's
         if np.isfinite(self.log_density(q)):

@@ -78,6 +78,9 @@ LEAST_LOW, SURPRISES = 8, 0.05
 LOOK_SHARE, MOST_LOOKS = 0.02, 50
 """Points that a chain looks at after each fit, as a share of its transitions; and at most."""
 
+N_OF_T = 4096
+"""Points of t, of which some are looked at that s gives much weight."""
+
 LOOK_DROPS = 2.0, 20.0
 """How far the fit is below the typical f where a chain looks: between these, uniformly."""
 
@@ -131,12 +134,16 @@ def learn_from(chains, rng):
     costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
     least = LEAST_SHARES if is_last else TUNING_SHARES
     parameters.shares[:] = shares_of(worth, least, costs)
-    for chain in chains:
+    of_s = [()] * len(chains)
+    if first.is_one_of_many and not is_last:
+        of_s = draws_of_t_weighted(surrogate, len(chains), rng)[:, None]
+    for chain, own in zip(chains, of_s, strict=True):
         copy_arrays(parameters, chain.parameters, SHARED_PARAMETERS)
         copy_arrays(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
-        looks = places_to_look(chain, seen, is_last, rng)
+        looks = [*places_to_look(chain, seen, is_last, rng), *own][:MOST_LOOKS]
         chain.parameters.n_looks[0] = len(looks)
-        chain.parameters.looks[: len(looks)] = looks
+        if looks:
+            chain.parameters.looks[: len(looks)] = looks
         chain.tuning.worth[:] /= 2
 
 
@@ -254,6 +261,18 @@ def places_to_look(chain, seen, is_last, rng):
     is_low = fitted.reshape(n, len(LOOK_RADII)) < seen.middle - rng.uniform(*LOOK_DROPS, (n, 1))
     found = is_low.any(axis=1)
     return points[found, np.argmax(is_low[found], axis=1)]
+
+
+def draws_of_t_weighted(surrogate, n, rng):
+    """Return points u (n, d) of s, where it may have mass that no chain has come to.
+
+    They are drawn from points of t, by weights, each once.
+    """
+    d, nu = surrogate.rates.size, surrogate.nu[0]
+    u = rng.standard_normal((N_OF_T, d)) / np.sqrt(rng.gamma(nu / 2, 2 / nu, (N_OF_T, 1)))
+    log_w = fit.values(surrogate, u) - log_t(u, nu)
+    w = np.exp(log_w - log_w.max())
+    return u[rng.choice(len(u), n, replace=False, p=(w + 1e-12) / np.sum(w + 1e-12))]
 
 
 def unseen_moves(chains):

@@ -441,7 +441,7 @@ class SurrogateMetropolis(KameleonStep):
     @property
     def _most_of_home(self):
         """Return how much the way tells tuning, at most."""
-        many = self._most_of_search if self._is_active and self._is_one_of_many else 0
+        many = self._most_of_search if self._is_active and self.is_one_of_many else 0
         return min(max(self._usual_budget(), many), 2000)
 
     @property
@@ -522,7 +522,7 @@ class SurrogateMetropolis(KameleonStep):
             rows += search.rows
             if is_home and (end := search.finish(N_GUIDED)):
                 found, self.guide = end
-                x = self.guide.draws[1] if self._is_one_of_many else self._high_draw(noted)[0]
+                x = self.guide.draws[1] if self.is_one_of_many else self._high_draw(noted)[0]
                 problems.say_search_ended(search.n, search.way.sd, search.way.error)
                 self._begin_at(q, x, found)
                 return
@@ -531,7 +531,7 @@ class SurrogateMetropolis(KameleonStep):
         elif begins and knows:
             noted(start)
             q[: self._d], n = self.tuning.known[0, :-1], 1  # the best one
-        elif not begins and self.guide.has_draws and self._is_one_of_many:
+        elif not begins and self.guide.has_draws and self.is_one_of_many:
             nothing = np.zeros((0, self._d)), np.zeros(0)
             self._begin_at(q, self.guide.draws[1], self.guide.warm_start(*nothing))
             return
@@ -587,14 +587,14 @@ class SurrogateMetropolis(KameleonStep):
 
     def _first_fit(self):
         """Return the draw before which the surrogate is fitted for the first time."""
-        if self._is_one_of_many:
+        if self.is_one_of_many:
             return 1
         return -(-max(6, self._d // 2) // self.steps_per_draw)
 
     def pauses(self):
         """Return the draws of tuning before which the surrogate is fitted anew."""
         tune, end, ends = self.monitor.tune, self._first_fit(), []
-        growth = GROWTH_OF_MANY if self._is_one_of_many else FIT_GROWTH
+        growth = GROWTH_OF_MANY if self.is_one_of_many else FIT_GROWTH
         while end < 0.9 * (tune - 1):
             ends.append(end)
             end = int(growth * end) + self.least_between_fits

@@ -78,8 +78,8 @@ LEAST_LOW, SURPRISES = 8, 0.05
 LOOK_SHARE, MOST_LOOKS = 0.02, 50
 """Points that a chain looks at after each fit, as a share of its transitions; and at most."""
 
-N_OF_T = 4096
-"""Points of t, of which some are looked at that s gives much weight."""
+N_OF_T, LEAST_WEIGHT = 4096, 1e-12
+"""Points of t from which draws of s are taken; and their weights, at least."""
 
 LOOK_DROPS = 2.0, 20.0
 """How far the fit is below the typical f where a chain looks: between these, uniformly."""
@@ -134,16 +134,14 @@ def learn_from(chains, rng):
     costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
     least = LEAST_SHARES if is_last else TUNING_SHARES
     parameters.shares[:] = shares_of(worth, least, costs)
-    of_s = [()] * len(chains)
-    if first.is_one_of_many and not is_last:
-        of_s = draws_of_t_weighted(surrogate, len(chains), rng)[:, None]
-    for chain, own in zip(chains, of_s, strict=True):
+    draws = draws_of_s(surrogate, len(chains), rng)
+    for chain, draw in zip(chains, draws, strict=True):
         copy_arrays(parameters, chain.parameters, SHARED_PARAMETERS)
         copy_arrays(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
-        looks = [*places_to_look(chain, seen, is_last, rng), *own][:MOST_LOOKS]
-        chain.parameters.n_looks[0] = len(looks)
-        if looks:
+        if not is_last:
+            looks = [draw, *places_to_look(chain, seen, rng)][:MOST_LOOKS]
             chain.parameters.looks[: len(looks)] = looks
+            chain.parameters.n_looks[0] = len(looks)
         chain.tuning.worth[:] /= 2
 
 
@@ -243,7 +241,7 @@ def mean_worth(worth):
 # ---- what the surrogate does not know ----------------------------------------------------------
 
 
-def places_to_look(chain, seen, is_last, rng):
+def places_to_look(chain, seen, rng):
     """Return points u (n, d) where the fit is low, for a chain to evaluate, and stay where it is.
 
     Without them a tail that no chain has come to stays unknown, and a chain that comes there after
@@ -251,8 +249,7 @@ def places_to_look(chain, seen, is_last, rng):
     or with the others as they correlate with it.
     """
     d, factor = chain.state.x.size, seen.factor
-    wanted = 0 if is_last else int(LOOK_SHARE * chain.tuning.t[0] + rng.random())
-    n = min(wanted, MOST_LOOKS)
+    n = min(int(LOOK_SHARE * chain.tuning.t[0] + rng.random()), MOST_LOOKS)
     rays = np.concatenate([factor, np.linalg.inv(factor).T])[rng.integers(2 * d, size=n)]
     rays *= rng.choice([-1, 1], (n, 1)) / np.linalg.norm(rays, axis=1, keepdims=True)
     states = seen.states[rng.integers(len(seen.states), size=n)]
@@ -263,16 +260,16 @@ def places_to_look(chain, seen, is_last, rng):
     return points[found, np.argmax(is_low[found], axis=1)]
 
 
-def draws_of_t_weighted(surrogate, n, rng):
-    """Return points u (n, d) of s, where it may have mass that no chain has come to.
+def draws_of_s(surrogate, n, rng):
+    """Return draws u (n, d) of s, for chains to look at: s may have mass that none has come to.
 
-    They are drawn from points of t, by weights, each once.
+    They are drawn from points of t, by their weights, each once.
     """
     d, nu = surrogate.rates.size, surrogate.nu[0]
     u = rng.standard_normal((N_OF_T, d)) / np.sqrt(rng.gamma(nu / 2, 2 / nu, (N_OF_T, 1)))
     log_w = fit.values(surrogate, u) - log_t(u, nu)
-    w = np.exp(log_w - log_w.max())
-    return u[rng.choice(len(u), n, replace=False, p=(w + 1e-12) / np.sum(w + 1e-12))]
+    w = np.exp(log_w - log_w.max()) + LEAST_WEIGHT
+    return u[rng.choice(len(u), n, replace=False, p=w / w.sum())]
 
 
 def unseen_moves(chains):

@@ -103,9 +103,9 @@ def test_a_run_begins_where_another_one_has_come(step, run, caplog, tmp_path):
     fresh, n_fresh = n_calls(step, **options)
     dt, n = n_calls(step, **options, evaluations=[tmp_path / "first.nc"])
     assert any("twice at points of evaluations that are reused" in m for m in messages(caplog))
-    assert n < n_fresh - 10
+    assert n < n_fresh - 5
     way = [tree["warmup_sample_stats"]["n_logp"].values[0, 0] for tree in (fresh, dt)]
-    assert way[1] < 12 < way[0]
+    assert way[1] < 20 < way[0]
     # What was taken up is kept, so that a third run has it too.
     own, before = dt["evaluations"].to_dataset(), run[0]["evaluations"]
     is_old = own["of_chain"].values == OF_BEFORE
@@ -144,7 +144,7 @@ def test_limited_evaluations(step, run, n):
     step.n_trials = 0
     dt, n_made = n_calls(step, tune=None, draws=None, max_evaluations=n, evaluations=run[0])
     assert n - 10 < n_made <= n
-    assert dt["posterior"].sizes["draw"] > 5
+    assert dt["posterior"].sizes["draw"] > 3
 
 
 def test_without_a_process_the_surrogate_knows_them(step, run, monkeypatch):

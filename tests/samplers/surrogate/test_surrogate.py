@@ -781,8 +781,7 @@ def test_chains_look_where_the_surrogate_is_low(step, monkeypatch):
     parameters, seen = learned_by(chains)[0], learning.seen_by(chains, EXPENSIVE, rng)
     chains[0].tuning.t[0] = 1000
     assert parameters.n_looks[0] > 0
-    assert len(learning.places_to_look(chains[0], seen, True, rng)) == 0
-    places = learning.places_to_look(chains[0], seen, False, rng)
+    places = learning.places_to_look(chains[0], seen, rng)
     assert places.shape == (20, 3)
     fall = seen.middle - surrogate_fit.unbounded_values(parameters.surrogate, places)
     assert (fall > 6).all()
@@ -794,6 +793,26 @@ def test_chains_look_where_the_surrogate_is_low(step, monkeypatch):
     off = np.sum(steps**2, axis=2)[..., None] - along**2
     off[np.min(np.abs(np.abs(along)[..., None] - learning.LOOK_RADII), axis=3) > 1e-9] = np.inf
     assert (np.min(off, axis=(1, 2)) < 1e-9).all()
+
+
+def test_chains_look_at_draws_of_s(step):
+    """Also where none has come to: s may have mass there by mistake."""
+    parameters, *_ = learned_by(chains_after(step, 60, tune=100))
+    s = parameters.surrogate
+    u = learning.draws_of_s(s, 1500, np.random.default_rng(1))
+    assert len({tuple(one) for one in u}) == 1500
+    far = np.full((1, 3), 3.0)
+    usual = np.mean(np.linalg.norm(u - far, axis=1) < 1)
+    assert usual < 0.02
+    bump = s._replace(
+        n=np.array([1]),
+        centres=s.centres.copy(),
+        weights=s.weights.copy(),
+        bounds=s.bounds + [0.0, 100.0],
+    )
+    bump.centres[:, 0], bump.weights[0] = far[0] * s.rates, 100.0
+    found = learning.draws_of_s(bump, 20, np.random.default_rng(1))
+    assert np.mean(np.linalg.norm(found - far, axis=1) < 2) > 0.5
 
 
 def test_known_depth_of_the_bound_is_that_of_what_was_found(monkeypatch):

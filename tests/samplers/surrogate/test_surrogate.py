@@ -806,11 +806,12 @@ def test_chains_look_at_draws_of_s(step):
     assert usual < 0.02
     bump = s._replace(
         n=np.array([1]),
+        rates=np.ones(3),
         centres=s.centres.copy(),
         weights=s.weights.copy(),
         bounds=s.bounds + [0.0, 100.0],
     )
-    bump.centres[:, 0], bump.weights[0] = far[0] * s.rates, 100.0
+    bump.centres[:, 0], bump.weights[0] = far[0], 100.0
     found = learning.draws_of_s(bump, 20, np.random.default_rng(1))
     assert np.mean(np.linalg.norm(found - far, axis=1) < 2) > 0.5
 

@@ -164,10 +164,17 @@ class Progress:
         Colours; in a marimo notebook a style sheet.
     most : int, optional
         Evaluations that all chains make, at most, where that is limited.
+    at_once : int, optional
+        How many may be under way.
+
+    Attributes
+    ----------
+    under_way : int
+        How many advances and evaluations are being made, which the run keeps up to date.
     """
 
-    def __init__(self, chains, progressbar=True, progressbar_theme=None, most=None):
-        self._most = most
+    def __init__(self, chains, progressbar=True, progressbar_theme=None, most=None, at_once=1):
+        self._most, self._at_once, self.under_way = most, at_once, 0
         if progressbar not in PROGRESSBAR_OPTIONS:
             options = ", ".join(map(repr, PROGRESSBAR_OPTIONS))
             raise ValueError(f"progressbar must be one of {options}, not {progressbar!r}.")
@@ -257,6 +264,13 @@ class Progress:
             if slow:
                 to_go = round(remaining(self._rows, "n_logp").sum())
                 lines[1] += f", about {grouped(to_go)} to go"
+        if slow and self._at_once > 1:
+            rate = made / self.elapsed
+            each = f"{rate:.3g} per second" if rate > 1 else f"one in {in_words(1 / rate)}"
+            lines.append(
+                f"{each}, round {made // self._at_once}, {self.under_way} of {self._at_once} under "
+                "way"
+            )
         if whole.search.evaluations:
             lines.append(whole.search.in_words())
         return lines

@@ -370,6 +370,7 @@ class Run:
                     self._take_evaluation(evaluation)
             if self._learning is not None and self._learning[2] in done:
                 self._take_learned()
+        self._progress.under_way = len(futures) - len(done)
         for chain in self._chains:
             self._progress.show(chain)
 

@@ -62,18 +62,36 @@ def say_what_a_run_costs(
         )
 
 
-def say_what_evaluations_cost(steps, evaluations, chains, cores):
+def say_what_evaluations_cost(job, evaluations, chains, cores):
     """Tell the user how long evaluations take, if that is long; see `say_what_a_run_costs`."""
-    seconds, at_once = max(step.seconds_per_logp for step in steps), min(cores or 1, chains)
+    seconds = max(step.seconds_per_logp for step in job.steps)
+    most = max(chains, job.at_once)
+    at_once = min(cores or (most if job.at_once > 1 else 1), most)
     if seconds > SLOW_LOGP or seconds * evaluations / at_once > LONG_RUN:
+        least = in_words(evaluations * seconds / at_once)
+        how, times = f"{at_once} at a time", f"{least} or more"
+        if job.at_once == 1:
+            how = "one by one until the posterior is found"
+            times = f"{least} to {in_words(evaluations * seconds)}"
         _log.info(
-            "At most %s evaluations of %s, one by one until the posterior is found: %s to %s %s%s.",
+            "At most %s evaluations of %s, %s: %s %s%s.",
             grouped(evaluations),
             in_words(seconds),
-            in_words(evaluations * seconds / at_once),
-            in_words(evaluations * seconds),
+            how,
+            times,
             _on_cores(cores, at_once),
-            _besides(steps),
+            _besides(job.steps),
+        )
+
+
+def say_what_more_workers_do(job, chains):
+    """Tell who has an executor how more of its workers would have something to do."""
+    if job.at_once == 1 and all(step.follows for step in job.steps):
+        _log.info(
+            "At most %d evaluations are under way at a time, and one while the first chain looks "
+            "for the posterior. If there are more workers, pass evaluations_at_once=64, for "
+            "example.",
+            chains,
         )
 
 

@@ -23,6 +23,7 @@ from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.sampling.run_costs import (
     say_what_a_run_costs,
     say_what_evaluations_cost,
+    say_what_more_workers_do,
     say_what_n_logp_leaves_out,
 )
 from pymc_kameleon.sampling.settings import (
@@ -352,11 +353,13 @@ def sample(
             at_once = max(len(all_chains), prepared.settings.evaluations_at_once)
             workers = Workers(job, min(cores, at_once), executor)
             _say_what_begins(workers, job, len(all_chains))
+            if executor is not None:
+                say_what_more_workers_do(job, len(all_chains))
             computed = _computed(idata_kwargs, model, job.outputs)
             left = evaluations_left(prepared, computed)
             if left is not None:
                 left = left if max_evaluations is None else max_evaluations
-                say_what_evaluations_cost(job.steps, left, len(all_chains), workers.at_once)
+                say_what_evaluations_cost(job, left, len(all_chains), workers.at_once)
             elif target_ess is None:  # otherwise draws are the most, and say little
                 first = all_chains[0]
                 n, point = first.total - first.begun, first.state.point
@@ -372,7 +375,10 @@ def sample(
             run = Run(
                 prepared,
                 workers,
-                Progress(all_chains, False if quiet else progressbar, progressbar_theme, left),
+                Progress(
+                    *(all_chains, False if quiet else progressbar, progressbar_theme, left),
+                    prepared.settings.evaluations_at_once,
+                ),
                 Limits(callback, seconds, target_ess, _parameters(model, job.outputs, target_ess)),
                 Finish(
                     model,

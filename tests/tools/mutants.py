@@ -55,6 +55,24 @@ class Mutant(NamedTuple):
 
 
 BUGS = {
+    "sampling/first_way.py": [
+        (
+            "a way is told values in the order in which they come back",
+            "while self.evaluations and self.evaluations[0].found is not None:\n"
+            "            done = self.evaluations.pop(0)",
+            "if True:\n"
+            "            done = self.evaluations.pop(self.evaluations.index(evaluation))",
+            "test_evaluations_at_once.py -k depend",
+        ),
+    ],
+    "result/superchains.py": [
+        (
+            "superchains are of chains that did not begin together",
+            "return np.arange(n) * k // n",
+            "return np.arange(n) % k",
+            "test_evaluations_at_once.py -k 'neighbours or nested'",
+        ),
+    ],
     "sampling/settings.py": [
         (
             "a run that goes on pools what was not pooled",
@@ -2811,8 +2829,8 @@ BUGS = {
         ),
         (
             "chains about the mode are about the initial point",
-            'return _finite_points(job, seeds, "map", jittered(model, mode))',
-            'return _finite_points(job, seeds, "map", jittered(model))',
+            '"map", jittered(model, mode), n=n_looked_at)',
+            '"map", jittered(model), n=n_looked_at)',
             "test_starts_of_run.py -k the_mode",
         ),
         (
@@ -3044,9 +3062,15 @@ BUGS = {
         ),
         (
             "chains begin before the first one has come home",
-            "return self._follow and begins and first.done == 0",
-            "return False and first.done == 0",
+            "return self._follow and begins and not first.has_arrived",
+            "return False and not first.has_arrived",
             "test_surrogate.py -k follow_the_first",
+        ),
+        (
+            "an interrupted way is not kept",
+            "self._flush()  # how far ways have come",
+            "pass",
+            "test_evaluations_at_once.py -k stopped",
         ),
         (
             "a store does not hear of what chains have learned together",

@@ -491,6 +491,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             learning.note(self, z, value, logp.outputs)
             return value
 
+        noted.announce = logp.announce
         if self.guide.is_known:
             if not self.is_one_of_many:
                 noted(q[: self._d])  # the first value that is recorded is that of the start

@@ -60,8 +60,7 @@ BUGS = {
             "a way is told values in the order in which they come back",
             "while self.evaluations and self.evaluations[0].found is not None:\n"
             "            done = self.evaluations.pop(0)",
-            "if True:\n"
-            "            done = self.evaluations.pop(self.evaluations.index(evaluation))",
+            "if True:\n            done = self.evaluations.pop(self.evaluations.index(evaluation))",
             "test_evaluations_at_once.py -k depend",
         ),
     ],

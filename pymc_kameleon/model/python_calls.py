@@ -14,6 +14,8 @@ import numpy as np
 from pytensor.compile.ops import FromFunctionOp
 from pytensor.tensor import TensorType
 
+from pymc_kameleon.model.gathering import in_turn
+
 _log = logging.getLogger("pymc_kameleon")
 
 SMALL = 1000
@@ -53,6 +55,10 @@ class CheckedOp:
 
     def perform(self, node, inputs, storage):
         """Compute the results of the Op."""
+        with in_turn():
+            self._perform_checked(node, inputs, storage)
+
+    def _perform_checked(self, node, inputs, storage):
         if self._writes:
             inputs = [np.copy(value) for value in inputs]
         looks = self._can_look(inputs)

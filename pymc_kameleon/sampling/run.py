@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import replace
 
@@ -332,7 +331,7 @@ class Run:
         if self._learning is not None:
             futures.append(self._learning[2])
         with self._ctrl_c.interruptible():
-            done, _ = wait(futures, POLL_INTERVAL, FIRST_COMPLETED)
+            done = self._workers.wait(futures, POLL_INTERVAL)
         self._workers.check_processes()
         with self._changing:
             for chain in self._chains:

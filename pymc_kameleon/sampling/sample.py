@@ -263,9 +263,8 @@ def sample(
         idata_kwargs = _checked_idata_kwargs(idata_kwargs)
         if cores is not None and executor is not None:
             _log.info("cores=%s is not used: the chains advance where executor says.", cores)
-        if cores is None:
-            cores = default_cores()
-        checked_integer("cores", cores, at_least=1)
+        if cores is not None:
+            checked_integer("cores", cores, at_least=1)
         if target_ess is not None:
             checked_number("target_ess", target_ess, 0, np.inf)
         if not (callback is None or callable(callback)):
@@ -326,6 +325,8 @@ def sample(
         prepared = prepare(origin, store)
         try:
             job, all_chains = prepared.job, prepared.chains
+            if cores is None:
+                cores = len(all_chains) if job.can_gather else default_cores()
             workers = Workers(job, min(cores, len(all_chains)), executor)
             _say_what_begins(workers, job, len(all_chains))
             computed = _computed(idata_kwargs, model, job.outputs)
@@ -436,5 +437,7 @@ def _parameters(model, outputs, target_ess):
 def _say_what_begins(workers, job, n_chains):
     """Tell the user where the chains run, and which step moves what."""
     _log.info(workers.described(counted(n_chains, "chain")))
+    if workers.why_not_together:
+        _log.info(workers.why_not_together)
     for step in job.steps:
         _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))

@@ -166,9 +166,9 @@ class _InPython:
         self.known[self.number] = self
 
 
+@in_turn
 def _call_in_python(number, *arguments):
-    with in_turn():
-        return _InPython.known[number].function(*arguments)
+    return _InPython.known[number].function(*arguments)
 
 
 def python_entry(function):

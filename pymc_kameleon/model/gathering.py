@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 
 import numpy as np
 
@@ -123,22 +124,25 @@ class Gathering:
             self._change.notify_all()
 
 
-@contextmanager
-def in_turn():
-    """Do meanwhile what machine code calls in Python, in turn where tasks take turns."""
-    turns = gathering.get()
-    if turns is None or turns.is_mine:
-        yield
-        return
-    turns.take()
-    try:
-        yield
-    finally:
-        turns.leave()
+def in_turn(python):
+    """Return a function for machine code to call, which waits for its turn if tasks take turns."""
+
+    @wraps(python)
+    def run(*arguments):
+        turns = gathering.get()
+        if turns is None or turns.is_mine:
+            return python(*arguments)
+        turns.take()
+        try:
+            return python(*arguments)
+        finally:
+            turns.leave()
+
+    return run
 
 
 def out_of_turn(machine_code):
-    """Return a function that leaves the turn to others meanwhile, where tasks take turns."""
+    """Return a function that leaves the turn to others meanwhile, if tasks take turns."""
 
     def run(*arguments):
         turns = gathering.get()

@@ -53,12 +53,9 @@ class CheckedOp:
         """Return the Op's own name."""
         return str(self.op)
 
+    @in_turn
     def perform(self, node, inputs, storage):
         """Compute the results of the Op."""
-        with in_turn():
-            self._perform_checked(node, inputs, storage)
-
-    def _perform_checked(self, node, inputs, storage):
         if self._writes:
             inputs = [np.copy(value) for value in inputs]
         looks = self._can_look(inputs)

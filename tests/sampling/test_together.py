@@ -58,7 +58,7 @@ def test_an_exception_says_in_which_chain(growth, gam, monkeypatch):
     monkeypatch.setattr(growth, "fails", lambda theta: np.array_equal(theta, last))
     with pytest.raises(ArithmeticError, match="no solution") as raised:
         sample(gam, chains=3, cores=3)
-    where, result = raised.value.__notes__
+    where, _ = raised.value.__notes__
     assert where.startswith("In chain 1, draw ")
     assert f"{np.log(last)[0]:.6f}" in where
     assert "chain" in raised.value.result["posterior"].sizes

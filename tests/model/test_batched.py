@@ -122,8 +122,8 @@ class Tasks:
             with self.gathering:
                 for value in values:
                     storage = [[None]]
-                    self.op.perform(None, [np.array([value])], storage)
-                    found.append(storage[0][0].item())
+                    self.op.perform(None, [np.array(value)], storage)
+                    found.append(storage[0][0].tolist())
         except BaseException as error:
             self.errors.append(error)
 
@@ -135,24 +135,37 @@ class Tasks:
 
 
 def test_calls_of_all_tasks_are_made_in_one():
-    """As long as these go on, and those of other shapes in another one."""
+    """As long as these go on."""
     sizes = []
 
     def plus_one(x):
         sizes.append(len(x))
         return x + 1.0
 
-    tasks = Tasks(batched(plus_one), (1, 2, 3), (4, 5), (6,))
+    tasks = Tasks(batched(plus_one), ([1], [2], [3]), ([4], [5]), ([6],))
     tasks.wait()
-    assert tasks.found == [[2, 3, 4], [5, 6], [7]]
+    assert tasks.found == [[[2], [3], [4]], [[5], [6]], [[7]]]
     assert sizes[0] == 3
     assert sum(sizes) == 6
     assert not tasks.errors
 
 
+def test_calls_by_inputs_of_other_shapes_are_made_apart():
+    shapes = []
+
+    def same(x):
+        shapes.append(x.shape)
+        return x
+
+    tasks = Tasks(batched(same), ([1, 2],), ([3],), ([4, 5],))
+    tasks.wait()
+    assert tasks.found == [[[1, 2]], [[3]], [[4, 5]]]
+    assert sorted(shapes) == [(1, 1), (2, 2)]
+
+
 def test_nothing_is_called_while_the_run_may_begin_other_tasks():
     calls = []
-    tasks = Tasks(batched(lambda x: calls.append(len(x)) or x), (1,), (2,))
+    tasks = Tasks(batched(lambda x: calls.append(len(x)) or x), ([1],), ([2],))
     with tasks.gathering.of(NEVER):
         tasks.threads[0].join(0.05)
     assert not calls
@@ -161,7 +174,7 @@ def test_nothing_is_called_while_the_run_may_begin_other_tasks():
 
 
 def test_tasks_do_not_wait_for_a_run_that_has_ended():
-    tasks = Tasks(batched(lambda x: x), (1, 2), (3,))
+    tasks = Tasks(batched(lambda x: x), ([1], [2]), ([3],))
     tasks.gathering.end()
     for thread in tasks.threads:
         thread.join(10)

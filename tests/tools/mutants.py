@@ -981,10 +981,10 @@ BUGS = {
             "test_batched.py -k has_ended",
         ),
         (
-            "what others return is given out",
+            "inputs of other shapes fail in one call, and are computed one by one",
             "alike[call.op, *map(np.shape, call.inputs)]",
             "alike[call.op, 0]",
-            "test_together.py -k several_shapes",
+            "test_batched.py -k other_shapes",
         ),
     ],
     "model/black_box_calls.py": [

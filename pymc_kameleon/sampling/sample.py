@@ -333,7 +333,9 @@ def sample(
             left = evaluations_left(prepared, computed)
             if left is not None:
                 left = left if max_evaluations is None else max_evaluations
-                say_what_evaluations_cost(job.steps, left, len(all_chains), workers.at_once)
+                say_what_evaluations_cost(
+                    *(job.steps, left, len(all_chains), workers.at_once, workers.gathers)
+                )
             elif target_ess is None:  # otherwise draws are the most, and say little
                 first = all_chains[0]
                 n, point = first.total - first.begun, first.state.point
@@ -342,7 +344,7 @@ def sample(
                 looks = job.n_looks(first.begun, first.tune, first.total, len(all_chains))
                 say_what_a_run_costs(
                     *(job.steps, len(all_chains), n, workers.at_once, point),
-                    *(scouting, pools, looks),
+                    *(scouting, pools, looks, workers.gathers),
                 )
             kept = sum(chain.n_kept(job.keeps_warmup) for chain in all_chains)
             say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed)

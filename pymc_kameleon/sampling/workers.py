@@ -60,6 +60,11 @@ class Workers:
         How many tasks to do at a time, if no executor is given.
     executor : concurrent.futures.Executor or callable, optional
         A callable returns one, and is called again if that breaks.
+
+    Attributes
+    ----------
+    gathers : bool
+        Whether tasks are done in threads, whose calls of batched black boxes are made in one.
     """
 
     def __init__(self, job, cores, executor=None):
@@ -68,21 +73,21 @@ class Workers:
         self.at_once, self.seconds = None, SECONDS_ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
         self._numbers, self._tasks_with_job, self._death = count(), 0, None
-        self._gathers, self._gathering = self._own and cores > 1 and job.can_gather, None
+        self.gathers, self._gathering = self._own and cores > 1 and job.can_gather, None
         may_not = current_process().daemon  # have children
-        self._alone = job.holds_gil and not self._gathers and may_not
+        self._alone = job.holds_gil and not self.gathers and may_not
         if job.rule.timeout is not None:
-            _check_stoppable(job, executor, self._gathers)
+            _check_stoppable(job, executor, self.gathers)
         if self._own:
             self.at_once = 1 if self._alone else cores
-            if not self._gathers:  # which takes chains in turn between two calls
+            if not self.gathers:  # which takes chains in turn between two calls
                 in_processes = self._in_processes
                 self.seconds = SECONDS_IN_PROCESSES if in_processes else SECONDS_IN_THREADS
 
     @property
     def _in_processes(self):
         """Whether chains are in processes; one alone is where its evaluations are to be stopped."""
-        holds_gil = self._job.holds_gil and not self._gathers
+        holds_gil = self._job.holds_gil and not self.gathers
         several = self._own and holds_gil and not self._alone
         return several and (self.at_once > 1 or self._job.rule.timeout is not None)
 
@@ -90,7 +95,7 @@ class Workers:
         """Start the workers."""
         self._executor = self._new_executor()
         keep_job(self._job)
-        if self._gathers:
+        if self.gathers:
             self._gathering = self._job.gather()
         self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours
         if self._in_processes:
@@ -101,7 +106,7 @@ class Workers:
         """Stop, after the tasks that are being done."""
         if self._in_processes:
             self.abandon()  # shutdown waits for ever if a process dies just now
-        if self._gathers:
+        if self.gathers:
             self._gathering.end()  # or for a call that is never made
         if self._own:
             self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
@@ -135,7 +140,7 @@ class Workers:
         if self._in_processes:
             why = "as the model calls Python, which only one thread can do at a time"
             return f"Multiprocess sampling ({chains} in {self.at_once} processes, {why})"
-        together = f", whose calls of {self._batched} are made in one" if self._gathers else ""
+        together = f", whose calls of {self._batched} are made in one" if self.gathers else ""
         return f"Threaded sampling ({chains} in {self.at_once} threads{together})"
 
     @property
@@ -145,7 +150,7 @@ class Workers:
     @property
     def why_not_together(self):
         """Why calls of `pk.batched` black boxes are not made in one, a sentence, or ""."""
-        if self._gathers or not self._job.batched or self.at_once == 1:
+        if self.gathers or not self._job.batched or self.at_once == 1:
             return ""
         why = "that takes threads of this process, and no executor"
         if self._own:
@@ -176,7 +181,7 @@ class Workers:
 
     def wait(self, futures, seconds):
         """Wait until one of these, all that there are, is done, or so long; return those done."""
-        if not self._gathers:
+        if not self.gathers:
             return wait(futures, seconds, FIRST_COMPLETED).done
         with self._gathering.of(sum(not future.done() for future in futures)):
             return wait(futures, seconds, FIRST_COMPLETED).done

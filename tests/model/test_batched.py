@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.model.gathering import NEVER, Gathering, RunEnded
+from pymc_kameleon.model.gathering import NEVER, Gathering, RunEnded, in_turn, out_of_turn
 from pymc_kameleon.model.python_calls import WrongReturn
 
 
@@ -171,6 +171,25 @@ def test_nothing_is_called_while_the_run_may_begin_other_tasks():
     assert not calls
     tasks.wait()
     assert calls == [2]
+
+
+def test_machine_code_runs_out_of_turn_and_calls_python_in_turn():
+    turns, seen = Gathering(set()), []
+
+    @in_turn
+    def called():
+        seen.append(turns.is_mine)
+
+    @out_of_turn
+    def machine_code():
+        seen.append(turns.is_mine)
+        called()
+
+    with turns:
+        machine_code()
+        called()
+    machine_code()
+    assert seen == [False, True, True, False, False]
 
 
 def test_tasks_do_not_wait_for_a_run_that_has_ended():

@@ -58,6 +58,9 @@ class Batched(FromFunctionOp):
         super().__init__(function, itypes, otypes, infer_shape)
         self.function, self._arguments = function, (function, itypes, otypes, infer_shape)
 
+    def __str__(self):
+        return getattr(self.function, "__name__", type(self).__name__)
+
     def __reduce__(self):
         """Travel by name, or else with the function."""
         if self.function.__module__ != "__main__":
@@ -97,7 +100,7 @@ class Batched(FromFunctionOp):
         evaluations : list of list of array
             The inputs of each, all of the same shapes.
         """
-        n, name = len(evaluations), self.function.__name__
+        n, name = len(evaluations), str(self)
         found = self.function(*map(np.stack, zip(*evaluations, strict=True)))
         found = list(found) if isinstance(found, list | tuple) else [found]
         if len(found) != len(self.otypes):

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from functools import partial
 
 import cloudpickle
 import numpy as np
@@ -86,6 +87,9 @@ def test_it_travels():
     """By its name in a module, or by value."""
     assert pickle.loads(pickle.dumps(two)) is two
     factor = 3.0
+    power = batched(partial(np.power, 2.0))  # which has no name
+    assert value_of(cloudpickle.loads(cloudpickle.dumps(power)), [3.0]).tolist() == [8.0]
+    assert [str(two), str(power)] == ["two", "Batched"]
     own = cloudpickle.loads(cloudpickle.dumps(batched(lambda x: factor * x)))
     assert value_of(own, [1.0]).tolist() == [3.0]
 

@@ -74,15 +74,14 @@ class Workers:
         self._own, self._abandoned, self._broken = executor is None, False, False
         self._numbers, self._tasks_with_job, self._death = count(), 0, None
         self.gathers, self._gathering = self._own and cores > 1 and job.can_gather, None
-        may_not = current_process().daemon  # have children
-        self._alone = job.holds_gil and not self.gathers and may_not
+        # A daemon may have no children.
+        self._alone = job.holds_gil and not self.gathers and current_process().daemon
         if job.rule.timeout is not None:
             _check_stoppable(job, executor, self.gathers)
         if self._own:
             self.at_once = 1 if self._alone else cores
-            if not self.gathers:  # which takes chains in turn between two calls
-                in_processes = self._in_processes
-                self.seconds = SECONDS_IN_PROCESSES if in_processes else SECONDS_IN_THREADS
+            if not self.gathers:  # where those that come back are waited for by all others
+                self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS
 
     @property
     def _in_processes(self):

@@ -1,7 +1,8 @@
 """A simulator behind a network: a model that UM-Bridge serves over HTTP, evaluated by 8 workers.
 
-The server, here on this machine, has the growth of a colony in a dish, at ten times, from a rate and
-a capacity. Each evaluation takes it 50 ms. Half a minute on two cores, and pip install umbridge:
+The server, here on this machine, has the growth of a colony in a dish, at ten times, from a rate
+and a capacity. Each evaluation takes it 50 ms. Half a minute on two cores, and
+``pip install umbridge``:
 
     python umbridge_simulator.py [--evaluations N] [--url http://cluster:4242]
     python umbridge_simulator.py --serve PORT  # the server alone

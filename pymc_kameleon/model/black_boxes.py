@@ -17,7 +17,7 @@ OWN_PACKAGES, WRAPPERS = ("pytensor", "pymc"), ("FromFunctionOp", "JAXOp")
 
 def black_boxes(results):
     """Return what users call the black boxes that variables depend on, in the order of names."""
-    return sorted({name_of(op) for op in _ops_of(results) if _is_black_box(op)})
+    return sorted({name_of(op) for op in ops_of(results) if _is_black_box(op)})
 
 
 def dependent_on_black_boxes(model):
@@ -76,7 +76,7 @@ def _package(value):
     return (getattr(value, "__module__", None) or "").partition(".")[0]
 
 
-def _ops_of(results):
+def ops_of(results):
     """Yield the Ops of a graph, and those inside them."""
     for var in ancestors(results):
         if var.owner is not None:
@@ -87,7 +87,7 @@ def _ops_inside(op):
     while (inner := getattr(op, "core_op", getattr(op, "scalar_op", None))) is not None:
         op = inner  # of Blockwise, Elemwise, and reductions
     yield op
-    yield from _ops_of(getattr(op, "inner_outputs", []))  # of Scan and OpFromGraph
+    yield from ops_of(getattr(op, "inner_outputs", []))  # of Scan and OpFromGraph
 
 
 def boxes_of_user(op):

@@ -16,6 +16,7 @@ from numba import config
 from pymc_kameleon.core import compiler, linalg, numba_calls
 from pymc_kameleon.core.jit import entry_jit
 from pymc_kameleon.core.target import LOGP_SIGNATURE
+from pymc_kameleon.model.gathering import in_turn
 from pymc_kameleon.model.python_calls import CheckedOp, WrongReturn
 
 OTHER_OUTPUTS = (
@@ -165,6 +166,7 @@ class _InPython:
         self.known[self.number] = self
 
 
+@in_turn
 def _call_in_python(number, *arguments):
     return _InPython.known[number].function(*arguments)
 

@@ -23,6 +23,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, address_array, function_address
+from pymc_kameleon.model.batched import Batched
 from pymc_kameleon.model.black_box_calls import (
     Noted,
     Recalled,
@@ -30,7 +31,7 @@ from pymc_kameleon.model.black_box_calls import (
     users_own,
     with_black_boxes,
 )
-from pymc_kameleon.model.black_boxes import is_of_user, name_of
+from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     checked_ops,
@@ -169,6 +170,18 @@ class ModelFunctions:
     def holds_gil(self):
         """Whether Python is called, so that threads wait for each other."""
         return any(function.holds_gil for function in self.functions)
+
+    @property
+    def batched(self):
+        """Black boxes of `pk.batched` that it calls, a set."""
+        graphs = [function.function.maker.fgraph.outputs for function in self.functions]
+        ops = {users_own(op) for graph in graphs for op in ops_of(graph)}
+        return {op for op in ops if isinstance(op, Batched)}
+
+    @property
+    def in_numba(self):
+        """Whether all of it is machine code, whatever that calls."""
+        return all(in_numba(function.function) for function in self.functions)
 
     def advice(self, error):
         """Return what helps against an exception of a likelihood that Python is called for."""

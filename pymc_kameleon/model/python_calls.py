@@ -14,6 +14,8 @@ import numpy as np
 from pytensor.compile.ops import FromFunctionOp
 from pytensor.tensor import TensorType
 
+from pymc_kameleon.model.gathering import in_turn
+
 _log = logging.getLogger("pymc_kameleon")
 
 SMALL = 1000
@@ -51,6 +53,7 @@ class CheckedOp:
         """Return the Op's own name."""
         return str(self.op)
 
+    @in_turn
     def perform(self, node, inputs, storage):
         """Compute the results of the Op."""
         if self._writes:

@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import replace
 
@@ -359,7 +358,7 @@ class Run:
         evaluations = [] if self._way is None else self._way.under_way
         futures += [evaluation.future for evaluation in evaluations]
         with self._ctrl_c.interruptible():
-            done, _ = wait(futures, POLL_INTERVAL, FIRST_COMPLETED)
+            done = self._workers.wait(futures, POLL_INTERVAL)
         self._workers.check_processes()
         with self._changing:
             for chain in self._chains:

@@ -15,14 +15,15 @@ LONG_RUN = 30
 
 
 def say_what_a_run_costs(
-    steps, chains, draws_in_all, cores, point, scouting=0, pools=False, looks=0
+    steps, chains, draws_in_all, cores, point, scouting=0, pools=False, looks=0, together=False
 ):
     """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
 
     No chain is touched, and no evaluation counted. Each chain makes `draws_in_all`, those of tuning
     too; `cores` chains run at a time, None if nobody knows, so that computing time is told; the
     first begins at `point` (n_values,); `scouting` chains look for the posterior first, or all but
-    one follow that, if the run `pools` tuning; `looks` are evaluations of points a second time.
+    one follow that, if the run `pools` tuning; `looks` are evaluations of points a second time;
+    and `together` says whether those of all chains are made in one call.
     """
     if draws_in_all == 0 or any(np.isnan(step.seconds_per_logp) for step in steps):
         return  # nothing to do, or it raised at the initial point
@@ -56,13 +57,13 @@ def say_what_a_run_costs(
             f", {looks} to see whether it repeats itself" if looks else "",
             in_words(seconds),
             "" if exact else " at most",
-            _on_cores(cores, at_once),
+            _on_cores(cores, at_once, together),
             _besides(steps),
             f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
         )
 
 
-def say_what_evaluations_cost(job, evaluations, chains, cores):
+def say_what_evaluations_cost(job, evaluations, chains, cores, together=False):
     """Tell the user how long evaluations take, if that is long; see `say_what_a_run_costs`."""
     seconds = max(step.seconds_per_logp for step in job.steps)
     most = max(chains, job.at_once)
@@ -79,7 +80,7 @@ def say_what_evaluations_cost(job, evaluations, chains, cores):
             in_words(seconds),
             how,
             times,
-            _on_cores(cores, at_once),
+            _on_cores(cores, at_once, together),
             _besides(job.steps),
         )
 
@@ -99,7 +100,9 @@ def _besides(steps):
     return "".join(f", and {step.own_arithmetic}" for step in steps if step.own_arithmetic)
 
 
-def _on_cores(cores, at_once):
+def _on_cores(cores, at_once, together):
+    if together:
+        return f"with {at_once} in one call"
     return "of computing" if cores is None else f"on {counted(at_once, 'core')}"
 
 

@@ -278,9 +278,8 @@ def sample(
         idata_kwargs = _checked_idata_kwargs(idata_kwargs)
         if cores is not None and executor is not None:
             _log.info("cores=%s is not used: the chains advance where executor says.", cores)
-        if cores is None:
-            cores = default_cores()
-        checked_integer("cores", cores, at_least=1)
+        if cores is not None:
+            checked_integer("cores", cores, at_least=1)
         if target_ess is not None:
             checked_number("target_ess", target_ess, 0, np.inf)
         if not (callback is None or callable(callback)):
@@ -351,6 +350,8 @@ def sample(
         try:
             job, all_chains = prepared.job, prepared.chains
             at_once = max(len(all_chains), prepared.settings.evaluations_at_once)
+            if cores is None:
+                cores = at_once if job.can_gather else default_cores()
             workers = Workers(job, min(cores, at_once), executor)
             _say_what_begins(workers, job, len(all_chains))
             if executor is not None:
@@ -359,7 +360,9 @@ def sample(
             left = evaluations_left(prepared, computed)
             if left is not None:
                 left = left if max_evaluations is None else max_evaluations
-                say_what_evaluations_cost(job, left, len(all_chains), workers.at_once)
+                say_what_evaluations_cost(
+                    job, left, len(all_chains), workers.at_once, workers.gathers
+                )
             elif target_ess is None:  # otherwise draws are the most, and say little
                 first = all_chains[0]
                 n, point = first.total - first.begun, first.state.point
@@ -368,7 +371,7 @@ def sample(
                 looks = job.n_looks(first.begun, first.tune, first.total, len(all_chains))
                 say_what_a_run_costs(
                     *(job.steps, len(all_chains), n, workers.at_once, point),
-                    *(scouting, pools, looks),
+                    *(scouting, pools, looks, workers.gathers),
                 )
             kept = sum(chain.n_kept(job.keeps_warmup) for chain in all_chains)
             say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed)
@@ -466,5 +469,7 @@ def _parameters(model, outputs, target_ess):
 def _say_what_begins(workers, job, n_chains):
     """Tell the user where the chains run, and which step moves what."""
     _log.info(workers.described(counted(n_chains, "chain")))
+    if workers.why_not_together:
+        _log.info(workers.why_not_together)
     for step in job.steps:
         _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))

@@ -6,11 +6,13 @@ import signal
 import threading
 import time
 from concurrent.futures import (
+    FIRST_COMPLETED,
     BrokenExecutor,
     Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
+    wait,
 )
 from functools import cached_property
 from itertools import count
@@ -19,6 +21,7 @@ from multiprocessing import current_process, parent_process
 import cloudpickle
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.model.black_boxes import name_of
 from pymc_kameleon.model.pymc_internals import multiprocessing_context
 from pymc_kameleon.sampling.worker_process import do_task, forget_job, ignore_ctrl_c, keep_job
 
@@ -57,6 +60,11 @@ class Workers:
         How many tasks to do at a time, if no executor is given.
     executor : concurrent.futures.Executor or callable, optional
         A callable returns one, and is called again if that breaks.
+
+    Attributes
+    ----------
+    gathers : bool
+        Whether tasks are done in threads, whose calls of batched black boxes are made in one.
     """
 
     def __init__(self, job, cores, executor=None):
@@ -65,23 +73,29 @@ class Workers:
         self.at_once, self.seconds = None, SECONDS_ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
         self._numbers, self._tasks_with_job, self._death = count(), 0, None
-        self._alone = job.holds_gil and current_process().daemon  # which may have no children
+        self.gathers, self._gathering = self._own and cores > 1 and job.can_gather, None
+        # A daemon may have no children.
+        self._alone = job.holds_gil and not self.gathers and current_process().daemon
         if job.rule.timeout is not None:
-            _check_stoppable(job, executor)
+            _check_stoppable(job, executor, self.gathers)
         if self._own:
             self.at_once = 1 if self._alone else cores
-            self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS
+            if not self.gathers:  # where those that come back are waited for by all others
+                self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS
 
     @property
     def _in_processes(self):
         """Whether chains are in processes; one alone is where its evaluations are to be stopped."""
-        several = self._own and self._job.holds_gil and not self._alone
+        holds_gil = self._job.holds_gil and not self.gathers
+        several = self._own and holds_gil and not self._alone
         return several and (self.at_once > 1 or self._job.rule.timeout is not None)
 
     def __enter__(self):
         """Start the workers."""
         self._executor = self._new_executor()
         keep_job(self._job)
+        if self.gathers:
+            self._gathering = self._job.gather()
         self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours
         if self._in_processes:
             self._executor.submit(int)  # forks them, before the progress bar begins a thread
@@ -91,6 +105,8 @@ class Workers:
         """Stop, after the tasks that are being done."""
         if self._in_processes:
             self.abandon()  # shutdown waits for ever if a process dies just now
+        if self.gathers:
+            self._gathering.end()  # or for a call that is never made
         if self._own:
             self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
         elif self._executor is not self._given:  # it was made here
@@ -123,7 +139,24 @@ class Workers:
         if self._in_processes:
             why = "as the model calls Python, which only one thread can do at a time"
             return f"Multiprocess sampling ({chains} in {self.at_once} processes, {why})"
-        return f"Threaded sampling ({chains} in {self.at_once} threads)"
+        together = f", whose calls of {self._batched} are made in one" if self.gathers else ""
+        return f"Threaded sampling ({chains} in {self.at_once} threads{together})"
+
+    @property
+    def _batched(self):
+        return ", ".join(sorted(f"`{name_of(op)}`" for op in self._job.batched))
+
+    @property
+    def why_not_together(self):
+        """Why calls of `pk.batched` black boxes are not made in one, a sentence, or ""."""
+        if self.gathers or not self._job.batched or self.at_once == 1:
+            return ""
+        why = "that takes threads of this process, and no executor"
+        if self._own:
+            why = "that takes a model that numba compiles"
+        return (
+            f"Each chain calls {self._batched} for itself. All calls could be made in one: {why}."
+        )
 
     @cached_property
     def _pickled_job(self):
@@ -144,6 +177,13 @@ class Workers:
             return future
         except Exception as error:
             raise RuntimeError(f"The executor takes no tasks: {error}") from error
+
+    def wait(self, futures, seconds):
+        """Wait until one of these, all that there are, is done, or so long; return those done."""
+        if not self.gathers:
+            return wait(futures, seconds, FIRST_COMPLETED).done
+        with self._gathering.of(sum(not future.done() for future in futures)):
+            return wait(futures, seconds, FIRST_COMPLETED).done
 
     def check_processes(self):
         """Break a pool that waits for the rest of what a worker was sending when it died.
@@ -196,13 +236,15 @@ class Workers:
             _kill(getattr(self._executor, "_processes", None) or {})
 
 
-def _check_stoppable(job, executor):
+def _check_stoppable(job, executor, gathers):
     """Raise a ValueError if evaluations of the log-density cannot be stopped."""
     why = None
     if not any(step.log_density.is_watched for step in job.steps):
         why = "this model's log-density is machine code, and calls no Python"
     elif not hasattr(signal, "setitimer"):
         why = "this system has no timer for it (SIGALRM), as Windows has none"
+    elif gathers:
+        why = "pk.batched makes those of all chains in one call; cores=1 does not"
     elif isinstance(executor, ThreadPoolExecutor) or hasattr(executor, "_client"):
         why = "this executor does its tasks in threads; only the main one of a process can be"
     if why:

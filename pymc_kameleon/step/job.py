@@ -17,6 +17,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.model.black_box_calls import taking_notes
+from pymc_kameleon.model.gathering import Gathering, out_of_turn
 from pymc_kameleon.model.watch import DEFAULT_RULE, LOOKING_CHAINS
 from pymc_kameleon.step.make_draws import (
     arrive,
@@ -122,16 +123,34 @@ class Job:
         self._make_ready()
 
     def _make_ready(self):
-        self.run = compiled_run(self.steps)
+        self.run = out_of_turn(compiled_run(self.steps))
         self._idle = []
         # What Python computes is not safe in several threads of a process.
         self.turns = threading.Lock() if self.holds_gil else nullcontext()
 
     @property
+    def _functions(self):
+        return self.outputs, *(step.log_density for step in self.steps)
+
+    @property
     def holds_gil(self):
         """Whether Python is called, so that threads wait for each other."""
-        parts = (self.outputs, *(step.log_density for step in self.steps))
-        return any(part.holds_gil for part in parts)
+        return any(functions.holds_gil for functions in self._functions)
+
+    @property
+    def batched(self):
+        """Black boxes of `pk.batched` that are called, a set."""
+        return set().union(*(functions.batched for functions in self._functions))
+
+    @property
+    def can_gather(self):
+        """Whether threads can call them: PyTensor's own functions share what they compute in."""
+        return bool(self.batched) and all(functions.in_numba for functions in self._functions)
+
+    def gather(self):
+        """Let tasks of several threads call them together from now on; return the Gathering."""
+        self.turns = Gathering(self.batched)
+        return self.turns
 
     def width(self, tuning):
         """Return the number of outputs of a draw."""

@@ -163,6 +163,13 @@ def test_looking_for_scales_counts_too(said, monkeypatch):
     assert "scales" not in " ".join(said())
 
 
+def test_evaluations_of_all_chains_in_one_call(said, monkeypatch):
+    step = with_costs(pk.RWM(model=box()[1], steps_per_draw=1), 1.0, monkeypatch)
+    said()
+    say_what_a_run_costs([step], 64, 10, 64, np.zeros(2), together=True)
+    assert "= 640 evaluations of 1 s: about 10 s with 64 in one call." in said()[0]
+
+
 @pytest.mark.parametrize(
     ("pools", "cores", "words"),
     [

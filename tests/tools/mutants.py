@@ -964,6 +964,46 @@ BUGS = {
             "test_functions.py -k 'recognised and Blockwise'",
         ),
     ],
+    "model/batched.py": [
+        (
+            "a call that raises rejects all its rows",
+            "            if len(evaluations) == 1:\n                return [error]",
+            "            return [error for _ in evaluations]",
+            "test_batched.py -k that_of_its_row",
+        ),
+        (
+            "rows of another call's length are given out",
+            "if not is_one or any(",
+            "if any(",
+            "test_batched.py -k is_looked_at",
+        ),
+        (
+            "functions of a notebook travel by names that nobody has",
+            "return Batched, self._arguments",
+            "return super().__reduce__()",
+            "test_batched.py -k travels",
+        ),
+    ],
+    "model/gathering.py": [
+        (
+            "calls are made while others may come",
+            "return len(self._calls) == self._wanted",
+            "return bool(self._calls)",
+            "test_batched.py -k may_begin_other_tasks",
+        ),
+        (
+            "tasks wait for a run that has ended",
+            "            self._ended = True",
+            "            pass",
+            "test_batched.py -k has_ended",
+        ),
+        (
+            "inputs of other shapes fail in one call, and are computed one by one",
+            "alike[call.op, *map(np.shape, call.inputs)]",
+            "alike[call.op, 0]",
+            "test_batched.py -k other_shapes",
+        ),
+    ],
     "model/black_box_calls.py": [
         (
             "what is noted changes with the next call",
@@ -3326,9 +3366,15 @@ BUGS = {
         ),
         (
             "a Python deterministic runs in several threads",
-            "parts = (self.outputs, *(step.log_density for step in self.steps))",
-            "parts = [step.log_density for step in self.steps]",
+            "return self.outputs, *(step.log_density for step in self.steps)",
+            "return [step.log_density for step in self.steps]",
             "test_sample.py -k black_box_deterministic",
+        ),
+        (
+            "functions of PyTensor that keep what they compute are called in threads",
+            "bool(self.batched) and all(functions.in_numba for functions in self._functions)",
+            "bool(self.batched)",
+            "test_together.py -k not_safe_in_threads",
         ),
     ],
     "step/learned.py": [

@@ -811,7 +811,7 @@ def test_chains_look_at_draws_of_s(step):
         rates=np.ones(3),
         centres=np.repeat(far[:, None], s.centres.shape[1], axis=1),
         weights=np.full(s.weights.shape, 100.0),
-        bounds=s.bounds + [0.0, 100.0],
+        bounds=s.bounds + np.array([0.0, 100.0]),
     )
     assert nearest(bump) < 1
 

@@ -1,0 +1,174 @@
+"""Calls of `pk.batched` black boxes by tasks in several threads, which are made in one.
+
+Chains whose model calls Python are in threads then. Their transitions are machine code, and several
+run at a time. What they call in Python is done in turn, as that is not safe in several threads:
+Ops, users' and those that check them, may keep things. A task that calls a batched black box leaves
+its turn to others, and waits until each of them has called one, too, or has ended. All that it then
+goes on with is its own, as machine code keeps nothing that belongs to the model.
+"""
+
+import threading
+from collections import defaultdict
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+
+import numpy as np
+
+gathering = ContextVar("gathering", default=None)
+"""The Gathering of the task that this thread is doing."""
+
+NEVER = -1
+"""Calls to be waited for while it is not known how many there will be."""
+
+
+class RunEnded(BaseException):
+    """The run has ended before a call was made. No ``except Exception`` of the model stops it."""
+
+
+class Gathering:
+    """Turns of tasks in threads, in which calls of batched black boxes are made together.
+
+    Parameters
+    ----------
+    ops : set of Batched
+        Those that machine code calls. What PyTensor's own functions call is not safe in threads.
+    """
+
+    def __init__(self, ops):
+        self.ops = ops
+        self._turn, self._holder = threading.Lock(), None
+        self._change = threading.Condition()  # of what follows
+        self._calls, self._wanted, self._ended = [], NEVER, False
+
+    # ---- turns ----------------------------------------------------------------------------------
+
+    def __enter__(self):
+        """Begin a task."""
+        self.take()
+        gathering.set(self)
+
+    def __exit__(self, *error):
+        gathering.set(None)
+        self.leave()
+
+    def take(self):
+        """Wait for the turn."""
+        self._turn.acquire()
+        self._holder = threading.get_ident()
+
+    def leave(self):
+        """Leave the turn to others."""
+        self._holder = None
+        self._turn.release()
+
+    @property
+    def is_mine(self):
+        """Whether it is the turn of this thread's task."""
+        return self._holder == threading.get_ident()
+
+    # ---- calls ----------------------------------------------------------------------------------
+
+    def call(self, op, inputs):
+        """Return the outputs of a black box, by one call for all tasks."""
+        call = _Call(op, inputs)
+        self.leave()
+        try:
+            self._make(call)
+        finally:
+            self.take()
+        if isinstance(call.outcome, BaseException):
+            raise call.outcome
+        return call.outcome
+
+    def _make(self, call):
+        with self._change:
+            self._calls.append(call)
+            self._change.wait_for(lambda: call.is_made or self._ended or self._is_due())
+            if call.is_made:
+                return
+            if self._ended:
+                raise RunEnded
+            calls, self._calls = self._calls, []
+        _make_together(calls)  # nobody else has a turn now
+        with self._change:
+            for own in calls:
+                own.is_made = True
+            self._change.notify_all()
+
+    def _is_due(self):
+        return len(self._calls) == self._wanted
+
+    @contextmanager
+    def of(self, n):
+        """Let calls be made as soon as there are n: as many as there are tasks that have not ended.
+
+        Only while the run waits for these: else it may be about to begin others.
+        """
+        self._want(n)
+        try:
+            yield
+        finally:
+            self._want(NEVER)
+
+    def _want(self, n):
+        with self._change:
+            self._wanted = n
+            if self._is_due():
+                self._change.notify()  # one, who makes all calls
+
+    def end(self):
+        """Let tasks that wait for others end, by a RunEnded."""
+        with self._change:
+            self._ended = True
+            self._change.notify_all()
+
+
+def in_turn(python):
+    """Return a function for machine code to call, which waits for its turn if tasks take turns."""
+
+    @wraps(python)
+    def run(*arguments):
+        turns = gathering.get()
+        if turns is None or turns.is_mine:
+            return python(*arguments)
+        turns.take()
+        try:
+            return python(*arguments)
+        finally:
+            turns.leave()
+
+    return run
+
+
+def out_of_turn(machine_code):
+    """Return a function that leaves the turn to others meanwhile, if tasks take turns."""
+
+    def run(*arguments):
+        turns = gathering.get()
+        if turns is None:
+            return machine_code(*arguments)
+        turns.leave()
+        try:
+            return machine_code(*arguments)
+        finally:
+            turns.take()
+
+    return run
+
+
+class _Call:
+    """A call of a black box, with what comes of it: its outputs, or an exception."""
+
+    def __init__(self, op, inputs):
+        self.op, self.inputs, self.outcome, self.is_made = op, inputs, None, False
+
+
+def _make_together(calls):
+    """Make calls, those of the same black box by inputs of the same shapes in one."""
+    alike = defaultdict(list)
+    for call in calls:
+        alike[call.op, *map(np.shape, call.inputs)].append(call)
+    for (op, *_), own in alike.items():
+        for call, outcome in zip(own, op.outcomes([c.inputs for c in own]), strict=True):
+            call.outcome = outcome

@@ -360,17 +360,17 @@ class Run:
         with self._ctrl_c.interruptible():
             done = self._workers.wait(futures, POLL_INTERVAL)
         self._workers.check_processes()
+        taken = [chain for chain in self._chains if chain.future in done]
         with self._changing:
-            for chain in self._chains:
-                if chain.future in done:
-                    self._take(chain)
+            for chain in taken:
+                self._take(chain)
             for evaluation in evaluations:
                 if evaluation.future in done:
                     self._take_evaluation(evaluation)
             if self._learning is not None and self._learning[2] in done:
                 self._take_learned()
         self._progress.under_way = len(futures) - len(done)
-        for chain in self._chains:
+        for chain in taken or self._chains[:1]:
             self._progress.show(chain)
 
     def _outcome(self, future, task):

@@ -62,9 +62,9 @@ MOVES = "walk", "reference", "surrogate", "wide"  # in a result
 LOOK = -1
 """The kind of a transition that only evaluates a point, while tuning."""
 
-FIT_GROWTH, GROWTH_OF_MANY = 1.2, 2.0
-"""Factor by which the draws of tuning grow from one fit to the next; and the same of many chains,
-which all wait for a fit."""
+FIT_GROWTH, GROWTH_OF_MANY, MANY = 1.2, 1.5, 8
+"""Factor by which the draws of tuning grow from one fit to the next; and the same of so many chains
+or more, which all wait for a fit."""
 
 N_GUIDED = 32
 """Points that other chains may begin at, the best one and draws of the process."""
@@ -594,7 +594,7 @@ class SurrogateMetropolis(KameleonStep):
     def pauses(self):
         """Return the draws of tuning before which the surrogate is fitted anew."""
         tune, end, ends = self.monitor.tune, self._first_fit(), []
-        growth = GROWTH_OF_MANY if self.is_one_of_many else FIT_GROWTH
+        growth = GROWTH_OF_MANY if self.evaluations_at_once >= MANY else FIT_GROWTH
         while end < 0.9 * (tune - 1):
             ends.append(end)
             end = int(growth * end) + self.least_between_fits

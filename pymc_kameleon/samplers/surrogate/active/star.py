@@ -25,6 +25,10 @@ that point is if the top is nearer."""
 FARTHEST, SCALES = 50.0, (1e-3, 10.0)
 """Bounds of the top of a parabola, and of scales, in x."""
 
+MANY, LEAST_OF_LINE, BEYOND, MOST_MORE = 8, 3, 3, 4
+"""Evaluations at a time from which what may be of use is asked for together; points on each side of
+a line then, at least; beyond its ends at a time; and how often there are more, at most."""
+
 WHOLE_AND_HALF = 1.0, 0.5
 """Shares of the step to all tops together that are tried."""
 
@@ -94,7 +98,7 @@ def look_around(x, f, at_once=1):
     lines = [{0.0: f, STEP: a, -STEP: b} for a, b in zip(*np.split(sides, 2), strict=True)]
     fourth = [_fourth(line) for line in lines]
     pairs, points = None, x + np.diag(fourth)
-    if at_once > 1:
+    if at_once >= MANY:
         pairs = Pairs(x, np.array([_fitted(line)[1] for line in lines]), np.arange(len(x)))
         points = np.concatenate([points, pairs.points])
     values = yield points
@@ -110,7 +114,7 @@ def look_around(x, f, at_once=1):
     best, at = _best(lines[k]), x.copy()
     at[k] += best
     points = [x + share * tops for share in WHOLE_AND_HALF]
-    for some in [points] if at_once > 1 else [[point] for point in points]:
+    for some in [points] if at_once >= MANY else [[point] for point in points]:
         values = yield np.array(some)
         if values.max() > lines[k][best]:
             at = some[np.argmax(values)]
@@ -203,7 +207,7 @@ def _solve(x, f, lines, exact, scales, pairs, at_once):
     before, block = (at, scales.copy()), vectors * curvatures**-0.5
     z, steps = np.random.default_rng(n).standard_normal((2, n)), np.zeros((2, len(x)))
     steps[:, some] = z @ block.T
-    search = _search_in_turn if at_once == 1 else _search_together
+    search = _search_together if at_once >= MANY else _search_in_turn
     found = yield from search(at, f, others, scales, steps, at_once)
     if found is None:
         return nowhere
@@ -240,7 +244,7 @@ def _search_in_turn(x, least, some, scales, steps, at_once):
 def _search_together(x, least, some, scales, steps, at_once):
     """Do the same along all of them at once, and then go as far in all as in each, or in one."""
     n, scales = len(some), scales.copy()
-    m = int(np.clip(at_once // (2 * max(n, 1)), 2, MOST_ON_LINE // 2))
+    m = int(np.clip(at_once // (2 * max(n, 1)), LEAST_OF_LINE, MOST_ON_LINE // 2))
     t = np.maximum(scales[some], LEAST_LINE_STEP)[:, None] * GROWTH ** np.arange(-1.0, m - 1)
     t = np.concatenate([t, -t], axis=1)
     points = x + t[:, :, None] * np.eye(len(x))[some][:, None]
@@ -249,12 +253,20 @@ def _search_together(x, least, some, scales, steps, at_once):
         return None
     values = np.reshape(values, t.shape)
     lines = [{0.0: f} | dict(zip(*one, strict=True)) for one in zip(t, values, strict=True)]
+    for _ in range(MOST_MORE):
+        more = [(i, one) for i, line in enumerate(lines) for one in _next_ones(line)]
+        if not more:
+            break
+        points = np.repeat(x[None], len(more), axis=0)
+        points[np.arange(len(more)), [some[i] for i, _ in more]] += [one for _, one in more]
+        for (i, one), value in zip(more, (yield points), strict=True):
+            lines[i][one] = value
     whole, single = x.copy(), x.copy()
     for k, line in zip(some, lines, strict=True):
         step, scales[k] = _fitted(line)
         whole[k] += step
     if n > 0:
-        best = np.argmax(values.max(axis=1))
+        best = max(range(n), key=lambda i: max(lines[i].values()))
         single[some[best]] += _best(lines[best])
     ends = np.array([whole, single])
     found = yield np.concatenate([ends, *(end + steps for end in ends)])
@@ -280,6 +292,15 @@ def _search_line(x, f, k, scale):
         [line[new]] = yield (x + new * one)[None]
     best = _best(line)
     return x + best * one, line[best], _fitted(line)[1]
+
+
+def _next_ones(line):
+    """Return where to look next, several places where that is beyond all others."""
+    new = _next_on(line)
+    if new is None or new in line:
+        return []
+    is_beyond = not min(line) < new < max(line)
+    return [new * GROWTH**k for k in range(BEYOND if is_beyond else 1)]
 
 
 def _next_on(line):

@@ -80,9 +80,10 @@ def _posterior(z, logp, exact):
 def with_process(found, values, known, function):
     """Return Corrected averages of functions, each by the process if its error is smaller.
 
-    Where neither has one, the error is NaN. Without moves the process is taken, if it knows that
-    the draws are there. Those of each chain count as one draw, and its error is at most what they
-    leave open.
+    Where neither has one, the error is NaN. That by moves is no smaller than that of as many
+    independent draws, by the sd that the process knows. Without moves the process is taken, if it
+    knows that the draws are there. Those of each chain count as one draw, and its error is at most
+    what they leave open.
 
     Parameters
     ----------
@@ -108,6 +109,9 @@ def with_process(found, values, known, function):
             halves = np.full((2, q), np.nan)
             found = Corrected(of_draws, mcse, np.ones(q), True, np.ones(q), halves)
         mcse = found.mcse * np.where(found.is_better, 1, np.sqrt(found.gain))
+        # Draws that have missed a tail agree too well.
+        counted = values.shape[0] * values.shape[1] * np.where(found.is_better, found.gain, 1)
+        mcse = np.fmax(mcse, np.where(mcse > 0, sd / np.sqrt(counted), 0))
         is_known = (mcse > 0) & (np.ptp(values, axis=(0, 1)) > 0)
         mcse, error = np.where(is_known, mcse, np.inf), np.where(error > 0, error, np.inf)
         other = np.where(found.is_better, found.mean, of_draws)

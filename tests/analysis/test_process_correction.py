@@ -130,6 +130,14 @@ def test_averages_of_draws_count_with_their_own_error():
     np.testing.assert_array_equal(found.is_better, [True, False])
 
 
+def test_draws_that_miss_a_tail_know_no_more_than_independent_ones():
+    known = Fixed([0.0, 0.0], [0.06, 0.06], sd=(1.0, 3.0))
+    found = with_process(by_moves([0.1, 0.1], [0.05, 0.05]), VALUES, known, None)
+    np.testing.assert_array_equal(found.by_process, [False, True])  # 3 / sqrt(4 * 100) = 0.15
+    found = with_process(by_moves([0.0, 0.0], [0.01, 0.01], False), VALUES, known, None)
+    np.testing.assert_array_equal(found.by_process, [True, True])
+
+
 def test_draws_that_are_equal_have_no_error():
     """Rounding has one for them."""
     known = Fixed([0.1, 0.1], [0.3, 0.3])

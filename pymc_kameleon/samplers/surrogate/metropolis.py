@@ -360,7 +360,6 @@ class SurrogateMetropolis(KameleonStep):
     learns_together = True
     arrives_roughly = True
     follows = True
-    way_share = 0.8  # where a process makes it, it learns as much as tuning would
     kept_group = SURROGATE_MOVES
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
@@ -479,6 +478,11 @@ class SurrogateMetropolis(KameleonStep):
         return active_budget(
             self._d, self.evaluations_at_once
         ) // 2, 1 if self._has_few_evaluations else short * self._d
+
+    @property
+    def way_share(self):
+        """A process that makes the way learns as much on it as tuning would."""
+        return 0.8 if self._is_active else super().way_share
 
     @property
     def _is_active(self):

@@ -57,3 +57,15 @@ def test_hssm_takes_our_steps(example):  # noqa: F811
     means = [float(mean) for mean in re.findall(r"^a +([\d.]+)", printed, re.MULTILINE)]
     np.testing.assert_allclose(means, 1.16, atol=0.05)
     assert len(means) == 2
+
+
+@pytest.mark.slow
+def test_a_simulator_behind_a_network(example):  # noqa: F811
+    pytest.importorskip("umbridge", reason="UM-Bridge is not installed: pip install umbridge")
+    printed = example("clients/umbridge_simulator", "--evaluations", 300)
+    rate, capacity = (
+        float(re.search(rf"^{name} +([\d.]+)", printed, re.MULTILINE)[1])
+        for name in ("rate", "capacity")
+    )
+    assert abs(rate - 1.30) < 0.02
+    assert abs(capacity - 41.2) < 1

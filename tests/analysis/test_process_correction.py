@@ -32,15 +32,19 @@ def functions(x):
     return np.column_stack([x, x**2, x[:, 0] > 1.5])
 
 
-@pytest.fixture(scope="module")
-def answers():
-    """Averages, errors and sds of posteriors that were learned from 24 points each, and truths."""
+@pytest.fixture(scope="module", params=[0, 0.05])
+def answers(request):
+    """Averages, errors and sds of posteriors that were learned from 24 points each, and truths.
+
+    The log-density has noise, or none.
+    """
     truth = functions(draws_of_bent(np.random.default_rng(0), 1_000_000)).mean(axis=0)
     found = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
         x = np.concatenate([draws_of_bent(rng, 15), rng.normal(1, 2, (9, D))])
-        known = ProcessPosterior(Known(x, bent(x), np.zeros(D, bool)), rng)
+        f = bent(x) + request.param * rng.standard_normal(len(x))
+        known = ProcessPosterior(Known(x, f, np.zeros(D, bool)), rng)
         found.append(known.averages(functions))
     return truth, *np.array(found).swapaxes(0, 1)
 
@@ -139,7 +143,10 @@ def test_draws_that_are_equal_have_no_error():
 
 
 def test_what_is_equal_everywhere_has_no_error():
+    """Nor has it where rounding has one for it."""
     found = with_process(None, np.zeros((2, 50, 2)), Fixed([0.0, 0.1], [0.0, 0.1]), None)
+    np.testing.assert_allclose(found.mcse, [np.nan, 0.1])
+    found = with_process(None, np.zeros((2, 50, 2)), Fixed([0.3, 0.1], [1e-17, 0.1]), None)
     np.testing.assert_allclose(found.mcse, [np.nan, 0.1])
 
 

@@ -1,10 +1,11 @@
 """The first evaluations: a star around the start, and what is exactly quadratic.
 
 Each coordinate is looked at by four points on a line. Where a parabola goes through all of them, f
-is exactly quadratic in the coordinate, as in the coefficients of a regression. If it is in many, a
-point for each pair completes the Hessian, and a Newton step leads to their maximum from however
-far. The other coordinates then are searched on lines, unless that loses mass, which is f and the
-log of volume: in the neck of a funnel f has no bound.
+is exactly quadratic in the coordinate, as in the coefficients of a regression. Where one nearly
+does, two points close by tell whether that is noise, as of a solver. If it is in many, a point for
+each pair completes the Hessian, and a Newton step leads to their maximum from however far. The
+other coordinates then are searched on lines, unless that loses mass, which is f and the log of
+volume: in the neck of a funnel f has no bound.
 
 Generators yield points (n, d), and are sent their log-densities (n,).
 
@@ -29,8 +30,17 @@ WHOLE_AND_HALF = 1.0, 0.5
 EXACT = 1e-7
 """Misfit of an exact parabola, by the range of f."""
 
+MOST_NOISE, LEAST_RANGE, NEARBY, NOISY = 0.3, 8.0, 1e-3, 4.0
+"""Misfit of what may be an exact parabola with noise, at most, and the range of f there, at least,
+as across a posterior; how far apart points are that tell the noise, in scales; and the misfit of an
+exact parabola, by the noise."""
+
 LEAST_STEP = 0.3
 """Of a pair of coordinates, in x."""
+
+ROUNDING, SURE, ALIKE = 1e-6, 5.0, (0.5, 2.0)
+"""Misfit that is no noise; curvatures, by their errors by noise, that need not be measured again;
+and how different the sizes may be that two points tell of what was solved with noise."""
 
 MOST_ON_LINE, LEAST_LINE_STEP, GROWTH, SHRINK = 14, 0.05, 2.5, 0.4
 """Points on a line at most; and its steps."""
@@ -59,10 +69,18 @@ def look_around(x, f):
     values = yield x + np.diag(fourth)
     for line, t, value in zip(lines, fourth, values, strict=True):
         line[t] = value
-    exact = np.array([_is_exact(line) for line in lines])
+    misfits, ranges = np.array([_misfit(line) for line in lines]).T
     tops, scales = np.array([_fitted(line) for line in lines]).T
-    if exact.sum() >= least_exact(len(x)):
-        return (yield from _solve(x, f, lines, exact, scales))
+    least, noise = least_exact(len(x)), 0.0
+    exact = misfits <= EXACT * ranges
+    may_be_exact = exact | ((misfits <= MOST_NOISE) & (ranges >= LEAST_RANGE))
+    if exact.sum() < least <= may_be_exact.sum():
+        noise = yield from _noise(x, f, scales)
+    for _ in lines:  # those that are exact tell of the noise, too
+        exact |= may_be_exact & (misfits <= NOISY * noise)
+        noise = max(noise, misfits[exact].max(initial=0))
+    if exact.sum() >= least:
+        return (yield from _solve(x, f, lines, exact, scales, noise * (noise > ROUNDING)))
     k = max(range(len(x)), key=lambda k: max(lines[k].values()))
     best, at = _best(lines[k]), x.copy()
     at[k] += best
@@ -128,24 +146,37 @@ def _fitted(line):
     return where, span
 
 
-def _is_exact(line):
-    """Whether a parabola goes through all points of a line."""
+def _misfit(line):
+    """Return how far a parabola is from all points of a line, and the range of f there."""
     t, f = _sorted(line)
     if not np.isfinite(f).all():
-        return False
+        return np.inf, 0.0
     misfit = f - f[0] - np.polyval(np.polyfit(t, f - f[0], 2), t)
-    return bool(np.abs(misfit).max() <= EXACT * np.ptp(f))
+    return np.abs(misfit).max(), np.ptp(f)
+
+
+def _noise(x, f, scales):
+    """Return how far f is from a line through two points close by, if that has variance 1."""
+    k, near = np.argmax(scales), np.zeros(len(x))
+    near[k] = NEARBY * scales[k]
+    return np.abs(f - np.mean((yield np.array([x + near, x - near])))) / 1.5**0.5
 
 
 # ---- exact coordinates --------------------------------------------------------------------------
 
 
-def _solve(x, f, lines, exact, scales):
-    """Go to the maximum in the exact coordinates, and search the others on lines."""
+def _solve(x, f, lines, exact, scales, noise):
+    """Go to the maximum in the exact coordinates, and search the others on lines.
+
+    With noise, pairs are as far away as parabolas were seen to hold, and along eigenvectors whose
+    curvature is not sure lines are searched, too.
+    """
     some = np.flatnonzero(exact)
     n, nowhere = len(some), Start(x, scales, exact, np.diag(scales), False)
     parabolas = np.array([np.polyfit(*_around(lines[k], f), 2)[:2] for k in some])
     steps = np.maximum(scales[some], LEAST_STEP)
+    if noise > 0:
+        steps = np.array([max(lines[k], key=abs) for k in some])
     rises = parabolas[:, 0] * steps**2 + parabolas[:, 1] * steps
     i, j = np.tril_indices(n, -1)
     points = np.repeat(x[None], len(i), axis=0)
@@ -156,6 +187,9 @@ def _solve(x, f, lines, exact, scales):
     if not np.isfinite(hessian).all():
         return nowhere
     curvatures, vectors = np.linalg.eigh(-hessian)
+    least = SURE * 2 * noise * np.sum((vectors / steps[:, None]) ** 2, axis=0)
+    weak = np.flatnonzero(curvatures < least)
+    curvatures = np.maximum(curvatures, least)
     if not curvatures[0] > 0:
         return nowhere
     at = x.copy()
@@ -163,20 +197,28 @@ def _solve(x, f, lines, exact, scales):
     [top] = yield at[None]
     if not top > f:
         return nowhere
+    axes = np.eye(len(x))
+    for k in weak:
+        along = vectors[:, k] @ axes[some]
+        at, top, scale = yield from _search_line(at, top, along, curvatures[k] ** -0.5)
+        curvatures[k] = scale**-2
     before, block = (at, scales.copy()), vectors * curvatures**-0.5
     f = top
     for k in np.flatnonzero(~exact):
-        at, top, scales[k] = yield from _search_line(at, top, k, scales[k])
+        at, top, scales[k] = yield from _search_line(at, top, axes[k], scales[k])
     z = np.random.default_rng(n).standard_normal((2, n))
     points = np.repeat(at[None], 2, axis=0)
     points[:, some] += z @ block.T
-    size = (np.mean(top - (yield points)) / np.mean(0.5 * np.sum(z * z, axis=1))) ** -0.5
+    drops, predicted = top - (yield points), 0.5 * np.sum(z * z, axis=1)
+    size = (np.mean(drops) / np.mean(predicted)) ** -0.5
     mass = top - f + n * np.log(size) + np.log(scales / before[1]).sum()
+    one, other = drops / predicted
+    is_home = noise == 0 or bool(one > 0 and ALIKE[0] < one / other < ALIKE[1])
     if not mass > 0:  # the neck of a funnel has hardly any
         (at, scales), size = before, 1.0
     factor = np.diag(scales)
     factor[np.ix_(some, some)] = size * block
-    return Start(at, scales, exact, factor, True)
+    return Start(at, scales, exact, factor, is_home)
 
 
 def _around(line, f):
@@ -184,15 +226,13 @@ def _around(line, f):
     return t, values - f
 
 
-def _search_line(x, f, k, scale):
-    """Maximise f along a coordinate; return the best point, f there, and the scale.
+def _search_line(x, f, one, scale):
+    """Maximise f along a direction; return the best point, f there, and the scale.
 
     Steps grow until f falls on both sides, and shrink where it falls at once; then the top of the
     parabola through the best three points is evaluated, until it is no news.
     """
-    one, h = np.zeros(len(x)), max(scale, LEAST_LINE_STEP)
-    one[k] = 1.0
-    line = {0.0: f}
+    h, line = max(scale, LEAST_LINE_STEP), {0.0: f}
     line[h], line[-h] = yield x + np.outer([h, -h], one)
     while len(line) < MOST_ON_LINE:
         new = _next_on(line)

@@ -321,7 +321,7 @@ class Way:
         others = _some(found[BURN_IN:], N_CANDIDATES, rng)
         candidates = np.concatenate([top[None], others])
         covariance, mean = process.covariance(candidates), process.mean(candidates)
-        weights, noise = np.ones(len(candidates)), noise_of(mean, d)
+        weights, noise = np.ones(len(candidates)), noise_of(mean, process.hyper)
         chosen = most_telling(covariance, weights, noise, self._n_batch, [0])
         own = process.mean(at[None])[0]
         predicted = mean[0] - own
@@ -372,7 +372,8 @@ class Way:
         weights = np.repeat([1.0, WIDE_WEIGHT, 0.0], [N_CANDIDATES, len(others), len(looks)])
         is_plain, n = turn % 2 == 0, len(candidates)
         first = rng.integers(N_CANDIDATES, size=1) if is_plain else np.arange(n - len(looks), n)
-        chosen = most_telling(covariance, weights, noise_of(mean, d), self._n_batch, first)
+        noise = noise_of(mean, self.process.hyper)
+        chosen = most_telling(covariance, weights, noise, self._n_batch, first)
         best, points = self.f.max(), self.x_of(candidates[chosen])
         f = yield from self._evaluated(points)
         if is_plain:

@@ -218,11 +218,17 @@ def test_evaluations_in_single_precision(result):
     np.testing.assert_allclose(*found, atol=0.1)
 
 
-def test_a_cliff_within_the_posterior_refuses_it(result):
-    """A process is smooth, and predicts the density where it is 0 to be high."""
+def test_a_cliff_within_the_posterior_is_noticed(result):
+    """A process is smooth: it is refused, or its errors are large, and hold."""
     kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
     cut = data["logp"].where(data["z"].isel(coordinate=1) < 1, -np.inf)
-    assert known_of(data.assign(logp=cut), kept) is NOTHING
+    known = known_of(data.assign(logp=cut), kept)
+    if known is not NOTHING:
+        x = draws_of_bent(np.random.default_rng(0), 1_000_000)
+        truth = functions(x[x[:, 1] < 1]).mean(axis=0)
+        mean, error, sd = known.averages(functions)
+        assert (np.abs(mean - truth) < 3 * error).all()
+        assert np.median(error / sd) > 0.1
 
 
 def test_too_few_or_many_evaluations_are_none_for_a_process(result):

@@ -278,13 +278,9 @@ def choose(u, y, hyper, prior):
     """Return a more probable Hyper, from the last one on, by a pattern search."""
     score, usual = _log_posterior(u, y, prior), Hyper.start(prior, u.shape[1]).logs[LENGTH]
     best = score(hyper)
-    others = [hyper._replace(kernel=kind) for kind in range(N_KERNELS) if kind != hyper.kernel]
-    for noise in NOISES:
-        logs = hyper.logs.copy()
-        logs[[NOISE, LENGTH]] = np.log(noise), usual
-        others.append(hyper._replace(logs=logs))
-    for other in others:
-        if (value := score(other)) > best:
+    for kind in range(N_KERNELS):
+        other = hyper._replace(kernel=kind)
+        if kind != hyper.kernel and (value := score(other)) > best:
             hyper, best = other, value
     for size in STEPS:
         for place in _free(prior, u.shape[1]):
@@ -293,6 +289,12 @@ def choose(u, y, hyper, prior):
                 while other is not None and (value := score(other)) > best:
                     hyper, best = other, value
                     other = _moved(hyper, place, step)
+    for noise in NOISES:
+        logs = hyper.logs.copy()
+        logs[[NOISE, LENGTH]] = np.log(noise), usual
+        other = hyper._replace(logs=logs)
+        if (value := score(other)) > best:
+            hyper, best = other, value
     return hyper
 
 
@@ -347,8 +349,9 @@ def _log_posterior(u, y, prior):
 
 
 def _free(prior, d):
-    """Return the places of the numbers that count."""
-    return [k for k in range(SMOOTH + 1 + d) if prior.n_held or k not in (PRODUCT, SMOOTH)]
+    """Return the places of the numbers that count, the noise last: it is what nothing explains."""
+    places = range(QUAD, SMOOTH + 1 + d)
+    return [k for k in places if prior.n_held or k not in (PRODUCT, SMOOTH)] + [NOISE]
 
 
 def _moved(hyper, place, step):

@@ -282,6 +282,19 @@ def test_star_solves_with_the_noise_of_a_solver(noise, seed):
         assert 0.2 < values.min() < values.max() < 5
 
 
+@pytest.mark.parametrize("noise", [0, 0.1])
+def test_with_noise_few_parabolas_are_no_sign(noise):
+    """Of two in four coordinates there is no knowing whether noise hides what they are not."""
+    rng = np.random.default_rng(5)
+
+    def f(x):
+        return -10 * np.sum(x[:2] ** 2) + skewed(3 * x[2:]) + noise * rng.standard_normal()
+
+    start = np.full(4, 0.2)
+    found, _ = driven(star.look_around(start, f(start)), f)
+    np.testing.assert_array_equal(found.exact, [noise == 0] * 2 + [False] * 2)
+
+
 def test_star_does_not_enter_the_neck_of_a_funnel():
     """f has no bound there, and hardly any mass."""
 

@@ -71,16 +71,19 @@ def look_around(x, f):
         line[t] = value
     misfits, ranges = np.array([_misfit(line) for line in lines]).T
     tops, scales = np.array([_fitted(line) for line in lines]).T
-    least, noise = least_exact(len(x)), 0.0
-    exact = misfits <= EXACT * ranges
+    exact, noise = misfits <= EXACT * ranges, 0.0
     may_be_exact = exact | ((misfits <= MOST_NOISE) & (ranges >= LEAST_RANGE))
-    if exact.sum() < least <= may_be_exact.sum():
-        noise = yield from _noise(x, f, scales)
+    least = least_exact(len(x))
+    if exact.sum() < least:
+        least = least_exact_with_noise(len(x))
+        if may_be_exact.sum() >= least:
+            noise = yield from _noise(x, f, scales)
+    found = exact
     for _ in lines:  # those that are exact tell of the noise, too
-        exact |= may_be_exact & (misfits <= NOISY * noise)
-        noise = max(noise, misfits[exact].max(initial=0))
-    if exact.sum() >= least:
-        return (yield from _solve(x, f, lines, exact, scales, noise * (noise > ROUNDING)))
+        noise = max(noise, misfits[found].max(initial=0))
+        found = found | (may_be_exact & (misfits <= NOISY * noise))
+    if found.sum() >= least:
+        return (yield from _solve(x, f, lines, found, scales, noise * (noise > ROUNDING)))
     k = max(range(len(x)), key=lambda k: max(lines[k].values()))
     best, at = _best(lines[k]), x.copy()
     at[k] += best
@@ -96,6 +99,11 @@ def look_around(x, f):
 def least_exact(d):
     """Return how many exact coordinates of d are worth to be solved for."""
     return max(2, d / 2)
+
+
+def least_exact_with_noise(d):
+    """Return how many of d may hardly all seem to be exact by chance."""
+    return max(3, d / 2 + 1)
 
 
 def _best(line):

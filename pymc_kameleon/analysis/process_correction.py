@@ -29,6 +29,9 @@ ATTEMPTS = 3
 """Sets of draws, at most, until the averages of paths rest on enough points: in long tails chains
 sometimes go astray."""
 
+ROUNDING = 1e-12
+"""Error, by the average, that rounding has where a function is the same everywhere."""
+
 NOTHING = object()
 """Stands for what a process knows that is not to be believed."""
 
@@ -113,7 +116,8 @@ def with_process(found, values, known, function):
         counted = values.shape[0] * values.shape[1] * np.where(found.is_better, found.gain, 1)
         mcse = np.fmax(mcse, np.where(mcse > 0, sd / np.sqrt(counted), 0))
         is_known = (mcse > 0) & (np.ptp(values, axis=(0, 1)) > 0)
-        mcse, error = np.where(is_known, mcse, np.inf), np.where(error > 0, error, np.inf)
+        is_told = error > ROUNDING * np.abs(mean)
+        mcse, error = np.where(is_known, mcse, np.inf), np.where(is_told, error, np.inf)
         other = np.where(found.is_better, found.mean, of_draws)
         by_process = (error < mcse) | (is_alone & (error < np.inf))
         beyond_errors = np.square(mean - other) - mcse**2 - error**2

@@ -310,6 +310,22 @@ BUGS = {
             "test_mode_occupancy.py -k few_draws",
         ),
     ],
+    "samplers/surrogate/active/process.py": [
+        (
+            "noise is what it was thought to be",
+            "LEAST_NOISE + np.exp(2 * hyper.logs[NOISE]) + deep**2",
+            "LEAST_NOISE + deep**2",
+            "test_active.py -k noise_is_found",
+        ),
+    ],
+    "samplers/surrogate/active/star.py": [
+        (
+            "what is quadratic is not recognised with noise",
+            "found = found | (may_be_exact & (misfits <= NOISY * noise))",
+            "pass",
+            "test_active.py -k noise_of_a_solver",
+        ),
+    ],
     "samplers/surrogate/active/averages.py": [
         (
             "errors leave out what paths differ by",

@@ -22,13 +22,13 @@ def some_process(n_held, kernel, n=12, d=3):
     rng = np.random.default_rng(kernel)
     u = rng.standard_normal((n, d))
     y = process.compressed(skewed(3 * u), skewed(3 * u).max(), d)
-    logs = np.log([0.3, 0.4, 1.7, 0.5, 2.2, *rng.uniform(0.5, 2, d)])
+    logs = np.log([0.05, 0.3, 0.4, 1.7, 0.5, 2.2, *rng.uniform(0.5, 2, d)])
     return Process(u, y, Hyper(kernel, logs), Prior(n_held, 1.5))
 
 
 def slow_covariance(a, b, hyper, prior):
     """The covariance of the values at two points, term by term."""
-    quad, amp, length, product, smooth, *stretch = np.exp(hyper.logs)
+    _, quad, amp, length, product, smooth, *stretch = np.exp(hyper.logs)
     d, held = len(a), prior.n_held
     q = sum((r * (x - y)) ** 2 for r, x, y in zip(stretch, a, b, strict=True)) / (length**2 * d)
     kernel = (np.exp(-q / 2), 1 / (1 + q / 2), (1 + q / 6) ** -3)[hyper.kernel]
@@ -55,7 +55,7 @@ def test_process_is_the_textbooks(n_held, kernel):
     def table(a, b):
         return np.array([[slow_covariance(x, y, own.hyper, own.prior) for y in b] for x in a])
 
-    k = table(own.u, own.u) + np.diag(process.noise_of(own.y, 3))
+    k = table(own.u, own.u) + np.diag(process.noise_of(own.y, own.hyper))
     gain = np.linalg.solve(k, table(own.u, v)).T
     mean = -np.sum(v * v, axis=1) / 2 + gain @ (own.y + np.sum(own.u**2, axis=1) / 2)
     covariance = table(v, v) - gain @ table(own.u, v)
@@ -84,7 +84,7 @@ def test_errors_of_values_that_are_left_out():
         other = Process(own.u[rest], own.y[rest], own.hyper, own.prior)
         mean, other_sd = other.mean_and_sd(own.u[i : i + 1])
         assert own.y[i] - mean[0] == pytest.approx(error, abs=1e-4)
-        noise = process.noise_of(own.y[i : i + 1], own.u.shape[1])[0]
+        noise = process.noise_of(own.y[i : i + 1], own.hyper)[0]
         assert np.hypot(other_sd[0], noise**0.5) == pytest.approx(sd, rel=1e-3)
 
 
@@ -108,6 +108,23 @@ def test_more_probable_numbers_are_chosen():
     assert stretch[1] > max(stretch[0], stretch[2])
 
 
+@pytest.mark.parametrize("noise", [0, 0.01, 0.1])
+def test_noise_is_found(noise):
+    """And what is predicted is closer than the values are, even from short lengths on."""
+    rng = np.random.default_rng(4)
+    u, v = rng.standard_normal((80, 2)), rng.standard_normal((80, 2))
+    y, prior = skewed(u) + noise * rng.standard_normal(80), Prior(0, 1.5)
+    hyper = Hyper.start(prior, 2)
+    hyper.logs[process.LENGTH] = np.log(0.4)
+    for _ in range(4):
+        hyper = process.choose(u, y, hyper, prior)
+    for found in (hyper, process.best_of_starts(u, y, prior)):
+        sd = np.sqrt(process.noise_of(np.zeros(1), found)[0])
+        assert 0.7 * noise < sd < max(1.5 * noise, 2e-3)
+        error = Process(u, y, found, prior).mean(v) - skewed(v)
+        assert np.median(np.abs(error)) < max(0.8 * noise, 2e-3)
+
+
 def test_depth_is_compressed():
     """What is near the best is as it is; below, order remains; and nothing is infinite."""
     f = np.array([0.0, -3.0, -20.0, -1e3, -1e7, -np.inf, np.nan])
@@ -116,8 +133,8 @@ def test_depth_is_compressed():
     assert (np.diff(y[:5]) < 0).all()
     assert np.isfinite(y).all()
     assert y[-1] == y[-2] == -22.0
-    noise = process.noise_of(y, 4)
-    assert noise[0] == noise[1] == process.NOISE
+    noise = process.noise_of(y, Hyper.start(Prior(0, 1.5), 4))
+    assert noise[0] == noise[1] == pytest.approx(process.LEAST_NOISE, rel=0.1)
     assert (np.diff(noise[1:5]) > 0).all()
 
 
@@ -242,6 +259,42 @@ def test_star_solves_for_what_is_exactly_quadratic():
     assert np.abs(found.x[:3] - [30, -20, 5]).max() < 1
 
 
+@pytest.mark.parametrize("noise", [1e-3, 0.1])
+@pytest.mark.parametrize("seed", range(3))
+def test_star_solves_with_the_noise_of_a_solver(noise, seed):
+    """Whatever is exactly quadratic, with a correlation of .9999, too."""
+    precision = np.linalg.inv(np.full((4, 4), 0.9999) + 1e-4 * np.eye(4))
+    rng = np.random.default_rng(seed)
+
+    def f(x):
+        quadratic = -(x[:4] - 3) @ precision @ (x[:4] - 3) / 2 + 2 * x[4] - np.exp(x[4])
+        return quadratic + noise * rng.standard_normal()
+
+    start = np.array([0.3, -0.5, 0.8, 0.2, 1.0])
+    found, evaluated = driven(star.look_around(start, f(start)), f)
+    np.testing.assert_array_equal(found.exact, [True, True, True, True, False])
+    assert len(evaluated) < 60
+    if found.is_home:
+        away = found.x[:4] - 3
+        assert away @ precision @ away < 4
+        own = np.linalg.inv((found.factor @ found.factor.T)[:4, :4])
+        values = np.linalg.eigvals(np.linalg.solve(precision, own)).real
+        assert 0.2 < values.min() < values.max() < 5
+
+
+@pytest.mark.parametrize("noise", [0, 0.1])
+def test_with_noise_few_parabolas_are_no_sign(noise):
+    """Of two in four coordinates there is no knowing whether noise hides what they are not."""
+    rng = np.random.default_rng(5)
+
+    def f(x):
+        return -10 * np.sum(x[:2] ** 2) + skewed(3 * x[2:]) + noise * rng.standard_normal()
+
+    start = np.full(4, 0.2)
+    found, _ = driven(star.look_around(start, f(start)), f)
+    np.testing.assert_array_equal(found.exact, [noise == 0] * 2 + [False] * 2)
+
+
 def test_star_does_not_enter_the_neck_of_a_funnel():
     """f has no bound there, and hardly any mass."""
 
@@ -262,7 +315,7 @@ def test_a_line_is_searched_from_far():
         return -100 * x[1] - 1e6 * np.exp(-2 * x[1])
 
     start = np.zeros(2)
-    (x, top, scale), evaluated = driven(star._search_line(start, f(start), 1, 0.02), f)
+    (x, top, scale), evaluated = driven(star._search_line(start, f(start), np.eye(2)[1], 0.02), f)
     assert top == f(x)
     assert f(np.array([0, np.log(2e4) / 2])) - top < 0.1
     assert 0.03 < scale < 0.15  # 1/√200

@@ -25,9 +25,9 @@ from pymc_kameleon.samplers.surrogate.active.process import Process, drawn, fact
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
-N_STEPS, THINNING, N_BATCHES = 2000, 5, 20
-"""Steps of the chains of s, of which one in so many counts; and batches of these by which their own
-error is seen."""
+N_STEPS, THINNING = 2000, 5
+"""Steps of the chains of s, of which one in so many counts. Their own error is seen by what they
+differ by."""
 
 POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
 """Power of s that is wider; points of it, and the steps of chains that make them."""
@@ -61,7 +61,7 @@ class ProcessPosterior:
     Attributes
     ----------
     draws : (m, d) float64
-        Draws of s.
+        Draws of s, chain by chain.
     n_effective : float
         Effective number of points by which a path has its averages, the median.
     scale : float
@@ -89,7 +89,7 @@ class ProcessPosterior:
             wide, logs = wide[BURN_IN:].reshape(-1, d), logs[BURN_IN:].ravel()
             rows = rng.choice(len(wide), N_WIDE, replace=False)
             wide, logs = wide[rows], logs[rows]
-            self.draws = way.x_of(found[::THINNING].reshape(-1, d))
+            self.draws = way.x_of(found[::THINNING].swapaxes(0, 1).reshape(-1, d))
             self._wide, self._way, self._radius = way.x_of(wide), way, density.radius
             self._by_s = _shares(density(wide) - logs)
             paths = _paths(way.process, wide, rng)
@@ -102,11 +102,12 @@ class ProcessPosterior:
 
         It is called with at most `size` points at a time.
         """
-        batches = [
+        of_chains = [
             sum(function(x).sum(axis=0) for x in _parts(own, size)) / len(own)
-            for own in np.split(self.draws, N_BATCHES)
+            for own in np.split(self.draws, draws.N_CHAINS)
         ]
-        mean, of_draws = np.mean(batches, axis=0), np.var(batches, axis=0, ddof=1) / N_BATCHES
+        mean, of_draws = np.mean(of_chains, axis=0), np.var(of_chains, axis=0, ddof=1)
+        of_draws = of_draws / draws.N_CHAINS
         by_path = by_s = 0
         for part in _parts(np.arange(N_WIDE), size):
             values, w = function(self._wide[part]) - mean, self._by_s[part]

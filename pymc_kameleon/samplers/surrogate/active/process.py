@@ -12,9 +12,12 @@ given log σ, there is one more term, "quadratic in I with coefficients that are
 The coefficients grow outwards, as those of a funnel do, and how little is known of them does, too.
 There depths are not compressed, as what is compressed is not quadratic.
 
+Values have noise, independent from point to point: rounding, and a solver's tolerance.
+
 Symbols: u the points (n, d), J their first coordinates; y the values, α = K⁻¹(y + ½|u|²); the
-numbers that are chosen by marginal likelihood [RW, section 5.4.1]: "quad" the standard deviation of
-B, A = amp·max(ℓ, 1)², the length ℓ, P, l, and r, "stretch", of each coordinate; κ the kernel.
+numbers that are chosen by marginal likelihood [RW, section 5.4.1]: the standard deviations of the
+noise, and of B, "quad"; A = amp·max(ℓ, 1)², the length ℓ, P, l, and r, "stretch", of each
+coordinate; κ the kernel.
 
 Source: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), here [RW].
 """
@@ -27,8 +30,9 @@ from scipy.linalg import lapack
 DEPTH, LARGEST_DROP = (6, 4), 1000
 """T: from this, and times d, drops are compressed; and their bound, times T."""
 
-NOISE, DEEP_NOISE = 1e-6, 0.05
-"""Variance of the noise; its standard deviation by what a compressed drop is beyond T/2."""
+LEAST_NOISE, DEEP_NOISE = 1e-6, 0.05
+"""Variance of the noise, at least; and its standard deviation by what a compressed drop is beyond
+T/2."""
 
 CONSTANT = 1e2
 """Standard deviation of the constant c."""
@@ -36,7 +40,7 @@ CONSTANT = 1e2
 CLIMBING, HOME, HOME_EXACT = 10.0, 1.5, 0.3
 """Standard deviation of the linear coefficients b: on the way; at home; and where exact."""
 
-QUAD, AMP, LENGTH, PRODUCT, SMOOTH = range(5)
+NOISE, QUAD, AMP, LENGTH, PRODUCT, SMOOTH = range(6)
 """Places of the chosen numbers, which are logarithms; those of the stretch follow."""
 
 FARTHEST = 8.0
@@ -58,12 +62,6 @@ def compressed(f, best, d, is_exact=False):
     return -np.where(drop > depth, depth * (1 + np.log(np.maximum(drop, depth) / depth)), drop)
 
 
-def noise_of(y, d):
-    """Return the variances of the noise of compressed values."""
-    depth = DEPTH[0] + d * DEPTH[1]
-    return NOISE + (DEEP_NOISE * np.maximum(-y - depth / 2, 0)) ** 2
-
-
 class Prior(NamedTuple):
     """What is known of the log-density before it is fitted."""
 
@@ -73,15 +71,15 @@ class Prior(NamedTuple):
     def centre(self, d):
         """Return where the logarithms of the chosen numbers are, a priori, and their sds."""
         small = 0.05 if self.n_held else 0.2
-        centres = [small, small, 2.0, 0.15, 2.5, *np.ones(d)]
-        return np.log(centres), np.array([1.2, 1.2, 0.5, 1.0, 0.4, *np.full(d, 0.5)])
+        centres = [3e-4, small, small, 2.0, 0.15, 2.5, *np.ones(d)]
+        return np.log(centres), np.array([2.0, 1.2, 1.2, 0.5, 1.0, 0.4, *np.full(d, 0.5)])
 
 
 class Hyper(NamedTuple):
     """What was chosen."""
 
     kernel: int
-    logs: np.ndarray  # (5 + d,)
+    logs: np.ndarray  # (6 + d,)
 
     @classmethod
     def start(cls, prior, d):
@@ -139,6 +137,13 @@ def variance_of(hyper):
     return np.exp(2 * hyper.logs[AMP] + 4 * max(hyper.logs[LENGTH], 0.0))
 
 
+def noise_of(y, hyper):
+    """Return the variances of the noise of compressed values."""
+    depth = DEPTH[0] + (len(hyper.logs) - SMOOTH - 1) * DEPTH[1]
+    deep = DEEP_NOISE * np.maximum(-y - depth / 2, 0)
+    return LEAST_NOISE + np.exp(2 * hyper.logs[NOISE]) + deep**2
+
+
 def covariance(terms, hyper, prior):
     """Return the covariance of y at two sets of points, without the noise."""
     numbers = np.exp(2 * hyper.logs)
@@ -178,7 +183,7 @@ class Process:
     def __init__(self, u, y, hyper, prior):
         self.u, self.y, self.hyper, self.prior = u, y, hyper, prior
         k = covariance(Terms.of(u, u, prior.n_held), hyper, prior)
-        k[np.diag_indices(len(k))] += noise_of(y, u.shape[1])
+        k[np.diag_indices(len(k))] += noise_of(y, hyper)
         factor = factorised(k)
         self.alpha = lapack.dpotrs(factor, y + 0.5 * np.sum(u * u, axis=1), lower=1)[0]
         self.inverse = np.tril(lapack.dtrtri(factor, lower=1)[0])  # L⁻¹, K = LLᵀ
@@ -257,20 +262,21 @@ def factorised(k):
 STEPS = 0.8, 0.4
 """Factors, their logarithms, by which each number is changed in turn."""
 
-N_KERNELS, MOST_ROUNDS = 3, 6
-"""κ to choose from; and searches that go on from each other."""
+N_KERNELS, NOISES, MOST_ROUNDS = 3, (0.01, 0.1), 6
+"""κ to choose from; noises that are tried with the usual length, as short lengths explain noise,
+too; and searches that go on from each other."""
 
 WALKS, WALK, MOVED = 30, 0.5, 2
 """Steps of a random walk from one draw of the numbers to the next; their size, and how many numbers
 move at a time."""
 
-BOUNDS = {LENGTH: (0.4, 6.0), AMP: (0.02, 40.0), SMOOTH: (2.0, 20.0)}
+BOUNDS = {NOISE: (1e-5, 0.3), LENGTH: (0.4, 6.0), AMP: (0.02, 40.0), SMOOTH: (2.0, 20.0)}
 """Of the numbers."""
 
 
 def choose(u, y, hyper, prior):
     """Return a more probable Hyper, from the last one on, by a pattern search."""
-    score = _log_posterior(u, y, prior)
+    score, usual = _log_posterior(u, y, prior), Hyper.start(prior, u.shape[1]).logs[LENGTH]
     best = score(hyper)
     for kind in range(N_KERNELS):
         other = hyper._replace(kernel=kind)
@@ -283,6 +289,12 @@ def choose(u, y, hyper, prior):
                 while other is not None and (value := score(other)) > best:
                     hyper, best = other, value
                     other = _moved(hyper, place, step)
+    for noise in NOISES:
+        logs = hyper.logs.copy()
+        logs[[NOISE, LENGTH]] = np.log(noise), usual
+        other = hyper._replace(logs=logs)
+        if (value := score(other)) > best:
+            hyper, best = other, value
     return hyper
 
 
@@ -319,13 +331,13 @@ def drawn(process, n, rng):
 
 def _log_posterior(u, y, prior):
     """Return the log posterior density of a Hyper, but for a constant, as a function."""
-    terms, noise = Terms.of(u, u, prior.n_held), noise_of(y, u.shape[1])
+    terms = Terms.of(u, u, prior.n_held)
     residual = y + 0.5 * np.sum(u * u, axis=1)
     centres, sds = prior.centre(u.shape[1])
 
     def score(hyper):
         k = covariance(terms, hyper, prior)
-        k[np.diag_indices(len(k))] += noise
+        k[np.diag_indices(len(k))] += noise_of(y, hyper)
         factor, failed = lapack.dpotrf(k, lower=1, overwrite_a=1)
         if failed:
             return -np.inf
@@ -337,8 +349,9 @@ def _log_posterior(u, y, prior):
 
 
 def _free(prior, d):
-    """Return the places of the numbers that count."""
-    return [k for k in range(SMOOTH + 1 + d) if prior.n_held or k not in (PRODUCT, SMOOTH)]
+    """Return the places of the numbers that count, the noise last: it is what nothing explains."""
+    places = range(QUAD, SMOOTH + 1 + d)
+    return [k for k in places if prior.n_held or k not in (PRODUCT, SMOOTH)] + [NOISE]
 
 
 def _moved(hyper, place, step):

@@ -1,10 +1,11 @@
 """The first evaluations: a star around the start, and what is exactly quadratic.
 
 Each coordinate is looked at by four points on a line. Where a parabola goes through all of them, f
-is exactly quadratic in the coordinate, as in the coefficients of a regression. If it is in many, a
-point for each pair completes the Hessian, and a Newton step leads to their maximum from however
-far. The other coordinates then are searched on lines, unless that loses mass, which is f and the
-log of volume: in the neck of a funnel f has no bound.
+is exactly quadratic in the coordinate, as in the coefficients of a regression. Where one nearly
+does, two points close by tell whether that is noise, as of a solver. If it is in many, a point for
+each pair completes the Hessian, and a Newton step leads to their maximum from however far. The
+other coordinates then are searched on lines, unless that loses mass, which is f and the log of
+volume: in the neck of a funnel f has no bound.
 
 Generators yield points (n, d), and are sent their log-densities (n,). If many are made at a time,
 what may be of use is asked for together: pairs before it is known which coordinates are exact, and
@@ -35,8 +36,17 @@ WHOLE_AND_HALF = 1.0, 0.5
 EXACT = 1e-7
 """Misfit of an exact parabola, by the range of f."""
 
+MOST_NOISE, LEAST_RANGE, NEARBY, NOISY = 0.3, 8.0, 1e-3, 4.0
+"""Misfit of what may be an exact parabola with noise, at most, and the range of f there, at least,
+as across a posterior; how far apart points are that tell the noise, in scales; and the misfit of an
+exact parabola, by the noise."""
+
 LEAST_STEP = 0.3
 """Of a pair of coordinates, in x."""
+
+ROUNDING, SURE, ALIKE = 1e-6, 5.0, (0.5, 2.0)
+"""Misfit that is no noise; curvatures, by their errors by noise, that need not be measured again;
+and how different the sizes may be that two points tell of what was solved with noise."""
 
 MOST_ON_LINE, LEAST_LINE_STEP, GROWTH, SHRINK = 14, 0.05, 2.5, 0.4
 """Points on a line at most; and its steps."""
@@ -62,8 +72,8 @@ class Pairs:
     Parameters
     ----------
     x : (d,) float64
-    scales : (n,) float64
-        Of the coordinates `some`, which set the steps.
+    steps : (n,) float64
+        In the coordinates `some`.
     some : (n,) int64
 
     Attributes
@@ -73,17 +83,16 @@ class Pairs:
         Their log-densities, once they are known.
     """
 
-    def __init__(self, x, scales, some):
-        self.some, self.values = some, None
-        self._steps = np.maximum(scales, LEAST_STEP)
+    def __init__(self, x, steps, some):
+        self.some, self.steps, self.values = some, steps, None
         self._i, self._j = i, j = np.tril_indices(len(some), -1)
         self.points = np.repeat(x[None], len(i), axis=0)
-        self.points[np.arange(len(i)), some[i]] += self._steps[i]
-        self.points[np.arange(len(i)), some[j]] += self._steps[j]
+        self.points[np.arange(len(i)), some[i]] += self.steps[i]
+        self.points[np.arange(len(i)), some[j]] += self.steps[j]
 
     def hessian(self, f, parabolas):
         """Return the Hessian (n, n) at x, where f is, from a parabola (n, 2) of each coordinate."""
-        i, j, steps = self._i, self._j, self._steps
+        i, j, steps = self._i, self._j, self.steps
         rises = parabolas[:, 0] * steps**2 + parabolas[:, 1] * steps
         hessian = np.diag(2 * parabolas[:, 0])
         hessian[i, j] = (self.values - f - rises[i] - rises[j]) / (steps[i] * steps[j])
@@ -99,17 +108,30 @@ def look_around(x, f, at_once=1):
     fourth = [_fourth(line) for line in lines]
     pairs, points = None, x + np.diag(fourth)
     if at_once >= MANY:
-        pairs = Pairs(x, np.array([_fitted(line)[1] for line in lines]), np.arange(len(x)))
+        scales = np.maximum([_fitted(line)[1] for line in lines], LEAST_STEP)
+        pairs = Pairs(x, scales, np.arange(len(x)))
         points = np.concatenate([points, pairs.points])
     values = yield points
     if pairs:
         values, pairs.values = values[: len(x)], values[len(x) :]
     for line, t, value in zip(lines, fourth, values, strict=True):
         line[t] = value
-    exact = np.array([_is_exact(line) for line in lines])
+    misfits, ranges = np.array([_misfit(line) for line in lines]).T
     tops, scales = np.array([_fitted(line) for line in lines]).T
-    if exact.sum() >= least_exact(len(x)):
-        return (yield from _solve(x, f, lines, exact, scales, pairs, at_once))
+    exact, noise = misfits <= EXACT * ranges, 0.0
+    may_be_exact = exact | ((misfits <= MOST_NOISE) & (ranges >= LEAST_RANGE))
+    least = least_exact(len(x))
+    if exact.sum() < least:
+        least = least_exact_with_noise(len(x))
+        if may_be_exact.sum() >= least:
+            noise = yield from _noise(x, f, scales)
+    found = exact
+    for _ in lines:  # those that are exact tell of the noise, too
+        noise = max(noise, misfits[found].max(initial=0))
+        found = found | (may_be_exact & (misfits <= NOISY * noise))
+    if found.sum() >= least:
+        noise *= noise > ROUNDING
+        return (yield from _solve(x, f, lines, found, scales, noise, pairs, at_once))
     k = max(range(len(x)), key=lambda k: max(lines[k].values()))
     best, at = _best(lines[k]), x.copy()
     at[k] += best
@@ -125,6 +147,11 @@ def look_around(x, f, at_once=1):
 def least_exact(d):
     """Return how many exact coordinates of d are worth to be solved for."""
     return max(2, d / 2)
+
+
+def least_exact_with_noise(d):
+    """Return how many of d may hardly all seem to be exact by chance."""
+    return max(3, d / 2 + 1)
 
 
 def _best(line):
@@ -175,50 +202,84 @@ def _fitted(line):
     return where, span
 
 
-def _is_exact(line):
-    """Whether a parabola goes through all points of a line."""
+def _misfit(line):
+    """Return how far a parabola is from all points of a line, and the range of f there."""
     t, f = _sorted(line)
     if not np.isfinite(f).all():
-        return False
+        return np.inf, 0.0
     misfit = f - f[0] - np.polyval(np.polyfit(t, f - f[0], 2), t)
-    return bool(np.abs(misfit).max() <= EXACT * np.ptp(f))
+    return np.abs(misfit).max(), np.ptp(f)
+
+
+def _noise(x, f, scales):
+    """Return how far f is from a line through two points close by, if that has variance 1."""
+    k, near = np.argmax(scales), np.zeros(len(x))
+    near[k] = NEARBY * scales[k]
+    return np.abs(f - np.mean((yield np.array([x + near, x - near])))) / 1.5**0.5
 
 
 # ---- exact coordinates --------------------------------------------------------------------------
 
 
-def _solve(x, f, lines, exact, scales, pairs, at_once):
-    """Go to the maximum in the exact coordinates, and search the others on lines."""
+def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
+    """Go to the maximum in the exact coordinates, and search the others on lines.
+
+    With noise, pairs are as far away as parabolas were seen to hold, and along eigenvectors whose
+    curvature is not sure lines are searched, too.
+    """
     some, others = np.flatnonzero(exact), np.flatnonzero(~exact)
     n, nowhere = len(some), Start(x, scales, exact, np.diag(scales), False)
-    if pairs is None:
-        pairs = Pairs(x, scales[some], some)
+    if pairs is None or noise > 0:
+        steps = np.maximum(scales[some], LEAST_STEP)
+        if noise > 0:
+            steps = np.array([max(lines[k], key=abs) for k in some])
+        pairs = Pairs(x, steps, some)
         pairs.values = yield pairs.points
     parabolas = np.array([np.polyfit(*_around(lines[k], f), 2)[:2] for k in pairs.some])
     hessian, own = pairs.hessian(f, parabolas), np.isin(pairs.some, some)
-    hessian, parabolas = hessian[np.ix_(own, own)], parabolas[own]
+    hessian, parabolas, steps = hessian[np.ix_(own, own)], parabolas[own], pairs.steps[own]
     if not np.isfinite(hessian).all():
         return nowhere
     curvatures, vectors = np.linalg.eigh(-hessian)
+    least = SURE * 2 * noise * np.sum((vectors / steps[:, None]) ** 2, axis=0)
+    weak = np.flatnonzero(curvatures < least)
+    curvatures = np.maximum(curvatures, least)
     if not curvatures[0] > 0:
         return nowhere
     at = x.copy()
     at[some] += vectors @ (vectors.T @ parabolas[:, 1] / curvatures)
+    axes, z = np.eye(len(x)), np.random.default_rng(n).standard_normal((2, n))
     before, block = (at, scales.copy()), vectors * curvatures**-0.5
-    z, steps = np.random.default_rng(n).standard_normal((2, n)), np.zeros((2, len(x)))
-    steps[:, some] = z @ block.T
-    search = _search_together if at_once >= MANY else _search_in_turn
-    found = yield from search(at, f, others, scales, steps, at_once)
-    if found is None:
-        return nowhere
-    f, at, top, drops, scales = found
-    size = (np.mean(drops) / np.mean(0.5 * np.sum(z * z, axis=1))) ** -0.5
+    if at_once >= MANY and noise == 0:
+        found = yield from _search_together(
+            at, f, others, scales, z @ block.T @ axes[some], at_once
+        )
+        if found is None:
+            return nowhere
+        f, at, top, drops, scales = found
+    else:
+        [top] = yield at[None]
+        if not top > f:
+            return nowhere
+        for k in weak:
+            along = vectors[:, k] @ axes[some]
+            at, top, scale = yield from _search_line(at, top, along, curvatures[k] ** -0.5)
+            curvatures[k] = scale**-2
+        before, block = (at, before[1]), vectors * curvatures**-0.5
+        f = top
+        for k in others:
+            at, top, scales[k] = yield from _search_line(at, top, axes[k], scales[k])
+        drops = top - (yield at + z @ block.T @ axes[some])
+    predicted = 0.5 * np.sum(z * z, axis=1)
+    size = (np.mean(drops) / np.mean(predicted)) ** -0.5
     mass = top - f + n * np.log(size) + np.log(scales / before[1]).sum()
+    one, other = drops / predicted
+    is_home = noise == 0 or bool(one > 0 and ALIKE[0] < one / other < ALIKE[1])
     if not mass > 0:  # the neck of a funnel has hardly any
         (at, scales), size = before, 1.0
     factor = np.diag(scales)
     factor[np.ix_(some, some)] = size * block
-    return Start(at, scales, exact, factor, True)
+    return Start(at, scales, exact, factor, is_home)
 
 
 def _around(line, f):
@@ -226,23 +287,12 @@ def _around(line, f):
     return t, values - f
 
 
-def _search_in_turn(x, least, some, scales, steps, at_once):
-    """Maximise f along one of some coordinates after the other, from x, if f is not too low there.
+def _search_together(x, least, some, scales, steps, at_once):
+    """Maximise f along some coordinates at once, from x; go as far in all as in each, or in one.
 
     Returns f at x, the best point and f there, how far f drops from it by the steps (m, d), and
-    scales (d,); or None.
+    scales (d,); or None, if f is no more than the least one at x.
     """
-    [f] = yield x[None]
-    if not f > least:
-        return None
-    at, top, scales = x, f, scales.copy()
-    for k in some:
-        at, top, scales[k] = yield from _search_line(at, top, k, scales[k])
-    return f, at, top, top - (yield at + steps), scales
-
-
-def _search_together(x, least, some, scales, steps, at_once):
-    """Do the same along all of them at once, and then go as far in all as in each, or in one."""
     n, scales = len(some), scales.copy()
     m = int(np.clip(at_once // (2 * max(n, 1)), LEAST_OF_LINE, MOST_ON_LINE // 2))
     t = np.maximum(scales[some], LEAST_LINE_STEP)[:, None] * GROWTH ** np.arange(-1.0, m - 1)
@@ -275,15 +325,13 @@ def _search_together(x, least, some, scales, steps, at_once):
     return f, ends[own], found[own], drops, scales
 
 
-def _search_line(x, f, k, scale):
-    """Maximise f along a coordinate; return the best point, f there, and the scale.
+def _search_line(x, f, one, scale):
+    """Maximise f along a direction; return the best point, f there, and the scale.
 
     Steps grow until f falls on both sides, and shrink where it falls at once; then the top of the
     parabola through the best three points is evaluated, until it is no news.
     """
-    one, h = np.zeros(len(x)), max(scale, LEAST_LINE_STEP)
-    one[k] = 1.0
-    line = {0.0: f}
+    h, line = max(scale, LEAST_LINE_STEP), {0.0: f}
     line[h], line[-h] = yield x + np.outer([h, -h], one)
     while len(line) < MOST_ON_LINE:
         new = _next_on(line)

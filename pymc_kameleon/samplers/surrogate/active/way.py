@@ -331,7 +331,7 @@ class Way:
         others = _some(found[BURN_IN:], N_CANDIDATES, rng)
         candidates = np.concatenate([top[None], others])
         covariance, mean = process.covariance(candidates), process.mean(candidates)
-        weights, noise = np.ones(len(candidates)), noise_of(mean, d)
+        weights, noise = np.ones(len(candidates)), noise_of(mean, process.hyper)
         chosen = most_telling(covariance, weights, noise, self._n_batch, [0])
         own = process.mean(at[None])[0]
         predicted = mean[0] - own
@@ -381,7 +381,8 @@ class Way:
         self.sd = spread(covariance[:N_CANDIDATES, :N_CANDIDATES])
         weights = np.repeat([1.0, WIDE_WEIGHT, 0.0], [N_CANDIDATES, len(others), len(looks)])
         first = [*plain, *range(len(candidates) - len(looks), len(candidates))]
-        chosen = most_telling(covariance, weights, noise_of(mean, d), self._n_batch, first)
+        noise = noise_of(mean, self.process.hyper)
+        chosen = most_telling(covariance, weights, noise, self._n_batch, first)
         best, points = self.f.max(), self.x_of(candidates[chosen])
         f = yield from self._evaluated(points)
         self.errors += (f - best - mean[chosen])[: len(plain)].tolist()

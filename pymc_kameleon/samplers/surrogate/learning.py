@@ -78,8 +78,10 @@ LEAST_LOW, SURPRISES = 8, 0.05
 LOOK_SHARE, MOST_LOOKS = 0.02, 50
 """Points that a chain looks at after each fit, as a share of its transitions; and at most."""
 
-N_OF_T, LEAST_WEIGHT = 4096, 1e-12
-"""Points of t from which draws of s are taken; and their weights, at least."""
+N_OF_T, LEAST_WEIGHT, FEW = 4096, 1e-12, 500
+"""Points of t from which draws of s are taken; their weights, at least; and evaluations up to which
+none is looked at: s is too rough, and far points with next to no mass would spoil what else is made
+of so few."""
 
 LOOK_DROPS = 2.0, 20.0
 """How far the fit is below the typical f where a chain looks: between these, uniformly."""
@@ -134,12 +136,15 @@ def learn_from(chains, rng):
     costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
     least = LEAST_SHARES if is_last else TUNING_SHARES
     parameters.shares[:] = shares_of(worth, least, costs)
-    draws = draws_of_s(surrogate, len(chains), rng)
-    for chain, draw in zip(chains, draws, strict=True):
+    looks_at_draws = seen.n > FEW and not is_last
+    draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
+    for k, chain in enumerate(chains):
         copy_arrays(parameters, chain.parameters, SHARED_PARAMETERS)
         copy_arrays(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
         if not is_last:
-            looks = [draw, *places_to_look(chain, seen, rng)][:MOST_LOOKS]
+            looks = np.concatenate([draws[k : k + 1], places_to_look(chain, seen, rng)])[
+                :MOST_LOOKS
+            ]
             chain.parameters.looks[: len(looks)] = looks
             chain.parameters.n_looks[0] = len(looks)
         chain.tuning.worth[:] /= 2
@@ -266,6 +271,8 @@ def draws_of_s(surrogate, n, rng):
     They are drawn from points of t, by their weights, each once.
     """
     d, nu = surrogate.rates.size, surrogate.nu[0]
+    if n == 0:
+        return np.zeros((0, d))
     u = rng.standard_normal((N_OF_T, d)) / np.sqrt(rng.gamma(nu / 2, 2 / nu, (N_OF_T, 1)))
     log_w = fit.values(surrogate, u) - log_t(u, nu)
     w = np.exp(log_w - log_w.max()) + LEAST_WEIGHT

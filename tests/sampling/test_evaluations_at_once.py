@@ -14,7 +14,9 @@ from runs import DRAWN, QUIET, assert_same, messages
 from simulated import banana
 
 import pymc_kameleon as pk
-from pymc_kameleon.result.superchains import nested_r_hat, superchains
+from pymc_kameleon.result.superchains import nested_r_hat, superchains, superchains_of
+from pymc_kameleon.samplers.surrogate import metropolis
+from pymc_kameleon.samplers.surrogate.active import search as active
 from pymc_kameleon.sampling.first_way import FirstWay
 
 pytestmark = pytest.mark.forks
@@ -92,8 +94,9 @@ def test_nor_on_the_executor(surrogate, alone):
         assert_same(run(surrogate, executor=executor), alone[0], ALL)
 
 
-def test_the_way_asks_for_many_points_at_a_time(surrogate, monkeypatch):
-    """And its evaluations are those that its chain counts."""
+@pytest.fixture
+def rounds(monkeypatch):
+    """How many points a way has asked for at a time."""
     asked, goes_on = [], FirstWay.goes_on
 
     def noted(way):
@@ -103,11 +106,16 @@ def test_the_way_asks_for_many_points_at_a_time(surrogate, monkeypatch):
         return found
 
     monkeypatch.setattr(FirstWay, "goes_on", noted)
+    return asked
+
+
+def test_the_way_asks_for_many_points_at_a_time(surrogate, rounds):
+    """And its evaluations are those that its chain counts."""
     dt = run(surrogate)
-    assert len(asked) < 12
-    assert max(asked) == 16
+    assert len(rounds) < 12
+    assert max(rounds) == 16
     first = dt["warmup_sample_stats"]["n_logp"].values[:, 0]
-    assert sum(asked) + 1 < first[0] <= sum(asked) + 3  # the start, and the first transition
+    assert sum(rounds) + 1 < first[0] <= sum(rounds) + 3  # the start, and the first transition
     assert (first[1:] <= 2).all()
 
 
@@ -185,6 +193,68 @@ def test_only_the_first_start_has_to_be_possible(surrogate, usual):
     assert dt["posterior"].sizes["chain"] == 16
 
 
+def test_others_begin_where_the_first_one_is_if_nothing_guides_them(surrogate, usual, monkeypatch):
+    """Their own starts are impossible."""
+    monkeypatch.setattr(active, "BUDGET", (0, 4))
+    monkeypatch.setattr(active, "MOST_BATCHES", 0)
+    monkeypatch.setattr(metropolis, "WARM_START_BUDGET", 5)
+
+    def bounded(x):
+        return Switch.usual(x) if np.abs(x[0]) < 50 else -np.inf
+
+    Switch.function = bounded
+    starts = [{"x": [30.0, 0.2]}, *({"x": [100.0 + k, 0]} for k in range(3))]
+    options = {"initvals": starts, "chains": 4, "max_evaluations": 200, "evaluations_at_once": 4}
+    one = run(surrogate, **options)
+    assert_same(run(surrogate, cores=3, **options), one, DRAWN)
+
+
+def test_a_chain_alone_has_its_way_many_at_a_time(surrogate, rounds):
+    dt = run(surrogate, chains=1, max_evaluations=150)
+    assert max(rounds) == 16
+    assert sum(rounds) < dt["warmup_sample_stats"]["n_logp"].values[0, 0]
+    assert dt["posterior"].sizes["chain"] == 1
+
+
+@pytest.fixture(scope="module")
+def of_two():
+    """A model of which two steps may sample a variable each."""
+
+    def simulated(x):
+        with CALLS.get_lock():
+            CALLS.value += 1
+        return np.asarray(Switch.function(x))
+
+    with pm.Model() as model:
+        x, y = pm.Normal("x", 0, 3, shape=2), pm.Normal("y")
+        pm.Potential("p", wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(simulated)(x))
+        pm.Potential("q", -0.1 * (y - x[0]) ** 2)
+    return model
+
+
+@pytest.mark.parametrize("other", [pk.AM, pk.GadRWM, pk.SurrogateMetropolis])
+def test_other_steps_have_ways_too(of_two, other, monkeypatch):
+    """Each search is made once; and what begins by a gradient does so where it is counted."""
+    searches, begin = [], active.Search.__init__
+
+    def noted(search, *arguments):
+        searches.append(search)
+        begin(search, *arguments)
+
+    monkeypatch.setattr(active.Search, "__init__", noted)
+    step = [pk.SurrogateMetropolis([of_two["x"]], model=of_two), other([of_two["y"]], model=of_two)]
+    for one in step:
+        one.n_trials = 0
+    options = {"chains": 4, "tune": 8, "draws": 5, "evaluations_at_once": 4, "model": of_two}
+    options |= {"random_seed": 1, "cores": 1} | QUIET
+    CALLS.value = 0
+    dt = pk.sample(step=step, **options)
+    n_logp = dt["sample_stats"]["n_logp"].sum() + dt["warmup_sample_stats"]["n_logp"].sum()
+    assert CALLS.value == n_logp
+    assert len(searches) == 1 + (other is pk.SurrogateMetropolis)
+    assert_same(pk.sample(step=step, **options | {"cores": 3}), dt, DRAWN)
+
+
 def test_lengths_are_those_of_four_chains_together(surrogate):
     dt = run(surrogate, max_evaluations=None, chains=8, evaluations_at_once=2)
     assert dt["posterior"].sizes == {"chain": 8, "draw": 500, "x_dim_0": 2}
@@ -228,6 +298,34 @@ def test_nested_r_hat_sees_chains_that_stay_where_they_began():
     assert nested_r_hat(values, numbers)[0] > 1.2
     lost = np.delete(np.arange(64), [3, 17])  # chains that were given up
     assert nested_r_hat(values[lost], numbers[lost])[0] > 1.2
+
+
+def test_superchains_of_one_chain_tell_nothing(surrogate, caplog):
+    """R-hat of four chains is the usual one; others are left out."""
+    dt = run(surrogate, chains=4, evaluations_at_once=4, max_evaluations=None, tune=20, draws=20)
+    assert superchains_of(dt["posterior"].to_dataset()) is None
+    assert "r_hat_nested" not in pk.summary(dt)
+    rng, numbers = np.random.default_rng(1), np.array([0, 0, 0, 1, 2, 2, 2, 2])
+    values = rng.standard_normal((8, 20, 1))
+    several = np.delete(np.arange(8), 3)
+    expected = nested_r_hat(values[several], numbers[several])
+    np.testing.assert_array_equal(nested_r_hat(values, numbers), expected)
+    assert expected < 1.1
+
+
+def test_runs_of_before_did_not_save_whether_chains_have_arrived(surrogate):
+    """A first chain that has made draws has; others that have not can go on."""
+    options = {"chains": 2, "evaluations_at_once": 1, "max_evaluations": None, "tune": 20}
+
+    def stop(run, draw):
+        run.stop()
+
+    part = run(surrogate, draws=10, callback=stop, **options)
+    assert part["sampling_state"]["monitor_done"].values[1] == 0
+    part["sampling_state"] = part["sampling_state"].to_dataset().drop_vars("monitor_arrived")
+    options = {"step": surrogate, "model": surrogate.model, "cores": 1} | QUIET
+    whole = run(surrogate, draws=10, chains=2, evaluations_at_once=1, max_evaluations=None, tune=20)
+    assert_same(pk.sample(10, resume=part, **options), whole, ["posterior"])
 
 
 @pytest.mark.parametrize("n", [1, 4, 5, 8, 64, 100, 256])

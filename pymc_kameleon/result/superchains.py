@@ -20,8 +20,13 @@ ATTRIBUTE = "superchains"
 
 
 def superchains(n):
-    """Return the number of the superchain of each of n chains, (n,) int64."""
-    k = int(np.clip(n // SIZE, min(LEAST, n), MOST))
+    """Return the number of the superchain of each of n chains, (n,) int64; of as many if possible.
+
+    Those can be taken for one chain each.
+    """
+    usual = int(np.clip(n // SIZE, min(LEAST, n), MOST))
+    possible = [k for k in range(LEAST, min(MOST, n // 2) + 1) if n % k == 0]
+    k = min(possible, key=lambda k: abs(k - usual), default=usual)
     return np.arange(n) * k // n
 
 

@@ -343,12 +343,16 @@ class Run:
             if own.monitor.arrived:
                 point[step.layout.places[: step.layout.d]] = own.state.x
         for chain in self._chains[1:]:
-            chain.state = replace(chain.state, point=point.copy())
-            self._save(chain)
+            if chain.done == 0 and not chain.is_on_its_way:
+                chain.state = replace(chain.state, point=point.copy())
+                self._save(chain)
 
     def _guided(self, chain):
-        """Return the state of a chain; one that begins gets the guide of the first one."""
-        if not self._follow or chain.done > 0:
+        """Return the state of a chain; one that begins gets the guide of the first one.
+
+        What it has evaluated without one, when the first one was lost, is of another way.
+        """
+        if not self._follow or chain.done > 0 or chain.is_on_its_way:
             return chain.state
         guides = [first.guide for first in self._chains[0].state.steps]
         if self._at_once > 1 and chain is not self._chains[0]:

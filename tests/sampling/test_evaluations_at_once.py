@@ -3,6 +3,7 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Value
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -10,14 +11,16 @@ import pytensor.tensor as pt
 import pytest
 from arviz_stats import rhat_nested
 from pytensor import wrap_py
-from runs import DRAWN, QUIET, assert_same, messages
-from simulated import banana
+from runs import DRAWN, QUIET, assert_same, begun, job_of, messages
+from simulated import banana, bend, simulator
 
 import pymc_kameleon as pk
 from pymc_kameleon.result.superchains import nested_r_hat, superchains, superchains_of
 from pymc_kameleon.samplers.surrogate import metropolis
 from pymc_kameleon.samplers.surrogate.active import search as active
+from pymc_kameleon.sampling.chain_of_run import Chain
 from pymc_kameleon.sampling.first_way import FirstWay
+from pymc_kameleon.sampling.run import Run
 
 pytestmark = pytest.mark.forks
 
@@ -216,6 +219,20 @@ def test_a_chain_alone_has_its_way_many_at_a_time(surrogate, rounds):
     assert dt["posterior"].sizes["chain"] == 1
 
 
+def test_a_way_that_nothing_guided_goes_on_so(surrogate):
+    """It was begun when the first chain was lost; then the run was resumed."""
+    job = job_of(surrogate)
+    first, second = (Chain(k, k, begun(job, k), job.steps) for k in range(2))
+    run = SimpleNamespace(_follow=True, _at_once=1, _chains=[first, second], _job=job)
+    first.state.steps[0].guide.x[:] = 0.5
+    guided = Run._guided(run, second).steps[0]
+    assert guided.guide.is_known
+    second.state.steps[0].trail[0] = -1.0  # its start
+    assert Run._guided(run, second).steps[0].guide.is_known
+    second.state.steps[0].trail[1] = -2.0
+    assert Run._guided(run, second) is second.state
+
+
 @pytest.fixture(scope="module")
 def of_two():
     """A model of which two steps may sample a variable each."""
@@ -267,6 +284,30 @@ def test_samplers_that_search_for_themselves_have_chains_alone(counting):
     many = pk.sample(step=step, evaluations_at_once=5, cores=1, **options)
     assert_same(many, pk.sample(step=step, chains=5, cores=1, **options), DRAWN)
     assert "superchains" not in many["posterior"].attrs
+
+
+def test_values_of_starts_are_not_taken_for_those_elsewhere(monkeypatch):
+    """Where another step samples, too, starts are looked at."""
+    with pm.Model() as model:
+        x, y = pm.Flat("x", shape=2), pm.Normal("y")
+        pm.Normal("z", simulator(bend)(x), [2.0, 1.0], observed=[0.0, 0.0])
+    step = [pk.EmulatorMetropolis([x], model=model), pk.AM([y], model=model)]
+    first_point, seen = pk.EmulatorMetropolis._first_point, []
+
+    def noted(step, draws, logp):
+        def kept(z):
+            value = logp(z)
+            others = step.log_density.point[2:]
+            seen.append(value - step.for_chain().log_density(np.concatenate([z, others])))
+            return value
+
+        return first_point(step, draws, kept)
+
+    monkeypatch.setattr(pk.EmulatorMetropolis, "_first_point", noted)
+    options = {"tune": 4, "draws": 4, "random_seed": 1, "cores": 1, "model": model} | QUIET
+    pk.sample(step=step, evaluations_at_once=4, **options)
+    assert len(seen) >= 4
+    np.testing.assert_allclose(seen, 0, atol=1e-9)
 
 
 def test_emulators_go_many_at_a_time(caplog):
@@ -328,7 +369,7 @@ def test_runs_of_before_did_not_save_whether_chains_have_arrived(surrogate):
     assert_same(pk.sample(10, resume=part, **options), whole, ["posterior"])
 
 
-@pytest.mark.parametrize("n", [1, 4, 5, 8, 64, 100, 256])
+@pytest.mark.parametrize("n", [1, 4, 5, 8, 10, 21, 34, 64, 100, 256])
 def test_superchains_are_of_neighbours(n):
     numbers = superchains(n)
     assert numbers[0] == 0
@@ -336,6 +377,7 @@ def test_superchains_are_of_neighbours(n):
     sizes = np.bincount(numbers)
     assert np.ptp(sizes) <= 1
     assert len(sizes) <= 16
+    assert np.ptp(sizes) == 0 or n in (5, 34)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "many"])

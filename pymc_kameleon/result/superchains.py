@@ -20,17 +20,24 @@ ATTRIBUTE = "superchains"
 
 
 def superchains(n):
-    """Return the number of the superchain of each of n chains, (n,) int64."""
-    k = int(np.clip(n // SIZE, min(LEAST, n), MOST))
+    """Return the number of the superchain of each of n chains, (n,) int64; of as many if possible.
+
+    Those can be taken for one chain each.
+    """
+    usual = int(np.clip(n // SIZE, min(LEAST, n), MOST))
+    possible = [k for k in range(LEAST, min(MOST, n // 2) + 1) if n % k == 0]
+    k = min(possible, key=lambda k: abs(k - usual), default=usual)
     return np.arange(n) * k // n
 
 
 def superchains_of(posterior):
-    """Return those of the chains of a Dataset of draws, (chains,) int64; None if it has none."""
-    if ATTRIBUTE not in posterior.attrs:
-        return None
-    numbers = np.array(json.loads(posterior.attrs[ATTRIBUTE]))
-    return numbers if len(numbers) == posterior.sizes["chain"] else None
+    """Return those of the chains of a Dataset of draws, (chains,) int64.
+
+    None if it has none; or if fewer than two have two chains, so that nested R-hat tells nothing.
+    """
+    numbers = np.array(json.loads(posterior.attrs.get(ATTRIBUTE, "[]")), np.int64)
+    are_known = len(numbers) == posterior.sizes["chain"]
+    return numbers if are_known and np.count_nonzero(np.bincount(numbers) > 1) > 1 else None
 
 
 def size_of_superchains(numbers):
@@ -44,13 +51,12 @@ def size_of_superchains(numbers):
 def nested_r_hat(values, numbers):
     """Return nested R-hat (q,) of values (chains, draws, q), by the numbers of the superchains.
 
-    Superchains have as many chains as the smallest one. NaN if none has two.
+    Superchains of one chain are left out, and others have as many as the smallest of them.
     """
     counts = np.bincount(numbers)
-    size = counts[counts > 0].min()
-    if size < 2 or np.count_nonzero(counts) < 2:
-        return np.full(values.shape[2], np.nan)
-    rows = np.concatenate([np.flatnonzero(numbers == k)[:size] for k in np.unique(numbers)])
+    several = np.flatnonzero(counts > 1)
+    size = counts[several].min()
+    rows = np.concatenate([np.flatnonzero(numbers == k)[:size] for k in several])
     ids = np.unique(numbers[rows], return_inverse=True)[1]
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         return array_stats.rhat_nested(

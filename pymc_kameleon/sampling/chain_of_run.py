@@ -41,7 +41,13 @@ class Chain:
     @property
     def has_arrived(self):
         """Whether it has been on its way to the posterior."""
-        return all(own.monitor.arrived for own in self.state.steps)
+        return self.done > 0 or all(own.monitor.arrived for own in self.state.steps)
+
+    @property
+    def is_on_its_way(self):
+        """Whether it has made evaluations on its way to the posterior, besides that of its start."""
+        trails = [own.trail[:, 0] for own in self.state.steps]
+        return any(np.count_nonzero(~np.isnan(trail)) > 1 for trail in trails)
 
     @property
     def made(self):

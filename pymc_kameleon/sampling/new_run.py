@@ -117,7 +117,8 @@ def first_states(job, settings, random_seed, initvals, known):
             step.setup_chain(step_rng, tune, draws)
             step.watch.turn(k if k < LOOKING_CHAINS else -1)
         for step, (n, noted) in zip(own, evaluated, strict=True):
-            step.start_known(n, noted)
+            begins_elsewhere = settings.pool_tuning and k > 0 and step.is_one_of_many
+            step.start_known(n, None if begins_elsewhere else noted)
         for step, way in zip(own, ways[k] if ways else [NO_LIMIT] * len(own), strict=True):
             step.monitor.most_on_the_way = way
         states.append(

@@ -229,6 +229,7 @@ class Run:
                     evaluation.future = self._workers.submit(*evaluation.task)
                 return
             self._way, self._chains[0].failures = None, 0
+            self._lead()
             self._save(self._chains[0])
         ready = [
             chain
@@ -268,7 +269,8 @@ class Run:
     def _searches_at_once(self, first):
         """Whether evaluations of the first chain's way are made many at a time."""
         begins = first.done == 0 < first.tune and not first.has_arrived
-        return self._follow and self._at_once > 1 and begins
+        leads = self._follow or (len(self._chains) == 1 and self._job.steps[0].follows)
+        return leads and self._at_once > 1 and begins
 
     @property
     def _settled(self):
@@ -328,14 +330,35 @@ class Run:
         begins = chain is not first and chain.done == 0 < chain.tune
         return self._follow and begins and not first.has_arrived and not first.lost
 
+    def _lead(self):
+        """Let others begin where the first one is, if its way has led to nothing that guides them.
+
+        Their own starts may be impossible: nobody has looked.
+        """
+        first, steps = self._chains[0].state, self._job.steps
+        if not all(s.follows for s in steps) or all(own.guide.is_known for own in first.steps):
+            return
+        point = first.point.copy()
+        for step, own in zip(steps, first.steps, strict=True):
+            if own.monitor.arrived:
+                point[step.layout.places[: step.layout.d]] = own.state.x
+        for chain in self._chains[1:]:
+            if chain.done == 0 and not chain.is_on_its_way:
+                chain.state = replace(chain.state, point=point.copy())
+                self._save(chain)
+
     def _guided(self, chain):
-        """Return the state of a chain; one that begins gets the guide of the first one."""
-        if not self._follow or chain.done > 0:
+        """Return the state of a chain; one that begins gets the guide of the first one.
+
+        What it has evaluated without one, when the first one was lost, is of another way.
+        """
+        if not self._follow or chain.done > 0 or chain.is_on_its_way:
             return chain.state
         guides = [first.guide for first in self._chains[0].state.steps]
         if self._at_once > 1 and chain is not self._chains[0]:
             k = superchains(len(self._chains))[chain.row]
-            guides = [guide.turned(k) for guide in guides]
+            pairs = zip(self._job.steps, guides, strict=True)
+            guides = [guide.turned(k) if step.follows else guide for step, guide in pairs]
         pairs = zip(chain.state.steps, guides, strict=True)
         steps = [replace(own, guide=guide) for own, guide in pairs]
         return replace(chain.state, steps=steps)
@@ -411,6 +434,7 @@ class Run:
             evaluation.failures = first.failures
             if first.lost:
                 self._way = None
+                self._lead()
         elif isinstance(outcome, tuple):
             self._way.take(evaluation, outcome)
             self._save(first)

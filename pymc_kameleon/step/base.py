@@ -456,10 +456,10 @@ class KameleonStep(ArrayStepShared):
     def start_known(self, n, noted):
         """Count `n` evaluations by which the chain's start was found, the last one there.
 
-        Of that `noted` are the log-density, and what else the way to the posterior notes. That way
-        does not evaluate it again. The first draw counts them.
+        Of that `noted` are the log-density, and what else the way to the posterior notes, None if
+        it begins elsewhere. That way does not evaluate it again. The first draw counts them.
         """
-        begins_there = n > 0 and self.tune and self.approaches
+        begins_there = noted is not None and self.tune and self.approaches
         if begins_there:
             self.trail[0] = noted
         self.monitor.uncounted = n - begins_there

@@ -281,14 +281,19 @@ def ask(job, steps, state):
     nobody else uses meanwhile, so that a search that they hold goes on.
     """
     with job.turns:
+        own = state.steps.copy()
         for k, step in enumerate(put_at(steps, state)):
+            if not step.searches:  # it has no way, and may look at its start
+                continue
             q = state.point[step.layout.places]
             try:
                 arrive(step, q, asks=True)
             except Wanted as wanted:
                 others = np.tile(q[step.layout.d :], (len(wanted.points), 1))
-                return state, Asked(k, np.column_stack([wanted.points, others]))
-        return ChainState(state.point, [s.sampling_state for s in steps], state.noted), None
+                asked = Asked(k, np.column_stack([wanted.points, others]))
+                return replace(state, steps=own), asked
+            own[k] = step.sampling_state
+        return replace(state, steps=own), None
 
 
 def evaluate(job, k, q):

@@ -475,9 +475,8 @@ class SurrogateMetropolis(KameleonStep):
         """Return about how many evaluations the way takes, and one that follows."""
         if not self._is_active:
             return super().evaluations_of_search(whole, short)
-        return active_budget(
-            self._d, self.evaluations_at_once
-        ) // 2, 1 if self._has_few_evaluations else short * self._d
+        own = active_budget(self._d, self.evaluations_at_once) // 2
+        return own, 1 if self._has_few_evaluations else short * self._d
 
     @property
     def way_share(self):
@@ -633,9 +632,10 @@ class SurrogateMetropolis(KameleonStep):
 
     def _problems(self):
         tuning, d, model = self.tuning, self._d, self.model
+        is_led = self._has_few_evaluations and not self.is_one_of_many  # which it was to be
         return [
             problems.explain_size(d, model),
-            problems.explain_budget(self._has_few_evaluations and tuning.n_home[0] == 2, d),
+            problems.explain_budget(is_led and tuning.n_home[0] == 2, d),
             problems.explain_lost(tuning.lost[0]),
             problems.explain_worth(tuning.worth, d, model),
             problems.explain_news(tuning.news[0], d, model),

@@ -177,6 +177,8 @@ def test_points_that_tell_most():
         assert variances[i] == pytest.approx(min(variances))
         v = left(v, i)[1]
     assert choice.most_telling(root @ root.T, weights, noise, 2, [7])[0] == 7
+    all_of_them = choice.most_telling(v, weights, noise, 20, [7, 3])
+    assert sorted(all_of_them) == list(range(15))
 
 
 def test_spread_is_of_what_differs():
@@ -468,6 +470,27 @@ def test_a_search_goes_on_where_it_was_interrupted():
         except InterruptedError:
             assert search.is_of(np.array([0.5, -0.5, 1.0]), 1, np.array([*known, np.nan]))
     np.testing.assert_array_equal(search.way.x, whole.way.x)
+
+
+def test_its_budget_does_not_depend_on_where_it_was_interrupted():
+    """Although what was known is no longer near, and so no longer of the budget."""
+    far, start = known(np.random.default_rng(13).normal(-8, 0.3, (60, 2))), np.array([-8.0, -8.5])
+    whole = Search(start, 2, far)
+    whole.way.is_better_than = lambda sd, error: False
+    whole.go_on(Recorded(skewed), 1000)
+    search = Search(start, 2, far)
+    search.way.is_better_than = whole.way.is_better_than
+    for most in range(1, whole.n + 10):
+        search.go_on(Recorded(skewed), most)
+    assert search.n == whole.n
+
+
+def test_large_batches_have_points_enough_to_choose_from():
+    search = Search(np.linspace(-1, 1, 5), 1, at_once=250)
+    search.go_on(Recorded(skewed), 700)
+    x = search.way.x
+    assert len(x) > 250
+    assert len(np.unique(x, axis=0)) > 0.9 * len(x)
 
 
 def test_it_looks_where_the_density_is_low():

@@ -14,9 +14,9 @@ import numpy as np
 
 
 def most_telling(covariance, weights, noise, n, first=()):
-    """Return the places of n candidates, the `first` ones among them."""
+    """Return the places of n candidates, or of all, the `first` ones among them."""
     v, weights, chosen = covariance.copy(), weights / weights.sum(), []
-    for k in range(n):
+    for k in range(min(n, len(v))):
         if k < len(first):
             i = first[k]
         else:

@@ -103,6 +103,9 @@ class Search(BatchSearch):
         super().__init__(start, seed)
         self.way, self._found = Way(self.rng, at_once), None
         self.begin(self.way.go(start[None], known))
+        # Settled here: what is near changes, and a search may be interrupted anywhere.
+        budget, n_near = active_budget(start.size, at_once), np.count_nonzero(self.way.known_near)
+        self._budget = max(budget - n_near, min(budget, least_budget(start.size)))
 
     def go_on(self, logp, most, is_all=False):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home.
@@ -119,12 +122,6 @@ class Search(BatchSearch):
             self.evaluate(logp, most)
             self.advance()
         return not self.has_ended and self.way.is_home
-
-    @property
-    def _budget(self):
-        d = self.start.size
-        budget, known = active_budget(d, self.way.at_once), np.count_nonzero(self.way.known_near)
-        return max(budget - known, min(budget, least_budget(d)))
 
     def finish(self, n):
         """Return a WarmStart, and a guide with n points: the best one, and draws of s.

@@ -66,8 +66,9 @@ WORTH_FOLLOWING, MOST_CHANGE = (2.0, 0.2), (0.4, 2.5)
 """Error of the last plain draw, and times d, up to which draws are followed; and the change of
 variances at a time."""
 
-N_CANDIDATES, WIDE_WEIGHT = 100, 0.2
-"""Candidates from s, and as many from its power; and the weight of these."""
+N_CANDIDATES, PER_POINT, WIDE_WEIGHT = 100, 1.5, 0.2
+"""Candidates from s, at least, and for each point of a large batch; as many from its power; and the
+weight of these."""
 
 TURNS, LOOK = 4, 3
 """Batches of which the first and the third begin with a plain draw, and this one with a look."""
@@ -315,6 +316,10 @@ class Way:
         n = max(LEAST_BATCH, int((len(self.f) - self.n_known) * BATCH))
         return max(n, self.at_once)
 
+    @property
+    def _n_candidates(self):
+        return max(N_CANDIDATES, int(PER_POINT * self.at_once))
+
     # ---- climbing -------------------------------------------------------------------------------
 
     def _climb(self):
@@ -328,7 +333,7 @@ class Way:
         u[density(u) == -np.inf] = at
         found, logs = draws.run(density, u, np.ones(len(u)), draws.N_STEPS, rng)
         top = _maximum(process, [at, found.reshape(-1, d)[np.argmax(logs)]], at, self._radius)
-        others = _some(found[BURN_IN:], N_CANDIDATES, rng)
+        others = _some(found[BURN_IN:], self._n_candidates, rng)
         candidates = np.concatenate([top[None], others])
         covariance, mean = process.covariance(candidates), process.mean(candidates)
         weights, noise = np.ones(len(candidates)), noise_of(mean, process.hyper)
@@ -373,13 +378,13 @@ class Way:
         found, _ = draws.run(density, self.chains, powers, draws.N_STEPS, rng)
         self.chains = found[-1]
         of_s, wide = found[BURN_IN:, :m], found[BURN_IN:, m:]
-        own, others = _some(of_s, N_CANDIDATES, rng), _some(wide, N_CANDIDATES, rng)
+        own, others = (_some(one, self._n_candidates, rng) for one in (of_s, wide))
         plain, n_looks = self._turn()
         looks = self._looks(own)[:n_looks] if n_looks else own[:0]
         candidates = np.concatenate([own, others, looks])
         covariance, mean = self.process.covariance(candidates), self.process.mean(candidates)
-        self.sd = spread(covariance[:N_CANDIDATES, :N_CANDIDATES])
-        weights = np.repeat([1.0, WIDE_WEIGHT, 0.0], [N_CANDIDATES, len(others), len(looks)])
+        self.sd = spread(covariance[: len(own), : len(own)])
+        weights = np.repeat([1.0, WIDE_WEIGHT, 0.0], [len(own), len(others), len(looks)])
         first = [*plain, *range(len(candidates) - len(looks), len(candidates))]
         noise = noise_of(mean, self.process.hyper)
         chosen = most_telling(covariance, weights, noise, self._n_batch, first)
@@ -477,9 +482,9 @@ class Way:
 
 
 def _some(found, n, rng):
-    """Return n of draws (t, m, d), none twice."""
+    """Return n of draws (t, m, d), or as many as there are, none twice."""
     rows = found.reshape(-1, found.shape[-1])
-    return rows[rng.choice(len(rows), n, replace=False)]
+    return rows[rng.choice(len(rows), min(n, len(rows)), replace=False)]
 
 
 def _lower(factor, order):

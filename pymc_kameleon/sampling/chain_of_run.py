@@ -45,7 +45,7 @@ class Chain:
 
     @property
     def is_on_its_way(self):
-        """Whether it has made evaluations on its way to the posterior, besides that of its start."""
+        """Whether it has made evaluations on its way to the posterior, besides its start's."""
         trails = [own.trail[:, 0] for own in self.state.steps]
         return any(np.count_nonzero(~np.isnan(trail)) > 1 for trail in trails)
 

@@ -297,10 +297,15 @@ def ask(job, steps, state):
 
 
 def evaluate(job, k, q):
-    """Return what a trail holds of an evaluation of a step's log-density at q, and its watch."""
+    """Return what a trail holds of an evaluation of a step's log-density at q, and its watch.
+
+    And how many evaluations these were. NaN is not evaluated again: of all that are under way, none
+    knows how often others were, which is limited for each chain.
+    """
     with job.turns:
         steps = job.idle_steps()
         logp = steps[k].log_density
+        logp.rule = replace(job.rule, doubts=False)
         logp.begin_watch()
         logp.watch.turn(-1)
         logp.count[0], logp.rng = 0, None
@@ -309,6 +314,7 @@ def evaluate(job, k, q):
         except BaseException as error:
             error.add_note(f"at {steps[k].layout.unraveled(q)}{logp.advice(error)}")
             raise
+        logp.rule = job.rule
         job.give_back(steps)
     return row, logp.watch, int(logp.count[0])
 

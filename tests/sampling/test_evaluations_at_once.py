@@ -21,6 +21,7 @@ from pymc_kameleon.samplers.surrogate.active import search as active
 from pymc_kameleon.sampling.chain_of_run import Chain
 from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.run import Run
+from pymc_kameleon.step.job import evaluate
 
 pytestmark = pytest.mark.forks
 
@@ -162,6 +163,19 @@ def test_points_may_be_rejected_on_the_way(surrogate, usual, caplog):
     assert dt["posterior"].attrs["rejected_errors"] > 0
     assert dt["posterior"]["x"].values[..., 0].max() <= 1.5
     assert "as told" in " ".join(messages(caplog))
+
+
+def test_nothing_is_evaluated_again_on_the_way(surrogate, usual):
+    """Not even NaN, or there would be more evaluations than there may be."""
+    Switch.function = staticmethod(lambda x: Switch.usual(x) if x[0] < 0.5 else np.nan)
+    CALLS.value = 0
+    dt = run(surrogate, max_evaluations=300)
+    n_logp = dt["sample_stats"]["n_logp"].sum() + dt["warmup_sample_stats"]["n_logp"].sum()
+    assert CALLS.value == n_logp <= 300
+    job = job_of(surrogate)
+    for _ in range(2):
+        row, _, n = evaluate(job, 0, np.array([1.0, 0.0]))
+        assert (row.tolist(), n) == ([-np.inf], 1)
 
 
 def test_a_way_that_was_stopped_goes_on(surrogate, alone, usual, tmp_path):

@@ -247,13 +247,15 @@ def regression(x):
     return -50 * x[3] - rest @ rest / 2 * np.exp(-2 * x[3])
 
 
-def test_star_solves_for_what_is_exactly_quadratic():
+@pytest.mark.parametrize("at_once", [1, 7, 8, 64])
+def test_star_solves_for_what_is_exactly_quadratic(at_once):
     """A regression is at its maximum, with its covariance, whatever the start."""
     start = np.array([0.3, -0.5, 0.8, 0.2])
-    found, evaluated = driven(star.look_around(start, regression(start)), regression)
+    found, evaluated = driven(star.look_around(start, regression(start), at_once), regression)
     assert found.is_home
     np.testing.assert_array_equal(found.exact, [True, True, True, False])
-    assert len(evaluated) <= 3 * 4 + 3 + 1 + star.MOST_ON_LINE + 2
+    if at_once < star.MANY:
+        assert len(evaluated) <= 3 * 4 + 3 + 1 + star.MOST_ON_LINE + 2
     predictors = np.random.default_rng(6).standard_normal((50, 3))
     covariance = np.linalg.inv(predictors.T @ predictors) * np.exp(2 * found.x[3])
     own = (found.factor @ found.factor.T)[:3, :3]
@@ -297,17 +299,26 @@ def test_with_noise_few_parabolas_are_no_sign(noise):
     np.testing.assert_array_equal(found.exact, [noise == 0] * 2 + [False] * 2)
 
 
-def test_star_does_not_enter_the_neck_of_a_funnel():
+@pytest.mark.parametrize("at_once", [1, 16, 64])
+def test_star_does_not_enter_the_neck_of_a_funnel(at_once):
     """f has no bound there, and hardly any mass."""
 
     def funnel(x):
         return -(x[0] ** 2) / 18 - 4.5 * x[0] - np.sum(x[1:] ** 2) * np.exp(-x[0]) / 2
 
     start = np.full(10, 0.5)
-    found, _ = driven(star.look_around(start, funnel(start)), funnel)
+    found, _ = driven(star.look_around(start, funnel(start), at_once), funnel)
     assert found.is_home
     assert abs(found.x[0]) < 3
     np.testing.assert_allclose(found.x[1:], 0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("at_once", "n"), [(1, 14), (16, 14), (64, 105)])
+def test_pairs_are_not_asked_for_where_they_take_long(at_once, n):
+    """All but those of exact coordinates are of no use."""
+    going = star.look_around(np.zeros(14), 0.0, at_once)
+    sides = next(going)
+    assert len(going.send(-np.sum(sides**4, axis=1))) == n
 
 
 def test_a_line_is_searched_from_far():

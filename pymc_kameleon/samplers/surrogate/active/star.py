@@ -26,9 +26,10 @@ that point is if the top is nearer."""
 FARTHEST, SCALES = 50.0, (1e-3, 10.0)
 """Bounds of the top of a parabola, and of scales, in x."""
 
-MANY, LEAST_OF_LINE, BEYOND, MOST_MORE = 8, 3, 3, 4
-"""Evaluations at a time from which what may be of use is asked for together; points on each side of
-a line then, at least; beyond its ends at a time; and how often there are more, at most."""
+MANY, MOST_ROUNDS, LEAST_OF_LINE, BEYOND, MOST_MORE = 8, 2, 3, 3, 4
+"""Evaluations at a time from which what may be of use is asked for together; rounds that pairs may
+take, of which most may be of no use; points on each side of a line then, at least; beyond its ends
+at a time; and how often there are more, at most."""
 
 WHOLE_AND_HALF = 1.0, 0.5
 """Shares of the step to all tops together that are tried."""
@@ -107,7 +108,7 @@ def look_around(x, f, at_once=1):
     lines = [{0.0: f, STEP: a, -STEP: b} for a, b in zip(*np.split(sides, 2), strict=True)]
     fourth = [_fourth(line) for line in lines]
     pairs, points = None, x + np.diag(fourth)
-    if at_once >= MANY:
+    if at_once >= MANY and len(x) * (len(x) + 1) / 2 <= MOST_ROUNDS * at_once:
         scales = np.maximum([_fitted(line)[1] for line in lines], LEAST_STEP)
         pairs = Pairs(x, scales, np.arange(len(x)))
         points = np.concatenate([points, pairs.points])

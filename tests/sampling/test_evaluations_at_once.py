@@ -15,9 +15,11 @@ from runs import DRAWN, QUIET, assert_same, begun, job_of, messages
 from simulated import banana, bend, simulator
 
 import pymc_kameleon as pk
+from pymc_kameleon.analysis.draws_of_result import Draws
 from pymc_kameleon.result.superchains import nested_r_hat, superchains, superchains_of
 from pymc_kameleon.samplers.surrogate import metropolis
 from pymc_kameleon.samplers.surrogate.active import search as active
+from pymc_kameleon.samplers.surrogate.moves import moves_of
 from pymc_kameleon.sampling.chain_of_run import Chain
 from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.run import Run
@@ -342,6 +344,26 @@ def test_nested_r_hat_is_arviz_own(alone):
     table = pk.summary(dt, round_to="none")
     np.testing.assert_allclose(table["r_hat_nested"], known)
     assert (known < 1.05).all()
+
+
+def test_corrections_take_a_superchain_for_a_chain(alone):
+    """Unless its chains move by surrogates that differ. Its draws are one after another."""
+    dt = alone[0]
+    draws = Draws(dt, None)
+    assert draws._size == 4
+    kept = dt["surrogate_moves"].to_dataset()
+    apart = moves_of(kept, dt["learned"].to_dataset())
+    moves = draws.moves
+    assert len(moves.parameters) == len(moves.log_s) == len(moves.seen) == 4
+    np.testing.assert_array_equal(moves.seen[moves.row, moves.draw, :2], apart.end)
+    x = dt["posterior"]["x"].transpose("chain", "draw", ...).values
+    ends = x.reshape((*moves.seen.shape[:2], 2))[moves.row, moves.draw]
+    accepted = (x[apart.row, apart.draw] == apart.end).all(axis=1)
+    np.testing.assert_array_equal((ends == moves.end).all(axis=1), accepted)
+    assert accepted.any()
+    np.testing.assert_allclose(moves.log_w, apart.log_w, atol=1e-6)
+    apart.parameters[5].mean[:] += 1
+    assert apart.joined(4) is None
 
 
 def test_nested_r_hat_sees_chains_that_stay_where_they_began():

@@ -2717,6 +2717,12 @@ BUGS = {
     ],
     "samplers/surrogate/moves.py": [
         (
+            "draws of chains that are taken for one are numbered by chain",
+            "self.row % size * draws + self.draw",
+            "self.draw",
+            "test_evaluations_at_once.py -k superchain_for",
+        ),
+        (
             "partners are one chain before both have accepted",
             "if accepted and other_accepted and is_same:",
             "if (accepted or other_accepted) and is_same:",
@@ -2782,6 +2788,12 @@ BUGS = {
         ),
     ],
     "sampling/chain_of_run.py": [
+        (
+            "the first chain of a run of before has not arrived",
+            "self.done > 0 or all(own.monitor",
+            "all(own.monitor",
+            "test_evaluations_at_once.py -k runs_of_before",
+        ),
         (
             "a worker that dies of too many draws gets as many again",
             "self._n = max(1, self._n // 4)",
@@ -2862,6 +2874,12 @@ BUGS = {
         ),
     ],
     "sampling/new_run.py": [
+        (
+            "the value of a start is taken for that of another point",
+            "None if begins_elsewhere else noted",
+            "noted",
+            "test_evaluations_at_once.py -k values_of_starts",
+        ),
         (
             "all steps of a chain share a generator",
             "rng.spawn(len(own)) if len(own) > 1 else [rng]",
@@ -3092,6 +3110,12 @@ BUGS = {
         ),
     ],
     "sampling/run.py": [
+        (
+            "chains that nothing guides begin where nobody has looked",
+            "self._lead()\n            self._save(",
+            "self._save(",
+            "test_evaluations_at_once.py -k nothing_guides_them",
+        ),
         (
             "nothing is left for the result where memory is full",
             "self._error, None\n        if isinstance",
@@ -3368,6 +3392,18 @@ BUGS = {
         ),
     ],
     "step/job.py": [
+        (
+            "a way is made again for each point of the next step",
+            "own[k] = step.sampling_state",
+            "pass",
+            "test_evaluations_at_once.py -k have_ways_too",
+        ),
+        (
+            "NaN is evaluated again on ways that are made many at a time",
+            "replace(job.rule, doubts=False)",
+            "replace(job.rule, doubts=True)",
+            "test_evaluations_at_once.py -k evaluated_again",
+        ),
         (
             "what a black box returned stays behind when a chain goes on elsewhere",
             "job.leave(steps, point, notes.at(point))",

@@ -33,11 +33,12 @@ def superchains(n):
 def superchains_of(posterior):
     """Return those of the chains of a Dataset of draws, (chains,) int64.
 
-    None if it has none; or if fewer than two have two chains, so that nested R-hat tells nothing.
+    None if it has none; or if those of several chains are so few that nested R-hat tells less than
+    R-hat.
     """
     numbers = np.array(json.loads(posterior.attrs.get(ATTRIBUTE, "[]")), np.int64)
     are_known = len(numbers) == posterior.sizes["chain"]
-    return numbers if are_known and np.count_nonzero(np.bincount(numbers) > 1) > 1 else None
+    return numbers if are_known and np.sum(np.bincount(numbers) > 1) >= LEAST else None
 
 
 def size_of_superchains(numbers):

@@ -1,5 +1,6 @@
 """Runs with many evaluations at a time: the same draws wherever they are made, never more."""
 
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Value
@@ -9,6 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 from arviz_stats import rhat_nested
 from pytensor import wrap_py
 from runs import DRAWN, QUIET, assert_same, begun, job_of, messages
@@ -382,6 +384,10 @@ def test_superchains_of_one_chain_tell_nothing(surrogate, caplog):
     dt = run(surrogate, chains=4, evaluations_at_once=4, max_evaluations=None, tune=20, draws=20)
     assert superchains_of(dt["posterior"].to_dataset()) is None
     assert "r_hat_nested" not in pk.summary(dt)
+    for n in range(1, 9):
+        known = {"superchains": json.dumps(superchains(n).tolist())}
+        draws = xr.Dataset({"x": ("chain", np.zeros(n))}, attrs=known)
+        assert (superchains_of(draws) is None) == (n < 8)
     rng, numbers = np.random.default_rng(1), np.array([0, 0, 0, 1, 2, 2, 2, 2])
     values = rng.standard_normal((8, 20, 1))
     several = np.delete(np.arange(8), 3)

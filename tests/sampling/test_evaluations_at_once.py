@@ -408,7 +408,8 @@ def test_runs_of_before_did_not_save_whether_chains_have_arrived(surrogate):
     part["sampling_state"] = part["sampling_state"].to_dataset().drop_vars("monitor_arrived")
     options = {"step": surrogate, "model": surrogate.model, "cores": 1} | QUIET
     whole = run(surrogate, draws=10, chains=2, evaluations_at_once=1, max_evaluations=None, tune=20)
-    assert_same(pk.sample(10, resume=part, **options), whole, ["posterior"])
+    dt = pk.sample(10, resume=part, max_time=30, **options)  # or they would wait for ever
+    assert_same(dt, whole, ["posterior"])
 
 
 @pytest.mark.parametrize("n", [1, 4, 5, 8, 10, 21, 34, 64, 100, 256])

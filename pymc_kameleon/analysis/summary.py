@@ -21,7 +21,7 @@ from pymc_kameleon.analysis.batches import Corrected, r_hat, r_hat_of
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_unknown
 from pymc_kameleon.result.opening import opened
-from pymc_kameleon.result.superchains import nested_r_hat, superchains_of
+from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -137,7 +137,11 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         if draws.known is not None:
             table.attrs["by_process"] = table.index[by_process].tolist()
     if draws.should_be_corrected:
-        r_hat = table["r_hat"] if numbers is None else table["r_hat_nested"]
+        r_hat = table["r_hat"].to_numpy()
+        if numbers is not None:
+            nested = table["r_hat_nested"].to_numpy()
+            high, nested_high = are_high(r_hat, nested, numbers, values.shape[1])
+            r_hat = np.where(nested_high, nested, np.where(high, r_hat, np.nan))
         r_hat = np.where(by_process, np.nan, r_hat)  # which no chain tells
         warn_of(dt, list(table.index), values, r_hat, draws, apart)
     warn_of_unknown(list(table.index), values, table["mcse_mean"].to_numpy(), draws)

@@ -11,9 +11,15 @@ import json
 
 import numpy as np
 from arviz_stats.base import array_stats
+from scipy.stats import chi2
 
 SIZE, LEAST, MOST = 4, 4, 16
 """Chains of a superchain, about; and superchains, at least and at most."""
+
+HIGH, SELDOM, CORRELATION = 1.05, 0.01, 2.0
+"""Values of R-hat and of nested R-hat that are high however few the draws are; the probability of
+higher ones than nested R-hat's limit, for chains that are right; and how many draws then tell as
+much as one that is independent of others."""
 
 ATTRIBUTE = "superchains"
 """Of the groups of a result: the number of the superchain of each chain."""
@@ -63,3 +69,19 @@ def nested_r_hat(values, numbers):
         return array_stats.rhat_nested(
             values[rows], superchain_ids=ids, chain_axis=0, draw_axis=1, method="rank"
         )
+
+
+def are_high(r_hat, nested, numbers, n_draws):
+    """Return which R-hats (q,), or nested ones (q,), are higher than those of few good draws.
+
+    Of chains that draw from the posterior, so that CORRELATION draws tell as much as an independent
+    one, R-hat of halves of m draws is about √(1 + (CORRELATION − 1)/m). The square of nested R-hat,
+    less 1, is CORRELATION over the draws of a superchain, times χ²/ν of ν degrees of freedom, by
+    one less than there are superchains.
+    """
+    counts = np.bincount(numbers)
+    several = counts[counts > 1]
+    chance = chi2.isf(SELDOM, several.size - 1) / (several.size - 1)
+    limit = max(HIGH, np.sqrt(1 + (CORRELATION - 1) / max(1, n_draws // 2)))
+    limit_of_nested = max(HIGH, np.sqrt(1 + CORRELATION * chance / (several.min() * n_draws)))
+    return r_hat > limit, nested > limit_of_nested

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 from arviz_stats import rhat
+from arviz_stats.base import array_stats
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
@@ -23,7 +24,7 @@ from pymc_kameleon.model.pymc_internals import (
     run_convergence_checks,
 )
 from pymc_kameleon.model.watch import FAILED
-from pymc_kameleon.result.superchains import nested_r_hat, superchains_of
+from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
 from pymc_kameleon.step.groups import SURROGATE_GROUP
 from pymc_kameleon.step.messages import counted, in_words
 from pymc_kameleon.step.problems import closing_problems, heading
@@ -80,20 +81,28 @@ class Finish:
             self._say_what_may_help(tree)
 
     def _check_superchains(self, tree, numbers):
-        """Do the same for many short chains, each of which is too short for R-hat."""
+        """Do the same for many short chains, whose R-hat is above 1.01 for being short alone."""
         names = [rv.name for rv in self.model.free_RVs if rv.name in tree["posterior"]]
-        found = {}
-        for name in names:
-            values = tree["posterior"][name].transpose("chain", "draw", ...).values
-            values = values.reshape(*values.shape[:2], -1).astype(np.float64)
-            found[name] = np.fmax.reduce(nested_r_hat(values, numbers), initial=-np.inf)
-        worst = max(found, key=found.get, default=None)
-        if worst is not None and found[worst] > HIGH_RHAT:
+        posterior = tree["posterior"].to_dataset()[names].transpose("chain", "draw", ...)
+        said = []
+        for name, own in posterior.items():
+            values = own.values.reshape(*own.shape[:2], -1).astype(np.float64)
+            both = (
+                array_stats.rhat(values, chain_axis=0, draw_axis=1),
+                nested_r_hat(values, numbers),
+            )
+            high = are_high(*both, numbers, values.shape[1])
+            for what, found, are in zip(("R-hat", "nested R-hat"), both, high, strict=True):
+                if are.any():
+                    said.append((found[are].max(), f"{what} of {name}"))
+        if said:
+            value, what = max(said)
             _log.warning(
-                "Nested R-hat of %s is %.2f: chains that began at different points have not come "
-                "to the same distribution. Let there be more evaluations.",
-                worst,
-                found[worst],
+                "The chains have not come to the same distribution: %s is %.2f, more than so few "
+                "draws would give. Let there be more evaluations, or fewer chains: chains=4 with "
+                "the same evaluations_at_once has longer ones.",
+                what,
+                value,
             )
             self._say_what_may_help(tree)
 

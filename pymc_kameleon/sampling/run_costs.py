@@ -2,6 +2,7 @@
 
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -71,22 +72,30 @@ def say_what_evaluations_cost(job, evaluations, chains, cores, together=False):
     if seconds > SLOW_LOGP or seconds * evaluations / at_once > LONG_RUN:
         least = in_words(evaluations * seconds / at_once)
         how, times = f"{at_once} at a time", f"{least} or more"
+        where = _on_cores(cores, at_once, together)
         if job.at_once == 1:
             how = "one by one until the posterior is found"
             times = f"{least} to {in_words(evaluations * seconds)}"
+        elif cores is None:
+            where = "with as many workers"
         _log.info(
             "At most %s evaluations of %s, %s: %s %s%s.",
             grouped(evaluations),
             in_words(seconds),
             how,
             times,
-            _on_cores(cores, at_once, together),
+            where,
             _besides(job.steps),
         )
 
 
-def say_what_more_workers_do(job, chains):
+def say_what_more_workers_do(job, chains, executor):
     """Tell who has an executor how more of its workers would have something to do."""
+    if job.holds_gil and isinstance(executor, ThreadPoolExecutor):
+        _log.warning(
+            "The threads of this executor take turns, as the model calls Python. Leave it out, and "
+            "pass cores=: that makes processes."
+        )
     if job.at_once == 1 and all(step.follows for step in job.steps):
         _log.info(
             "At most %d evaluations are under way at a time, and one while the first chain looks "

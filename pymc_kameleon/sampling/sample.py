@@ -355,7 +355,7 @@ def sample(
             workers = Workers(job, min(cores, at_once), executor)
             _say_what_begins(workers, job, len(all_chains))
             if executor is not None:
-                say_what_more_workers_do(job, len(all_chains))
+                say_what_more_workers_do(job, len(all_chains), executor)
             computed = _computed(idata_kwargs, model, job.outputs)
             left = evaluations_left(prepared, computed)
             if left is not None:

@@ -173,7 +173,8 @@ def arrive(step, q, asks=False):
     if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
         step._jump(q)
     logp.point[:], logp.rng = q, step.rng
-    step.monitor.common_start = np.array_equal(q[:d], step._common_start)
+    at_common_start = np.array_equal(q[:d], step._common_start)
+    step.monitor.common_start = at_common_start and not step.is_one_of_many
     if step.tune:
         step._warm_start(q, asks)
     step.state.x[:], step.monitor.arrived = q[:d], True

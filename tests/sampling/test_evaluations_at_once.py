@@ -12,18 +12,20 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from arviz_stats import rhat_nested
+from arviz_stats.base import array_stats
 from pytensor import wrap_py
 from runs import DRAWN, QUIET, assert_same, begun, job_of, messages
 from simulated import banana, bend, simulator
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.draws_of_result import Draws
-from pymc_kameleon.result.superchains import nested_r_hat, superchains, superchains_of
+from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains, superchains_of
 from pymc_kameleon.samplers.surrogate import metropolis
 from pymc_kameleon.samplers.surrogate.active import search as active
 from pymc_kameleon.samplers.surrogate.moves import moves_of
 from pymc_kameleon.sampling.chain_of_run import Chain
 from pymc_kameleon.sampling.first_way import FirstWay
+from pymc_kameleon.sampling.outcome import Finish
 from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.step.job import evaluate
 
@@ -410,6 +412,37 @@ def test_runs_of_before_did_not_save_whether_chains_have_arrived(surrogate):
     whole = run(surrogate, draws=10, chains=2, evaluations_at_once=1, max_evaluations=None, tune=20)
     dt = pk.sample(10, resume=part, max_time=30, **options)  # or they would wait for ever
     assert_same(dt, whole, ["posterior"])
+
+
+@pytest.mark.parametrize(("n", "draws"), [(16, 12), (64, 20), (16, 60)])
+def test_r_hats_that_are_high(n, draws):
+    """Of independent draws hardly ever; of chains that stay where they began, always."""
+    rng, numbers = np.random.default_rng(n), superchains(n)
+    good = rng.standard_normal((n, draws, 400))
+    stuck = good + rng.standard_normal((numbers.max() + 1, 1, 400))[numbers]
+    slow = good + rng.standard_normal((n, 1, 400))  # each in a place of its own
+    high, nested_high = (np.mean(own) for own in both_high(good, numbers))
+    assert max(high, nested_high) < 0.02
+    assert np.mean(both_high(stuck, numbers)[1]) > 0.8
+    assert np.mean(both_high(slow, numbers)[0]) > 0.99
+
+
+def both_high(values, numbers):
+    r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
+    return are_high(r_hat, nested_r_hat(values, numbers), numbers, values.shape[1])
+
+
+def test_chains_that_differ_are_told(surrogate, alone, caplog):
+    """In the log of a run, and by pk.summary, though each R-hat is above 1.01 for being short."""
+    dt = alone[0].copy(deep=True)
+    check = Finish(surrogate.model, {}, True, False, False, None).check
+    check(dt)
+    assert "same distribution" not in " ".join(messages(caplog))
+    x = dt["posterior"]["x"]
+    x.values += np.repeat([0.0, 3.0], 8)[:, None, None]
+    dt["posterior"]["x"] = x
+    check(dt)
+    assert "The chains have not come to the same distribution" in " ".join(messages(caplog))
 
 
 @pytest.mark.parametrize("n", [1, 4, 5, 8, 10, 21, 34, 64, 100, 256])

@@ -529,7 +529,9 @@ class SurrogateMetropolis(KameleonStep):
                 problems.say_search_ended(search.n, search.way.sd, search.way.error)
                 self._begin_at(q, x, found)
                 return
-            problems.say_search_failed(search.n)
+            if not search.is_over:  # what comes then may be begun again, to ask for points
+                problems.say_search_failed(search.n)
+            search.is_over = True
             q[: self._d], n = search.way.best, search.n + 1
         elif begins and knows:
             noted(start)

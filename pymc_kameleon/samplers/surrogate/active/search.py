@@ -101,7 +101,7 @@ class Search(BatchSearch):
 
     def __init__(self, start, seed, known=None, at_once=1):
         super().__init__(start, seed)
-        self.way, self._found = Way(self.rng, at_once), None
+        self.way, self._found, self.is_over = Way(self.rng, at_once), None, False
         self.begin(self.way.go(start[None], known))
         # Settled here: what is near changes, and a search may be interrupted anywhere.
         budget, n_near = active_budget(start.size, at_once), np.count_nonzero(self.way.known_near)

@@ -526,9 +526,12 @@ def step():
         return pk.SurrogateMetropolis(model=model, expensive=True)
 
 
+RUN = {"draws": 400, "tune": 300, "chains": 4, "surrogate_draws": 500, "random_seed": 3}
+
+
 @pytest.fixture(scope="module")
 def result(step):
-    return sample(step, draws=400, tune=300, chains=4, surrogate_draws=500)
+    return sample(step, **RUN)
 
 
 MEAN = np.array([1, -1, 1, 2, norm.cdf(1)])
@@ -565,7 +568,7 @@ def test_moves_are_kept_of_one_step_alone(step):
 
 @pytest.mark.slow
 def test_they_outlive_files_and_interruptions(step, result, tmp_path):
-    options = {"draws": 150, "tune": 300, "chains": 4, "surrogate_draws": 500}
+    options = RUN | {"draws": 150}
     short = sample(step, cores=2, store=tmp_path / "run.zarr", **options).load()
     short.to_netcdf(tmp_path / "run.nc")
     for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
@@ -666,7 +669,7 @@ def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, ca
     assert drawn.attrs["accept_prob"] == pytest.approx(
         float(result["surrogate_moves"]["accept_prob"].mean())
     )
-    again = sample(step, draws=400, tune=300, chains=4, surrogate_draws=500, cores=2)
+    again = sample(step, **RUN, cores=2)
     assert_same(again, result, ["posterior", "surrogate_posterior"])
     [said] = [one for one in messages(caplog) if "surrogate_posterior" in one]
     assert said.startswith("surrogate_posterior: 2_000 draws, approximate (effective share")

@@ -520,7 +520,7 @@ def objective(name, target, move, entries):
 
 def learned_gradient(step, x, factor, seed):
     """Make a transition from x with L; return the gradient that L was moved along."""
-    step._warm_start = lambda q: None
+    step._warm_start = lambda q, asks: None
     step.setup_chain(np.random.default_rng(seed), 10, 0)
     step.parameters.factor[:] = factor
     step.step({"x": x})
@@ -559,7 +559,7 @@ def run_in_units(name, units, n=300, tune=250, seed=0):
     elif arguments["adaptation"] == "published":
         arguments = arguments | {"learning_rate": 0.01}
     step = build(sampler, slow_skewed(d, units), d, **arguments)
-    step._warm_start = lambda q: step.parameters.factor.__setitem__(
+    step._warm_start = lambda q, asks: step.parameters.factor.__setitem__(
         np.diag_indices(d), 0.5 * np.array(units)
     )
     trace = run(step, n, tune, np.array(units) * START[d], seed)

@@ -106,7 +106,8 @@ def test_it_is_a_likelihood_for_pk_sample():
     seed = model["noise_seed"]
     in_python = pytensor.function([], op(np.ones(2), x, y, seed), mode="FAST_COMPILE")
     in_numba = pytensor.function([], op(np.ones(2), x, y, seed), mode="NUMBA")
-    assert in_python() == in_numba() == gp.log_estimate(np.ones(2), x, y, 0, 10)
+    found = [in_python(), in_numba()]  # which LAPACK's threads round differently
+    np.testing.assert_allclose(found, gp.log_estimate(np.ones(2), x, y, 0, 10), rtol=1e-12)
     step = pk.GAM(model=model, pseudo_marginal=True)
     assert not step.log_density.holds_gil
     dt = pk.sample(50, tune=50, chains=1, step=step, model=model, quiet=True, random_seed=1)

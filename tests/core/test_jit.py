@@ -42,7 +42,8 @@ with pm.Model():
     pm.Normal("x")
     pk.RWM(compile_kwargs={"mode": "FAST_COMPILE"})
 stats = compile_draws((pk.RWM.algorithm,)).stats
-print(json.dumps([pk.__file__, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
+counts = [pk.__file__, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]
+print(json.dumps(counts) + "\\n", end="")  # one write: forks share the pipe
 """
 
 

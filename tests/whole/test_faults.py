@@ -591,7 +591,7 @@ with pm.Model() as model:
 point, _ = model.initial_point(), step.setup_chain(np.random.default_rng(1), 10, 10)
 for _ in range(20):
     point, _ = step.step(point)
-print(point["x"].tobytes().hex(), flush=True)
+print(point["x"].tobytes().hex() + "\\n", end="", flush=True)  # one write: forks share the pipe
 if i == 2:
     while True:
         try:

@@ -31,6 +31,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.sampling.new_run import NewRun
 from pymc_kameleon.sampling.prepared import prepare
 from pymc_kameleon.sampling.settings import Settings
+from pymc_kameleon.sampling.worker_process import Lacks
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.job import advance
 
@@ -137,11 +138,12 @@ def there_and_back(client, d=10, n=200):
 
 def round_trips(workers, state, n):
     """Time n advances in a row, once all workers have the model."""
-    took = []
+    took, lacks = [], None
     while len(took) < n:
         start = perf_counter()
-        if workers.submit(advance, state, 1).result() is None:
-            workers.submit(advance, state, 1, with_job=True).result()
+        outcome = workers.submit(advance, state, 1, lacks=lacks).result()
+        lacks = outcome if isinstance(outcome, Lacks) else None
+        if lacks:
             took.clear()
         else:
             took.append(perf_counter() - start)

@@ -11,7 +11,7 @@ from arviz_base import convert_to_dataset
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.modes_of_draws import find_modes, local_scale, modes_of_draws
 from pymc_kameleon.result.opening import opened
-from pymc_kameleon.step.messages import grouped
+from pymc_kameleon.step.messages import chains_named, grouped
 
 LEAST_INDEPENDENT = 10
 """Independent draws in a mode, or outside it, below which its weight is hardly known."""
@@ -215,9 +215,10 @@ def _judged(found):
     chains = "The chain" if found.sizes["chain"] == 1 else f"All {found.sizes['chain']} chains"
     visited = found["weight"] > 0
     n, jumps = int(visited.sum()), int(found["jumps"].sum())
-    never = [str(chain) for chain in found["chain"].values[found["jumps"] == 0]]
+    never = found["chain"].values[found["jumps"] == 0].tolist()
     missed = [str(mode) for mode in np.flatnonzero(~visited)]
-    nobody = f" No chain visits {_listed('mode', missed)}." if missed else ""
+    modes = f"mode{'s' * (len(missed) > 1)} {', '.join(missed)}"
+    nobody = f" No chain visits {modes}." if missed else ""
     if n == 1:
         are = "is" if found.sizes["chain"] == 1 else "are"
         return f"{chains} {are} in one mode.{nobody}", not missed
@@ -229,7 +230,7 @@ def _judged(found):
     rarest = np.minimum(found["weight"], 1 - found["weight"])
     if not (found["ess"] * rarest >= LEAST_INDEPENDENT)[visited].all():
         often = "once" if jumps == 1 else f"{grouped(jumps)} times"
-        stay = f", and {_listed('chain', never)} never" if never else ""
+        stay = f", and {chains_named(never, found.sizes['chain'])} never" if never else ""
         return (
             f"Chains jump between {n} modes only {often}{stay}: the weights of the modes are "
             f"hardly known.{nobody}"
@@ -240,10 +241,6 @@ def _judged(found):
     visits = int(float(f"{found['ess'].min().item():.2g}"))
     verb = "visits" if found.sizes["chain"] == 1 else "visit"
     return f"{chains} {verb} {which}, {grouped(visits)} independent visits.{nobody}", not missed
-
-
-def _listed(what, numbers):
-    return f"{what}{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
 
 
 def explain_modes(dt, var_names):

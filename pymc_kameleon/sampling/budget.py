@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pymc_kameleon.model.noise import N_ESTIMATES
 from pymc_kameleon.step.draw_costs import most_evaluations
-from pymc_kameleon.step.messages import counted
+from pymc_kameleon.step.messages import counted, grouped
 from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES
 
 _log = logging.getLogger("pymc_kameleon")
@@ -78,9 +78,9 @@ class Budget:
         rest = self.chains * UNFORESEEN + looks + (n_tune + LEAST_DRAWS) * per_draw
         if (lacking := self._bound(least_ways) + rest - most) > 0:
             raise ValueError(
-                f"max_evaluations is too small: it takes {lacking} more for "
+                f"max_evaluations is too small: it takes {grouped(lacking)} more for "
                 f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each. Let "
-                "there be more evaluations, or fewer chains."
+                f"there be more evaluations, or fewer chains{self._why_so_many}."
             )
         ways = self._ways(int(max(step.way_share for step in self.steps) * most))
         draws = min(self.draws, self.room(most))
@@ -92,6 +92,13 @@ class Budget:
         n = min(int(self._share * (most - usual)), most - self._bound(ways) - rest)
         tune = max(n // per_draw, n_tune)
         return min(self.tune, tune), draws, TUNING_SETTLED, ways
+
+    @property
+    def _why_so_many(self):
+        n = self.steps[0].evaluations_at_once
+        if n == 1 or n != self.chains:
+            return ""
+        return f", as by a smaller evaluations_at_once than {n}, or by chains= beside it"
 
     @property
     def _per_draw(self):
@@ -235,9 +242,9 @@ def say_what_evaluations_bear(settings):
     """Log how many draws there will be."""
     _log.info(
         "%s evaluations bear %s draws of tuning and at least %s draws after it, of each chain.",
-        f"{settings.max_evaluations:_}",
-        f"{settings.tune:_}",
-        f"{settings.draws:_}",
+        grouped(settings.max_evaluations),
+        grouped(settings.tune),
+        grouped(settings.draws),
     )
 
 
@@ -249,12 +256,12 @@ def say_what_evaluations_were_for(settings, states, draws):
         "before the run": settings.evaluations_before,
         "to find the posterior": searching + sum(m.on_the_way + m.uncounted for m in monitors),
         "to tune": sum(m.to_tune for m in monitors),
-        f"for {len(states)} × {draws:_} draws": sum(m.to_draw for m in monitors),
+        f"for {len(states)} × {grouped(draws)} draws": sum(m.to_draw for m in monitors),
         "to see that the model is what it was": sum(m.checks for m in monitors),
     }
     _log.info(
         "%s of %s evaluations: %s.",
-        f"{sum(parts.values()):_}",
-        f"{settings.max_evaluations:_}",
-        ", ".join(f"{n:_} {what}" for what, n in parts.items() if n > 0),
+        grouped(sum(parts.values())),
+        grouped(settings.max_evaluations),
+        ", ".join(f"{grouped(n)} {what}" for what, n in parts.items() if n > 0),
     )

@@ -26,7 +26,7 @@ from pymc_kameleon.model.pymc_internals import (
 from pymc_kameleon.model.watch import FAILED
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
 from pymc_kameleon.step.groups import SURROGATE_GROUP
-from pymc_kameleon.step.messages import counted, in_words
+from pymc_kameleon.step.messages import capitalised, chains_named, counted, grouped, in_words
 from pymc_kameleon.step.problems import closing_problems, heading
 
 _log = logging.getLogger("pymc_kameleon")
@@ -123,11 +123,13 @@ def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):
     `why` is a key of `EARLY_ENDS`, ``"target_ess"``, ``"disk"`` or None; `length` counts the draws
     of each of `chains`, which are the result, and `left` names the others.
     """
-    made = f"{length:_d} draws of {counted(len(chains), 'chain')}"
+    made = f"{grouped(length)} draws of {counted(len(chains), 'chain')}"
     what = made if length else "no draws after tuning yet"
     how = f"{how_to_go_on} goes on."
     if left:
-        how += f" Chains {left} are shorter: what they have made is kept for that."
+        shorter = capitalised(chains_named(left, len(chains) + len(left)))
+        verb = "is" if len(left) == 1 else "are"
+        how += f" {shorter} {verb} shorter: what was made there is kept for that."
     if why in EARLY_ENDS:
         _log.warning("%s. The result has %s; %s", EARLY_ENDS[why], what, how)
     elif why == "target_ess":
@@ -164,17 +166,18 @@ def say_what_was_done(ended, seconds):
         first, problem = problems[0]
         same = all(other == problem for _, other in problems)
         _log.warning(
-            "Chain%s %s: %s %s%s",
-            "s" * (len(problems) > 1),
-            ", ".join(str(chain.number) for chain, _ in problems),
+            "%s: %s %s%s",
+            capitalised(chains_named([chain.number for chain, _ in problems], len(ended))),
             heading(ended[0][1][i]),
             problem,
             "" if same else f" (The numbers are those of chain {first.number}.)",
         )
     made = [_made(chain) for chain, _ in ended]
-    total = "{:_d} + {:_d} draws total".format(*map(sum, zip(*made, strict=True)))
+    tuned, drawn = (grouped(sum(own)) for own in zip(*made, strict=True))
+    total = f"{tuned} + {drawn} draws total"
     if len(set(made)) == 1:
-        total = "for {:_d} tune and {:_d} draw iterations ({})".format(*made[0], total)
+        tuned, drawn = map(grouped, made[0])
+        total = f"for {tuned} tune and {drawn} draw iterations ({total})"
     else:  # they ended when each was somewhere else
         total = f"({total}, of tuning and after it)"
     _log.info("Sampling %s %s took %s.", counted(len(made), "chain"), total, in_words(seconds))

@@ -263,6 +263,7 @@ class Progress:
             lines[0] += f", about {in_words(max(self._left - since, 0.1 * self._left))} left"
             if slow:
                 to_go = round(remaining(self._rows, "n_logp").sum())
+                to_go = to_go if self._most is None else max(0, min(to_go, self._most - made))
                 lines[1] += f", about {grouped(to_go)} to go"
         if slow and self._at_once > 1:
             rate = made / self.elapsed

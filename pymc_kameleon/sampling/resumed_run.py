@@ -31,6 +31,7 @@ from pymc_kameleon.step.groups import (
     WARMUP_POSTERIOR,
     WARMUP_STATS,
 )
+from pymc_kameleon.step.messages import grouped
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -188,8 +189,9 @@ class ResumedRun:
         draws = self._most if self.path is None or self._until_enough else 0
         _log.info(
             "The run had already made all its draws, %s of each chain. %s",
-            f"{before:_}",
-            f"It makes {'at most ' * self._until_enough}{draws:_} more; draws= sets another number."
+            grouped(before),
+            f"It makes {'at most ' * self._until_enough}{grouped(draws)} more; draws= sets another "
+            "number."
             if draws
             else "Pass draws= to add to the store.",
         )

@@ -32,7 +32,7 @@ from pymc_kameleon.sampling.outcome import (
     say_what_was_done,
     say_what_was_rejected,
 )
-from pymc_kameleon.sampling.worker_process import Failed
+from pymc_kameleon.sampling.worker_process import Failed, Lacks
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.messages import counted
@@ -409,7 +409,9 @@ class Run:
         except Exception as error:
             self._workers.note_error(error)
             return error
-        return self._workers.submit(*task, with_job=True) if outcome is None else outcome
+        if isinstance(outcome, Lacks):
+            return self._workers.submit(*task, lacks=outcome)
+        return outcome
 
     def _take(self, chain):
         outcome = self._outcome(chain.future, chain.task)

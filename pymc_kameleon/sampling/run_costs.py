@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from pymc_kameleon.step.draw_costs import SLOW_LOGP, say_trials
-from pymc_kameleon.step.messages import counted, grouped, in_words
+from pymc_kameleon.step.messages import counted, grouped, in_words, some
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -102,6 +102,16 @@ def say_what_more_workers_do(job, chains, executor):
             "for the posterior. If there are more workers, pass evaluations_at_once=64, for "
             "example.",
             chains,
+        )
+
+
+def say_what_at_once_is_for(job):
+    """Tell that searches make one evaluation after another, where they do."""
+    if job.at_once > 1 and not any(step.follows for step in job.steps):
+        _log.info(
+            "evaluations_at_once sets the number of chains, and nothing else: with %s each chain "
+            "looks for the posterior alone.",
+            some([type(step).__name__ for step in job.steps]),
         )
 
 

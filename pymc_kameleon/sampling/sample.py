@@ -22,6 +22,7 @@ from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.sampling.run_costs import (
     say_what_a_run_costs,
+    say_what_at_once_is_for,
     say_what_evaluations_cost,
     say_what_more_workers_do,
     say_what_n_logp_leaves_out,
@@ -288,6 +289,8 @@ def sample(
         seconds = _seconds(max_time)
         if max_evaluations is not None:
             checked_integer("max_evaluations", max_evaluations, at_least=1)
+        if evaluations_at_once is not None:
+            checked_integer("evaluations_at_once", evaluations_at_once, at_least=1)
         is_open = target_ess is not None or max_evaluations is not None
         most = MOST_DRAWS if is_open else DEFAULT_DRAWS
         if draws is not None:
@@ -304,7 +307,6 @@ def sample(
         }
         if resume is None:
             if evaluations_at_once is not None:
-                checked_integer("evaluations_at_once", evaluations_at_once, at_least=1)
                 chains = chains_at_once(evaluations_at_once) if chains is None else chains
                 if all(one.follows for one in step):
                     usual = share_of_each(chains)
@@ -354,6 +356,7 @@ def sample(
                 cores = at_once if job.can_gather else default_cores()
             workers = Workers(job, min(cores, at_once), executor)
             _say_what_begins(workers, job, len(all_chains))
+            say_what_at_once_is_for(job)
             if executor is not None:
                 say_what_more_workers_do(job, len(all_chains), executor)
             computed = _computed(idata_kwargs, model, job.outputs)

@@ -1,5 +1,6 @@
 """Tasks in a worker: the jobs that it keeps, Ctrl-C, and exceptions that are sent back."""
 
+import io
 import pickle
 import signal
 import sys
@@ -7,18 +8,128 @@ import threading
 import traceback
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
 from functools import partial
+from hashlib import sha256
 from multiprocessing import parent_process
 
 import cloudpickle
+from pytensor.graph.op import Op
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.model.black_box_calls import users_own
+from pymc_kameleon.model.black_boxes import is_of_user, ops_of
 from pymc_kameleon.model.entry_points import black_box_ops_silent
+from pymc_kameleon.model.functions import Compiled
+from pymc_kameleon.model.watch import Watched
 
 MOST_JOBS = 4
-"""Jobs that a worker keeps at most; the oldest is forgotten first."""
+"""Jobs that a worker keeps at most, and compiled functions; the oldest is forgotten first."""
 
-_jobs, _loading = OrderedDict(), threading.Lock()
+_jobs, _compiled, _loading = OrderedDict(), OrderedDict(), threading.Lock()
+
+
+class Lacks(Enum):
+    """What a worker has to be sent, with the task once more."""
+
+    JOB, FUNCTIONS = 0, 1
+
+
+@dataclass
+class Parcel:
+    """A job that travels, and apart from it its compiled functions: a worker may have these.
+
+    Black boxes go with the functions, as they may be large.
+
+    Attributes
+    ----------
+    job : bytes
+    key : bytes
+        Digest of the functions, black boxes included.
+    functions : bytes or None
+    """
+
+    job: bytes
+    key: bytes
+    functions: bytes | None
+
+    @classmethod
+    def of(cls, job):
+        """Pack a job."""
+        file, apart = io.BytesIO(), []
+        _Packer(file, apart).dump(job)
+        functions = cloudpickle.dumps(apart)
+        return cls(file.getvalue(), sha256(functions).digest(), functions)
+
+    def opened(self, functions):
+        """Return the job, with functions that have been unpickled."""
+        return _Opener(io.BytesIO(self.job), functions).load()
+
+
+class _Packer(cloudpickle.Pickler):
+    """Leaves compiled functions and black boxes out, and puts them into a list."""
+
+    def __init__(self, file, apart):
+        super().__init__(file)
+        self._apart, self._places = apart, {}
+
+    def persistent_id(self, obj):
+        if not (isinstance(obj, Compiled | Watched) or (isinstance(obj, Op) and is_of_user(obj))):
+            return None
+        if id(obj) not in self._places:
+            self._places[id(obj)] = len(self._apart)
+            self._apart.append(obj)
+        return self._places[id(obj)]
+
+
+class _Opener(pickle.Unpickler):
+    def __init__(self, file, functions):
+        super().__init__(file)
+        self._functions = functions
+
+    def persistent_load(self, place):
+        return self._functions[place]
+
+
+class Kept:
+    """Compiled functions that a worker keeps from run to run.
+
+    Parameters
+    ----------
+    pickled : bytes
+
+    Attributes
+    ----------
+    functions : list of Compiled, Watched and Op
+    turns : threading.Lock
+        Of all jobs that call them: what Python computes is not safe in several threads.
+    """
+
+    def __init__(self, pickled):
+        self.functions, self.turns = cloudpickle.loads(pickled), threading.Lock()
+        self._before = self._fingerprints()
+
+    @property
+    def are_as_they_were(self):
+        """Whether no black box has changed since, by calls of it, or as its class has changed."""
+        with self.turns:
+            return self._before is not None and self._fingerprints() == self._before
+
+    def _fingerprints(self):
+        """Return what tells whether black boxes change, None of one that does not travel on."""
+        try:
+            return {sha256(cloudpickle.dumps(op)).digest() for op in self.black_boxes}
+        except Exception:  # whatever a user's __reduce__ raises, as of what it has opened here
+            return None
+
+    @property
+    def black_boxes(self):
+        """The user's Ops that they call, a set."""
+        compiled = [each for each in self.functions if not isinstance(each, Op)]
+        graphs = [each.function.maker.fgraph.outputs for each in compiled]
+        ops = {users_own(op) for graph in graphs for op in ops_of(graph)}
+        return set(filter(is_of_user, ops))
 
 
 def keep_job(job):
@@ -31,25 +142,18 @@ def forget_job(job):
     _jobs.pop(job.token, None)
 
 
-def do_task(number, token, pickled_job, function, *arguments):
+def do_task(number, token, parcel, function, *arguments):
     """Do a task of a job: return ``function(job, *arguments)``, or Failed.
 
     Each task has a `number`, as some executors answer equal tasks from memory.
 
-    Returns None if this worker does not have the job: the task is then sent again with
-    `pickled_job`, which so is sent a few times at most to each worker.
+    Returns what this worker lacks if it does not have the job, and the parcel does not hold it: the
+    task is then sent again with that, which so is sent a few times at most to each worker.
     """
     if token not in _jobs:
-        if pickled_job is None:
-            return None
         with _loading:
-            if token not in _jobs:
-                ignore_ctrl_c()
-                threadpool_limits(1)  # LAPACK's own threads would fight with other workers
-                with black_box_ops_silent():
-                    _jobs[token] = cloudpickle.loads(pickled_job)
-                while len(_jobs) > MOST_JOBS:
-                    _jobs.popitem(last=False)
+            if token not in _jobs and (lacks := _load(token, parcel)):
+                return lacks
     try:
         return function(_jobs[token], *arguments)
     except KeyboardInterrupt:
@@ -60,6 +164,28 @@ def do_task(number, token, pickled_job, function, *arguments):
         explained = RuntimeError(f"The model raised {error!r}, which would end Python.")
         explained.__notes__, explained.__cause__ = getattr(error, "__notes__", []), error
         return Failed(explained)
+
+
+def _load(token, parcel):
+    """Keep the job of a parcel; return what is lacking for that, or None."""
+    if parcel is None:
+        return Lacks.JOB
+    with black_box_ops_silent():
+        kept = _compiled.pop(parcel.key, None)
+        if kept is None or not kept.are_as_they_were:
+            if parcel.functions is None:
+                return Lacks.FUNCTIONS
+            ignore_ctrl_c()
+            threadpool_limits(1)  # LAPACK's own threads would fight with other workers
+            kept = Kept(parcel.functions)
+        job = parcel.opened(kept.functions)
+    if job.holds_gil:
+        job.turns = kept.turns
+    _compiled[parcel.key], _jobs[token] = kept, job
+    for memory in (_compiled, _jobs):
+        while len(memory) > MOST_JOBS:
+            memory.popitem(last=False)
+    return None
 
 
 def ignore_ctrl_c():

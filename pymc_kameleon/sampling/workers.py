@@ -14,16 +14,23 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
+from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from multiprocessing import current_process, parent_process
 
-import cloudpickle
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.model.black_boxes import name_of
 from pymc_kameleon.model.pymc_internals import multiprocessing_context
-from pymc_kameleon.sampling.worker_process import do_task, forget_job, ignore_ctrl_c, keep_job
+from pymc_kameleon.sampling.worker_process import (
+    Lacks,
+    Parcel,
+    do_task,
+    forget_job,
+    ignore_ctrl_c,
+    keep_job,
+)
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -73,6 +80,7 @@ class Workers:
         self.at_once, self.seconds = None, SECONDS_ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
         self._numbers, self._tasks_with_job, self._death = count(), 0, None
+        self._sends_functions = False
         self.gathers, self._gathering = self._own and cores > 1 and job.can_gather, None
         # A daemon may have no children.
         self._alone = job.holds_gil and not self.gathers and current_process().daemon
@@ -159,18 +167,24 @@ class Workers:
         )
 
     @cached_property
-    def _pickled_job(self):
-        return cloudpickle.dumps(self._job)
+    def _parcel(self):
+        return Parcel.of(self._job)
 
-    def submit(self, function, *arguments, with_job=False):
-        """Return the future of a task: None if it has to be sent again, with the job."""
-        self._tasks_with_job = TASKS_WITH_JOB if with_job else max(0, self._tasks_with_job - 1)
-        pickled_job = self._pickled_job if self._tasks_with_job else None
+    def submit(self, function, *arguments, lacks=None):
+        """Return the future of a task: a Lacks if it has to be sent again, as a worker lacks that.
+
+        From the first one on that lacks the compiled functions they are sent, too, with the job.
+        """
+        self._tasks_with_job = TASKS_WITH_JOB if lacks else max(0, self._tasks_with_job - 1)
+        self._sends_functions = self._sends_functions or lacks is Lacks.FUNCTIONS
+        parcel = self._parcel if self._tasks_with_job else None
+        if parcel and not self._sends_functions:
+            parcel = replace(parcel, functions=None)
         try:
             if self._broken:
                 self._renew()
             number, token = next(self._numbers), self._job.token
-            return self._executor.submit(do_task, number, token, pickled_job, function, *arguments)
+            return self._executor.submit(do_task, number, token, parcel, function, *arguments)
         except BrokenExecutor as error:
             future = Future()
             future.set_exception(error)

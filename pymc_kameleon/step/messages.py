@@ -7,6 +7,9 @@ from threading import Timer
 
 _log = logging.getLogger("pymc_kameleon")
 
+MOST_NAMED = 8
+"""Chains whose numbers are all listed, at most."""
+
 
 @contextmanager
 def say_if_compiling(what, seconds=0.5):
@@ -49,7 +52,20 @@ def grouped(n):
 
 def counted(n, what):
     """Return how many there are of something: 1 chain, 4 chains."""
-    return f"{n:_d} {what}{'s' * (n != 1)}"
+    return f"{grouped(n)} {what}{'s' * (n != 1)}"
+
+
+def chains_named(numbers, n):
+    """Name some of n chains by their numbers; of many the first three."""
+    if len(numbers) > MOST_NAMED:
+        which = f"{len(numbers)} of {n}" if len(numbers) < n else f"all {n}"
+        return f"{which} chains ({', '.join(map(str, numbers[:3]))}, …)"
+    return f"chain{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
+
+
+def capitalised(sentence):
+    """Return a sentence with a capital letter at its beginning."""
+    return sentence[:1].upper() + sentence[1:]
 
 
 def some(names):

@@ -672,7 +672,7 @@ def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, ca
     again = sample(step, **RUN, cores=2)
     assert_same(again, result, ["posterior", "surrogate_posterior"])
     [said] = [one for one in messages(caplog) if "surrogate_posterior" in one]
-    assert said.startswith("surrogate_posterior: 2_000 draws, approximate (effective share")
+    assert said.startswith("surrogate_posterior: 2000 draws, approximate (effective share")
     caplog.clear()
     table = pk.summary(drawn, model=step.model)
     assert table["mean"]["t"] == pytest.approx(values[:, 2].mean(), abs=0.02)

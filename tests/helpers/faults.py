@@ -24,6 +24,11 @@ def wells(x):
     return -0.5 * z @ z
 
 
+def shallow(x):
+    """`wells` that are twice as wide."""
+    return 0.25 * wells(x)
+
+
 def well(chain):
     """Return a start in the well of a chain."""
     return {"x": np.array([APART * chain, 0.5])}

@@ -45,11 +45,14 @@ def standard_normal(x):
 
 
 class Counting(Op):
-    """A black-box log-density of one vector, which counts its evaluations."""
+    """A black-box log-density of one vector, which counts its evaluations in this process."""
 
     def __init__(self, function=standard_normal):
         self.function = function
         self.count = 0
+
+    def __getstate__(self):
+        return vars(self) | {"count": 0}
 
     def make_node(self, x):
         return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])

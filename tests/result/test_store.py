@@ -530,7 +530,7 @@ def test_settled_and_finished(walk, path, caplog):
     assert any("30 of each chain. Pass draws= to add" in one for one in caplog.messages)
     result = resume(sample(walk), walk.model)
     assert result["posterior"].sizes["draw"] == 1030
-    assert any("It makes 1_000 more; draws=" in one for one in caplog.messages)
+    assert any("It makes 1000 more; draws=" in one for one in caplog.messages)
     assert resume(path, walk.model, draws=5)["posterior"].sizes["draw"] == 35
     with pytest.raises(ValueError, match="tune is settled by resume"):
         resume(path, walk.model, tune=5)

@@ -1,6 +1,7 @@
 """Runs with many evaluations at a time: the same draws wherever they are made, never more."""
 
 import json
+import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Value
@@ -298,10 +299,13 @@ def test_lengths_are_those_of_four_chains_together(surrogate):
     assert dt["posterior"].attrs["tuning_steps"] == 500
 
 
-def test_samplers_that_search_for_themselves_have_chains_alone(counting):
+def test_samplers_that_search_for_themselves_have_chains_alone(counting, caplog):
     options = {"draws": 10, "tune": 10, "random_seed": 1, "model": counting} | QUIET
     step = pk.AM(model=counting)
-    many = pk.sample(step=step, evaluations_at_once=5, cores=1, **options)
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        many = pk.sample(step=step, evaluations_at_once=5, cores=1, **options)
+    said = "evaluations_at_once sets the number of chains, and nothing else: with AM each chain"
+    assert any(message.startswith(said) for message in messages(caplog))
     assert_same(many, pk.sample(step=step, chains=5, cores=1, **options), DRAWN)
     assert "superchains" not in many["posterior"].attrs
 
@@ -457,9 +461,19 @@ def test_superchains_are_of_neighbours(n):
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "many"])
-def test_what_is_no_number(surrogate, wrong):
+def test_what_is_no_number(counting, wrong):
+    """It is refused before the model is called."""
+    CALLS.value = 0
     with pytest.raises(ValueError, match="evaluations_at_once must be an integer from 1 on"):
-        run(surrogate, evaluations_at_once=wrong)
+        pk.sample(model=counting, evaluations_at_once=wrong)
+    assert CALLS.value == 0
+
+
+def test_too_few_evaluations_for_so_many_chains(surrogate):
+    with pytest.raises(ValueError, match="by a smaller evaluations_at_once than 64"):
+        run(surrogate, evaluations_at_once=64, max_evaluations=100)
+    with pytest.raises(ValueError, match=r"fewer chains\.$"):
+        run(surrogate, evaluations_at_once=64, chains=4, max_evaluations=10)
 
 
 def test_it_is_settled_by_resume(alone, counting):

@@ -148,6 +148,18 @@ def test_speed(done, seconds, words):
     assert speed(row(done, seconds)) == words
 
 
+def test_no_more_evaluations_are_to_go_than_may_be_made(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    steps = [CyclicalKAM("x")]
+    for most, to_go in [(None, 20), (25, 15), (8, 0)]:
+        now[0] = 0.0
+        with Progress([chain(0, steps, 0, 0, 0, total=3)], most=most) as shown:
+            now[0] = 60.0
+            shown.show(chain(0, steps, 1, 60.0, 10, total=3))
+            assert shown.summary()[1].endswith(f", about {to_go} to go")
+
+
 def test_time_goes_by_between_two_news(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])

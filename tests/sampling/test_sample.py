@@ -744,7 +744,7 @@ def test_an_interrupted_run_gives_what_there_is(
     (message,) = messages(caplog, logging.WARNING)
     chains = f"{len(kept)} chain{'s' * (len(kept) > 1)}"
     assert f"interrupted. The result has {length} draws of {chains};" in message
-    assert (f"Chains {[1 - kept[0]]} are shorter" in message) == (len(kept) == 1)
+    assert (f"Chain {1 - kept[0]} is shorter" in message) == (len(kept) == 1)
     expected = whole.sel(chain=kept)
     assert_same(result, expected, WARMUP)
     for group in DRAWN:

@@ -1,5 +1,6 @@
 """A chain's progress is a pure function: wherever it is computed, the draws are the same."""
 
+import hashlib
 import logging
 import multiprocessing
 import os
@@ -33,6 +34,7 @@ from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.sampling import (
     chain_of_run,
     run,
+    worker_process,
 )
 from pymc_kameleon.sampling import (
     ctrl_c as sampling_ctrl_c,
@@ -40,7 +42,7 @@ from pymc_kameleon.sampling import (
 from pymc_kameleon.sampling import (
     workers as sampling_workers,
 )
-from pymc_kameleon.sampling.worker_process import MOST_JOBS, Failed, WorkerTraceback, do_task
+from pymc_kameleon.sampling.worker_process import MOST_JOBS, Failed, Lacks, WorkerTraceback, do_task
 from pymc_kameleon.step.job import Job, advance, learn
 
 pytestmark = pytest.mark.forks
@@ -255,18 +257,18 @@ class Elsewhere(Executor):
     def __init__(self, n, monkeypatch):
         self.n, self.turn, self.patch = n, 0, monkeypatch
         self.memories, self.heavy, self.light = [OrderedDict() for _ in range(n)], 0, 0
+        self.compiled = [OrderedDict() for _ in range(n)]
 
-    def submit(self, function, number, token, pickled_job, *task):
+    def submit(self, function, number, token, parcel, *task):
         self.turn = (self.turn + 1) % self.n
-        self.heavy, self.light = (
-            self.heavy + (pickled_job is not None),
-            self.light + (pickled_job is None),
-        )
+        is_heavy = parcel is not None and parcel.functions is not None
+        self.heavy, self.light = self.heavy + is_heavy, self.light + (not is_heavy)
         future = Future()
         with self.patch.context() as patch:
-            patch.setattr("pymc_kameleon.sampling.worker_process._jobs", self.memories[self.turn])
+            patch.setattr(worker_process, "_jobs", self.memories[self.turn])
+            patch.setattr(worker_process, "_compiled", self.compiled[self.turn])
             task = pickle.loads(pickle.dumps(task))
-            outcome = function(number, token, pickled_job, *task)
+            outcome = function(number, token, parcel, *task)
             future.set_result(pickle.loads(pickle.dumps(outcome)))
         return future
 
@@ -299,6 +301,46 @@ def test_the_model_arrives_once_at_each_worker(arriving, monkeypatch):
     for _ in range(5):
         sample(step, chains=2, tune=2, draws=2, executor=pool)
     assert [len(memory) for memory in pool.memories] == [MOST_JOBS] * 2
+
+
+def test_workers_keep_what_they_compiled(arriving, monkeypatch):
+    """For other runs of the model, and other steps; the broken twin forgets it."""
+    step, path, at_a_time = arriving
+    pool = Elsewhere(2, monkeypatch)
+    first = sample(step, chains=3, tune=20, draws=10, executor=pool)
+    heavy, arrived = pool.heavy, len(path.read_text().split())
+    assert arrived == 2 * at_a_time
+    again = pk.RWM(model=step.model, steps_per_draw=2)
+    assert_same(sample(again, chains=3, tune=20, draws=10, executor=pool), first, ALL)
+    other = pk.AM(model=step.model)
+    elsewhere = sample(other, chains=2, tune=20, draws=10, executor=pool)
+    assert_same(elsewhere, sample(other, chains=2, tune=20, draws=10), ALL)
+    assert (pool.heavy, len(path.read_text().split())) == (heavy, arrived)
+    for memory in pool.compiled:
+        memory.clear()
+    assert_same(sample(again, chains=3, tune=20, draws=10, executor=pool), first, ALL)
+    assert pool.heavy > heavy
+    assert len(path.read_text().split()) == 2 * arrived
+
+
+def test_a_changed_model_does_not_find_the_old_one(black_box, expected, monkeypatch):
+    """Whether it was changed here or in the worker; the broken twin knows all by one key."""
+    pool = Elsewhere(2, monkeypatch)
+    assert_same(black_box(executor=pool), expected[3], ALL)
+    shallow = black_box(faults.shallow)
+    assert_same(black_box(faults.shallow, executor=pool), shallow, ALL)
+    assert_same(black_box(executor=pool), expected[3], ALL)
+    assert [len(memory) for memory in pool.compiled] == [2, 2]
+    for memory in pool.compiled:
+        for kept in memory.values():
+            for op in kept.black_boxes:
+                op.function = faults.shallow  # as a black box may that remembers something
+    assert_same(black_box(executor=pool), expected[3], ALL)
+    monkeypatch.setattr(worker_process, "sha256", lambda pickled: hashlib.sha256())
+    black_box(executor=pool)
+    stale = black_box(faults.shallow, executor=pool)
+    with pytest.raises(AssertionError):
+        assert_same(stale, shallow, ALL)
 
 
 def test_a_worker_that_never_has_the_same_task_again_gets_the_model(arriving, monkeypatch):
@@ -464,7 +506,7 @@ def test_failures_travel():
     assert Failed(error).error is error
     assert type(arrived.error) is RuntimeError
     assert arrived.error.__notes__ == ["draw 3"]
-    assert do_task(0, "no such job", None, advance) is None
+    assert do_task(0, "no such job", None, advance) is Lacks.JOB
 
 
 # ---- learning together ----------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pymc_kameleon.sampling import outcome, run_costs
 from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
 from pymc_kameleon.step import draw_costs
 from pymc_kameleon.step import messages as step_messages
-from pymc_kameleon.step.messages import in_words, say_if_compiling
+from pymc_kameleon.step.messages import chains_named, counted, in_words, say_if_compiling
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
@@ -55,6 +55,18 @@ def said(caplog):
 )
 def test_durations_in_words(seconds, words):
     assert in_words(seconds) == words
+
+
+def test_numbers_and_chains_in_words():
+    assert [counted(n, "draw") for n in (1, 1470, 12_300)] == [
+        "1 draw",
+        "1470 draws",
+        "12 300 draws",
+    ]
+    assert chains_named([2], 4) == "chain 2"
+    assert chains_named([0, 1, 3], 64) == "chains 0, 1, 3"
+    assert chains_named([*range(61)], 64) == "61 of 64 chains (0, 1, 2, …)"
+    assert chains_named([*range(64)], 64) == "all 64 chains (0, 1, 2, …)"
 
 
 # ---- before the first draw ----------------------------------------------------------------------
@@ -300,7 +312,7 @@ def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
         "Chains 0, 1: SimpleNamespace([x]): stuck for 44 draws. "
         "(The numbers are those of chain 0.)",
         "Chains 0, 2: SimpleNamespace([x]): x[0] at 2.5e-05.",
-        "Sampling 3 chains for 1_000 tune and 500 draw iterations (3_000 + 1_500 draws total) took "
+        "Sampling 3 chains for 1000 tune and 500 draw iterations (3000 + 1500 draws total) took "
         "510 ms.",
     ]
 
@@ -309,7 +321,7 @@ def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
     ("tune", "ends", "words"),
     [
         (1000, [(0, 254), (0, 254)], "2 chains for 254 tune and 0 draw iterations (508 + 0 "),
-        (1000, [(0, 254), (0, 1100)], "2 chains (1_254 + 100 draws total, of tuning and after it)"),
+        (1000, [(0, 254), (0, 1100)], "2 chains (1254 + 100 draws total, of tuning and after it)"),
         (100, [(400, 400), (100, 400)], "2 chains (0 + 300 draws total, of tuning and after it)"),
         (100, [(40, 130)], "1 chain for 60 tune and 30 draw iterations (60 + 30 draws total)"),
     ],

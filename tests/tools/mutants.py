@@ -3253,8 +3253,8 @@ BUGS = {
     "sampling/worker_process.py": [
         (
             "Ctrl-C in a terminal ends the workers of an executor",
-            "                ignore_ctrl_c()",
-            "                pass",
+            "            ignore_ctrl_c()\n            threadpool",
+            "            threadpool",
             "test_workers.py -k began_before",
         ),
         (
@@ -3265,9 +3265,21 @@ BUGS = {
         ),
         (
             "a worker remembers all jobs",
-            "while len(_jobs) > MOST_JOBS:",
+            "while len(memory) > MOST_JOBS:",
             "while False:",
             "test_workers.py -k arrives_once_at_each",
+        ),
+        (
+            "a worker compiles the model for each run",
+            "_compiled[parcel.key], _jobs[token] = kept, job",
+            "_jobs[token] = job",
+            "test_workers.py -k keep_what",
+        ),
+        (
+            "a worker takes a black box that has changed for the old one",
+            "kept is None or not kept.are_as_they_were",
+            "kept is None",
+            "test_workers.py -k changed_model",
         ),
         (
             "an exception that cannot be unpickled kills the run",
@@ -3309,8 +3321,8 @@ BUGS = {
         ),
         (
             "a worker is without the model for ever",
-            "TASKS_WITH_JOB if with_job else max(0, self._tasks_with_job - 1)",
-            "int(with_job)",
+            "TASKS_WITH_JOB if lacks else max(0, self._tasks_with_job - 1)",
+            "int(lacks is not None)",
             "test_workers.py -k never_has_the_same",
         ),
     ],

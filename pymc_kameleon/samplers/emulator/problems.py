@@ -8,6 +8,9 @@ from pymc_kameleon.step.messages import counted, some
 
 _log = logging.getLogger("pymc_kameleon")
 
+LEAST_MOVES = 20
+"""Moves by the emulator from which on it is known what they are worth."""
+
 
 def say_what_is_emulated(log_density, initial_point):
     """Log the black boxes of a SimulatorLogp, and the sizes of their inputs and outputs."""
@@ -28,7 +31,8 @@ def say_what_is_emulated(log_density, initial_point):
 def explain_worth(worth, choices, names):
     """Warn if moves by the emulator lead hardly anywhere."""
     own = mean_worth(worth)[-1]
-    if choices.n_judged[0] < ENOUGH_JUDGED or own > LEAST_WORTH:
+    is_known = choices.n_judged[0] >= ENOUGH_JUDGED and worth[-1, 1] >= LEAST_MOVES
+    if not is_known or own > LEAST_WORTH:
         return ""
     return (
         f"the emulator of {some(names)} does not come to predict: the mean squared jump of its "

@@ -8,7 +8,7 @@ from simulated import GROWTH, banana, bend, density_of, growth, logistic
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
-from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.emulator import learning, problems
 from pymc_kameleon.samplers.emulator.metropolis import n_stops
 
 
@@ -257,3 +257,11 @@ def test_slower_chains_have_their_stops_farther_apart(correlation, expected):
     for i in range(1, len(u)):
         u[i] = [correlation, 0] * u[i - 1] + np.sqrt(1 - np.square([correlation, 0])) * noise[i]
     assert learning.enough_transitions(u) == expected
+
+
+def test_what_few_moves_are_worth_is_not_told():
+    """From enough on it is; as many that lead somewhere are no reason to warn."""
+    choices = SimpleNamespace(n_judged=np.full(1, learning.ENOUGH_JUDGED))
+    for n, value, told in [(5, 0.0, False), (50, 0.0, True), (50, 1.5, False)]:
+        worth = np.tile([value * n, n], (5, 1)).astype(float)
+        assert bool(problems.explain_worth(worth, choices, ["box"])) == told

@@ -87,10 +87,10 @@ def proposals(parameters):
     u = archive.whitened(START[None], parameters.mean, parameters.factor)
     starts = np.repeat(u, N_PROPOSALS, axis=0)
     angle, share = parameters.angle[0], parameters.reference_share[0]
-    ends = inner_chain.moved(
+    places, _ = inner_chain.moved(
         parameters.surrogate, starts, parameters.n_inner[0], angle, share, rng
-    )[-1]
-    return parameters.mean + ends @ parameters.factor.T
+    )
+    return parameters.mean + places[-1] @ parameters.factor.T
 
 
 def show(axis, x1, x2, values):

@@ -79,6 +79,13 @@ def copy_arrays(source, out, names=None):
             place[...] = value
 
 
+def copied(value):
+    """Return a copy of an array, or of a named tuple of arrays, and of those that it holds."""
+    if isinstance(value, tuple):
+        return type(value)(*map(copied, value))
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
 def kinds_of(cls, sizes):
     """Return (shape, dtype) of each field of a named tuple, and a dict of those of a tuple in it.
 

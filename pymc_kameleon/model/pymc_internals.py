@@ -25,8 +25,10 @@ from pymc.step_methods.state import dataclass_state
 from pymc.util import (
     get_default_varnames,
     get_random_generator,
+    get_state_from_generator,
     get_untransformed_name,
     is_transformed_name,
+    random_generator_from_state,
 )
 from rich.progress import ProgressColumn
 from rich.table import Column

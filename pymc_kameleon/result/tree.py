@@ -76,8 +76,9 @@ def _evaluations(job, chains, record):
     for k, step in enumerate(job.steps):
         kept = []
         if k == 0 and group in record.columns.groups:
-            parts = [record.dataset(group, [chain.row], 0, chain.made) for chain in chains]
-            kept = [part.isel(chain=0, drop=True) for part in parts]
+            made = [chain.made for chain in chains]
+            of_all = record.dataset(group, [chain.row for chain in chains], 0, max(made))
+            kept = [of_all.isel(chain=i, draw=slice(n), drop=True) for i, n in enumerate(made)]
         try:
             found = step.evaluations([chain.state.steps[k] for chain in chains], numbers, kept)
         except Exception:  # the draws are worth more

@@ -71,7 +71,8 @@ class Chain:
     def next_portion(self, pauses):
         """Return how many draws to make now, of which Python has to see nothing in between."""
         stops = (*pauses, self.tune, self.total)
-        return min(self._n, min(stop for stop in stops if stop > self.done) - self.done)
+        left = min(stop for stop in stops if stop > self.done) - self.done
+        return left if left < 2 * self._n else self._n  # a few draws are not worth a trip
 
     def shorten_advances(self):
         """Make fewer draws at a time, as a likelihood that leaks may not get through so many."""

@@ -94,6 +94,7 @@ class Run:
             {p for p in step.pauses() if pools and step.learns_together and p < tune}
             for step in example
         ]
+        self._job.give_back(example)
 
     # ---- what its user sees ---------------------------------------------------------------------
 

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon.core.arrays import copied
 from pymc_kameleon.core.chain import N_PROGRESS, Algorithm
 from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
@@ -24,9 +25,11 @@ from pymc_kameleon.model.pymc_internals import (
     SamplerWarning,
     StepMethodState,
     dataclass_state,
+    get_state_from_generator,
     natural_name,
     progress_columns,
     progress_update,
+    random_generator_from_state,
 )
 from pymc_kameleon.model.starts import RETRIES
 from pymc_kameleon.model.watch import Watch
@@ -77,6 +80,9 @@ class KameleonState(StepMethodState):
     tuning: Any
     monitor: ChainMonitor
     watch: Watch
+
+
+OWN_FIELDS = [f.name for f in fields(KameleonState) if f.name not in ("var_names", "rng")]
 
 
 class KameleonStep(ArrayStepShared):
@@ -425,6 +431,19 @@ class KameleonStep(ArrayStepShared):
         self.data = self.log_density.digest
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
         self.guide = self._no_guide()
+
+    def leave(self):
+        """Return the state of a chain, which keeps the arrays: another chain brings its own."""
+        own = {name: getattr(self, name) for name in OWN_FIELDS}
+        rng = get_state_from_generator(self.rng)
+        return KameleonState(var_names=[v.name for v in self.vars], rng=rng, **own)
+
+    def take_up(self, state):
+        """Go on with a chain, whose state is left as it is; as by `sampling_state`, but at once."""
+        for name in OWN_FIELDS:
+            setattr(self, name, copied(getattr(state, name)))
+        self.monitor = replace(state.monitor)
+        self.rng = random_generator_from_state(state.rng)
 
     @property
     def watch(self):

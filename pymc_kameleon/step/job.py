@@ -188,7 +188,7 @@ class Job:
 
     def leave(self, steps, point, noted=()):
         """Return the state of a chain, whose steps others may use from now on."""
-        state = ChainState(point, [step.sampling_state for step in steps], noted)
+        state = ChainState(point, [step.leave() for step in steps], noted)
         self.give_back(steps)
         return state
 
@@ -203,7 +203,7 @@ class Job:
 def put_at(steps, state):
     """Put steps where a chain is, and return them."""
     for step, own in zip(steps, state.steps, strict=True):
-        step.sampling_state = own
+        step.take_up(own)
     return steps
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pymc_kameleon.core.arrays import allocate, bools, floats, integers
+from pymc_kameleon.core.arrays import allocate, bools, copied, floats, integers
 
 
 class Inner(NamedTuple):
@@ -67,3 +67,13 @@ def test_impossible_values(values, error, message):
 def test_a_size_that_is_not_given():
     with pytest.raises(TypeError, match=r"Outer\.seen has a size 'm'"):
         allocate(Outer, {"d": 3}, n=1, share=0.5)
+
+
+def test_a_copy_shares_no_array():
+    made = allocate(Outer, SIZES, n=7, share=1)
+    other = copied(made)
+    made.x[:], made.inner.factor[:] = 1, 1
+    assert [type(other), type(other.inner)] == [Outer, Inner]
+    assert not other.x.any()
+    assert not other.inner.factor.any()
+    assert other.n == 7

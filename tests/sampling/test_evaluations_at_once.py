@@ -130,6 +130,13 @@ def test_the_way_asks_for_many_points_at_a_time(surrogate, rounds):
     assert (first[1:] <= 2).all()
 
 
+def test_a_search_of_few_parameters_has_all_its_batches(surrogate, rounds):
+    """And not only as many evaluations as a way of one after another may have, 120 of them."""
+    run(surrogate, evaluations_at_once=64, max_evaluations=2500)
+    assert sum(rounds) > 120
+    assert len(rounds) < 20  # none of one evaluation after another
+
+
 def test_a_worker_that_dies_changes_nothing(surrogate, alone, usual, tmp_path, caplog):
     def dies_once(x):
         mark = tmp_path / "died"

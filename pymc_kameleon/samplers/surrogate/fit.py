@@ -234,7 +234,8 @@ def amplitude(hyper):
 def squared_distances(a, b):
     """Return |a_i − b_j|² of rows."""
     squares = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1)
-    return np.maximum(squares - 2 * a @ b.T, 0)
+    squares -= 2 * a @ b.T
+    return np.maximum(squares, 0, out=squares)
 
 
 def _write(surrogate, problem, hyper, alpha, level):
@@ -279,10 +280,13 @@ LEAST_ABOVE = 1e-6
 """What h is above its lower bound, at least, where anything is known."""
 
 
-def are_lowest(surrogate, u):
+def are_lowest(surrogate, u, log_s):
     """Return at which points u (n, d) h is at its lower bound, as nothing is known there."""
-    h = values(surrogate, u) - log_t(u, surrogate.nu[0])
-    return h < surrogate.bounds[0] + LEAST_ABOVE
+    return log_s - log_t(u, surrogate.nu[0]) < surrogate.bounds[0] + LEAST_ABOVE
+
+
+BLOCK = 200
+"""Points whose kernels are computed at a time."""
 
 
 def unbounded_values(surrogate, u):
@@ -293,6 +297,9 @@ def unbounded_values(surrogate, u):
     else:
         f += log_t(u, surrogate.nu[0])
     if n > 0:
-        distances = squared_distances(u * surrogate.rates, surrogate.centres[:, :n].T)
-        f += (1 / (1 + distances)) @ surrogate.weights[:n]
+        for few in range(0, len(u), BLOCK):  # which stay in the processor's cache
+            own = slice(few, few + BLOCK)
+            kernels = squared_distances(u[own] * surrogate.rates, surrogate.centres[:, :n].T)
+            kernels += 1
+            f[own] += np.reciprocal(kernels, out=kernels) @ surrogate.weights[:n]
     return f

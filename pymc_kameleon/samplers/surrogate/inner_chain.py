@@ -52,16 +52,20 @@ def log_likelihood(u, nu):
 
 
 def inner_settings(surrogate, u, effort, rng):
-    """Return θ, the share of reference moves and M, by chains from u (n, d), and their places."""
+    """Return θ, the share of reference moves and M, by chains from u (n, d).
+
+    And the share of their steps that end where h is lowest.
+    """
     starts, most = u[rng.integers(len(u), size=N_STARTS)], effort.most_inner
 
     def jump(angle, share):
-        return np.mean((moved(surrogate, starts, 2, angle, share, rng)[-1] - starts) ** 2)
+        return np.mean((moved(surrogate, starts, 2, angle, share, rng)[0][-1] - starts) ** 2)
 
     jumps = [jump(angle, 1.0) for angle in ANGLES]
     angle, reference, walk = ANGLES[np.argmax(jumps)], max(jumps), jump(0.0, 0.0)
     share = np.clip(reference / (reference + walk), 0.25, 0.75)
-    places = moved(surrogate, starts, most, angle, share, rng)
+    places, log_s = moved(surrogate, starts, most, angle, share, rng)
+    low = [np.mean(fit.are_lowest(surrogate, *own)) for own in zip(places, log_s, strict=True)]
     spread = 2 * np.maximum(np.var(starts, axis=0), 1e-10)
     far = np.array([np.min(np.mean((v - starts) ** 2, axis=0) / spread) for v in places])
     if effort.is_cheap:
@@ -70,7 +74,7 @@ def inner_settings(surrogate, u, effort, rng):
     else:
         enough = far > UNCORRELATED
         n_inner = next((m for m in range(LEAST_INNER, most, 4) if enough[m - 1]), most)
-    return (angle, share, n_inner), places
+    return (angle, share, n_inner), np.mean(low)
 
 
 def settle_inner(surrogate, u, least_depth, effort, rng):
@@ -92,16 +96,15 @@ def settle_inner(surrogate, u, least_depth, effort, rng):
         if depth < least_depth:
             continue
         surrogate.bounds[0] = fitted - depth
-        settings, places = inner_settings(surrogate, u, effort, rng)
-        if np.mean(fit.are_lowest(surrogate, np.concatenate(places))) <= most:
+        settings, low = inner_settings(surrogate, u, effort, rng)
+        if low <= most:
             break
     return depth, settings
 
 
 def moved(surrogate, u, n, angle, share, rng):
-    """Return where n steps of the inner chain lead from u (k, d): a list of (k, d)."""
-    (k, d), nu, places = u.shape, surrogate.nu[0], []
-
+    """Return where n steps of the inner chain lead from u (k, d), and log s: lists of n arrays."""
+    (k, d), nu, places, logs = u.shape, surrogate.nu[0], [], []
     log_s = fit.values(surrogate, u)
     for _ in range(n):
         z = rng.standard_normal((k, d))
@@ -119,7 +122,8 @@ def moved(surrogate, u, n, angle, share, rng):
         accepted = np.log(rng.random(k)) < log_ratio
         u, log_s = np.where(accepted[:, None], v, u), np.where(accepted, log_s_v, log_s)
         places.append(u)
-    return places
+        logs.append(log_s)
+    return places, logs
 
 
 def power(d):

@@ -517,11 +517,12 @@ class SurrogateMetropolis(KameleonStep):
             rows.append(np.append(x, value))
             return value
 
-        begins, most = self.guide is None or not self.guide.is_known, self._budget()
+        begins, limit = self.guide is None or not self.guide.is_known, self._limit_of_search()
+        most = limit if self.is_one_of_many else self._budget()
         knows = len(self.tuning.known) > 0
         if begins and self._is_active and most >= (1 if knows else least_budget(self._d)):
             search = self._active_search_from(start)
-            is_home = search.go_on(logp, most, self._limit_of_search() <= MOST_FOR_ALL)
+            is_home = search.go_on(logp, most, limit <= MOST_FOR_ALL)
             rows += search.rows
             if is_home and (end := search.finish(N_GUIDED)):
                 found, self.guide = end
@@ -576,6 +577,7 @@ class SurrogateMetropolis(KameleonStep):
         if self._has_few_evaluations:  # with more, tuning comes to tails itself
             self.tuning.tail_depth[:] = self.guide.tail_depth
         self._use_warm_start(found)
+        self.tuning.has_arrived[0] = True  # with however many evaluations
 
     def _use_warm_start(self, found):
         known, known_exact = self._known_on_the_way
@@ -588,7 +590,8 @@ class SurrogateMetropolis(KameleonStep):
         tuning.home[: len(best)] = np.column_stack([found.points[best], found.logps[best]])
         self.state.logp[0] = found.logp - self._d / 2
         self.state.x[:] = found.x
-        learning.learn_from([self], self.rng)
+        if not self.is_one_of_many:  # all together they fit one after the first draw
+            learning.learn_from([self], self.rng)
 
     def _first_fit(self):
         """Return the draw before which the surrogate is fitted for the first time."""

@@ -361,7 +361,7 @@ class Twin:
     def by_surrogate(self, u, rng):
         p = self.parameters
         arguments = p.n_inner[0], p.angle[0], p.reference_share[0], rng
-        v = surrogate_inner_chain.moved(self.surrogate, u, *arguments)[-1]
+        v = surrogate_inner_chain.moved(self.surrogate, u, *arguments)[0][-1]
         if self.rule == "to 0.8 v":
             v = 0.8 * v
         if self.rule == "without s":

@@ -130,11 +130,35 @@ def test_the_way_asks_for_many_points_at_a_time(surrogate, rounds):
     assert (first[1:] <= 2).all()
 
 
-def test_a_search_of_few_parameters_has_all_its_batches(surrogate, rounds):
-    """And not only as many evaluations as a way of one after another may have, 120 of them."""
-    run(surrogate, evaluations_at_once=64, max_evaluations=2500)
-    assert sum(rounds) > 120
-    assert len(rounds) < 20  # none of one evaluation after another
+def test_the_way_goes_on_in_batches(surrogate, usual, rounds, monkeypatch):
+    """For as many as it may take, though one after another these were too many evaluations."""
+    Switch.function = staticmethod(
+        lambda x: -0.5 * ((x[1] - x[0] ** 2) / 0.1) ** 2 - 0.5 * (x[0] - 4) ** 2
+    )
+    arrived = []
+    learn_from = metropolis.learning.learn_from
+
+    def noted(chains, rng):
+        arrived.extend(chain.tuning.has_arrived[0] for chain in chains)
+        learn_from(chains, rng)
+
+    monkeypatch.setattr(metropolis.learning, "learn_from", noted)
+    options = {"evaluations_at_once": 64, "max_evaluations": 1500}
+    dt = run(surrogate, **options)
+    assert sum(rounds) > metropolis.WARM_START_BUDGET * 2
+    assert len(rounds) < 16
+    assert min(rounds[-3:]) == max(rounds) == 64
+    assert all(arrived[-64:])
+    assert_same(run(surrogate, cores=3, **options), dt, DRAWN)
+
+
+def test_without_a_process_what_is_fitted_is_asked_for_together(surrogate, rounds, monkeypatch):
+    """As with many parameters; lines and gradients are one after another."""
+    monkeypatch.setattr(active, "MOST_COORDINATES", 0)
+    one = run(surrogate)
+    assert max(rounds) >= 6  # the coefficients of a quadratic
+    assert np.median(rounds) == 1
+    assert_same(run(surrogate, cores=3), one, DRAWN)
 
 
 def test_a_worker_that_dies_changes_nothing(surrogate, alone, usual, tmp_path, caplog):
@@ -228,6 +252,7 @@ def test_others_begin_where_the_first_one_is_if_nothing_guides_them(surrogate, u
     """Their own starts are impossible."""
     monkeypatch.setattr(active, "BUDGET", (0, 4))
     monkeypatch.setattr(active, "MOST_BATCHES", 0)
+    monkeypatch.setattr(active, "MOST_CLIMBING", 0)
     monkeypatch.setattr(metropolis, "WARM_START_BUDGET", 5)
 
     def bounded(x):

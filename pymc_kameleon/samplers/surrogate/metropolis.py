@@ -464,6 +464,11 @@ class SurrogateMetropolis(KameleonStep):
         """Return the evaluations of the way, or of what is left of it after a search in vain."""
         return max(0, min(self._usual_budget(), self._limit_of_search() - self._n_searched))
 
+    def _budget_of_search(self):
+        """Return the evaluations of a search; many at a time may be more, as rounds are few."""
+        most = self._most_of_search if self.evaluations_at_once > 1 else self._usual_budget()
+        return min(most, self._limit_of_search())
+
     def _most_on_the_way(self):
         return self._usual_budget() + (self._most_of_search if self._is_active else 0)
 
@@ -517,17 +522,19 @@ class SurrogateMetropolis(KameleonStep):
             rows.append(np.append(x, value))
             return value
 
-        begins, limit = self.guide is None or not self.guide.is_known, self._limit_of_search()
-        most = limit if self.is_one_of_many else self._budget()
+        noted.announce = logp.announce
+        begins, most = self.guide is None or not self.guide.is_known, self._budget_of_search()
         knows = len(self.tuning.known) > 0
         if begins and self._is_active and most >= (1 if knows else least_budget(self._d)):
             search = self._active_search_from(start)
-            is_home = search.go_on(logp, most, limit <= MOST_FOR_ALL)
+            is_home = search.go_on(logp, most, self._limit_of_search() <= MOST_FOR_ALL)
             rows += search.rows
             if is_home and (end := search.finish(N_GUIDED)):
                 found, self.guide = end
                 x = self.guide.draws[1] if self.is_one_of_many else self._high_draw(noted)[0]
                 problems.say_search_ended(search.n, search.way.sd, search.way.error)
+                if search.way.second > 0:
+                    problems.say_second_mode(search.way.second)
                 self._begin_at(q, x, found)
                 return
             if not search.is_over:  # what comes then may be begun again, to ask for points

@@ -31,6 +31,16 @@ def say_search_ended(n, sd, error):
     )
 
 
+def say_second_mode(share):
+    """Log that a search has found a second mode, with about this share of the mass."""
+    _log.info(
+        "SurrogateMetropolis: another start led to a second mode, with some %.0f %% of the "
+        "posterior by a rough count. The process has learned both, and chains begin in both. Moves "
+        "between them may be rare, and there may be more: look at R-hat.",
+        100 * share,
+    )
+
+
 def say_search_failed(n):
     """Log that the process has not found the posterior by n evaluations."""
     _log.info(

@@ -112,7 +112,9 @@ def approach(logp, start, rng, budget, rough=False, guide=None, unchecked=False)
     factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
     points, logps = np.array(search.points), np.array(search.logps)
     before = logps[: -LATE * start.size].max(initial=logps[0])
-    climbing = float(logps.max() - before) if search.left == 0 else 0.0
+    has_jumped = guide is not None and search.x is guide.x  # which is no climb
+    is_spent = search.left == 0 and not has_jumped
+    climbing = float(logps.max() - before) if is_spent else 0.0
     return WarmStart(
         search.x, search.f, search.scales, factor, search.exact, climbing, points, logps
     )

@@ -42,7 +42,7 @@ def solve(search, rng, exact):
     width = max(1.0, np.sqrt(ROUNDING * abs(search.f) / EXACT_FIT**2))  # f has to change by more
     u = 0.8 * rng.standard_normal((n_points, n))
     block = block * width
-    f = np.array([search.evaluate(moved(centre, exact, block @ one)) for one in u])
+    f = search.evaluate_all(np.array([moved(centre, exact, block @ one) for one in u]))
     if not np.isfinite(f).all():
         return -1.0
     design = terms(u)
@@ -95,7 +95,9 @@ def fit_shape(search, rng, known):
         origin, top = search.x, search.f
         n_new = d + 4 if known and i == 0 else max(d + 4, int(1.2 * p) - near)
         u = rho * rng.standard_normal((n_new, d)) * rng.uniform(0.5, 1.2, (n_new, 1))
-        drop = np.median([top - search.evaluate(origin + search.metric @ one) for one in u])
+        drop = np.median(
+            top - search.evaluate_all(np.array([origin + search.metric @ one for one in u]))
+        )
         if known and i == 0:
             if 0.15 < drop / (d * rho**2) < 0.8:
                 break

@@ -154,6 +154,12 @@ class Search:
         self.return_to((guide.x, f, guide.factor.copy()))
         self.scales, self.exact = guide.scales.copy(), guide.exact
 
+    def evaluate_all(self, points):
+        """Return f (n,) at points (n, d), which may be evaluated together."""
+        if hasattr(self.logp, "announce"):
+            self.logp.announce(points[: self.left])
+        return np.array([self.evaluate(y) for y in points])
+
     def evaluate(self, y):
         """Return f(y); y may be the best so far."""
         if self.left == 0:

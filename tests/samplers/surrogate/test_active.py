@@ -5,7 +5,7 @@ import pytest
 from models import Blind, black_box, box
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.surrogate.active import choice, draws, process, star
+from pymc_kameleon.samplers.surrogate.active import choice, draws, process, scouts, star, way
 from pymc_kameleon.samplers.surrogate.active.process import Hyper, Prior, Process
 from pymc_kameleon.samplers.surrogate.active.search import Search, active_budget
 from pymc_kameleon.samplers.surrogate.active.way import MOST_KNOWN, Known, Way
@@ -263,6 +263,22 @@ def test_star_solves_for_what_is_exactly_quadratic(at_once):
     assert np.abs(found.x[:3] - [30, -20, 5]).max() < 1
 
 
+def test_lines_take_few_rounds_if_many_points_are_evaluated_at_a_time():
+    """After the star, the pairs, and what is beyond the ends, there are points around the top."""
+
+    def rounds(at_once):
+        start = np.array([0.3, -0.5, 0.8, 0.2])
+        going, n = star.look_around(start, regression(start), at_once), 0
+        try:
+            f = next(going)
+            while True:
+                n, f = n + 1, going.send(np.array([regression(x) for x in f]))
+        except StopIteration:
+            return n
+
+    assert rounds(64) <= 6 < rounds(1)
+
+
 @pytest.mark.parametrize("noise", [1e-3, 0.1])
 @pytest.mark.parametrize("seed", range(3))
 def test_star_solves_with_the_noise_of_a_solver(noise, seed):
@@ -502,6 +518,86 @@ def test_large_batches_have_points_enough_to_choose_from():
     x = search.way.x
     assert len(x) > 250
     assert len(np.unique(x, axis=0)) > 0.9 * len(x)
+
+
+@pytest.mark.parametrize(("ray", "radius"), [(way.RAY, way.LARGEST_RADIUS), ((1.0,), 8.67)])
+def test_a_large_batch_looks_beyond_its_radius(ray, radius, monkeypatch):
+    """On a long slope R is as large as it may be after two batches, not by its factor each time."""
+    monkeypatch.setattr(way, "RAY", ray)
+    own = Way(np.random.default_rng(1), 16)
+    going = own.go(np.zeros((1, 2)))
+    points, climbed = next(going), 0
+    while climbed < 2:
+        climbed += own.process is not None
+        points = going.send(points.sum(axis=1) * 3)
+    assert own._radius == pytest.approx(radius, rel=0.01)
+
+
+MODES = np.array([[5.0, 4.0], [-4.0, -5.0]])
+
+
+def two_modes(x):
+    """Two normals that are 13 sds apart, with .4 and .6 of the mass."""
+    return np.logaddexp(*(np.log([0.4, 0.6]) - 0.5 * np.sum((x - MODES) ** 2, axis=1)))
+
+
+def shares_of_second(n_scouts, monkeypatch):
+    """Of some seeds, what the first mode has by a search; 0 or 1 if it knows one alone."""
+    monkeypatch.setattr(scouts, "N_SCOUTS", n_scouts)
+    shares = []
+    for seed in range(6):
+        search = Search(np.random.default_rng(seed).uniform(-1, 1, 2), seed, at_once=64)
+        assert search.go_on(Recorded(two_modes), 1000)
+        draws = search.way.draws(200, np.random.default_rng(seed))
+        shares.append(np.mean(draws.sum(axis=1) > 0))
+        assert (search.way.second > 0) == (0 < shares[-1] < 1)
+    return np.array(shares)
+
+
+def test_scouts_find_a_second_mode(monkeypatch):
+    """From some starts, as they go uphill; then the process knows both. A way alone finds none."""
+    alone = shares_of_second(0, monkeypatch)
+    assert np.isin(alone, [0, 1]).all()
+    found = shares_of_second(3, monkeypatch)
+    found = found[(found > 0) & (found < 1)]
+    assert len(found) >= 2
+    np.testing.assert_allclose(found, 0.4, atol=0.15)
+
+
+def test_no_more_points_are_fitted_than_arithmetic_bears(monkeypatch):
+    """The best one among them, whatever the batches are; and it learns from these, too."""
+    monkeypatch.setattr(way, "MOST_FITTED", 150)
+    monkeypatch.setattr(way, "MOST_CHOOSING", 60)
+    search = Search(np.array([0.5, -0.5]), 1, at_once=100)
+    assert search.go_on(Recorded(skewed), 1000)
+    search.way.sd, sizes = np.inf, []
+    for _ in range(2):
+        search.evaluate(Recorded(skewed), 1000)
+        while not search.is_between_batches:
+            search.evaluate(Recorded(skewed), 1000)
+            search.advance()
+        sizes.append(len(search.way.process.y))
+        assert search.way.process.y.max() == 0
+    assert len(search.way.f) > 300
+    assert max(sizes) in (150, 151)
+    np.testing.assert_allclose(search.finish(2)[0].x, slow_moments(2)[0], atol=0.15)
+
+
+def test_scouts_have_what_room_there_is():
+    """And a batch is never larger than it may be; a regression has none for long."""
+    few, many, done = (scouts.Scout(Way(None), np.zeros(2)) for _ in range(3))
+    few.points, many.points, done.points = (np.zeros((n, 2)) for n in (3, 20, 0))
+    assert scouts.that_fit([few, many, done], 22) == [few]
+    assert scouts.that_fit([many, few], 23) == [many, few]
+    assert scouts.asked([few, many, done]) == 23
+    for f, start in ((skewed, np.zeros(6)), (regression, np.array([0.3, -0.5, 0.8, 0.2]))):
+        own = Way(np.random.default_rng(1), 64)
+        going = own.go(start[None])
+        points = next(going)
+        for _ in range(8):
+            assert len(points) <= 64
+            points = going.send(np.array([f(x) for x in points]))
+        assert (len(own._scouts) == 0) == (f is regression)
 
 
 def test_it_looks_where_the_density_is_low():

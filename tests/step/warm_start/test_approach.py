@@ -220,6 +220,9 @@ def test_a_way_that_ends_while_it_climbs_says_so():
     whole = approach(logp, start, np.random.default_rng(1), WARM_START_BUDGET * 6)
     assert whole.climbing == 0
     assert approach(logp, start, np.random.default_rng(1), 0).climbing == 0
+    led = approach(logp, start, np.random.default_rng(1), 1, guide=whole.guide, unchecked=True)
+    assert led.logps.max() - led.logps[0] > 10
+    assert led.climbing == 0  # it has not climbed there
 
 
 def test_nothing_to_be_found_is_survived():

@@ -20,8 +20,9 @@ GOOD, BETTER = (0.1, 0.3), (0.02, 0.1)
 """sdV, and the root mean square error of plain draws, with which s is good enough to move by; and
 with which averages by the process itself are good."""
 
-MOST_BATCHES = 12
-"""Batches for which a search has evaluations at least, if many are made at a time."""
+MOST_BATCHES, MOST_CLIMBING = 12, 20
+"""Batches for which a search has evaluations at least, if many are made at a time; and if it is not
+home by then."""
 
 MOST_FOR_ALL = 400
 """Evaluations of the way up to which these are all there is."""
@@ -43,9 +44,15 @@ def active_budget(d, at_once=1):
     return max(BUDGET[0] * d + BUDGET[1], batches)
 
 
+def climbing_budget(d, at_once=1):
+    """Return the same of one that is not home."""
+    batches = MOST_CLIMBING * at_once if at_once > 1 else 0
+    return max(active_budget(d, at_once), batches)
+
+
 def most_of_search(d, at_once=1):
     """Return the evaluations of a search, at most, however many there are in all."""
-    return max(active_budget(d, at_once), MOST_FOR_ALL)
+    return max(climbing_budget(d, at_once), MOST_FOR_ALL)
 
 
 def least_budget(d):
@@ -106,6 +113,7 @@ class Search(BatchSearch):
         # Settled here: what is near changes, and a search may be interrupted anywhere.
         budget, n_near = active_budget(start.size, at_once), np.count_nonzero(self.way.known_near)
         self._budget = max(budget - n_near, min(budget, least_budget(start.size)))
+        self._longest = self._budget + climbing_budget(start.size, at_once) - budget
 
     def go_on(self, logp, most, is_all=False):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home.
@@ -114,10 +122,12 @@ class Search(BatchSearch):
         these evaluations are all there is, to average by, it learns more, and has all of them.
         """
         sd, error = BETTER if is_all else GOOD
-        most = most if is_all else min(most, self._budget)
+        budget, most = (most, most) if is_all else (self._budget, min(most, self._longest))
         logp.n = self.n
         while not self.has_ended and self.n < most:
-            if self.is_between_batches and self.way.is_better_than(sd, error):
+            is_tried = self.way.is_home and self.way.error < np.inf  # it may just have come home
+            is_over = is_tried and self.n >= budget
+            if self.is_between_batches and (is_over or self.way.is_better_than(sd, error)):
                 break
             self.evaluate(logp, most)
             self.advance()

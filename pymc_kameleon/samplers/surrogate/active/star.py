@@ -26,10 +26,10 @@ that point is if the top is nearer."""
 FARTHEST, SCALES = 50.0, (1e-3, 10.0)
 """Bounds of the top of a parabola, and of scales, in x."""
 
-MANY, MOST_ROUNDS, LEAST_OF_LINE, BEYOND, MOST_MORE = 8, 2, 3, 3, 4
+MANY, MOST_ROUNDS, LEAST_OF_LINE, BEYOND, MOST_WITHIN, MOST_MORE = 8, 2, 3, 3, 6, 4
 """Evaluations at a time from which what may be of use is asked for together; rounds that pairs may
 take, of which most may be of no use; points on each side of a line then, at least; beyond its ends
-at a time; and how often there are more, at most."""
+at a time, and around its best one, at most; and how often there are more, at most."""
 
 WHOLE_AND_HALF = 1.0, 0.5
 """Shares of the step to all tops together that are tried."""
@@ -305,7 +305,8 @@ def _search_together(x, least, some, scales, steps, at_once):
     values = np.reshape(values, t.shape)
     lines = [{0.0: f} | dict(zip(*one, strict=True)) for one in zip(t, values, strict=True)]
     for _ in range(MOST_MORE):
-        more = [(i, one) for i, line in enumerate(lines) for one in _next_ones(line)]
+        each = int(np.clip(at_once // max(n, 1), 1, MOST_WITHIN))
+        more = [(i, one) for i, line in enumerate(lines) for one in _next_ones(line, each)]
         if not more:
             break
         points = np.repeat(x[None], len(more), axis=0)
@@ -343,13 +344,17 @@ def _search_line(x, f, one, scale):
     return x + best * one, line[best], _fitted(line)[1]
 
 
-def _next_ones(line):
-    """Return where to look next, several places where that is beyond all others."""
+def _next_ones(line, n):
+    """Return where to look next: several places beyond all others, or n around the best one."""
     new = _next_on(line)
     if new is None or new in line:
         return []
-    is_beyond = not min(line) < new < max(line)
-    return [new * GROWTH**k for k in range(BEYOND if is_beyond else 1)]
+    t, f = _sorted(line)
+    if not t[0] < new < t[-1]:
+        return [new * GROWTH**k for k in range(BEYOND)]
+    i = int(np.argmax(f))
+    within = np.linspace(t[i - 1], t[i + 1], n + 1)[1:-1]
+    return [new, *(one for one in within.tolist() if one not in (new, t[i]))]
 
 
 def _next_on(line):

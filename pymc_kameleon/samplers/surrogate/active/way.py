@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from pymc_kameleon.samplers.surrogate.active import draws, star
+from pymc_kameleon.samplers.surrogate.active import draws, scouts, star
 from pymc_kameleon.samplers.surrogate.active.choice import most_telling, spread
 from pymc_kameleon.samplers.surrogate.active.draws import Density
 from pymc_kameleon.samplers.surrogate.active.process import (
@@ -34,7 +34,7 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     noise_of,
 )
 from pymc_kameleon.samplers.surrogate.archive import cholesky
-from pymc_kameleon.samplers.surrogate.evaluations import some_of_each
+from pymc_kameleon.samplers.surrogate.evaluations import evenly, some_of_each
 from pymc_kameleon.samplers.surrogate.learning import LOOK_DROPS, LOOK_RADII
 
 LEAST_BATCH, BATCH = 2, 1 / 40
@@ -45,6 +45,10 @@ REFIT = 1.08
 
 LEAST_RADIUS, FIRST_RADIUS, LARGEST_RADIUS = 0.7, 3.0, 30.0
 """R."""
+
+RAY = 1.0, 0.5, 1.7, 3.0, 5.0
+"""Of a large batch, places on the ray from the best point through the maximum of the mean within R,
+which is at 1."""
 
 GREW, FELL, WIDER, NARROWER = 0.5, 0.1, 1.7, 0.5
 """Gain, as a share of the predicted one, from which R is larger, and below which it is less."""
@@ -58,6 +62,10 @@ SMALL_GAIN, LOST_GAIN = (0.5, 0.25), (1.0, 1.0)
 FITTED_RADII, FITTED_CLIMBING, LEAST_FITTED = 2.0, (4.0, 8.0), (6, 3)
 """Of radii of s, the distance of points that are fitted at home; while climbing, of R and at least;
 and their number at least, and times d."""
+
+MOST_FITTED, MOST_CHOOSING = 1200, 800
+"""Points that are fitted, at most, as large batches soon have more than the arithmetic bears; and
+by which the process' numbers are chosen."""
 
 USUAL_VARIANCES, USUAL_SHIFT = (0.4, 2.5), 0.7
 """Variances of draws in u, and the distance of their mean, with which the coordinates remain."""
@@ -75,6 +83,10 @@ TURNS, LOOK = 4, 3
 
 PER_PLAIN = 8
 """Points of a large batch for each plain draw."""
+
+SCOUTED, PATIENCE = 2, 2
+"""Batches of the star that scouts take part in, before it is known what is exact; and batches at
+home for which s is not good yet if scouts are on their way."""
 
 LEAST_BEGINNINGS = 4
 """Draws that were evaluated, at least, if chains are to begin at these alone."""
@@ -161,6 +173,8 @@ class Way:
         sdV, of choice.py, infinite before it is home.
     errors : list of float
         Of plain draws of s, predicted before they were evaluated.
+    second : float
+        Share of the mass in a second mode, when scouts found it; 0 if none did.
     """
 
     def __init__(self, rng, at_once=1):
@@ -170,6 +184,7 @@ class Way:
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
         self.chains, self._are_exact, self._n_held = None, False, 0
+        self._scouts, self.second = [], 0.0
 
     @classmethod
     def knowing(cls, known, rng):
@@ -189,9 +204,10 @@ class Way:
         if known.is_enough:
             self._begin_with(known)
         else:
+            self._send_scouts()
             yield from self._look_around()
         while True:
-            self._fit()
+            self._fit(is_new=self._heed_scouts())
             if self.is_home:
                 yield from self._learn()
             else:
@@ -209,20 +225,26 @@ class Way:
 
     # ---- evaluations ----------------------------------------------------------------------------
 
-    def _evaluated(self, x):
+    def _evaluated(self, x, takes_scouts=True):
+        some = scouts.that_fit(self._scouts, self.at_once - len(x)) if takes_scouts else []
+        parts = [x, *(scout.points for scout in some)]
+        x = np.concatenate(parts)
         f = yield x
         f = np.where(np.isfinite(f), f, -np.inf)
         self.x, self.f = np.concatenate([self.x, x]), np.concatenate([self.f, f])
+        f, *found = np.split(f, np.cumsum([len(part) for part in parts[:-1]]))
+        for scout, own in zip(some, found, strict=True):
+            scout.take(own)
         return f
 
     def _look_around(self):
         best = np.argmax(self.f)
         looking = star.look_around(self.x[best].copy(), self.f[best], self.at_once)
-        points = next(looking)
+        points, n = next(looking), 0
         try:
             while True:
-                f = yield from self._evaluated(points)
-                points = looking.send(f)
+                f = yield from self._evaluated(points, n < SCOUTED)
+                points, n = looking.send(f), n + 1
         except StopIteration as end:
             found = end.value
         self._take_frame(found.x, found.factor, found.exact)
@@ -293,15 +315,19 @@ class Way:
             n = min(LEAST_FITTED[0] + LEAST_FITTED[1] * d, len(u))
             wide = max(FITTED_CLIMBING[0] * self._radius, FITTED_CLIMBING[1])
             most = max(wide, np.sort(distance)[n - 1])
-        near = distance <= most
-        u, prior = u[near], self._prior
-        y = compressed(self.f[near], self.f[best], d, prior.n_held > 0)
+        rows, prior = np.flatnonzero(distance <= most), self._prior
+        if len(rows) > MOST_FITTED:
+            high = self.f[rows] > np.median(self.f[rows])
+            rows = np.union1d(rows[some_of_each(high, MOST_FITTED)], best)
+        u, y = u[rows], compressed(self.f[rows], self.f[best], d, prior.n_held > 0)
         if self._hyper is None:
             self._hyper = Hyper.start(prior, d)
+        some = evenly(np.arange(len(y)), MOST_CHOOSING)
         if is_new:
-            self._hyper, self._n_chosen = best_of_starts(u, y, prior), len(self.f)
+            self._hyper, self._n_chosen = best_of_starts(u[some], y[some], prior), len(self.f)
         elif len(self.f) >= REFIT * self._n_chosen:
-            self._hyper, self._n_chosen = choose(u, y, self._hyper, prior), len(self.f)
+            self._hyper = choose(u[some], y[some], self._hyper, prior)
+            self._n_chosen = len(self.f)
         self.process = Process(u, y, self._hyper, prior)
 
     def _reframe(self, mean, factor):
@@ -314,11 +340,52 @@ class Way:
     @property
     def _n_batch(self):
         n = max(LEAST_BATCH, int((len(self.f) - self.n_known) * BATCH))
-        return max(n, self.at_once)
+        return max(n, self.at_once - scouts.asked(self._scouts))
 
     @property
     def _n_candidates(self):
         return max(N_CANDIDATES, int(PER_POINT * self.at_once))
+
+    # ---- scouts ---------------------------------------------------------------------------------
+
+    def _send_scouts(self):
+        d, share = self.x.shape[1], self.at_once // scouts.SHARE
+        n = min(scouts.N_SCOUTS, self.at_once // (2 * d) - 1)  # stars of all have room
+        if share >= star.MANY and n > 0:
+            for rng in self.rng.spawn(n):
+                start = self.best + rng.uniform(-scouts.AWAY, scouts.AWAY, d)
+                self._scouts.append(scouts.Scout(Way(rng, share), start))
+
+    def _heed_scouts(self):
+        """Go to where a scout is highest; at home, learn a second mode, too: return whether so."""
+        if self.exact.any():  # a regression, as it seems
+            self._scouts = []
+        is_new = False
+        for scout in self._scouts:
+            way = scout.way
+            if way.mean is None or way.exact.any():
+                continue
+            if not self.is_home and way.f.max() == self.f.max():
+                self._radius = way._radius
+                self._reframe(way.mean, way.factor)
+            elif self.is_home and scout.is_home and not scout.is_heeded:
+                scout.is_heeded = True
+                is_new |= self._join(way)
+        return is_new
+
+    def _join(self, other):
+        """Take coordinates of two places, if the other one is a mode; return whether it is."""
+        mass = scouts.log_mass(other) - scouts.log_mass(self)
+        away = np.linalg.norm(self.u_of(other.mean[None])[0])
+        if mass < scouts.LEAST_MASS or away < len(self.mean) ** 0.5 + draws.EDGE:
+            return False
+        self.second, n = float(1 / (1 + np.exp(-mass))), len(self.chains)
+        most = n - scouts.LEAST_CHAINS
+        k = int(np.clip(round(self.second * n), scouts.LEAST_CHAINS, most))
+        x = np.concatenate([self.x_of(self.chains[k:]), other.x_of(other.chains[:k])])
+        self._reframe(*scouts.both(self, other, self.second))
+        self.chains = self.u_of(x[self.rng.permutation(n)])
+        return True
 
     # ---- climbing -------------------------------------------------------------------------------
 
@@ -333,11 +400,13 @@ class Way:
         u[density(u) == -np.inf] = at
         found, logs = draws.run(density, u, np.ones(len(u)), draws.N_STEPS, rng)
         top = _maximum(process, [at, found.reshape(-1, d)[np.argmax(logs)]], at, self._radius)
+        ray = self._ray(at, top)
         others = _some(found[BURN_IN:], self._n_candidates, rng)
-        candidates = np.concatenate([top[None], others])
+        candidates = np.concatenate([ray, others])
         covariance, mean = process.covariance(candidates), process.mean(candidates)
-        weights, noise = np.ones(len(candidates)), noise_of(mean, process.hyper)
-        chosen = most_telling(covariance, weights, noise, self._n_batch, [0])
+        weights = np.repeat([1.0, 0.0, 1.0], [1, len(ray) - 1, len(others)])
+        noise, first = noise_of(mean, process.hyper), range(len(ray))
+        chosen = most_telling(covariance, weights, noise, self._n_batch, first)
         own = process.mean(at[None])[0]
         predicted = mean[0] - own
         f = yield from self._evaluated(self.x_of(candidates[chosen]))
@@ -346,10 +415,22 @@ class Way:
             self._radius = min(self._radius * WIDER, LARGEST_RADIUS)
         elif gain < FELL * predicted:
             self._radius = max(self._radius * NARROWER, LEAST_RADIUS)
+        k = int(np.argmax(f[: len(ray)]))
+        if RAY[k] > 1 and f[k] > best:
+            self._radius = max(self._radius, min(np.linalg.norm(ray[k] - at), LARGEST_RADIUS))
         small = SMALL_GAIN[0] + SMALL_GAIN[1] * d
         held = abs(f[0] - best - predicted) < small
         self._fit()
         self._follow_curvature(gain < small and held, small)
+
+    def _ray(self, at, top):
+        """Return the top, and points on the ray from the best point through it if there are many.
+
+        R may be too small or too large by a factor, which else is known only after some batches.
+        """
+        if self.at_once < star.MANY or np.linalg.norm(top - at) < LEAST_RADIUS:
+            return top[None]
+        return at + np.array(RAY)[:, None] * (top - at)
 
     def _follow_curvature(self, may_be_home, small):
         """Take coordinates in which the curvature is nearer to 1; be home if it is all there."""
@@ -388,12 +469,12 @@ class Way:
         first = [*plain, *range(len(candidates) - len(looks), len(candidates))]
         noise = noise_of(mean, self.process.hyper)
         chosen = most_telling(covariance, weights, noise, self._n_batch, first)
-        best, points = self.f.max(), self.x_of(candidates[chosen])
+        best, n, points = self.f.max(), len(self.f), self.x_of(candidates[chosen])
         f = yield from self._evaluated(points)
         self.errors += (f - best - mean[chosen])[: len(plain)].tolist()
-        self._plain += range(len(self.f) - len(f), len(self.f) - len(f) + len(plain))
+        self._plain += range(n, n + len(plain))
         self._n_batches += 1
-        if f.max() > best + LOST_GAIN[0] + LOST_GAIN[1] * d:
+        if self.f.max() > best + LOST_GAIN[0] + LOST_GAIN[1] * d:
             self._leave()
         else:
             self._follow_draws(of_s)
@@ -428,7 +509,8 @@ class Way:
 
     def is_better_than(self, sd, error):
         """Whether it is home, and sdV and the error are below these."""
-        return self.is_home and self.sd < sd and self.error < error
+        waits = self._n_batches < PATIENCE and scouts.asked(self._scouts) > 0
+        return self.is_home and self.sd < sd and self.error < error and not waits
 
     @property
     def error(self):

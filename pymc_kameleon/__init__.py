@@ -22,6 +22,7 @@ from pymc_kameleon.samplers import SAMPLERS
 from pymc_kameleon.samplers.choice import registered
 from pymc_kameleon.samplers.kameleon import kernels
 from pymc_kameleon.sampling.compare import compare
+from pymc_kameleon.sampling.evidence import compare_models, evidence
 from pymc_kameleon.sampling.sample import sample
 
 __version__ = version("pymc_kameleon")
@@ -32,7 +33,9 @@ __all__ = [
     "batched",
     "black_box",
     "compare",
+    "compare_models",
     "emulator",
+    "evidence",
     "expectation",
     "initvals",
     "kernels",

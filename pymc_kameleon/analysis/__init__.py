@@ -3,6 +3,7 @@
 ``summary``               ``pk.summary``
 ``expectation``           ``pk.expectation``
 ``mode_occupancy``        ``pk.mode_occupancy``
+``evidence``              ``pk.evidence``
 ``draws_of_result``       what they need of a result
 ``surrogate_correction``  averages corrected by the moves of a surrogate
 ``emulator_correction``   averages corrected by the moves of an emulator

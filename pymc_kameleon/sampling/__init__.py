@@ -16,4 +16,5 @@
 ``worker_process``  what is done there
 ``ctrl_c``          Ctrl-C
 ``compare``         ``pk.compare``
+``evidence``        ``pk.evidence``, ``pk.compare_models``
 """

@@ -285,7 +285,7 @@ def sample(
             checked_number("target_ess", target_ess, 0, np.inf)
         if not (callback is None or callable(callback)):
             raise ValueError(f"callback must be a function of a run and a draw, not {callback!r}.")
-        _check_executor(executor)
+        check_executor(executor)
         seconds = _seconds(max_time)
         if max_evaluations is not None:
             checked_integer("max_evaluations", max_evaluations, at_least=1)
@@ -437,7 +437,8 @@ def _check_unsettled(**settled):
             raise ValueError(f"{name} is settled by resume: do not pass it.")
 
 
-def _check_executor(executor):
+def check_executor(executor):
+    """Raise a ValueError for what is no executor."""
     if executor is None or isinstance(executor, Executor):
         return
     if hasattr(executor, "get_executor"):

@@ -131,7 +131,7 @@ class Workers:
                 )
             return made
         if self._in_processes:
-            context = multiprocessing_context(self._job.steps[0]._compile_kwargs)
+            context = multiprocessing_context(self._job.compile_kwargs)
             return ProcessPoolExecutor(self.at_once, context, initializer=_set_up_process)
         return OneByOne() if self.at_once == 1 else ThreadPoolExecutor(self.at_once)
 

@@ -133,6 +133,11 @@ class Job:
         return self.outputs, *(step.log_density for step in self.steps)
 
     @property
+    def compile_kwargs(self):
+        """Options of PyTensor's compiler."""
+        return self.steps[0]._compile_kwargs
+
+    @property
     def holds_gil(self):
         """Whether Python is called, so that threads wait for each other."""
         return any(functions.holds_gil for functions in self._functions)

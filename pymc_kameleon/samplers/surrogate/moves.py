@@ -84,13 +84,13 @@ def moves_of(kept, learned):
         of("end"),
         of("end_logp"),
         accept_prob[row, draw],
-        [_parameters(learned.sel(chain=chain)) for chain in chains],
+        [parameters_of(learned.sel(chain=chain)) for chain in chains],
         [emulator_from(learned.sel(chain=chain)) for chain in chains],
         np.concatenate([points, logp[..., None]], axis=2),
     )
 
 
-def _parameters(own):
+def parameters_of(own):
     """Return the Parameters of one chain, with what its inner chain needs."""
     surrogate = surrogate_from(own)
     sizes = {"d": surrogate.linear.size, "m": surrogate.weights.size}

@@ -1,0 +1,119 @@
+"""Bridge sampling: the ratio of two normalising constants, from draws of both distributions.
+
+Sources: Meng & Wong, "Simulating ratios of normalizing constants via a simple identity", Statistica
+Sinica 6 (1996), here [MW]; Frühwirth-Schnatter, "Estimating marginal likelihoods for mixture and
+Markov switching models using bridge sampling techniques", Econometrics Journal 7 (2004), here [F].
+
+Symbols: p the distribution whose constant is sought, f = Z·p what is known of it, g a proposal that
+is normalised, r = log Z; n₁, n₂ numbers of draws of p, which are worth fewer independent ones, and
+of g; s₁ and s₂ their shares.
+
+For the best bridge [MW] p·g/(s₁p + s₂g), Z is where both sides of
+
+    mean over draws of p of g/(s₁p + s₂g) = mean over draws of g of p/(s₁p + s₂g)
+
+are equal: the left one grows with Z, and the right one falls. Both then are the overlap, 1 if p and
+g are the same, 0 if they have nothing in common.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from arviz_stats.base import array_stats
+from scipy.optimize import brentq
+from scipy.special import expit, logsumexp
+
+ROUNDS = 3
+"""How often the shares are found anew, as what draws of p are worth depends on them."""
+
+UNSEEN = 0.5
+"""Of new draws, so many count as such that were where p is not, besides those that were."""
+
+
+class Bridge(NamedTuple):
+    """What a bridge has found."""
+
+    log_ratio: float  # log Z
+    standard_error: float
+    overlap: float
+    ess: float  # independent draws that those of p are worth
+
+
+def bridge(at_p, at_g, control):
+    """Return the Bridge to p from g.
+
+    Parameters
+    ----------
+    at_p : (chains, draws) float64
+        log f/g at draws of p, of which those of a chain depend on each other.
+    at_g : (n,) float64
+        log f/g at independent draws of g; -inf where f is 0.
+    control : (n,) float64
+        What is known to have the mean 0 under g, there.
+
+    Returns
+    -------
+    Bridge
+    """
+    ess, n, b = float(at_p.size), len(at_g), 0.0
+    if not np.isfinite(at_g).any():
+        return Bridge(np.nan, np.inf, 0.0, 0.0)
+    for _ in range(ROUNDS):
+        share = ess / (ess + n)
+        log_z = _solved(at_p, at_g, share, b * control)
+        of_p, of_g = _terms(at_p - log_z, at_g - log_z, share)
+        b = _slope(control, of_g)
+        of_g = of_g - b * control
+        variance, ess = _variance_and_ess(of_p)
+    overlap = of_g.mean()
+    unseen = UNSEEN / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_new = of_g.var(ddof=1) / n / overlap**2 + unseen**2
+        error = np.sqrt(variance / of_p.mean() ** 2 + of_new)
+    return Bridge(float(log_z), float(error), float(min(overlap, 1)), ess)
+
+
+def _slope(control, values):
+    """Return the slope of a straight line through values."""
+    centred = control - control.mean()
+    return centred @ values / max(centred @ centred, np.finfo(float).tiny)
+
+
+def _terms(at_p, at_g, share):
+    """Return g/(s₁p + s₂g) at draws of p, and p/(s₁p + s₂g) at those of g, of log p/g there."""
+    odds = np.log(share / (1 - share))
+    return expit(-at_p - odds) / (1 - share), expit(at_g + odds) / share
+
+
+def _solved(at_p, at_g, share, known):
+    """Return the log Z at which both means are equal."""
+
+    def difference(log_z):
+        of_p, of_g = _terms(at_p - log_z, at_g - log_z, share)
+        return np.log(of_p.mean()) - np.log(max((of_g - known).mean(), 1e-300))
+
+    low, high = (
+        -logsumexp(-at_p.ravel()) + np.log(at_p.size),
+        logsumexp(at_g) - np.log(len(at_g)),
+    )
+    low, high = min(low, high) - 1, max(low, high) + 1
+    while difference(low) > 0:
+        low -= high - low
+    while difference(high) < 0:
+        high += high - low
+    return brentq(difference, low, high, xtol=1e-10)
+
+
+def _variance_and_ess(values):
+    """Return the variance of the mean of values (chains, draws), and what these are worth.
+
+    It is the larger one of two, by the ESS and by what chains differ by.
+    """
+    if np.ptp(values) == 0:
+        return 0.0, float(values.size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ess = array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean")
+    ess = np.clip(np.nan_to_num(ess, nan=1.0), 1.0, values.size)
+    between = values.mean(axis=1).var(ddof=1) / len(values) if len(values) > 1 else 0.0
+    variance = max(values.var() / ess, between)
+    return variance, float(values.var() / variance)

@@ -1,0 +1,60 @@
+"""``pk.compare_models``: evidences side by side."""
+
+import numpy as np
+import pandas as pd
+from scipy.special import logsumexp
+
+DRAWS, SEED = 4000, 41
+"""Of the errors, by which those of probabilities are found."""
+
+
+def table_of(evidences, prior=None):
+    """Return the table of ``pk.compare_models``.
+
+    Parameters
+    ----------
+    evidences : dict of str -> Evidence
+    prior : dict of str -> float, optional
+        Prior probabilities, or odds; by default all models have the same.
+    """
+    names = list(evidences)
+    log_z = np.array([evidences[name].log_evidence for name in names])
+    errors = np.array([evidences[name].standard_error for name in names])
+    odds = (
+        np.ones(len(names)) if prior is None else np.array([prior[name] for name in names], float)
+    )
+    log_odds = np.log(odds / odds.sum())
+    draws = log_z + errors * np.random.default_rng(SEED).standard_normal((DRAWS, len(names)))
+    best = int(np.nanargmax(log_z)) if np.isfinite(log_z).any() else 0
+    probability = _probabilities(log_z + log_odds)
+    with np.errstate(invalid="ignore"):
+        table = pd.DataFrame(
+            {
+                "log_evidence": log_z,
+                "standard_error": errors,
+                "log_bayes_factor": log_z - log_z[best],
+                "log_bayes_factor_error": np.where(
+                    np.arange(len(names)) == best, 0.0, np.hypot(errors, errors[best])
+                ),
+                "probability": probability,
+                "probability_error": _probabilities(draws + log_odds).std(axis=0),
+                "evaluations": [evidences[name].evaluations for name in names],
+            },
+            index=pd.Index(names, name="model"),
+        )
+    return table.sort_values("log_evidence", ascending=False, kind="stable")
+
+
+def _probabilities(logs):
+    """Return probabilities (..., models) of their logarithms, but for a constant."""
+    return np.exp(logs - logsumexp(logs, axis=-1, keepdims=True))
+
+
+def checked_prior(prior, names):
+    """Raise a ValueError unless there is a positive number for each model."""
+    if prior is None:
+        return
+    if not isinstance(prior, dict) or set(prior) != set(names):
+        raise ValueError(f"prior must be a dict with a number for each of {list(names)}.")
+    if not all(np.isfinite(own) and own > 0 for own in prior.values()):
+        raise ValueError(f"prior must be positive numbers, not {prior}.")

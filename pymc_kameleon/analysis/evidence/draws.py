@@ -1,0 +1,227 @@
+"""What the evidence needs of a result: positions on the unconstrained scale, log-densities there.
+
+It is checked that they can tell it: no prior may be improper, all variables have to be there, and
+the model has to be the one that was sampled.
+"""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytensor
+import xarray as xr
+from pytensor.compile import Mode
+from pytensor.graph.replace import clone_replace
+
+from pymc_kameleon.analysis.draws_of_result import side_by_side
+from pymc_kameleon.model.noise import NOISE_SEED
+from pymc_kameleon.model.pymc_internals import FlatRV, HalfFlatRV
+from pymc_kameleon.result.origin import model_of
+from pymc_kameleon.samplers.surrogate.moves import parameters_of
+from pymc_kameleon.step.groups import EMULATOR_MOVES, LEARNED_GROUP, SURROGATE_MOVES
+from pymc_kameleon.step.learned import COORDINATE
+from pymc_kameleon.step.messages import some
+
+_log = logging.getLogger("pymc_kameleon")
+
+LEAST_DRAWS = 100
+"""Draws of all chains below which nothing is told."""
+
+OF_SIZE, ROUNDING = 1e-6, 1e-6
+"""By how much a log-density may differ from what the result says, relative and absolute."""
+
+
+class EvidenceDraws:
+    """Draws of a result, for the evidence of its model.
+
+    Parameters
+    ----------
+    dt : DataTree
+    model : pm.Model or None
+        By default the one that this process has sampled, or that of the context.
+
+    Attributes
+    ----------
+    model : pm.Model
+    posterior : Dataset
+    x : (chains, draws, d) float64
+        All value variables, raveled in the model's order.
+    logp : (chains, draws) float64 or None
+        Log-densities there, as the sampler has found them; None if the result has none.
+    surrogates : list of Parameters or None
+        Of each chain of SurrogateMetropolis, as tuning has left them.
+    """
+
+    def __init__(self, dt, model):
+        if not isinstance(dt, xr.DataTree) or "posterior" not in dt.children:
+            raise ValueError(
+                "The evidence needs a whole result, a DataTree with the group posterior, as "
+                "pk.sample and pm.sample return it."
+            )
+        self.posterior = dt["posterior"].to_dataset()
+        if "approximate" in self.posterior.attrs:
+            raise ValueError(f"These are {self.posterior.attrs['approximate']}.")
+        if not {"chain", "draw"} <= set(self.posterior.dims):
+            raise ValueError("The draws need the dimensions chain and draw.")
+        self.model = _model_for(self.posterior, model)
+        _check_model(self.model)
+        sizes = self.posterior.sizes
+        if sizes["chain"] * sizes["draw"] < LEAST_DRAWS or sizes["draw"] < 4:
+            raise ValueError(
+                f"{sizes['chain']} chains of {sizes['draw']} draws are too few for the evidence: "
+                f"let there be {LEAST_DRAWS} at least."
+            )
+        self.logp = self._known_logp(dt)
+        self.x = self._positions(dt)
+        if not np.isfinite(self.x).all():
+            raise ValueError(
+                "Some draws are so near a bound that their unconstrained values are infinite, by "
+                'rounding. Sample with idata_kwargs={"include_transformed": True}.'
+            )
+        if self.is_estimate and self.logp is None:
+            raise ValueError(
+                "The log-density is an estimate, and the result does not have those that the draws "
+                "were accepted with, sample_stats['lp']. Let pk.sample make the draws."
+            )
+        self.surrogates = _surrogates(dt, self.posterior)
+
+    @property
+    def is_estimate(self):
+        """Whether the log-density is only estimated."""
+        return NOISE_SEED in self.model.named_vars
+
+    def check(self, at, logp):
+        """Raise a ValueError unless log-densities at some draws, by flat numbers, are as known."""
+        known = self.logp.ravel()[at]
+        if not np.allclose(logp, known, OF_SIZE, ROUNDING):
+            worst = np.argmax(np.abs(logp - known))
+            raise ValueError(
+                "This is not the model that was sampled, or its data have changed: at a draw where "
+                f"the result says that the log-density is {known[worst]:.6g}, it is "
+                f"{logp[worst]:.6g}."
+            )
+
+    def _known_logp(self, dt):
+        if "sample_stats" not in dt.children or "lp" not in dt["sample_stats"]:
+            return None
+        logp = dt["sample_stats"]["lp"]
+        if set(logp.dims) != {"chain", "draw"} or dict(logp.sizes) != {
+            dim: self.posterior.sizes[dim] for dim in ("chain", "draw")
+        }:
+            return None
+        return logp.transpose("chain", "draw").values.astype(np.float64)
+
+    def _positions(self, dt):
+        names = [var.name for var in self.model.value_vars]
+        posterior = self.posterior.transpose("chain", "draw", ...)
+        if all(name in posterior for name in names):
+            return side_by_side(posterior[names])
+        kept = next((dt[g].to_dataset() for g in MOVES if g in dt.children), None)
+        if kept is not None and self.logp is not None:
+            x = _last_positions(kept, self.posterior, self.logp, self.model)
+            if x is not None:
+                return x
+        return side_by_side(_unconstrained(self.model, posterior))
+
+
+MOVES = SURROGATE_MOVES, EMULATOR_MOVES
+"""Groups that have where each draw's last move began and ended."""
+
+
+def _model_for(posterior, model):
+    if model is not None:
+        return pm.modelcontext(model)
+    known = model_of(posterior) or pm.Model.get_context(error_if_none=False)
+    if known is None:
+        raise ValueError("The evidence needs the model: pass model=..., or call it in its context.")
+    return known
+
+
+def _check_model(model):
+    """Raise a ValueError for a model that has no evidence, or whose draws do not tell it."""
+    if not model.value_vars:
+        raise ValueError("The model has no free variables: its evidence is its log-density.")
+    if discrete := [var.name for var in model.discrete_value_vars]:
+        raise ValueError(
+            f"{some(discrete)} is discrete, and the evidence is an integral: sum over it in the "
+            "model, as pm.Mixture does."
+        )
+    flat = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
+    potentials = [own.name for own in model.potentials]
+    if flat and not potentials:
+        raise ValueError(
+            f"The prior of {some(flat)} is improper: it has an arbitrary constant, and so has the "
+            "evidence. Give it a proper prior, as pm.Normal."
+        )
+    if flat:
+        _log.warning(
+            "%s is flat, which is no prior: unless potentials make it one, the evidence has an "
+            "arbitrary constant.",
+            some(flat),
+        )
+    if potentials:
+        _log.info(
+            "The evidence counts %s as it is: the constants of a potential count, too.",
+            some(potentials),
+        )
+    elif not model.observed_RVs:
+        _log.info(
+            "The model has no data: its evidence is 1, or the share of the prior that a transform "
+            "like ordered leaves."
+        )
+
+
+def _unconstrained(model, posterior):
+    """Return value variables of draws, arrays (chains, draws, ...) by name, by the transforms."""
+    if missing := [rv.name for rv in model.free_RVs if rv.name not in posterior]:
+        raise ValueError(
+            f"The result has no draws of {some(missing)}: all free variables have to be there."
+        )
+    given = {rv: rv.type() for rv in model.free_RVs}
+    values = []
+    for rv in model.free_RVs:
+        transform = model.rvs_to_transforms[rv]
+        values.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    graphs = clone_replace(values, given, rebuild_strict=False)
+    mode = Mode("py", "fast_compile")
+    compute = pytensor.function([*given.values()], graphs, mode=mode, on_unused_input="ignore")
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    arrays = [posterior[rv.name].values.reshape(-1, *posterior[rv.name].shape[2:]) for rv in given]
+    arrays = [own.astype(rv.dtype) for own, rv in zip(arrays, given, strict=True)]
+    with np.errstate(all="ignore"):
+        rows = [compute(*point) for point in zip(*arrays, strict=True)]
+    names = [model.rvs_to_values[rv].name for rv in model.free_RVs]
+    columns = (np.stack(column).reshape(*shape, -1) for column in zip(*rows, strict=True))
+    found = dict(zip(names, columns, strict=True))
+    return {var.name: found[var.name] for var in model.value_vars}
+
+
+def _last_positions(kept, posterior, logp, model):
+    """Return the positions of draws, None if it is not known: each is an end of its last move.
+
+    It is the end if it has the log-density of that, and otherwise the start.
+    """
+    numbers = {dim: posterior[dim] for dim in ("chain", "draw")}
+    if not all(np.isin(own, kept[dim]).all() for dim, own in numbers.items()):
+        return None
+    kept = kept.sel(numbers)
+    start, end = (kept[name].transpose("chain", "draw", ...).values for name in ("start", "end"))
+    moved = kept["end_logp"].transpose("chain", "draw").values == logp
+    names = [name.partition("[")[0] for name in kept[COORDINATE].values.tolist()]
+    order = [i for var in model.value_vars for i, name in enumerate(names) if name == var.name]
+    return np.where(moved[..., None], end, start)[..., order]
+
+
+def _surrogates(dt, posterior):
+    """Return the Parameters of each chain with a surrogate that has kernels; None without."""
+    if not {SURROGATE_MOVES, LEARNED_GROUP} <= set(dt.children):
+        return None
+    learned = dt[LEARNED_GROUP].to_dataset()
+    learned = learned.map(lambda own: own.astype(float) if own.dtype.kind == "f" else own)
+    chains = posterior["chain"].values
+    if "n_centres" not in learned or not np.isin(chains, learned["chain"]).all():
+        return None
+    own = learned.sel(chain=chains)
+    if own["surrogate_error"].isnull().any() or (own["n_centres"] == 0).any():
+        return None
+    return [parameters_of(own.sel(chain=chain)) for chain in chains]

@@ -1,0 +1,83 @@
+"""The logarithm of an integral from draws, by surrogates that bridges are built to.
+
+The proposal is the frozen surrogate of SurrogateMetropolis where there is one, and all draws after
+tuning are bridged: they have not made it. Of other draws one half makes a surrogate, and the other
+half is bridged to it, and the other way round.
+
+A surrogate may have mass where no draw has been, and there is none. So some of the new draws come
+first, and if they show that, it learns from them, and they are not used again.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.analysis.evidence import proposals
+from pymc_kameleon.analysis.evidence.bridge import bridge
+from pymc_kameleon.analysis.modes_of_draws import find_modes
+
+LEAST_PILOT, PILOTS, MOST_REFITS = 50, 10, 4
+"""New draws that are looked at before there are more, at least, and one in so many; and how often
+a proposal learns from them, at most."""
+
+GOOD_OVERLAP = 0.9
+"""Overlap from which on a proposal does not learn any more."""
+
+
+class Estimate(NamedTuple):
+    """What was found, of the whole or of a half."""
+
+    log_z: float
+    standard_error: float
+    overlap: float
+    ess: float  # independent draws that those that were bridged are worth
+
+
+def estimate(x, f, parameters, evaluate, n, rng):
+    """Return an Estimate of log ∫ exp f.
+
+    Parameters
+    ----------
+    x, f : (chains, draws, d) and (chains, draws) float64
+        Draws, and f there.
+    parameters : list of Parameters
+        Of each chain, with frozen surrogates; None if there are none.
+    evaluate : callable
+        Points (n, d) -> f there, (n,).
+    n : int
+        How many points may be evaluated.
+    rng : numpy.random.Generator
+    """
+    flat = x.reshape(-1, x.shape[2])
+    if parameters is not None:
+        proposal = proposals.of_surrogates(parameters, flat, rng)
+        return _bridged(proposal, x, f, evaluate, n, rng)
+    half, modes = x.shape[1] // 2, find_modes(x)
+    first, second = (slice(half), slice(half, None))
+    parts = []
+    for own, other in ((first, second), (second, first)):
+        fits = (a[:, own].reshape(-1, *a.shape[2:]) for a in (x, f, modes))
+        proposal = proposals.fitted(*fits, rng)
+        parts.append(_bridged(proposal, x[:, other], f[:, other], evaluate, n // 2, rng))
+    log_z, errors, overlap, ess = np.array(parts).T
+    return Estimate(log_z.mean(), float(np.hypot(*errors)) / 2, overlap.mean(), ess.sum())
+
+
+def _bridged(proposal, x, f, evaluate, n, rng):
+    """Return the Estimate by draws of a proposal that learns from the first ones if need be."""
+    pilot = min(n, max(LEAST_PILOT, n // PILOTS))
+    for refits in range(MOST_REFITS + 1):
+        at_draws = f - proposal.log_density(x.reshape(-1, x.shape[2])).reshape(f.shape)
+        y = proposal.draws(min(pilot, n), rng)
+        f_y = evaluate(y)
+        n -= len(y)
+        found = bridge(at_draws, f_y - proposal.log_density(y), proposal.control(y))
+        if found.overlap >= GOOD_OVERLAP or n < pilot or refits == MOST_REFITS:
+            break
+        proposal = proposal.refitted(y, f_y)
+    if n > 0:
+        more = proposal.draws(n, rng)
+        y, f_y = np.concatenate([y, more]), np.concatenate([f_y, evaluate(more)])
+        found = bridge(at_draws, f_y - proposal.log_density(y), proposal.control(y))
+    error = np.hypot(found.standard_error, proposal.error)
+    return Estimate(found.log_ratio, float(error), found.overlap, found.ess)

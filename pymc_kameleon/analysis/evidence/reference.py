@@ -1,0 +1,80 @@
+"""A mixture of t densities: what a surrogate is integrated by, and what covers its tails."""
+
+import numpy as np
+from scipy.special import gammaincinv, gammaln, logsumexp, ndtri
+from scipy.stats import qmc
+
+from pymc_kameleon.samplers.kameleon.learn_modes import blended_factors, near_groups
+from pymc_kameleon.samplers.surrogate.archive import whitened
+from pymc_kameleon.samplers.surrogate.evaluations import evenly
+from pymc_kameleon.samplers.surrogate.fit import log_t
+from pymc_kameleon.samplers.surrogate.moves import LEAST_PROBABILITY, SETS
+
+GROUPS, MOST_GROUPED = 7, 700
+"""Groups of near draws, each of which has a t density; and draws that they are found from."""
+
+
+class Reference:
+    """A mixture of t densities, all with the same share.
+
+    Parameters
+    ----------
+    means : (K, d) float64
+    factors : (K, d, d) float64
+        Lower triangular.
+    nu : float
+        Degrees of freedom.
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, means, factors, nu, rng):
+        self._means, self._factors, self._nu, self._rng = means, factors, nu, rng
+        d = means.shape[1]
+        log_det = np.log(np.abs(np.diagonal(factors, axis1=1, axis2=2))).sum(axis=1)
+        of_t = d / 2 * np.log(nu * np.pi) + gammaln(nu / 2) - gammaln((nu + d) / 2)
+        self._log_constants = log_det + of_t + np.log(len(means))
+        self._even = qmc.Sobol(d + 1, scramble=False)
+        self._shifts = rng.random((SETS, len(means), 1, d + 1))
+
+    def log_density(self, x):
+        """Return the log-density at points (n, d)."""
+        each = zip(self._means, self._factors, self._log_constants, strict=True)
+        return logsumexp(
+            [log_t(whitened(x, mean, factor), self._nu) - c for mean, factor, c in each], axis=0
+        )
+
+    def draws(self, n):
+        """Return n independent draws (n, d)."""
+        k, d = self._rng.integers(len(self._means), size=n), self._means.shape[1]
+        g = self._rng.standard_gamma(self._nu / 2, n) * 2 / self._nu
+        return self._placed(self._rng.standard_normal((n, d)) / np.sqrt(g)[:, None], k)
+
+    def even(self, n):
+        """Return more points (SETS, Kn, d), spread evenly; n is a power of 2, as before it.
+
+        The sets are independent of each other.
+        """
+        even = np.clip((self._even.random(n) + self._shifts) % 1, LEAST_PROBABILITY, 1 - 1e-12)
+        g = gammaincinv(self._nu / 2, even[..., 0]) * 2 / self._nu
+        u = ndtri(even[..., 1:]) / np.sqrt(g)[..., None]
+        k = np.broadcast_to(np.arange(len(self._means))[:, None], g.shape)
+        return self._placed(u, k).reshape(SETS, -1, u.shape[-1])
+
+    def _placed(self, u, k):
+        return self._means[k] + np.einsum("...ij,...j->...i", self._factors[k], u)
+
+
+def t_density(mean, factor, nu, rng):
+    """Return the Reference that is one t density."""
+    return Reference(mean[None], factor[None], nu, rng)
+
+
+def reference_of(mean, factor, nu, draws, rng):
+    """Return the Reference of a t density, and of what draws (n, d) tell in groups."""
+    some = evenly(draws, MOST_GROUPED)
+    u = whitened(some, mean, factor)
+    rows = [own for own in near_groups(u, np.arange(len(u)), GROUPS) if len(own) > 1]
+    groups = [u[own] for own in rows]
+    means = [mean, *(some[own].mean(axis=0) for own in rows)]
+    factors = [factor, *(factor @ own for own in blended_factors(groups))]
+    return Reference(np.array(means), np.array(factors), nu, rng)

@@ -218,15 +218,15 @@ class Density:
         self._make_ready()
 
 
-def log_densities(job, points, seed):
-    """Return the log-density (n,) at points (n, d); of an estimate, new ones."""
+def log_densities(job, points, seeds):
+    """Return the log-density (n,) at points (n, d); of an estimate, new ones, by their seeds."""
     with job.turns:
         logp = job.log_density.copy()
-        logp.rng = np.random.default_rng(seed) if logp.is_estimate else None
-        return np.array([_log_density(logp, x) for x in points])
+        return np.array([_log_density(logp, *own) for own in zip(points, seeds, strict=True)])
 
 
-def _log_density(logp, x):
+def _log_density(logp, x, seed):
+    logp.rng = np.random.default_rng(seed) if logp.is_estimate else None
     try:
         return logp(x)
     except Exception as error:
@@ -264,11 +264,11 @@ class Evaluating:
         """Return the log-density (n,) at points x (n, d)."""
         self.n += len(x)
         size = 1 if self._alone else ceil(len(x) / (TASKS_PER_CORE * self._at_a_time))
-        parts = [x[first : first + size] for first in range(0, len(x), size)]
-        seeds = self._rng.integers(2**63, size=len(parts)).tolist()
+        parts = [slice(first, first + size) for first in range(0, len(x), size)]
+        seeds = self._rng.integers(2**63, size=len(x))
         tasks = [
-            SimpleNamespace(arguments=(log_densities, part, seed), attempts=0, found=None)
-            for part, seed in zip(parts, seeds, strict=True)
+            SimpleNamespace(arguments=(log_densities, x[own], seeds[own]), attempts=0, found=None)
+            for own in parts
         ]
         left, under_way = list(tasks), {}
         while left or under_way:

@@ -20,7 +20,7 @@ LEAST_PILOT, PILOTS, MOST_REFITS = 50, 10, 4
 """New draws that are looked at before there are more, at least, and one in so many; and how often
 a proposal learns from them, at most."""
 
-GOOD_OVERLAP = 0.9
+GOOD_OVERLAP = 0.85
 """Overlap from which on a proposal does not learn any more."""
 
 
@@ -64,20 +64,37 @@ def estimate(x, f, parameters, evaluate, n, rng):
 
 
 def _bridged(proposal, x, f, evaluate, n, rng):
-    """Return the Estimate by draws of a proposal that learns from the first ones if need be."""
-    pilot = min(n, max(LEAST_PILOT, n // PILOTS))
-    for refits in range(MOST_REFITS + 1):
-        at_draws = f - proposal.log_density(x.reshape(-1, x.shape[2])).reshape(f.shape)
-        y = proposal.draws(min(pilot, n), rng)
-        f_y = evaluate(y)
-        n -= len(y)
-        found = bridge(at_draws, f_y - proposal.log_density(y), proposal.control(y))
-        if found.overlap >= GOOD_OVERLAP or n < pilot or refits == MOST_REFITS:
+    """Return the Estimate by new draws of a proposal, or of one that has learned from the first."""
+    pilot, best = min(n, max(LEAST_PILOT, n // PILOTS)), None
+    for _ in range(MOST_REFITS + 1):
+        trial = _Trial(proposal, x, f)
+        trial.add(pilot, evaluate, rng)
+        n -= pilot
+        if best is not None and trial.found.overlap < best.found.overlap:
             break
-        proposal = proposal.refitted(y, f_y)
+        best = trial
+        if best.found.overlap >= GOOD_OVERLAP or n < 2 * pilot:
+            break
+        proposal = proposal.refitted(best.y, best.f_y)
     if n > 0:
-        more = proposal.draws(n, rng)
-        y, f_y = np.concatenate([y, more]), np.concatenate([f_y, evaluate(more)])
-        found = bridge(at_draws, f_y - proposal.log_density(y), proposal.control(y))
-    error = np.hypot(found.standard_error, proposal.error)
+        best.add(n, evaluate, rng)
+    found = best.found
+    error = np.hypot(found.standard_error, best.proposal.error)
     return Estimate(found.log_ratio, float(error), found.overlap, found.ess)
+
+
+class _Trial:
+    """A proposal, new draws of it, and the Bridge that they make to draws of the posterior."""
+
+    def __init__(self, proposal, x, f):
+        self.proposal = proposal
+        self._at_draws = f - proposal.log_density(x.reshape(-1, x.shape[2])).reshape(f.shape)
+        self.y, self.f_y = np.empty((0, x.shape[2])), np.empty(0)
+
+    def add(self, n, evaluate, rng):
+        """Evaluate n more of them."""
+        more = self.proposal.draws(n, rng)
+        self.y = np.concatenate([self.y, more])
+        self.f_y = np.concatenate([self.f_y, evaluate(more)])
+        at_new = self.f_y - self.proposal.log_density(self.y)
+        self.found = bridge(self._at_draws, at_new, self.proposal.control(self.y))

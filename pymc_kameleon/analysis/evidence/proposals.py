@@ -22,8 +22,8 @@ FIRST_POINTS, MOST_POINTS, GOOD_ERROR = 128, 2048, 2e-3
 """Points of each set, and t density, by which Z_s is found, to begin with and at most, until the
 error of its logarithm is this."""
 
-TAIL_SHARE = 0.1
-"""Share of ρ in a proposal, which covers tails that the surrogate takes for thinner."""
+SHARES = 0.1, 0.2, 0.4, 0.6, 0.8, 0.9
+"""Shares of a cover in a proposal, which covers what the surrogate takes for less than it is."""
 
 NU, N_INNER = 8.0, 32
 """ν of t, and steps of the chain that makes draws, of a surrogate that is fitted here."""
@@ -33,33 +33,30 @@ MOST_DROP = 15, 3
 
 
 class Component:
-    """A normalised surrogate with some of its t density.
-
-    What it is tells nothing of the draws: they are bridged to it.
+    """A normalised surrogate with some of a cover, a density that is known.
 
     Parameters
     ----------
     parameters : Parameters
         With the surrogate.
+    cover, reference : Reference
+        What the surrogate may take for less than it is, and what it is integrated by. Draws that
+        are bridged may have made the reference, but neither the cover nor the surrogate.
     x, f : (n, d) and (n,) float64
         The points and values that it was fitted to.
-    draws : (m, d) float64
-        Of the posterior, which tell where the reference has to be.
     rng : numpy.random.Generator
+    share : float, optional
+        Of the cover.
     """
 
-    def __init__(self, parameters, x, f, draws, rng):
-        self.parameters, self._x, self._f = parameters, x, f
-        self._seen, self._rng = draws, rng
-        p = parameters
-        t = p.mean, np.tril(p.factor), p.surrogate.nu[0]
-        self._tail, self._reference = t_density(*t, rng), reference_of(*t, draws, rng)
-        self._points, self._logs = [], []
-        n = FIRST_POINTS
-        while self._points == [] or (self.error > GOOD_ERROR and n <= MOST_POINTS):
-            points = self._reference.even(n)
+    def __init__(self, parameters, cover, reference, x, f, rng, share=SHARES[0]):
+        self.parameters, self.cover, self.share = parameters, cover, share
+        self._reference, self._x, self._f, self._rng = reference, x, f, rng
+        self._points, self._logs, n = [], [], FIRST_POINTS
+        while not self._points or (self.error > GOOD_ERROR and n <= MOST_POINTS):
+            points = reference.even(n, first=not self._points)
             flat = points.reshape(-1, points.shape[2])
-            logs = self._log_s(flat) - self._reference.log_density(flat)
+            logs = self._log_s(flat) - reference.log_density(flat)
             self._points.append(points)
             self._logs.append(logs.reshape(points.shape[:2]))
             self._integrate()
@@ -81,33 +78,39 @@ class Component:
             found[part] = fit.values(p.surrogate, u)
         return found
 
+    def _logs_of_parts(self, x):
+        """Return log-densities of the surrogate and of the cover at points (n, d), (2, n)."""
+        return np.array([self._log_s(x) - self.log_z, self.cover.log_density(x)])
+
     def log_density(self, x):
         """Return the log-density at points (n, d)."""
-        of_s = np.log1p(-TAIL_SHARE) + self._log_s(x) - self.log_z
-        return np.logaddexp(of_s, np.log(TAIL_SHARE) + self._tail.log_density(x))
-
-    def log_tail(self, x):
-        """Return the log-density of t at points (n, d)."""
-        return self._tail.log_density(x)
+        return _mixed(self._logs_of_parts(x), self.share)
 
     def draws(self, n):
-        """Return n draws (n, d): of ρ, and of s, by its weighted points and inner chains."""
+        """Return n draws (n, d): of the cover, and of s, by weighted points and inner chains."""
         rng, d = self._rng, self.parameters.mean.size
-        n_tail = rng.binomial(n, TAIL_SHARE)
+        n_cover = rng.binomial(n, self.share)
         points = np.concatenate(self._points, axis=1).reshape(-1, d)
-        weights = np.exp(np.concatenate(self._logs, axis=1).ravel() - np.max(self._logs[0]))
-        chosen = rng.choice(len(points), n - n_tail, p=weights / weights.sum())
+        logs = np.concatenate(self._logs, axis=1).ravel()
+        weights = np.exp(logs - logs.max())
+        chosen = rng.choice(len(points), n - n_cover, p=weights / weights.sum())
         ends = new_ends(self.parameters, points[chosen], rng)
-        return np.concatenate([self._tail.draws(n_tail), ends])
+        return np.concatenate([self.cover.draws(n_cover), ends])
 
-    def refitted(self, x, f):
-        """Return a Component that has learned from more points, too."""
+    def refitted(self, x, f, w):
+        """Return a Component that has learned from points, which have importance weights w."""
+        parts = self._logs_of_parts(x)
+        share = max(SHARES, key=lambda share: w @ _mixed(parts, share))
         x, f = np.concatenate([self._x, x]), np.concatenate([self._f, f])
         p = self.parameters
         surrogate = _surrogate(x, f, p.mean, np.tril(p.factor), p.surrogate.nu[0], self._rng)
-        if surrogate is None:
-            return self
-        return Component(p._replace(surrogate=surrogate), x, f, self._seen, self._rng)
+        if surrogate is not None:
+            p = p._replace(surrogate=surrogate)
+        return Component(p, self.cover, self._reference, x, f, self._rng, share)
+
+
+def _mixed(parts, share):
+    return np.logaddexp(np.log1p(-share) + parts[0], np.log(share) + parts[1])
 
 
 class Proposal:
@@ -129,11 +132,9 @@ class Proposal:
 
     def control(self, x):
         """Return what has the mean 0 under it, at points (n, d)."""
-        tails = [component.log_tail(x) for component in self.components]
-        return (
-            np.exp(logsumexp(np.log(self._shares)[:, None] + tails, axis=0) - self.log_density(x))
-            - 1
-        )
+        covers = [component.cover.log_density(x) for component in self.components]
+        of_covers = logsumexp(np.log(self._shares)[:, None] + covers, axis=0)
+        return np.expm1(of_covers - self.log_density(x))
 
     def draws(self, n, rng):
         """Return n independent draws (n, d)."""
@@ -141,8 +142,10 @@ class Proposal:
         return np.concatenate([component.draws(k) for k, component in each])
 
     def refitted(self, x, f):
-        """Return a Proposal that has learned from points (n, d) and values (n,), too."""
-        return Proposal([own.refitted(x, f) for own in self.components], self._shares)
+        """Return a Proposal that has learned from its draws (n, d), and values (n,), too."""
+        log_w = f - self.log_density(x)
+        w = np.exp(log_w - log_w.max())
+        return Proposal([own.refitted(x, f, w) for own in self.components], self._shares)
 
 
 def of_surrogates(parameters, draws, rng):
@@ -151,9 +154,11 @@ def of_surrogates(parameters, draws, rng):
     for own in parameters:
         key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
         same.setdefault(key, []).append(own)
-    components = [
-        Component(several[0], *_fitted_to(several[0]), draws, rng) for several in same.values()
-    ]
+    components = []
+    for own, *_ in same.values():
+        t = own.mean, np.tril(own.factor), own.surrogate.nu[0]
+        cover, reference = t_density(*t, rng), reference_of(*t, draws, rng)
+        components.append(Component(own, cover, reference, *_fitted_to(own), rng))
     return Proposal(components, [len(own) / len(parameters) for own in same.values()])
 
 
@@ -187,7 +192,8 @@ def _fitted(x, f, rng):
         n_inner=[N_INNER],
         surrogate=surrogate,
     )
-    return Component(parameters, x, f[first], x, rng)
+    cover = reference_of(mean, factor, NU, x, rng)
+    return Component(parameters, cover, cover, x, f[first], rng)
 
 
 def _surrogate(x, f, mean, factor, nu, rng):

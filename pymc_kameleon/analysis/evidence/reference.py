@@ -10,7 +10,7 @@ from pymc_kameleon.samplers.surrogate.evaluations import evenly
 from pymc_kameleon.samplers.surrogate.fit import log_t
 from pymc_kameleon.samplers.surrogate.moves import LEAST_PROBABILITY, SETS
 
-GROUPS, MOST_GROUPED = 7, 700
+GROUPS, MOST_GROUPED = 15, 900
 """Groups of near draws, each of which has a t density; and draws that they are found from."""
 
 
@@ -33,8 +33,6 @@ class Reference:
         log_det = np.log(np.abs(np.diagonal(factors, axis1=1, axis2=2))).sum(axis=1)
         of_t = d / 2 * np.log(nu * np.pi) + gammaln(nu / 2) - gammaln((nu + d) / 2)
         self._log_constants = log_det + of_t + np.log(len(means))
-        self._even = qmc.Sobol(d + 1, scramble=False)
-        self._shifts = rng.random((SETS, len(means), 1, d + 1))
 
     def log_density(self, x):
         """Return the log-density at points (n, d)."""
@@ -49,11 +47,15 @@ class Reference:
         g = self._rng.standard_gamma(self._nu / 2, n) * 2 / self._nu
         return self._placed(self._rng.standard_normal((n, d)) / np.sqrt(g)[:, None], k)
 
-    def even(self, n):
-        """Return more points (SETS, Kn, d), spread evenly; n is a power of 2, as before it.
+    def even(self, n, first):
+        """Return more points (SETS, Kn, d), or the first ones; n is a power of 2, as before it.
 
-        The sets are independent of each other.
+        They are spread evenly. The sets are independent of each other.
         """
+        if first:
+            k, d = self._means.shape
+            self._even = qmc.Sobol(d + 1, scramble=False)
+            self._shifts = self._rng.random((SETS, k, 1, d + 1))
         even = np.clip((self._even.random(n) + self._shifts) % 1, LEAST_PROBABILITY, 1 - 1e-12)
         g = gammaincinv(self._nu / 2, even[..., 0]) * 2 / self._nu
         u = ndtri(even[..., 1:]) / np.sqrt(g)[..., None]

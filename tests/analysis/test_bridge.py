@@ -1,0 +1,226 @@
+"""The logarithm of an integral from draws: bridges, proposals, and which draws they may see."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.signal import lfilter
+from scipy.stats import norm
+
+from pymc_kameleon.analysis.evidence import bridge, estimate, proposals, reference
+
+CHAINS = 4
+
+
+def chains(rng, draws, d, correlation=0.5):
+    """Standard normals (chains, draws, d), AR(1) processes."""
+    noise = rng.standard_normal((CHAINS, draws, d))
+    noise[:, 1:] *= np.sqrt(1 - correlation**2)
+    return lfilter([1], [1, -correlation], noise, axis=1)
+
+
+# ---- a bridge ---------------------------------------------------------------------------------
+
+
+def z_of_bridges(correlation, n=200):
+    """Error over standard error of log 3, from N(0, 1) to N(0.4, 1.3²), with a control of t."""
+    rng, z = np.random.default_rng(1), []
+
+    def log_ratio(x):
+        return np.log(3) + norm.logpdf(x) - norm.logpdf(x, 0.4, 1.3)
+
+    for _ in range(n):
+        x, y = chains(rng, 200, 1, correlation)[..., 0], rng.normal(0.4, 1.3, 200)
+        control = np.exp(norm.logpdf(y, 0.4, 1) - norm.logpdf(y, 0.4, 1.3)) - 1
+        found = bridge.bridge(log_ratio(x), log_ratio(y), control)
+        assert 0.7 < found.overlap <= 1
+        z.append((found.log_ratio - np.log(3)) / found.standard_error)
+    return np.array(z)
+
+
+@pytest.mark.parametrize("correlation", [0, 0.9])
+def test_a_bridge_knows_its_error(correlation):
+    z = z_of_bridges(correlation)
+    assert abs(z.mean()) < 0.3
+    assert 0.8 < z.std() < 1.2
+
+
+def test_draws_that_depend_on_each_other_are_worth_less(monkeypatch):
+    monkeypatch.setattr(
+        bridge, "_variance_and_ess", lambda values: (values.var() / values.size, values.size)
+    )
+    assert z_of_bridges(0.9).std() > 1.4
+
+
+def test_without_overlap_nothing_is_known():
+    nothing = bridge.bridge(np.zeros((2, 50)), np.full(50, -np.inf), np.zeros(50))
+    assert np.isnan(nothing.log_ratio)
+    assert nothing.overlap == 0
+
+
+# ---- known integrals ----------------------------------------------------------------------------
+
+
+def banana(x):
+    return -(x[:, 0] ** 2) / 18 - 2 * (x[:, 1] - x[:, 0] ** 2 / 3) ** 2
+
+
+def draws_of_banana(rng, n):
+    x = chains(rng, n, 2) * [3, 0.5]
+    x[..., 1] += x[..., 0] ** 2 / 3
+    return x
+
+
+RADIUS, WIDTH = 3.0, 0.4
+
+
+def ring(x):
+    return -((np.linalg.norm(x, axis=1) - RADIUS) ** 2) / (2 * WIDTH**2)
+
+
+def draws_of_ring(rng, n):
+    r = np.abs(RADIUS + WIDTH * rng.standard_normal((CHAINS, n, 20)))  # weighted by their lengths
+    chosen = np.argmax(np.log(r) + rng.gumbel(size=r.shape), axis=2)[..., None]
+    r, angle = np.take_along_axis(r, chosen, 2)[..., 0], rng.uniform(0, 2 * np.pi, (CHAINS, n))
+    return np.stack([r * np.cos(angle), r * np.sin(angle)], axis=2)
+
+
+APART = 8.0
+
+
+def two_modes(x):
+    logs = [-np.sum((x - place) ** 2, axis=1) / 2 for place in (-APART, APART)]
+    return np.logaddexp(np.log(0.3) + logs[0], np.log(0.7) + logs[1])
+
+
+def draws_of_modes(rng, n):
+    side = np.where(rng.random((CHAINS, n, 1)) < 0.3, -APART, APART)
+    return rng.standard_normal((CHAINS, n, 3)) + side
+
+
+def skewed(x):
+    """Return the log-density of log Gamma(2), which is 1."""
+    return 2 * x[:, 0] - np.exp(x[:, 0])
+
+
+def draws_of_skewed(rng, n):
+    return np.log(rng.gamma(2, size=(CHAINS, n, 1)))
+
+
+KNOWN = {
+    "normal": (
+        lambda x: -np.sum(x**2, axis=1) / 2,
+        lambda rng, n: chains(rng, n, 6),
+        3 * np.log(2 * np.pi),
+    ),
+    "banana": (banana, draws_of_banana, np.log(2 * np.pi * 3 * 0.5)),
+    "ring": (
+        ring,
+        draws_of_ring,
+        np.log(
+            2 * np.pi * quad(lambda r: r * np.exp(-((r - RADIUS) ** 2) / 2 / WIDTH**2), 0, 9)[0]
+        ),
+    ),
+    "two modes": (two_modes, draws_of_modes, 1.5 * np.log(2 * np.pi)),
+    "skewed": (skewed, draws_of_skewed, 0.0),
+}
+
+
+def errors(name, seeds, draws=300, n=400):
+    """Errors of log Z, and their standard errors, of so many seeds."""
+    log_density, draw, known = KNOWN[name]
+    found = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        x = draw(rng, draws)
+        f = log_density(x.reshape(-1, x.shape[2])).reshape(x.shape[:2])
+        own = estimate.estimate(x, f, None, log_density, n, rng)
+        found.append([own.log_z - known, own.standard_error])
+    return np.array(found).T
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_integrals(name):
+    [error], [standard_error] = errors(name, 1)
+    assert abs(error) < 4 * standard_error < 0.2
+
+
+@pytest.mark.slow  # 16 fits of each
+@pytest.mark.parametrize("name", KNOWN)
+def test_standard_errors_of_known_integrals(name):
+    error, standard_error = errors(name, 8)
+    assert np.sqrt(np.mean((error / standard_error) ** 2)) < 1.8
+
+
+def test_a_jacobian_that_is_forgotten_is_seen():
+    [error], _ = errors("skewed", 1)
+    rng = np.random.default_rng(0)
+    x = draws_of_skewed(rng, 300)
+
+    def without(x):
+        return skewed(x) - x[:, 0]
+
+    own = estimate.estimate(
+        x, without(x.reshape(-1, 1)).reshape(x.shape[:2]), None, without, 400, rng
+    )
+    assert abs(own.log_z) > 10 * max(abs(error), own.standard_error)
+
+
+# ---- which draws a proposal may see -------------------------------------------------------------
+
+
+def z_of_ten_runs(make_cover):
+    """Errors of a normal in ten dimensions, in standard errors of their mean."""
+    rng = np.random.default_rng(3)
+    found = []
+    for _ in range(10):
+        x, fitting = chains(rng, 100, 10, 0), rng.standard_normal((300, 10))
+
+        def log_density(x):
+            return -np.sum(x**2, axis=1) / 2
+
+        own = proposals.fitted(fitting, log_density(fitting), np.zeros(300), rng)
+        [component] = own.components
+        p = component.parameters
+        cover = make_cover(p.mean, np.tril(p.factor), 8.0, draws=x.reshape(-1, 10), rng=rng)
+        bridged = proposals.Component(p, cover, cover, fitting, log_density(fitting), rng)
+        f = log_density(x.reshape(-1, 10)).reshape(x.shape[:2])
+        proposal = proposals.Proposal([bridged], [1.0])
+        own = estimate._bridged(proposal, x, f, log_density, 200, rng)
+        found.append((own.log_z - 5 * np.log(2 * np.pi)) / own.standard_error)
+    return np.sum(found) / np.sqrt(10)
+
+
+def test_draws_that_are_bridged_have_not_made_the_proposal():
+    assert abs(z_of_ten_runs(lambda *of, draws, rng: reference.t_density(*of, rng))) < 3
+
+
+def test_draws_that_have_made_it_are_seen():
+    assert z_of_ten_runs(lambda *of, draws, rng: reference.reference_of(*of, draws, rng)) < -6
+
+
+def test_a_proposal_learns_where_it_was_wrong():
+    """Beyond all draws the log-density falls, which no draw has shown."""
+    rng = np.random.default_rng(4)
+    x = np.minimum(chains(rng, 150, 2, 0), 0.5)
+
+    def log_density(x):
+        return np.where((x > 0.6).any(axis=1), -1e3, -np.sum(x**2, axis=1) / 2)
+
+    fitting = x.reshape(-1, 2)
+    proposal = proposals.fitted(fitting, log_density(fitting), np.zeros(len(fitting)), rng)
+    y = proposal.draws(200, rng)
+    better = proposal.refitted(y, log_density(y))
+    wrong = [np.mean(log_density(own.draws(400, rng)) < -500) for own in (proposal, better)]
+    assert wrong[1] < wrong[0] / 2
+
+
+def test_constants_of_proposals_are_known():
+    """The surrogate of a normal is one, and its constant is that of the normal."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((400, 3)) * [1, 10, 0.1]
+    f = -np.sum((x / [1, 10, 0.1]) ** 2, axis=1) / 2
+    proposal = proposals.fitted(x, f, np.zeros(400), rng)
+    assert abs(proposal.components[0].log_z - 1.5 * np.log(2 * np.pi)) < 0.02
+    assert proposal.error < 0.01
+    control = proposal.control(proposal.draws(4000, rng))
+    assert abs(control.mean()) < 4 * control.std() / np.sqrt(4000)

@@ -1,0 +1,292 @@
+"""``pk.evidence`` and ``pk.compare_models``: known answers, and clear refusals."""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import arviz as az
+import models
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+from runs import QUIET, messages
+from scipy.special import betaln
+from scipy.stats import multivariate_normal
+
+import pymc_kameleon as pk
+from pymc_kameleon.analysis.evidence import result
+from pymc_kameleon.analysis.evidence.result import Evidence
+
+# ---- exact draws of conjugate models ------------------------------------------------------------
+
+
+def tree(**posterior):
+    return az.from_dict({"posterior": posterior})
+
+
+@cache
+def coins():
+    """Beta–binomial: a transform, and draws on the natural scale."""
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 5)
+        pm.Binomial("heads", 10, p, observed=4)
+    rng = np.random.default_rng(1)
+    known = betaln(2 + 4, 5 + 6) - betaln(2, 5) + np.log(210)
+    return model, tree(p=rng.beta(6, 11, (4, 250))), known
+
+
+@cache
+def line(slope=True):
+    """Regression with known noise, of which all is normal."""
+    rng = np.random.default_rng(2)
+    t = np.linspace(-1, 1, 30)
+    y = 0.5 + 1.5 * t + 0.4 * rng.standard_normal(30)
+    predictors = np.column_stack([np.ones(30), t])[:, : 1 + slope]
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 2, shape=predictors.shape[1])
+        pm.Normal("y", (predictors * b).sum(axis=1), 0.4, observed=y)
+    covariance = 4 * predictors @ predictors.T + 0.16 * np.eye(30)
+    known = multivariate_normal(np.zeros(30), covariance).logpdf(y)
+    precision = predictors.T @ predictors / 0.16 + np.eye(len(predictors.T)) / 4
+    mean = np.linalg.solve(precision, predictors.T @ y / 0.16)
+    draws = rng.multivariate_normal(mean, np.linalg.inv(precision), (4, 250))
+    return model, tree(b=draws), known
+
+
+@pytest.mark.parametrize("case", [coins, line])
+def test_known_evidence(case):
+    model, dt, known = case()
+    found = pk.evidence(dt, model, evaluations=200, random_seed=1)
+    assert abs(found.log_evidence - known) < 4 * found.standard_error < 0.04
+    assert found.overlap > 0.9
+    assert found.evaluations == 1200  # the draws, too
+
+
+@cache
+def prior_alone():
+    """All kinds of transforms, and exact draws of the prior."""
+    with pm.Model() as model:
+        a = pm.Uniform("a", -1, 3)
+        pm.Uniform("below", 0, 4 - a)  # a transform that depends on another variable
+        pm.Dirichlet("shares", [2.0, 3.0, 4.0])
+        pm.Normal("ranks", 0, 2, shape=2, transform=pm.distributions.transforms.ordered)
+        pm.Gamma("rate", 3, 0.5)
+        pm.LKJCholeskyCov("factor", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1), compute_corr=False)
+    with model:
+        prior = pm.sample_prior_predictive(1200, random_seed=1)["prior"].to_dataset()
+    prior["ranks"] = prior["ranks"].copy(data=np.sort(prior["ranks"].values))
+    draws = {name: prior[name].values.reshape(4, 300, *prior[name].shape[2:]) for name in prior}
+    return model, tree(**draws)
+
+
+@pytest.mark.slow  # much to compile
+def test_priors_have_evidence_1_under_every_transform(caplog):
+    caplog.set_level(logging.INFO)
+    model, dt = prior_alone()
+    found = pk.evidence(dt, model, random_seed=1)
+    share = np.log(2)  # of the orders of two, one is left
+    assert abs(found.log_evidence + share) < 4 * found.standard_error < 0.2
+    assert any("has no data" in message for message in messages(caplog))
+
+
+# ---- results of samplers ------------------------------------------------------------------------
+
+
+@cache
+def of_surrogates():
+    """A black box, whose evaluations are counted, and a result of SurrogateMetropolis."""
+    op = models.Counting()
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=2)
+        pm.Potential("likelihood", op(x))
+    step = pk.SurrogateMetropolis(model=model, expensive=True)
+    dt = pk.sample(step=step, max_evaluations=300, chains=4, cores=1, random_seed=1, **QUIET)
+    return op, model, dt, -np.log(2)  # of two dimensions: (1/√2)²
+
+
+def test_of_a_surrogate(tmp_path, caplog):
+    op, model, dt, known = of_surrogates()
+    op.count = 0
+    caplog.set_level(logging.INFO)
+    found = pk.evidence(dt, random_seed=1, cores=1)
+    assert found.evaluations == op.count == 203
+    assert abs(found.log_evidence - known) < 4 * found.standard_error < 0.06
+    assert any("constants of a potential" in message for message in messages(caplog))
+    assert "surrogate" in repr(found)
+    dt.to_netcdf(tmp_path / "run.nc")
+    again = pk.evidence(tmp_path / "run.nc", model, random_seed=1, cores=1)
+    assert again.log_evidence == pytest.approx(found.log_evidence, abs=1e-6)
+
+
+def test_executors_change_nothing():
+    _, model, dt, _ = of_surrogates()
+    with ThreadPoolExecutor(2) as pool:
+        found = [pk.evidence(dt, model, 50, 1, **own) for own in ({"cores": 1}, {"executor": pool})]
+    assert found[0] == found[1]
+
+
+@pytest.mark.forks
+def test_processes_change_nothing():
+    _, model, dt, _ = of_surrogates()
+    found = [pk.evidence(dt, model, 50, 1, cores=cores) for cores in (1, 2)]
+    assert found[0] == found[1]
+
+
+def test_an_error_of_the_likelihood_is_raised_with_its_point():
+    op, model, dt, _ = of_surrogates()
+
+    def fails(x):
+        raise OSError("no licence")
+
+    function, op.function = op.function, fails
+    try:
+        with pytest.raises(OSError, match="no licence") as raised:
+            pk.evidence(dt, model, cores=1)
+    finally:
+        op.function = function
+    assert any("pk.evidence evaluates" in note for note in raised.value.__notes__)
+
+
+def test_another_likelihood_is_seen():
+    op, model, dt, _ = of_surrogates()
+    function, op.function = op.function, lambda x: -x @ x
+    try:
+        with pytest.raises(ValueError, match="not the model that was sampled"):
+            pk.evidence(dt, model, cores=1)
+    finally:
+        op.function = function
+
+
+# ---- refusals -----------------------------------------------------------------------------------
+
+
+def test_improper_priors_are_refused():
+    with pm.Model() as model:
+        m, s = pm.Flat("m"), pm.HalfFlat("s")
+        pm.Normal("y", m, s, observed=[1.0, 2.0, 4.0])
+    draws = tree(m=np.zeros((4, 100)), s=np.ones((4, 100)))
+    with pytest.raises(ValueError, match="prior of m, s is improper"):
+        pk.evidence(draws, model)
+
+
+def test_discrete_variables_are_refused(mixed_model):
+    with pytest.raises(ValueError, match="k is discrete"):
+        pk.evidence(tree(k=np.zeros((2, 100), int)), mixed_model)
+
+
+def test_what_else_is_refused():
+    model, dt, _ = coins()
+    with pytest.raises(ValueError, match="needs the model"):
+        pk.evidence(dt)
+    with pytest.raises(ValueError, match="no draws of b"):
+        pk.evidence(dt, line()[0])
+    with pytest.raises(ValueError, match="too few for the evidence"):
+        pk.evidence(dt.isel(draw=slice(20)), model)
+    with pytest.raises(ValueError, match="whole result"):
+        pk.evidence(dt["posterior"].to_dataset(), model)
+    with pytest.raises(ValueError, match="at least"):
+        pk.evidence(dt, model, evaluations=10)
+    approximate = dt.copy()
+    approximate["posterior"] = dt["posterior"].assign_attrs(approximate="draws of the surrogate")
+    with pytest.raises(ValueError, match="draws of the surrogate"):
+        pk.evidence(approximate, model)
+    at_a_bound = dt.copy()
+    at_a_bound["posterior"] = dt["posterior"].to_dataset() * 0
+    with pytest.raises(ValueError, match="near a bound"):
+        pk.evidence(at_a_bound, model)
+
+
+def test_estimates_need_what_was_accepted():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("noise", 0 * x + 0 * pk.noise_seed())
+    with pytest.raises(ValueError, match="is an estimate"):
+        pk.evidence(tree(x=np.zeros((4, 100))), model)
+
+
+# ---- warnings -----------------------------------------------------------------------------------
+
+
+def checked(x, **parts):
+    """Return what is made of an Evidence, for draws x (chains, draws, d)."""
+    found = Evidence(
+        **{
+            "log_evidence": -1.0,
+            "standard_error": 0.01,
+            "method": "bridge",
+            "overlap": 0.9,
+            "ess": 500.0,
+            "evaluations": 200,
+        }
+        | parts
+    )
+    posterior = xr.Dataset({"x": (("chain", "draw", "i"), x)})
+
+    class Draws:
+        pass
+
+    draws = Draws()
+    draws.x, draws.posterior = x, posterior
+    return result.checked(found, draws)
+
+
+def test_signs_of_trouble_are_told(caplog):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((4, 300, 2))
+    assert checked(x).log_evidence == -1
+    assert not messages(caplog, logging.WARNING)
+    nothing = checked(x, overlap=0.001)
+    assert np.isnan(nothing.log_evidence)
+    assert "not known" in messages(caplog, logging.WARNING)[-1]
+    checked(x + 20 * np.arange(4)[:, None, None] // 2, overlap=0.1, ess=10.0)
+    said = messages(caplog, logging.WARNING)[-1]
+    for sign in ("the overlap is 0.10", "10 independent", "R-hat is", "never jump"):
+        assert sign in said
+
+
+# ---- several models -----------------------------------------------------------------------------
+
+
+def test_models_are_compared():
+    (model, dt, known), (other, other_dt, other_known) = line(), line(slope=False)
+    a = pk.evidence(dt, model, evaluations=200, random_seed=1)
+    b = pk.evidence(other_dt, other, evaluations=200, random_seed=1)
+    table = pk.compare_models({"flat": b, "sloped": a})
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.index) == ["sloped", "flat"]
+    factor, error = table.loc["flat", ["log_bayes_factor", "log_bayes_factor_error"]]
+    assert abs(factor - (other_known - known)) < 4 * error
+    assert table["probability"].sum() == pytest.approx(1)
+
+
+def made(log_evidence, standard_error=0.1):
+    return Evidence(log_evidence, standard_error, "bridge", 0.9, 500.0, 200)
+
+
+def test_probabilities_have_errors_and_priors():
+    same = pk.compare_models({"a": made(-3.0), "b": made(-3.0)})
+    assert list(same["probability"]) == [0.5, 0.5]
+    assert same["probability_error"].iloc[0] == pytest.approx(0.25 * np.hypot(0.1, 0.1), rel=0.1)
+    odds = pk.compare_models({"a": made(-3.0), "b": made(-3.0)}, prior={"a": 3, "b": 1})
+    assert odds.loc["a", "probability"] == pytest.approx(0.75)
+    unknown = pk.compare_models({"a": made(-3.0), "b": made(np.nan, np.nan)})
+    assert unknown["probability"].isna().all()
+    assert unknown.index[0] == "a"
+    for prior in ({"a": 1}, {"a": 1, "b": 0}, [1, 1]):
+        with pytest.raises(ValueError, match="prior must be"):
+            pk.compare_models({"a": made(-3.0), "b": made(-3.0)}, prior=prior)
+    with pytest.raises(ValueError, match="must be a dict"):
+        pk.compare_models([made(-3.0)])
+
+
+def test_the_model_that_fails_is_named():
+    with pytest.raises(ValueError, match="needs the model") as raised:
+        pk.compare_models({"coins": coins()[1]})
+    assert raised.value.__notes__ == ["in the model 'coins'"]
+
+
+def test_repr_has_as_many_digits_as_are_known():
+    assert "log_evidence=-3.00 ± 0.1;" in repr(made(-3.0))
+    assert "log_evidence=-3.0000 ± 0.0021;" in repr(made(-3.0, 0.0021))

@@ -13,6 +13,7 @@ from pymc_kameleon.model.noise import noise_seed
 from pymc_kameleon.model.starts import initvals
 from pymc_kameleon.plots.compare import plot_compare
 from pymc_kameleon.plots.emulator import plot_emulator
+from pymc_kameleon.plots.evidence import plot_evidence
 from pymc_kameleon.plots.modes import plot_modes
 from pymc_kameleon.plots.proposals import plot_proposals
 from pymc_kameleon.plots.tuning import plot_adaptation, plot_factor, plot_learned, plot_scales
@@ -42,7 +43,7 @@ __all__ = [
     "load",
 ]
 __all__ += ["mode_occupancy", "noise_seed", "plot_adaptation", "plot_compare", "plot_emulator"]
-__all__ += ["plot_factor"]
+__all__ += ["plot_evidence", "plot_factor"]
 __all__ += ["plot_learned", "plot_modes", "plot_proposals", "plot_scales", "registered", "sample"]
 __all__ += ["summary", *(sampler.__name__ for sampler in SAMPLERS)]
 

@@ -281,6 +281,18 @@ def test_probabilities_have_errors_and_priors():
         pk.compare_models([made(-3.0)])
 
 
+def test_evidences_are_drawn():
+    table = pk.compare_models({"a": made(-3.0), "b": made(-4.0), "c": made(-9.0)})
+    plots = pk.plot_evidence(table, backend="matplotlib")
+    axes = plots.viz["plot"]["log_bayes_factor"].item()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["c", "b", "a"]
+    lines = [line.get_xdata() for line in axes.get_lines() if len(line.get_xdata()) == 2]
+    middles = sorted(float(np.mean(ends)) for ends in lines)
+    np.testing.assert_allclose(middles, [-6, -1, 0])
+    with pytest.raises(TypeError, match="compare_models"):
+        pk.plot_evidence(made(-3.0))
+
+
 def test_the_model_that_fails_is_named():
     with pytest.raises(ValueError, match="needs the model") as raised:
         pk.compare_models({"coins": coins()[1]})

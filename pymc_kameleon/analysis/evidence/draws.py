@@ -98,7 +98,8 @@ class EvidenceDraws:
             raise ValueError(
                 "This is not the model that was sampled, or its data have changed: at a draw where "
                 f"the result says that the log-density is {known[worst]:.6g}, it is "
-                f"{logp[worst]:.6g}."
+                f"{logp[worst]:.6g}. If several steps of pm.sample have moved the variables, leave out "
+                "what one of them says: dt.drop_nodes('sample_stats')."
             )
 
     def _known_logp(self, dt):

@@ -1,0 +1,78 @@
+"""A plot of what ``pk.compare_models`` has found."""
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pymc_kameleon.plots.common import checked_backend, figure_of, name_rows
+
+TEXTS = {
+    "log_bayes_factor": "log Bayes factor against the best\n(± 2 standard errors)",
+    "probability": "probability\n(± 2 standard errors)",
+}
+"""Columns that are shown, and their labels."""
+
+
+def plot_evidence(table, backend=None):
+    """Plot what ``pk.compare_models`` returns: a row for each model, the best one on top.
+
+    Parameters
+    ----------
+    table : DataFrame
+    backend : str, optional
+        ``"matplotlib"``, ``"bokeh"`` or ``"plotly"``; by default that of ArviZ.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    TypeError
+        For what is no such table.
+
+    Examples
+    --------
+    >>> table = pk.compare_models({"a": dt_a, "b": dt_b})
+    >>> plot = pk.plot_evidence(table)
+    """
+    from arviz_plots import PlotCollection, visuals  # takes half a second
+
+    _check_table(table)
+    shown = table[::-1]  # from below
+    values = _dataset(shown, list(TEXTS), "{}")
+    errors = _dataset(shown, list(TEXTS), "{}_error")
+    place = xr.DataArray(np.arange(len(shown)), values.coords)
+    backend, size = checked_backend(backend), (9, 1.5 + 0.4 * len(shown))
+    plots = PlotCollection.grid(
+        values,
+        cols=["__variable__"],
+        backend=backend,
+        figure_kwargs=figure_of(backend, {}, figsize=size, sharey=True),
+    )
+    for row in range(len(shown)):
+        ends = xr.DataArray([-2, 2], dims="end")
+        line = (values + ends * errors).isel(model=row, drop=True)
+        plots.map(visuals.line_xy, f"error {row}", data=line, y=xr.full_like(ends, row))
+    plots.map(visuals.scatter_xy, "value", data=values, y=place)
+    for name, text in TEXTS.items():
+        plots.map(visuals.labelled_x, data=values[[name]], text=text, store_artist=False)
+    margins = (-0.5, len(shown) - 0.5)
+    plots.map(visuals.set_ylim, data=values, limits=margins, store_artist=False)
+    plots.map(name_rows, data=values, names=values["model"].values, store_artist=False)
+    return plots
+
+
+def _dataset(table, names, column):
+    columns = {name: ("model", table[column.format(name)].to_numpy()) for name in names}
+    return xr.Dataset(columns, {"model": table.index.to_list()})
+
+
+def _check_table(table):
+    """Raise a TypeError unless it is what ``pk.compare_models`` returns."""
+    if isinstance(table, pd.DataFrame) and {*TEXTS} <= {*table}:
+        return
+    raise TypeError(
+        "plot_evidence takes the table that pk.compare_models() returns, and got "
+        f"{type(table).__name__}."
+    )

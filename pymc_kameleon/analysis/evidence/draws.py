@@ -98,8 +98,8 @@ class EvidenceDraws:
             raise ValueError(
                 "This is not the model that was sampled, or its data have changed: at a draw where "
                 f"the result says that the log-density is {known[worst]:.6g}, it is "
-                f"{logp[worst]:.6g}. If several steps of pm.sample have moved the variables, leave out "
-                "what one of them says: dt.drop_nodes('sample_stats')."
+                f"{logp[worst]:.6g}. If several steps of pm.sample have moved the variables, leave "
+                "out what one of them says: dt.drop_nodes('sample_stats')."
             )
 
     def _known_logp(self, dt):
@@ -184,7 +184,7 @@ def _unconstrained(model, posterior):
         transform = model.rvs_to_transforms[rv]
         values.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
     graphs = clone_replace(values, given, rebuild_strict=False)
-    mode = Mode("py", "fast_compile")
+    mode = Mode("py", None)  # rewrites would look for BLAS
     compute = pytensor.function([*given.values()], graphs, mode=mode, on_unused_input="ignore")
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     arrays = [posterior[rv.name].values.reshape(-1, *posterior[rv.name].shape[2:]) for rv in given]

@@ -29,8 +29,8 @@ _log = logging.getLogger("pymc_kameleon")
 WITH_SURROGATE, MOST_BY_DEFAULT = 200, 4000
 """New points by default, with a surrogate; and of others, which are as many as draws, at most."""
 
-LEAST_NEW = 50
-"""New points at least."""
+LEAST_NEW, MOST_DRAWS = 50, 20_000
+"""New points at least; and draws that are bridged at most. More would only take arithmetic."""
 
 CHECKED = 3
 """Draws at which the model is compared with the one that was sampled."""
@@ -61,8 +61,8 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
     evaluations : int, optional
         New points at which the log-density is evaluated, 50 at least. By default 200 for draws of
         SurrogateMetropolis, and for others as many as there are draws, from 200 to 4000. Three more
-        are at draws, to see that the model is the one that was sampled; and if the result does not
-        have the log-densities of its draws, these are evaluated, too.
+        are at draws, to see that the model is the one that was sampled. If the result does not have
+        the log-densities of its draws, as many of these are evaluated, too, about.
     random_seed : int or numpy.random.Generator, optional
         For the same answer again.
     cores : int, optional
@@ -102,6 +102,7 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         n_draws = draws.x.shape[0] * draws.x.shape[1]
         usual = int(np.clip(n_draws, WITH_SURROGATE, MOST_BY_DEFAULT))
         evaluations = WITH_SURROGATE if draws.surrogates is not None else usual
+    draws.thin(MOST_DRAWS if draws.logp is not None else evaluations)
     rng = np.random.default_rng(random_seed)
     density = Density(draws.model)
     with Evaluating(density, cores, executor, rng) as evaluate:

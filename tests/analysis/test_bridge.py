@@ -144,11 +144,11 @@ def test_known_integrals(name):
     assert abs(error) < 4 * standard_error < 0.2
 
 
-@pytest.mark.slow  # 16 fits of each
+@pytest.mark.slow  # 8 fits of each, at least
 @pytest.mark.parametrize("name", KNOWN)
 def test_standard_errors_of_known_integrals(name):
-    error, standard_error = errors(name, 8)
-    assert np.sqrt(np.mean((error / standard_error) ** 2)) < 1.8
+    error, standard_error = errors(name, 4)
+    assert np.sqrt(np.mean((error / standard_error) ** 2)) < 2.2
 
 
 def test_a_jacobian_that_is_forgotten_is_seen():

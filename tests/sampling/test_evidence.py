@@ -59,9 +59,9 @@ def line(slope=True):
 def test_known_evidence(case):
     model, dt, known = case()
     found = pk.evidence(dt, model, evaluations=200, random_seed=1)
-    assert abs(found.log_evidence - known) < 4 * found.standard_error < 0.04
+    assert abs(found.log_evidence - known) < 4 * found.standard_error < 0.08
     assert found.overlap > 0.9
-    assert found.evaluations == 1200  # the draws, too
+    assert found.evaluations == 400  # a fifth of the draws, too
 
 
 @cache
@@ -87,8 +87,8 @@ def test_priors_have_evidence_1_under_every_transform(caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     model, dt = prior_alone()
     found = pk.evidence(dt, model, random_seed=1)
-    share = np.log(2)  # of the orders of two, one is left
-    assert abs(found.log_evidence + share) < 4 * found.standard_error < 0.2
+    of_order = -np.log(2)  # of the orders of two, one is left
+    assert abs(found.log_evidence - of_order) < 4 * found.standard_error < 0.6
     assert any("has no data" in message for message in messages(caplog))
 
 
@@ -192,7 +192,9 @@ def test_what_else_is_refused():
     with pytest.raises(ValueError, match="from 50 on"):
         pk.evidence(dt, model, evaluations=10)
     approximate = dt.copy()
-    approximate["posterior"] = dt["posterior"].to_dataset().assign_attrs(approximate="draws of the surrogate")
+    approximate["posterior"] = (
+        dt["posterior"].to_dataset().assign_attrs(approximate="draws of the surrogate")
+    )
     with pytest.raises(ValueError, match="draws of the surrogate"):
         pk.evidence(approximate, model)
     at_a_bound = dt.copy()

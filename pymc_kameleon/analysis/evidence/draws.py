@@ -90,6 +90,15 @@ class EvidenceDraws:
         """Whether the log-density is only estimated."""
         return NOISE_SEED in self.model.named_vars
 
+    def thin(self, most):
+        """Keep at most so many draws, evenly spaced, or some more."""
+        step = max(1, self.x.shape[0] * self.x.shape[1] // most)
+        self.x, self.posterior = (
+            self.x[:, ::step],
+            self.posterior.isel(draw=slice(None, None, step)),
+        )
+        self.logp = None if self.logp is None else self.logp[:, ::step]
+
     def check(self, at, logp):
         """Raise a ValueError unless log-densities at some draws, by flat numbers, are as known."""
         known = self.logp.ravel()[at]

@@ -65,17 +65,15 @@ def estimate(x, f, parameters, evaluate, n, rng):
 
 def _bridged(proposal, x, f, evaluate, n, rng):
     """Return the Estimate by new draws of a proposal, or of one that has learned from the first."""
-    pilot, best = min(n, max(LEAST_PILOT, n // PILOTS)), None
+    pilot, trials = min(n, max(LEAST_PILOT, n // PILOTS)), []
     for _ in range(MOST_REFITS + 1):
-        trial = _Trial(proposal, x, f)
-        trial.add(pilot, evaluate, rng)
+        trials.append(_Trial(proposal, x, f))
+        trials[-1].add(pilot, evaluate, rng)
         n -= pilot
-        if best is not None and trial.found.overlap < best.found.overlap:
+        if trials[-1].found.overlap >= GOOD_OVERLAP or n < 2 * pilot:
             break
-        best = trial
-        if best.found.overlap >= GOOD_OVERLAP or n < 2 * pilot:
-            break
-        proposal = proposal.refitted(best.y, best.f_y)
+        proposal = proposal.refitted(trials[-1].y, trials[-1].f_y)
+    best = max(trials, key=lambda trial: trial.found.overlap)
     if n > 0:
         best.add(n, evaluate, rng)
     found = best.found

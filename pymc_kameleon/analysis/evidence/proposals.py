@@ -28,6 +28,9 @@ SHARES = 0.1, 0.2, 0.4, 0.6, 0.8, 0.9
 NU, N_INNER = 8.0, 32
 """ν of t, and steps of the chain that makes draws, of a surrogate that is fitted here."""
 
+LEAST_OF_MODE = 30, 3
+"""Different draws of a mode that has a surrogate of its own, at least, and times d."""
+
 MOST_DROP = 15, 3
 """How far below what is typical a log-density is as good as 0 for a fit, and times d."""
 
@@ -170,7 +173,19 @@ def _fitted_to(own):
 
 
 def fitted(x, f, modes, rng):
-    """Return a Proposal that is fitted to draws x (n, d), log-densities f (n,) and modes there."""
+    """Return a Proposal that is fitted to draws x (n, d), log-densities f (n,) and modes there.
+
+    Draws that are repeated count once. A mode that is too small belongs to the largest one.
+    """
+    least = LEAST_OF_MODE[0] + LEAST_OF_MODE[1] * x.shape[1]
+    x, first = np.unique(x, axis=0, return_index=True)
+    f, modes = f[first], modes[first]
+    modes = np.where(np.bincount(modes)[modes] < least, 0, modes)
+    if len(x) < least:
+        raise ValueError(
+            f"Half of the draws are at {len(x)} different points, which are too few for the "
+            f"evidence: let there be {least} at least."
+        )
     numbers, counts = np.unique(modes, return_counts=True)
     own = [modes == number for number in numbers]
     return Proposal([_fitted(x[rows], f[rows], rng) for rows in own], counts / counts.sum())
@@ -178,10 +193,11 @@ def fitted(x, f, modes, rng):
 
 def _fitted(x, f, rng):
     """Return a Component that is fitted to draws."""
-    d, (x, first) = x.shape[1], np.unique(x, axis=0, return_index=True)
     mean, factor = x.mean(axis=0), cholesky(np.atleast_2d(np.cov(x.T)))
-    surrogate = _surrogate(x, f[first], mean, factor, NU, rng)
-    sizes = {"d": d, "m": surrogate.weights.size}
+    surrogate = _surrogate(x, f, mean, factor, NU, rng)
+    if surrogate is None:
+        raise ValueError("No surrogate can be fitted to these draws: do they hardly differ?")
+    sizes = {"d": x.shape[1], "m": surrogate.weights.size}
     parameters = allocate(
         Parameters,
         sizes,
@@ -193,7 +209,7 @@ def _fitted(x, f, rng):
         surrogate=surrogate,
     )
     cover = reference_of(mean, factor, NU, x, rng)
-    return Component(parameters, cover, cover, x, f[first], rng)
+    return Component(parameters, cover, cover, x, f, rng)
 
 
 def _surrogate(x, f, mean, factor, nu, rng):

@@ -19,7 +19,7 @@ from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import DEFAULT_RULE
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.sampling.sample import check_executor, default_cores
-from pymc_kameleon.sampling.worker_process import Failed
+from pymc_kameleon.sampling.worker_process import Failed, Lacks
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.messages import grouped
 from pymc_kameleon.step.options import checked_integer
@@ -295,8 +295,7 @@ class Evaluating:
             return
         if isinstance(found, Failed):
             raise found.error
-        if found is None:  # the worker does not have the job
-            again = self._workers.submit(*task.arguments, with_job=True)
-            under_way[again] = task
+        if isinstance(found, Lacks):
+            under_way[self._workers.submit(*task.arguments, lacks=found)] = task
         else:
             task.found = found

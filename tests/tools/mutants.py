@@ -148,6 +148,50 @@ BUGS = {
             "test_expectation.py -k slow",
         ),
     ],
+    "analysis/evidence/bridge.py": [
+        (
+            "draws of a chain are taken for independent ones",
+            "variance = max(values.var() / ess, between)",
+            "variance = values.var() / values.size",
+            "test_bridge.py -k knows_its_error",
+        ),
+        (
+            "new draws and those of the posterior change places",
+            "return expit(-at_p - odds) / (1 - share), expit(at_g + odds) / share",
+            "return expit(-at_p + odds) / share, expit(at_g - odds) / (1 - share)",
+            "test_bridge.py -k knows_its_error",
+        ),
+    ],
+    "analysis/evidence/reference.py": [
+        (
+            "a t density is not divided by its volume",
+            "self._log_constants = log_det + of_t",
+            "self._log_constants = of_t",
+            "test_bridge.py -k constants",
+        ),
+    ],
+    "analysis/evidence/draws.py": [
+        (
+            "a draw is where its last move ended, accepted or not",
+            "return np.where(moved[..., None], end, start)[..., order]",
+            "return end[..., order]",
+            "test_evidence.py -k of_a_surrogate",
+        ),
+        (
+            "another likelihood is not seen",
+            "if not np.allclose(logp, known, OF_SIZE, ROUNDING):",
+            "if False:",
+            "test_evidence.py -k another_likelihood",
+        ),
+    ],
+    "analysis/evidence/comparison.py": [
+        (
+            "prior odds do not count",
+            "probability = _probabilities(log_z + log_odds)",
+            "probability = _probabilities(log_z)",
+            "test_evidence.py -k priors",
+        ),
+    ],
     "analysis/control_correction.py": [
         (
             "a chain's u is not moved to the common centre",

@@ -7,6 +7,7 @@ from multiprocessing import get_context
 
 import arviz as az
 import models
+import noisy
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -164,6 +165,25 @@ def test_another_likelihood_is_seen():
             pk.evidence(dt, model, cores=1)
     finally:
         op.function = function
+
+
+@pytest.mark.slow  # some seconds of draws
+def test_an_estimated_likelihood_counts_by_its_mean():
+    """Draws have the estimates that they were accepted with; new ones at the draws are lower."""
+    model = noisy.toy(0.7)
+    step = pk.GAM(model=model, pseudo_marginal=True)
+    dt = pk.sample(2000, step=step, model=model, chains=4, cores=1, random_seed=1, **QUIET)
+    found = pk.evidence(dt, model, random_seed=1)
+    assert abs(found.log_evidence) < 4 * found.standard_error < 0.3
+    fresh = dt.copy()
+    lp = dt["sample_stats"]["lp"]
+    rng = np.random.default_rng(1)
+    x, noise = dt["posterior"]["x"].values, 0.7 * rng.standard_normal(lp.shape)
+    without = -np.log(2 * np.pi) - np.sum(x**2, axis=2) / 2
+    new = dt["sample_stats"].to_dataset().assign(lp=(lp.dims, without + noise - 0.7**2 / 2))
+    fresh["sample_stats"] = xr.DataTree(new)
+    wrong = pk.evidence(fresh, model, random_seed=1)
+    assert abs(wrong.log_evidence) > 6 * wrong.standard_error
 
 
 # ---- refusals -----------------------------------------------------------------------------------

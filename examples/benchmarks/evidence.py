@@ -92,14 +92,13 @@ def add_runs(name, sampler, seeds, end):
                 )
                 save(FILE, rows)
             step = pk.SurrogateMetropolis(model=problem.model, expensive=True)
-        with quiet() as told:
+        with quiet():
             dt = DRAWS[sampler](problem, step, seed)
             began = time.perf_counter()
             found = pk.evidence(dt, problem.model, random_seed=seed, cores=1)
         row = {"case": name, "d": problem.d, "sampler": sampler, "seed": seed}
         row |= {"log_evidence": found.log_evidence, "standard_error": found.standard_error}
         row |= {"overlap": found.overlap, "evaluations": found.evaluations}
-        row |= {"warned": any(record.levelno >= logging.WARNING for record in told)}
         row |= {"seconds": round(time.perf_counter() - began, 1)} | when_and_where()
         print(row, flush=True)
         rows.append(row)

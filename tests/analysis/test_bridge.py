@@ -178,11 +178,11 @@ def z_of_ten_runs(make_cover):
         def log_density(x):
             return -np.sum(x**2, axis=1) / 2
 
-        own = proposals.fitted(fitting, log_density(fitting), np.zeros(300), rng)
+        own = proposals.fitted(fitting, log_density(fitting), np.zeros(300, int), rng)
         [component] = own.components
         p = component.parameters
         cover = make_cover(p.mean, np.tril(p.factor), 8.0, draws=x.reshape(-1, 10), rng=rng)
-        bridged = proposals.Component(p, cover, cover, fitting, log_density(fitting), rng)
+        bridged = proposals.Component(p, cover, fitting, fitting, log_density(fitting), rng)
         f = log_density(x.reshape(-1, 10)).reshape(x.shape[:2])
         proposal = proposals.Proposal([bridged], [1.0])
         own = estimate._bridged(proposal, x, f, log_density, 200, rng)
@@ -207,7 +207,7 @@ def test_a_proposal_learns_where_it_was_wrong():
         return np.where((x > 0.6).any(axis=1), -1e3, -np.sum(x**2, axis=1) / 2)
 
     fitting = x.reshape(-1, 2)
-    proposal = proposals.fitted(fitting, log_density(fitting), np.zeros(len(fitting)), rng)
+    proposal = proposals.fitted(fitting, log_density(fitting), np.zeros(len(fitting), int), rng)
     y = proposal.draws(200, rng)
     better = proposal.refitted(y, log_density(y))
     wrong = [np.mean(log_density(own.draws(400, rng)) < -500) for own in (proposal, better)]
@@ -219,7 +219,7 @@ def test_constants_of_proposals_are_known():
     rng = np.random.default_rng(5)
     x = rng.standard_normal((400, 3)) * [1, 10, 0.1]
     f = -np.sum((x / [1, 10, 0.1]) ** 2, axis=1) / 2
-    proposal = proposals.fitted(x, f, np.zeros(400), rng)
+    proposal = proposals.fitted(x, f, np.zeros(400, int), rng)
     assert abs(proposal.components[0].log_z - 1.5 * np.log(2 * np.pi)) < 0.02
     assert proposal.error < 0.01
     control = proposal.control(proposal.draws(4000, rng))

@@ -7,6 +7,7 @@ densities. Z_s is the mean of s/ρ over points of ρ, which takes no evaluation 
 import numpy as np
 from scipy.special import logsumexp
 
+from pymc_kameleon.analysis.evidence.bridge import bridge
 from pymc_kameleon.analysis.evidence.reference import reference_of, t_density
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import fit
@@ -14,6 +15,7 @@ from pymc_kameleon.samplers.surrogate.archive import cholesky, whitened, worth_f
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.samplers.surrogate.effort import EXPENSIVE
 from pymc_kameleon.samplers.surrogate.emulator import POINTS_AT_A_TIME
+from pymc_kameleon.samplers.surrogate.evaluations import evenly
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
@@ -21,6 +23,10 @@ from pymc_kameleon.samplers.surrogate.proposal import Parameters
 FIRST_POINTS, MOST_POINTS, GOOD_ERROR = 128, 2048, 2e-3
 """Points of each set, and t density, by which Z_s is found, to begin with and at most, until the
 error of its logarithm is this."""
+
+N_PROBES, PROBE_RUNS, MOST_REFERENCES, GOOD_DOUBT = 200, 4, 3, 0.02
+"""Draws of s that look for where ρ is not, inner chains of each; how often there is another ρ, at
+most, which is made of these, too; and by how much log Z_s may be in doubt without one."""
 
 SHARES = 0.1, 0.2, 0.4, 0.6, 0.8, 0.9
 """Shares of a cover in a proposal, which covers what the surrogate takes for less than it is."""
@@ -42,9 +48,11 @@ class Component:
     ----------
     parameters : Parameters
         With the surrogate.
-    cover, reference : Reference
-        What the surrogate may take for less than it is, and what it is integrated by. Draws that
-        are bridged may have made the reference, but neither the cover nor the surrogate.
+    cover : Reference
+        It covers what the surrogate may take for less than it is.
+    draws : (m, d) float64
+        Of the posterior, by which the reference is made. Those that are bridged may be among them,
+        but may have made neither the cover nor the surrogate.
     x, f : (n, d) and (n,) float64
         The points and values that it was fitted to.
     rng : numpy.random.Generator
@@ -52,25 +60,52 @@ class Component:
         Of the cover.
     """
 
-    def __init__(self, parameters, cover, reference, x, f, rng, share=SHARES[0]):
+    def __init__(self, parameters, cover, draws, x, f, rng, share=SHARES[0]):
         self.parameters, self.cover, self.share = parameters, cover, share
-        self._reference, self._x, self._f, self._rng = reference, x, f, rng
-        self._points, self._logs, n = [], [], FIRST_POINTS
-        while not self._points or (self.error > GOOD_ERROR and n <= MOST_POINTS):
-            points = reference.even(n, first=not self._points)
-            flat = points.reshape(-1, points.shape[2])
-            logs = self._log_s(flat) - reference.log_density(flat)
-            self._points.append(points)
-            self._logs.append(logs.reshape(points.shape[:2]))
-            self._integrate()
-            n = 2 * n if len(self._points) > 1 else n
+        self._seen, self._x, self._f, self._rng = draws, x, f, rng
+        p = parameters
+        for _ in range(MOST_REFERENCES):
+            args = p.mean, np.tril(p.factor), p.surrogate.nu[0], draws, rng
+            self._integrate(reference_of(*args))
+            ends = self._of_s(N_PROBES, PROBE_RUNS)
+            doubt = self._doubt(ends)
+            if doubt < GOOD_DOUBT:
+                break
+            draws = np.concatenate([evenly(self._seen, N_PROBES), ends])
+        self.error = float(np.hypot(self.error, doubt))
 
-    def _integrate(self):
-        """Set log Z_s and its error."""
-        logs = np.concatenate(self._logs, axis=1)
-        sets = logsumexp(logs, axis=1) - np.log(logs.shape[1])
-        self.log_z = logsumexp(sets) - np.log(SETS)
-        self.error = np.exp(sets - self.log_z).std(ddof=1) / np.sqrt(SETS)
+    def _integrate(self, reference):
+        """Set log Z_s and its error, by points of a reference, which are kept."""
+        self._reference, n = reference, FIRST_POINTS
+        points, logs, self.error = [], [], np.inf
+        while not points or (self.error > GOOD_ERROR and n <= MOST_POINTS):
+            points.append(reference.even(n, first=not points))
+            flat = points[-1].reshape(-1, points[-1].shape[2])
+            logs.append((self._log_s(flat) - reference.log_density(flat)).reshape(SETS, -1))
+            n = 2 * n if len(points) > 1 else n
+            self._points, self._logs = (np.concatenate(own, axis=1) for own in (points, logs))
+            sets = logsumexp(self._logs, axis=1) - np.log(self._logs.shape[1])
+            self.log_z = logsumexp(sets) - np.log(SETS)
+            self.error = np.exp(sets - self.log_z).std(ddof=1) / np.sqrt(SETS)
+
+    def _of_s(self, n, runs=1):
+        """Return n draws of s (n, d): weighted points, from where inner chains go on."""
+        logs = self._logs.ravel()
+        weights = np.exp(logs - logs.max())
+        chosen = self._rng.choice(len(logs), n, p=weights / weights.sum())
+        x = self._points.reshape(len(logs), -1)[chosen]
+        for _ in range(runs):
+            x = new_ends(self.parameters, x, self._rng)
+        return x
+
+    def _doubt(self, ends):
+        """Return what log Z_s may lack, as chains on s have come to where no point of ρ is."""
+        at_s, at_reference = (
+            self._log_s(ends) - self._reference.log_density(ends),
+            self._logs.ravel(),
+        )
+        found = bridge(at_s[None], at_reference, np.zeros(len(at_reference)))
+        return max(0.0, abs(found.log_ratio - self.log_z) - 3 * found.standard_error)
 
     def _log_s(self, x):
         """Return log s at points (n, d)."""
@@ -91,14 +126,8 @@ class Component:
 
     def draws(self, n):
         """Return n draws (n, d): of the cover, and of s, by weighted points and inner chains."""
-        rng, d = self._rng, self.parameters.mean.size
-        n_cover = rng.binomial(n, self.share)
-        points = np.concatenate(self._points, axis=1).reshape(-1, d)
-        logs = np.concatenate(self._logs, axis=1).ravel()
-        weights = np.exp(logs - logs.max())
-        chosen = rng.choice(len(points), n - n_cover, p=weights / weights.sum())
-        ends = new_ends(self.parameters, points[chosen], rng)
-        return np.concatenate([self.cover.draws(n_cover), ends])
+        n_cover = self._rng.binomial(n, self.share)
+        return np.concatenate([self.cover.draws(n_cover), self._of_s(n - n_cover)])
 
     def refitted(self, x, f, w):
         """Return a Component that has learned from points, which have importance weights w."""
@@ -109,7 +138,7 @@ class Component:
         surrogate = _surrogate(x, f, p.mean, np.tril(p.factor), p.surrogate.nu[0], self._rng)
         if surrogate is not None:
             p = p._replace(surrogate=surrogate)
-        return Component(p, self.cover, self._reference, x, f, self._rng, share)
+        return Component(p, self.cover, self._seen, x, f, self._rng, share)
 
 
 def _mixed(parts, share):
@@ -160,8 +189,7 @@ def of_surrogates(parameters, draws, rng):
     components = []
     for own, *_ in same.values():
         t = own.mean, np.tril(own.factor), own.surrogate.nu[0]
-        cover, reference = t_density(*t, rng), reference_of(*t, draws, rng)
-        components.append(Component(own, cover, reference, *_fitted_to(own), rng))
+        components.append(Component(own, t_density(*t, rng), draws, *_fitted_to(own), rng))
     return Proposal(components, [len(own) / len(parameters) for own in same.values()])
 
 
@@ -209,7 +237,7 @@ def _fitted(x, f, rng):
         surrogate=surrogate,
     )
     cover = reference_of(mean, factor, NU, x, rng)
-    return Component(parameters, cover, cover, x, f, rng)
+    return Component(parameters, cover, x, x, f, rng)
 
 
 def _surrogate(x, f, mean, factor, nu, rng):

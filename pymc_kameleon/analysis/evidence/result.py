@@ -14,11 +14,11 @@ from pymc_kameleon.step.messages import grouped
 
 _log = logging.getLogger("pymc_kameleon")
 
-LEAST_OVERLAP, POOR_OVERLAP = 0.02, 0.2
-"""Overlap below which there is no number, and below which there is a warning."""
+LEAST_OVERLAP, LEAST_ESS, LARGE_ERROR = 0.25, 20, 1.0
+"""Overlap, independent draws and standard error beyond which there is no number."""
 
-LEAST_ESS = 30
-"""Independent draws below which the standard error is not to be trusted."""
+POOR_OVERLAP, POOR_ESS = 0.5, 50
+"""Overlap and independent draws below which there is a warning."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,20 @@ def _decimals(error):
 def checked(found, draws):
     """Return an Evidence, without a number if nothing is known; warn of what speaks against it."""
     reasons = []
-    if not found.overlap >= LEAST_OVERLAP:
+    is_known = found.overlap >= LEAST_OVERLAP and found.ess >= LEAST_ESS
+    if not (is_known and found.standard_error <= LARGE_ERROR):
         _log.warning(
             "The evidence is not known: the overlap of the posterior and the density that it was "
-            "compared with is %.2g. Draw longer, or reparametrise.",
+            "compared with is %.2g, the draws are worth %.0f independent ones, and its logarithm "
+            "may be off by %.2g or more. Draw longer, or reparametrise.",
             found.overlap,
+            found.ess,
+            found.standard_error,
         )
         return _without_number(found)
     if found.overlap < POOR_OVERLAP:
         reasons.append(f"the overlap is {found.overlap:.2f}")
-    if found.ess < LEAST_ESS:
+    if found.ess < POOR_ESS:
         reasons.append(f"the draws are worth {found.ess:.0f} independent ones")
     if (r_hat := _r_hat(draws)) is not None:
         reasons.append(f"R-hat is {r_hat:.2f}")

@@ -33,8 +33,8 @@ def plot_evidence(table, backend=None):
 
     Examples
     --------
-    >>> table = pk.compare_models({"a": dt_a, "b": dt_b})
-    >>> plot = pk.plot_evidence(table)
+    >>> table = pk.compare_models({"a": dt_a, "b": dt_b})  # doctest: +SKIP
+    >>> plot = pk.plot_evidence(table)  # doctest: +SKIP
     """
     from arviz_plots import PlotCollection, visuals  # takes half a second
 

@@ -157,7 +157,7 @@ def compare_models(results, prior=None, **options):
 
     Examples
     --------
-    >>> table = pk.compare_models({"sir": dt_sir, "seir": dt_seir})
+    >>> table = pk.compare_models({"sir": dt_sir, "seir": dt_seir})  # doctest: +SKIP
     """
     if not isinstance(results, dict) or not results:
         raise ValueError(f"results must be a dict, {{'a': dt_a, 'b': dt_b}}, not {results!r}.")

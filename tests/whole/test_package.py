@@ -182,6 +182,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("emulator_calls", "calls"),
         ("estimated", "mean"),
         ("evaluations", "worst"),
+        ("evidence", "log_evidence"),
         ("gad_figure1", "deviation"),
         ("gad_mnist", "seconds"),
         ("gad_tables", "acceptance"),

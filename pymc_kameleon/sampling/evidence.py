@@ -90,7 +90,7 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
     --------
     >>> with model:
     ...     dt = pk.sample(step=pk.SurrogateMetropolis())
-    >>> pk.evidence(dt)
+    >>> pk.evidence(dt)  # doctest: +SKIP
     """
     check_executor(executor)
     if cores is not None:

@@ -96,6 +96,14 @@ def test_simulators_are_emulated(example, tmp_path, name):
 
 
 @pytest.mark.slow
+def test_epidemic_models(example, tmp_path):
+    printed = example("epidemic_models", "--evaluations", 1000)
+    order = [line.split()[0] for line in printed.splitlines() if re.match("S[EIRS]+ ", line)]
+    assert order == ["SEIR", "SIR", "SIRS"]
+    assert (tmp_path / "epidemic_models.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_spike_and_slab(example):
     printed = example("spike_and_slab", "--draws", 8, "--tune", 8)
     assert printed.count("probability to be free") == 2
@@ -183,6 +191,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("estimated", "mean"),
         ("evaluations", "worst"),
         ("evidence", "standard_error"),
+        ("evidence_peers", "evaluations"),
         ("gad_figure1", "deviation"),
         ("gad_mnist", "seconds"),
         ("gad_tables", "acceptance"),

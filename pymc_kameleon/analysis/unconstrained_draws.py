@@ -53,7 +53,7 @@ def on_unconstrained_scale(posterior, model):
     else:
         natural = {rv: _draws_of(rv, posterior, model) for rv in model.free_RVs}
         kept = _transformed(natural, model)
-    values = {name: own.reshape(-1, *own.shape[2:]) for name, own in kept.items()}
+    values = {name: kept[name].reshape(-1, *kept[name].shape[2:]) for name in names}
     point = {name: own[0] for name, own in values.items()}
     layout = Layout(model, list(model.value_vars), point)
     flat = np.concatenate([own.reshape(len(own), -1) for own in values.values()], axis=1)

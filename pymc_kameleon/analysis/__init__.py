@@ -8,6 +8,10 @@
 ``surrogate_correction``  averages corrected by the moves of a surrogate
 ``emulator_correction``   averages corrected by the moves of an emulator
 ``control_correction``    averages corrected by control variates
+``zero_variance``         averages corrected by gradients at the draws
+``gradients_of_draws``    these gradients, and why there are none
+``unconstrained_draws``   draws of any result on the scale of the log-density
+``identity``              whether the controls of gradients have the mean 0
 ``batches``               the weight of a control variate, by means over batches
 ``trust``                 whether their standard errors are to be trusted
 ``modes_of_draws``        modes of draws alone, by the gaps between them

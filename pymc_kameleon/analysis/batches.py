@@ -42,6 +42,16 @@ class Corrected(NamedTuple):
     halves: np.ndarray  # (2 · chains, q), T of the first halves of all chains, and of the second
     by_process: np.ndarray = np.False_  # whether that is an average by a process, not T
     sd: np.ndarray = np.nan  # the standard deviation of f by a process
+    by_gradients: np.ndarray = np.False_  # whether that is by gradients of the log-density
+
+
+def best_of(several):
+    """Return Corrected averages of which each is that with the smallest error."""
+    best = several[0]
+    for own in several[1:]:
+        is_other = own.is_better & ~(best.is_better & (best.mcse <= own.mcse))
+        best = Corrected(*(np.where(is_other, b, a) for a, b in zip(best, own, strict=True)))
+    return best
 
 
 def coefficients(a, x, common):

@@ -8,9 +8,12 @@ import xarray as xr
 from arviz_base import convert_to_dataset
 
 from pymc_kameleon.analysis import emulator_correction, surrogate_correction
+from pymc_kameleon.analysis.batches import best_of
 from pymc_kameleon.analysis.control_correction import are_enough, controlled, kept_of
+from pymc_kameleon.analysis.gradients_of_draws import NoGradients, controls_by_gradients
 from pymc_kameleon.analysis.process_correction import NOTHING, known_of, with_process
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
+from pymc_kameleon.analysis.zero_variance import zero_variance
 from pymc_kameleon.result.superchains import size_of_superchains, superchains_of
 from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
 from pymc_kameleon.samplers.surrogate.evaluations import evenly
@@ -57,6 +60,10 @@ class Draws:
         What a process of few evaluations knows of the posterior, None without it.
     controls : Kept or None
         What GAM or GadMALA has kept for that, likewise.
+    by_gradients : Controls or None
+        What gradients of the log-density at the draws make of them.
+    why_not_by_gradients : str
+        Why there are none, although they were asked for.
     approximation : str or None
         What proposed those moves, "surrogate" or "emulator".
     are_approximate : bool
@@ -73,6 +80,7 @@ class Draws:
         self.posterior = convert_to_dataset(dt, group="posterior")
         self.moves = self.known = self.controls = self.approximation = None
         self.should_be_corrected, self._size = False, 1  # chains that are taken for one
+        self.by_gradients, self.why_not_by_gradients = None, ""
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError(
                 "The draws need the dimensions chain and draw, and have "
@@ -88,6 +96,11 @@ class Draws:
                 "the whole result.",
                 self.posterior.attrs["approximate"],
             )
+        self._take_kept(dt, model)
+        self._take_gradients(dt, model)
+
+    def _take_kept(self, dt, model):
+        """Take what the sampler has kept to correct averages by, if there is enough of it."""
         group = next((name for name in KEPT_GROUPS if name in getattr(dt, "children", ())), None)
         if group is None or LEARNED_GROUP not in dt.children:
             return
@@ -142,9 +155,25 @@ class Draws:
         model = model_for(kept, model, kept["coordinate"].values.tolist())
         self._recomputed = Recomputed(self.posterior, kept, model)
 
+    def _take_gradients(self, dt, model):
+        """Take gradients at the draws, if there is a model, or they are kept; say why not."""
+        if self.are_approximate:
+            return
+        try:
+            self.by_gradients = controls_by_gradients(dt, self.posterior, model)
+        except NoGradients as error:
+            self.why_not_by_gradients = str(error)
+            _log.info("Averages are not corrected by gradients: %s.", error)
+            return
+        self.should_be_corrected |= self.by_gradients is not None
+
     @property
     def can_be_corrected(self):
         """Whether averages can be corrected."""
+        return self.by_gradients is not None or self._has_kept
+
+    @property
+    def _has_kept(self):
         return self.controls is not None or self._can_recompute
 
     @property
@@ -159,8 +188,18 @@ class Draws:
     def corrected(self, values, function, n_decisive=None):
         """Return Corrected averages of values (chains, draws, q), of a function of points.
 
-        None if the function cannot be computed at other points, which is told.
+        Each in the way that has the smaller error: by what the sampler has kept, if the function
+        is known at other points, and by gradients. None if it can be done in no way; what failed is
+        told.
         """
+        found = [] if function is None else [self._corrected(values, function, n_decisive)]
+        if self.by_gradients is not None:
+            found.append(zero_variance(values, self.by_gradients))
+        found = [own for own in found if own is not None]
+        return best_of(found) if found else None
+
+    def _corrected(self, values, function, n_decisive):
+        """Return Corrected averages by what the sampler has kept, None if that failed."""
         if not self._can_recompute:
             return controlled(values, self.controls)
         try:
@@ -201,8 +240,11 @@ class Draws:
         return np.sqrt((n - 1) * means.var(axis=0)) if known else np.full(means.shape[1], np.nan)
 
     def can_correct(self, names):
-        """Return of which of these variables averages can be corrected; say why of others not."""
-        if not self.can_be_corrected:
+        """Return of which of these variables averages can be corrected by what the sampler kept.
+
+        Say why of others not.
+        """
+        if not self._has_kept:
             return []
         reasons = self._recomputed.why_not(names) if self._can_recompute else {}
         for reason in dict.fromkeys(reasons.values()):

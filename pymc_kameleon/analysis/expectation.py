@@ -2,7 +2,7 @@
 
 They are those of surrogate_correction.py where a result has moves by a surrogate, those of
 emulator_correction.py where by an emulator, those of control_correction.py where it has control
-variates, and ArviZ's elsewhere.
+variates, those of zero_variance.py where there are gradients, and ArviZ's elsewhere.
 """
 
 from typing import NamedTuple
@@ -39,6 +39,9 @@ class Expectation(NamedTuple):
 
 def expectation(dt, function, model=None):
     """Average a function over the posterior.
+
+    With `model`, or in its context, it is corrected by gradients of the log-density at the draws,
+    whatever sampler made them, unless something speaks against it.
 
     If SurrogateMetropolis has made the draws, in ``pk.sample``, their mean is corrected by what its
     surrogate knows, and likewise by the emulator of EmulatorMetropolis. That takes no evaluation of
@@ -124,7 +127,7 @@ def _averaged(draws, values, function):
             ess = values.var(axis=(0, 1)) / mcse**2
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
     plain = found, r_hat, np.zeros(values.shape[2]), np.zeros(values.shape[2], bool)
-    if function is None or not np.isfinite(values).all():
+    if not draws.can_be_corrected or not np.isfinite(values).all():
         return plain
     better = draws.corrected(values, function)
     if better is None:

@@ -43,9 +43,11 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
     If SurrogateMetropolis or EmulatorMetropolis, or GAM or GadMALA with control variates, has made
     the draws, in ``pk.sample``, means, standard deviations, intervals and their errors are
-    corrected as those of ``pk.expectation``, each where that is of use. Of other samplers they are
-    those of ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it
-    does not take.
+    corrected as those of ``pk.expectation``, each where that is of use. With `model`, or in its
+    context, those of any sampler's draws are corrected by the gradient of the log-density there,
+    which is then kept in the result, as ``dt["gradients"]``. Otherwise they are those of
+    ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it does not
+    take.
 
     Parameters
     ----------
@@ -76,7 +78,9 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         tells whether those that began at a point have the mean of all, however short they are.
         If a surrogate or an emulator corrects them, ``attrs`` has the ``certificate``: how close it
         is to the posterior. And ``by_process``: the rows whose mean is by a process, as evaluations
-        are few, and so approximate; their ``r_hat`` is √(1 + 1/ess).
+        are few, and so approximate; their ``r_hat`` is √(1 + 1/ess). With gradients, it has
+        ``by_gradients``, the rows whose mean is corrected by these, or ``not_by_gradients``: why
+        nothing is.
 
     Raises
     ------
@@ -89,6 +93,9 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     that were changed since have the averages of the draws, and so have deterministics that depend
     on a black box, which is never called. The log says so.
 
+    Gradients correct nothing if draws have diverged, R-hat is above 1.01, the log-density jumps, or
+    anything else speaks against it; see docs/any_run.md.
+
     It warns if a variable is not finite at some draws, and if there are signs that the errors are
     not to be trusted. See docs/estimates.md.
 
@@ -97,6 +104,9 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     >>> with model:
     ...     dt = pk.sample(step=pk.SurrogateMetropolis())
     >>> pk.summary(dt)
+    >>> with model:
+    ...     dt = pm.sample()  # NUTS
+    >>> pk.summary(dt, model=model)
     """
     is_number = isinstance(round_to, Integral) and not isinstance(round_to, bool)
     if not is_number and round_to not in ("auto", "none"):
@@ -131,11 +141,15 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     plain = table.copy()
     apart, by_process = np.zeros(len(table)), np.zeros(len(table), bool)
     if draws.can_be_corrected:
-        apart, by_process = _correct(table, draws, chosen, values, ci_prob, ci_kind)
+        apart, by_process, by_gradients = _correct(table, draws, chosen, values, ci_prob, ci_kind)
         if (close := draws.certificate) is not None:
             table.attrs["certificate"] = close._asdict()
         if draws.known is not None:
             table.attrs["by_process"] = table.index[by_process].tolist()
+        if draws.by_gradients is not None:
+            table.attrs["by_gradients"] = table.index[by_gradients].tolist()
+    if draws.why_not_by_gradients:
+        table.attrs["not_by_gradients"] = draws.why_not_by_gradients
     if draws.should_be_corrected:
         r_hat = table["r_hat"].to_numpy()
         if numbers is not None:
@@ -168,32 +182,42 @@ def _widen(table, draws, values):
 def _correct(table, draws, chosen, values, ci_prob, ci_kind):
     """Put corrected numbers into the table of `values`; return how far chains are apart, by row.
 
-    And which means are by a process.
+    And which means are by a process, and which by gradients.
     """
     sizes = [variable[0, 0].size for variable in chosen.values()]
     names = draws.can_correct(list(chosen))
     known = np.repeat([name in names for name in chosen], sizes)
     real = np.repeat([variable.dtype.kind == "f" for variable in chosen.values()], sizes)
     varies = np.isfinite(values).all(axis=(0, 1)) & (np.ptp(values, axis=(0, 1)) > 0)
-    place, rows = np.cumsum(known) - 1, np.flatnonzero(known & varies)
-    apart, by_process = np.zeros(len(table)), np.zeros(len(table), bool)
-    size = max(1, NUMBERS_PER_BLOCK // (values[..., 0].size * (GRID + 2)))
-    for first in range(0, len(rows), size):
-        own = rows[first : first + size]
+    place = np.cumsum(known) - 1
+    told = np.zeros(len(table)), np.zeros(len(table), bool), np.zeros(len(table), bool)
+    for own, is_known in _blocks_of(known, varies, values[..., 0].size):
 
         def columns_at(x, own=own):
             return draws.at(x, side_by_side, names)[:, place[own]]
 
-        block = _Block(values[..., own], draws.many(columns_at))
+        many = draws.many(columns_at) if is_known else None
+        block = _Block(values[..., own], many)
 
         def at(x, block=block, columns_at=columns_at):
             return block.functions(columns_at(x))
 
+        at = at if is_known else None
         found = draws.corrected(block.functions(block.values), at, 2 * len(own))
-        if found is None:
-            return apart, by_process
-        apart[own], by_process[own] = block.write(table, own, found, real[own], ci_prob, ci_kind)
-    return apart, by_process
+        if found is not None:
+            written = block.write(table, own, found, real[own], ci_prob, ci_kind)
+            for part, new in zip(told, written, strict=True):
+                part[own] = new
+    return told
+
+
+def _blocks_of(known, varies, n_draws):
+    """Yield rows that are computed at a time, of what is known at other points, and of the rest."""
+    size = max(1, NUMBERS_PER_BLOCK // (n_draws * (GRID + 2)))
+    for is_known in (True, False):
+        rows = np.flatnonzero(varies & (known == is_known))
+        for first in range(0, len(rows), size):
+            yield rows[first : first + size], is_known
 
 
 def _keep_means_in_intervals(table, plain):
@@ -264,7 +288,7 @@ class _Block:
                 ends = interval(self.grid[:, j], shares[:, j], ci_prob, ci_kind)
                 _put(table, rows[[j]], table.columns[2:4], ends)
         apart = np.maximum(mean.disagreement * better, square.disagreement * fine)
-        return apart, mean.by_process
+        return apart, mean.by_process, mean.by_gradients & better
 
     def r_hat(self, below, means):
         """Return R-hat (q,) of F over halves of chains, (2 · chains, GRID · q).

@@ -80,10 +80,11 @@ def ops_of(results):
     """Yield the Ops of a graph, and those inside them."""
     for var in ancestors(results):
         if var.owner is not None:
-            yield from _ops_inside(var.owner.op)
+            yield from ops_inside(var.owner.op)
 
 
-def _ops_inside(op):
+def ops_inside(op):
+    """Yield an Op, or what it applies to elements, and the Ops inside."""
     while (inner := getattr(op, "core_op", getattr(op, "scalar_op", None))) is not None:
         op = inner  # of Blockwise, Elemwise, and reductions
     yield op
@@ -92,7 +93,7 @@ def _ops_inside(op):
 
 def boxes_of_user(op):
     """Return the names of users' black boxes that an Op is, or has inside."""
-    boxes = {inner for inner in _ops_inside(op) if _is_black_box(inner) and is_of_user(inner)}
+    boxes = {inner for inner in ops_inside(op) if _is_black_box(inner) and is_of_user(inner)}
     return sorted(map(name_of, boxes))
 
 

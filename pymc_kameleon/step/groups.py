@@ -10,6 +10,9 @@ SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES = (
 KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES
 """What is kept of draws after tuning, to correct averages by."""
 
+GRADIENTS = "gradients"
+"""Positions of draws on the unconstrained scale, and gradients there, of any sampler's result."""
+
 EVALUATIONS = "evaluations"
 """All evaluations of the log-density, and what black boxes were given, and have returned."""
 

@@ -211,6 +211,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("sweeps", "ess_per_second"),
         ("sweeps", "ratio"),
         ("tries", "act"),
+        ("any_run", "d"),
         ("walk_controls", "z"),
     ],
 )

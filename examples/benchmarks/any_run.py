@@ -1,0 +1,241 @@
+"""What control variates by gradients gain over runs of PyMC's NUTS: a table of docs/any_run.md.
+
+    python examples/benchmarks/any_run.py [--cases GARCH,schools] [--seeds 6] [--runs FOLDER]
+    python examples/benchmarks/any_run.py --cost
+
+A run has four chains of 1000 draws, after 1000 of tuning, by ``pm.sample``. Quantities are each
+x_k, x_k² and whether x_k is below its 5, 50 and 95 % points, on the unconstrained scale. Effective
+draws are the variance of a quantity over the mean squared error of the runs. Errors are those from
+the mean of the corrected averages of all runs, weighted by their stated errors, with n/(n − 1) for
+that; so each row says, too, how far this is from the mean over all draws, in that one's standard
+errors (`shift`). Runs that were refused count with their plain averages. Runs are kept in a folder,
+and what is in any_run.json is not measured again.
+"""
+
+import argparse
+import os
+import tempfile
+import warnings
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from dispersed import quiet
+from evaluations import hidden_markov
+from pages import load, measured, rounded, table, three_digits, write
+from posteriors import POSTERIORS
+
+import pymc_kameleon as pk
+
+FILE = Path(__file__).with_suffix(".json")
+CHAINS, DRAWS, RUNS_AT_A_TIME = 4, 1000, 2
+POINTS = 0.05, 0.5, 0.95
+KINDS = ("means", "mean squares", *(f"below {100 * p:.0f} %" for p in POINTS))
+
+
+def grouped(n_groups=30, n=8):
+    """Return a hierarchical regression: intercepts of 30 groups, not centred, and a slope."""
+    rng = np.random.default_rng(24)
+    group = np.repeat(np.arange(n_groups), n)
+    x = rng.normal(size=group.size)
+    y = rng.normal(2, 1, n_groups)[group] + 0.5 * x + rng.normal(0, 1.5, group.size)
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 2)
+        slope, sigma = pm.Normal("slope", 0, 2), pm.HalfNormal("sigma", 3)
+        intercept = mu + tau * pm.Normal("z", shape=n_groups)
+        pm.Normal("y", intercept[group] + slope * x, sigma, observed=y)
+    return model
+
+
+CASES = {
+    "interaction": "regression with interaction",
+    "regression 5": "regression",
+    "regression 10": "regression",
+    "prices": "regression, prices of houses",
+    "correlated": "regression, correlated predictors",
+    "autoregression": "AR(5)",
+    "wells": "logistic regression",
+    "Poisson": "Poisson regression",
+    "negative binomial": "negative binomial regression",
+    "survival": "Weibull regression, censored",
+    "robust": "Student t regression",
+    "schools": "eight schools, non-centred",
+    "GARCH": "GARCH(1,1)",
+    "hidden Markov": "hidden Markov model",
+    "two components": "mixture of two normals",
+    "30 groups": "regression with 30 groups",
+}
+BUILD = POSTERIORS | {"hidden Markov": hidden_markov, "30 groups": grouped}
+
+CAREFUL = {"schools": 0.99, "GARCH": 0.99, "30 groups": 0.95}
+"""target_accept of cases in which draws diverge with PyMC's default, as its warning advises."""
+
+
+def main():
+    """Run what is asked for and not in the file yet, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cases", default=",".join(CASES), help="some of those of the page")
+    parser.add_argument("--seeds", type=int, default=6, help="runs of each")
+    folder = Path(tempfile.gettempdir()) / "any_run"
+    parser.add_argument("--runs", type=Path, default=folder, help="where runs are kept")
+    parser.add_argument("--json", type=Path, default=FILE, help="file for the results")
+    parser.add_argument("--cost", action="store_true", help="print what a summary takes")
+    options = parser.parse_args()
+    if options.cost:
+        print_cost(options.runs)
+        return
+    measured(
+        options.json,
+        [
+            (
+                {"case": name, "seeds": options.seeds},
+                partial(measure, name, options.seeds, options.runs),
+            )
+            for name in options.cases.split(",")
+        ],
+    )
+    if options.json == FILE:
+        write(tables(load(FILE)))
+
+
+def runs(name, model, seeds, folder):
+    """Yield runs; several are one call of ``pm.sample``, which compiles for each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for first in range(0, seeds, RUNS_AT_A_TIME):
+        file = folder / f"{name.replace(' ', '_')}-{first}.nc"
+        if not file.exists():
+            with quiet(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                dt = pm.sample(
+                    DRAWS,
+                    tune=1000,
+                    chains=CHAINS * RUNS_AT_A_TIME,
+                    cores=1,
+                    random_seed=first,
+                    model=model,
+                    progressbar=False,
+                    compute_convergence_checks=False,
+                    target_accept=CAREFUL.get(name, 0.8),
+                    idata_kwargs={"include_transformed": True},
+                )
+            dt.to_netcdf(file.with_suffix(".new"))
+            file.with_suffix(".new").replace(file)
+        dt = xr.load_datatree(file)
+        for k in range(min(RUNS_AT_A_TIME, seeds - first)):
+            yield dt.isel(chain=slice(CHAINS * k, CHAINS * (k + 1)))
+
+
+def coordinates(model, variables):
+    """Return the value variables (chains, draws, d)."""
+    values = [np.asarray(variables[var.name]) for var in model.value_vars]
+    return np.concatenate([v.reshape(*v.shape[:2], -1) for v in values], axis=2)
+
+
+def measure(name, seeds, folder):
+    """Return effective draws of all quantities by kind, and z, before and after."""
+    model = BUILD[name]()
+    every = np.concatenate(
+        [coordinates(model, dt["posterior"]) for dt in runs(name, model, seeds, folder)]
+    )
+    points = np.quantile(every, POINTS, axis=(0, 1))
+
+    def quantities(variables):
+        x = coordinates(model, variables)
+        return np.concatenate([x, x**2, *(x < point for point in points)], axis=2)
+
+    variances = quantities_of(every, points).var(axis=(0, 1))
+    plain, found, reasons = [], [], []
+    for dt in runs(name, model, seeds, folder):
+        with quiet():
+            plain.append(pk.expectation(dt["posterior"].to_dataset(), quantities))
+            found.append(pk.expectation(dt, quantities, model=model))
+            table_of_run = pk.summary(dt, next(iter(dt["posterior"])), model=model)
+        reasons.append(table_of_run.attrs.get("not_by_gradients"))
+    weights = [1 / own.mcse**2 for own in found]
+    truth = np.average([own.mean for own in found], axis=0, weights=weights)
+    before, after = (judged(several, truth, variances) for several in (plain, found))
+    means = np.array([own.mean for own in plain])
+    shift = (means.mean(axis=0) - truth) / means.std(axis=0, ddof=1) * np.sqrt(seeds)
+    return {
+        "d": every.shape[2],
+        "refused": [reason for reason in reasons if reason],
+        "plain": before,
+        "corrected": after,
+        "shift": rounded(np.sqrt(np.mean(shift**2)), 3),
+    }
+
+
+def quantities_of(x, points):
+    """Return the quantities (chains, draws, q) of coordinates."""
+    return np.concatenate([x, x**2, *(x < point for point in points)], axis=2)
+
+
+def judged(several, truth, variances):
+    """Return effective draws by kind, and z by kind, of several Expectations."""
+    errors = np.array([own.mean for own in several]) - truth
+    n, mcse = len(several), np.array([own.mcse for own in several])
+    mse = np.mean(errors**2, axis=0) * n / (n - 1)
+    z = np.mean((errors / mcse) ** 2, axis=0) * n / (n - 1)
+    ess, z = (
+        dict(zip(KINDS, np.split(own, len(KINDS)), strict=True)) for own in (variances / mse, z)
+    )
+    return {
+        kind: {
+            "worst": rounded(ess[kind].min(), 3),
+            "median": rounded(np.median(ess[kind]), 3),
+            "z": rounded(np.sqrt(z[kind].mean()), 3),
+        }
+        for kind in KINDS
+    }
+
+
+def tables(rows):
+    """Return the tables of the page: of means and mean squares, and of probabilities."""
+    by_case = {row["case"]: row for row in rows}
+    ordered = [by_case[name] for name in CASES if name in by_case]
+    return {
+        "any_run.md": {
+            "means of any run": of_kinds(ordered, KINDS[:2]),
+            "probabilities of any run": of_kinds(ordered, KINDS[2:]),
+        }
+    }
+
+
+def of_kinds(rows, kinds):
+    """Return a table of some kinds: plain and corrected, worst / median of each, and z."""
+    titles = ["posterior", "d", "refused", *(f"{kind} | corrected | z" for kind in kinds)]
+    lines = []
+    for row in rows:
+        refused = f"{len(row['refused'])} of {row['seeds']}" if row["refused"] else None
+        cells = [CASES[row["case"]], row["d"], refused]
+        for kind in kinds:
+            for way in ("plain", "corrected"):
+                own = row[way][kind]
+                cells.append(f"{three_digits(own['worst'])} / {three_digits(own['median'])}")
+            cells.append(f"{row['corrected'][kind]['z']:.2f}")
+        lines.append(cells)
+    titles = [part for title in titles for part in title.split(" | ")]
+    return table(titles, lines)
+
+
+def print_cost(folder):
+    """Print what a summary of ten parameters takes: the first in this process, and others."""
+    name = "regression 10"
+    model = BUILD[name]()
+    dt = next(runs(name, model, 1, folder))
+    start = perf_counter()
+    pk.summary(dt)
+    print(f"ArviZ's {perf_counter() - start:.2f} s", flush=True)
+    for what in ("first in this process", "kept gradients", "new gradients"):
+        if what == "new gradients":
+            del dt["gradients"]
+        start = perf_counter()
+        pk.summary(dt, model=model)
+        print(f"{what} {perf_counter() - start:.2f} s on {os.cpu_count()} processors", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""Gradients of the log-density at the draws of any result, kept in its group ``gradients``."""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from arviz_stats.base import array_stats
+from rich.progress import track
+
+from pymc_kameleon.analysis.identity import (
+    probability_of_means,
+    why_not_by_density,
+    why_not_by_graph,
+)
+from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed
+from pymc_kameleon.analysis.unconstrained_draws import (
+    NotMapped,
+    has_variables_of,
+    on_unconstrained_scale,
+)
+from pymc_kameleon.analysis.zero_variance import controls_of
+from pymc_kameleon.core.evaluations import evaluate_many
+from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
+from pymc_kameleon.model.functions import ModelLogp
+from pymc_kameleon.step.groups import GRADIENTS
+from pymc_kameleon.step.messages import counted, say_if_compiling
+
+PART, SECONDS_TO_SHOW = 200, 3.0
+"""Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""
+
+LEAST_DRAWS, HIGH_RHAT = 100, 1.01
+"""Draws of each chain, at least, and R-hat of a coordinate, at most."""
+
+LEAST_P, DOUBTFUL_P = 1e-5, 1e-3
+"""Probability of the means of controls below which these are not used, or doubtful."""
+
+SAME_LOGP, ROUNDINGS = 1e-5, 100
+"""Standard deviation of what log π at the draws differs from what the sampler has kept of it, and
+its roundings, from which the model is another one: averages may be off by as many of theirs."""
+
+
+class NoGradients(Exception):
+    """Why there are no gradients of draws: the end of a sentence."""
+
+
+def model_of_gradients(posterior, model):
+    """Return the model that gives gradients: the given one, or that of the context; else None."""
+    if model is not None:
+        return pm.modelcontext(model)
+    model = pm.Model.get_context(error_if_none=False)
+    return model if model is not None and has_variables_of(posterior, model) else None
+
+
+def controls_by_gradients(dt, posterior, model):
+    """Return Controls of the draws of a result, None without a model or what was kept.
+
+    Parameters
+    ----------
+    dt : DataTree or Dataset
+        Where gradients are kept.
+    posterior : Dataset
+        Its draws.
+    model : pm.Model or None
+
+    Raises
+    ------
+    NoGradients
+        Why averages are not to be corrected by them.
+    """
+    kept = _kept_of(dt, posterior)
+    if kept is None:
+        model = model_of_gradients(posterior, model)
+        if model is None:
+            return None
+        _check_draws(dt, posterior)
+        try:
+            kept = _evaluated(dt, posterior, model)
+        except NoGradients:
+            raise
+        except Exception as error:  # of the model, or of what compiles it
+            raise NoGradients(f"computing them raised {type(error).__name__}: {error}") from error
+        if isinstance(dt, xr.DataTree):
+            dt[GRADIENTS] = xr.DataTree(kept)
+    else:
+        _check_draws(dt, posterior)
+    if kept.attrs["broken"]:
+        raise NoGradients(kept.attrs["broken"])
+    position, gradient = (
+        kept[name].transpose("chain", "draw", "coordinate").values
+        for name in ("position", "gradient")
+    )
+    with np.errstate(all="ignore"):
+        r_hat = array_stats.rhat(position, chain_axis=0, draw_axis=1)
+    if not r_hat.max() <= HIGH_RHAT:
+        name = kept["coordinate"].values[np.argmax(np.nan_to_num(r_hat, nan=np.inf))]
+        raise NoGradients(f"R-hat of {name} is {r_hat.max():.3f}, more than {HIGH_RHAT}")
+    controls = controls_of(position, gradient)
+    if not controls.sizes:
+        raise NoGradients("there are too few draws for so many parameters")
+    p = probability_of_means(controls.values[..., : 2 * position.shape[2]])
+    if not p > LEAST_P:
+        raise NoGradients(
+            "controls whose means are 0 have others at these draws: the model is another one, the "
+            "draws were selected, or have not converged, or its density does not fall off"
+        )
+    return controls._replace(are_doubtful=p < DOUBTFUL_P)
+
+
+def _check_draws(dt, posterior):
+    """See that there are chains and draws enough, all of them, and that none has diverged."""
+    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    if chains < 2:
+        raise NoGradients("there is one chain only")
+    if draws < LEAST_DRAWS:
+        raise NoGradients(f"there are fewer than {LEAST_DRAWS} draws of each chain")
+    if (np.diff(posterior["draw"].values) != 1).any():
+        raise NoGradients("some draws were left out")
+    stats = _stats_of(dt)
+    if "diverging" in stats and (n := int(stats["diverging"].sum())):
+        raise NoGradients(
+            f"{counted(n, 'draw')} diverged, so that a part of the posterior may not have been "
+            "seen: let target_accept be higher"
+        )
+
+
+def _stats_of(dt):
+    return dt["sample_stats"] if "sample_stats" in getattr(dt, "children", ()) else {}
+
+
+def _kept_of(dt, posterior):
+    """Return the group of these draws, None if there is none, or draws have changed since."""
+    if GRADIENTS not in getattr(dt, "children", ()):
+        return None
+    kept = dt[GRADIENTS].to_dataset()
+    wanted = {dim: posterior[dim].values for dim in ("chain", "draw")}
+    if not all(np.isin(own, kept[dim]).all() for dim, own in wanted.items()):
+        return None
+    kept = kept.sel(wanted)
+    twice = kept.assign(start=kept["position"], end=kept["position"])
+    why_not = Recomputed(posterior, twice, None).why_not(list(posterior))
+    return None if CHANGED in why_not.values() else kept
+
+
+def _evaluated(dt, posterior, model):
+    """Return a Dataset of positions and gradients at all draws."""
+    if not has_variables_of(posterior, model):
+        raise NoGradients(f"the draws have not all variables of the model, {model.free_RVs}")
+    if model.discrete_value_vars:
+        raise NoGradients(f"{model.discrete_value_vars} are discrete")
+    logp = model.logp()
+    boxes = sorted({name_of(op) for op in ops_of([logp]) if is_of_user(op)})
+    if boxes and "diverging" not in _stats_of(dt):  # NUTS has called them for each draw, many times
+        raise NoGradients(f"gradients would call {' and '.join(boxes)}")
+    if reason := why_not_by_graph(logp, model.value_vars):
+        raise NoGradients(reason)
+    try:
+        x, layout, point = on_unconstrained_scale(posterior, model)
+        with say_if_compiling("the gradient of the model"):
+            everywhere = np.full((2, layout.d), np.inf) * [[-1], [1]]
+            own = model.value_vars
+            density = Density(ModelLogp(model, own, point, {}, everywhere, 1))
+    except (NotMapped, ValueError) as error:  # without a gradient, or noisy
+        raise NoGradients(str(error)) from error
+    flat = np.ascontiguousarray(x.reshape(-1, layout.d))
+    logp, gradients = density(flat)
+    if not (np.isfinite(logp).all() and np.isfinite(gradients).all()):
+        raise NoGradients("the log-density of the model, or its gradient, is not finite at a draw")
+    _check_it_is_the_model(dt, logp.reshape(x.shape[:2]))
+    dims = "chain", "draw", "coordinate"
+    return xr.Dataset(
+        {
+            "position": (dims, x),
+            "gradient": (dims, gradients.reshape(x.shape)),
+        },
+        {
+            "chain": posterior["chain"].values,
+            "draw": posterior["draw"].values,
+            "coordinate": layout.coordinates(),
+        },
+        {"broken": why_not_by_density(density, flat, logp)},
+    )
+
+
+def _check_it_is_the_model(dt, logp):
+    """Compare log π (chains, draws) with what the sampler has kept of it, up to a constant."""
+    stats = _stats_of(dt)
+    kept = next((stats[name] for name in ("lp", "logp") if name in stats), None)
+    if kept is None or set(kept.dims) != {"chain", "draw"}:
+        return
+    kept = kept.transpose("chain", "draw").values
+    if kept.shape != logp.shape or not np.isfinite(kept).all():
+        return
+    off = min(np.std(kept - logp), np.std(kept + logp))  # of an energy
+    if off > SAME_LOGP + ROUNDINGS * np.finfo(kept.dtype).eps * np.abs(logp).max():
+        raise NoGradients(
+            "the model gives another log-density at the draws than the sampler has kept: it, or "
+            "its data, may have been changed"
+        )
+
+
+class Density:
+    """Log π and its gradient at points, by all processors.
+
+    Parameters
+    ----------
+    logp : ModelLogp
+        With a gradient.
+    """
+
+    def __init__(self, logp):
+        if logp.is_estimate:
+            raise NoGradients("the log-density is an estimate")
+        self._logp = logp
+
+    def __call__(self, points):
+        """Return log π (n,) and ∇log π (n, d) at points (n, d)."""
+        logp, gradients = np.empty(len(points)), np.empty(points.shape)
+        n_threads = 1 if self._logp.holds_gil else os.cpu_count()
+
+        def evaluated(part):
+            target = self._logp.copy().target(np.random.default_rng(0))
+            with np.errstate(all="ignore"):
+                evaluate_many(target, points[part], logp[part], gradients[part])
+
+        evaluated(slice(1))
+        start = time.perf_counter()
+        evaluated(slice(1))
+        seconds = (time.perf_counter() - start) * len(points) / n_threads
+        parts = [slice(i, i + PART) for i in range(0, len(points), PART)]
+        with ThreadPoolExecutor(n_threads) as pool:
+            done, is_long = pool.map(evaluated, parts), seconds > SECONDS_TO_SHOW
+            for _ in track(
+                done, "Gradients at draws", len(parts), transient=True, disable=not is_long
+            ):
+                pass
+        return logp, gradients

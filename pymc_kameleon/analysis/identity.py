@@ -1,0 +1,193 @@
+"""Whether the mean of a control by gradients is 0: in the graph of a model, its density, its draws.
+
+Symbols: z a whitened position, with mean 0 and covariance I over the draws.
+
+The identity that makes it 0 needs a log-density without jumps that falls off towards all ends of
+the unconstrained space, and its gradient.
+"""
+
+import numpy as np
+from arviz_stats.base import array_stats
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.shape import Shape, Shape_i
+from scipy.stats import f as f_distribution
+from scipy.stats import norm
+
+from pymc_kameleon.model.black_boxes import ops_inside
+
+ROUNDING_OPS = {
+    *("RoundHalfToEven", "RoundHalfAwayFromZero", "Floor", "Ceil", "Trunc"),
+    *("IntDiv", "Mod"),
+}
+"""PyTensor's Ops that make steps of what varies: their gradient says nothing of these."""
+
+FAR, LEAST_FALL = 10.0, 2.0
+"""Standard deviations of a coordinate in which log π should fall by so much."""
+
+N_LINES, STRETCH, STRETCH_OF_LAST = 50, 2.0, 1.5
+"""Pairs of draws between which the log-density is followed, and draws from which it is, outwards;
+how far that is, in distances from the mean; and how far from the last draws of a coordinate."""
+
+STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-2, 0.2
+"""Length in z along which a derivative is compared with a difference; by how much they may differ,
+relative; and at which share of draws."""
+
+MOST_HALVINGS, ALL_HALVED, WORST = 30, 6, 10
+"""Halvings of lines along which log π and its gradient do not agree; after how many only the worst
+ones are followed; and how many these are."""
+
+LEAST_JUMP, ROUNDINGS, NEGLIGIBLE = 1e-5, 1e3, 20.0
+"""Change of log π at a point that is a jump; roundings of log π that are none; and how far below
+all draws nothing matters."""
+
+LEAST_EIGENVALUE = 1e-8
+"""Variance of a combination of positions or controls that counts as 0, relative to the largest."""
+
+LEAST_BATCH, BATCH_SHARE = 10, 0.25
+"""Draws of a batch, at least; and controls whose means are looked at together, for each batch."""
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(4)
+
+
+# ---- graph --------------------------------------------------------------------------------------
+
+
+def why_not_by_graph(logp, value_vars):
+    """Return what rounds, on the way from value variables to log π, as a reason; else nothing."""
+    moving = set(value_vars)
+    for node in io_toposort(value_vars, [logp]):
+        if isinstance(node.op, Shape | Shape_i) or not moving.intersection(node.inputs):
+            continue
+        moving.update(node.outputs)
+        names = {type(op).__name__ for op in ops_inside(node.op)} & ROUNDING_OPS
+        if names or any(out.dtype.startswith(("int", "uint")) for out in node.outputs):
+            what = min(names, default=str(node.op))
+            return f"the log-density is made of steps ({what} of parameters)"
+    return ""
+
+
+# ---- density ------------------------------------------------------------------------------------
+
+
+def why_not_by_density(density, x, logp):
+    """Return why log π (n,) at draws x (n, d) does not fit its gradient nearby; else nothing.
+
+    `density` returns both at points. A derivative is compared with a difference at some draws. Then
+    lines between draws, and beyond them, are halved for as long as a difference of log π is not the
+    integral of the gradient. In the end there is a jump, or nothing.
+    """
+    rng = np.random.default_rng(len(x))
+    mean, factor = whitening(x)
+    if _derivative_is_wrong(density, x[rng.integers(len(x), size=N_LINES)], factor, rng):
+        return "the gradient is not that of the log-density"
+    if not _falls_off(density, x, logp, rng):
+        return "the log-density does not fall off far away from the draws"
+    begin, end = rng.integers(len(x), size=(2, N_LINES))
+    out = rng.integers(len(x), size=N_LINES)
+    last = np.unique([x.argmin(axis=0), x.argmax(axis=0)])
+    last = rng.permutation(last)[:N_LINES]
+    begin = np.concatenate([begin, out, last])
+    ends = [x[end], mean + STRETCH * (x[out] - mean), mean + STRETCH_OF_LAST * (x[last] - mean)]
+    jump = _jump_along(density, x[begin], np.concatenate(ends), logp[begin], logp.min())
+    if np.isinf(jump):
+        return (
+            "the log-density ends near the draws, where it is not yet low (has a bounded variable "
+            "no transform?)"
+        )
+    return "the log-density jumps" if jump > 0 else ""
+
+
+def whitening(x):
+    """Return the mean of points x (n, d), and L of their covariance LLᵀ."""
+    covariance = np.atleast_2d(np.cov(x.T))
+    scales = np.sqrt(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
+    values = np.maximum(values, LEAST_EIGENVALUE)
+    return x.mean(axis=0), scales[:, None] * vectors * np.sqrt(values)
+
+
+def _derivative_is_wrong(density, x, factor, rng):
+    """Whether derivatives at points x (n, d), each along some line, are not those of log π."""
+    way = rng.standard_normal(x.shape) @ factor.T / np.sqrt(x.shape[1])
+    (before, _), (after, _) = (density(x + side * STEP * way) for side in (-1, 1))
+    slope = np.sum(density(x)[1] * way, axis=1)
+    off = np.abs((after - before) / (2 * STEP) - slope)
+    return np.mean(~(off < MOST_WRONG * (1 + np.abs(slope)))) > WRONG_SHARE
+
+
+def _falls_off(density, x, logp, rng):
+    """Whether log π is lower far away than at draws x (n, d), in both directions of coordinates.
+
+    These are draws of the better half.
+    """
+    d = x.shape[1]
+    base = rng.choice(np.argsort(logp)[len(x) // 2 :], 2 * max(d, N_LINES))
+    far, row, k = x[base], np.arange(len(base)), np.arange(len(base)) // 2 % d
+    far[row, k] = x.mean(axis=0)[k] + (-1.0) ** row * FAR * x.std(axis=0)[k]
+    return (density(far)[0] < logp[base] - LEAST_FALL).all()
+
+
+def _jump_along(density, a, b, at_a, low):
+    """Return the largest jump of log π along lines from a to b (n, d); inf if it ends; 0 if none.
+
+    What is far below `low` does not count.
+    """
+    at_b = density(b)[0]
+    off = _disagreement(density, a, b, at_a, at_b)
+    for halving in range(MOST_HALVINGS + 1):
+        size = np.abs(np.where(np.isfinite(at_a), at_a, 0.0))
+        least = LEAST_JUMP + ROUNDINGS * np.finfo(float).eps * size
+        open_ = (off > least) & (np.fmax(at_a, at_b) > low - NEGLIGIBLE)
+        if halving >= ALL_HALVED and np.count_nonzero(open_) > WORST:
+            open_ &= off >= np.sort(off[open_])[-WORST]
+        if halving == MOST_HALVINGS or not open_.any():
+            return off[open_].max(initial=0.0)
+        a, b, at_a, at_b = (part[open_] for part in (a, b, at_a, at_b))
+        middle = (a + b) / 2
+        at_middle = density(middle)[0]
+        halves = (a, middle, at_a, at_middle), (middle, b, at_middle, at_b)
+        first, second = (_disagreement(density, *half) for half in halves)
+        is_first = first >= second
+        a, b = (np.where(is_first[:, None], *pair) for pair in ((a, middle), (middle, b)))
+        at_a, at_b = (np.where(is_first, *pair) for pair in ((at_a, at_middle), (at_middle, at_b)))
+        off = np.where(is_first, first, second)
+
+
+def _disagreement(density, a, b, at_a, at_b):
+    """Return by how much log π changes from a to b (n, d) beyond the integral of its gradient.
+
+    -1 where there is no density at either end.
+    """
+    shares = (1 + NODES[:, None, None]) / 2
+    points = a + shares * (b - a)
+    gradients = density(points.reshape(-1, a.shape[1]))[1].reshape(points.shape)
+    with np.errstate(invalid="ignore"):
+        integral = np.einsum("k,knd,nd->n", WEIGHTS / 2, gradients, b - a)
+        off = np.abs(at_b - at_a - integral)
+    is_off = np.isfinite(at_a) | np.isfinite(at_b)
+    return np.where(is_off, np.nan_to_num(off, nan=np.inf, posinf=np.inf), -1.0)
+
+
+# ---- draws --------------------------------------------------------------------------------------
+
+
+def probability_of_means(controls):
+    """Return how probable the means of controls (chains, draws, k) are, if they should be 0.
+
+    That of the one that is farthest off, in standard errors; or if that is less, of all together,
+    or of the first ones if they are many: by Hotelling's T² of means over batches.
+    """
+    chains, draws, k = controls.shape
+    ess = array_stats.ess(controls, chain_axis=0, draw_axis=1, method="mean")
+    error = controls.std(axis=(0, 1)) / np.sqrt(ess)
+    z = np.abs(controls.mean(axis=(0, 1)) / error).max()
+    length = max(LEAST_BATCH, int(2 * chains * draws / ess.min()))
+    n = chains * (draws // length)
+    few = controls[:, : draws // length * length, : max(1, min(k, int(BATCH_SHARE * n)))]
+    means = few.reshape(n, length, -1).mean(axis=1)
+    mean, k_few = means.mean(axis=0), means.shape[1]
+    if n <= k_few + 1:
+        return k * 2 * norm.sf(z)
+    inverse = np.linalg.pinv(np.atleast_2d(np.cov(means.T)), rcond=LEAST_EIGENVALUE, hermitian=True)
+    t_squared = n * mean @ inverse @ mean * (n - k_few) / (k_few * (n - 1))
+    return min(k * 2 * norm.sf(z), f_distribution.sf(t_squared, k_few, n - k_few))

@@ -1,0 +1,110 @@
+"""Draws of any result on the unconstrained scale of its model: where its log-density is smooth.
+
+They are taken as they are if the result has them, as with ``include_transformed``, or else made by
+the transforms of the model.
+"""
+
+import numpy as np
+import pymc as pm
+from pytensor.compile import Mode
+from pytensor.graph.replace import clone_replace, vectorize_graph
+
+from pymc_kameleon.model.layout import Layout
+
+
+class NotMapped(Exception):
+    """Why draws are not known on the unconstrained scale: the end of a sentence."""
+
+
+def has_variables_of(posterior, model):
+    """Whether draws have all variables of a model."""
+    return all(
+        rv.name in posterior or model.rvs_to_values[rv].name in posterior for rv in model.free_RVs
+    )
+
+
+def on_unconstrained_scale(posterior, model):
+    """Return the draws of a model's variables on the scale that samplers move on.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        Draws (chain, draw, ...).
+    model : pm.Model
+        Its variables are continuous, and all of them are in `posterior`.
+
+    Returns
+    -------
+    x : (chains, draws, d) float64
+    layout : Layout
+        Of all variables, in the model's order: which coordinate is which.
+    point : dict
+        The values of the first draw, by name.
+
+    Raises
+    ------
+    NotMapped
+        If elements of a variable are not there, or have other shapes, or a draw is on a bound.
+    """
+    sizes = posterior.sizes["chain"], posterior.sizes["draw"]
+    names = [var.name for var in model.value_vars]
+    if all(name in posterior for name in names):
+        kept = {name: posterior[name].transpose("chain", "draw", ...).values for name in names}
+    else:
+        natural = {rv: _draws_of(rv, posterior, model) for rv in model.free_RVs}
+        kept = _transformed(natural, model)
+    values = {name: kept[name].reshape(-1, *kept[name].shape[2:]) for name in names}
+    point = {name: own[0] for name, own in values.items()}
+    layout = Layout(model, list(model.value_vars), point)
+    flat = np.concatenate([own.reshape(len(own), -1) for own in values.values()], axis=1)
+    if not np.isfinite(flat).all():
+        name = next(name for name, own in values.items() if not np.isfinite(own).all())
+        raise NotMapped(f"draws of {name} are not finite: some are on a bound, or rounded to it")
+    return flat.astype(np.float64).reshape(*sizes, -1), layout, point
+
+
+def _draws_of(rv, posterior, model):
+    """Return the draws (chain, draw, ...) of a free variable, all elements in the model's order."""
+    own = posterior[rv.name].transpose("chain", "draw", ...)
+    dims = model.named_vars_to_dims.get(rv.name) or ()
+    try:
+        if dims and set(dims) <= set(own.dims):
+            own = own.transpose("chain", "draw", *dims)
+            labels = {dim: list(model.coords[dim]) for dim in dims if model.coords.get(dim)}
+            own = own.sel({dim: known for dim, known in labels.items() if dim in own.coords})
+    except (KeyError, ValueError):
+        raise NotMapped(f"the draws do not have all elements of {rv.name}") from None
+    shape = rv.type.shape
+    if own.ndim - 2 != len(shape) or any(
+        n not in (None, length) for n, length in zip(shape, own.shape[2:], strict=True)
+    ):
+        raise NotMapped(f"the draws do not have all elements of {rv.name}")
+    return own.values
+
+
+def _transformed(natural, model):
+    """Return values (chain, draw, ...) on the unconstrained scale by name.
+
+    `natural` are those of the free variables. All draws are transformed at once.
+    """
+    given = {rv: rv.type(f"{rv.name}_given") for rv in natural}
+    transforms = {rv: model.rvs_to_transforms[rv] for rv in natural}
+    forward = [
+        rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+        for rv, transform in transforms.items()
+    ]
+    forward = clone_replace(forward, given, rebuild_strict=False)
+    flat = [own.reshape(-1, *own.shape[2:]).astype(rv.dtype) for rv, own in natural.items()]
+    many = [one.type.clone(shape=(None, *one.type.shape))() for one in given.values()]
+    batched = vectorize_graph(forward, dict(zip(given.values(), many, strict=True)))
+    function = pm.compile(many, batched, mode=Mode("py", "fast_compile"), on_unused_input="ignore")
+    with np.errstate(all="ignore"):
+        found = function(*flat)
+    names = [model.rvs_to_values[rv].name for rv in natural]
+    chains, draws = next(iter(natural.values())).shape[:2]
+    return {
+        name: np.broadcast_to(own, (chains * draws, *own.shape[1:])).reshape(
+            chains, draws, *own.shape[1:]
+        )
+        for name, own in zip(names, found, strict=True)
+    }

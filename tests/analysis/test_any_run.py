@@ -1,0 +1,357 @@
+"""Averages of draws of any sampler, corrected by gradients: `pk.summary(dt, model=model)`.
+
+Draws here are exact ones, made without a sampler, but for one run of NUTS.
+"""
+
+import logging
+from functools import cache
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import xarray as xr
+from pytensor.compile.ops import wrap_py
+from runs import messages, sample
+from scipy import stats
+
+import pymc_kameleon as pk
+
+CHAINS, DRAWS, MOST_Z = 4, 1000, 4.5
+
+
+def rng():
+    return np.random.default_rng(1)
+
+
+def tree(dims=None, **natural):
+    """A result with these draws, (n, ...) each, in chains."""
+    cut = {name: np.reshape(x, (CHAINS, -1, *np.shape(x)[1:])) for name, x in natural.items()}
+    return az.from_dict({"posterior": cut}, dims=dims, coords=dims and {"k": ["a", "b", "c"]})
+
+
+@cache
+def pair():
+    """A normal with labels, and a gamma, which is transformed; and a deterministic."""
+    with pm.Model(coords={"k": ["a", "b", "c"]}) as model:
+        x = pm.Normal("x", [0.0, 1.0, 2.0], [1.0, 2.0, 3.0], dims="k")
+        t = pm.Gamma("t", 3, 2)
+        pm.Deterministic("product", x * t, dims="k")
+    return model
+
+
+def draws_of_pair(n=CHAINS * DRAWS, seed=1):
+    noise = np.random.default_rng(seed)
+    x, t = noise.normal([0.0, 1.0, 2.0], [1.0, 2.0, 3.0], (n, 3)), noise.gamma(3, 0.5, n)
+    return tree(x=x, t=t, product=x * t[:, None], dims={"x": ["k"], "product": ["k"]})
+
+
+MEANS = {"x[a]": 0, "x[b]": 1, "x[c]": 2, "t": 1.5, "product[b]": 1.5, "product[c]": 3}
+
+
+def is_right(table, means=MEANS):
+    rows = list(means)
+    z = (table.loc[rows, "mean"] - list(means.values())) / table.loc[rows, "mcse_mean"]
+    return (z.abs() < MOST_Z).all()
+
+
+def test_averages_are_corrected():
+    dt = draws_of_pair()
+    table = pk.summary(dt, model=pair(), round_to="none")
+    assert is_right(table)
+    assert (table["gain"] > 3).all()
+    assert (table.loc[["x[a]", "x[b]", "x[c]"], "gain"] > 1e6).all()
+    assert table.attrs["by_gradients"] == list(table.index)
+    np.testing.assert_allclose(table["sd"].iloc[:3], [1, 2, 3], rtol=1e-3)
+    found = pk.expectation(dt, lambda v: v["x"].sum(axis=2) + v["t"], model=pair())
+    assert abs(found.mean - 4.5) < MOST_Z * found.mcse
+    assert found.gain > 3
+
+
+def test_in_the_context_nothing_is_passed_and_elsewhere_nothing_is_done():
+    dt = draws_of_pair()
+    plain = pk.summary(dt)
+    assert (plain["gain"] == 1).all()
+    assert "gradients" not in dt.children
+    with pm.Model():
+        pm.Normal("other")
+        assert pk.summary(dt).equals(plain)
+    with pair():
+        assert (pk.summary(dt)["gain"] > 1).all()
+
+
+def test_gradients_are_kept(monkeypatch, tmp_path):
+    dt = draws_of_pair()
+    table = pk.summary(dt, model=pair(), round_to="none")
+    monkeypatch.setattr("pymc_kameleon.analysis.gradients_of_draws.ModelLogp", None)
+    assert pk.summary(dt, round_to="none").equals(table)
+    dt.to_netcdf(tmp_path / "run.nc")
+    again = pk.summary(tmp_path / "run.nc", round_to="none")
+    np.testing.assert_allclose(again, table, rtol=1e-6)
+    part = dt.isel(chain=[0, 1, 3], draw=slice(100, None))
+    assert is_right(pk.summary(part, round_to="none"))
+    dt["posterior"] = draws_of_pair(seed=2)["posterior"]
+    assert (pk.summary(dt)["gain"] == 1).all()
+
+
+def test_draws_are_found_by_their_labels():
+    dt = draws_of_pair()
+    turned = dt.isel(k=[2, 0, 1])
+    table = pk.summary(turned, model=pair(), round_to="none")
+    assert is_right(table)
+    assert (table["gain"] > 3).all()
+    pk.summary(dt, model=pair())
+    np.testing.assert_array_equal(turned["gradients"]["gradient"], dt["gradients"]["gradient"])
+
+
+def test_draws_of_nuts():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=2)
+        s = pm.HalfNormal("s", 1)
+        pm.Normal("y", x[0], s, observed=[0.5, 1.0, 1.5, 0.7])
+        dt = pm.sample(
+            500, tune=500, chains=4, cores=1, random_seed=3, progressbar=False, target_accept=0.99
+        )
+    stats_of_nuts = dt["sample_stats"].to_dataset()
+    stats_of_nuts["diverging"][:] = False
+    dt["sample_stats"] = xr.DataTree(stats_of_nuts)
+    table = pk.summary(dt, model=model, round_to="none")
+    assert table.loc["x[1]", "gain"] > 100
+    assert abs(table.loc["x[1]", "mean"]) < MOST_Z * table.loc["x[1]", "mcse_mean"]
+    with pm.Model() as other:
+        x = pm.Normal("x", 0, 1, shape=2)
+        s = pm.HalfNormal("s", 1)
+        pm.Normal("y", x[0], s, observed=[0.5, 1.0, 1.5, 0.8])
+    del dt["gradients"]
+    table = pk.summary(dt, model=other)
+    assert "another log-density" in table.attrs["not_by_gradients"]
+    stats_of_nuts["diverging"][0, 0] = True
+    dt["sample_stats"] = xr.DataTree(stats_of_nuts)
+    assert "1 draw diverged" in pk.summary(dt, model=model).attrs["not_by_gradients"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda dt: dt.isel(chain=[0]), "one chain"),
+        (lambda dt: dt.isel(draw=slice(None, None, 2)), "left out"),
+        (lambda dt: dt.isel(draw=slice(50)), "fewer than"),
+        (lambda dt: dt.isel(k=[0, 1]), "all elements of x"),
+        (lambda dt: xr.DataTree.from_dict({"posterior": dt["posterior"].to_dataset()[["x"]]}), "t"),
+    ],
+)
+def test_why_not(change, said, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    dt = change(draws_of_pair())
+    table = pk.summary(dt, model=pair())
+    assert (table["gain"] == 1).all()
+    assert said in table.attrs["not_by_gradients"]
+    assert any(said in text for text in messages(caplog, logging.INFO))
+
+
+def test_chains_that_have_not_converged_are_not_corrected():
+    dt = draws_of_pair()
+    posterior = dt["posterior"].to_dataset().copy(deep=True)
+    posterior["x"][0] += 1
+    dt = xr.DataTree.from_dict({"posterior": posterior})
+    assert "R-hat of x[0]" in pk.summary(dt, model=pair()).attrs["not_by_gradients"]
+
+
+def test_the_better_correction_is_used():
+    """SurrogateMetropolis on two independent variables; the moves know one better, perhaps."""
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    dt = sample(pk.SurrogateMetropolis(model=model, expensive=True), draws=300, tune=300, chains=4)
+    before = pk.summary(dt, round_to="none")
+    table = pk.summary(dt, model=model, round_to="none")
+    assert (table["mcse_mean"] <= before["mcse_mean"] * (1 + 1e-9)).all()
+    assert table.attrs["by_gradients"] == ["x[0]", "x[1]"]
+    assert "certificate" in table.attrs
+
+
+# ---- models that break the identity ---------------------------------------------------------
+
+
+def of_density(log_density, low=-np.inf, high=np.inf):
+    """Draws (n,) of a density on a line, up to a constant, and its mean and mean square."""
+    grid = np.linspace(max(low, -12), min(high, 12), 480_001)
+    middle = (grid[1:] + grid[:-1]) / 2
+    weights = np.exp(log_density(middle))
+    weights /= weights.sum()
+    step = grid[1] - grid[0]
+    x = rng().choice(middle, CHAINS * DRAWS, p=weights)
+    x = x + rng().uniform(-step / 2, step / 2, x.size)
+    return x, weights @ middle, weights @ middle**2
+
+
+def normal(x):
+    return -(x**2) / 2
+
+
+def with_potential(potential, log_density=None, low=-np.inf, high=np.inf):
+    """A normal times exp(potential), of a PyTensor variable, and the same of NumPy's."""
+
+    def build():
+        with pm.Model() as model:
+            x = pm.Normal("x")
+            pm.Potential("p", potential(x))
+        own = log_density or (lambda x: potential_of(potential, x))
+        return model, *of_density(lambda x: normal(x) + own(x), low, high)
+
+    return build
+
+
+def potential_of(potential, x):
+    var = pt.dvector()
+    return potential(var).eval({var: x})
+
+
+def bounded(make, draws, mean, square):
+    def build():
+        with pm.Model() as model:
+            make("x", default_transform=None)
+        return model, draws(rng()), mean, square
+
+    return build
+
+
+def truncated_flat():
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("p", pt.switch(x > 0, -(x**2) / 2, -np.inf))
+    return model, np.abs(rng().standard_normal(CHAINS * DRAWS)), np.sqrt(2 / np.pi), 1.0
+
+
+def selected():
+    with pm.Model() as model:
+        pm.Normal("x")
+    x = rng().standard_normal(2 * CHAINS * DRAWS)
+    return model, x[x > -1][: CHAINS * DRAWS], 0.0, 1.0
+
+
+def other_data():
+    with pm.Model() as model:
+        pm.Normal("x", 0.3, 1)
+    return model, rng().standard_normal(CHAINS * DRAWS), 0.0, 1.0
+
+
+def circle():
+    with pm.Model() as model:
+        pm.VonMises("x", 0, 0.3)
+    own = stats.vonmises(0.3)
+    return model, own.rvs(CHAINS * DRAWS, random_state=rng()), 0.0, own.expect(lambda x: x**2)
+
+
+def student(nu):
+    def build():
+        with pm.Model() as model:
+            pm.StudentT("x", nu=nu, mu=0, sigma=1)
+        return model, rng().standard_t(nu, CHAINS * DRAWS), 0.0, np.nan
+
+    return build
+
+
+@wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+def rounding_simulator(x):
+    return np.round(x, 1)
+
+
+N = CHAINS * DRAWS
+BROKEN = {
+    "half-normal": bounded(
+        pm.HalfNormal, lambda r: np.abs(r.standard_normal(N)), np.sqrt(2 / np.pi), 1.0
+    ),
+    "uniform": bounded(
+        lambda name, **how: pm.Uniform(name, 0, 1, **how), lambda r: r.uniform(size=N), 1 / 2, 1 / 3
+    ),
+    "exponential": bounded(
+        lambda name, **how: pm.Exponential(name, 1, **how), lambda r: r.exponential(size=N), 1, 2
+    ),
+    "Pareto": bounded(
+        lambda name, **how: pm.Pareto(name, 5, 1, **how),
+        lambda r: 1 + r.pareto(5, N),
+        5 / 4,
+        5 / 3,
+    ),
+    "arcsine": bounded(
+        lambda name, **how: pm.Beta(name, 0.5, 0.5, **how),
+        lambda r: r.beta(0.5, 0.5, N),
+        0.5,
+        0.375,
+    ),
+    "triangle": bounded(
+        lambda name, **how: pm.Triangular(name, lower=-1, upper=1, c=0, **how),
+        lambda r: r.triangular(-1, 0, 1, N),
+        0,
+        1 / 6,
+    ),
+    "narrow in wide": bounded(
+        lambda name, **how: pm.Truncated(name, pm.Normal.dist(), lower=-1.5, **how),
+        lambda r: stats.truncnorm(-1.5, np.inf).rvs(N, random_state=r),
+        stats.truncnorm(-1.5, np.inf).mean(),
+        stats.truncnorm(-1.5, np.inf).moment(2),
+    ),
+    "truncated flat": truncated_flat,
+    "switch": with_potential(lambda x: pt.switch(x > 1, -1.0, 0.0)),
+    "hole": with_potential(lambda x: pt.switch(pt.abs(x) < 0.5, -2.0, 0.0)),
+    "small jump": with_potential(lambda x: pt.switch(x > 0.2, -0.05, 0.0)),
+    "floor": with_potential(lambda x: -0.5 * pt.floor(x)),
+    "round": with_potential(lambda x: -2 * (0.3 - pt.round(2 * x) / 2) ** 2),
+    "fine steps": with_potential(lambda x: -2 * (0.3 - pt.round(1000 * x) / 1000) ** 2),
+    "modulo": with_potential(lambda x: pt.mod(x, 1.0)),
+    "integer": with_potential(lambda x: 0.4 * pt.cast(2 * x, "int64")),
+    "sign": with_potential(lambda x: 0.3 * pt.sign(x)),
+    "comparison": with_potential(lambda x: 0.7 * (x > 0.5)),
+    "one side": with_potential(lambda x: pt.switch(x > -1, 0.0, -np.inf), low=-1, high=12),
+    "simulator": with_potential(
+        lambda x: -2 * (0.3 - rounding_simulator(x)) ** 2,
+        lambda x: -2 * (0.3 - np.round(x, 1)) ** 2,
+    ),
+    "selected draws": selected,
+    "other data": other_data,
+    "circle": circle,
+    "t of 1.5 degrees of freedom": student(1.5),
+    "t of 2.5 degrees of freedom": student(2.5),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_none_is_wrong_in_silence(name):
+    model, x, mean, square = BROKEN[name]()
+    dt = tree(x=x)
+    table = pk.summary(dt, model=model, round_to="none")
+    of_square = pk.expectation(dt, lambda v: v["x"] ** 2, model=model)
+    if "not_by_gradients" in table.attrs:
+        assert table["gain"].item() == of_square.gain == 1
+        return
+    assert is_right(table, {"x": mean})
+    assert np.isnan(square) or abs(of_square.mean - square) < MOST_Z * of_square.mcse
+
+
+CONTINUOUS = {
+    "kink": with_potential(lambda x: -pt.abs(x)),
+    "clip": with_potential(lambda x: pt.clip(x, -0.5, 1.0)),
+    "maximum": with_potential(lambda x: -pt.maximum(x, 0.3)),
+    "far bound": with_potential(lambda x: pt.switch(x > -30, 0.0, -np.inf)),
+    "wavy": with_potential(lambda x: pt.cos(3 * x)),
+}
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_what_is_continuous_is_corrected(name):
+    model, x, mean, _ = CONTINUOUS[name]()
+    table = pk.summary(tree(x=x), model=model, round_to="none")
+    assert table.attrs.get("by_gradients") == ["x"], table.attrs
+    assert is_right(table, {"x": mean})
+
+
+def test_a_forgotten_jacobian_is_seen(monkeypatch):
+    with pm.Model() as model:
+        pm.Gamma("t", 20, 1)
+    whole = type(model).logp
+    monkeypatch.setattr(
+        "pymc.Model.logp", lambda self, *args, **kwargs: whole(self, *args, jacobian=False)
+    )
+    table = pk.summary(tree(t=rng().gamma(20, 1, N)), model=model)
+    assert "controls whose means are 0 have others" in table.attrs["not_by_gradients"]

@@ -1,0 +1,133 @@
+"""Control variates by gradients: the means of controls, standard errors, and broken twins."""
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from pymc_kameleon.analysis import zero_variance as whole
+from pymc_kameleon.analysis.gradients_of_draws import DOUBTFUL_P, LEAST_P
+from pymc_kameleon.analysis.identity import probability_of_means
+from pymc_kameleon.analysis.zero_variance import controls_of, zero_variance
+
+RUNS, MIXING = 60, 0.5
+
+
+def chains_of_normals(seed, chains=4, draws=500, d=3, correlation=MIXING):
+    """AR(1) chains whose draws are standard normals."""
+    noise = np.random.default_rng(seed).standard_normal((chains, draws, d))
+    noise[:, 1:] *= np.sqrt(1 - correlation**2)
+    return lfilter([1], [1, -correlation], noise, axis=1)
+
+
+def skew(seed, **how):
+    """x = log of a gamma of shape 3, and two normals: gradients of x are 3 − e^x."""
+    from scipy.stats import gamma, norm
+
+    z = chains_of_normals(seed, **how)
+    x, g = z.copy(), -z
+    x[..., 0] = np.log(gamma(3).ppf(norm.cdf(z[..., 0])))
+    g[..., 0] = 3 - np.exp(x[..., 0])
+    return x, g
+
+
+@pytest.mark.parametrize("chains", [2, 3, 4, 7])
+def test_quadratics_of_a_normal_are_known(chains):
+    x = chains_of_normals(1, chains=chains) * [1, 5, 0.1] + [3, -1, 0]
+    x[..., 1] += x[..., 0]
+    precision = np.linalg.inv([[1, 1, 0], [1, 26, 0], [0, 0, 0.01]])
+    g = -(x - [3, 2, 0]) @ precision
+    f = np.stack([x[..., 0], x[..., 1] ** 2, x[..., 0] * x[..., 2]], axis=2)
+    found = zero_variance(f, controls_of(x, g))
+    assert found.is_better.all()
+    assert (found.gain > 1e8).all()
+    np.testing.assert_allclose(found.mean, [3, 30, 0], atol=1e-5)
+
+
+def functions(x):
+    return np.concatenate([x, x**2, np.exp(x / 2), x > 0, x > 1.3], axis=2)
+
+
+@pytest.mark.parametrize("chains", [2, 4])
+def test_errors_are_as_stated(chains):
+    """Against the mean of the runs, which the variance is reduced of by 60 runs."""
+    found = [zero_variance(functions(x), controls_of(x, g)) for x, g in many(chains)]
+    means, errors = (np.array([getattr(own, name) for own in found]) for name in ("mean", "mcse"))
+    z = (means - means.mean(axis=0)) / errors
+    assert 0.75 < np.sqrt(np.mean(z**2)) < 1.3
+    plain = np.array([functions(x).mean(axis=(0, 1)) for x, _ in many(chains)])
+    bias = (means.mean(axis=0) - plain.mean(axis=0)) / plain.std(axis=0) * np.sqrt(RUNS)
+    assert np.abs(bias).max() < 4
+    gains = plain.var(axis=0) / means.var(axis=0)
+    assert np.median(gains) > 2
+    assert gains.min() > 0.8
+
+
+def many(chains):
+    return [skew(seed, chains=chains) for seed in range(RUNS)]
+
+
+def test_a_control_without_its_laplacian_is_seen():
+    x, g = skew(1)
+    controls = controls_of(x, g).values
+    assert probability_of_means(controls[..., :6]) > DOUBTFUL_P
+    centred = x[..., 0] - x[..., 0].mean()
+    controls[..., 3] -= 1 / np.sqrt(np.mean((1 + centred * g[..., 0]) ** 2))
+    assert probability_of_means(controls[..., :6]) < LEAST_P
+
+
+def test_healthy_controls_are_seldom_refused():
+    p = [probability_of_means(controls_of(*skew(seed)).values[..., :6]) for seed in range(RUNS)]
+    assert min(p) > LEAST_P
+    assert np.mean(np.array(p) < DOUBTFUL_P) < 0.05
+
+
+def test_doubtful_controls_gain_nothing():
+    x, g = skew(1)
+    controls = controls_of(x, g)._replace(are_doubtful=True)
+    gain = zero_variance(functions(x), controls).gain
+    assert gain.max() < 4
+    assert np.median(gain) < 1.5
+
+
+def test_of_many_parameters_there_are_fewer_controls():
+    x = chains_of_normals(1, draws=100, d=60)
+    controls = controls_of(x, -x)
+    assert controls.sizes == [60]
+    assert controls.values.shape[2] == 120
+    assert not controls_of(x[:, :20], -x[:, :20]).sizes
+
+
+def test_controls_of_many_parameters_have_the_mean_0():
+    """Along axes that are learned from the draws, squares would have others."""
+    x = chains_of_normals(5, draws=500, d=30, correlation=0.0)
+    assert probability_of_means(controls_of(x, -x).values[..., :60]) > DOUBTFUL_P
+    _, axes = np.linalg.eigh(np.cov(x.reshape(-1, 30).T))
+    along = x @ axes
+    assert probability_of_means(1 - along**2) < LEAST_P
+
+
+def of_noise(seed):
+    """Averages of noise that controls have nothing to do with, over the plain ones' errors."""
+    x = chains_of_normals(seed, draws=150, d=12, correlation=0.0)
+    f = np.random.default_rng([seed, 1]).standard_normal((*x.shape[:2], 8))
+    found = zero_variance(f, controls_of(x, -x))
+    return found.mean * np.sqrt(f[..., 0].size), found.mcse * np.sqrt(f[..., 0].size)
+
+
+def test_noise_is_not_made_larger():
+    """Of 102 controls and 450 draws, a regression without a ridge would add a quarter."""
+    means, errors = (np.array(part) for part in zip(*map(of_noise, range(RUNS)), strict=True))
+    assert np.mean(means**2) < 1.12
+    assert 0.8 < np.sqrt(np.mean((means / errors) ** 2)) < 1.2
+
+
+def test_coefficients_do_not_know_their_own_fold(monkeypatch):
+    """Where f is 0 in all other chains, a chain's own average is that of its draws."""
+    monkeypatch.setattr(whole, "coefficients", lambda a, *_: np.ones(a[:, 0].shape))
+    x = chains_of_normals(3, draws=200)
+    f = x.copy()
+    f[1:] = 0
+    found = zero_variance(f, controls_of(x, -x))
+    own = f[0].reshape(2, 100, 3).mean(axis=1)
+    np.testing.assert_allclose(found.halves[[0, 4]], own, rtol=1e-9)
+    assert (np.abs(found.halves[[1, 5]]) > 1e-6).any()

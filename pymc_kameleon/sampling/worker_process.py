@@ -59,8 +59,16 @@ class Parcel:
     def of(cls, job):
         """Pack a job."""
         file, apart = io.BytesIO(), []
-        _Packer(file, apart).dump(job)
-        functions = packed(apart)
+        try:
+            _Packer(file, apart).dump(job)
+            functions = packed(apart)
+        except Exception as error:  # pickling calls what users have written
+            error.add_note(
+                "The model has to be pickled, to travel to workers, with all that functions of a "
+                "script or notebook refer to. What cannot be pickled can be made by the function "
+                "that needs it, or be in a module that workers import."
+            )
+            raise
         return cls(file.getvalue(), sha256(functions).digest(), functions)
 
     def opened(self, functions):

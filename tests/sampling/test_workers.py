@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import OrderedDict
 from concurrent.futures import (
@@ -368,6 +369,21 @@ def test_a_function_of_a_notebook_is_the_one_of_now(home, monkeypatch):
     for centre in (0.0, 30.0, 0.0):
         here = model(centre)
         assert_same(found(here, executor=pool), found(here), ALL)
+
+
+def test_what_cannot_travel_is_said(monkeypatch):
+    lock = threading.Lock()
+
+    @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    def locked(x):
+        with lock:
+            return np.array(-0.5 * x**2)
+
+    with pm.Model() as model:
+        pm.Potential("logp", locked(pm.Flat("x")))
+    with pytest.raises(TypeError, match="lock") as info:
+        sample(pk.RWM(model=model), executor=Elsewhere(2, monkeypatch))
+    assert any("to travel to workers" in note for note in info.value.__notes__)
 
 
 def test_a_worker_that_never_has_the_same_task_again_gets_the_model(arriving, monkeypatch):

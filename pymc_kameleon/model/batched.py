@@ -1,11 +1,9 @@
 """``pk.batched``: a black box that computes many evaluations in one call."""
 
-from contextlib import suppress
-from pickle import PicklingError
-
 import numpy as np
 from pytensor.compile.ops import FromFunctionOp, wrap_py
 
+from pymc_kameleon.model.black_boxes import reduced
 from pymc_kameleon.model.gathering import gathering
 from pymc_kameleon.model.python_calls import WrongReturn
 
@@ -56,17 +54,14 @@ class Batched(FromFunctionOp):
 
     def __init__(self, function, itypes, otypes, infer_shape=None):
         super().__init__(function, itypes, otypes, infer_shape)
-        self.function, self._arguments = function, (function, itypes, otypes, infer_shape)
+        self.function = function
 
     def __str__(self):
         return getattr(self.function, "__name__", type(self).__name__)
 
     def __reduce__(self):
         """Travel by name, or else with the function."""
-        if self.function.__module__ != "__main__":
-            with suppress(PicklingError, AttributeError):
-                return super().__reduce__()
-        return Batched, self._arguments
+        return reduced(self)
 
     def perform(self, node, inputs, outputs):
         """Compute one evaluation, in one call with those of other tasks if there are any."""

@@ -2,8 +2,11 @@
 
 import sys
 import sysconfig
+from contextlib import suppress
+from pickle import PicklingError
 from types import FunctionType
 
+from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.dispatch.basic import numba_funcify
 
@@ -59,6 +62,18 @@ def code_of(op):
         return fingerprint(function, LIBRARIES | (_installed() - {home}), sys.version_info[:2]), ""
     except Exception as error:  # of what users may refer to, anything may raise anything
         return "", str(error)
+
+
+def reduced(op):
+    """Return how a function that PyTensor wraps is pickled: by name, or else with all it refers to.
+
+    So is one of a script or notebook, as others have none of that name, or another one.
+    """
+    function = op._FromFunctionOp__fn
+    if getattr(function, "__module__", "__main__") != "__main__":
+        with suppress(PicklingError, AttributeError):
+            return FromFunctionOp.__reduce__(op)
+    return type(op), (function, op.itypes, op.otypes, op._FromFunctionOp__infer_shape)
 
 
 def _installed():

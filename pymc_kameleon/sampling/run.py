@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from pymc_kameleon.model.pymc_internals import (
     Draw,
@@ -609,7 +610,7 @@ class Run:
             if all(chain.lost for chain in self._chains):
                 raise SamplingError("There are no draws: workers died in every chain.")
             if self._why == "interrupted":
-                raise KeyboardInterrupt("There are no draws.")
+                raise KeyboardInterrupt(f"There are no draws.{self._how_ways_go_on()}")
         whole = self._why is None and len(chains) == len(self._chains)
         if not whole:
             for chain in chains:
@@ -630,6 +631,14 @@ class Run:
             except OSError as error:
                 self._disk_fails(error)
         return tree
+
+    def _how_ways_go_on(self):
+        """Say how the ways to the posterior go on, if a store has what they have evaluated."""
+        evaluated = any(chain.evaluations > 0 for chain in self._chains)
+        if not evaluated or not isinstance(self._finish.store, Path):
+            return ""
+        kept = sum(chain.state.search.evaluations for chain in self._chains)
+        return f" {self._finish.how_to_go_on} goes on after {counted(kept, 'evaluation')}."
 
     def _tree(self, chains, length):
         return data_tree(

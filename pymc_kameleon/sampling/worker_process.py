@@ -15,11 +15,12 @@ from hashlib import sha256
 from multiprocessing import parent_process
 
 import cloudpickle
+from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.op import Op
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.model.black_box_calls import users_own
-from pymc_kameleon.model.black_boxes import is_of_user, ops_of
+from pymc_kameleon.model.black_boxes import is_of_user, ops_of, reduced
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.functions import Compiled
 from pymc_kameleon.model.watch import Watched
@@ -58,13 +59,35 @@ class Parcel:
     def of(cls, job):
         """Pack a job."""
         file, apart = io.BytesIO(), []
-        _Packer(file, apart).dump(job)
-        functions = cloudpickle.dumps(apart)
+        try:
+            _Packer(file, apart).dump(job)
+            functions = packed(apart)
+        except Exception as error:  # pickling calls what users have written
+            error.add_note(
+                "The model has to be pickled, to travel to workers, with all that functions of a "
+                "script or notebook refer to. What cannot be pickled can be made by the function "
+                "that needs it, or be in a module that workers import."
+            )
+            raise
         return cls(file.getvalue(), sha256(functions).digest(), functions)
 
     def opened(self, functions):
         """Return the job, with functions that have been unpickled."""
         return _Opener(io.BytesIO(self.job), functions).load()
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Lets functions of a script or notebook travel, of which PyTensor would send the names."""
+
+    def reducer_override(self, obj):
+        return reduced(obj) if type(obj) is FromFunctionOp else super().reducer_override(obj)
+
+
+def packed(value):
+    """Return functions, or black boxes, as bytes that a worker can open."""
+    file = io.BytesIO()
+    _Pickler(file).dump(value)
+    return file.getvalue()
 
 
 class _Packer(cloudpickle.Pickler):
@@ -119,7 +142,7 @@ class Kept:
     def _fingerprints(self):
         """Return what tells whether black boxes change, None of one that does not travel on."""
         try:
-            return {sha256(cloudpickle.dumps(op)).digest() for op in self.black_boxes}
+            return {sha256(packed(op)).digest() for op in self.black_boxes}
         except Exception:  # whatever a user's __reduce__ raises, as of what it has opened here
             return None
 

@@ -259,7 +259,7 @@ def advance(job, state, n):
 def _still_searching(job, state, steps, start):
     """Return a chain that has no draws yet, but more evaluations of its warm start."""
     trails, watches = [step.trail.copy() for step in steps], [deepcopy(s.watch) for s in steps]
-    job.leave(steps, state.point)
+    job.give_back(steps)
     seen = zip(state.steps, trails, watches, strict=True)
     own = [replace(own, trail=trail, watch=watch) for own, trail, watch in seen]
     new = ChainState(state.point, own, state.noted)

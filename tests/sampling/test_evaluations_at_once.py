@@ -225,7 +225,7 @@ def test_a_way_that_was_stopped_goes_on(surrogate, alone, usual, tmp_path):
         return Switch.usual(x)
 
     Switch.function, CALLS.value, store = interrupted, 0, tmp_path / "run.zarr"
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"resume='.*run.zarr'\) goes on after \d+ eval"):
         run(surrogate, store=store)
     Switch.function = Switch.usual
     dt = pk.sample(resume=store, step=surrogate, model=surrogate.model, cores=1, **QUIET)

@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import OrderedDict
 from concurrent.futures import (
@@ -23,9 +24,11 @@ import cloudpickle
 import faults
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from models import box, normal
 from pymc.exceptions import SamplingError
+from pytensor import wrap_py
 from runs import QUIET, assert_same, begun, job_of, joined, messages, resume, same, sample
 from test_contract import ROWS
 
@@ -341,6 +344,46 @@ def test_a_changed_model_does_not_find_the_old_one(black_box, expected, monkeypa
     stale = black_box(faults.shallow, executor=pool)
     with pytest.raises(AssertionError):
         assert_same(stale, shallow, ALL)
+
+
+@pytest.mark.parametrize("home", ["__main__", __name__])
+def test_a_function_of_a_notebook_is_the_one_of_now(home, monkeypatch):
+    """And one inside a function travels, too; PyTensor's pickle has its name alone."""
+
+    def model(centre):
+        def well(x):
+            return np.array(-0.5 * (x - centre) ** 2)
+
+        well.__module__ = home
+        op = wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])(well)
+        if home == "__main__":
+            monkeypatch.setattr(sys.modules["__main__"], "well", op, raising=False)
+        with pm.Model() as model:
+            pm.Potential("logp", op(pm.Flat("x")))
+        return model
+
+    def found(model, **options):
+        return sample(pk.RWM(model=model), tune=20, draws=10, **options)
+
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        for centre in (0.0, 30.0, 0.0):  # the worker knows the first one by this name
+            here = model(centre)
+            assert_same(found(here, executor=pool), found(here), ALL)
+
+
+def test_what_cannot_travel_is_said(monkeypatch):
+    lock = threading.Lock()
+
+    @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    def locked(x):
+        with lock:
+            return np.array(-0.5 * x**2)
+
+    with pm.Model() as model:
+        pm.Potential("logp", locked(pm.Flat("x")))
+    with pytest.raises(TypeError, match="lock") as info:
+        sample(pk.RWM(model=model), executor=Elsewhere(2, monkeypatch))
+    assert any("to travel to workers" in note for note in info.value.__notes__)
 
 
 def test_a_worker_that_never_has_the_same_task_again_gets_the_model(arriving, monkeypatch):

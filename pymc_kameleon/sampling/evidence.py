@@ -110,7 +110,7 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         found = estimate(draws.x, logp, draws.surrogates, evaluate, evaluations, rng)
     method = "bridge to the surrogate" if draws.surrogates is not None else "bridges by halves"
     own = found.log_z, found.standard_error, method, found.overlap, found.ess
-    return checked(Evidence(*map(_plain, own), evaluate.n), draws)
+    return checked(Evidence(*map(_plain, own), evaluate.n), draws, found.contradiction)
 
 
 def _plain(value):

@@ -14,6 +14,8 @@ For the best bridge [MW] p·g/(s₁p + s₂g), Z is where both sides of
 
 are equal: the left one grows with Z, and the right one falls. Both then are the overlap, 1 if p and
 g are the same, 0 if they have nothing in common.
+
+Z does not depend on the shares, unless the draws are not those of p, which shows it.
 """
 
 from typing import NamedTuple
@@ -29,6 +31,12 @@ ROUNDS = 3
 UNSEEN = 0.5
 """Of new draws, so many count as such that were where p is not, besides those that were."""
 
+UNEQUAL = 0.1, 0.9
+"""Shares of p that are compared. More unequal ones would let single draws decide."""
+
+ROUNDING = 1e-12
+"""Variance of log Z below which it is rounding."""
+
 
 class Bridge(NamedTuple):
     """What a bridge has found."""
@@ -37,6 +45,7 @@ class Bridge(NamedTuple):
     standard_error: float
     overlap: float
     ess: float  # independent draws that those of p are worth
+    contradiction: float  # of draws of p and of g, in standard errors
 
 
 def bridge(at_p, at_g, control):
@@ -57,7 +66,7 @@ def bridge(at_p, at_g, control):
     """
     ess, n, b = float(at_p.size), len(at_g), 0.0
     if not np.isfinite(at_g).any():
-        return Bridge(np.nan, np.inf, 0.0, 0.0)
+        return Bridge(np.nan, np.inf, 0.0, 0.0, 0.0)
     for _ in range(ROUNDS):
         share = ess / (ess + n)
         log_z = _solved(at_p, at_g, share, b * control)
@@ -70,7 +79,21 @@ def bridge(at_p, at_g, control):
     with np.errstate(divide="ignore", invalid="ignore"):
         of_new = of_g.var(ddof=1) / n / overlap**2 + unseen**2
         error = np.sqrt(variance / of_p.mean() ** 2 + of_new)
-    return Bridge(float(log_z), float(error), float(min(overlap, 1)), ess)
+    contradiction = _contradiction(at_p, at_g)
+    return Bridge(float(log_z), float(error), float(min(overlap, 1)), ess, contradiction)
+
+
+def _contradiction(at_p, at_g):
+    """Return by how many standard errors log Z differs between unequal shares."""
+    log_z, of_p, of_g = [], [], []
+    for share in UNEQUAL:
+        log_z.append(_solved(at_p, at_g, share, 0.0))
+        terms = _terms(at_p - log_z[-1], at_g - log_z[-1], share)
+        for all_of, own in zip((of_p, of_g), terms, strict=True):
+            all_of.append(own / own.mean())  # what draws add to log Z
+    differences = of_p[1] - of_p[0], of_g[1] - of_g[0]
+    variance = _variance_and_ess(differences[0])[0] + differences[1].var() / len(at_g)
+    return float((log_z[1] - log_z[0]) / np.sqrt(max(variance, ROUNDING)))
 
 
 def _slope(control, values):

@@ -24,8 +24,8 @@ from pymc_kameleon.step.messages import some
 
 _log = logging.getLogger("pymc_kameleon")
 
-LEAST_DRAWS = 100
-"""Draws of all chains below which nothing is told."""
+LEAST_DRAWS, LEAST_OF_CHAIN = 100, 8
+"""Draws of all chains, and of each, below which nothing is told: four of a half have an ESS."""
 
 OF_SIZE, ROUNDING = 1e-6, 1e-6
 """By how much a log-density may differ from what the result says, relative and absolute."""
@@ -66,14 +66,15 @@ class EvidenceDraws:
         self.model = _model_for(self.posterior, model)
         _check_model(self.model)
         sizes = self.posterior.sizes
-        if sizes["chain"] * sizes["draw"] < LEAST_DRAWS or sizes["draw"] < 4:
+        if sizes["chain"] * sizes["draw"] < LEAST_DRAWS or sizes["draw"] < LEAST_OF_CHAIN:
             raise ValueError(
                 f"{sizes['chain']} chains of {sizes['draw']} draws are too few for the evidence: "
-                f"let there be {LEAST_DRAWS} at least."
+                f"let there be {LEAST_DRAWS} at least, and {LEAST_OF_CHAIN} of each chain."
             )
         self.logp = self._known_logp(dt)
         self.x = self._positions(dt)
         if not np.isfinite(self.x).all():
+            _check_finite(self.model, self.posterior)
             raise ValueError(
                 "Some draws are so near a bound that their unconstrained values are infinite, by "
                 'rounding. Sample with idata_kwargs={"include_transformed": True}.'
@@ -102,6 +103,9 @@ class EvidenceDraws:
     def check(self, at, logp):
         """Raise a ValueError unless log-densities at some draws, by flat numbers, are as known."""
         known = self.logp.ravel()[at]
+        if np.allclose(logp, -known, OF_SIZE, ROUNDING):  # NumPyro's potential energy
+            self.logp = -self.logp
+            return
         if not np.allclose(logp, known, OF_SIZE, ROUNDING):
             worst = np.argmax(np.abs(logp - known))
             raise ValueError(
@@ -124,6 +128,7 @@ class EvidenceDraws:
     def _positions(self, dt):
         names = [var.name for var in self.model.value_vars]
         posterior = self.posterior.transpose("chain", "draw", ...)
+        _check_shapes(self.model, posterior)
         if all(name in posterior for name in names):
             return side_by_side(posterior[names])
         kept = next((dt[g].to_dataset() for g in MOVES if g in dt.children), None)
@@ -140,7 +145,9 @@ MOVES = SURROGATE_MOVES, EMULATOR_MOVES
 
 def _model_for(posterior, model):
     if model is not None:
-        return pm.modelcontext(model)
+        if not isinstance(model, pm.Model):
+            raise ValueError(f"model must be a pm.Model, not {model!r}.")
+        return model
     known = model_of(posterior) or pm.Model.get_context(error_if_none=False)
     if known is None:
         raise ValueError("The evidence needs the model: pass model=..., or call it in its context.")
@@ -179,6 +186,25 @@ def _check_model(model):
             "The model has no data: its evidence is 1, or the share of the prior that a transform "
             "like ordered leaves."
         )
+
+
+def _check_shapes(model, posterior):
+    """Raise a ValueError if draws have other shapes than the model's variables."""
+    shapes = model.eval_rv_shapes()
+    for name in (rv.name for rv in model.free_RVs if rv.name in posterior):
+        found, needed = posterior[name].shape[2:], tuple(map(int, shapes[name]))
+        if found != needed:
+            raise ValueError(
+                f"{name} has the shape {found} in the result, and {needed} in the model: is it the "
+                "one that was sampled?"
+            )
+
+
+def _check_finite(model, posterior):
+    """Raise a ValueError if draws themselves are not finite."""
+    own = [rv.name for rv in model.free_RVs if rv.name in posterior]
+    if wrong := [name for name in own if not np.isfinite(posterior[name]).all()]:
+        raise ValueError(f"Some draws of {some(wrong)} are NaN or infinite: leave them out.")
 
 
 def _unconstrained(model, posterior):

@@ -31,6 +31,7 @@ class Estimate(NamedTuple):
     standard_error: float
     overlap: float
     ess: float  # independent draws that those that were bridged are worth
+    contradiction: float  # of draws and new draws, in standard errors
 
 
 def estimate(x, f, parameters, evaluate, n, rng):
@@ -59,8 +60,9 @@ def estimate(x, f, parameters, evaluate, n, rng):
         fits = (a[:, own].reshape(-1, *a.shape[2:]) for a in (x, f, modes))
         proposal = proposals.fitted(*fits, rng)
         parts.append(_bridged(proposal, x[:, other], f[:, other], evaluate, n // 2, rng))
-    log_z, errors, overlap, ess = np.array(parts).T
-    return Estimate(log_z.mean(), float(np.hypot(*errors)) / 2, overlap.mean(), ess.sum())
+    log_z, errors, overlap, ess, contradiction = np.array(parts).T
+    error, contradiction = float(np.hypot(*errors)) / 2, contradiction.sum() / np.sqrt(2)
+    return Estimate(log_z.mean(), error, overlap.mean(), ess.sum(), contradiction)
 
 
 def _bridged(proposal, x, f, evaluate, n, rng):
@@ -78,7 +80,7 @@ def _bridged(proposal, x, f, evaluate, n, rng):
         best.add(n, evaluate, rng)
     found = best.found
     error = np.hypot(found.standard_error, best.proposal.error)
-    return Estimate(found.log_ratio, float(error), found.overlap, found.ess)
+    return Estimate(*found._replace(standard_error=float(error)))
 
 
 class _Trial:

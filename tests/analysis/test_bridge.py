@@ -60,7 +60,7 @@ def contradictions(scale, n=100):
 
     for _ in range(n):
         x, y = scale * chains(rng, 200, 1)[..., 0], rng.normal(0.4, 1.3, 200)
-        found.append(bridge.bridge(log_ratio(x), log_ratio(y), np.zeros(200)).contradiction)
+        found.append(bridge.contradiction(log_ratio(x), log_ratio(y)))
     return np.array(found)
 
 

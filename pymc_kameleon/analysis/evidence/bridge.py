@@ -14,8 +14,6 @@ For the best bridge [MW] p·g/(s₁p + s₂g), Z is where both sides of
 
 are equal: the left one grows with Z, and the right one falls. Both then are the overlap, 1 if p and
 g are the same, 0 if they have nothing in common.
-
-Z does not depend on the shares, unless the draws are not those of p, which shows it.
 """
 
 from typing import NamedTuple
@@ -45,7 +43,6 @@ class Bridge(NamedTuple):
     standard_error: float
     overlap: float
     ess: float  # independent draws that those of p are worth
-    contradiction: float  # of draws of p and of g, in standard errors
 
 
 def bridge(at_p, at_g, control):
@@ -66,7 +63,7 @@ def bridge(at_p, at_g, control):
     """
     ess, n, b = float(at_p.size), len(at_g), 0.0
     if not np.isfinite(at_g).any():
-        return Bridge(np.nan, np.inf, 0.0, 0.0, 0.0)
+        return Bridge(np.nan, np.inf, 0.0, 0.0)
     for _ in range(ROUNDS):
         share = ess / (ess + n)
         log_z = _solved(at_p, at_g, share, b * control)
@@ -79,12 +76,16 @@ def bridge(at_p, at_g, control):
     with np.errstate(divide="ignore", invalid="ignore"):
         of_new = of_g.var(ddof=1) / n / overlap**2 + unseen**2
         error = np.sqrt(variance / of_p.mean() ** 2 + of_new)
-    contradiction = _contradiction(at_p, at_g)
-    return Bridge(float(log_z), float(error), float(min(overlap, 1)), ess, contradiction)
+    return Bridge(float(log_z), float(error), float(min(overlap, 1)), ess)
 
 
-def _contradiction(at_p, at_g):
-    """Return by how many standard errors log Z differs between unequal shares."""
+def contradiction(at_p, at_g):
+    """Return by how many standard errors log Z differs between unequal shares, as of `bridge`.
+
+    It does not depend on them, unless the draws are not those of p.
+    """
+    if not np.isfinite(at_g).any():
+        return 0.0
     log_z, of_p, of_g = [], [], []
     for share in UNEQUAL:
         log_z.append(_solved(at_p, at_g, share, 0.0))

@@ -15,7 +15,7 @@ from pytensor.graph.replace import clone_replace
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.model.noise import NOISE_SEED
-from pymc_kameleon.model.pymc_internals import FlatRV, HalfFlatRV
+from pymc_kameleon.model.pymc_internals import CircularTransform, FlatRV, HalfFlatRV
 from pymc_kameleon.result.origin import model_of
 from pymc_kameleon.samplers.surrogate.moves import parameters_of
 from pymc_kameleon.step.groups import EMULATOR_MOVES, LEARNED_GROUP, SURROGATE_MOVES
@@ -73,6 +73,8 @@ class EvidenceDraws:
             )
         self.logp = self._known_logp(dt)
         self.x = self._positions(dt)
+        if any(is_angle := self._is_angle()):
+            self.x = np.where(is_angle, np.arctan2(np.sin(self.x), np.cos(self.x)), self.x)
         if not np.isfinite(self.x).all():
             _check_finite(self.model, self.posterior)
             raise ValueError(
@@ -90,6 +92,19 @@ class EvidenceDraws:
     def is_estimate(self):
         """Whether the log-density is only estimated."""
         return NOISE_SEED in self.model.named_vars
+
+    @property
+    def region(self):
+        """Where value variables are counted, by name: an angle has all values again beyond π."""
+        transforms = self.model.rvs_to_transforms
+        angles = [rv for rv in self.model.free_RVs if isinstance(transforms[rv], CircularTransform)]
+        return {self.model.rvs_to_values[rv].name: (-np.pi, np.pi) for rv in angles}
+
+    def _is_angle(self):
+        """Return which coordinates are angles (d,)."""
+        point, region = self.model.initial_point(), self.region
+        names = [var.name for var in self.model.value_vars]
+        return np.concatenate([np.full(point[name].size, name in region) for name in names])
 
     def thin(self, most):
         """Keep at most so many draws, evenly spaced, or some more."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.analysis.evidence import proposals
-from pymc_kameleon.analysis.evidence.bridge import bridge
+from pymc_kameleon.analysis.evidence.bridge import bridge, contradiction
 from pymc_kameleon.analysis.modes_of_draws import find_modes
 
 LEAST_PILOT, PILOTS, MOST_REFITS = 50, 10, 4
@@ -61,8 +61,9 @@ def estimate(x, f, parameters, evaluate, n, rng):
         proposal = proposals.fitted(*fits, rng)
         parts.append(_bridged(proposal, x[:, other], f[:, other], evaluate, n // 2, rng))
     log_z, errors, overlap, ess, contradiction = np.array(parts).T
-    error, contradiction = float(np.hypot(*errors)) / 2, contradiction.sum() / np.sqrt(2)
-    return Estimate(log_z.mean(), error, overlap.mean(), ess.sum(), contradiction)
+    error = float(np.hypot(*errors))
+    worst = max(abs(contradiction.sum()) / np.sqrt(2), abs(log_z[1] - log_z[0]) / error)
+    return Estimate(log_z.mean(), error / 2, overlap.mean(), ess.sum(), worst)
 
 
 def _bridged(proposal, x, f, evaluate, n, rng):
@@ -80,7 +81,7 @@ def _bridged(proposal, x, f, evaluate, n, rng):
         best.add(n, evaluate, rng)
     found = best.found
     error = np.hypot(found.standard_error, best.proposal.error)
-    return Estimate(*found._replace(standard_error=float(error)))
+    return Estimate(*found._replace(standard_error=float(error)), best.contradiction)
 
 
 class _Trial:
@@ -96,5 +97,10 @@ class _Trial:
         more = self.proposal.draws(n, rng)
         self.y = np.concatenate([self.y, more])
         self.f_y = np.concatenate([self.f_y, evaluate(more)])
-        at_new = self.f_y - self.proposal.log_density(self.y)
-        self.found = bridge(self._at_draws, at_new, self.proposal.control(self.y))
+        self._at_new = self.f_y - self.proposal.log_density(self.y)
+        self.found = bridge(self._at_draws, self._at_new, self.proposal.control(self.y))
+
+    @property
+    def contradiction(self):
+        """By how many standard errors the draws are not those of f."""
+        return contradiction(self._at_draws, self._at_new)

@@ -100,7 +100,7 @@ def test_an_angle_is_counted_once(caplog):
     draws = np.random.default_rng(1).vonmises(3.0, 1.0, (4, 100))
     draws += 2 * np.pi * (np.arange(100) % 2)  # samplers turn more than once
     found = pk.evidence(tree(angle=draws), model, random_seed=1)
-    assert abs(found.log_evidence) < 4 * found.standard_error < 0.1
+    assert abs(found.log_evidence) < 4 * found.standard_error < 0.2
     assert not messages(caplog, logging.WARNING)
 
 

@@ -239,6 +239,8 @@ def test_what_else_is_refused():
         pk.evidence(tree(p=np.full((4, 100, 2), 0.5)), model)
     with pytest.raises(ValueError, match="draws of p are NaN"):
         pk.evidence(tree(p=np.full((4, 100), np.nan)), model)
+    with pytest.raises(ValueError, match="p_logodds__ is the same in all draws"):
+        pk.evidence(tree(p=np.full((4, 100), 0.5)), model)
     with pytest.raises(ValueError, match="model must be"):
         pk.evidence(dt, "coins")
     with pytest.raises(ValueError, match="whole result"):

@@ -73,8 +73,10 @@ class EvidenceDraws:
             )
         self.logp = self._known_logp(dt)
         self.x = self._positions(dt)
-        if any(is_angle := self._is_angle()):
-            self.x = np.where(is_angle, np.arctan2(np.sin(self.x), np.cos(self.x)), self.x)
+        names, region = self._names(), self.region
+        if region:
+            angles = np.arctan2(np.sin(self.x), np.cos(self.x))
+            self.x = np.where(np.isin(names, list(region)), angles, self.x)
         if not np.isfinite(self.x).all():
             _check_finite(self.model, self.posterior)
             raise ValueError(
@@ -86,6 +88,8 @@ class EvidenceDraws:
                 "The log-density is an estimate, and the result does not have those that the draws "
                 "were accepted with, sample_stats['lp']. Let pk.sample make the draws."
             )
+        if (same := np.ptp(self.x, axis=(0, 1)) == 0).any():
+            raise ValueError(f"{some([*dict.fromkeys(names[same])])} is the same in all draws.")
         self.surrogates = _surrogates(dt, self.posterior)
 
     @property
@@ -100,11 +104,10 @@ class EvidenceDraws:
         angles = [rv for rv in self.model.free_RVs if isinstance(transforms[rv], CircularTransform)]
         return {self.model.rvs_to_values[rv].name: (-np.pi, np.pi) for rv in angles}
 
-    def _is_angle(self):
-        """Return which coordinates are angles (d,)."""
-        point, region = self.model.initial_point(), self.region
-        names = [var.name for var in self.model.value_vars]
-        return np.concatenate([np.full(point[name].size, name in region) for name in names])
+    def _names(self):
+        """Return the value variable of each coordinate, (d,)."""
+        point, names = self.model.initial_point(), [var.name for var in self.model.value_vars]
+        return np.repeat(names, [point[name].size for name in names])
 
     def thin(self, most):
         """Keep at most so many draws, evenly spaced, or some more."""

@@ -208,10 +208,12 @@ def z_of_ten_runs(make_cover):
     return np.sum(found) / np.sqrt(10)
 
 
+@pytest.mark.slow
 def test_draws_that_are_bridged_have_not_made_the_proposal():
     assert abs(z_of_ten_runs(lambda *of, draws, rng: reference.t_density(*of, rng))) < 3
 
 
+@pytest.mark.slow
 def test_draws_that_have_made_it_are_seen():
     assert z_of_ten_runs(lambda *of, draws, rng: reference.reference_of(*of, draws, rng)) < -6
 

@@ -11,6 +11,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per_chain
+from pymc.logprob.transforms import CircularTransform
 from pymc.progress_bar import default_progress_theme
 from pymc.progress_bar.marimo_progress import MarimoProgressBackend, in_marimo_notebook
 from pymc.progress_bar.rich_progress import MarkerProgressBar

@@ -104,13 +104,13 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         evaluations = WITH_SURROGATE if draws.surrogates is not None else usual
     draws.thin(MOST_DRAWS if draws.logp is not None else evaluations)
     rng = np.random.default_rng(random_seed)
-    density = Density(draws.model)
+    density = Density(draws.model, draws.region)
     with Evaluating(density, cores, executor, rng) as evaluate:
         logp = _logp_at_draws(draws, evaluate, rng)
         found = estimate(draws.x, logp, draws.surrogates, evaluate, evaluations, rng)
     method = "bridge to the surrogate" if draws.surrogates is not None else "bridges by halves"
     own = found.log_z, found.standard_error, method, found.overlap, found.ess
-    return checked(Evidence(*map(_plain, own), evaluate.n), draws)
+    return checked(Evidence(*map(_plain, own), evaluate.n), draws, found.contradiction)
 
 
 def _plain(value):
@@ -176,14 +176,14 @@ def compare_models(results, prior=None, **options):
 
 
 class Density:
-    """A model's log-density, as a job of workers."""
+    """A model's log-density, as a job of workers; -inf beyond a region."""
 
     rule = DEFAULT_RULE
 
-    def __init__(self, model):
+    def __init__(self, model, region):
         point = model.initial_point()
         own = list(model.value_vars)
-        region = Layout(model, own, point).region_array({})
+        region = Layout(model, own, point).region_array(region)
         self.log_density = ModelLogp(model, own, point, {}, region)
         self.compile_kwargs, self.token = {}, uuid4().hex
         self._make_ready()

@@ -51,6 +51,25 @@ def test_draws_that_depend_on_each_other_are_worth_less(monkeypatch):
     assert z_of_bridges(0.9).std() > 1.4
 
 
+def contradictions(scale, n=100):
+    """Of draws of N(0, scale²) that are taken for those of N(0, 1), and N(0.4, 1.3²)."""
+    rng, found = np.random.default_rng(6), []
+
+    def log_ratio(x):
+        return norm.logpdf(x) - norm.logpdf(x, 0.4, 1.3)
+
+    for _ in range(n):
+        x, y = scale * chains(rng, 200, 1)[..., 0], rng.normal(0.4, 1.3, 200)
+        found.append(bridge.contradiction(log_ratio(x), log_ratio(y)))
+    return np.array(found)
+
+
+def test_draws_of_another_distribution_contradict_new_ones():
+    assert 0.7 < np.sqrt(np.mean(contradictions(1) ** 2)) < 1.3
+    for scale in (0.6, 1.6):
+        assert np.median(np.abs(contradictions(scale, 20))) > 5
+
+
 def test_without_overlap_nothing_is_known():
     nothing = bridge.bridge(np.zeros((2, 50)), np.full(50, -np.inf), np.zeros(50))
     assert np.isnan(nothing.log_ratio)
@@ -189,10 +208,12 @@ def z_of_ten_runs(make_cover):
     return np.sum(found) / np.sqrt(10)
 
 
+@pytest.mark.slow
 def test_draws_that_are_bridged_have_not_made_the_proposal():
     assert abs(z_of_ten_runs(lambda *of, draws, rng: reference.t_density(*of, rng))) < 3
 
 
+@pytest.mark.slow
 def test_draws_that_have_made_it_are_seen():
     assert z_of_ten_runs(lambda *of, draws, rng: reference.reference_of(*of, draws, rng)) < -6
 

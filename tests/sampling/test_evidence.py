@@ -94,6 +94,16 @@ def test_priors_have_evidence_1_under_every_transform(caplog):
     assert any("has no data" in message for message in messages(caplog))
 
 
+def test_an_angle_is_counted_once(caplog):
+    with pm.Model() as model:
+        pm.VonMises("angle", 3.0, 1.0)
+    draws = np.random.default_rng(1).vonmises(3.0, 1.0, (4, 100))
+    draws += 2 * np.pi * (np.arange(100) % 2)  # samplers turn more than once
+    found = pk.evidence(tree(angle=draws), model, random_seed=1)
+    assert abs(found.log_evidence) < 4 * found.standard_error < 0.2
+    assert not messages(caplog, logging.WARNING)
+
+
 # ---- results of samplers ------------------------------------------------------------------------
 
 
@@ -186,6 +196,17 @@ def test_an_estimated_likelihood_counts_by_its_mean():
     assert abs(wrong.log_evidence) > 6 * wrong.standard_error
 
 
+def test_the_sign_of_numpyro_is_known():
+    model, dt, known = coins()
+    logp = model.compile_logp()
+    odds = np.log(dt["posterior"]["p"] / (1 - dt["posterior"]["p"]))
+    energy = -np.vectorize(lambda own: logp({"p_logodds__": own}))(odds)
+    kept = dt.assign({"sample_stats": xr.DataTree(xr.Dataset({"lp": odds.copy(data=energy)}))})
+    found = pk.evidence(kept, model, random_seed=1)
+    assert abs(found.log_evidence - known) < 4 * found.standard_error < 0.04
+    assert found.evaluations == 1003
+
+
 # ---- refusals -----------------------------------------------------------------------------------
 
 
@@ -211,6 +232,17 @@ def test_what_else_is_refused():
         pk.evidence(dt, line()[0])
     with pytest.raises(ValueError, match="too few for the evidence"):
         pk.evidence(dt.isel(draw=slice(20)), model)
+    short = xr.Dataset({"p": (("chain", "draw"), np.full((100, 7), 0.5))})
+    with pytest.raises(ValueError, match="8 of each chain"):
+        pk.evidence(xr.DataTree.from_dict({"posterior": short}), model)
+    with pytest.raises(ValueError, match=r"p has the shape \(2,\) in the result, and \(\) in the"):
+        pk.evidence(tree(p=np.full((4, 100, 2), 0.5)), model)
+    with pytest.raises(ValueError, match="draws of p are NaN"):
+        pk.evidence(tree(p=np.full((4, 100), np.nan)), model)
+    with pytest.raises(ValueError, match="p_logodds__ is the same in all draws"):
+        pk.evidence(tree(p=np.full((4, 100), 0.5)), model)
+    with pytest.raises(ValueError, match="model must be"):
+        pk.evidence(dt, "coins")
     with pytest.raises(ValueError, match="whole result"):
         pk.evidence(dt["posterior"].to_dataset(), model)
     with pytest.raises(ValueError, match="from 50 on"):
@@ -275,6 +307,17 @@ def test_signs_of_trouble_are_told(caplog):
         assert sign in said
 
 
+def test_draws_of_other_data_are_told(caplog):
+    model, dt, _ = line()
+    with pm.Model() as other:
+        b = pm.Normal("b", 0, 2, shape=2)
+        pm.Normal("y", b, 0.4, observed=[0.7, 1.2])
+    pk.evidence(dt, model, evaluations=400, random_seed=1)
+    assert not messages(caplog, logging.WARNING)
+    pk.evidence(dt, other, evaluations=400, random_seed=1)
+    assert "or other data" in messages(caplog, logging.WARNING)[-1]
+
+
 # ---- several models -----------------------------------------------------------------------------
 
 
@@ -303,7 +346,7 @@ def test_probabilities_have_errors_and_priors():
     unknown = pk.compare_models({"a": made(-3.0), "b": made(np.nan, np.nan)})
     assert unknown["probability"].isna().all()
     assert unknown.index[0] == "a"
-    for prior in ({"a": 1}, {"a": 1, "b": 0}, [1, 1]):
+    for prior in ({"a": 1}, {"a": 1, "b": 0}, {"a": 1, "b": "1"}, [1, 1]):
         with pytest.raises(ValueError, match="prior must be"):
             pk.compare_models({"a": made(-3.0), "b": made(-3.0)}, prior=prior)
     with pytest.raises(ValueError, match="must be a dict"):

@@ -29,6 +29,12 @@ ROUNDS = 3
 UNSEEN = 0.5
 """Of new draws, so many count as such that were where p is not, besides those that were."""
 
+UNEQUAL = 0.1, 0.9
+"""Shares of p that are compared. More unequal ones would let single draws decide."""
+
+ROUNDING = 1e-12
+"""Variance of log Z below which it is rounding."""
+
 
 class Bridge(NamedTuple):
     """What a bridge has found."""
@@ -71,6 +77,24 @@ def bridge(at_p, at_g, control):
         of_new = of_g.var(ddof=1) / n / overlap**2 + unseen**2
         error = np.sqrt(variance / of_p.mean() ** 2 + of_new)
     return Bridge(float(log_z), float(error), float(min(overlap, 1)), ess)
+
+
+def contradiction(at_p, at_g):
+    """Return by how many standard errors log Z differs between unequal shares, as of `bridge`.
+
+    It does not depend on them, unless the draws are not those of p.
+    """
+    if not np.isfinite(at_g).any():
+        return 0.0
+    log_z, of_p, of_g = [], [], []
+    for share in UNEQUAL:
+        log_z.append(_solved(at_p, at_g, share, 0.0))
+        terms = _terms(at_p - log_z[-1], at_g - log_z[-1], share)
+        for all_of, own in zip((of_p, of_g), terms, strict=True):
+            all_of.append(own / own.mean())  # what draws add to log Z
+    differences = of_p[1] - of_p[0], of_g[1] - of_g[0]
+    variance = _variance_and_ess(differences[0])[0] + differences[1].var() / len(at_g)
+    return float((log_z[1] - log_z[0]) / np.sqrt(max(variance, ROUNDING)))
 
 
 def _slope(control, values):

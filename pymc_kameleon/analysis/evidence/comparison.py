@@ -1,5 +1,7 @@
 """``pk.compare_models``: evidences side by side."""
 
+from numbers import Real
+
 import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
@@ -56,5 +58,5 @@ def checked_prior(prior, names):
         return
     if not isinstance(prior, dict) or set(prior) != set(names):
         raise ValueError(f"prior must be a dict with a number for each of {list(names)}.")
-    if not all(np.isfinite(own) and own > 0 for own in prior.values()):
+    if not all(isinstance(own, Real) and 0 < own < np.inf for own in prior.values()):
         raise ValueError(f"prior must be positive numbers, not {prior}.")

@@ -15,7 +15,7 @@ from pytensor.graph.replace import clone_replace
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.model.noise import NOISE_SEED
-from pymc_kameleon.model.pymc_internals import FlatRV, HalfFlatRV
+from pymc_kameleon.model.pymc_internals import CircularTransform, FlatRV, HalfFlatRV
 from pymc_kameleon.result.origin import model_of
 from pymc_kameleon.samplers.surrogate.moves import parameters_of
 from pymc_kameleon.step.groups import EMULATOR_MOVES, LEARNED_GROUP, SURROGATE_MOVES
@@ -24,8 +24,8 @@ from pymc_kameleon.step.messages import some
 
 _log = logging.getLogger("pymc_kameleon")
 
-LEAST_DRAWS = 100
-"""Draws of all chains below which nothing is told."""
+LEAST_DRAWS, LEAST_OF_CHAIN = 100, 8
+"""Draws of all chains, and of each, below which nothing is told: four of a half have an ESS."""
 
 OF_SIZE, ROUNDING = 1e-6, 1e-6
 """By how much a log-density may differ from what the result says, relative and absolute."""
@@ -66,14 +66,19 @@ class EvidenceDraws:
         self.model = _model_for(self.posterior, model)
         _check_model(self.model)
         sizes = self.posterior.sizes
-        if sizes["chain"] * sizes["draw"] < LEAST_DRAWS or sizes["draw"] < 4:
+        if sizes["chain"] * sizes["draw"] < LEAST_DRAWS or sizes["draw"] < LEAST_OF_CHAIN:
             raise ValueError(
                 f"{sizes['chain']} chains of {sizes['draw']} draws are too few for the evidence: "
-                f"let there be {LEAST_DRAWS} at least."
+                f"let there be {LEAST_DRAWS} at least, and {LEAST_OF_CHAIN} of each chain."
             )
         self.logp = self._known_logp(dt)
         self.x = self._positions(dt)
+        names, region = self._names(), self.region
+        if region:
+            angles = np.arctan2(np.sin(self.x), np.cos(self.x))
+            self.x = np.where(np.isin(names, list(region)), angles, self.x)
         if not np.isfinite(self.x).all():
+            _check_finite(self.model, self.posterior)
             raise ValueError(
                 "Some draws are so near a bound that their unconstrained values are infinite, by "
                 'rounding. Sample with idata_kwargs={"include_transformed": True}.'
@@ -83,12 +88,26 @@ class EvidenceDraws:
                 "The log-density is an estimate, and the result does not have those that the draws "
                 "were accepted with, sample_stats['lp']. Let pk.sample make the draws."
             )
+        if (same := np.ptp(self.x, axis=(0, 1)) == 0).any():
+            raise ValueError(f"{some([*dict.fromkeys(names[same])])} is the same in all draws.")
         self.surrogates = _surrogates(dt, self.posterior)
 
     @property
     def is_estimate(self):
         """Whether the log-density is only estimated."""
         return NOISE_SEED in self.model.named_vars
+
+    @property
+    def region(self):
+        """Where value variables are counted, by name: an angle has all values again beyond π."""
+        transforms = self.model.rvs_to_transforms
+        angles = [rv for rv in self.model.free_RVs if isinstance(transforms[rv], CircularTransform)]
+        return {self.model.rvs_to_values[rv].name: (-np.pi, np.pi) for rv in angles}
+
+    def _names(self):
+        """Return the value variable of each coordinate, (d,)."""
+        point, names = self.model.initial_point(), [var.name for var in self.model.value_vars]
+        return np.repeat(names, [point[name].size for name in names])
 
     def thin(self, most):
         """Keep at most so many draws, evenly spaced, or some more."""
@@ -102,6 +121,9 @@ class EvidenceDraws:
     def check(self, at, logp):
         """Raise a ValueError unless log-densities at some draws, by flat numbers, are as known."""
         known = self.logp.ravel()[at]
+        if np.allclose(logp, -known, OF_SIZE, ROUNDING):  # NumPyro's potential energy
+            self.logp = -self.logp
+            return
         if not np.allclose(logp, known, OF_SIZE, ROUNDING):
             worst = np.argmax(np.abs(logp - known))
             raise ValueError(
@@ -124,6 +146,7 @@ class EvidenceDraws:
     def _positions(self, dt):
         names = [var.name for var in self.model.value_vars]
         posterior = self.posterior.transpose("chain", "draw", ...)
+        _check_shapes(self.model, posterior)
         if all(name in posterior for name in names):
             return side_by_side(posterior[names])
         kept = next((dt[g].to_dataset() for g in MOVES if g in dt.children), None)
@@ -140,7 +163,9 @@ MOVES = SURROGATE_MOVES, EMULATOR_MOVES
 
 def _model_for(posterior, model):
     if model is not None:
-        return pm.modelcontext(model)
+        if not isinstance(model, pm.Model):
+            raise ValueError(f"model must be a pm.Model, not {model!r}.")
+        return model
     known = model_of(posterior) or pm.Model.get_context(error_if_none=False)
     if known is None:
         raise ValueError("The evidence needs the model: pass model=..., or call it in its context.")
@@ -179,6 +204,25 @@ def _check_model(model):
             "The model has no data: its evidence is 1, or the share of the prior that a transform "
             "like ordered leaves."
         )
+
+
+def _check_shapes(model, posterior):
+    """Raise a ValueError if draws have other shapes than the model's variables."""
+    shapes = model.eval_rv_shapes()
+    for name in (rv.name for rv in model.free_RVs if rv.name in posterior):
+        found, needed = posterior[name].shape[2:], tuple(map(int, shapes[name]))
+        if found != needed:
+            raise ValueError(
+                f"{name} has the shape {found} in the result, and {needed} in the model: is it the "
+                "one that was sampled?"
+            )
+
+
+def _check_finite(model, posterior):
+    """Raise a ValueError if draws themselves are not finite."""
+    own = [rv.name for rv in model.free_RVs if rv.name in posterior]
+    if wrong := [name for name in own if not np.isfinite(posterior[name]).all()]:
+        raise ValueError(f"Some draws of {some(wrong)} are NaN or infinite: leave them out.")
 
 
 def _unconstrained(model, posterior):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.analysis.evidence import proposals
-from pymc_kameleon.analysis.evidence.bridge import bridge
+from pymc_kameleon.analysis.evidence.bridge import bridge, contradiction
 from pymc_kameleon.analysis.modes_of_draws import find_modes
 
 LEAST_PILOT, PILOTS, MOST_REFITS = 50, 10, 4
@@ -31,6 +31,7 @@ class Estimate(NamedTuple):
     standard_error: float
     overlap: float
     ess: float  # independent draws that those that were bridged are worth
+    contradiction: float  # of draws and new draws, in standard errors
 
 
 def estimate(x, f, parameters, evaluate, n, rng):
@@ -59,8 +60,10 @@ def estimate(x, f, parameters, evaluate, n, rng):
         fits = (a[:, own].reshape(-1, *a.shape[2:]) for a in (x, f, modes))
         proposal = proposals.fitted(*fits, rng)
         parts.append(_bridged(proposal, x[:, other], f[:, other], evaluate, n // 2, rng))
-    log_z, errors, overlap, ess = np.array(parts).T
-    return Estimate(log_z.mean(), float(np.hypot(*errors)) / 2, overlap.mean(), ess.sum())
+    log_z, errors, overlap, ess, contradiction = np.array(parts).T
+    error = float(np.hypot(*errors))
+    worst = max(abs(contradiction.sum()) / np.sqrt(2), abs(log_z[1] - log_z[0]) / error)
+    return Estimate(log_z.mean(), error / 2, overlap.mean(), ess.sum(), worst)
 
 
 def _bridged(proposal, x, f, evaluate, n, rng):
@@ -78,7 +81,7 @@ def _bridged(proposal, x, f, evaluate, n, rng):
         best.add(n, evaluate, rng)
     found = best.found
     error = np.hypot(found.standard_error, best.proposal.error)
-    return Estimate(found.log_ratio, float(error), found.overlap, found.ess)
+    return Estimate(*found._replace(standard_error=float(error)), best.contradiction)
 
 
 class _Trial:
@@ -94,5 +97,10 @@ class _Trial:
         more = self.proposal.draws(n, rng)
         self.y = np.concatenate([self.y, more])
         self.f_y = np.concatenate([self.f_y, evaluate(more)])
-        at_new = self.f_y - self.proposal.log_density(self.y)
-        self.found = bridge(self._at_draws, at_new, self.proposal.control(self.y))
+        self._at_new = self.f_y - self.proposal.log_density(self.y)
+        self.found = bridge(self._at_draws, self._at_new, self.proposal.control(self.y))
+
+    @property
+    def contradiction(self):
+        """By how many standard errors the draws are not those of f."""
+        return contradiction(self._at_draws, self._at_new)

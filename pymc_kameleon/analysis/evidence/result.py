@@ -20,6 +20,9 @@ LEAST_OVERLAP, LEAST_ESS, LARGE_ERROR = 0.25, 20, 1.0
 POOR_OVERLAP, POOR_ESS = 0.5, 50
 """Overlap and independent draws below which there is a warning."""
 
+CONTRADICTION = 4
+"""Standard errors by which draws and new ones contradict each other from which on that is told."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -64,7 +67,7 @@ def _decimals(error):
     return int(np.clip(1 - np.floor(np.log10(error)), 0, 6)) if known else 2
 
 
-def checked(found, draws):
+def checked(found, draws, contradiction=0.0):
     """Return an Evidence, without a number if nothing is known; warn of what speaks against it."""
     reasons = []
     is_known = found.overlap >= LEAST_OVERLAP and found.ess >= LEAST_ESS
@@ -82,6 +85,11 @@ def checked(found, draws):
         reasons.append(f"the overlap is {found.overlap:.2f}")
     if found.ess < POOR_ESS:
         reasons.append(f"the draws are worth {found.ess:.0f} independent ones")
+    if abs(contradiction) > CONTRADICTION:
+        reasons.append(
+            "the draws are not those of this log-density, as points around them show: the sampler "
+            "has not converged, or it had another model or other data"
+        )
     if (r_hat := _r_hat(draws)) is not None:
         reasons.append(f"R-hat is {r_hat:.2f}")
     coordinates = xr.Dataset({"x": (("chain", "draw", "coordinate"), draws.x)})

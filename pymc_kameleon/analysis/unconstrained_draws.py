@@ -52,7 +52,7 @@ def on_unconstrained_scale(posterior, model):
         kept = {name: posterior[name].transpose("chain", "draw", ...).values for name in names}
     else:
         natural = {rv: _draws_of(rv, posterior, model) for rv in model.free_RVs}
-        kept = _transformed(natural, model)
+        kept = transformed(natural, model)
     values = {name: kept[name].reshape(-1, *kept[name].shape[2:]) for name in names}
     point = {name: own[0] for name, own in values.items()}
     layout = Layout(model, list(model.value_vars), point)
@@ -82,7 +82,7 @@ def _draws_of(rv, posterior, model):
     return own.values
 
 
-def _transformed(natural, model):
+def transformed(natural, model):
     """Return values (chain, draw, ...) on the unconstrained scale by name.
 
     `natural` are those of the free variables. All draws are transformed at once.

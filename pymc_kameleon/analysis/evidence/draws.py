@@ -8,12 +8,10 @@ import logging
 
 import numpy as np
 import pymc as pm
-import pytensor
 import xarray as xr
-from pytensor.compile import Mode
-from pytensor.graph.replace import clone_replace
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
+from pymc_kameleon.analysis.unconstrained_draws import transformed
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.pymc_internals import CircularTransform, FlatRV, HalfFlatRV
 from pymc_kameleon.result.origin import model_of
@@ -231,22 +229,7 @@ def _unconstrained(model, posterior):
         raise ValueError(
             f"The result has no draws of {some(missing)}: all free variables have to be there."
         )
-    given = {rv: rv.type() for rv in model.free_RVs}
-    values = []
-    for rv in model.free_RVs:
-        transform = model.rvs_to_transforms[rv]
-        values.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
-    graphs = clone_replace(values, given, rebuild_strict=False)
-    mode = Mode("py", None)  # rewrites would look for BLAS
-    compute = pytensor.function([*given.values()], graphs, mode=mode, on_unused_input="ignore")
-    shape = posterior.sizes["chain"], posterior.sizes["draw"]
-    arrays = [posterior[rv.name].values.reshape(-1, *posterior[rv.name].shape[2:]) for rv in given]
-    arrays = [own.astype(rv.dtype) for own, rv in zip(arrays, given, strict=True)]
-    with np.errstate(all="ignore"):
-        rows = [compute(*point) for point in zip(*arrays, strict=True)]
-    names = [model.rvs_to_values[rv].name for rv in model.free_RVs]
-    columns = (np.stack(column).reshape(*shape, -1) for column in zip(*rows, strict=True))
-    found = dict(zip(names, columns, strict=True))
+    found = transformed({rv: posterior[rv.name].values for rv in model.free_RVs}, model)
     return {var.name: found[var.name] for var in model.value_vars}
 
 

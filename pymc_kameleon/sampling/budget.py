@@ -53,16 +53,18 @@ class Budget:
     draws: int
     chains: int
     pools: bool
+    for_evidence: int  # those that it leaves for the evidence
 
     @classmethod
     def of(cls, job, settings):
         """Return that of a run with these settings, None if it is not limited."""
         if not settings.max_evaluations:
             return None
-        most = settings.max_evaluations - settings.evaluations_before
+        most = settings.max_evaluations - settings.evaluations_before - settings.for_evidence
         pools = settings.pool_tuning and settings.chains > 1
         draws = settings.most_draws or settings.draws
-        return cls(job, job.copies(), most, settings.tune, draws, settings.chains, pools)
+        lengths = settings.tune, draws, settings.chains
+        return cls(job, job.copies(), most, *lengths, pools, settings.for_evidence)
 
     # ---- before the first draw ------------------------------------------------------------------
 
@@ -79,8 +81,9 @@ class Budget:
         if (lacking := self._bound(least_ways) + rest - most) > 0:
             raise ValueError(
                 f"max_evaluations is too small: it takes {grouped(lacking)} more for "
-                f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each. Let "
-                f"there be more evaluations, or fewer chains{self._why_so_many}."
+                f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each"
+                f"{self._beside_evidence}. Let there be more evaluations, or fewer chains"
+                f"{self._why_so_many}."
             )
         ways = self._ways(int(max(step.way_share for step in self.steps) * most))
         draws = min(self.draws, self.room(most))
@@ -99,6 +102,11 @@ class Budget:
         if n == 1 or n != self.chains:
             return ""
         return f", as by a smaller evaluations_at_once than {n}, or by chains= beside it"
+
+    @property
+    def _beside_evidence(self):
+        n = self.for_evidence
+        return f", beside {grouped(n)} for the evidence" if n else ""
 
     @property
     def _per_draw(self):
@@ -248,7 +256,7 @@ def say_what_evaluations_bear(settings):
     )
 
 
-def say_what_evaluations_were_for(settings, states, draws):
+def say_what_evaluations_were_for(settings, states, draws, for_evidence):
     """Log what the evaluations of a run were for; `draws` of each chain are its result."""
     monitors = [own.monitor for state in states for own in state.steps]
     searching = sum(state.search.evaluations for state in states)
@@ -257,6 +265,7 @@ def say_what_evaluations_were_for(settings, states, draws):
         "to find the posterior": searching + sum(m.on_the_way + m.uncounted for m in monitors),
         "to tune": sum(m.to_tune for m in monitors),
         f"for {len(states)} × {grouped(draws)} draws": sum(m.to_draw for m in monitors),
+        "for the evidence": for_evidence,
         "to see that the model is what it was": sum(m.checks for m in monitors),
     }
     _log.info(

@@ -1,45 +1,20 @@
 """``pk.evidence`` and ``pk.compare_models``: which model the data favour, by draws of each."""
 
 import logging
-import threading
-from contextlib import nullcontext
-from math import ceil
-from types import SimpleNamespace
-from uuid import uuid4
 
 import numpy as np
+import xarray as xr
 
 from pymc_kameleon.analysis.evidence.comparison import checked_prior, table_of
-from pymc_kameleon.analysis.evidence.draws import EvidenceDraws
-from pymc_kameleon.analysis.evidence.estimate import estimate
-from pymc_kameleon.analysis.evidence.result import Evidence, checked
-from pymc_kameleon.model.functions import ModelLogp
-from pymc_kameleon.model.gathering import Gathering
-from pymc_kameleon.model.layout import Layout
-from pymc_kameleon.model.watch import DEFAULT_RULE
+from pymc_kameleon.analysis.evidence.draws import EvidenceDraws, run_of, say_what_counts
+from pymc_kameleon.analysis.evidence.result import Evidence, evidence_in
 from pymc_kameleon.result.opening import opened
+from pymc_kameleon.sampling.bridging import Density, Evaluating, evidence_by
 from pymc_kameleon.sampling.sample import check_executor, default_cores
-from pymc_kameleon.sampling.worker_process import Failed, Lacks
-from pymc_kameleon.sampling.workers import Workers
-from pymc_kameleon.step.messages import grouped
+from pymc_kameleon.sampling.settings import LEAST_NEW, Settings, usual_new_points
 from pymc_kameleon.step.options import checked_integer
 
 _log = logging.getLogger("pymc_kameleon")
-
-WITH_SURROGATE, MOST_BY_DEFAULT = 200, 4000
-"""New points by default, with a surrogate; and of others, which are as many as draws, at most."""
-
-LEAST_NEW, MOST_DRAWS = 50, 20_000
-"""New points at least; and draws that are bridged at most. More would only take arithmetic."""
-
-CHECKED = 3
-"""Draws at which the model is compared with the one that was sampled."""
-
-TASKS_PER_CORE, MOST_THREADS = 8, 64
-"""Tasks that evaluations are divided into; and threads whose calls of `pk.batched` are gathered."""
-
-MOST_ATTEMPTS = 3
-"""Times that evaluations are begun if their worker dies."""
 
 
 def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, executor=None):
@@ -97,36 +72,28 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         checked_integer("cores", cores, at_least=1)
     if evaluations is not None:
         checked_integer("evaluations", evaluations, at_least=LEAST_NEW)
-    draws = EvidenceDraws(opened(dt), model)
+    dt = opened(dt)
+    if evaluations is None and isinstance(dt, xr.DataTree) and (known := evidence_in(dt)):
+        _warn_of(known)
+        return known
+    draws = EvidenceDraws(dt, model)
+    say_what_counts(draws.model, draws.restricted)
     if evaluations is None:
         n_draws = draws.x.shape[0] * draws.x.shape[1]
-        usual = int(np.clip(n_draws, WITH_SURROGATE, MOST_BY_DEFAULT))
-        evaluations = WITH_SURROGATE if draws.surrogates is not None else usual
-    draws.thin(MOST_DRAWS if draws.logp is not None else evaluations)
+        evaluations = usual_new_points(draws.is_expensive, n_draws)
     rng = np.random.default_rng(random_seed)
-    density = Density(draws.model, draws.region)
+    density = Density(draws.model, draws.restricted, Settings.read(run_of(dt)).rule)
+    if cores is None and not density.can_gather:
+        cores = default_cores()
     with Evaluating(density, cores, executor, rng) as evaluate:
-        logp = _logp_at_draws(draws, evaluate, rng)
-        found = estimate(draws.x, logp, draws.surrogates, evaluate, evaluations, rng)
-    method = "bridge to the surrogate" if draws.surrogates is not None else "bridges by halves"
-    own = found.log_z, found.standard_error, method, found.overlap, found.ess
-    return checked(Evidence(*map(_plain, own), evaluate.n), draws, found.contradiction)
+        found = evidence_by(draws, evaluate, evaluations, rng)
+    _warn_of(found)
+    return found
 
 
-def _plain(value):
-    return value if isinstance(value, str) else float(value)
-
-
-def _logp_at_draws(draws, evaluate, rng):
-    """Return the log-densities (chains, draws) at draws, as known, or evaluated."""
-    flat = draws.x.reshape(-1, draws.x.shape[2])
-    if draws.logp is None:
-        _log.info("Evaluating the log-density at %s draws.", grouped(len(flat)))
-        return evaluate(flat).reshape(draws.x.shape[:2])
-    if not draws.is_estimate:
-        some = rng.choice(len(flat), CHECKED, replace=False)
-        draws.check(some, evaluate(flat[some]))
-    return draws.logp
+def _warn_of(found):
+    if found.warning:
+        _log.warning(found.warning)
 
 
 def compare_models(results, prior=None, **options):
@@ -170,132 +137,3 @@ def compare_models(results, prior=None, **options):
             error.add_note(f"in the model {name!r}")
             raise
     return table_of(evidences, prior)
-
-
-# ---- evaluations --------------------------------------------------------------------------------
-
-
-class Density:
-    """A model's log-density, as a job of workers; -inf beyond a region."""
-
-    rule = DEFAULT_RULE
-
-    def __init__(self, model, region):
-        point = model.initial_point()
-        own = list(model.value_vars)
-        region = Layout(model, own, point).region_array(region)
-        self.log_density = ModelLogp(model, own, point, {}, region)
-        self.compile_kwargs, self.token = {}, uuid4().hex
-        self._make_ready()
-
-    def _make_ready(self):
-        self.turns = threading.Lock() if self.holds_gil else nullcontext()
-
-    @property
-    def holds_gil(self):
-        """Whether Python is called."""
-        return self.log_density.holds_gil
-
-    @property
-    def batched(self):
-        """Black boxes of `pk.batched` that are called, a set."""
-        return self.log_density.batched
-
-    @property
-    def can_gather(self):
-        """Whether threads can call them."""
-        return bool(self.batched) and self.log_density.in_numba
-
-    def gather(self):
-        """Let tasks of several threads call them together; return the Gathering."""
-        self.turns = Gathering(self.batched)
-        return self.turns
-
-    def __getstate__(self):
-        return {k: v for k, v in self.__dict__.items() if k != "turns"}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self._make_ready()
-
-
-def log_densities(job, points, seeds):
-    """Return the log-density (n,) at points (n, d); of an estimate, new ones, by their seeds."""
-    with job.turns:
-        logp = job.log_density.copy()
-        return np.array([_log_density(logp, *own) for own in zip(points, seeds, strict=True)])
-
-
-def _log_density(logp, x, seed):
-    logp.rng = np.random.default_rng(seed) if logp.is_estimate else None
-    try:
-        return logp(x)
-    except Exception as error:
-        error.add_note(f"at {x.tolist()}, a point that pk.evidence evaluates{logp.advice(error)}")
-        raise
-
-
-class Evaluating:
-    """Evaluates many points at once, wherever there are workers.
-
-    Attributes
-    ----------
-    n : int
-        Evaluations so far.
-    """
-
-    def __init__(self, density, cores, executor, rng):
-        self._job, self._rng, self.n = density, rng, 0
-        self._at_a_time = default_cores() if cores is None else cores
-        if density.can_gather:
-            self._at_a_time = MOST_THREADS
-        elif not density.holds_gil:
-            self._at_a_time = 1
-        self._alone = executor is not None or density.can_gather
-        self._workers = Workers(density, self._at_a_time, executor)
-
-    def __enter__(self):
-        self._workers.__enter__()
-        return self
-
-    def __exit__(self, *error):
-        self._workers.__exit__(*error)
-
-    def __call__(self, x):
-        """Return the log-density (n,) at points x (n, d)."""
-        self.n += len(x)
-        size = 1 if self._alone else ceil(len(x) / (TASKS_PER_CORE * self._at_a_time))
-        parts = [slice(first, first + size) for first in range(0, len(x), size)]
-        seeds = self._rng.integers(2**63, size=len(x))
-        tasks = [
-            SimpleNamespace(arguments=(log_densities, x[own], seeds[own]), attempts=0, found=None)
-            for own in parts
-        ]
-        left, under_way = list(tasks), {}
-        while left or under_way:
-            most = self._workers.at_once or len(tasks)
-            while left and len(under_way) < most:
-                task = left.pop(0)
-                under_way[self._workers.submit(*task.arguments)] = task
-            for future in self._workers.wait([*under_way], 0.1):
-                self._take(future, under_way.pop(future), under_way, left)
-            self._workers.check_processes()
-        return np.concatenate([task.found for task in tasks])
-
-    def _take(self, future, task, under_way, left):
-        """Take the result of a task, or let it be done again if its worker died."""
-        try:
-            found = future.result()
-        except Exception as error:  # not of the task itself
-            self._workers.note_error(error)
-            task.attempts += 1
-            if task.attempts == MOST_ATTEMPTS:
-                raise
-            left.append(task)
-            return
-        if isinstance(found, Failed):
-            raise found.error
-        if isinstance(found, Lacks):
-            under_way[self._workers.submit(*task.arguments, lacks=found)] = task
-        else:
-            task.found = found

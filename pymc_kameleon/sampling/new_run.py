@@ -10,6 +10,7 @@ from pymc_kameleon.model.pymc_internals import (
 from pymc_kameleon.model.watch import LOOKING_CHAINS
 from pymc_kameleon.sampling.budget import NOTHING_SETTLED, Budget
 from pymc_kameleon.sampling.starts_of_run import starts
+from pymc_kameleon.step.groups import APPROXIMATIONS
 from pymc_kameleon.step.job import ChainState
 from pymc_kameleon.step.monitor import NO_LIMIT
 
@@ -32,12 +33,14 @@ class NewRun:
 
     before, seconds = 0, 0.0  # draws after tuning that there are, and what they took
     n_checks = 0  # evaluations of the log-density that no draw counts
+    evidence = None  # Dataset, what an earlier run had evaluated for it
     lock = None  # of the store that a run goes on in
 
     def __init__(self, steps, settings, random_seed, initvals, labels, evaluations=()):
         if settings.draws + settings.tune == 0:
             raise ValueError("draws and tune are 0: there is nothing to do.")
-        self.steps, self.settings, self.numbers = steps, settings, list(range(settings.chains))
+        self.steps, self.numbers = steps, list(range(settings.chains))
+        self.settings = settings.with_usual_evidence(are_expensive(steps))
         self._random_seed, self._initvals, self._labels = random_seed, initvals, labels
         self._evaluations = evaluations
 
@@ -60,6 +63,11 @@ class NewRun:
 
     def release(self):
         """Release the store: there is none."""
+
+
+def are_expensive(steps):
+    """Whether steps are for expensive log-densities, which approximate the whole posterior."""
+    return steps[0].kept_group in APPROXIMATIONS and bool(steps[0].statistics.kept)
 
 
 def names_to_keep(model, var_names, idata_kwargs):

@@ -166,15 +166,28 @@ class Progress:
         Evaluations that all chains make, at most, where that is limited.
     at_once : int, optional
         How many may be under way.
+    most_for_evidence : int, optional
+        How many the evidence takes.
 
     Attributes
     ----------
+    for_evidence : int
+        How many it has taken so far, which the run keeps up to date.
     under_way : int
         How many advances and evaluations are being made, which the run keeps up to date.
     """
 
-    def __init__(self, chains, progressbar=True, progressbar_theme=None, most=None, at_once=1):
+    def __init__(
+        self,
+        chains,
+        progressbar=True,
+        progressbar_theme=None,
+        most=None,
+        at_once=1,
+        most_for_evidence=0,
+    ):
         self._most, self._at_once, self.under_way = most, at_once, 0
+        self.for_evidence, self._most_for_evidence = 0, most_for_evidence
         if progressbar not in PROGRESSBAR_OPTIONS:
             options = ", ".join(map(repr, PROGRESSBAR_OPTIONS))
             raise ValueError(f"progressbar must be one of {options}, not {progressbar!r}.")
@@ -256,7 +269,8 @@ class Progress:
         if slow:
             of = "" if self._most is None else f" of at most {grouped(self._most)}"
             lines.append(f"{grouped(made)}{of} evaluations, one per {in_words(seconds / made)}")
-        if whole.done == whole.total or self._elapsed is not None:
+        has_all = whole.done == whole.total and not self._most_for_evidence
+        if has_all or self._elapsed is not None:
             lines[0] += " in all"
         elif self._left > 0:  # counts down until there is news, never to zero
             since = time.perf_counter() - self._estimated
@@ -274,6 +288,9 @@ class Progress:
             )
         if whole.search.evaluations:
             lines.append(whole.search.in_words())
+        if self.for_evidence:
+            most = grouped(self._most_for_evidence)
+            lines.append(f"for the evidence: {grouped(self.for_evidence)} of {most} evaluations")
         return lines
 
     def in_a_line(self):

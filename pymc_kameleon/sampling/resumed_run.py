@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.analysis.evidence.result import n_evaluated
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
 from pymc_kameleon.result.state import DATA_CHANGED, Saved, unpack
@@ -22,10 +23,12 @@ from pymc_kameleon.sampling.budget import (
     say_what_evaluations_bear,
     with_lengths,
 )
+from pymc_kameleon.sampling.new_run import are_expensive
 from pymc_kameleon.sampling.settings import Settings
 from pymc_kameleon.step.groups import (
     AHEAD,
     BEHIND,
+    EVIDENCE,
     LEARNED_GROUP,
     STATE_GROUP,
     WARMUP_POSTERIOR,
@@ -72,7 +75,13 @@ class ResumedRun:
         try:
             self._saved = saved = saved_tree(resume) if self.path is None else saved_store(resume)
             self.steps, self.numbers = _steps_of_run(saved.plan, steps, model), saved.numbers
-            self.settings = Settings.read(saved.plan).but(max_evaluations=evaluations, **changes)
+            before = Settings.read(saved.plan)
+            settings = before.but(max_evaluations=evaluations, **changes)
+            self.settings = settings.with_usual_evidence(are_expensive(self.steps))
+            self._adds_evidence = self.settings.evidence > before.evidence
+            self.evidence = saved.draws.get(EVIDENCE)
+            if self.evidence is not None:
+                self.evidence = self.evidence.load()
         except BaseException:
             self.release()
             raise
@@ -124,7 +133,10 @@ class ResumedRun:
 
     def _limits(self, job):
         """Return the settings with the evaluations that may be made, those before too."""
-        settings = self.settings
+        settings, adds = self.settings, (self._asked, self._evaluations) != (None, None)
+        if self.evidence is not None and adds:  # it will be another one, of more draws
+            n = settings.evaluations_before + n_evaluated(self.evidence)
+            settings, self.evidence = settings.but(evaluations_before=n), None
         if self._evaluations is not None:
             spent = sum(state.evaluations + state.checks for state in self._states)
             spent += settings.evaluations_before
@@ -148,6 +160,12 @@ class ResumedRun:
             tune = settings.tune
         settings = settings.but(chains=len(states))
         budget, most = Budget.of(job, settings), settings.most_draws
+        if self._adds_evidence and budget.left(states) < 0:
+            raise ValueError(
+                f"The evidence takes {grouped(budget.for_evidence)} evaluations, which are not "
+                "left. pk.evidence(dt) makes them beside the run; max_evaluations= lets it make "
+                "more, for draws, too."
+            )
         if asked is not None:
             most = before + asked
         elif self._evaluations is not None:
@@ -185,6 +203,8 @@ class ResumedRun:
         ended = all(monitor.done >= monitor.tune + planned for monitor in monitors)
         if before < planned or not (ended or self._until_enough):
             return max(0, planned - before)
+        if self._lacks_evidence and not self._until_enough:
+            return 0
         # A script that is started again is to finish, and not to add.
         draws = self._most if self.path is None or self._until_enough else 0
         _log.info(
@@ -196,6 +216,12 @@ class ResumedRun:
             else "Pass draws= to add to the store.",
         )
         return draws
+
+    @property
+    def _lacks_evidence(self):
+        """Whether the evidence of its draws is wanted, and not known."""
+        known = self.evidence is not None and "log_evidence" in self.evidence.attrs
+        return self.settings.evidence > 0 and not known
 
     def put_draws_into(self, record):
         """Keep the draws so far."""

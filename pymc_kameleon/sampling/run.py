@@ -3,9 +3,11 @@
 import logging
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+
+import xarray as xr
 
 from pymc_kameleon.model.pymc_internals import (
     Draw,
@@ -34,6 +36,7 @@ from pymc_kameleon.sampling.outcome import (
     say_what_was_rejected,
 )
 from pymc_kameleon.sampling.worker_process import Failed, Lacks
+from pymc_kameleon.step.groups import EVIDENCE
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.messages import counted
@@ -47,6 +50,9 @@ POLL_INTERVAL = 0.1
 RESERVED_BYTES = 10_000_000
 """Bytes that are kept for the result, should a likelihood take all others."""
 
+KEEP_INTERVAL = 1.0
+"""Seconds between two writes of what was evaluated for the evidence."""
+
 MOST_FAILURES = 3
 """How often an advance is submitted again whose worker has died."""
 
@@ -57,9 +63,9 @@ class Run:
     ``pk.sample(blocking=False)`` returns one.
     """
 
-    def __init__(self, prepared, workers, progress, limits, finish):
+    def __init__(self, prepared, workers, progress, limits, finish, evidence=None):
         self._prepared, self._workers, self._progress = prepared, workers, progress
-        self._limits, self._finish = limits, finish
+        self._limits, self._finish, self._evidence = limits, finish, evidence
         self._record, self._job, self._chains = prepared.record, prepared.job, prepared.chains
         job, chains = self._job, self._chains
         self._budget = Budget.of(job, prepared.settings)
@@ -188,25 +194,31 @@ class Run:
         self._begun = time.perf_counter()
         with quiet_logging(self._finish.quiet), suppress(KeyboardInterrupt):
             try:
-                with self._workers, self._progress:
-                    try:
-                        while self._goes_on():
-                            with self._ctrl_c.interruptible():
-                                self._submit()
-                            self._take_results()
-                            self._look_at_limits()
-                            if self._why == "interrupted" and self._workers.has_no_workers:
-                                self._workers.abandon()
-                                break
-                    except KeyboardInterrupt:  # the second one, or the likelihood's own
-                        self._end("interrupted")
-                        self._workers.abandon()
+                with ExitStack() as shown:
+                    with self._workers:
+                        shown.enter_context(self._progress)
+                        self._draw()
+                    self._find_evidence()
             except Exception as error:
                 self._error = self._error or error
             finally:
                 self._seconds = time.perf_counter() - self._begun
             if self._error is not None and self._thread is not None:
                 _log.error("Sampling in the background failed, and wait() raises: %r", self._error)
+
+    def _draw(self):
+        try:
+            while self._goes_on():
+                with self._ctrl_c.interruptible():
+                    self._submit()
+                self._take_results()
+                self._look_at_limits()
+                if self._why == "interrupted" and self._workers.has_no_workers:
+                    self._workers.abandon()
+                    break
+        except KeyboardInterrupt:  # the second one, or the likelihood's own
+            self._end("interrupted")
+            self._workers.abandon()
 
     def _goes_on(self):
         if any(chain.future is not None for chain in self._chains) or self._learning is not None:
@@ -537,13 +549,17 @@ class Run:
     # ---- when it is enough ----------------------------------------------------------------------
 
     def _look_at_limits(self):
+        self._look_at_time()
         limits = self._limits
-        up = limits.max_time is not None and time.perf_counter() - self._begun > limits.max_time
-        if up and not self._stop.is_set():
-            self._end("max_time")
         if limits.target_ess is not None and self._error is None:
             with self._changing:
                 self._look_at_ess()
+
+    def _look_at_time(self):
+        most = self._limits.max_time
+        up = most is not None and time.perf_counter() - self._begun > most
+        if up and not self._stop.is_set():
+            self._end("max_time")
 
     def _look_at_ess(self):
         """See at fixed draws whether these are enough, so that the result does not vary."""
@@ -559,6 +575,53 @@ class Run:
             if look == most:
                 return
             self._look = next_look(look)
+
+    # ---- the evidence ---------------------------------------------------------------------------
+
+    def _find_evidence(self):
+        """Find the evidence, if it is wanted, unless the run was ended before its last draw."""
+        ended_early = self._error is not None or self._why not in (None, "target_ess")
+        if self._evidence is None or ended_early:
+            return
+        chains, length = self._chains_and_length()
+        if length == 0:
+            return
+        self._stop.clear()  # there are enough draws
+        self._flush()
+        self._kept_at = time.perf_counter()
+        most = self._prepared.settings.for_evidence
+        tree, model = self._tree(chains, length), self._finish.model
+        try:
+            self._evidence.find(
+                tree, model, most, self._look_at_evidence, self._ctrl_c.interruptible
+            )
+        except KeyboardInterrupt:
+            self._end("interrupted")
+        except ValueError as error:
+            _log.warning("There is no evidence: %s", error)
+        except Exception:  # the draws are worth more
+            _log.exception(
+                "There is no evidence, as this failed; the draws are returned. %s tries again.",
+                self._finish.how_to_go_on,
+            )
+        self._keep_evidence()
+
+    def _look_at_evidence(self):
+        """Keep what was evaluated, and show it; return whether to go on."""
+        if time.perf_counter() - self._kept_at > KEEP_INTERVAL:
+            self._keep_evidence()
+        self._progress.for_evidence = self._evidence.evaluations
+        self._progress.show(self._chains[0])
+        self._look_at_time()
+        return not self._stop.is_set()
+
+    def _keep_evidence(self):
+        if self._evidence.kept is not None:
+            try:
+                self._record.keep_evidence(self._evidence.kept)
+            except OSError as error:
+                self._disk_fails(error)
+        self._kept_at = time.perf_counter()
 
     # ---- the result -----------------------------------------------------------------------------
 
@@ -620,6 +683,8 @@ class Run:
             self._say(chains, length)
         self._flush()
         tree = self._tree(chains, length)
+        if self._evidence is not None and self._evidence.kept is not None:
+            tree[EVIDENCE] = xr.DataTree(self._evidence.kept)
         if not silent and (n := self._prepared.settings.surrogate_draws):
             add_surrogate_draws(tree, self._job, self._record.columns, n)
         if self._finish.keeps_warnings and length:
@@ -669,7 +734,24 @@ class Run:
         say_what_was_rejected(ended)
         if self._budget is not None:
             states = [chain.state for chain in self._chains]
-            say_what_evaluations_were_for(self._prepared.settings, states, length)
+            n = 0 if self._evidence is None else self._evidence.evaluations
+            say_what_evaluations_were_for(self._prepared.settings, states, length, n)
+        if self._evidence is not None:
+            self._say_evidence()
+
+    def _say_evidence(self):
+        found = self._evidence.found
+        if found is None:
+            if n := self._evidence.evaluations:
+                _log.warning(
+                    "The evidence is not known yet: %s goes on after %s for it.",
+                    self._finish.how_to_go_on,
+                    counted(n, "evaluation"),
+                )
+            return
+        if found.warning:
+            _log.warning(found.warning)
+        _log.info("The log evidence is %s (%s).", found.number, found.details)
 
 
 def _in_chain(chain, error, when=""):

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon.analysis.evidence.draws import restrictions, say_what_counts
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
 from pymc_kameleon.samplers.choice import steps_of_run
+from pymc_kameleon.sampling.bridging import Density
 from pymc_kameleon.sampling.budget import NOTHING_SETTLED, evaluations_left
+from pymc_kameleon.sampling.evidence_of_run import EvidenceOfRun
 from pymc_kameleon.sampling.limits import Limits
 from pymc_kameleon.sampling.new_run import NewRun, names_to_keep
 from pymc_kameleon.sampling.outcome import Finish
@@ -28,14 +31,16 @@ from pymc_kameleon.sampling.run_costs import (
     say_what_n_logp_leaves_out,
 )
 from pymc_kameleon.sampling.settings import (
+    BY_DEFAULT,
     DEFAULT_DRAWS,
+    LEAST_NEW,
     MOST_DRAWS,
     Settings,
     chains_at_once,
     share_of_each,
 )
 from pymc_kameleon.sampling.workers import Workers
-from pymc_kameleon.step.messages import counted
+from pymc_kameleon.step.messages import counted, grouped
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
 
 _log = logging.getLogger("pymc_kameleon")
@@ -84,6 +89,7 @@ def sample(
     evaluations=None,
     keep_evaluations=None,
     surrogate_draws=None,
+    evidence=None,
     on_error=None,
     evaluation_timeout=None,
     check_repeatable=None,
@@ -219,6 +225,15 @@ def sample(
         on a black box are left out. The group's attributes say how close the surrogate is, and the
         log warns if it is not. By default none, or as many as a run had that is resumed. See
         docs/estimates.md.
+    evidence : bool or int, optional
+        Find the evidence at the end, the log marginal likelihood: see docs/evidence.md. Its
+        evaluations are made where the chains were, and a run that is resumed makes those that are
+        left. ``pk.evidence(dt)`` then has it at once, and the log says it. True takes as many new
+        points as ``pk.evidence``: 200 for SurrogateMetropolis and EmulatorMetropolis, for others
+        as many as draws, from 200 to 4000; with `max_evaluations` a tenth of these, from 200 to
+        4000. A number, from 50 on, takes that many. Three more are at draws. With
+        `max_evaluations` they are among these, and the draws get the rest. A run that ends early,
+        as by `max_time`, has none. False by default; a run that is resumed does what it did before.
     on_error : {"raise", "reject"}, optional
         What to do about an exception of a likelihood that is called through Python. "raise" stops
         the run, as exceptions may be mistakes, and is the default. With "reject" the point counts
@@ -252,7 +267,8 @@ def sample(
     ------
     ValueError
         For variables that no step moves, steps of other packages, impossible options, `evaluations`
-        of another function or log-density, a result as `initvals` that lacks variables or has other
+        of another function or log-density, `evidence` of a model that has none, or of fewer than
+        100 draws, a result as `initvals` that lacks variables or has other
         labels, if no start has a finite log-density, if `max_evaluations` are too few for chains to
         begin, or if `resume` is of another model or step.
     SamplingError
@@ -301,6 +317,7 @@ def sample(
             step = steps_of_run(step, model, compile_kwargs)
         changes = {
             "surrogate_draws": surrogate_draws,
+            "evidence": _new_points(evidence),
             "on_error": on_error,
             "evaluation_timeout": evaluation_timeout,
             "check_repeatable": check_repeatable,
@@ -384,6 +401,7 @@ def sample(
                 Progress(
                     *(all_chains, False if quiet else progressbar, progressbar_theme, left),
                     prepared.settings.evaluations_at_once,
+                    prepared.settings.for_evidence,
                 ),
                 Limits(callback, seconds, target_ess, _parameters(model, job.outputs, target_ess)),
                 Finish(
@@ -394,6 +412,7 @@ def sample(
                     quiet,
                     store if store is not None else resume,
                 ),
+                _evidence(prepared, model, cores, executor),
             )
         except BaseException:
             prepared.record.discard()
@@ -412,6 +431,28 @@ def _checked_idata_kwargs(idata_kwargs):
     if unknown:
         raise ValueError(f"idata_kwargs takes {', '.join(IDATA_KWARGS)}, not {unknown}.")
     return idata_kwargs
+
+
+def _new_points(evidence):
+    """Return how many new points the evidence is to take, None if that is not said."""
+    if evidence is None or isinstance(evidence, bool):
+        return None if evidence is None else BY_DEFAULT * evidence
+    return checked_integer("evidence", evidence, LEAST_NEW)
+
+
+def _evidence(prepared, model, cores, executor):
+    """Return the EvidenceOfRun of a run, and tell what it counts; None if it is not wanted."""
+    settings, steps = prepared.settings, prepared.job.steps
+    if not settings.evidence:
+        return None
+    restricted = restrictions(prepared.identity)
+    say_what_counts(model, restricted)
+    _log.info(
+        "The evidence takes at most %s evaluations, after the draws.",
+        grouped(settings.for_evidence),
+    )
+    density = Density(model, restricted, settings.rule, steps[0]._compile_kwargs)
+    return EvidenceOfRun(density, settings.evidence, cores, executor, prepared.evidence)
 
 
 def _computed(idata_kwargs, model, outputs):

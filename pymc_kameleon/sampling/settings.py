@@ -4,6 +4,9 @@ import json
 import math
 from dataclasses import dataclass, fields
 
+import numpy as np
+
+from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.model.watch import Rule
 from pymc_kameleon.sampling.budget import ALL_SETTLED
 from pymc_kameleon.step.options import (
@@ -16,6 +19,14 @@ from pymc_kameleon.step.options import (
 CHAINS, DEFAULT_DRAWS, MOST_DRAWS = 4, 1000, 100_000
 """Chains, and draws of each, by default; and draws at most, if they are drawn until there are
 enough."""
+
+WITH_SURROGATE, MOST_NEW, LEAST_NEW = 200, 4000, 50
+"""New points for the evidence by default, if evaluations are expensive; and of others, which are as
+many as draws, at most; and at least, if somebody says how many."""
+
+BY_DEFAULT, SHARE_OF_EVIDENCE = 1, 0.1
+"""Stands for as many as by default; and of a limited number of evaluations, those for the evidence,
+if no surrogate makes it cheap."""
 
 AT_LEAST_ONE = "chains", "evaluations_at_once"
 """Numbers that cannot be 0."""
@@ -42,8 +53,9 @@ class Settings:
     on_error: str = "raise"
     evaluation_timeout: float | None = None
     check_repeatable: bool = True
+    evidence: int = 0  # new points for it
     max_evaluations: int = 0  # 0 if they are not limited
-    evaluations_before: int = 0  # of these, before there were chains
+    evaluations_before: int = 0  # of these, before there were chains, or for another evidence
     most_draws: int = 0  # that they may make
     settled: int = ALL_SETTLED  # which numbers of draws are those that are made; others are limits
 
@@ -57,6 +69,23 @@ class Settings:
     def but(self, **given):
         """Return these settings with some replaced, those that are not None."""
         return self.checked(**vars(self) | {k: v for k, v in given.items() if v is not None})
+
+    @property
+    def for_evidence(self):
+        """Evaluations of the log-density that the evidence takes, at most."""
+        return self.evidence + CHECKED if self.evidence else 0
+
+    def with_usual_evidence(self, is_expensive):
+        """Return settings with the number of new points for the evidence, if that is the usual one.
+
+        `is_expensive` says whether the sampler is one for expensive log-densities.
+        """
+        if self.evidence != BY_DEFAULT:
+            return self
+        n = self.chains * self.draws
+        if self.max_evaluations:
+            n = int(SHARE_OF_EVIDENCE * self.max_evaluations)
+        return self.but(evidence=usual_new_points(is_expensive, n))
 
     @property
     def rule(self):
@@ -86,6 +115,11 @@ def chains_at_once(evaluations):
 def share_of_each(chains):
     """Return the draws of each chain with which all make as many as those of a usual run."""
     return -(-CHAINS * DEFAULT_DRAWS // checked_integer("chains", chains, at_least=1))
+
+
+def usual_new_points(is_expensive, n_draws):
+    """Return how many new points the evidence takes by default."""
+    return WITH_SURROGATE if is_expensive else int(np.clip(n_draws, WITH_SURROGATE, MOST_NEW))
 
 
 def _read(kind, value):

@@ -253,7 +253,7 @@ class Workers:
 def _check_stoppable(job, executor, gathers):
     """Raise a ValueError if evaluations of the log-density cannot be stopped."""
     why = None
-    if not any(step.log_density.is_watched for step in job.steps):
+    if not job.is_watched:
         why = "this model's log-density is machine code, and calls no Python"
     elif not hasattr(signal, "setitimer"):
         why = "this system has no timer for it (SIGALRM), as Windows has none"

@@ -22,6 +22,9 @@ APPROXIMATIONS = {SURROGATE_MOVES: "surrogate", EMULATOR_MOVES: "emulator"}
 SURROGATE_GROUP = "surrogate_posterior"
 """Draws of the surrogate, or the emulated posterior, itself, which are approximate."""
 
+EVIDENCE = "evidence"
+"""The evidence, and where the log-density was evaluated for it."""
+
 LEARNED_GROUP = "learned"
 """What tuning decided, for people to read."""
 

@@ -143,6 +143,11 @@ class Job:
         return any(functions.holds_gil for functions in self._functions)
 
     @property
+    def is_watched(self):
+        """Whether Python sees evaluations of the log-density."""
+        return any(step.log_density.is_watched for step in self.steps)
+
+    @property
     def batched(self):
         """Black boxes of `pk.batched` that are called, a set."""
         return set().union(*(functions.batched for functions in self._functions))

@@ -4,7 +4,9 @@ It is checked that they can tell it: no prior may be improper, all variables hav
 the model has to be the one that was sampled.
 """
 
+import json
 import logging
+from hashlib import sha256
 
 import numpy as np
 import pymc as pm
@@ -12,11 +14,16 @@ import xarray as xr
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.unconstrained_draws import transformed
-from pymc_kameleon.model.noise import NOISE_SEED
+from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC
 from pymc_kameleon.model.pymc_internals import CircularTransform, FlatRV, HalfFlatRV
 from pymc_kameleon.result.origin import model_of
 from pymc_kameleon.samplers.surrogate.moves import parameters_of
-from pymc_kameleon.step.groups import EMULATOR_MOVES, LEARNED_GROUP, SURROGATE_MOVES
+from pymc_kameleon.step.groups import (
+    EMULATOR_MOVES,
+    LEARNED_GROUP,
+    STATE_GROUP,
+    SURROGATE_MOVES,
+)
 from pymc_kameleon.step.learned import COORDINATE
 from pymc_kameleon.step.messages import some
 
@@ -24,6 +31,9 @@ _log = logging.getLogger("pymc_kameleon")
 
 LEAST_DRAWS, LEAST_OF_CHAIN = 100, 8
 """Draws of all chains, and of each, below which nothing is told: four of a half have an ESS."""
+
+CHECKED = 3
+"""Draws at which the model is compared with the one that was sampled."""
 
 OF_SIZE, ROUNDING = 1e-6, 1e-6
 """By how much a log-density may differ from what the result says, relative and absolute."""
@@ -48,6 +58,12 @@ class EvidenceDraws:
         Log-densities there, as the sampler has found them; None if the result has none.
     surrogates : list of Parameters or None
         Of each chain of SurrogateMetropolis, as tuning has left them.
+    is_expensive : bool
+        Whether the sampler was one for expensive log-densities.
+    noise : float or None
+        Variance of the log-density where it is only estimated, as chains have measured it.
+    restricted : dict
+        Where steps were restricted to, by their `region`, by value variable.
     """
 
     def __init__(self, dt, model):
@@ -62,19 +78,16 @@ class EvidenceDraws:
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError("The draws need the dimensions chain and draw.")
         self.model = _model_for(self.posterior, model)
-        _check_model(self.model)
+        check_model(self.model)
         sizes = self.posterior.sizes
-        if sizes["chain"] * sizes["draw"] < LEAST_DRAWS or sizes["draw"] < LEAST_OF_CHAIN:
-            raise ValueError(
-                f"{sizes['chain']} chains of {sizes['draw']} draws are too few for the evidence: "
-                f"let there be {LEAST_DRAWS} at least, and {LEAST_OF_CHAIN} of each chain."
-            )
-        self.logp = self._known_logp(dt)
+        if too_few := why_too_few(sizes["chain"], sizes["draw"]):
+            raise ValueError(too_few)
+        self.logp = known_logp(dt)
         self.x = self._positions(dt)
-        names, region = self._names(), self.region
-        if region:
+        names = self._names()
+        if angular := angles_of(self.model):
             angles = np.arctan2(np.sin(self.x), np.cos(self.x))
-            self.x = np.where(np.isin(names, list(region)), angles, self.x)
+            self.x = np.where(np.isin(names, list(angular)), angles, self.x)
         if not np.isfinite(self.x).all():
             _check_finite(self.model, self.posterior)
             raise ValueError(
@@ -89,18 +102,13 @@ class EvidenceDraws:
         if (same := np.ptp(self.x, axis=(0, 1)) == 0).any():
             raise ValueError(f"{some([*dict.fromkeys(names[same])])} is the same in all draws.")
         self.surrogates = _surrogates(dt, self.posterior)
+        self.is_expensive = self.surrogates is not None or EMULATOR_MOVES in dt.children
+        self.noise, self.restricted = _noise(dt), restrictions(run_of(dt))
 
     @property
     def is_estimate(self):
         """Whether the log-density is only estimated."""
         return NOISE_SEED in self.model.named_vars
-
-    @property
-    def region(self):
-        """Where value variables are counted, by name: an angle has all values again beyond π."""
-        transforms = self.model.rvs_to_transforms
-        angles = [rv for rv in self.model.free_RVs if isinstance(transforms[rv], CircularTransform)]
-        return {self.model.rvs_to_values[rv].name: (-np.pi, np.pi) for rv in angles}
 
     def _names(self):
         """Return the value variable of each coordinate, (d,)."""
@@ -131,16 +139,6 @@ class EvidenceDraws:
                 "out what one of them says: dt.drop_nodes('sample_stats')."
             )
 
-    def _known_logp(self, dt):
-        if "sample_stats" not in dt.children or "lp" not in dt["sample_stats"]:
-            return None
-        logp = dt["sample_stats"]["lp"]
-        if set(logp.dims) != {"chain", "draw"} or dict(logp.sizes) != {
-            dim: self.posterior.sizes[dim] for dim in ("chain", "draw")
-        }:
-            return None
-        return logp.transpose("chain", "draw").values.astype(np.float64)
-
     def _positions(self, dt):
         names = [var.name for var in self.model.value_vars]
         posterior = self.posterior.transpose("chain", "draw", ...)
@@ -170,7 +168,75 @@ def _model_for(posterior, model):
     return known
 
 
-def _check_model(model):
+def known_logp(dt):
+    """Return the log-densities (chains, draws) of a result's draws, None if it has none.
+
+    Of several steps of `pk.sample` the last one has that of the draw.
+    """
+    if "sample_stats" not in dt.children or "lp" not in dt["sample_stats"]:
+        return None
+    logp = dt["sample_stats"]["lp"]
+    steps = [dim for dim in logp.dims if dim not in ("chain", "draw")]
+    if len(steps) == 1 and STATE_GROUP in dt.children:
+        logp = logp.isel({steps[0]: -1})
+    sizes = {dim: dt["posterior"].sizes.get(dim) for dim in ("chain", "draw")}
+    if dict(logp.sizes) != sizes:
+        return None
+    return logp.transpose("chain", "draw").values.astype(np.float64)
+
+
+def digest_of(logp):
+    """Return what tells draws from others, by their log-densities (chains, draws), as text."""
+    return sha256(np.ascontiguousarray(logp)).hexdigest()
+
+
+def angles_of(model):
+    """Return the region of angles, by value variable: beyond π they have all values again."""
+    transforms = model.rvs_to_transforms
+    angles = [rv for rv in model.free_RVs if isinstance(transforms[rv], CircularTransform)]
+    return {model.rvs_to_values[rv].name: (-np.pi, np.pi) for rv in angles}
+
+
+def restrictions(run):
+    """Return the regions that steps were restricted to, by value variable: (low, high) of each.
+
+    `run` is what a result of `pk.sample` says of its run.
+    """
+    found = {}
+    for step in json.loads(run.get("steps", "[]")):
+        low, high = np.array(step["configuration"]["region"], np.float64)
+        ends = np.cumsum([int(np.prod(shape)) for shape in step["shapes"]])[:-1]
+        bounds = zip(np.split(low, ends), np.split(high, ends), strict=True)
+        for name, shape, own in zip(step["variables"], step["shapes"], bounds, strict=True):
+            if np.isfinite(own).any():
+                found[name] = tuple(side.reshape(shape) for side in own)
+    return found
+
+
+def run_of(dt):
+    """Return what a result says of its run, a dict; empty of those of other packages."""
+    return dt[STATE_GROUP].attrs if STATE_GROUP in dt.children else {}
+
+
+def _noise(dt):
+    """Return the variance of estimates that chains have measured, the mean of them, or None."""
+    if "sample_stats" not in dt.children or NOISE_STATISTIC not in dt["sample_stats"]:
+        return None
+    return float(dt["sample_stats"][NOISE_STATISTIC].mean())
+
+
+def why_too_few(chains, draws):
+    """Return why so many chains of so many draws do not tell the evidence, or ""."""
+    if chains * draws >= LEAST_DRAWS and draws >= LEAST_OF_CHAIN:
+        return ""
+    return (
+        f"{chains} chains of {draws} draws are too few for the evidence: let there be "
+        f"{LEAST_DRAWS} at least, and {LEAST_OF_CHAIN} of each chain, by a larger draws= or "
+        "max_evaluations= of pk.sample, or by resume=, which goes on with a run."
+    )
+
+
+def check_model(model):
     """Raise a ValueError for a model that has no evidence, or whose draws do not tell it."""
     if not model.value_vars:
         raise ValueError("The model has no free variables: its evidence is its log-density.")
@@ -179,12 +245,25 @@ def _check_model(model):
             f"{some(discrete)} is discrete, and the evidence is an integral: sum over it in the "
             "model, as pm.Mixture does."
         )
-    flat = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
-    potentials = [own.name for own in model.potentials]
-    if flat and not potentials:
+    flat = _flat(model)
+    if flat and not model.potentials:
         raise ValueError(
             f"The prior of {some(flat)} is improper: it has an arbitrary constant, and so has the "
             "evidence. Give it a proper prior, as pm.Normal."
+        )
+
+
+def say_what_counts(model, restricted):
+    """Log what the evidence of a model depends on, besides its priors and data.
+
+    `restricted` is where steps were restricted to, by value variable.
+    """
+    flat, potentials = _flat(model), [own.name for own in model.potentials]
+    if restricted:
+        _log.warning(
+            "The evidence counts %s only in the region that the step was restricted to, and the "
+            "prior is not made larger there for it. Bounds in the prior do that.",
+            some([*restricted]),
         )
     if flat:
         _log.warning(
@@ -202,6 +281,10 @@ def _check_model(model):
             "The model has no data: its evidence is 1, or the share of the prior that a transform "
             "like ordered leaves."
         )
+
+
+def _flat(model):
+    return [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
 
 
 def _check_shapes(model, posterior):

@@ -1,18 +1,18 @@
 """What ``pk.evidence`` returns, and when it says that it is not to be trusted."""
 
-import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
+from scipy.special import expit
 
+from pymc_kameleon.analysis.evidence.draws import digest_of, known_logp
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.trust import HIGH_RHAT
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
+from pymc_kameleon.step.groups import EVIDENCE
 from pymc_kameleon.step.messages import grouped
-
-_log = logging.getLogger("pymc_kameleon")
 
 LEAST_OVERLAP, LEAST_ESS, LARGE_ERROR = 0.25, 20, 1.0
 """Overlap, independent draws and standard error beyond which there is no number."""
@@ -43,6 +43,8 @@ class Evidence:
         Independent draws that those of the posterior were worth.
     evaluations : int
         Of the log-density that this took.
+    warning : str
+        Why it is not to be trusted, or "".
     """
 
     log_evidence: float
@@ -51,14 +53,30 @@ class Evidence:
     overlap: float
     ess: float
     evaluations: int
+    warning: str = ""
 
     def __repr__(self):
         """Say all of it in a line."""
+        doubtful = ", doubtful" if self.warning else ""
+        return f"Evidence(log_evidence={self.number}; {self.details}{doubtful})"
+
+    @property
+    def number(self):
+        """The logarithm with its error, as text."""
+        decimals = _decimals(self.standard_error)
+        return f"{self.log_evidence:.{decimals}f} ± {self.standard_error:.2g}"
+
+    @property
+    def details(self):
+        """How it was found, as text."""
         return (
-            f"Evidence(log_evidence={self.log_evidence:.{_decimals(self.standard_error)}f} ± "
-            f"{self.standard_error:.2g}; {self.method}, overlap {self.overlap:.2f}, "
-            f"{grouped(int(self.ess))} effective draws, {grouped(self.evaluations)} evaluations)"
+            f"{self.method}, overlap {self.overlap:.2f}, {grouped(int(self.ess))} effective draws, "
+            f"{grouped(self.evaluations)} evaluations"
         )
+
+    def attributes(self):
+        """Return it as attributes of a group of a result."""
+        return asdict(self)
 
 
 def _decimals(error):
@@ -67,20 +85,47 @@ def _decimals(error):
     return int(np.clip(1 - np.floor(np.log10(error)), 0, 6)) if known else 2
 
 
+def evidence_in(dt):
+    """Return the Evidence that a result has of its draws, or None.
+
+    It has none if draws were left out since, or put in another order.
+    """
+    if EVIDENCE not in dt.children:
+        return None
+    kept, logp = dt[EVIDENCE].attrs, known_logp(dt)
+    if "log_evidence" not in kept or logp is None or kept["draws"] != digest_of(logp):
+        return None
+    return Evidence(**{each.name: each.type(kept[each.name]) for each in fields(Evidence)})
+
+
+def n_evaluated(kept):
+    """Return at how many points of a result's group, or part of it, there are log-densities."""
+    return int(kept["logp"].notnull().sum())
+
+
+def overlap_of_noise(variance):
+    """Return the overlap of normal log-estimates at draws, and of new ones at the same places.
+
+    It is the largest that a bridge can have. The weights e^z of new ones have the mean 1; draws
+    have been accepted by theirs.
+    """
+    z, weights = np.polynomial.hermite_e.hermegauss(100)
+    z = np.sqrt(variance) * z - variance / 2
+    return float(weights @ (2 * expit(z)) / weights.sum())
+
+
 def checked(found, draws, contradiction=0.0):
-    """Return an Evidence, without a number if nothing is known; warn of what speaks against it."""
+    """Return an Evidence with what speaks against it; without a number if nothing is known."""
     reasons = []
     is_known = found.overlap >= LEAST_OVERLAP and found.ess >= LEAST_ESS
     if not (is_known and found.standard_error <= LARGE_ERROR):
-        _log.warning(
+        warning = (
             "The evidence is not known: the overlap of the posterior and the density that it was "
-            "compared with is %.2g, the draws are worth %.0f independent ones, and its logarithm "
-            "may be off by %.2g or more. Draw longer, or reparametrise.",
-            found.overlap,
-            found.ess,
-            found.standard_error,
+            f"compared with is {found.overlap:.2g}, the draws are worth {found.ess:.0f} "
+            "independent ones, and its logarithm may be off by "
+            f"{found.standard_error:.2g} or more. Draw longer, or reparametrise."
         )
-        return _without_number(found)
+        return replace(found, log_evidence=np.nan, standard_error=np.nan, warning=warning)
     if found.overlap < POOR_OVERLAP:
         reasons.append(f"the overlap is {found.overlap:.2f}")
     if found.ess < POOR_ESS:
@@ -96,16 +141,10 @@ def checked(found, draws, contradiction=0.0):
     occupancy = mode_occupancy(coordinates)
     if not occupancy.weights_known:
         reasons.append(occupancy.verdict.rstrip(".").replace("Chains", "chains", 1))
-    if reasons:
-        _log.warning(
-            "The evidence may be far more wrong than its standard error says: %s.",
-            "; ".join(reasons),
-        )
-    return found
-
-
-def _without_number(found):
-    return Evidence(np.nan, np.nan, found.method, found.overlap, found.ess, found.evaluations)
+    if not reasons:
+        return found
+    warning = "The evidence may be far more wrong than its standard error says: "
+    return replace(found, warning=f"{warning}{'; '.join(reasons)}.")
 
 
 def _r_hat(draws):

@@ -61,7 +61,7 @@ class EvidenceOfRun:
             Returns a context in which Ctrl-C may interrupt.
         """
         draws = EvidenceDraws(tree, model)
-        digest = digest_of(draws.logp)
+        digest = digest_of(tree)
         if self._is_known(digest, tree):
             return
         self.kept = self._begun(digest, most, draws.x.shape[2])

@@ -40,7 +40,7 @@ class NewRun:
         if settings.draws + settings.tune == 0:
             raise ValueError("draws and tune are 0: there is nothing to do.")
         self.steps, self.numbers = steps, list(range(settings.chains))
-        self.settings = settings.with_usual_evidence(are_expensive(steps))
+        self.settings = settings.with_evidence(are_expensive(steps), len(steps) == 1)
         self._random_seed, self._initvals, self._labels = random_seed, initvals, labels
         self._evaluations = evaluations
 

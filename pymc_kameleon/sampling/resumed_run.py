@@ -77,7 +77,8 @@ class ResumedRun:
             self.steps, self.numbers = _steps_of_run(saved.plan, steps, model), saved.numbers
             before = Settings.read(saved.plan)
             settings = before.but(max_evaluations=evaluations, **changes)
-            self.settings = settings.with_usual_evidence(are_expensive(self.steps))
+            steps = self.steps
+            self.settings = settings.with_evidence(are_expensive(steps), len(steps) == 1)
             self._adds_evidence = self.settings.evidence > before.evidence
             self.evidence = saved.draws.get(EVIDENCE)
             if self.evidence is not None:

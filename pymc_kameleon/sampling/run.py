@@ -669,7 +669,8 @@ class Run:
 
     def _assembled(self, chains, length, silent=False):
         """Return the DataTree, and log what there is to say."""
-        if not any(chain.done > chain.begun for chain in self._chains):
+        evaluated = self._evidence is not None and self._evidence.evaluations > 0
+        if not (evaluated or any(chain.done > chain.begun for chain in self._chains)):
             if all(chain.lost for chain in self._chains):
                 raise SamplingError("There are no draws: workers died in every chain.")
             if self._why == "interrupted":
@@ -742,7 +743,7 @@ class Run:
     def _say_evidence(self):
         found = self._evidence.found
         if found is None:
-            if n := self._evidence.evaluations:
+            if self._stop.is_set() and (n := self._evidence.evaluations):
                 _log.warning(
                     "The evidence is not known yet: %s goes on after %s for it.",
                     self._finish.how_to_go_on,

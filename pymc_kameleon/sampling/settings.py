@@ -54,6 +54,7 @@ class Settings:
     evaluation_timeout: float | None = None
     check_repeatable: bool = True
     evidence: int = 0  # new points for it
+    evidence_draws: int = 0  # and draws at which the log-density is evaluated for it
     max_evaluations: int = 0  # 0 if they are not limited
     evaluations_before: int = 0  # of these, before there were chains, or for another evidence
     most_draws: int = 0  # that they may make
@@ -73,19 +74,23 @@ class Settings:
     @property
     def for_evidence(self):
         """Evaluations of the log-density that the evidence takes, at most."""
-        return self.evidence + CHECKED if self.evidence else 0
+        return self.evidence + self.evidence_draws if self.evidence else 0
 
-    def with_usual_evidence(self, is_expensive):
-        """Return settings with the number of new points for the evidence, if that is the usual one.
+    def with_evidence(self, is_expensive, keeps_logp):
+        """Return settings with the numbers of evaluations for the evidence, if that is wanted.
 
-        `is_expensive` says whether the sampler is one for expensive log-densities.
+        `is_expensive` says whether the sampler is one for expensive log-densities, and `keeps_logp`
+        whether there will be the log-density of each draw.
         """
-        if self.evidence != BY_DEFAULT:
+        if not self.evidence:
             return self
-        n = self.chains * self.draws
-        if self.max_evaluations:
-            n = int(SHARE_OF_EVIDENCE * self.max_evaluations)
-        return self.but(evidence=usual_new_points(is_expensive, n))
+        n = self.evidence
+        if n == BY_DEFAULT:
+            n = self.chains * self.draws
+            if self.max_evaluations:
+                n = int(SHARE_OF_EVIDENCE * self.max_evaluations)
+            n = usual_new_points(is_expensive, n)
+        return self.but(evidence=n, evidence_draws=CHECKED if keeps_logp else n + self.chains)
 
     @property
     def rule(self):

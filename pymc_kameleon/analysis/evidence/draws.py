@@ -116,8 +116,8 @@ class EvidenceDraws:
         return np.repeat(names, [point[name].size for name in names])
 
     def thin(self, most):
-        """Keep at most so many draws, evenly spaced, or some more."""
-        step = max(1, self.x.shape[0] * self.x.shape[1] // most)
+        """Keep at most so many draws, evenly spaced, or a few more."""
+        step = -(-self.x.shape[0] * self.x.shape[1] // most)
         self.x, self.posterior = (
             self.x[:, ::step],
             self.posterior.isel(draw=slice(None, None, step)),
@@ -169,25 +169,26 @@ def _model_for(posterior, model):
 
 
 def known_logp(dt):
-    """Return the log-densities (chains, draws) of a result's draws, None if it has none.
-
-    Of several steps of `pk.sample` the last one has that of the draw.
-    """
+    """Return the log-densities (chains, draws) of a result's draws, None if it has none."""
     if "sample_stats" not in dt.children or "lp" not in dt["sample_stats"]:
         return None
     logp = dt["sample_stats"]["lp"]
-    steps = [dim for dim in logp.dims if dim not in ("chain", "draw")]
-    if len(steps) == 1 and STATE_GROUP in dt.children:
-        logp = logp.isel({steps[0]: -1})
-    sizes = {dim: dt["posterior"].sizes.get(dim) for dim in ("chain", "draw")}
-    if dict(logp.sizes) != sizes:
+    if dict(logp.sizes) != {dim: dt["posterior"].sizes.get(dim) for dim in ("chain", "draw")}:
         return None
-    return logp.transpose("chain", "draw").values.astype(np.float64)
+    return np.ascontiguousarray(logp.transpose("chain", "draw").values, np.float64)
 
 
-def digest_of(logp):
-    """Return what tells draws from others, by their log-densities (chains, draws), as text."""
-    return sha256(np.ascontiguousarray(logp)).hexdigest()
+def digest_of(dt):
+    """Return what tells the draws of a result from others, as text.
+
+    By their log-densities, or else by all that is kept of them.
+    """
+    if (logp := known_logp(dt)) is not None:
+        return sha256(logp).hexdigest()
+    digest, posterior = sha256(), dt["posterior"].to_dataset().transpose("chain", "draw", ...)
+    for name in sorted(posterior.data_vars):
+        digest.update(np.ascontiguousarray(posterior[name].values))
+    return digest.hexdigest()
 
 
 def angles_of(model):

@@ -7,7 +7,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.special import expit
 
-from pymc_kameleon.analysis.evidence.draws import digest_of, known_logp
+from pymc_kameleon.analysis.evidence.draws import digest_of
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.trust import HIGH_RHAT
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
@@ -92,8 +92,8 @@ def evidence_in(dt):
     """
     if EVIDENCE not in dt.children:
         return None
-    kept, logp = dt[EVIDENCE].attrs, known_logp(dt)
-    if "log_evidence" not in kept or logp is None or kept["draws"] != digest_of(logp):
+    kept = dt[EVIDENCE].attrs
+    if "log_evidence" not in kept or kept["draws"] != digest_of(dt):
         return None
     return Evidence(**{each.name: each.type(kept[each.name]) for each in fields(Evidence)})
 

@@ -66,6 +66,36 @@ def checked_backend(backend):
     return rcParams["plot.backend"] if backend is None else backend
 
 
+def panels_of_rows(values, texts, backend, width):
+    """Return panels side by side for the columns of a table, and the places of its rows.
+
+    Parameters
+    ----------
+    values : Dataset
+        Columns, from the lowest row on.
+    texts : dict
+        Their labels.
+    backend : str or None
+    width : float
+        Of the figure.
+    """
+    from arviz_plots import PlotCollection, visuals  # takes half a second
+
+    [dim], n = values.dims, len(next(iter(values.values())))
+    backend, size = checked_backend(backend), (width, 1.5 + 0.4 * n)
+    plots = PlotCollection.grid(
+        values,
+        cols=["__variable__"],
+        backend=backend,
+        figure_kwargs=figure_of(backend, {}, figsize=size, sharey=True),
+    )
+    for name, text in texts.items():
+        plots.map(visuals.labelled_x, data=values[[name]], text=text, store_artist=False)
+    plots.map(visuals.set_ylim, data=values, limits=(-0.5, n - 0.5), store_artist=False)
+    plots.map(name_rows, data=values, names=values[dim].values, store_artist=False)
+    return plots, xr.DataArray(np.arange(n), values.coords)
+
+
 def name_rows(data, target, names):
     """Put names at 0, 1, 2 ... of the vertical axis."""
     from arviz_plots.plot_collection import backend_from_object

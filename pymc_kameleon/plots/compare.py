@@ -1,10 +1,9 @@
 """A plot of what ``pk.compare`` has found."""
 
-import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_kameleon.plots.common import checked_backend, figure_of, name_rows
+from pymc_kameleon.plots.common import panels_of_rows
 
 TEXTS = {
     "ess_per_second": "ESS per second",
@@ -41,34 +40,21 @@ def plot_compare(table, backend=None):
     ...     table = pk.compare(["GAM", "KAM"])
     >>> plot = pk.plot_compare(table)
     """
-    from arviz_plots import PlotCollection, visuals  # takes half a second
+    from arviz_plots import visuals  # takes half a second
 
     _check_table(table)
     shown = table[::-1]  # from below
     columns = {name: ("step", shown[name].to_numpy()) for name in TEXTS}
     values = xr.Dataset(columns, {"step": shown.index.to_list()})
-    place = xr.DataArray(np.arange(len(shown)), values.coords)
     ok = xr.DataArray(shown["ok"].to_numpy(), values.coords)
-    backend, size = checked_backend(backend), (10, 1.5 + 0.4 * len(shown))
-    plots = PlotCollection.grid(
-        values,
-        cols=["__variable__"],
-        backend=backend,
-        figure_kwargs=figure_of(backend, {}, figsize=size, sharey=True),
-    )
+    plots, place = panels_of_rows(values, TEXTS, backend, width=10)
     # Plotly calls circles otherwise than the others, so they are left to be the default.
     for name, kept, marker in [("ok", ok, {}), ("not ok", ~ok, {"marker": "x"})]:
         plots.map(visuals.scatter_xy, name, data=values.where(kept), y=place, **marker)
-    for name, text in TEXTS.items():
-        own = values[[name]]
-        plots.map(visuals.labelled_x, data=own, text=text, store_artist=False)
-        if name != "disagreement":
-            plots.map(visuals.set_xscale, data=own, scale="log", store_artist=False)
-    margins = (-0.5, len(shown) - 0.5)
-    plots.map(visuals.set_ylim, data=values, limits=margins, store_artist=False)
+    logarithmic = values.drop_vars("disagreement")
+    plots.map(visuals.set_xscale, data=logarithmic, scale="log", store_artist=False)
     limit = xr.Dataset({"disagreement": table.attrs["limit"]})
     plots.map(visuals.vline, "limit", data=limit, color="gray")
-    plots.map(name_rows, data=values, names=values["step"].values, store_artist=False)
     return plots
 
 

@@ -1,10 +1,9 @@
 """A plot of what ``pk.compare_models`` has found."""
 
-import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_kameleon.plots.common import checked_backend, figure_of, name_rows
+from pymc_kameleon.plots.common import panels_of_rows
 
 TEXTS = {
     "log_bayes_factor": "log Bayes factor against the best\n(± 2 standard errors)",
@@ -36,30 +35,18 @@ def plot_evidence(table, backend=None):
     >>> table = pk.compare_models({"a": dt_a, "b": dt_b})  # doctest: +SKIP
     >>> plot = pk.plot_evidence(table)  # doctest: +SKIP
     """
-    from arviz_plots import PlotCollection, visuals  # takes half a second
+    from arviz_plots import visuals  # takes half a second
 
     _check_table(table)
     shown = table[::-1]  # from below
     values = _dataset(shown, list(TEXTS), "{}")
     errors = _dataset(shown, list(TEXTS), "{}_error")
-    place = xr.DataArray(np.arange(len(shown)), values.coords)
-    backend, size = checked_backend(backend), (9, 1.5 + 0.4 * len(shown))
-    plots = PlotCollection.grid(
-        values,
-        cols=["__variable__"],
-        backend=backend,
-        figure_kwargs=figure_of(backend, {}, figsize=size, sharey=True),
-    )
+    plots, place = panels_of_rows(values, TEXTS, backend, width=9)
     for row in range(len(shown)):
         ends = xr.DataArray([-2, 2], dims="end")
         line = (values + ends * errors).isel(model=row, drop=True)
         plots.map(visuals.line_xy, f"error {row}", data=line, y=xr.full_like(ends, row))
     plots.map(visuals.scatter_xy, "value", data=values, y=place)
-    for name, text in TEXTS.items():
-        plots.map(visuals.labelled_x, data=values[[name]], text=text, store_artist=False)
-    margins = (-0.5, len(shown) - 0.5)
-    plots.map(visuals.set_ylim, data=values, limits=margins, store_artist=False)
-    plots.map(name_rows, data=values, names=values["model"].values, store_artist=False)
     return plots
 
 

@@ -5,7 +5,11 @@ import logging
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.analysis.evidence.comparison import checked_prior, table_of
+from pymc_kameleon.analysis.evidence.comparison import (
+    checked_prior,
+    differing_data,
+    table_of,
+)
 from pymc_kameleon.analysis.evidence.draws import EvidenceDraws, run_of, say_what_counts
 from pymc_kameleon.analysis.evidence.result import Evidence, evidence_in
 from pymc_kameleon.result.opening import opened
@@ -34,10 +38,12 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
     model : pm.Model, optional
         By default the one that this process has sampled, or that of the context.
     evaluations : int, optional
-        New points at which the log-density is evaluated, 50 at least. By default 200 for draws of
-        SurrogateMetropolis, and for others as many as there are draws, from 200 to 4000. Three more
-        are at draws, to see that the model is the one that was sampled. If the result does not have
-        the log-densities of its draws, as many of these are evaluated, too, about.
+        New points at which the log-density is evaluated, 50 at least. By default none if
+        ``pk.sample(evidence=True)`` has found the evidence of these draws; else 200 for draws of
+        SurrogateMetropolis and EmulatorMetropolis, and for others as many as there are draws, from
+        200 to 4000. Three more are at draws, to see that the model is the one that was sampled. If
+        the result does not have the log-densities of its draws, as many of these are evaluated,
+        too, about.
     random_seed : int or numpy.random.Generator, optional
         For the same answer again.
     cores : int, optional
@@ -103,6 +109,8 @@ def compare_models(results, prior=None, **options):
     ----------
     results : dict
         A result of each model, by name, as ``pk.evidence`` takes it; or what that has returned.
+        Those of ``pk.sample(evidence=True)`` take no further evaluation. The log warns if their
+        observed data differ, as evidences of different data cannot be compared.
     prior : dict, optional
         Prior probabilities of the models, or odds. By default all are as probable.
     **options
@@ -129,6 +137,14 @@ def compare_models(results, prior=None, **options):
     if not isinstance(results, dict) or not results:
         raise ValueError(f"results must be a dict, {{'a': dt_a, 'b': dt_b}}, not {results!r}.")
     checked_prior(prior, results)
+    results = {name: opened(own) for name, own in results.items()}
+    trees = {name: own for name, own in results.items() if isinstance(own, xr.DataTree)}
+    if differing := differing_data(trees):
+        _log.warning(
+            "The observed data of %s and %s differ: evidences of different data cannot be "
+            "compared, and their ratio has no meaning.",
+            *map(repr, differing),
+        )
     evidences = {}
     for name, own in results.items():
         try:

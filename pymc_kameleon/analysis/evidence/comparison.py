@@ -47,6 +47,32 @@ def table_of(evidences, prior=None):
     return table.sort_values("log_evidence", ascending=False, kind="stable")
 
 
+def differing_data(results):
+    """Return two names of results with different observed data, or None.
+
+    Data are the same if they are the same numbers, whatever they are called, and in which order.
+    Results without observed data, as of potentials, are left out.
+
+    Parameters
+    ----------
+    results : dict of str -> DataTree
+    """
+    known = {name: _numbers_observed(dt) for name, dt in results.items()}
+    known = {name: numbers for name, numbers in known.items() if numbers.size}
+    first = next(iter(known), None)
+    for name, numbers in known.items():
+        if not np.array_equal(numbers, known[first], equal_nan=True):
+            return first, name
+    return None
+
+
+def _numbers_observed(dt):
+    """Return all numbers that a result has observed, sorted."""
+    data = dt["observed_data"].data_vars.values() if "observed_data" in dt.children else ()
+    numbers = [own.values.ravel() for own in data if own.dtype.kind in "biuf"]
+    return np.sort(np.concatenate([np.zeros(0), *numbers]))
+
+
 def _probabilities(logs):
     """Return probabilities (..., models) of their logarithms, but for a constant."""
     return np.exp(logs - logsumexp(logs, axis=-1, keepdims=True))

@@ -50,7 +50,7 @@ def evidence_by(draws, evaluate, n, rng):
     logp = _logp_at_draws(draws, evaluate, rng)
     found = estimate(draws.x, logp, draws.surrogates, evaluate, n, rng)
     method = "bridge to the surrogate" if draws.surrogates is not None else "bridges by halves"
-    if draws.noise is not None:
+    if draws.noise is not None and np.isfinite(draws.noise):
         method += (
             f" of estimates with variance {draws.noise:.2g}, which allow an overlap of "
             f"{overlap_of_noise(draws.noise):.2f}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import xarray as xr
 
+from pymc_kameleon.analysis.evidence.draws import why_too_few
 from pymc_kameleon.model.pymc_internals import (
     Draw,
     SamplingError,
@@ -308,6 +309,8 @@ class Run:
             draws = max(0, self._draws_to_the_end(going))
             settings = settings.but(draws=draws, settled=ALL_SETTLED)
             say_what_evaluations_bear(settings)
+            if self._evidence is not None and (few := why_too_few(len(going), draws)):
+                _log.warning("There will be no evidence: %s", few)
             self._make(settings, tune, draws)
 
     def _is_lengthened(self):

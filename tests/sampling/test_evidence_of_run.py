@@ -332,6 +332,16 @@ def test_what_cannot_be_found_is_refused_before_the_run(box, step, mixed_model, 
     assert box.count < 10
 
 
+def test_too_few_draws_are_told_as_soon_as_that_is_known(step, caplog):
+    dt = sample(step, max_evaluations=220, evidence=50)
+    assert "evidence" not in dt.children
+    said = messages(caplog, logging.WARNING)
+    assert [text.partition(":")[0] for text in said if "evidence" in text] == [
+        "There will be no evidence",
+        "There is no evidence",
+    ]
+
+
 @pytest.mark.slow
 def test_a_limit_that_is_used_up_is_told(step):
     dt = sample(step, evidence=False, max_evaluations=300)

@@ -303,6 +303,7 @@ def test_an_estimated_likelihood_counts_by_its_mean():
     dt = pk.sample(2000, step=step, model=model, chains=4, cores=1, random_seed=1, **QUIET)
     found = pk.evidence(dt, model, random_seed=1)
     assert abs(found.log_evidence) < 4 * found.standard_error < 0.3
+    assert "of estimates with variance 0." in found.method
     fresh = dt.copy()
     lp = dt["sample_stats"]["lp"]
     rng = np.random.default_rng(1)
@@ -312,6 +313,15 @@ def test_an_estimated_likelihood_counts_by_its_mean():
     fresh["sample_stats"] = xr.DataTree(new)
     wrong = pk.evidence(fresh, model, random_seed=1)
     assert abs(wrong.log_evidence) > 6 * wrong.standard_error
+
+
+def test_noise_alone_leaves_this_overlap():
+    """Beside a plain Monte Carlo estimate."""
+    rng = np.random.default_rng(1)
+    for variance in (0.0, 1.0, 3.0):
+        weights = np.exp(np.sqrt(variance) * rng.standard_normal(10**6) - variance / 2)
+        by_draws = np.mean(2 * weights / (1 + weights))
+        assert result.overlap_of_noise(variance) == pytest.approx(by_draws, abs=2e-3)
 
 
 def test_the_sign_of_numpyro_is_known():

@@ -1,7 +1,6 @@
 """``pk.sample(evidence=...)``: the same number, whatever happens, and no evaluation twice."""
 
 import logging
-import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +105,7 @@ def happens(box, monkeypatch):
 # ---- what a run has of it -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_has_its_evidence(box, step, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     box.count = 0
@@ -120,14 +120,6 @@ def test_a_run_has_its_evidence(box, step, caplog):
     assert any("203 for the evidence" in message for message in said)
     assert pk.compare_models({"a": dt}).loc["a", "log_evidence"] == found.log_evidence
     assert box.count == made
-
-
-@pytest.mark.slow
-def test_files_and_stores_have_it(draws, step, whole, tmp_path):
-    whole.to_netcdf(tmp_path / "run.nc")
-    go_on(draws, step, store=tmp_path / "run.zarr")
-    for source in (tmp_path / "run.nc", tmp_path / "run.zarr"):
-        assert pk.evidence(source) == pk.evidence(whole)
 
 
 def test_draws_that_are_others_have_another_one(box, whole):
@@ -171,19 +163,6 @@ def test_draws_of_several_steps():
 # ---- interruptions ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_nothing_is_lost(box, draws, step, whole, happens, tmp_path):
-    """A copy of the store is what a process leaves that is killed."""
-    path, left = tmp_path / "run.zarr", tmp_path / "left.zarr"
-    happens(60, lambda run: shutil.copytree(path, left))
-    assert_same_evidence(go_on(draws, step, store=path), whole)
-    happens(0, None)
-    box.count = 0
-    assert_same_evidence(go_on(left, step, evidence=None), whole)
-    assert 203 - 60 < box.count < 203 - 60 + 10  # resume looks at each chain, too
-    assert pk.evidence(left) == pk.evidence(whole)
-
-
 KILLED = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -218,6 +197,9 @@ def test_nothing_is_lost_by_kill_9(box, step, whole, tmp_path):
     dt = go_on(tmp_path / "run.zarr", step, evidence=None)
     assert box.count < 203 - 60 + 10
     assert_same_evidence(dt, whole)
+    whole.to_netcdf(tmp_path / "run.nc")
+    for source in (tmp_path / "run.nc", tmp_path / "run.zarr"):
+        assert pk.evidence(source) == pk.evidence(whole)
 
 
 def test_ctrl_c_leaves_what_can_go_on(box, draws, step, whole, happens, caplog):
@@ -332,6 +314,7 @@ def test_what_cannot_be_found_is_refused_before_the_run(box, step, mixed_model, 
     assert box.count < 10
 
 
+@pytest.mark.slow
 def test_too_few_draws_are_told_as_soon_as_that_is_known(step, caplog):
     dt = sample(step, max_evaluations=220, evidence=50)
     assert "evidence" not in dt.children

@@ -165,8 +165,8 @@ def hierarchy():
     return model, tree(mu=others[..., 0], tau=np.exp(z), theta=others[..., 1:]), known
 
 
-TIMES = np.linspace(0, 1, 5)
-WAVE = np.sin(5 * TIMES) + 0.3 * np.random.default_rng(4).standard_normal(5)
+TIMES = np.linspace(0, 1, 8)
+WAVE = np.sin(5 * TIMES) + 0.3 * np.random.default_rng(4).standard_normal(8)
 
 
 def covariance(log_scale, exp=np.exp):

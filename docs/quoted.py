@@ -18,6 +18,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "examples" / "benchmarks"
+sys.path.append(str(BENCHMARKS))  # whose scripts know what their rows mean
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
 QUOTED = re.compile(r"<!--=([\w -]+)-->(.*?)<!--/-->", re.S)
@@ -55,12 +56,11 @@ def span(values, digits=2):
 @cache
 def numbers():
     """Return all numbers, as text by name."""
-    return first_example() | ways() | effective_draws() | speed() | peers()
+    return first_example() | ways() | effective_draws() | speed() | peers() | coverage()
 
 
 def first_example():
     """Return what the README's example takes and gives, beside what PyMC does of itself."""
-    sys.path.insert(0, str(BENCHMARKS))
     import first_example
 
     found = first_example.summary(rows("first_example"))
@@ -83,7 +83,6 @@ def first_example():
 
 def ways():
     """Return evaluations per parameter to the posterior."""
-    sys.path.insert(0, str(BENCHMARKS))
     import ways
 
     found = ways.per_parameter(rows("ways"))
@@ -178,6 +177,20 @@ def peers():
         own = [row for key, row in by_row.items() if key[0] == sampler and key[2] == 10_000]
         found[f"{name} seconds"] = span([row["seconds"] for row in own])
     return found
+
+
+def coverage():
+    """Return how many percent of stated errors hold that 89 % should."""
+    import stated_errors
+
+    funnel, others = [], []
+    for row in rows("stated_errors"):
+        (funnel if row["case"] == stated_errors.FUNNEL else others).append(row)
+    shares = [
+        [share for pair in stated_errors.percentages(own).values() for share in pair]
+        for own in (others, funnel)
+    ]
+    return {"coverage": span(shares[0]), "coverage in the funnel": span(shares[1])}
 
 
 def filled(text):

@@ -206,6 +206,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("modes", "value"),
         ("per_second", "ess_per_second"),
         ("starts", "rhat"),
+        ("stated_errors", "z"),
         ("transitions", "after tuning"),
         ("transitions", "figure"),
         ("sweeps", "ess_per_second"),

@@ -60,10 +60,10 @@ html_theme_options = {
 }
 html_math_renderer = "mathml"
 
-ALONE = ["install", "quickstart", "choosing", "performance", "faq", "out_of_scope"]
+ALONE = ["install", "quickstart", "choosing", "performance", "faq", "glossary", "citing"]
 html_sidebars = {
     f"docs/{page}": []
-    for page in [*ALONE, "reliability", "peers", "conformance", "adding_a_sampler"]
+    for page in [*ALONE, "reliability", "peers", "conformance", "adding_a_sampler", "out_of_scope"]
 }
 html_sidebars |= {"CHANGELOG": [], "examples/papers/README": []}
 

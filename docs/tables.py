@@ -1,4 +1,4 @@
-"""Write the table of samplers in README.md, which follows from their classes.
+"""Write the table of samplers in docs/samplers.md, which follows from their classes.
 
     python docs/tables.py
 
@@ -18,6 +18,7 @@ from pytensor import wrap_py
 import pymc_kameleon as pk
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "samplers.md"
 
 D = 10
 """Parameters for which evaluations per draw are told, at most."""
@@ -36,7 +37,10 @@ def page_of(sampler):
 
 
 def sampler_table():
-    """Return what each sampler is, and what a draw of it costs."""
+    """Return what each sampler is, and what a draw of it costs.
+
+    That of SurrogateMetropolis is for what it is made for, an expensive log-density.
+    """
     black_box = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(np.sin)
     with pm.Model() as plain:
         pm.Normal("x", shape=D)
@@ -45,17 +49,19 @@ def sampler_table():
         pm.Normal("y", black_box(x), observed=np.ones(D))
     lines = ["| sampler | | gradient | evaluations per draw |", "|---|---|---|---|"]
     for sampler in pk.SAMPLERS:
-        step = sampler(model=simulated if sampler is pk.EmulatorMetropolis else plain)
+        options = {"expensive": True} if sampler is pk.SurrogateMetropolis else {}
+        model = simulated if sampler is pk.EmulatorMetropolis else plain
+        step = sampler(model=model, **options)
         summary = inspect.getdoc(sampler).partition("\n\n")[0].replace("\n", " ").rstrip(".")
         cost = step.steps_per_draw * step._largest_n_logp()
         needs = "yes" if sampler.derivatives else "no"
-        name = f"[`pk.{sampler.__name__}`](docs/{page_of(sampler)})"
+        name = f"[`pk.{sampler.__name__}`]({page_of(sampler)})"
         lines.append(f"| {name} | {summary} | {needs} | {cost} |")
     return lines
 
 
 def with_table(text):
-    """Return the text of README.md with the table as it should be."""
+    """Return the text of the page with the table as it should be."""
     begin, end = "<!-- samplers -->\n", "<!-- end -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
@@ -82,5 +88,4 @@ def undocumented():
 
 
 if __name__ == "__main__":
-    README = ROOT / "README.md"
-    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -2,8 +2,8 @@
 
 Twenty-one years of pelts and the predator-prey equations of Lotka and Volterra, as in Carpenter
 (2018), "Predator-Prey Population Dynamics: the Lotka-Volterra model in Stan", mc-stan.org. SciPy
-solves the equations, so there is no gradient and NUTS is out. DEMetropolisZ, which PyMC has for
-such models, then gets as many calls of the solver. Less than a minute on two cores:
+solves the equations, so there is no gradient and NUTS is out. PyMC's DEMetropolisZ, which needs no
+gradient either, then gets as many calls of the solver. Less than a minute on two cores:
 
     python quickstart.py [--draws N] [--tune N] [--output FILE]
 """

@@ -25,7 +25,8 @@ from pymc_kameleon.analysis.zero_variance import controls_of
 from pymc_kameleon.core.evaluations import evaluate_many
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
-from pymc_kameleon.step.groups import GRADIENTS
+from pymc_kameleon.result.steps import was_in_region
+from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
 from pymc_kameleon.step.messages import counted, say_if_compiling
 
 PART, SECONDS_TO_SHOW = 200, 3.0
@@ -112,12 +113,20 @@ def controls_by_gradients(dt, posterior, model):
 def _check_draws(dt, posterior):
     """See that there are chains and draws enough, all of them, and that none has diverged."""
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    if STATE_GROUP in getattr(dt, "children", ()) and was_in_region(dt):
+        raise NoGradients("the sampler was held in a region")
     if chains < 2:
         raise NoGradients("there is one chain only")
     if draws < LEAST_DRAWS:
         raise NoGradients(f"there are fewer than {LEAST_DRAWS} draws of each chain")
-    if (np.diff(posterior["draw"].values) != 1).any():
-        raise NoGradients("some draws were left out")
+    steps = np.unique(np.diff(posterior["draw"].values))
+    if len(steps) == 1 and steps[0] > 1:
+        raise NoGradients("the draws were thinned, and all of them are needed")
+    if (steps != 1).any():
+        raise NoGradients(
+            "the draws are not numbered one after another: some were selected, repeated or "
+            "reordered (runs are joined along chain, not along draw)"
+        )
     stats = _stats_of(dt)
     if "diverging" in stats and (n := int(stats["diverging"].sum())):
         raise NoGradients(
@@ -131,12 +140,17 @@ def _stats_of(dt):
 
 
 def _kept_of(dt, posterior):
-    """Return the group of these draws, None if there is none, or draws have changed since."""
-    if GRADIENTS not in getattr(dt, "children", ()):
+    """Return the group of these draws, None if there is none, or draws have changed since.
+
+    Nor if nobody has looked between the draws, as where the run was stopped.
+    """
+    if GRADIENTS not in getattr(dt, "children", ()) or "broken" not in dt[GRADIENTS].attrs:
         return None
     kept = dt[GRADIENTS].to_dataset()
     wanted = {dim: posterior[dim].values for dim in ("chain", "draw")}
-    if not all(np.isin(own, kept[dim]).all() for dim, own in wanted.items()):
+    if not all(
+        kept.indexes[dim].is_unique and np.isin(own, kept[dim]).all() for dim, own in wanted.items()
+    ):
         return None
     kept = kept.sel(wanted)
     twice = kept.assign(start=kept["position"], end=kept["position"])
@@ -181,6 +195,21 @@ def _evaluated(dt, posterior, model):
             "coordinate": layout.coordinates(),
         },
         {"broken": why_not_by_density(density, flat, logp)},
+    )
+
+
+def check_kept(tree, step):
+    """Look between the draws of a run whose `step` has kept gradients, and put down what is seen.
+
+    That takes as many evaluations as a quarter of the draws, or as all of them.
+    """
+    kept, logp = tree[GRADIENTS], tree["sample_stats"]["lp"]
+    if kept.sizes["draw"] < LEAST_DRAWS:
+        return
+    position = kept["position"].values.reshape(-1, kept.sizes["coordinate"])
+    broken = why_not_by_graph(step.model.logp(), step.model.value_vars)
+    kept.attrs["broken"] = broken or why_not_by_density(
+        Density(step.log_density), position, logp.values.ravel()
     )
 
 

@@ -135,7 +135,9 @@ def test_draws_of_nuts():
     ("change", "said"),
     [
         (lambda dt: dt.isel(chain=[0]), "one chain"),
-        (lambda dt: dt.isel(draw=slice(None, None, 2)), "left out"),
+        (lambda dt: dt.isel(draw=slice(None, None, 2)), "thinned"),
+        (lambda dt: dt.isel(draw=np.argsort(dt["posterior"]["t"].values[0])), "reordered"),
+        (lambda dt: joined(dt, draws_of_pair(seed=2), "draw"), "joined along chain"),
         (lambda dt: dt.isel(draw=slice(50)), "fewer than"),
         (lambda dt: dt.isel(k=[0, 1]), "all elements of x"),
         (lambda dt: xr.DataTree.from_dict({"posterior": dt["posterior"].to_dataset()[["x"]]}), "t"),
@@ -145,9 +147,57 @@ def test_why_not(change, said, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     dt = change(draws_of_pair())
     table = pk.summary(dt, model=pair())
-    assert (table["gain"] == 1).all()
     assert said in table.attrs["not_by_gradients"]
     assert any(said in text for text in messages(caplog, logging.INFO))
+    plain = pk.summary(dt)
+    assert table.equals(plain)
+    assert (table["gain"] == 1).all()
+
+
+def joined(dt, other, dim):
+    """Two results, group by group."""
+    groups = {name: [own[name].to_dataset() for own in (dt, other)] for name in dt.children}
+    return xr.DataTree.from_dict({name: xr.concat(both, dim) for name, both in groups.items()})
+
+
+def test_runs_that_are_joined_along_chain_are_corrected():
+    """Their chains have the same numbers, by which gradients of each could not be found."""
+    several = draws_of_pair(), draws_of_pair(seed=2)
+    for dt in several:
+        pk.summary(dt, model=pair())
+    both = joined(*several, "chain")
+    assert both["posterior"]["chain"].values.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert (pk.summary(both)["gain"] == 1).all()
+    table = pk.summary(both, model=pair(), round_to="none")
+    assert is_right(table)
+    assert (table["gain"] > 3).all()
+
+
+def test_what_is_no_tree_is_corrected_too():
+    """A dataset, a group, a dict of arrays."""
+    dt = draws_of_pair()
+    table = pk.summary(dt, model=pair(), round_to="none")
+    own = dt["posterior"].to_dataset()
+    for same in (own, dt["posterior"]):
+        assert pk.summary(same, model=pair(), round_to="none").equals(table)
+    arrays = {name: values.values for name, values in own.items()}
+    of_dict = pk.summary(arrays, model=pair(), round_to="none")
+    np.testing.assert_allclose(of_dict, table)
+
+
+@pytest.mark.parametrize("change", [lambda dt: dt.sel(chain=0), lambda dt: az.extract(dt)])
+def test_draws_without_chains_are_refused(change):
+    with pytest.raises(ValueError, match=r"az.extract stacks them, and dt.isel\(chain=0\) drops"):
+        pk.summary(change(draws_of_pair()), model=pair())
+
+
+def test_beside_discrete_variables():
+    with pm.Model() as model:
+        k = pm.Bernoulli("k", 0.3)
+        pm.Normal("x", k, 1)
+    k = rng().binomial(1, 0.3, CHAINS * DRAWS)
+    dt = tree(k=k, x=rng().normal(k))
+    assert "[k] are discrete" in pk.summary(dt, model=model).attrs["not_by_gradients"]
 
 
 def test_chains_that_have_not_converged_are_not_corrected():

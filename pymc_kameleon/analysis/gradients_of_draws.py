@@ -19,6 +19,7 @@ from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
     has_variables_of,
+    lacking_of,
     on_unconstrained_scale,
 )
 from pymc_kameleon.analysis.zero_variance import controls_of
@@ -27,7 +28,7 @@ from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.result.steps import was_in_region
 from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
-from pymc_kameleon.step.messages import counted, say_if_compiling
+from pymc_kameleon.step.messages import counted, say_if_compiling, some
 
 PART, SECONDS_TO_SHOW = 200, 3.0
 """Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""
@@ -41,6 +42,13 @@ LEAST_P, DOUBTFUL_P = 1e-5, 1e-3
 SAME_LOGP, ROUNDINGS = 1e-5, 100
 """Standard deviation of what log π at the draws differs from what the sampler has kept of it, and
 its roundings, from which the model is another one: averages may be off by as many of theirs."""
+
+
+BAMBI = (
+    "Bambi changes draws, unless it is told center_predictors=False in bmb.Model, and "
+    "omit_offsets=False in fit"
+)
+"""Why draws of a Bambi model may not be those of its PyMC model."""
 
 
 class NoGradients(Exception):
@@ -160,8 +168,8 @@ def _kept_of(dt, posterior):
 
 def _evaluated(dt, posterior, model):
     """Return a Dataset of positions and gradients at all draws."""
-    if not has_variables_of(posterior, model):
-        raise NoGradients(f"the draws have not all variables of the model, {model.free_RVs}")
+    if lacking := lacking_of(posterior, model):
+        raise NoGradients(f"the draws lack {some(lacking)} of the model{_hint(posterior)}")
     if model.discrete_value_vars:
         raise NoGradients(f"{model.discrete_value_vars} are discrete")
     logp = model.logp()
@@ -182,7 +190,7 @@ def _evaluated(dt, posterior, model):
     logp, gradients = density(flat)
     if not (np.isfinite(logp).all() and np.isfinite(gradients).all()):
         raise NoGradients("the log-density of the model, or its gradient, is not finite at a draw")
-    _check_it_is_the_model(dt, logp.reshape(x.shape[:2]))
+    _check_it_is_the_model(dt, posterior, logp.reshape(x.shape[:2]))
     dims = "chain", "draw", "coordinate"
     return xr.Dataset(
         {
@@ -213,7 +221,13 @@ def check_kept(tree, step):
     )
 
 
-def _check_it_is_the_model(dt, logp):
+def _hint(posterior):
+    """Return what may help, where that is known, in brackets."""
+    is_of_bambi = posterior.attrs.get("modeling_interface") == "bambi"
+    return f" ({BAMBI})" if is_of_bambi else ""
+
+
+def _check_it_is_the_model(dt, posterior, logp):
     """Compare log π (chains, draws) with what the sampler has kept of it, up to a constant."""
     stats = _stats_of(dt)
     kept = next((stats[name] for name in ("lp", "logp") if name in stats), None)
@@ -226,7 +240,7 @@ def _check_it_is_the_model(dt, logp):
     if off > SAME_LOGP + ROUNDINGS * np.finfo(kept.dtype).eps * np.abs(logp).max():
         raise NoGradients(
             "the model gives another log-density at the draws than the sampler has kept: it, or "
-            "its data, may have been changed"
+            f"its data, may have been changed{_hint(posterior)}"
         )
 
 

@@ -4,10 +4,12 @@ Draws here are exact ones, made without a sampler, but for one run of NUTS.
 """
 
 import logging
+import warnings
 from functools import cache
 
 import arviz as az
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -191,6 +193,20 @@ def test_draws_without_chains_are_refused(change):
         pk.summary(change(draws_of_pair()), model=pair())
 
 
+def test_of_bambi_the_reason_says_what_helps():
+    """It leaves out offsets of groups, and moves the intercept to where predictors are 0."""
+    dt = draws_of_pair()
+    posterior = dt["posterior"].to_dataset().assign_attrs(modeling_interface="bambi")
+    table = pk.summary(posterior.drop_vars("t"), model=pair())
+    said = table.attrs["not_by_gradients"]
+    assert said.startswith("the draws lack t of the model (Bambi changes draws")
+    stats_of_nuts = xr.Dataset({"lp": (("chain", "draw"), posterior["t"].values)})
+    whole = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": stats_of_nuts})
+    said = pk.summary(whole, model=pair()).attrs["not_by_gradients"]
+    assert "another log-density" in said
+    assert "center_predictors=False" in said
+
+
 def test_beside_discrete_variables():
     with pm.Model() as model:
         k = pm.Bernoulli("k", 0.3)
@@ -218,6 +234,62 @@ def test_the_better_correction_is_used():
     assert (table["mcse_mean"] <= before["mcse_mean"] * (1 + 1e-9)).all()
     assert table.attrs["by_gradients"] == ["x[0]", "x[1]"]
     assert "certificate" in table.attrs
+
+
+# ---- results of other samplers, whose packages may be missing -------------------------------
+
+
+def of_nuts(sampler):
+    def run():
+        pytest.importorskip(sampler, reason=f"{sampler} is not installed")
+        return pm.sample(500, tune=500, nuts_sampler=sampler, **HOW)
+
+    return run
+
+
+HOW = {"chains": 4, "cores": 1, "random_seed": 2, "progressbar": False}
+RUNS = {
+    **{name: of_nuts(name) for name in ("nutpie", "numpyro", "blackjax")},
+    "SMC": lambda: pm.sample_smc(1000, **HOW),
+    "a trace": lambda: pm.sample(
+        500, tune=500, nuts_sampler="pymc", return_inferencedata=False, **HOW
+    ),
+    "unconstrained": lambda: pm.sample(
+        500, tune=500, nuts_sampler="pymc", idata_kwargs={"include_transformed": True}, **HOW
+    ),
+    "slices": lambda: pm.sample(500, tune=200, step=pm.Slice(), **HOW),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_averages_of_any_sampler_are_corrected(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # theirs
+        with pair():
+            dt = RUNS[name]()
+            table = pk.summary(dt, ["x", "t", "product"], round_to="none")
+            found = pk.expectation(dt, lambda v: v["t"])
+    assert table.attrs["by_gradients"] == list(table.index)
+    assert is_right(table)
+    assert (table["gain"] > 3).all()
+    assert abs(found.mean - 1.5) < MOST_Z * found.mcse
+
+
+@pytest.mark.slow
+def test_a_regression_of_bambi_is_corrected():
+    bmb = pytest.importorskip("bambi", reason="bambi is not installed")
+    x = rng().normal(size=100)
+    data = pd.DataFrame({"x": x, "y": 1 + x + rng().standard_normal(100)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bmb.Model("y ~ x", data, center_predictors=False)
+        how = {"draws": 500, "tune": 1000, "target_accept": 0.95} | HOW
+        dt = model.fit(omit_offsets=False, **how)
+        plain = pk.summary(dt, round_to="none")
+        table = pk.summary(dt, model=model.backend.model, round_to="none")
+    assert (table["gain"] > 100).all()
+    assert (abs(table["mean"] - plain["mean"]) < MOST_Z * plain["mcse_mean"]).all()
 
 
 # ---- models that break the identity ---------------------------------------------------------

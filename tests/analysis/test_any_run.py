@@ -9,7 +9,6 @@ from functools import cache
 
 import arviz as az
 import numpy as np
-import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -274,22 +273,6 @@ def test_averages_of_any_sampler_are_corrected(name):
     assert is_right(table)
     assert (table["gain"] > 3).all()
     assert abs(found.mean - 1.5) < MOST_Z * found.mcse
-
-
-@pytest.mark.slow
-def test_a_regression_of_bambi_is_corrected():
-    bmb = pytest.importorskip("bambi", reason="bambi is not installed")
-    x = rng().normal(size=100)
-    data = pd.DataFrame({"x": x, "y": 1 + x + rng().standard_normal(100)})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = bmb.Model("y ~ x", data, center_predictors=False)
-        how = {"draws": 500, "tune": 1000, "target_accept": 0.95} | HOW
-        dt = model.fit(omit_offsets=False, **how)
-        plain = pk.summary(dt, round_to="none")
-        table = pk.summary(dt, model=model.backend.model, round_to="none")
-    assert (table["gain"] > 100).all()
-    assert (abs(table["mean"] - plain["mean"]) < MOST_Z * plain["mcse_mean"]).all()
 
 
 # ---- models that break the identity ---------------------------------------------------------

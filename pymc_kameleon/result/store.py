@@ -27,7 +27,7 @@ from pymc_kameleon.step.groups import (
     DRAWN_GROUPS,
     EVALUATIONS,
     EVIDENCE,
-    KEPT_GROUPS,
+    GROUPS_BY_DRAW,
     STATE_GROUP,
     SURROGATE_GROUP,
     WARMUP_GROUPS,
@@ -116,7 +116,7 @@ def saved_store(path):
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a store of pk.sample ({error}).") from None
     draws = {}
-    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS, EVIDENCE):
+    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *GROUPS_BY_DRAW, EVIDENCE):
         if group in root:
             try:
                 draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)

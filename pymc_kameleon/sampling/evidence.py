@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from contextlib import nullcontext
+import time
+from contextlib import nullcontext, suppress
 from math import ceil
 from types import SimpleNamespace
 from uuid import uuid4
@@ -185,6 +186,7 @@ class Density:
         own = list(model.value_vars)
         region = Layout(model, own, point).region_array(region)
         self.log_density = ModelLogp(model, own, point, {}, region)
+        self._start = Layout(model, own, point).raveled(point)
         self.compile_kwargs, self.token = {}, uuid4().hex
         self._make_ready()
 
@@ -195,6 +197,18 @@ class Density:
     def holds_gil(self):
         """Whether Python is called."""
         return self.log_density.holds_gil
+
+    @property
+    def seconds_per_logp(self):
+        """How long an evaluation takes, which takes one."""
+        begun = time.perf_counter()
+        with suppress(Exception):
+            self.evaluate_once()
+        return time.perf_counter() - begun
+
+    def evaluate_once(self):
+        """Evaluate the log-density at the model's initial point."""
+        _log_density(self.log_density.copy(), self._start, 0)
 
     @property
     def batched(self):

@@ -223,6 +223,35 @@ def test_own_processes_and_a_callable_give_the_same_draws(black_box, expected):
     assert_same(black_box(executor=LikeLoky), expected[3], ALL)
 
 
+@pytest.mark.skipif(
+    multiprocessing.get_start_method() != "fork", reason="processes are not forked here by default"
+)
+def test_where_jax_hangs_in_forked_processes_chains_are_sampled_in_turn(monkeypatch, caplog):
+    """What it computes may wait for threads that such a process does not have."""
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    here = os.getpid()
+
+    def waits(x):
+        if os.getpid() != here:
+            time.sleep(faults.HANGING)
+        return faults.wells(x)
+
+    op, model = box(faults.wells)
+    options = {"step": pk.RWM(model=model), "cores": 2, "quiet": False}
+    expected = sample(**options)
+    monkeypatch.setattr(sampling_workers, "_jax_is_in_use", lambda: True)
+    caplog.clear()
+    assert_same(sample(**options), expected, ALL)
+    assert any("2 processes" in message for message in messages(caplog))
+    monkeypatch.setattr(sampling_workers, "FORK_WAIT", 0.2)
+    op.function = waits
+    caplog.clear()
+    assert_same(sample(**options), expected, ALL)
+    [warning] = messages(caplog, logging.WARNING)
+    assert "hangs in processes that are forked" in warning
+    assert any("in turn" in message for message in messages(caplog))
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """Two worker processes of Dask."""

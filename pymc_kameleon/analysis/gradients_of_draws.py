@@ -196,8 +196,9 @@ def _check_it_is_the_model(dt, logp):
     off = min(np.std(kept - logp), np.std(kept + logp))  # of an energy
     if off > SAME_LOGP + ROUNDINGS * np.finfo(kept.dtype).eps * np.abs(logp).max():
         raise NoGradients(
-            "the model gives another log-density at the draws than the sampler has kept: it, or "
-            "its data, may have been changed"
+            "the model gives another log-density at the draws than the sampler has kept: it, its "
+            "data, or the draws may have been changed. Bambi's fit changes the intercept, unless "
+            "its model has center_predictors=False"
         )
 
 

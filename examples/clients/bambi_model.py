@@ -51,7 +51,9 @@ def main(arguments=None):
     parameters = ["Intercept", "day", "sigma", "nu", "1|subject_sigma", "day|subject_sigma"]
     print(az.summary(dt, var_names=parameters))
 
-    nuts = model.fit(options.draws, tune=options.tune, target_accept=0.95, random_seed=1)
+    nuts = model.fit(
+        options.draws, tune=options.tune, target_accept=0.95, omit_offsets=False, random_seed=1
+    )
     print(pk.summary(nuts, model=model.backend.model, var_names=parameters))
 
     model.predict(dt, kind="response_params")

@@ -18,15 +18,15 @@ from pymc_kameleon.analysis.identity import (
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
-    has_variables_of,
     on_unconstrained_scale,
+    variables_lacking,
 )
 from pymc_kameleon.analysis.zero_variance import controls_of
 from pymc_kameleon.core.evaluations import evaluate_many
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.step.groups import GRADIENTS
-from pymc_kameleon.step.messages import counted, say_if_compiling
+from pymc_kameleon.step.messages import counted, say_if_compiling, some
 
 PART, SECONDS_TO_SHOW = 200, 3.0
 """Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""
@@ -51,7 +51,7 @@ def model_of_gradients(posterior, model):
     if model is not None:
         return pm.modelcontext(model)
     model = pm.Model.get_context(error_if_none=False)
-    return model if model is not None and has_variables_of(posterior, model) else None
+    return model if model is not None and not variables_lacking(posterior, model) else None
 
 
 def controls_by_gradients(dt, posterior, model):
@@ -146,8 +146,11 @@ def _kept_of(dt, posterior):
 
 def _evaluated(dt, posterior, model):
     """Return a Dataset of positions and gradients at all draws."""
-    if not has_variables_of(posterior, model):
-        raise NoGradients(f"the draws have not all variables of the model, {model.free_RVs}")
+    if lacking := variables_lacking(posterior, model):
+        raise NoGradients(
+            f"the draws lack {some(lacking)} of the model (Bambi's fit keeps all with "
+            "omit_offsets=False)"
+        )
     if model.discrete_value_vars:
         raise NoGradients(f"{model.discrete_value_vars} are discrete")
     logp = model.logp()

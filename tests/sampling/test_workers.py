@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections import OrderedDict
 from concurrent.futures import (
     BrokenExecutor,
@@ -221,6 +222,29 @@ class LikeLoky(ProcessPoolExecutor):
 def test_own_processes_and_a_callable_give_the_same_draws(black_box, expected):
     assert_same(black_box(cores=2), expected[3], ALL)
     assert_same(black_box(executor=LikeLoky), expected[3], ALL)
+
+
+def test_jax_has_as_many_bits_in_workers(monkeypatch, job):
+    """A program sets them after the import, where workers may not come."""
+
+    class Config(dict):
+        jax_enable_x64 = property(lambda self: self["jax_enable_x64"])
+        update = dict.__setitem__
+
+    jax = types.ModuleType("jax")
+    jax.config = Config(jax_enable_x64=True)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setenv("JAX_ENABLE_X64", "0")
+    for name in ("_jobs", "_compiled"):
+        monkeypatch.setattr(worker_process, name, OrderedDict())
+    parcel = worker_process.Parcel.of(job)
+    jax.config.update("jax_enable_x64", False)
+    worker_process._load(job.token, worker_process.Parcel.of(job))
+    assert not jax.config.jax_enable_x64
+    assert os.environ["JAX_ENABLE_X64"] == "0"
+    worker_process._load(job.token, parcel)
+    assert jax.config.jax_enable_x64
+    assert os.environ["JAX_ENABLE_X64"] == "1"
 
 
 @pytest.mark.skipif(

@@ -1,7 +1,8 @@
-"""A Bambi model, sampled by GadMALA through the PyMC model that Bambi builds.
+"""A Bambi model, sampled by GadMALA through the PyMC model that Bambi builds, and by Bambi's NUTS.
 
 Reaction times of subjects over days, with an intercept and a slope for each subject and errors of
-Student's t, on data made here. What comes back is Bambi's again: `model.predict` takes it.
+Student's t, on data made here. What comes back is Bambi's again: `model.predict` takes it. And
+`pk.summary` takes what Bambi's own `fit` returns, and corrects its averages by gradients.
 
     python bambi_model.py [--draws N] [--tune N]
 """
@@ -49,6 +50,11 @@ def main(arguments=None):
         )
     parameters = ["Intercept", "day", "sigma", "nu", "1|subject_sigma", "day|subject_sigma"]
     print(az.summary(dt, var_names=parameters))
+
+    nuts = model.fit(
+        options.draws, tune=options.tune, target_accept=0.95, omit_offsets=False, random_seed=1
+    )
+    print(pk.summary(nuts, model=model.backend.model, var_names=parameters))
 
     model.predict(dt, kind="response_params")
     mean = dt["posterior"]["mu"].mean().item()

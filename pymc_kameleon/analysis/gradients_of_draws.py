@@ -18,9 +18,8 @@ from pymc_kameleon.analysis.identity import (
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
-    has_variables_of,
-    lacking_of,
     on_unconstrained_scale,
+    variables_lacking,
 )
 from pymc_kameleon.analysis.zero_variance import controls_of
 from pymc_kameleon.core.evaluations import evaluate_many
@@ -60,7 +59,7 @@ def model_of_gradients(posterior, model):
     if model is not None:
         return pm.modelcontext(model)
     model = pm.Model.get_context(error_if_none=False)
-    return model if model is not None and has_variables_of(posterior, model) else None
+    return model if model is not None and not variables_lacking(posterior, model) else None
 
 
 def controls_by_gradients(dt, posterior, model):
@@ -168,7 +167,7 @@ def _kept_of(dt, posterior):
 
 def _evaluated(dt, posterior, model):
     """Return a Dataset of positions and gradients at all draws."""
-    if lacking := lacking_of(posterior, model):
+    if lacking := variables_lacking(posterior, model):
         raise NoGradients(f"the draws lack {some(lacking)} of the model{_hint(posterior)}")
     if model.discrete_value_vars:
         raise NoGradients(f"{model.discrete_value_vars} are discrete")

@@ -16,13 +16,8 @@ class NotMapped(Exception):
     """Why draws are not known on the unconstrained scale: the end of a sentence."""
 
 
-def has_variables_of(posterior, model):
-    """Whether draws have all variables of a model."""
-    return not lacking_of(posterior, model)
-
-
-def lacking_of(posterior, model):
-    """Return the names of variables of a model that draws do not have."""
+def variables_lacking(posterior, model):
+    """Return the names of the variables of a model that draws do not have."""
     return [
         rv.name
         for rv in model.free_RVs

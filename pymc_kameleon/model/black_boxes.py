@@ -34,7 +34,8 @@ def name_of(op):
     if isinstance(op, BlackBox):
         return str(op)
     function = getattr(op, "_FromFunctionOp__fn", None)
-    return getattr(function, "__name__", type(op).__name__)
+    of_jax = wraps_function(op) and getattr(op, "name", None)
+    return getattr(function, "__name__", of_jax or type(op).__name__)
 
 
 def code_of(op):
@@ -119,9 +120,13 @@ def _is_black_box(op):
 
 def is_of_user(op):
     """Whether an Op is not one of PyTensor's or PyMC's own, or wraps a function."""
-    kind = type(op)
-    is_known = kind.__module__.partition(".")[0] in OWN_PACKAGES
-    return not is_known or kind.__name__ in WRAPPERS
+    is_known = _package(type(op)) in OWN_PACKAGES
+    return not is_known or wraps_function(op)
+
+
+def wraps_function(op):
+    """Whether an Op is PyTensor's own, around a function of a user."""
+    return type(op).__name__ in WRAPPERS
 
 
 def has_numba_version(op):

@@ -14,7 +14,6 @@ import pytensor
 import pytensor.tensor as pt
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
-from pytensor.compile.ops import FromFunctionOp
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import clone_replace
@@ -31,7 +30,7 @@ from pymc_kameleon.model.black_box_calls import (
     users_own,
     with_black_boxes,
 )
-from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
+from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of, wraps_function
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     checked_ops,
@@ -288,7 +287,7 @@ def _say_what_is_python(model, functions):
     said = _said_of.setdefault(model, set())
     for name in sorted(ops.keys() - said):
         op = users_own(ops[name][0]) if ops[name] else None
-        if isinstance(op, FromFunctionOp):
+        if op is not None and wraps_function(op):
             _log.info("Your function `%s` is called through Python.", name_of(op))
         else:
             _log.info("`%s` has no numba version: it is called through Python.", name)

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from uuid import uuid4
@@ -93,6 +93,7 @@ class Density:
         point = model.initial_point()
         own, self.compile_kwargs = list(model.value_vars), compile_kwargs or {}
         layout = Layout(model, own, point)
+        self._start = layout.raveled(point)
         sides = [layout.region_array(region) for region in (restricted, angles_of(model))]
         region = np.array([np.maximum(*sides)[0], np.minimum(*sides)[1]])
         self.log_density = ModelLogp(model, own, point, self.compile_kwargs, region)
@@ -112,6 +113,18 @@ class Density:
     def is_watched(self):
         """Whether each evaluation is seen by Python."""
         return self.log_density.is_watched
+
+    @property
+    def seconds_per_logp(self):
+        """How long an evaluation takes, which takes one."""
+        begun = time.perf_counter()
+        with suppress(Exception):
+            self.evaluate_once()
+        return time.perf_counter() - begun
+
+    def evaluate_once(self):
+        """Evaluate the log-density at the model's initial point."""
+        _log_density(self.log_density.copy(), self._start, 0)
 
     @property
     def batched(self):

@@ -1,6 +1,7 @@
 """Tasks in a worker: the jobs that it keeps, Ctrl-C, and exceptions that are sent back."""
 
 import io
+import os
 import pickle
 import signal
 import sys
@@ -49,11 +50,14 @@ class Parcel:
     key : bytes
         Digest of the functions, black boxes included.
     functions : bytes or None
+    jax_doubles : bool
+        Whether JAX computes with 64 bits, which a program has to say: workers do not know.
     """
 
     job: bytes
     key: bytes
     functions: bytes | None
+    jax_doubles: bool
 
     @classmethod
     def of(cls, job):
@@ -69,7 +73,9 @@ class Parcel:
                 "that needs it, or be in a module that workers import."
             )
             raise
-        return cls(file.getvalue(), sha256(functions).digest(), functions)
+        jax = sys.modules.get("jax")
+        doubles = jax is not None and bool(jax.config.jax_enable_x64)
+        return cls(file.getvalue(), sha256(functions).digest(), functions, doubles)
 
     def opened(self, functions):
         """Return the job, with functions that have been unpickled."""
@@ -193,6 +199,10 @@ def _load(token, parcel):
     """Keep the job of a parcel; return what is lacking for that, or None."""
     if parcel is None:
         return Lacks.JOB
+    if parcel.jax_doubles:
+        os.environ["JAX_ENABLE_X64"] = "1"  # which it reads when it is imported
+        if jax := sys.modules.get("jax"):
+            jax.config.update("jax_enable_x64", True)
     with black_box_ops_silent():
         kept = _compiled.pop(parcel.key, None)
         if kept is None or not kept.are_as_they_were:

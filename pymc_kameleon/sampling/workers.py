@@ -3,8 +3,10 @@
 import logging
 import os
 import signal
+import sys
 import threading
 import time
+import warnings
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -14,6 +16,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import count
@@ -39,6 +42,9 @@ SECONDS_IN_THREADS, SECONDS_IN_PROCESSES, SECONDS_ELSEWHERE = 0.1, 0.5, 1.0
 
 DEATH_WAIT = 2.0
 """Seconds in which a pool should see that one of its processes has died."""
+
+FORK_WAIT, FORK_EVALUATIONS = 10.0, 20
+"""In so many seconds, and times that an evaluation takes, a forked process should have made one."""
 
 TASKS_WITH_JOB = 8
 """Tasks that are sent with the job when a worker had none: we cannot choose the worker."""
@@ -88,6 +94,13 @@ class Workers:
             _check_stoppable(job, executor, self.gathers)
         if self._own:
             self.at_once = 1 if self._alone else cores
+            if self._in_processes and not _survives_fork(job):
+                self._alone, self.at_once = True, 1
+                _log.warning(
+                    "The model calls JAX, which hangs in processes that are forked from this one. "
+                    "So chains are sampled in turn. multiprocessing.set_start_method('forkserver') "
+                    "at the beginning of a program lets them be in processes."
+                )
             if not self.gathers:  # where those that come back are waited for by all others
                 self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS
 
@@ -263,6 +276,38 @@ def _check_stoppable(job, executor, gathers):
         why = "this executor does its tasks in threads; only the main one of a process can be"
     if why:
         raise ValueError(f"evaluation_timeout: evaluations cannot be stopped, as {why}.")
+
+
+def _survives_fork(job):
+    """Whether the log-density can be evaluated in forked processes; without JAX it can.
+
+    JAX's threads are not there in a process that is forked. What waits for them waits for ever, but
+    not all that JAX computes does.
+    """
+    context = multiprocessing_context(job.compile_kwargs)
+    if context.get_start_method() != "fork" or not _jax_is_in_use():
+        return True
+    process = context.Process(target=_evaluate_once, args=(job,), daemon=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)  # JAX's own
+        process.start()
+    process.join(FORK_WAIT + FORK_EVALUATIONS * job.seconds_per_logp)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        return False
+    return True
+
+
+def _jax_is_in_use():
+    """Whether JAX has begun its threads in this process."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and getattr(bridge, "backends_are_initialized", lambda: True)()
+
+
+def _evaluate_once(job):
+    with suppress(BaseException):  # the chains meet it, too
+        job.evaluate_once()
 
 
 def _kill(processes):

@@ -148,6 +148,17 @@ class Job:
         return any(step.log_density.is_watched for step in self.steps)
 
     @property
+    def seconds_per_logp(self):
+        """How long an evaluation takes, 0 if that is not known."""
+        return float(np.nan_to_num([step.seconds_per_logp for step in self.steps]).max())
+
+    def evaluate_once(self):
+        """Evaluate the log-density of each step, where it was made."""
+        for step in self.steps:
+            start = step.layout.raveled(step._initial_point)
+            step.log_density(start[step.layout.places])
+
+    @property
     def batched(self):
         """Black boxes of `pk.batched` that are called, a set."""
         return set().union(*(functions.batched for functions in self._functions))

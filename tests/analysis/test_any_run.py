@@ -130,6 +130,10 @@ def test_draws_of_nuts():
     stats_of_nuts["diverging"][0, 0] = True
     dt["sample_stats"] = xr.DataTree(stats_of_nuts)
     assert "1 draw diverged" in pk.summary(dt, model=model).attrs["not_by_gradients"]
+    stats_of_nuts["diverging"][:] = False
+    dt["sample_stats"] = xr.DataTree(stats_of_nuts)
+    dt["posterior"] = xr.DataTree(dt["posterior"].to_dataset()[["x"]])
+    assert "the draws lack s of" in pk.summary(dt, model=model).attrs["not_by_gradients"]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import pytensor.tensor as pt
 import pytest
 from pytensor import wrap_py
 from pytensor.compile import Mode
+from pytensor.link.jax.ops import JAXOp
 
 import pymc_kameleon as pk
+from pymc_kameleon.model.black_boxes import is_of_user, name_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.simulator_calls import NotEmulated
 from pymc_kameleon.model.simulator_logp import INPUTS, PULLBACK, SimulatorLogp
@@ -19,6 +21,13 @@ from pymc_kameleon.model.simulators import simulators_of
 from pymc_kameleon.model.watch import Rule
 
 # ---- black boxes --------------------------------------------------------------------------------
+
+
+def test_a_function_of_jax_is_a_black_box_of_its_own_name():
+    op = object.__new__(JAXOp)  # JAX need not be installed
+    op.name = "solve"
+    assert is_of_user(op)
+    assert name_of(op) == "solve"
 
 
 def decay(theta):

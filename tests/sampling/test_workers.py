@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections import OrderedDict
 from concurrent.futures import (
     BrokenExecutor,
@@ -221,6 +222,58 @@ class LikeLoky(ProcessPoolExecutor):
 def test_own_processes_and_a_callable_give_the_same_draws(black_box, expected):
     assert_same(black_box(cores=2), expected[3], ALL)
     assert_same(black_box(executor=LikeLoky), expected[3], ALL)
+
+
+def test_jax_has_as_many_bits_in_workers(monkeypatch, job):
+    """A program sets them after the import, where workers may not come."""
+
+    class Config(dict):
+        jax_enable_x64 = property(lambda self: self["jax_enable_x64"])
+        update = dict.__setitem__
+
+    jax = types.ModuleType("jax")
+    jax.config = Config(jax_enable_x64=True)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setenv("JAX_ENABLE_X64", "0")
+    for name in ("_jobs", "_compiled"):
+        monkeypatch.setattr(worker_process, name, OrderedDict())
+    parcel = worker_process.Parcel.of(job)
+    jax.config.update("jax_enable_x64", False)
+    worker_process._load(job.token, worker_process.Parcel.of(job))
+    assert not jax.config.jax_enable_x64
+    assert os.environ["JAX_ENABLE_X64"] == "0"
+    worker_process._load(job.token, parcel)
+    assert jax.config.jax_enable_x64
+    assert os.environ["JAX_ENABLE_X64"] == "1"
+
+
+@pytest.mark.skipif(
+    multiprocessing.get_start_method() != "fork", reason="processes are not forked here by default"
+)
+def test_where_jax_hangs_in_forked_processes_chains_are_sampled_in_turn(monkeypatch, caplog):
+    """What it computes may wait for threads that such a process does not have."""
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    here = os.getpid()
+
+    def waits(x):
+        if os.getpid() != here:
+            time.sleep(faults.HANGING)
+        return faults.wells(x)
+
+    op, model = box(faults.wells)
+    options = {"step": pk.RWM(model=model), "cores": 2, "quiet": False}
+    expected = sample(**options)
+    monkeypatch.setattr(sampling_workers, "_jax_is_in_use", lambda: True)
+    caplog.clear()
+    assert_same(sample(**options), expected, ALL)
+    assert any("2 processes" in message for message in messages(caplog))
+    monkeypatch.setattr(sampling_workers, "FORK_WAIT", 0.2)
+    op.function = waits
+    caplog.clear()
+    assert_same(sample(**options), expected, ALL)
+    [warning] = messages(caplog, logging.WARNING)
+    assert "hangs in processes that are forked" in warning
+    assert any("in turn" in message for message in messages(caplog))
 
 
 @pytest.fixture(scope="module")

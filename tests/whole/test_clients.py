@@ -48,6 +48,8 @@ def test_bambi_predicts_from_what_we_draw(example):  # noqa: F811
     printed = example("clients/bambi_model", "--draws", 300, "--tune", 300)
     mean, predicted = map(int, re.search(r"(\d+) ms, predicted (\d+) ms", printed).groups())
     assert abs(predicted - mean) < 8
+    slopes = [float(mean) for mean in re.findall(r"^day +([\d.]+)", printed, re.MULTILINE)]
+    np.testing.assert_allclose(*slopes, atol=1)  # of GadMALA, and of NUTS by pk.summary
 
 
 @pytest.mark.slow
@@ -57,6 +59,19 @@ def test_hssm_takes_our_steps(example):  # noqa: F811
     means = [float(mean) for mean in re.findall(r"^a +([\d.]+)", printed, re.MULTILINE)]
     np.testing.assert_allclose(means, 1.16, atol=0.05)
     assert len(means) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("solver", "package"), [("sundials", "sundials4py"), ("diffrax", "diffrax")]
+)
+def test_stiff_solvers(example, solver, package):  # noqa: F811
+    pytest.importorskip(package, reason=f"pip install {package}")
+    printed = example("clients/stiff_solvers", solver, "--evaluations", 300)
+    means = [
+        float(mean) for mean in re.findall(r"^rates\[\d\] +([\d.e+-]+)", printed, re.MULTILINE)
+    ]
+    np.testing.assert_allclose(means, [0.0411, 2.906e7, 1.0117e4], rtol=0.01)
 
 
 @pytest.mark.slow

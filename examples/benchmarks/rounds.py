@@ -1,9 +1,9 @@
 """What many workers are good for: rounds, what a run takes in times of an evaluation; and accuracy.
 
     python examples/benchmarks/rounds.py [--cases AR5,GARCH] [--workers 4,16,64] [--evaluations N]
-        [--seconds 0.1] [--seeds 3]
+        [--seconds 0.1] [--sigma 0] [--seeds 3]
 
-Each evaluation sleeps for so many seconds in processes of this machine, P at a time, and
+Each evaluation sleeps for so many seconds on average in processes of this machine, P at a time, and
 ``pk.sample(evaluations_at_once=P, max_evaluations=N)`` is timed: rounds are its seconds over those
 of an evaluation. ``own`` is the processor time of this process for each evaluation, in ms. With
 ``--seconds 0`` nothing sleeps, and what all runs are worth is printed: effective draws of means and
@@ -13,6 +13,7 @@ shares, as first_evaluations.py has them, of ``pk.expectation``.
 import argparse
 import time
 import warnings
+from zlib import crc32
 
 import numpy as np
 import pymc as pm
@@ -33,25 +34,27 @@ def main():
     parser.add_argument("--cases", default=CASES)
     parser.add_argument("--workers", default="4,16,64", help="evaluations at once")
     parser.add_argument("--evaluations", type=int, default=3500)
-    parser.add_argument("--seconds", type=float, default=0.1, help="of an evaluation")
+    parser.add_argument("--seconds", type=float, default=0.1, help="of an evaluation, on average")
+    parser.add_argument("--sigma", type=float, default=0.0, help="of log seconds, which vary so")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in options.cases.split(","):
         problem = Problem(name)
         if options.seconds > 0:
-            make_slow(problem.model, options.seconds)
+            make_slow(problem.model, options.seconds, options.sigma)
         step = pk.SurrogateMetropolis(model=problem.model, expensive=True)
         for p in map(int, options.workers.split(",")):
             show(problem, step, p, options)
 
 
-def make_slow(model, seconds):
-    """Let each evaluation of the log-density sleep for so long."""
+def make_slow(model, seconds, sigma):
+    """Let each evaluation of the log-density sleep for so long on average, as its point says."""
 
     @wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])
     def sleep(x):
-        time.sleep(seconds)
+        z = np.random.default_rng(crc32(x.tobytes())).standard_normal()
+        time.sleep(seconds * np.exp(sigma * z - sigma**2 / 2))
         return np.array(0.0)
 
     with model:

@@ -11,6 +11,7 @@ import shutil
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -151,7 +152,8 @@ def _as_bytes(steps, state):
 
 
 def _from_bytes(content):
-    with np.load(io.BytesIO(content.tobytes())) as arrays:
+    whole = content.tobytes().rstrip(b"\0") + bytes(22)  # zip looks for its end in the last 64 kB
+    with np.load(io.BytesIO(whole)) as arrays:
         return dict(arrays)
 
 
@@ -206,6 +208,8 @@ class Store:
 
     def _make_room(self, states):
         """Make the array that holds the states of chains."""
+        if any(step.learns_late for step in self._steps):
+            states = [replace(state, late=state) for state in states]
         size = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE_BYTES
         self._checkpoints = self._root.create_array(
             "checkpoints",

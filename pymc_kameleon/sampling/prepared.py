@@ -80,13 +80,14 @@ def _record(origin, store, columns, job, states, settings, attributes):
     plan = attributes | {"draws_kept": -1}  # until it has ended
     monitors = [state.monitor for state in states]
     room = max(settings.most_draws, *(max(own.draws, own.done - own.tune) for own in monitors))
+    steps = job.copies()
     if origin.lock is not None:
-        record = Store(origin.path, origin.lock, job.steps, columns, origin.numbers)
+        record = Store(origin.path, origin.lock, steps, columns, origin.numbers)
         return record.extend(monitors[0].tune, room, plan, states)
     if store is None:
         record = Memory(columns, origin.numbers)
     else:
-        record = new_store(store, job.steps, columns, origin.numbers)
+        record = new_store(store, steps, columns, origin.numbers)
     try:
         record.create(monitors[0].tune, room, plan, states)
         origin.put_draws_into(record)

@@ -39,7 +39,7 @@ from pymc_kameleon.sampling.outcome import (
 )
 from pymc_kameleon.sampling.worker_process import Failed, Lacks
 from pymc_kameleon.step.groups import EVIDENCE, GRADIENTS
-from pymc_kameleon.step.job import advance, learn
+from pymc_kameleon.step.job import advance, learn, pass_pause
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.problems import closing_warning, given_warnings
@@ -82,7 +82,6 @@ class Run:
                 chain.given_warnings = given_warnings(steps)
                 job.leave(steps, chain.state.point)
         self._data = [data_of(chain) for chain in chains]
-        self._learning = None
         self._stop, self._changing = threading.Event(), threading.RLock()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
         self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
@@ -103,6 +102,8 @@ class Run:
             {p for p in step.pauses() if pools and step.learns_together and p < tune}
             for step in example
         ]
+        late = pools and len(example) == 1 and example[0].learns_late
+        self._late = set(example[0].pauses()[1:-1]) if late else set()
         self._job.give_back(example)
 
     # ---- what its user sees ---------------------------------------------------------------------
@@ -223,7 +224,7 @@ class Run:
             self._workers.abandon()
 
     def _goes_on(self):
-        if any(chain.future is not None for chain in self._chains) or self._learning is not None:
+        if any(chain.future is not None for chain in self._chains):
             return True
         if self._way is not None and self._way.under_way:
             return True
@@ -237,7 +238,7 @@ class Run:
 
     def _submit(self):
         """Submit what can be done: the chains that are behind go first."""
-        if self._stop.is_set() or self._learning is not None:
+        if self._stop.is_set():
             return
         if self._way is not None:
             if self._way.goes_on():
@@ -247,14 +248,13 @@ class Run:
             self._way, self._chains[0].failures = None, 0
             self._lead()
             self._save(self._chains[0])
-        ready = [
-            chain
-            for chain in self._chains
-            if chain.can_advance
-            and not self._has_to_learn(chain)
-            and not self._lacks_guide(chain)
-            and not self._is_unsettled(chain)
-        ]
+        self._submit_chains()
+        while not self._stop.is_set() and (self._learn_late() or self._learn_or_settle()):
+            self._submit_chains()
+
+    def _submit_chains(self):
+        self._pass_pauses()
+        ready = self._ready
         busy = sum(chain.future is not None for chain in self._chains)
         suspects = [chain for chain in ready if chain.failures]
         if suspects:  # alone, as one that kills its worker may kill others with it
@@ -263,14 +263,31 @@ class Run:
             free = (self._workers.at_once or len(self._chains)) - busy
         for chain in sorted(suspects or ready, key=lambda chain: chain.done)[: max(0, free)]:
             n = chain.next_portion(self._pauses)
-            chain.task = (advance, self._guided(chain), n)
+            chain.task = (advance, replace(self._guided(chain), late=None), n)
             chain.future = self._workers.submit(*chain.task)
+
+    @property
+    def _ready(self):
+        """Chains that can advance now."""
+        return [
+            chain
+            for chain in self._chains
+            if chain.can_advance
+            and not self._has_to_learn(chain)
+            and not self._lacks_guide(chain)
+            and not self._is_unsettled(chain)
+        ]
+
+    def _learn_or_settle(self):
+        """Do what all chains wait for, if they do; return whether that was so."""
         waiting = [chain for chain in self._chains if chain.can_advance]
-        if busy == 0 and not ready and waiting:
-            if all(map(self._is_unsettled, waiting)):
-                self._settle(waiting)
-            else:
-                self._learn_together()
+        if any(chain.future is not None for chain in self._chains) or self._ready or not waiting:
+            return False
+        if all(map(self._is_unsettled, waiting)):
+            self._settle(waiting)
+        else:
+            self._learn_together(waiting)
+        return True
 
     def _has_to_learn(self, chain):
         return any(
@@ -381,21 +398,59 @@ class Run:
         steps = [replace(own, guide=guide) for own, guide in pairs]
         return replace(chain.state, steps=steps)
 
-    def _learn_together(self):
+    # ---- what chains learn together, which is done here, as it evaluates nothing ----------------
+
+    def _learn_together(self, waiting):
         """Let the chains learn together that have come to where that is due.
 
         These are all, but for one that was given up when the others went on: it is behind.
         """
-        waiting = [chain for chain in self._chains if chain.can_advance]
         first = min(chain.done for chain in waiting)
         chains = [chain for chain in waiting if chain.done == first]
-        task = (learn, [chain.state for chain in chains])
-        self._learning = chains, task, self._workers.submit(*task)
+        for chain, state in zip(chains, self._learned([c.state for c in chains]), strict=False):
+            self._put(chain, state)
+
+    def _pass_pauses(self):
+        """Let chains go on at pauses where they do not wait, by what was learned one pause ago."""
+        for chain in self._chains:
+            if chain.can_advance and self._has_to_learn(chain) and chain.state.knows_late:
+                passes = chain.done in self._late
+                if passes or chain.state.late is not None:
+                    self._put(chain, pass_pause(self._job, chain.state, passes))
+
+    def _learn_late(self):
+        """Learn from where chains were at a pause, if all have come to it; return whether so.
+
+        A chain that is beyond it, and left nothing there, had given others up.
+        """
+        chains = [chain for chain in self._chains if not chain.lost]
+        due = min((c.state.late.monitor.done for c in chains if not c.state.knows_late), default=0)
+        if due == 0 or not all(chain.has_passed(due) for chain in chains):
+            return False
+        chains = [c for c in chains if not c.state.knows_late and c.state.late.monitor.done == due]
+        learned = self._learned([chain.state.late for chain in chains])
+        for chain, late in zip(chains, learned, strict=False):
+            self._put(chain, replace(chain.state, late=late))
+        return True
+
+    def _learned(self, states):
+        """Return the states of chains that have learned together; none if that fails."""
+        outcome = self._workers.do(learn, states)
+        if not isinstance(outcome, Failed):
+            return outcome
+        outcome.error.add_note("While the chains learned together.")
+        self._fail(outcome.error)
+        return []
+
+    def _put(self, chain, state):
+        with self._changing:
+            chain.state = state
+            self._save(chain)
+
+    # ---- what comes back ------------------------------------------------------------------------
 
     def _take_results(self):
         futures = [chain.future for chain in self._chains if chain.future is not None]
-        if self._learning is not None:
-            futures.append(self._learning[2])
         evaluations = [] if self._way is None else self._way.under_way
         futures += [evaluation.future for evaluation in evaluations]
         with self._ctrl_c.interruptible():
@@ -408,8 +463,6 @@ class Run:
             for evaluation in evaluations:
                 if evaluation.future in done:
                     self._take_evaluation(evaluation)
-            if self._learning is not None and self._learning[2] in done:
-                self._take_learned()
         self._progress.under_way = len(futures) - len(done)
         for chain in taken or self._chains[:1]:
             self._progress.show(chain)
@@ -528,23 +581,6 @@ class Run:
             chain.failures,
             error,
         )
-
-    def _take_learned(self):
-        chains, task, future = self._learning
-        self._learning = None
-        outcome = self._outcome(future, task)
-        if isinstance(outcome, Failed):
-            outcome.error.add_note("While the chains learned together.")
-            self._fail(outcome.error)
-        elif isinstance(outcome, Exception):
-            for chain in chains:
-                self._worker_died(chain, outcome)
-        elif isinstance(outcome, list):
-            for chain, state in zip(chains, outcome, strict=True):
-                chain.state, chain.failures = state, 0
-                self._save(chain)
-        elif outcome is not None:
-            self._learning = chains, task, outcome
 
     def _fail(self, error):
         self._error = self._error or error

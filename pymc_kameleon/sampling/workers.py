@@ -205,6 +205,10 @@ class Workers:
         except Exception as error:
             raise RuntimeError(f"The executor takes no tasks: {error}") from error
 
+    def do(self, function, *arguments):
+        """Do a task here, and return what it gives, or Failed."""
+        return do_task(next(self._numbers), self._job.token, None, function, *arguments)
+
     def wait(self, futures, seconds):
         """Wait until one of these, all that there are, is done, or so long; return those done."""
         if not self.gathers:

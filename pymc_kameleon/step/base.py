@@ -127,6 +127,9 @@ class KameleonStep(ArrayStepShared):
         Why the log-density cannot be an estimate, if it cannot.
     learns_together : bool
         Whether `learn` wants the steps of all chains of a run. Then all wait for each other there.
+    learns_late : bool
+        Whether they wait only at the first and the last pause. At others they go on, by what all
+        have learned at the pause before.
     learns_alone : bool
         Whether `learn` is of use to a chain without others. If not, it is left out there.
     kept_group : str
@@ -169,6 +172,7 @@ class KameleonStep(ArrayStepShared):
     derivatives: ClassVar[int] = 0
     needs_exact_logp: ClassVar[str] = ""
     learns_together: ClassVar[bool] = False
+    learns_late = False
     learns_alone: ClassVar[bool] = True
     kept_group: ClassVar[str] = ""
     kept_dims: ClassVar[Mapping] = MappingProxyType({})
@@ -384,6 +388,13 @@ class KameleonStep(ArrayStepShared):
         `chains` are the steps of all chains that learn together, each with its `state`,
         `parameters`, `tuning`, `rng` and `log_density`. What is learned is written into the arrays.
         """
+
+    def adopt(self, learned):
+        """Take up what was learned from where this chain was a pause ago, a KameleonState.
+
+        Of a sampler that `learns_late`.
+        """
+        raise NotImplementedError
 
     @staticmethod
     def compile_learning():

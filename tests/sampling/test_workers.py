@@ -714,7 +714,7 @@ class Loses(ThreadPoolExecutor):
 def test_a_chain_that_was_given_up_learns_later(herd, calls, monkeypatch):
     """Alone, as the others have gone on; it does not wait for them for ever."""
     monkeypatch.setattr(run, "MOST_FAILURES", 0)
-    with Loses(2) as executor:
+    with Loses(1) as executor:
         rest = sample(herd, chains=3, tune=40, executor=executor)
     assert rest["posterior"]["chain"].values.tolist() == [0, 2]
     assert calls == [(3, [0] * 3), (2, [10] * 2), (2, [25] * 2)]

@@ -3345,9 +3345,21 @@ BUGS = {
         ),
         (
             "a store does not hear of what chains have learned together",
-            "chain.state, chain.failures = state, 0\n                self._save(chain)\n",
-            "chain.state, chain.failures = state, 0\n",
+            "chain.state = state\n            self._save(chain)\n",
+            "chain.state = state\n",
             "test_surrogate.py -k store_keeps",
+        ),
+        (
+            "a pause learns when one chain has come to it",
+            "if due == 0 or not all(chain.has_passed",
+            "if due == 0 or not any(chain.has_passed",
+            "test_stragglers.py -k any_moment",
+        ),
+        (
+            "chains that do not wait at pauses wait for each other there",
+            "self._late = set(example[0].pauses()[1:-1]) if late else set()",
+            "self._late = set()",
+            "test_stragglers.py -k takes_long",
         ),
         (
             "where the first chain has come is told to nobody",
@@ -3619,6 +3631,18 @@ BUGS = {
             "learn_together([chain[k] for chain in chains], points)",
             "learn_together([chains[0][k]], points)",
             "test_workers.py -k learn_together",
+        ),
+        (
+            "what was learned at the pause before is not taken up",
+            "            step.adopt(learned)\n",
+            "            pass\n",
+            "test_stragglers.py -k take_up",
+        ),
+        (
+            "what chains learn late repeats their random numbers",
+            "[replace(own, rng=_another(own.rng)) for own in new.steps]",
+            "[*new.steps]",
+            "test_stragglers.py -k take_up",
         ),
         (
             "tuning does not stop",

@@ -337,6 +337,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
     lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated"}
     least_between_fits = 2
+    learned_tuning = (*SurrogateMetropolis.learned_tuning, "choices", "n_learned")
     most_points = MOST_POINTS
     leads_from_best = False
     way_share = 0.5

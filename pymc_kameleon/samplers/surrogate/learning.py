@@ -41,6 +41,9 @@ SHARED_PARAMETERS = (
 )
 """Parameters that chains share."""
 
+LEARNED_TUNING = "hyper", "n_chosen", "depth", "news"
+"""Fields of their tuning that they share."""
+
 WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
 """Fields of its tuning by which a chain remembers its warm start."""
 
@@ -140,7 +143,7 @@ def learn_from(chains, rng):
     draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
     for k, chain in enumerate(chains):
         copy_arrays(parameters, chain.parameters, SHARED_PARAMETERS)
-        copy_arrays(tuning, chain.tuning, ("hyper", "n_chosen", "depth", "news"))
+        copy_arrays(tuning, chain.tuning, LEARNED_TUNING)
         if not is_last:
             looks = np.concatenate([draws[k : k + 1], places_to_look(chain, seen, rng)])[
                 :MOST_LOOKS

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, bools, floats, integers
+from pymc_kameleon.core.arrays import allocate, bools, copy_arrays, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
@@ -62,9 +62,9 @@ MOVES = "walk", "reference", "surrogate", "wide"  # in a result
 LOOK = -1
 """The kind of a transition that only evaluates a point, while tuning."""
 
-FIT_GROWTH, GROWTH_OF_MANY, MANY = 1.2, 1.5, 8
-"""Factor by which the draws of tuning grow from one fit to the next; and the same of so many chains
-or more, which all wait for a fit."""
+FIT_GROWTH, MANY = 1.2, 8
+"""Factor by which the draws of tuning grow from one fit to the next; and evaluations at once from
+which on no chain waits for most of them."""
 
 N_GUIDED = 32
 """Points that other chains may begin at, the best one and draws of the process."""
@@ -367,6 +367,7 @@ class SurrogateMetropolis(KameleonStep):
         | {"known", "known_exact", "home"}
     )
     least_between_fits = 1
+    learned_tuning = learning.LEARNED_TUNING
     _active_search, _n_searched = None, 0
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
@@ -609,11 +610,22 @@ class SurrogateMetropolis(KameleonStep):
     def pauses(self):
         """Return the draws of tuning before which the surrogate is fitted anew."""
         tune, end, ends = self.monitor.tune, self._first_fit(), []
-        growth = GROWTH_OF_MANY if self.evaluations_at_once >= MANY else FIT_GROWTH
         while end < 0.9 * (tune - 1):
             ends.append(end)
-            end = int(growth * end) + self.least_between_fits
+            end = int(FIT_GROWTH * end) + self.least_between_fits
         return [*ends, tune - 1] if tune > 1 else []
+
+    @property
+    def learns_late(self):
+        """Whether many chains wait only where all begin, and for what holds after tuning."""
+        return self.evaluations_at_once >= MANY
+
+    def adopt(self, learned):
+        """Take up what was learned, but for what this chain has learned alone since."""
+        names = [name for name in self.parameters._fields if name != "log_scale"]
+        copy_arrays(learned.parameters, self.parameters, names)
+        copy_arrays(learned.tuning, self.tuning, self.learned_tuning)
+        self.tuning.worth[:] -= learned.tuning.worth  # half of what that was then
 
     def evaluations(self, states, numbers, kept):
         """Return a Dataset of what chains have evaluated, None if they do not remember it."""

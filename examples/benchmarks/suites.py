@@ -11,8 +11,8 @@ posterior. These are read from a checkout; the simulators and their likelihoods 
 its paper describes them. A suite that is not there is left out, with a message.
 
 A run is `pk.sample()`, which chooses its sampler. It has no argument that matters but a seed, and
-where equations are solved `max_evaluations`. docs/suites.md says what is right, and what is told.
-What was run is in suites.json, and is not run again.
+where a black box returns predictions `max_evaluations`. docs/suites.md says what is right, and what
+is told. What was run is in suites.json, and is not run again.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import re
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -33,9 +34,9 @@ import pytensor.tensor as pt
 from dispersed import parameters, quiet
 from evaluations import Case
 from evaluations import Problem as Target
-from pages import load, measured, rounded, write
+from pages import load, measured, rounded, spaced, table, write
 from pytensor import wrap_py
-from reliability import first_sentence, is_warning
+from reliability import SIGNS, SILENT, first_sentence, is_warning, outcome
 from scipy import integrate, optimize, stats
 from scipy.cluster.vq import kmeans2
 
@@ -44,7 +45,7 @@ import pymc_kameleon as pk
 FILE = Path(__file__).with_suffix(".json")
 
 EVALUATIONS = 2000
-"""Of a model whose black box solves equations."""
+"""Of a model whose black box returns predictions, as simulators do, which mostly are expensive."""
 
 OFF, OFF_MASS = 0.2, 0.1
 """A mean or a standard deviation is wrong if it is off by more than so many standard deviations, a
@@ -415,16 +416,22 @@ def equations():
 
     found = {}
 
-    def add(name, *args, **options):
-        build = partial(solved, *args, **options)
-        found[name] = Toy(build, by_importance, budget=EVALUATIONS)
+    def add(name, *args, truth=by_importance, **options):
+        found[name] = Toy(partial(solved, *args, **options), truth, budget=EVALUATIONS)
 
-    p = np.array
+    p, short = np.array, partial(by_importance, n=250, rounds=9, last=2500)
     add("logistic", toy.LogisticModel(), ([0, 0], [1, 500]), 5.0)
     add("oscillator", toy.SimpleHarmonicOscillatorModel(), ([-2, -2, 0], [2, 2, 1]), 0.1)
-    add("FitzHugh–Nagumo", toy.FitzhughNagumoModel(), ([0, 0, 0], [10, 10, 10]), 0.5)
+    add("FitzHugh–Nagumo", toy.FitzhughNagumoModel(), ([0] * 3, [10] * 3), 0.5, truth=short)
     goodwin = ([1, 1, 0.01, 0.01, 0.01], [10, 10, 1, 1, 1])
-    add("Goodwin", toy.GoodwinOscillatorModel(), goodwin, p([0.001, 0.01, 0.1]), known=True)
+    add(
+        "Goodwin",
+        toy.GoodwinOscillatorModel(),
+        goodwin,
+        p([0.001, 0.01, 0.1]),
+        known=True,
+        truth=short,
+    )
     hes = toy.Hes1Model()
     mid = hes.suggested_parameters()
     add("Hes1", hes, (mid * 0.1, mid * 10), data=hes.suggested_values(), sigmas=(0.1, 5))
@@ -433,7 +440,13 @@ def equations():
     add("Hodgkin–Huxley", ik, (mid / 1.5, mid * 1.5), 40.0)
     lv = toy.LotkaVolterraModel()
     add("Lotka–Volterra", lv, ([0] * 4, [2] * 4), data=lv.suggested_values(), log=True)
-    add("repressilator", toy.RepressilatorModel(), ([0, 100, 0, 1], [10, 3000, 20, 5]), 5.0)
+    add(
+        "repressilator",
+        toy.RepressilatorModel(),
+        ([0, 100, 0, 1], [10, 3000, 20, 5]),
+        5.0,
+        truth=short,
+    )
     sir = toy.SIRModel()
     add("SIR", sir, ([0, 0, 10], [0.2, 2, 100]), data=sir.suggested_values())
     constant = toy.ConstantModel(2)
@@ -442,7 +455,7 @@ def equations():
     add("constant", constant, ([-10, -10], [10, 10]), 1.0)
     cell = toy.ActionPotentialModel()
     mid = p(cell.suggested_parameters())
-    add("action potential", cell, (mid - 1, mid + 1), p([1, 5e-7]), known=True)
+    add("action potential", cell, (mid - 1, mid + 1), p([1, 5e-7]), known=True, truth=short)
     return found
 
 
@@ -483,7 +496,7 @@ def by_importance(build, rng, n=600, rounds=12, last=6000):
     target = Target("", Case(build))
     d = target.d
     best = min(
-        (climbed(target, x) for x in (target.centre, *target.starts(3, 1))), key=lambda r: r.fun
+        (climbed(target, x) for x in (target.centre, *target.starts(2, 1))), key=lambda r: r.fun
     )
     parts = [(best.x, 0.01 * np.eye(d))]
     for _ in range(rounds):
@@ -706,20 +719,101 @@ TASKS = {
         "linear",
         partial(linear, lambda: pm.Normal("theta", 0, np.sqrt(0.1), shape=10)),
         None,
-        None,
+        EVALUATIONS,
     ),
     "gaussian_linear_uniform": (
         "linear uniform",
         partial(linear, lambda: pm.Uniform("theta", -1, 1, shape=10)),
         None,
-        None,
+        EVALUATIONS,
     ),
     "gaussian_mixture": ("mixture", mixture, None, None),
-    "bernoulli_glm": ("Bernoulli GLM", glm, None, None),
+    "bernoulli_glm": ("Bernoulli GLM", glm, None, EVALUATIONS),
     "sir": ("SIR of sbibm", sir, None, EVALUATIONS),
     "lotka_volterra": ("Lotka–Volterra of sbibm", lotka_volterra, None, EVALUATIONS),
 }
 """Folder -> name, model, modes, and `max_evaluations`."""
+
+
+# ---- the page -----------------------------------------------------------------------------------
+
+
+def verdict(row, known):
+    """Return what a run was, a key of SIGNS: the error of what is known counts, too."""
+    own = 2 * known["ess"] ** -0.5
+    is_right = all(
+        off <= (OFF_MASS if what == "mass" else OFF) + own for what, off in row["off"].items()
+    )
+    return outcome({"right": is_right, "told": row["told"]})
+
+
+def suite_of(name):
+    """Return which suite a problem is of."""
+    return "sbibm" if name.rpartition(" ")[0] in {task[0] for task in TASKS.values()} else "PINTS"
+
+
+def tables(rows):
+    """Return the tables of the page."""
+    known = {row["problem"]: row for row in rows if "what" in row}
+    runs = {
+        name: [row for row in rows if row["problem"] == name and "seed" in row] for name in known
+    }
+    found = {name: [verdict(row, known[name]) for row in own] for name, own in runs.items()}
+    summary, problems = [], []
+    for suite in ("PINTS", "sbibm"):
+        own = [verdicts for name, verdicts in found.items() if suite_of(name) == suite]
+        count = Counter(what for verdicts in own for what in verdicts)
+        summary.append([suite, len(own), sum(count.values()), *(count[what] for what in SIGNS)])
+    summary.append(["all", *np.sum([row[1:] for row in summary], axis=0).tolist()])
+    for name, own in runs.items():
+        masses = [row["off"]["mass"] for row in own if "mass" in row["off"]]
+        metrics = [row["metric"] for row in own if row["metric"] is not None]
+        exact = known[name].get("metric")
+        problems.append(
+            [
+                f"{name}, as its start fails from the prior" if own[0]["failed"] else name,
+                known[name]["d"],
+                own[0]["sampler"].removesuffix("Metropolis"),
+                spaced(round(np.median([row["evaluations"] for row in own]))),
+                " ".join(SIGNS[what] for what in found[name]),
+                f"{max(worst_moment(row) for row in own):.2f}",
+                f"{max(masses):.2f}" if masses else None,
+                f"{np.median(metrics):.2g}" if metrics else None,
+                None if exact is None else f"{exact:.2g}",
+            ]
+        )
+    silent = [
+        [name, row["seed"], f"{worst_moment(row):.2f}", row["off"].get("mass"), row["rhat"]]
+        for name, own in runs.items()
+        for row, what in zip(own, found[name], strict=True)
+        if what == SILENT
+    ]
+    titles = ["problem", "seed", "moment off, in sd", "mass off", "R-hat"]
+    return {
+        "suites.md": {
+            "summary": table(["suite", "problems", "runs", *SIGNS], summary),
+            "problems": table(
+                [
+                    "problem",
+                    "d",
+                    "sampler",
+                    "evaluations",
+                    "runs",
+                    "worst",
+                    "mass",
+                    "metric",
+                    "exact",
+                ],
+                problems,
+            ),
+            "silent": table(titles, silent) if silent else ["None."],
+        }
+    }
+
+
+def worst_moment(row):
+    """Return by how much the worst mean or standard deviation was off."""
+    return max(off for what, off in row["off"].items() if what != "mass")
 
 
 if __name__ == "__main__":

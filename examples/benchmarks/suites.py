@@ -55,8 +55,11 @@ HEAVY = 50
 """A kurtosis above which quantiles are looked at instead: then a thousand independent draws do not
 know a standard deviation to a fifth, either."""
 
-N = 100_000
-"""Exact draws that are a truth."""
+MOST_TIMES = 25
+"""Of a simulator, at which its data are."""
+
+N, LEAST_WORTH = 100_000, 500
+"""Exact draws that are a truth; and how many weighted ones are worth, at least."""
 
 
 class Toy(NamedTuple):
@@ -134,10 +137,9 @@ def run(name, toy, seed, file):
     if "masses" in known:
         found = shares(draws, None, np.array(known["centres"]))
         off["mass"] = rounded(np.abs(found - known["masses"]).max(), 3)
-    text = " ".join(record.getMessage() for record in records)
     return {
         "failed": failed,
-        "sampler": re.search(r"Sampling with (\w+)", text)[1],
+        "sampler": re.search(r"\w+", dt["posterior"].attrs["samplers"])[0],
         "evaluations": evaluations,
         "seconds": round(seconds, 1),
         "off": off,
@@ -416,13 +418,15 @@ def equations():
 
     found = {}
 
-    def add(name, *args, truth=by_importance, **options):
-        found[name] = Toy(partial(solved, *args, **options), truth, budget=EVALUATIONS)
+    def add(name, *args, n=(600, 6000), **options):
+        build = partial(solved, *args, **options)
+        truth = partial(by_importance, partial(build, begins_near=True), n=n)
+        found[name] = Toy(build, truth, budget=EVALUATIONS)
 
-    p, short = np.array, partial(by_importance, n=250, rounds=9, last=2500)
+    p, few = np.array, (500, 4000)
     add("logistic", toy.LogisticModel(), ([0, 0], [1, 500]), 5.0)
     add("oscillator", toy.SimpleHarmonicOscillatorModel(), ([-2, -2, 0], [2, 2, 1]), 0.1)
-    add("FitzHugh–Nagumo", toy.FitzhughNagumoModel(), ([0] * 3, [10] * 3), 0.5, truth=short)
+    add("FitzHugh–Nagumo", toy.FitzhughNagumoModel(), ([0] * 3, [10] * 3), 0.5, n=few)
     goodwin = ([1, 1, 0.01, 0.01, 0.01], [10, 10, 1, 1, 1])
     add(
         "Goodwin",
@@ -430,14 +434,15 @@ def equations():
         goodwin,
         p([0.001, 0.01, 0.1]),
         known=True,
-        truth=short,
+        n=few,
     )
     hes = toy.Hes1Model()
     mid = hes.suggested_parameters()
     add("Hes1", hes, (mid * 0.1, mid * 10), data=hes.suggested_values(), sigmas=(0.1, 5))
     ik = toy.HodgkinHuxleyIKModel()
     mid = p(ik.suggested_parameters())
-    add("Hodgkin–Huxley", ik, (mid / 1.5, mid * 1.5), 40.0)
+    steps = ik.suggested_times()
+    add("Hodgkin–Huxley", ik, (mid / 1.5, mid * 1.5), 40.0, times=steps[steps % 100 >= 90])
     lv = toy.LotkaVolterraModel()
     add("Lotka–Volterra", lv, ([0] * 4, [2] * 4), data=lv.suggested_values(), log=True)
     add(
@@ -445,7 +450,7 @@ def equations():
         toy.RepressilatorModel(),
         ([0, 100, 0, 1], [10, 3000, 20, 5]),
         5.0,
-        truth=short,
+        n=few,
     )
     sir = toy.SIRModel()
     add("SIR", sir, ([0, 0, 10], [0.2, 2, 100]), data=sir.suggested_values())
@@ -455,13 +460,28 @@ def equations():
     add("constant", constant, ([-10, -10], [10, 10]), 1.0)
     cell = toy.ActionPotentialModel()
     mid = p(cell.suggested_parameters())
-    add("action potential", cell, (mid - 1, mid + 1), p([1, 5e-7]), known=True, truth=short)
+    add("action potential", cell, (mid - 1, mid + 1), p([1, 5e-7]), known=True, n=few)
     return found
 
 
-def solved(simulator, prior, noise=None, data=None, known=False, log=False, sigmas=None):
-    """Return a model of a simulator, with normal noise, and the list of its calls."""
-    times = simulator.suggested_times()
+def solved(
+    simulator,
+    prior,
+    noise=None,
+    data=None,
+    known=False,
+    log=False,
+    sigmas=None,
+    begins_near=False,
+    times=None,
+):
+    """Return a model of a simulator, with normal noise, and the list of its calls.
+
+    Its data are simulated at the parameters that PINTS suggests, if there are none, at each k-th of
+    its times. The initial point is there only if it is to begin near.
+    """
+    times = simulator.suggested_times() if times is None else times
+    times = times[:: -(-len(times) // MOST_TIMES)]
     at = np.array(simulator.suggested_parameters(), dtype=float)
     change = np.log if log else np.asarray
     if data is None:
@@ -476,7 +496,7 @@ def solved(simulator, prior, noise=None, data=None, known=False, log=False, sigm
 
     op, calls = black_box(simulate, data.ndim)
     with pm.Model() as model:
-        theta = pm.Uniform("theta", *prior, shape=len(at))
+        theta = pm.Uniform("theta", *prior, shape=len(at), initval=at if begins_near else None)
         if known:
             sigma = noise
         elif sigmas:
@@ -488,27 +508,27 @@ def solved(simulator, prior, noise=None, data=None, known=False, log=False, sigm
     return model, calls
 
 
-def by_importance(build, rng, n=600, rounds=12, last=6000):
+def by_importance(near, build, rng, n=(600, 6000), rounds=9):
     """Return weighted draws: importance sampling from Student's t's, which learns where to draw.
 
-    It begins at an optimum, and with weights to the power that leaves it enough of the draws.
+    It begins at the best of some optima, and with weights to a power that leaves it a tenth of the
+    draws. `near` makes the model with another initial point.
     """
-    target = Target("", Case(build))
-    d = target.d
-    best = min(
-        (climbed(target, x) for x in (target.centre, *target.starts(2, 1))), key=lambda r: r.fun
-    )
-    parts = [(best.x, 0.01 * np.eye(d))]
+    target = Target("", Case(lambda: near()[0]))
+    found = [climbed(target, x) for x in (target.centre, *target.starts(2, 1))]
+    best = min(found, key=lambda end: end.fun)
+    parts = [(best.x, 0.01 * np.eye(target.d))]
     for _ in range(rounds):
-        x, log_w = drawn(target, parts, n, rng)
+        x, log_w = drawn(target, parts, n[0], rng)
         power = 1.0
-        while worth(power * log_w) < 0.1 * n:
+        while worth(power * log_w) < 0.1 * n[0]:
             power *= 0.9
-        parts = fitted(rng.choice(x, n, p=normed(power * log_w)), rng)
-    x, log_w = drawn(target, parts, last, rng)
+        parts = fitted(rng.choice(x, n[0], p=normed(power * log_w)))
+    x, log_w = drawn(target, parts, n[1], rng)
+    print("worth", round(worth(log_w)), "draws; optima", *(round(-end.fun, 1) for end in found))
+    assert worth(log_w) > LEAST_WORTH
     natural = (target._natural(target.unraveled(row)) for row in x)
     draws = np.array([np.concatenate([np.ravel(v) for v in values]) for values in natural])
-    print("worth", round(worth(log_w)), "draws; optimum", best.fun, flush=True)
     return draws, normed(log_w)
 
 
@@ -548,7 +568,7 @@ def worth(log_w):
     return 1 / np.sum(normed(log_w) ** 2)
 
 
-def fitted(x, rng, m=2):
+def fitted(x, m=2):
     """Return means and covariances of draws (n, d), and of so many groups of them."""
     mean, cov = x.mean(axis=0), np.cov(x.T)
     white = np.linalg.solve(np.linalg.cholesky(cov), (x - mean).T).T

@@ -436,9 +436,6 @@ def equations():
         known=True,
         n=few,
     )
-    hes = toy.Hes1Model()
-    mid = hes.suggested_parameters()
-    add("Hes1", hes, (mid * 0.1, mid * 10), data=hes.suggested_values(), sigmas=(0.1, 5))
     ik = toy.HodgkinHuxleyIKModel()
     mid = p(ik.suggested_parameters())
     steps = ik.suggested_times()

@@ -107,10 +107,9 @@ def main():
 
 def plan(toys, options):
     """Yield what is to be run."""
-    for seed in range(options.seeds):
-        for name, toy in toys.items():
-            if seed == 0:
-                yield {"problem": name, "what": "truth"}, partial(known_of, toy)
+    for name, toy in toys.items():
+        yield {"problem": name, "what": "truth"}, partial(known_of, toy)
+        for seed in range(options.seeds):
             yield {"problem": name, "seed": seed}, partial(run, name, toy, seed, options.json)
 
 
@@ -468,7 +467,6 @@ def solved(
     data=None,
     known=False,
     log=False,
-    sigmas=None,
     begins_near=False,
     times=None,
 ):
@@ -496,8 +494,6 @@ def solved(
         theta = pm.Uniform("theta", *prior, shape=len(at), initval=at if begins_near else None)
         if known:
             sigma = noise
-        elif sigmas:
-            sigma = pm.Uniform("sigma", *sigmas, shape=data.shape[1:])
         else:
             wide = 3.0 if log else 10 * np.std(data, axis=0)
             sigma = pm.HalfNormal("sigma", wide, shape=data.shape[1:])

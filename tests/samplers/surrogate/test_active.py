@@ -672,3 +672,18 @@ def test_it_is_for_few_coordinates():
         step = pk.SurrogateMetropolis()
     step.setup_chain(1, 10, 10)
     assert step.guide.draws.shape == (32, 14)
+
+
+def test_a_climb_from_a_valley_between_modes_ends_nearby():
+    def log_density(x):  # four modes; at the start it is convex, and so is the process
+        modes = np.array([[8.0, 8], [-8, 8], [-8, -8], [8, -8]])
+        return np.logaddexp.reduce(-np.sum((x[:, None] - modes) ** 2, axis=2) / 4, axis=1)
+
+    own = Way(np.random.default_rng(0))
+    going = own.go(np.array([[0.27392337, -0.46042657]]))
+    with np.errstate(all="ignore"):
+        points = next(going)
+        while len(own.f) < 30:
+            points = going.send(log_density(points))
+    assert np.abs(own.x).max() < 100
+    assert own.f.max() > -1

@@ -46,6 +46,9 @@ REFIT = 1.08
 LEAST_RADIUS, FIRST_RADIUS, LARGEST_RADIUS = 0.7, 3.0, 30.0
 """R."""
 
+FARTHEST_TOP = 3.0
+"""Times R: how far away a maximum may be taken for one that is within about R."""
+
 RAY = 1.0, 0.5, 1.7, 3.0, 5.0
 """Of a large batch, places on the ray from the best point through the maximum of the mean within R,
 which is at 1."""
@@ -580,7 +583,7 @@ def _lower_of(factor):
 
 
 def _maximum(process, starts, centre, radius):
-    """Return where the mean is largest within a radius of a centre, from some starts."""
+    """Return where the mean is largest within about a radius of a centre, from some starts."""
 
     def loss(u):
         away = u - centre
@@ -590,4 +593,8 @@ def _maximum(process, starts, centre, radius):
         return 4 * beyond**2 - process.mean(u[None])[0], -slope
 
     ends = [minimize(loss, u, jac=True, method="L-BFGS-B", options={"maxiter": 50}) for u in starts]
-    return min(ends, key=lambda end: end.fun).x
+    away = min(ends, key=lambda end: end.fun).x - centre
+    farthest = np.abs(away).max()
+    if farthest > FARTHEST_TOP * radius:  # a mean may grow faster than what holds it back
+        away *= radius / farthest
+    return centre + away

@@ -1,15 +1,15 @@
 """What control variates by gradients gain over runs of PyMC's NUTS: a table of docs/any_run.md.
 
-    python examples/benchmarks/any_run.py [--cases GARCH,schools] [--seeds 6] [--runs FOLDER]
+    python examples/benchmarks/any_run.py [--cases GARCH,schools] [--seeds 10] [--runs FOLDER]
     python examples/benchmarks/any_run.py --cost
 
 A run has four chains of 1000 draws, after 1000 of tuning, by ``pm.sample``. Quantities are each
 x_k, x_k² and whether x_k is below its 5, 50 and 95 % points, on the unconstrained scale. Effective
 draws are the variance of a quantity over the mean squared error of the runs. Errors are those from
-the mean of the corrected averages of all runs, weighted by their stated errors, with n/(n − 1) for
-that; so each row says, too, how far this is from the mean over all draws, in that one's standard
-errors (`shift`). Runs that were refused count with their plain averages. Runs are kept in a folder,
-and what is in any_run.json is not measured again.
+exact_averages.py: by quadrature if all but one or two parameters are normal given these, or else by
+importance sampling, whose own squared error is subtracted, and is in z. Runs that were refused
+count with their plain averages. Runs and what is exact are kept in a folder, and what is in
+any_run.json is not measured again.
 """
 
 import argparse
@@ -25,13 +25,15 @@ import pymc as pm
 import xarray as xr
 from dispersed import quiet
 from evaluations import hidden_markov
+from exact_averages import by_importance, by_quadrature
 from pages import load, measured, rounded, table, three_digits, write
 from posteriors import POSTERIORS
 
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
-CHAINS, DRAWS, RUNS_AT_A_TIME = 4, 1000, 2
+CHAINS, DRAWS, RUNS_AT_A_TIME = 4, 1000, 5
+SLOW = "survival", "robust", "GARCH", "hidden Markov", "correlated"  # one run at a time
 POINTS = 0.05, 0.5, 0.95
 KINDS = ("means", "mean squares", *(f"below {100 * p:.0f} %" for p in POINTS))
 
@@ -70,6 +72,20 @@ CASES = {
 }
 BUILD = POSTERIORS | {"hidden Markov": hidden_markov, "30 groups": grouped}
 
+REGRESSIONS = (
+    "interaction",
+    "regression 5",
+    "regression 10",
+    "prices",
+    "correlated",
+    "autoregression",
+)
+GIVEN = {name: ["sigma_log__"] for name in REGRESSIONS} | {
+    "schools": ["tau_log__"],
+    "30 groups": ["tau_log__", "sigma_log__"],
+}
+"""Variables given which all others of a posterior are normal."""
+
 CAREFUL = {"schools": 0.99, "GARCH": 0.99, "30 groups": 0.95}
 """target_accept of cases in which draws diverge with PyMC's default, as its warning advises."""
 
@@ -78,7 +94,7 @@ def main():
     """Run what is asked for and not in the file yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", default=",".join(CASES), help="some of those of the page")
-    parser.add_argument("--seeds", type=int, default=6, help="runs of each")
+    parser.add_argument("--seeds", type=int, default=10, help="runs of each")
     folder = Path(tempfile.gettempdir()) / "any_run"
     parser.add_argument("--runs", type=Path, default=folder, help="where runs are kept")
     parser.add_argument("--json", type=Path, default=FILE, help="file for the results")
@@ -104,7 +120,8 @@ def main():
 def runs(name, model, seeds, folder):
     """Yield runs; several are one call of ``pm.sample``, which compiles for each."""
     folder.mkdir(parents=True, exist_ok=True)
-    for first in range(0, seeds, RUNS_AT_A_TIME):
+    at_a_time = 1 if name in SLOW else RUNS_AT_A_TIME
+    for first in range(0, seeds, at_a_time):
         file = folder / f"{name.replace(' ', '_')}-{first}.nc"
         if not file.exists():
             with quiet(), warnings.catch_warnings():
@@ -112,7 +129,7 @@ def runs(name, model, seeds, folder):
                 dt = pm.sample(
                     DRAWS,
                     tune=1000,
-                    chains=CHAINS * RUNS_AT_A_TIME,
+                    chains=CHAINS * at_a_time,
                     cores=1,
                     random_seed=first,
                     model=model,
@@ -124,7 +141,7 @@ def runs(name, model, seeds, folder):
             dt.to_netcdf(file.with_suffix(".new"))
             file.with_suffix(".new").replace(file)
         dt = xr.load_datatree(file)
-        for k in range(min(RUNS_AT_A_TIME, seeds - first)):
+        for k in range(min(at_a_time, seeds - first)):
             yield dt.isel(chain=slice(CHAINS * k, CHAINS * (k + 1)))
 
 
@@ -152,20 +169,48 @@ def measure(name, seeds, folder):
         with quiet():
             plain.append(pk.expectation(dt["posterior"].to_dataset(), quantities))
             found.append(pk.expectation(dt, quantities, model=model))
-            table_of_run = pk.summary(dt, next(iter(dt["posterior"])), model=model)
-        reasons.append(table_of_run.attrs.get("not_by_gradients"))
-    weights = [1 / own.mcse**2 for own in found]
-    truth = np.average([own.mean for own in found], axis=0, weights=weights)
-    before, after = (judged(several, truth, variances) for several in (plain, found))
-    means = np.array([own.mean for own in plain])
-    shift = (means.mean(axis=0) - truth) / means.std(axis=0, ddof=1) * np.sqrt(seeds)
+            if np.all(found[-1].gain == 1):
+                table_of_run = pk.summary(dt, next(iter(dt["posterior"])), model=model)
+                reasons.append(table_of_run.attrs["not_by_gradients"])
+    truth, error = exact(name, model, every, points, folder)
+    before, after = (judged(several, truth, error, variances) for several in (plain, found))
+    ratios = before.pop("mse") / after.pop("mse")
     return {
         "d": every.shape[2],
-        "refused": [reason for reason in reasons if reason],
+        "refused": reasons,
         "plain": before,
         "corrected": after,
-        "shift": rounded(np.sqrt(np.mean(shift**2)), 3),
+        "ratio": {
+            kind: {"least": rounded(own.min(), 3), "median": rounded(np.median(own), 3)}
+            for kind, own in by_kind(ratios).items()
+        },
+        "exact": None if name in GIVEN else rounded((variances / error**2).min(), 3),
     }
+
+
+def exact(name, model, every, points, folder):
+    """Return means of quantities, and their own errors, which are 0 by quadrature."""
+    file = folder / f"{name.replace(' ', '_')}-exact.npz"
+    if file.exists() and np.array_equal((kept := np.load(file))["points"], points):
+        return kept["mean"], kept["error"]
+    function = model.logp_dlogp_function(ravel_inputs=True)
+    function.set_extra_values({})
+
+    def density(x):
+        pairs = [function(row) for row in x]
+        return tuple(np.array(part) for part in zip(*pairs, strict=True))
+
+    x = every.reshape(-1, every.shape[2])
+    if name in GIVEN:
+        sizes = {v.name: model.initial_point()[v.name].size for v in model.value_vars}
+        first = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
+        grid = [first[own] for own in GIVEN[name]]
+        mean = by_quadrature(density, x, grid, points)
+        error = np.zeros(mean.size)
+    else:
+        mean, error = by_importance(density, x, points)
+    np.savez(file, points=points, mean=mean, error=error)
+    return mean, error
 
 
 def quantities_of(x, points):
@@ -173,16 +218,13 @@ def quantities_of(x, points):
     return np.concatenate([x, x**2, *(x < point for point in points)], axis=2)
 
 
-def judged(several, truth, variances):
-    """Return effective draws by kind, and z by kind, of several Expectations."""
-    errors = np.array([own.mean for own in several]) - truth
-    n, mcse = len(several), np.array([own.mcse for own in several])
-    mse = np.mean(errors**2, axis=0) * n / (n - 1)
-    z = np.mean((errors / mcse) ** 2, axis=0) * n / (n - 1)
-    ess, z = (
-        dict(zip(KINDS, np.split(own, len(KINDS)), strict=True)) for own in (variances / mse, z)
-    )
-    return {
+def judged(several, truth, error, variances):
+    """Return effective draws by kind, and z by kind, of several Expectations; and all errors."""
+    squares = (np.array([own.mean for own in several]) - truth) ** 2
+    mse = np.maximum(np.mean(squares, axis=0) - error**2, 1e-99)
+    z = np.mean(squares / (np.square([own.mcse for own in several]) + error**2), axis=0)
+    ess, z = by_kind(variances / mse), by_kind(z)
+    return {"mse": mse} | {
         kind: {
             "worst": rounded(ess[kind].min(), 3),
             "median": rounded(np.median(ess[kind]), 3),
@@ -190,6 +232,11 @@ def judged(several, truth, variances):
         }
         for kind in KINDS
     }
+
+
+def by_kind(x):
+    """Return what there is of each quantity, (q,), by kind."""
+    return dict(zip(KINDS, np.split(x, len(KINDS)), strict=True))
 
 
 def tables(rows):
@@ -206,11 +253,10 @@ def tables(rows):
 
 def of_kinds(rows, kinds):
     """Return a table of some kinds: plain and corrected, worst / median of each, and z."""
-    titles = ["posterior", "d", "refused", *(f"{kind} | corrected | z" for kind in kinds)]
+    titles = ["posterior", "d", "runs", "refused", *(f"{kind} | corrected | z" for kind in kinds)]
     lines = []
     for row in rows:
-        refused = f"{len(row['refused'])} of {row['seeds']}" if row["refused"] else None
-        cells = [CASES[row["case"]], row["d"], refused]
+        cells = [CASES[row["case"]], row["d"], row["seeds"], len(row["refused"]) or None]
         for kind in kinds:
             for way in ("plain", "corrected"):
                 own = row[way][kind]

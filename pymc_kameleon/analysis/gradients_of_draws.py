@@ -11,11 +11,13 @@ from arviz_stats.base import array_stats
 from rich.progress import track
 
 from pymc_kameleon.analysis.identity import (
+    limits_of_r_hat,
     probability_of_means,
     why_not_by_density,
     why_not_by_graph,
 )
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed
+from pymc_kameleon.analysis.trust import pareto_k
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
     on_unconstrained_scale,
@@ -32,8 +34,8 @@ from pymc_kameleon.step.messages import counted, say_if_compiling, some
 PART, SECONDS_TO_SHOW = 200, 3.0
 """Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""
 
-LEAST_DRAWS, HIGH_RHAT = 100, 1.01
-"""Draws of each chain, at least, and R-hat of a coordinate, at most."""
+LEAST_DRAWS, LONG_TAIL = 100, 0.7
+"""Draws of each chain, at least, and Pareto k of the tails of a coordinate, at most."""
 
 LEAST_P, DOUBTFUL_P = 1e-5, 1e-3
 """Probability of the means of controls below which these are not used, or doubtful."""
@@ -102,13 +104,17 @@ def controls_by_gradients(dt, posterior, model):
     )
     with np.errstate(all="ignore"):
         r_hat = array_stats.rhat(position, chain_axis=0, draw_axis=1)
-    if not r_hat.max() <= HIGH_RHAT:
-        name = kept["coordinate"].values[np.argmax(np.nan_to_num(r_hat, nan=np.inf))]
-        raise NoGradients(f"R-hat of {name} is {r_hat.max():.3f}, more than {HIGH_RHAT}")
+        over = np.nan_to_num(r_hat / limits_of_r_hat(position), nan=np.inf)
+    if over.max() > 1:
+        name, most = kept["coordinate"].values[worst := np.argmax(over)], r_hat[worst]
+        raise NoGradients(f"R-hat of {name} is {most:.3f}, more than so many good draws have")
+    if (k := pareto_k(position)).max() > LONG_TAIL:
+        name = kept["coordinate"].values[np.argmax(k)]
+        raise NoGradients(f"{name} has a long tail (Pareto k {k.max():.2f}), and so have controls")
     controls = controls_of(position, gradient)
     if not controls.sizes:
         raise NoGradients("there are too few draws for so many parameters")
-    p = probability_of_means(controls.values[..., : 2 * position.shape[2]])
+    p = probability_of_means(controls.values[..., : 3 * position.shape[2]])
     if not p > LEAST_P:
         raise NoGradients(
             "controls whose means are 0 have others at these draws: the model is another one, the "

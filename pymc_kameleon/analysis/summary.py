@@ -93,7 +93,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     that were changed since have the averages of the draws, and so have deterministics that depend
     on a black box, which is never called. The log says so.
 
-    Gradients correct nothing if draws have diverged, R-hat is above 1.01, the log-density jumps, or
+    Gradients correct nothing if draws have diverged, R-hat is too high, the log-density jumps, or
     anything else speaks against it; see docs/any_run.md.
 
     It warns if a variable is not finite at some draws, and if there are signs that the errors are

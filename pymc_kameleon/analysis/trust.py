@@ -111,7 +111,7 @@ def warn_of(dt, names, values, r_hat, draws, apart):
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
         (apart, CHAINS_APART, "corrected averages of {} differ between chains"),
         (
-            _pareto_k(values),
+            pareto_k(values),
             LONG_TAIL,
             "{} has a long tail, and maybe no variance (Pareto k {:.2f})",
         ),
@@ -145,7 +145,7 @@ def _longest_rejection(dt):
     return longest if longest >= max(STUCK_TRANSITIONS, STUCK_SHARE * moved.shape[1]) else 0
 
 
-def _pareto_k(values):
+def pareto_k(values):
     """Return k of the longer tail of values (chains, draws, q), (q,); -inf if none is fitted."""
     found = np.full(values.shape[2], -np.inf)
     if values[..., 0].size < LEAST_FOR_TAILS:

@@ -5,13 +5,17 @@ Letters 83 (1999); Mira, Solgi & Imparato, "Zero variance Markov chain Monte Car
 estimators", Statistics and Computing 23 (2013); South, Oates, Mira & Drovandi, "Regularized zero-
 variance control variates", Bayesian Analysis 18 (2023).
 
-Symbols: f a function of the state; z the whitened position, g = ∇log π there; φ a polynomial of z,
-and of each draw the controls
+Stein's equation for a step: Chen, Goldstein & Shao, "Normal approximation by Stein's method"
+(2011), Lemma 2.2.
+
+Symbols: f a function of the state; x the position, z the whitened one, g = ∇log π there; φ a
+polynomial of z, and of each draw the controls
 
     c = Δφ + ∇φ·g
 
-for φ one of z_i, x_i²/2 (of the position x itself, as the axes of z are learned from the draws, and
-squares along these have other means) and z_i z_j. They have the mean 0, as c π = div(π ∇φ), so
+for φ one of z_i, x_i²/2, x_i³/3 (of the position itself, as the axes of z are learned from the
+draws, and squares along these have other means) and z_i z_j. They have the mean 0, as c π =
+div(π ∇φ), so
 
     T = mean of f − θ c
 
@@ -19,11 +23,24 @@ is as exact as the mean of f. If π is normal and f a polynomial of degree 2, f 
 θ is a ridge regression of f on c. Chains are taken for a few folds. Each fold gets θ from the
 others, so that θ does not depend on what it multiplies, and so do the strength of the ridge and the
 number of controls: by the errors at one of those, of a regression on the rest.
+
+No polynomial is a step. If f has two values, as of whether x_1 is below a point, let u =
+a·(x − m)/σ be the standardised coordinate, or combination of them, that divides the draws best
+where f is the one from where it is the other, t the point that does, v = Σa/σ with the covariance Σ
+of the draws, so that ∂u/∂v = 1 and nothing that is uncorrelated with u changes along v, and s =
+v·g. Of the field ψ(u) v the control is
+
+    ψ'(u) + ψ(u) s = [u ≤ t] − Φ(t) + ψ(u) (u + s),    ψ'(u) − u ψ(u) = [u ≤ t] − Φ(t)
+
+that is f itself, but for a constant, if π is normal: then s = −u. It is subtracted from f before
+the regression where that leaves less at the folds that are left out. Where f steps, between two
+draws, is not known, so that no error is stated that is less than that of any point there.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import erfcx, ndtr
 
 from pymc_kameleon.analysis.batches import MOST_BATCHES, batch_means, coefficients, combined
 from pymc_kameleon.analysis.identity import whitening
@@ -34,6 +51,10 @@ MOST_FOLDS, MOST_CONTROLS, CONTROLS_PER_DRAW = 4, 700, 0.5
 RIDGES = 1e-9, 1e-4, 1e-2, 1e-1, 1.0
 """Strengths of the ridge, in units of a control's variance."""
 
+ALL_DIVIDED, FARTHEST = 0.999, 8.0
+"""Share of the draws that a coordinate divides, from which no combination is looked for; and where
+a step may be at most, in standard deviations."""
+
 LEAST_ERROR = 1e-6
 """Standard error that is stated at least, in standard deviations: jumps that make less are not seen
 by identity.py."""
@@ -42,8 +63,10 @@ by identity.py."""
 class Controls(NamedTuple):
     """Controls of all draws, each of variance 1 or so, the most useful first."""
 
-    values: np.ndarray  # (chains, draws, k): d of g, d of squares, then those of products
+    values: np.ndarray  # (chains, draws, k): d of g, of squares, of cubes, then those of products
     sizes: list  # how many of them may be used
+    position: np.ndarray  # (chains, draws, d)
+    gradient: np.ndarray  # the same of log π
     are_doubtful: bool = False  # whether their means are hardly 0
 
 
@@ -52,16 +75,17 @@ def controls_of(position, gradient):
     chains, draws, d = position.shape
     learned_from = chains * draws // 2  # at least, two of four blocks
     most = min(MOST_CONTROLS, CONTROLS_PER_DRAW * learned_from)
-    sizes = [k for k in (d, 2 * d, d * (d + 5) // 2) if k <= most][: 3 if d > 1 else 2]
+    sizes = [k for k in (d, 2 * d, 3 * d, d * (d + 7) // 2) if k <= most][: 4 if d > 1 else 3]
     mean, factor = whitening(position.reshape(-1, d))
-    g = gradient @ factor
-    parts = [g, 1 + (position - mean) * gradient]
-    if sizes and sizes[-1] > 2 * d:
-        z = (position - mean) @ np.linalg.inv(factor).T
+    off, g = position - mean, gradient @ factor
+    parts = [g, 1 + off * gradient, 2 * off + off**2 * gradient]
+    if sizes and sizes[-1] > 3 * d:
+        z = off @ np.linalg.inv(factor).T
         i, j = np.triu_indices(d)
         parts.append(2.0 * (i == j) + z[..., i] * g[..., j] + z[..., j] * g[..., i])
     values = np.concatenate(parts, axis=2)
-    return Controls(values / np.sqrt(np.mean(values**2, axis=(0, 1))), sizes)
+    values /= np.sqrt(np.mean(values**2, axis=(0, 1)))
+    return Controls(values, sizes, position, gradient)
 
 
 def zero_variance(f, controls):
@@ -80,23 +104,85 @@ def zero_variance(f, controls):
         If controls are doubtful, errors are not below those of the means of θ c, which may hide as
         much.
     """
-    chains, draws, _ = f.shape
+    chains, draws, q = f.shape
     folds = np.arange(chains) * min(MOST_FOLDS, chains) // chains
-    blocks = _blocks(controls.values, f - f.mean(axis=(0, 1)), folds)
-    theta = np.array(
-        [
-            _theta([own for other, own in blocks if other != fold], controls.sizes)
-            for fold in range(folds[-1] + 1)
-        ]
-    )
     batches = np.arange(draws) * MOST_BATCHES // draws
-    a, means = batch_means(f, batches), batch_means(controls.values[..., : theta.shape[1]], batches)
-    x = a - means @ theta[folds]
+    c = controls.values[..., : controls.sizes[-1]]
+    a, of_c = batch_means(f, batches), batch_means(c, batches)
+    x = np.empty_like(a)
+    low, high = f.min(axis=(0, 1)), f.max(axis=(0, 1))
+    two = np.flatnonzero(((f == low) | (f == high)).all(axis=(0, 1)) & (low < high))
+    centred, blocks, known = f - f.mean(axis=(0, 1)), _blocks(c, folds), {}
+    for fold in range(folds[-1] + 1):
+        own, others = folds == fold, [block for block in blocks if block.fold != fold]
+        less = centred[..., two] - _steps(f[..., two], controls, ~own)
+        targets = np.concatenate([centred, less], axis=2)
+        moments = {block.number: block.moments(c, targets) for block in others}
+        theta, error = _theta(moments, controls.sizes, known)
+        rest = batch_means(targets[own], batches) - of_c[own] @ theta
+        fits = error[q:] < error[two]
+        rest[..., two[fits]] = rest[..., q:][..., fits]
+        x[own] = rest[..., :q]
+    x += f.mean(axis=(0, 1))
     least = np.square(LEAST_ERROR * f.std(axis=(0, 1)))
+    # the gap that a given point is in has the mean square 6/n², and the point's place 1/12 of that
+    least[two] = np.maximum(least[two], ((high - low)[two] / (chains * draws)) ** 2 / 2)
     if controls.are_doubtful:
-        least = np.maximum(least, (a - x).reshape(-1, a.shape[2]).var(axis=0) / a[..., 0].size)
+        least = np.maximum(least, (a - x).reshape(-1, q).var(axis=0) / a[..., 0].size)
     found = combined(a, x, coefficients(a, x, 0.0), np.bincount(batches), least, 0.0)
     return found._replace(is_better=found.is_better & (found.gain > 1), by_gradients=np.True_)
+
+
+# ---- steps --------------------------------------------------------------------------------------
+
+
+def _steps(f, controls, learned_from):
+    """Return controls (chains, draws, q) of functions of two values, learned from some chains."""
+    d, q = controls.position.shape[2], f.shape[2]
+    low, high = f.min(axis=(0, 1)), f.max(axis=(0, 1))
+    x = controls.position[learned_from].reshape(-1, d)
+    is_high = (f[learned_from] == high).reshape(len(x), q)
+    mean, factor = whitening(x)
+    covariance = factor @ factor.T
+    with_f = (x - mean).T @ (is_high - is_high.mean(axis=0)) / len(x)
+    scales = np.sqrt(np.diag(covariance))
+    k = np.abs(with_f / scales[:, None]).argmax(axis=0)
+    along = np.zeros((d, q))
+    along[k, np.arange(q)] = 1 / scales[k]
+    point, height = _best_division((x - mean) @ along, is_high)
+    share = is_high.mean(axis=0)
+    poor = np.flatnonzero(np.abs(height) < ALL_DIVIDED * share * (1 - share))
+    other = np.linalg.solve(covariance, with_f[:, poor])
+    other /= np.sqrt(np.sum(other * with_f[:, poor], axis=0))
+    other_point, other_height = _best_division((x - mean) @ other, is_high[:, poor])
+    better = np.abs(other_height) > np.abs(height[poor])
+    along[:, poor[better]], point[poor[better]] = other[:, better], other_point[better]
+    height[poor[better]] = other_height[better]
+    u, s = (controls.position - mean) @ along, controls.gradient @ (covariance @ along)
+    whole = np.flatnonzero(np.abs(height) >= ALL_DIVIDED * share * (1 - share))
+    every = (
+        part[..., whole].reshape(u.shape[0] * u.shape[1], whole.size) for part in (u, f == high)
+    )
+    point[whole] = _best_division(*every)[0]  # no draw is between this and where f steps
+    return np.sign(height) * (high - low) * control_of_step(u, s, point)
+
+
+def control_of_step(u, s, point):
+    """Return the control (..., q) of [u ≤ t] for points t (q,), by u (..., q) and s there."""
+    below = u <= point
+    psi = np.sqrt(np.pi / 2) * erfcx(np.where(below, -u, u) / np.sqrt(2))
+    psi *= ndtr(np.where(below, -point, point))
+    return below - ndtr(point) + psi * (u + s)
+
+
+def _best_division(u, is_high):
+    """Return the points (q,) up to which most of u (n, q) are high, or low; and by how many."""
+    order = np.argsort(u, axis=0)
+    u, is_high = (np.take_along_axis(part, order, axis=0) for part in (u, is_high))
+    excess = np.cumsum(is_high - is_high.mean(axis=0), axis=0)[:-1] / len(u)
+    i, columns = np.abs(excess).argmax(axis=0), np.arange(u.shape[1])
+    point = (u[i, columns] + u[i + 1, columns]) / 2
+    return np.clip(point, -FARTHEST, FARTHEST), excess[i, columns]
 
 
 # ---- θ ------------------------------------------------------------------------------------------
@@ -122,46 +208,58 @@ class _Moments(NamedTuple):
         )
 
 
-def _blocks(c, f, folds):
-    """Return (fold, _Moments) of blocks of draws: folds, or halves of these if there are two."""
-    middle = c.shape[1] // 2
+class _Block(NamedTuple):
+    """Draws of a fold, and the products of their controls."""
+
+    number: int
+    fold: int
+    draws: tuple  # chains, and a slice of their draws
+    cc: np.ndarray
+
+    def moments(self, c, f):
+        c, f = (part[self.draws].reshape(-1, part.shape[2]) for part in (c, f))
+        sums = c.sum(axis=0), f.sum(axis=0)
+        return _Moments(len(c), *sums, self.cc, c.T @ f, np.sum(f**2, axis=0))
+
+
+def _blocks(c, folds):
+    """Return _Blocks of controls (chains, draws, k): folds, or halves of these if there are two."""
+    middle, blocks = c.shape[1] // 2, []
     cuts = [slice(middle), slice(middle, None)] if folds[-1] == 1 else [slice(None)]
-    return [
-        (fold, _moments(c[folds == fold, cut], f[folds == fold, cut]))
-        for fold in range(folds[-1] + 1)
-        for cut in cuts
-    ]
+    for fold in range(folds[-1] + 1):
+        for cut in cuts:
+            draws = np.flatnonzero(folds == fold), cut
+            own = c[draws].reshape(-1, c.shape[2])
+            blocks.append(_Block(len(blocks), fold, draws, own.T @ own))
+    return blocks
 
 
-def _moments(c, f):
-    c, f = c.reshape(-1, c.shape[2]), f.reshape(-1, f.shape[2])
-    return _Moments(len(c), c.sum(axis=0), f.sum(axis=0), c.T @ c, c.T @ f, np.sum(f**2, axis=0))
+def _theta(blocks, sizes, known):
+    """Return θ (k, q) learned from blocks, with what is best for those left out; that error.
 
-
-def _sum(moments):
-    return _Moments(*(sum(parts) for parts in zip(*moments, strict=True)))
-
-
-def _theta(blocks, sizes):
-    """Return θ (k, q) learned from blocks, with what is best for each that is left out."""
+    Those are _Moments by number. `known` keeps what depends on controls alone.
+    """
     errors = 0.0
-    for i, left_out in enumerate(blocks):
-        rest = _sum([own for j, own in enumerate(blocks) if j != i])
+    for number, left_out in blocks.items():
+        rest = {other: own for other, own in blocks.items() if other != number}
         errors = errors + left_out.n * np.array(
-            [_error(theta, left_out) for theta in _regressions(rest, sizes)]
+            [_error(theta, left_out) for theta in _regressions(rest, sizes, known)]
         )
     best = np.argmin(errors, axis=0)
     found = np.zeros((sizes[-1], best.size))
-    for i, theta in enumerate(_regressions(_sum(blocks), sizes)):
+    for i, theta in enumerate(_regressions(blocks, sizes, known)):
         found[: len(theta), best == i] = theta[:, best == i]
-    return found
+    return found, errors.min(axis=0)
 
 
-def _regressions(moments, sizes):
+def _regressions(blocks, sizes, known):
     """Yield θ of each number of controls, and each strength of the ridge."""
+    moments = _Moments(*(sum(parts) for parts in zip(*blocks.values(), strict=True)))
     for k in sizes:
         cc, cf, _ = moments.covariances(k)
-        values, vectors = np.linalg.eigh(cc)
+        if (which := (k, *blocks)) not in known:
+            known[which] = np.linalg.eigh(cc)
+        values, vectors = known[which]
         along = vectors.T @ cf
         for ridge in RIDGES:
             yield vectors @ (along / (np.maximum(values, 0) + ridge)[:, None])

@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from pytensor.compile.ops import wrap_py
+from pytensor.gradient import zero_grad
 from runs import messages, sample
 from scipy import stats
 
@@ -366,7 +367,7 @@ def rounding_simulator(x):
     return np.round(x, 1)
 
 
-N = CHAINS * DRAWS
+N, TABLE = CHAINS * DRAWS, np.array([0.0, 0.4, -0.3, 0.7, 0.1])
 BROKEN = {
     "half-normal": bounded(
         pm.HalfNormal, lambda r: np.abs(r.standard_normal(N)), np.sqrt(2 / np.pi), 1.0
@@ -417,6 +418,12 @@ BROKEN = {
         lambda x: -2 * (0.3 - rounding_simulator(x)) ** 2,
         lambda x: -2 * (0.3 - np.round(x, 1)) ** 2,
     ),
+    "rare jump": with_potential(lambda x: pt.switch(x > 2.7, 3.0, 0.0)),
+    "table": with_potential(
+        lambda x: pt.as_tensor(TABLE)[pt.clip(x + 2, 0, 4).astype("int64")],
+        lambda x: TABLE[np.clip(x + 2, 0, 4).astype(int)],
+    ),
+    "disconnected": with_potential(lambda x: -((zero_grad(x) - 1) ** 2) / 2),
     "selected draws": selected,
     "other data": other_data,
     "circle": circle,

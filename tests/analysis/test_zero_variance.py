@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from arviz_stats.base import array_stats
 from scipy.signal import lfilter
+from scipy.stats import gamma, norm
 
 from pymc_kameleon.analysis import zero_variance as whole
 from pymc_kameleon.analysis.gradients_of_draws import DOUBTFUL_P, LEAST_P
-from pymc_kameleon.analysis.identity import probability_of_means
-from pymc_kameleon.analysis.zero_variance import controls_of, zero_variance
+from pymc_kameleon.analysis.identity import HIGH_RHAT, limits_of_r_hat, probability_of_means
+from pymc_kameleon.analysis.zero_variance import control_of_step, controls_of, zero_variance
 
 RUNS, MIXING = 60, 0.5
 
@@ -21,8 +23,6 @@ def chains_of_normals(seed, chains=4, draws=500, d=3, correlation=MIXING):
 
 def skew(seed, **how):
     """x = log of a gamma of shape 3, and two normals: gradients of x are 3 − e^x."""
-    from scipy.stats import gamma, norm
-
     z = chains_of_normals(seed, **how)
     x, g = z.copy(), -z
     x[..., 0] = np.log(gamma(3).ppf(norm.cdf(z[..., 0])))
@@ -62,6 +62,45 @@ def test_errors_are_as_stated(chains):
     assert gains.min() > 0.8
 
 
+def test_steps_of_a_normal_are_known():
+    """Of one coordinate and of a sum, as of what is independent of both."""
+    x = chains_of_normals(2) * [1, 5, 0.1]
+    x[..., 1] += x[..., 0]
+    g = -x @ np.linalg.inv([[1, 1, 0], [1, 26, 0], [0, 0, 0.01]])
+    total = x[..., 0] + x[..., 1]
+    f = np.stack([x[..., 0] > -1, x[..., 1] <= 8, total < 2, total < -9], axis=2).astype(float)
+    found = zero_variance(f, controls_of(x, g))
+    truth = norm.cdf([1, 8 / 26**0.5, 2 / 29**0.5, -9 / 29**0.5])
+    assert (found.gain > 10).all()
+    assert found.gain[0] > 100
+    np.testing.assert_allclose((found.mean - truth) / found.mcse, 0, atol=4.5)
+
+
+def test_steps_have_the_mean_0():
+    """Where s is not −u, as of a gamma, whose shape makes it known; but not without Φ(t)."""
+    x, g = skew(3, draws=5000, correlation=0.0)
+    mean, sd = x[..., 0].mean(), x[..., 0].std()
+    u, s = (x[..., :1] - mean) / sd, g[..., :1] * sd
+    points = np.array([-1.5, 0.0, 1.2])
+    c = control_of_step(u, s, points)
+    assert probability_of_means(c) > DOUBTFUL_P
+    assert probability_of_means(c + norm.cdf(points) - 0.5) < LEAST_P
+    assert np.corrcoef(c[..., 1].ravel(), (u[..., 0] <= 0).ravel())[0, 1] > 0.8
+
+
+def test_probabilities_are_right():
+    points = np.array([-0.5, 1.0, 1.7])
+    truth, found, plain = gamma(3).cdf(np.exp(points)), [], []
+    for x, g in many(4):
+        f = (x[..., :1] < points).astype(float)
+        found.append(zero_variance(f, controls_of(x, g)))
+        plain.append(f.mean(axis=(0, 1)))
+    errors = np.array([own.mean for own in found]) - truth
+    z = errors / [own.mcse for own in found]
+    assert 0.8 < np.sqrt(np.mean(z**2)) < 1.25
+    assert (np.mean((plain - truth) ** 2, axis=0) > 4 * np.mean(errors**2, axis=0)).all()
+
+
 def many(chains):
     return [skew(seed, chains=chains) for seed in range(RUNS)]
 
@@ -69,14 +108,14 @@ def many(chains):
 def test_a_control_without_its_laplacian_is_seen():
     x, g = skew(1)
     controls = controls_of(x, g).values
-    assert probability_of_means(controls[..., :6]) > DOUBTFUL_P
+    assert probability_of_means(controls[..., :9]) > DOUBTFUL_P
     centred = x[..., 0] - x[..., 0].mean()
     controls[..., 3] -= 1 / np.sqrt(np.mean((1 + centred * g[..., 0]) ** 2))
-    assert probability_of_means(controls[..., :6]) < LEAST_P
+    assert probability_of_means(controls[..., :9]) < LEAST_P
 
 
 def test_healthy_controls_are_seldom_refused():
-    p = [probability_of_means(controls_of(*skew(seed)).values[..., :6]) for seed in range(RUNS)]
+    p = [probability_of_means(controls_of(*skew(seed)).values[..., :9]) for seed in range(RUNS)]
     assert min(p) > LEAST_P
     assert np.mean(np.array(p) < DOUBTFUL_P) < 0.05
 
@@ -93,14 +132,14 @@ def test_of_many_parameters_there_are_fewer_controls():
     x = chains_of_normals(1, draws=100, d=60)
     controls = controls_of(x, -x)
     assert controls.sizes == [60]
-    assert controls.values.shape[2] == 120
+    assert controls.values.shape[2] == 180
     assert not controls_of(x[:, :20], -x[:, :20]).sizes
 
 
 def test_controls_of_many_parameters_have_the_mean_0():
     """Along axes that are learned from the draws, squares would have others."""
     x = chains_of_normals(5, draws=500, d=30, correlation=0.0)
-    assert probability_of_means(controls_of(x, -x).values[..., :60]) > DOUBTFUL_P
+    assert probability_of_means(controls_of(x, -x).values[..., :90]) > DOUBTFUL_P
     _, axes = np.linalg.eigh(np.cov(x.reshape(-1, 30).T))
     along = x @ axes
     assert probability_of_means(1 - along**2) < LEAST_P
@@ -131,3 +170,29 @@ def test_coefficients_do_not_know_their_own_fold(monkeypatch):
     own = f[0].reshape(2, 100, 3).mean(axis=1)
     np.testing.assert_allclose(found.halves[[0, 4]], own, rtol=1e-9)
     assert (np.abs(found.halves[[1, 5]]) > 1e-6).any()
+
+
+def is_suspect(x):
+    r_hat = array_stats.rhat(x, chain_axis=0, draw_axis=1)
+    return (r_hat > limits_of_r_hat(x)).any(), (r_hat > HIGH_RHAT).any()
+
+
+def test_r_hat_of_few_good_draws_is_not_suspect():
+    """4 × 250 draws of ten parameters, worth some 330 independent ones."""
+    few = [is_suspect(chains_of_normals(seed, draws=250, d=10)) for seed in range(RUNS)]
+    suspect, beyond = np.mean(few, axis=0)
+    assert suspect < 0.05
+    assert beyond > 0.8
+
+
+@pytest.mark.parametrize("broken", ["a chain elsewhere", "slow", "drifting", "two modes"])
+def test_r_hat_of_broken_chains_is_suspect(broken):
+    for seed in range(5):
+        x = chains_of_normals(seed, draws=250, d=10, correlation=0.98 if broken == "slow" else 0.3)
+        if broken == "a chain elsewhere":
+            x[0, :, 3] += 1
+        elif broken == "drifting":
+            x[..., 3] += np.linspace(2, 0, 250) * np.array([1, -1, 1, 1])[:, None]
+        elif broken == "two modes":
+            x[..., 3] += 2.0 * np.array([1, -1, 1, 1])[:, None]
+        assert is_suspect(x)[0]

@@ -20,7 +20,7 @@ from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
 
-FIRST_POINTS, MOST_POINTS, GOOD_ERROR = 128, 1024, 2e-3
+FIRST_POINTS, MOST_POINTS, GOOD_ERROR = 128, 2048, 2e-3
 """Points of each set, and t density, by which Z_s is found, to begin with and at most, until the
 error of its logarithm is this."""
 

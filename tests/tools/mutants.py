@@ -163,8 +163,8 @@ BUGS = {
         ),
         (
             "draws of another distribution do not contradict",
-            "return float((log_z[1] - log_z[0]) /",
-            "return 0 * float((log_z[1] - log_z[0]) /",
+            "return float(log_z[1] - log_z[0]),",
+            "return 0 * float(log_z[1] - log_z[0]),",
             "test_bridge.py -k contradict",
         ),
     ],
@@ -174,6 +174,14 @@ BUGS = {
             "self._log_constants = log_det + of_t",
             "self._log_constants = of_t",
             "test_bridge.py -k constants",
+        ),
+    ],
+    "analysis/evidence/warp.py": [
+        (
+            "a scale is not counted as a volume",
+            "            log_det += log_scale",
+            "            log_det += 0 * log_scale",
+            "test_bridge.py -k warp_makes",
         ),
     ],
     "analysis/evidence/draws.py": [

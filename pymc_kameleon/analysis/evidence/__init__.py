@@ -2,6 +2,7 @@
 
 ``draws``       what that needs of a result; models that have no evidence
 ``reference``   mixtures of t densities
+``warp``        coordinates in which draws are nearly normal
 ``proposals``   surrogates, normalised
 ``bridge``      bridge sampling
 ``estimate``    which proposals are bridged to which draws

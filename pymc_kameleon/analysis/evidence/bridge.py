@@ -80,12 +80,12 @@ def bridge(at_p, at_g, control):
 
 
 def contradiction(at_p, at_g):
-    """Return by how many standard errors log Z differs between unequal shares, as of `bridge`.
+    """Return by how much log Z differs between unequal shares, as of `bridge`; and its error.
 
     It does not depend on them, unless the draws are not those of p.
     """
     if not np.isfinite(at_g).any():
-        return 0.0
+        return 0.0, 1.0
     log_z, of_p, of_g = [], [], []
     for share in UNEQUAL:
         log_z.append(_solved(at_p, at_g, share, 0.0))
@@ -94,7 +94,7 @@ def contradiction(at_p, at_g):
             all_of.append(own / own.mean())  # what draws add to log Z
     differences = of_p[1] - of_p[0], of_g[1] - of_g[0]
     variance = _variance_and_ess(differences[0])[0] + differences[1].var() / len(at_g)
-    return float((log_z[1] - log_z[0]) / np.sqrt(max(variance, ROUNDING)))
+    return float(log_z[1] - log_z[0]), float(np.sqrt(max(variance, ROUNDING)))
 
 
 def _slope(control, values):

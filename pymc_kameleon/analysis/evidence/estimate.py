@@ -2,7 +2,8 @@
 
 The proposal is the frozen surrogate of SurrogateMetropolis where there is one, and all draws after
 tuning are bridged: they have not made it. Of other draws one half makes a surrogate, and the other
-half is bridged to it, and the other way round.
+half is bridged to it, and the other way round. That is done in coordinates in which the first half
+is nearly normal, so that its tails are known beyond its draws.
 
 A surrogate may have mass where no draw has been, and there is none. So some of the new draws come
 first, and if they show that, it learns from them, and they are not used again.
@@ -14,6 +15,7 @@ import numpy as np
 
 from pymc_kameleon.analysis.evidence import proposals
 from pymc_kameleon.analysis.evidence.bridge import bridge, contradiction
+from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp
 from pymc_kameleon.analysis.modes_of_draws import find_modes
 
 LEAST_PILOT, PILOTS, MOST_REFITS = 50, 10, 4
@@ -22,6 +24,9 @@ a proposal learns from them, at most."""
 
 GOOD_OVERLAP = 0.85
 """Overlap from which on a proposal does not learn any more."""
+
+USUAL = 2
+"""Standard errors by which draws and new draws may contradict each other without being wrong."""
 
 
 class Estimate(NamedTuple):
@@ -49,25 +54,47 @@ def estimate(x, f, parameters, evaluate, n, rng):
         How many points may be evaluated.
     rng : numpy.random.Generator
     """
-    flat = x.reshape(-1, x.shape[2])
     if parameters is not None:
-        proposal = proposals.of_surrogates(parameters, flat, rng)
+        proposal = proposals.of_surrogates(parameters, x.reshape(-1, x.shape[2]), rng)
         return _bridged(proposal, x, f, evaluate, n, rng)
     half, modes = x.shape[1] // 2, find_modes(x)
     first, second = (slice(half), slice(half, None))
     parts = []
     for own, other in ((first, second), (second, first)):
-        fits = (a[:, own].reshape(-1, *a.shape[2:]) for a in (x, f, modes))
-        proposal = proposals.fitted(*fits, rng)
-        parts.append(_bridged(proposal, x[:, other], f[:, other], evaluate, n // 2, rng))
+        warp = Warp(x[:, own].reshape(-1, x.shape[2])) if modes.max() == 0 else Unwarped()
+        own_u, own_f = _warped(warp, x[:, own], f[:, own])
+        fits = own_u.reshape(-1, x.shape[2]), own_f.ravel(), modes[:, own].ravel()
+        task = *_warped(warp, x[:, other], f[:, other]), _of_warped(warp, evaluate)
+        parts.append(_bridged(proposals.fitted(*fits, rng), *task, n // 2, rng))
     log_z, errors, overlap, ess, contradiction = np.array(parts).T
     error = float(np.hypot(*errors))
-    worst = max(abs(contradiction.sum()) / np.sqrt(2), abs(log_z[1] - log_z[0]) / error)
-    return Estimate(log_z.mean(), error / 2, overlap.mean(), ess.sum(), worst)
+    apart = abs(log_z[1] - log_z[0]) / error
+    worst = max(abs(contradiction.sum()) / np.sqrt(2), apart)
+    return Estimate(log_z.mean(), max(1, apart) * error / 2, overlap.mean(), ess.sum(), worst)
+
+
+def _warped(warp, x, f):
+    """Return draws in the coordinates of a warp, and log-densities there."""
+    u, log_det = warp.to(x.reshape(-1, x.shape[2]))
+    return u.reshape(x.shape), f - log_det.reshape(f.shape)
+
+
+def _of_warped(warp, evaluate):
+    """Return the function of points in the coordinates of a warp."""
+
+    def of_warped(u):
+        x, log_det = warp.back(u)
+        return evaluate(x) + log_det
+
+    return of_warped
 
 
 def _bridged(proposal, x, f, evaluate, n, rng):
-    """Return the Estimate by new draws of a proposal, or of one that has learned from the first."""
+    """Return the Estimate by new draws of a proposal, or of one that has learned from the first.
+
+    What draws and new draws contradict each other by, beyond two standard errors of that, is an
+    error, too.
+    """
     pilot, trials = min(n, max(LEAST_PILOT, n // PILOTS)), []
     for _ in range(MOST_REFITS + 1):
         trials.append(_Trial(proposal, x, f))
@@ -79,9 +106,11 @@ def _bridged(proposal, x, f, evaluate, n, rng):
     best = max(trials, key=lambda trial: trial.found.overlap)
     if n > 0:
         best.add(n, evaluate, rng)
-    found = best.found
-    error = np.hypot(found.standard_error, best.proposal.error)
-    return Estimate(*found._replace(standard_error=float(error)), best.contradiction)
+    difference, of_difference = best.contradiction
+    unlikely = max(0.0, abs(difference) - USUAL * of_difference)
+    error = np.linalg.norm([best.found.standard_error, best.proposal.error, unlikely])
+    found = best.found._replace(standard_error=float(error))
+    return Estimate(*found, difference / of_difference)
 
 
 class _Trial:
@@ -102,5 +131,5 @@ class _Trial:
 
     @property
     def contradiction(self):
-        """By how many standard errors the draws are not those of f."""
+        """By how much the draws are not those of f, and its standard error."""
         return contradiction(self._at_draws, self._at_new)

@@ -1,0 +1,141 @@
+"""Coordinates in which a curved or funnel-shaped posterior is nearly normal.
+
+    u_k = (z_k − m_k(z_before)) / exp(a_k(z_before))
+
+z are coordinates in units of their standard deviations, in an order in which the ones before tell
+most of those after; m is linear with some squares and products, and a, the logarithm of a scale, is
+linear. So a banana becomes straight, beyond all draws too, and a funnel a cylinder.
+
+What is added to a linear m is what the draws tell beyond doubt; without it the map is affine.
+"""
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+CLEAR, CLEAR_SHARE = 25.0, 0.02
+"""What share of a variance a term has to explain: so much, and of n draws so much / n."""
+
+MOST_TERMS, ROUNDS = 12, 3
+"""Terms of a mean besides the linear ones, or of a scale, at most; how often both are fitted."""
+
+TINY = 1e-9
+"""Below it, squares and sizes are rounding."""
+
+
+class Warp:
+    """The map that is fitted to draws x (n, d)."""
+
+    def __init__(self, x):
+        self._mean, self._sd = x.mean(axis=0), x.std(axis=0)
+        self._sd[self._sd == 0] = 1
+        z = (x - self._mean) / self._sd
+        self._order = _order(z)
+        self._parts = [_Part(z, k, self._order[:i]) for i, k in enumerate(self._order)]
+
+    def to(self, x):
+        """Return u (n, d) of points x (n, d), and log |du/dx| there."""
+        z = (x - self._mean) / self._sd
+        u, log_det = np.empty_like(z), np.full(len(z), -np.log(self._sd).sum())
+        for k, part in zip(self._order, self._parts, strict=True):
+            mean, log_scale = part(z)
+            u[:, k] = (z[:, k] - mean) * np.exp(-log_scale)
+            log_det -= log_scale
+        return u, log_det
+
+    def back(self, u):
+        """Return x (n, d) of points u (n, d), and log |dx/du| there."""
+        z, log_det = np.empty_like(u), np.full(len(u), np.log(self._sd).sum())
+        for k, part in zip(self._order, self._parts, strict=True):
+            mean, log_scale = part(z)
+            z[:, k] = mean + u[:, k] * np.exp(log_scale)
+            log_det += log_scale
+        return self._mean + z * self._sd, log_det
+
+
+class Unwarped:
+    """The map that changes nothing."""
+
+    def to(self, x):
+        """Return points, and 0."""
+        return x, np.zeros(len(x))
+
+    back = to
+
+
+class _Part:
+    """m and a of one coordinate, by those before it."""
+
+    def __init__(self, z, k, before):
+        y, log_scale = z[:, k], np.zeros(len(z))
+        self._before = before
+        pairs = list(combinations_with_replacement(before, 2))
+        products = [z[:, i] * z[:, j] for i, j in pairs]
+        for _ in range(ROUNDS):
+            w = np.exp(-log_scale)
+            chosen = _chosen(self._linear(z) * w[:, None], [own * w for own in products], y * w)
+            self._pairs = [pairs[c] for c in chosen]
+            of_mean = self._of_mean(z)
+            self._m = np.linalg.lstsq(of_mean * w[:, None], y * w, rcond=None)[0]
+            residual = y - of_mean @ self._m
+            log_size = np.log(np.maximum(np.abs(residual), TINY))
+            chosen = _chosen(np.ones((len(z), 1)), [z[:, j] for j in before], log_size)
+            self._scales = [before[c] for c in chosen]
+            of_scale = self._of_scale(z)
+            self._a = np.linalg.lstsq(of_scale, log_size, rcond=None)[0]
+            squares = np.square(residual * np.exp(-of_scale @ self._a))
+            self._a[0] += np.log(squares.mean()) / 2
+            log_scale = of_scale @ self._a
+        self._range = log_scale.min(), log_scale.max()
+
+    def __call__(self, z):
+        """Return m and a (n,) at points z (n, d); a stays in the range that it had."""
+        return self._of_mean(z) @ self._m, np.clip(self._of_scale(z) @ self._a, *self._range)
+
+    def _linear(self, z):
+        return np.column_stack([np.ones(len(z)), z[:, self._before]])
+
+    def _of_mean(self, z):
+        return np.column_stack([self._linear(z), *(z[:, i] * z[:, j] for i, j in self._pairs)])
+
+    def _of_scale(self, z):
+        return np.column_stack([np.ones(len(z)), z[:, self._scales]])
+
+
+def _chosen(base, candidates, y):
+    """Return which candidates (n,) explain y (n,) beyond the base (n, m), one after the other."""
+    found = []
+    if not candidates:
+        return found
+    q, c = np.linalg.qr(base)[0], np.column_stack(candidates)
+    y, c = y - q @ (q.T @ y), c - q @ (q.T @ c)
+    for _ in range(MOST_TERMS):
+        squares = np.maximum(np.square(c).sum(axis=0), TINY)
+        shares = np.square(c.T @ y) / squares / max(y @ y, TINY)
+        best = shares.argmax()
+        if shares[best] < CLEAR_SHARE or shares[best] * len(y) < CLEAR:
+            break
+        found.append(best)
+        e = c[:, best] / np.sqrt(squares[best])
+        y, c = y - e * (e @ y), c - np.outer(e, e @ c)
+    return found
+
+
+def _order(z):
+    """Return coordinates in the order in which those before tell most of those after."""
+    n, d = z.shape
+    told = np.zeros((d, d))
+    for j in range(d):
+        q = np.linalg.qr(np.column_stack([np.ones(n), z[:, j]]))[0]
+        square = z[:, j] ** 2
+        square = square - q @ (q.T @ square)
+        square /= np.sqrt(square @ square)
+        straight = z - q @ (q.T @ z)
+        curved = straight - np.outer(square, square @ straight)
+        before, after = np.square(straight).sum(axis=0), np.square(curved).sum(axis=0)
+        log_size = np.log(np.maximum(np.abs(curved), TINY))
+        log_size = (log_size - log_size.mean(axis=0)) / np.maximum(log_size.std(axis=0), TINY)
+        told[j] = np.log(np.maximum(before, TINY) / np.maximum(after, TINY))
+        told[j] += 2 * np.square(z[:, j] @ log_size / n)
+        told[j, j] = 0
+    return np.argsort(told.sum(axis=0) - told.sum(axis=1), kind="stable").tolist()

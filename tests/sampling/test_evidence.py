@@ -398,7 +398,7 @@ def test_estimates_need_what_was_accepted():
 # ---- warnings -----------------------------------------------------------------------------------
 
 
-def checked(x, **parts):
+def checked(x, n_diverging=0, **parts):
     """Return what is made of an Evidence, for draws x (chains, draws, d)."""
     found = Evidence(
         **{
@@ -418,6 +418,7 @@ def checked(x, **parts):
 
     draws = Draws()
     draws.x, draws.posterior = x, posterior
+    draws.n_diverging = n_diverging
     return result.checked(found, draws)
 
 
@@ -433,6 +434,23 @@ def test_signs_of_trouble_are_told():
     for sign in ("the overlap is 0.40", "40 independent", "R-hat is", "never jump"):
         assert sign in doubtful.warning
     assert "doubtful" in repr(doubtful)
+    assert "2 draws diverged" in checked(x, n_diverging=2).warning
+    slightly_apart = x + 0.15 * np.arange(4)[:, None, None]
+    assert "R-hat is 1.0" in checked(slightly_apart).warning
+
+
+def test_divergences_of_a_result_are_counted():
+    with pm.Model() as model:
+        pm.Normal("x")
+        pm.Normal("y", model["x"], observed=1.0)
+        x = np.random.default_rng(1).normal(0.5, 0.5**0.5, (4, 100))
+    dt = xr.DataTree.from_dict(
+        {
+            "posterior": xr.Dataset({"x": (("chain", "draw"), x)}),
+            "sample_stats": xr.Dataset({"diverging": (("chain", "draw"), x > 2)}),
+        }
+    )
+    assert "diverged" in pk.evidence(dt, model, random_seed=1).warning
 
 
 def test_draws_of_other_data_are_told(caplog):

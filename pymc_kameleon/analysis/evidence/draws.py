@@ -64,6 +64,8 @@ class EvidenceDraws:
         Variance of the log-density where it is only estimated, as chains have measured it.
     restricted : dict
         Where steps were restricted to, by their `region`, by value variable.
+    n_diverging : int
+        Draws whose transitions diverged.
     """
 
     def __init__(self, dt, model):
@@ -104,6 +106,7 @@ class EvidenceDraws:
         self.surrogates = _surrogates(dt, self.posterior)
         self.is_expensive = self.surrogates is not None or EMULATOR_MOVES in dt.children
         self.noise, self.restricted = _noise(dt), restrictions(run_of(dt))
+        self.n_diverging = _n_diverging(dt)
 
     @property
     def is_estimate(self):
@@ -224,6 +227,11 @@ def _noise(dt):
     if "sample_stats" not in dt.children or NOISE_STATISTIC not in dt["sample_stats"]:
         return None
     return float(dt["sample_stats"][NOISE_STATISTIC].mean())
+
+
+def _n_diverging(dt):
+    stats = dt["sample_stats"] if "sample_stats" in dt.children else ()
+    return int(stats["diverging"].sum()) if "diverging" in stats else 0
 
 
 def why_too_few(chains, draws):

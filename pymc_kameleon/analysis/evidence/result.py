@@ -8,11 +8,12 @@ from arviz_stats.base import array_stats
 from scipy.special import expit
 
 from pymc_kameleon.analysis.evidence.draws import digest_of
+from pymc_kameleon.analysis.identity import limits_of_r_hat
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.trust import HIGH_RHAT
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
 from pymc_kameleon.step.groups import EVIDENCE
-from pymc_kameleon.step.messages import grouped
+from pymc_kameleon.step.messages import counted, grouped
 
 LEAST_OVERLAP, LEAST_ESS, LARGE_ERROR = 0.25, 20, 1.0
 """Overlap, independent draws and standard error beyond which there is no number."""
@@ -135,8 +136,13 @@ def checked(found, draws, contradiction=0.0):
             "the draws are not those of this log-density, as points around them show: the sampler "
             "has not converged, or it had another model or other data"
         )
+    if draws.n_diverging:
+        reasons.append(
+            f"{counted(draws.n_diverging, 'draw')} diverged, so that a part of the posterior may "
+            "not have been seen"
+        )
     if (r_hat := _r_hat(draws)) is not None:
-        reasons.append(f"R-hat is {r_hat:.2f}")
+        reasons.append(f"R-hat is {r_hat:.3f}")
     coordinates = xr.Dataset({"x": (("chain", "draw", "coordinate"), draws.x)})
     occupancy = mode_occupancy(coordinates)
     if not occupancy.weights_known:
@@ -155,7 +161,7 @@ def _r_hat(draws):
         r_hat = array_stats.rhat(draws.x, chain_axis=0, draw_axis=1)
     numbers = superchains_of(draws.posterior)
     if numbers is None:
-        high = r_hat > HIGH_RHAT
+        high = r_hat > np.minimum(HIGH_RHAT, limits_of_r_hat(draws.x))
     else:
         nested = nested_r_hat(draws.x, numbers)
         high, nested_high = are_high(r_hat, nested, numbers, draws.x.shape[1])

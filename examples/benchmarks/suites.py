@@ -784,7 +784,7 @@ def tables(rows):
         exact = known[name].get("metric")
         problems.append(
             [
-                f"{name}, as its start fails from the prior" if own[0]["failed"] else name,
+                f"{name}, from the prior" if own[0]["failed"] else name,
                 known[name]["d"],
                 own[0]["sampler"].removesuffix("Metropolis"),
                 spaced(round(np.median([row["evaluations"] for row in own]))),

@@ -207,7 +207,7 @@ BUGS = {
         ),
         (
             "what was evaluated before is evaluated again",
-            "self._known.get(own.tobytes(), np.nan)",
+            "self._known.get(key, np.nan)",
             "np.nan",
             "test_evidence_of_run.py -k ctrl_c",
         ),

@@ -264,6 +264,16 @@ def test_a_likelihood_that_fails_costs_no_draw(draws, step, happens, caplog):
     assert any("no evidence, as this failed" in message for message in messages(caplog))
 
 
+def test_a_value_error_of_the_likelihood_is_told_with_its_point(draws, step, happens, caplog):
+    def raises(run):
+        raise ValueError("no such root")
+
+    happens(20, raises)
+    go_on(draws, step)
+    [said] = [message for message in messages(caplog) if "There is no evidence" in message]
+    assert "no such root at [" in said
+
+
 @pytest.mark.slow
 def test_what_counts_as_impossible_in_the_run_does_for_it(box, draws, step, caplog):
     def raises(x):

@@ -85,7 +85,7 @@ def expectation(dt, function, model=None):
     ...     dt = pk.sample(step=pk.SurrogateMetropolis())
     >>> answer = pk.expectation(dt, lambda v: v["a"] > v["b"])  # a probability
     """
-    dt = opened(dt)
+    dt = opened(dt, model)
     draws = Draws(dt, model)
     if not callable(function):
         names = list(draws.posterior)

@@ -21,14 +21,16 @@ from pymc_kameleon.analysis.trust import pareto_k
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
     has_variables_of,
+    lacking_of,
     on_unconstrained_scale,
 )
 from pymc_kameleon.analysis.zero_variance import controls_of
 from pymc_kameleon.core.evaluations import evaluate_many
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
-from pymc_kameleon.step.groups import GRADIENTS
-from pymc_kameleon.step.messages import counted, say_if_compiling
+from pymc_kameleon.result.steps import was_in_region
+from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
+from pymc_kameleon.step.messages import counted, say_if_compiling, some
 
 PART, SECONDS_TO_SHOW = 200, 3.0
 """Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""
@@ -42,6 +44,13 @@ LEAST_P, DOUBTFUL_P = 1e-5, 1e-3
 SAME_LOGP, ROUNDINGS = 1e-5, 100
 """Standard deviation of what log π at the draws differs from what the sampler has kept of it, and
 its roundings, from which the model is another one: averages may be off by as many of theirs."""
+
+
+BAMBI = (
+    "Bambi changes draws, unless it is told center_predictors=False in bmb.Model, and "
+    "omit_offsets=False in fit"
+)
+"""Why draws of a Bambi model may not be those of its PyMC model."""
 
 
 class NoGradients(Exception):
@@ -118,12 +127,20 @@ def controls_by_gradients(dt, posterior, model):
 def _check_draws(dt, posterior):
     """See that there are chains and draws enough, all of them, and that none has diverged."""
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    if STATE_GROUP in getattr(dt, "children", ()) and was_in_region(dt):
+        raise NoGradients("the sampler was held in a region")
     if chains < 2:
         raise NoGradients("there is one chain only")
     if draws < LEAST_DRAWS:
         raise NoGradients(f"there are fewer than {LEAST_DRAWS} draws of each chain")
-    if (np.diff(posterior["draw"].values) != 1).any():
-        raise NoGradients("some draws were left out")
+    steps = np.unique(np.diff(posterior["draw"].values))
+    if len(steps) == 1 and steps[0] > 1:
+        raise NoGradients("the draws were thinned, and all of them are needed")
+    if (steps != 1).any():
+        raise NoGradients(
+            "the draws are not numbered one after another: some were selected, repeated or "
+            "reordered (runs are joined along chain, not along draw)"
+        )
     stats = _stats_of(dt)
     if "diverging" in stats and (n := int(stats["diverging"].sum())):
         raise NoGradients(
@@ -137,12 +154,17 @@ def _stats_of(dt):
 
 
 def _kept_of(dt, posterior):
-    """Return the group of these draws, None if there is none, or draws have changed since."""
-    if GRADIENTS not in getattr(dt, "children", ()):
+    """Return the group of these draws, None if there is none, or draws have changed since.
+
+    Nor if nobody has looked between the draws, as where the run was stopped.
+    """
+    if GRADIENTS not in getattr(dt, "children", ()) or "broken" not in dt[GRADIENTS].attrs:
         return None
     kept = dt[GRADIENTS].to_dataset()
     wanted = {dim: posterior[dim].values for dim in ("chain", "draw")}
-    if not all(np.isin(own, kept[dim]).all() for dim, own in wanted.items()):
+    if not all(
+        kept.indexes[dim].is_unique and np.isin(own, kept[dim]).all() for dim, own in wanted.items()
+    ):
         return None
     kept = kept.sel(wanted)
     twice = kept.assign(start=kept["position"], end=kept["position"])
@@ -152,8 +174,8 @@ def _kept_of(dt, posterior):
 
 def _evaluated(dt, posterior, model):
     """Return a Dataset of positions and gradients at all draws."""
-    if not has_variables_of(posterior, model):
-        raise NoGradients(f"the draws have not all variables of the model, {model.free_RVs}")
+    if lacking := lacking_of(posterior, model):
+        raise NoGradients(f"the draws lack {some(lacking)} of the model{_hint(posterior)}")
     if model.discrete_value_vars:
         raise NoGradients(f"{model.discrete_value_vars} are discrete")
     logp = model.logp()
@@ -174,7 +196,7 @@ def _evaluated(dt, posterior, model):
     logp, gradients = density(flat)
     if not (np.isfinite(logp).all() and np.isfinite(gradients).all()):
         raise NoGradients("the log-density of the model, or its gradient, is not finite at a draw")
-    _check_it_is_the_model(dt, logp.reshape(x.shape[:2]))
+    _check_it_is_the_model(dt, posterior, logp.reshape(x.shape[:2]))
     dims = "chain", "draw", "coordinate"
     return xr.Dataset(
         {
@@ -190,7 +212,28 @@ def _evaluated(dt, posterior, model):
     )
 
 
-def _check_it_is_the_model(dt, logp):
+def check_kept(tree, step):
+    """Look between the draws of a run whose `step` has kept gradients, and put down what is seen.
+
+    That takes as many evaluations as a quarter of the draws, or as all of them.
+    """
+    kept, logp = tree[GRADIENTS], tree["sample_stats"]["lp"]
+    if kept.sizes["draw"] < LEAST_DRAWS:
+        return
+    position = kept["position"].values.reshape(-1, kept.sizes["coordinate"])
+    broken = why_not_by_graph(step.model.logp(), step.model.value_vars)
+    kept.attrs["broken"] = broken or why_not_by_density(
+        Density(step.log_density), position, logp.values.ravel()
+    )
+
+
+def _hint(posterior):
+    """Return what may help, where that is known, in brackets."""
+    is_of_bambi = posterior.attrs.get("modeling_interface") == "bambi"
+    return f" ({BAMBI})" if is_of_bambi else ""
+
+
+def _check_it_is_the_model(dt, posterior, logp):
     """Compare log π (chains, draws) with what the sampler has kept of it, up to a constant."""
     stats = _stats_of(dt)
     kept = next((stats[name] for name in ("lp", "logp") if name in stats), None)
@@ -203,7 +246,7 @@ def _check_it_is_the_model(dt, logp):
     if off > SAME_LOGP + ROUNDINGS * np.finfo(kept.dtype).eps * np.abs(logp).max():
         raise NoGradients(
             "the model gives another log-density at the draws than the sampler has kept: it, or "
-            "its data, may have been changed"
+            f"its data, may have been changed{_hint(posterior)}"
         )
 
 

@@ -113,7 +113,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         raise ValueError(
             f'round_to must be "auto", "none" or a number of decimals, not {round_to!r}.'
         )
-    dt = opened(dt)
+    dt = opened(dt, model)
     draws = Draws(dt, model)
     if var_names is not None and np.size(var_names) == 0:
         raise ValueError(f"var_names is empty: name some of {list(draws.posterior)}.")

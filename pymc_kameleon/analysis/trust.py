@@ -134,7 +134,8 @@ def warn_of(dt, names, values, r_hat, draws, apart):
 
 def _longest_rejection(dt):
     """Return the length of the longest run of draws without an accepted proposal, 0 if short."""
-    if "sample_stats" not in dt.children or "accept_share" not in dt["sample_stats"]:
+    groups = getattr(dt, "children", ())
+    if "sample_stats" not in groups or "accept_share" not in dt["sample_stats"]:
         return 0
     accepted = dt["sample_stats"]["accept_share"]
     if set(accepted.dims) != {"chain", "draw"}:

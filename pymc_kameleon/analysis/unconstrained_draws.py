@@ -18,9 +18,16 @@ class NotMapped(Exception):
 
 def has_variables_of(posterior, model):
     """Whether draws have all variables of a model."""
-    return all(
-        rv.name in posterior or model.rvs_to_values[rv].name in posterior for rv in model.free_RVs
-    )
+    return not lacking_of(posterior, model)
+
+
+def lacking_of(posterior, model):
+    """Return the names of variables of a model that draws do not have."""
+    return [
+        rv.name
+        for rv in model.free_RVs
+        if rv.name not in posterior and model.rvs_to_values[rv].name not in posterior
+    ]
 
 
 def on_unconstrained_scale(posterior, model):

@@ -6,7 +6,7 @@ from arviz_base import dict_to_dataset
 from pymc_kameleon.model.pymc_internals import find_constants, find_observations
 from pymc_kameleon.step.groups import (
     DRAWN_GROUPS,
-    KEPT_GROUPS,
+    GROUPS_BY_DRAW,
     WARMUP_GROUPS,
     WARMUP_POSTERIOR,
     WARMUP_STATS,
@@ -86,7 +86,7 @@ class Columns:
         coords, dims = {}, {}
         if group.endswith("posterior"):
             coords, dims = self.coords, self.dims
-        elif group in KEPT_GROUPS:
+        elif group in GROUPS_BY_DRAW:
             coords = {COORDINATE: self._steps[0].layout.coordinates()}
             own = self._steps[0].kept_dims
             shaped = [name for name, (shape, _) in self.groups[group].items() if shape]

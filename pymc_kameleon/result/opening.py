@@ -4,13 +4,14 @@ import json
 import os
 from pathlib import Path
 
+import pymc as pm
 import xarray as xr
 
 from pymc_kameleon.result.store import saved_store, zarr_module
 from pymc_kameleon.step.groups import (
     DRAWN_GROUPS,
     EVALUATIONS,
-    KEPT_GROUPS,
+    GROUPS_BY_DRAW,
     STATE_GROUP,
     SURROGATE_GROUP,
     WARMUP_GROUPS,
@@ -92,8 +93,13 @@ def load(path):
     return opened(as_path("path", path))
 
 
-def opened(dt):
-    """Return a result, also that in the file or the store whose path is given."""
+def opened(dt, model=None):
+    """Return a result, also that in the file or the store whose path is given.
+
+    And that of a trace of PyMC, of ``pm.sample(return_inferencedata=False)``, which needs a model.
+    """
+    if isinstance(dt, pm.backends.base.MultiTrace):
+        return pm.to_inference_data(dt, model=model)
     if not isinstance(dt, str | os.PathLike):
         return dt
     path = as_path("dt", dt)
@@ -129,7 +135,7 @@ def _as_returned(tree):
     every = [*DRAWN_GROUPS, *(name for name in tree.children if name not in DRAWN_GROUPS)]
     for group in (name for name in every if name in tree.children):
         data = tree[group].to_dataset()
-        if group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS):
+        if group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *GROUPS_BY_DRAW):
             n = kept["tuning_kept" if group in WARMUP_GROUPS else "draws_kept"]
             data = data.sel(chain=chains).isel(draw=slice(n))
         if group in (DRAWN_GROUPS[0], WARMUP_POSTERIOR, SURROGATE_GROUP):

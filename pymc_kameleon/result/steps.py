@@ -42,6 +42,12 @@ def sampler_of(result, variables):
     raise ValueError(f"No step of the result moved {sorted(variables)} together.")
 
 
+def was_in_region(result):
+    """Whether a step was held in a region, so that draws are not those of the whole posterior."""
+    steps = json.loads(result[STATE_GROUP].attrs["steps"])
+    return any(np.isfinite(own["configuration"].get("region", np.inf)).any() for own in steps)
+
+
 def rebuilt_step(description, model):
     """Make the step that `describe` described, for the same variables of `model`."""
     name, sampler, options = _class_and_options(description)

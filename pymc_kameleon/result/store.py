@@ -26,7 +26,7 @@ from pymc_kameleon.step.groups import (
     BEHIND,
     DRAWN_GROUPS,
     EVALUATIONS,
-    KEPT_GROUPS,
+    GROUPS_BY_DRAW,
     STATE_GROUP,
     SURROGATE_GROUP,
     WARMUP_GROUPS,
@@ -115,7 +115,7 @@ def saved_store(path):
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a store of pk.sample ({error}).") from None
     draws = {}
-    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS):
+    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *GROUPS_BY_DRAW):
         if group in root:
             try:
                 draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from pymc_kameleon.model.noise import N_ESTIMATES
 from pymc_kameleon.step.draw_costs import most_evaluations
+from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.messages import counted, grouped
 from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES
 
@@ -224,6 +225,11 @@ def evaluations_left(prepared, computed):
     job, budget = prepared.job, Budget.of(prepared.job, prepared.settings)
     if budget is None:
         return None
+    if job.steps[0].kept_group == GRADIENTS:
+        raise ValueError(
+            "keep_gradients evaluates the log-density between draws at the end of a run, which "
+            "max_evaluations forbids: leave one of them out."
+        )
     outputs = job.outputs
     others = {name for names in outputs.own_calls.values() for name in names}
     others |= {*outputs.looped, *(computed if job.holds_gil else ())}

@@ -13,6 +13,7 @@ from arviz_stats import rhat
 from arviz_stats.base import array_stats
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.analysis.gradients_of_draws import check_kept
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.analysis.surrogate_posterior import add_surrogate_posterior
 from pymc_kameleon.analysis.trust import HIGH_RHAT
@@ -145,6 +146,14 @@ def add_surrogate_draws(tree, job, columns, n):
             add_surrogate_posterior(tree, job, columns, n)
     except Exception:  # a deterministic may fail where the posterior has not been
         _log.exception("There is no %s, as this failed; the draws are returned.", SURROGATE_GROUP)
+
+
+def check_gradients(tree, job):
+    """See whether the gradients that a result has can be used; if that fails, log why."""
+    try:
+        check_kept(tree, job.steps[0])
+    except Exception:  # the draws are worth more, and pk.summary sees to it again
+        _log.exception("The gradients were not checked, as this failed; the draws are returned.")
 
 
 def say_what_was_done(ended, seconds):

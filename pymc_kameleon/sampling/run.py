@@ -27,6 +27,7 @@ from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.limits import FIRST_LOOK, EssTarget, next_look
 from pymc_kameleon.sampling.outcome import (
     add_surrogate_draws,
+    check_gradients,
     data_of,
     longest,
     say_how_it_ended,
@@ -34,6 +35,7 @@ from pymc_kameleon.sampling.outcome import (
     say_what_was_rejected,
 )
 from pymc_kameleon.sampling.worker_process import Failed, Lacks
+from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.messages import counted
@@ -622,6 +624,8 @@ class Run:
         tree = self._tree(chains, length)
         if not silent and (n := self._prepared.settings.surrogate_draws):
             add_surrogate_draws(tree, self._job, self._record.columns, n)
+        if not silent and self._why in (None, "target_ess") and GRADIENTS in tree.children:
+            check_gradients(tree, self._job)
         if self._finish.keeps_warnings and length:
             copies = [self._job.steps_at(chain.state) for chain in chains]
             tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in copies])

@@ -34,6 +34,7 @@ from pymc_kameleon.model.pymc_internals import (
 from pymc_kameleon.model.starts import RETRIES
 from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.step.draw_costs import say_what_a_draw_costs, seconds_per_logp
+from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.make_draws import CannotStart, compiled_run, make_draws, where
 from pymc_kameleon.step.monitor import ChainMonitor
 from pymc_kameleon.step.options import (
@@ -42,6 +43,7 @@ from pymc_kameleon.step.options import (
     checked_integer,
     checked_number,
     docstring_with_common_options,
+    options_unknown_to,
     signature_with_common_options,
 )
 from pymc_kameleon.step.problems import closing_warning
@@ -128,7 +130,7 @@ class KameleonStep(ArrayStepShared):
     learns_alone : bool
         Whether `learn` is of use to a chain without others. If not, it is left out there.
     kept_group : str
-        One of `KEPT_GROUPS`: that of the result which holds what is kept.
+        One of `KEPT_GROUPS`, or `GRADIENTS`: that of the result which holds what is kept.
     kept_dims : mapping
         Names of the dimensions of what is kept, where that is not one row of coordinates.
     kept_evaluations : tuple of str
@@ -208,6 +210,7 @@ class KameleonStep(ArrayStepShared):
         keep_adapting=False,
         region=None,
         jitter=True,
+        keep_gradients=False,
         pseudo_marginal=False,
         model=None,
         rng=None,
@@ -217,8 +220,8 @@ class KameleonStep(ArrayStepShared):
         **unknown,
     ):
         name = type(self).__name__
-        if target_accept is not None and not self.tunes_acceptance:
-            unknown["target_accept"] = target_accept
+        given = {"target_accept": target_accept, "keep_gradients": keep_gradients or None}
+        unknown |= {own: given[own] for own in options_unknown_to(type(self)) if given[own]}
         check_names(type(self), unknown)
         if not blocked:
             raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
@@ -243,6 +246,10 @@ class KameleonStep(ArrayStepShared):
             target_accept = self.default_target_accept(d)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
+        self.keeps_gradients = checked_bool("keep_gradients", keep_gradients)
+        if keep_gradients:
+            self._check_keeps_gradients()
+            self.kept_group = GRADIENTS
         self.jitters = checked_bool("jitter", jitter)
         region = self.layout.region_array({} if region is None else region)
         super().__init__(own, {}, blocked=blocked, rng=rng)
@@ -258,6 +265,7 @@ class KameleonStep(ArrayStepShared):
             "target_accept": self.target_accept,
             "keep_adapting": self.keep_adapting,
             "region": region,
+            "keep_gradients": self.keeps_gradients,
             "pseudo_marginal": self.pseudo_marginal,
             **self.settings,
         }
@@ -279,6 +287,20 @@ class KameleonStep(ArrayStepShared):
         """Show the sampler and its variables."""
         names = ", ".join(self.var_names)
         return f"{type(self).__name__}([{names}], steps_per_draw={self.steps_per_draw})"
+
+    def _check_keeps_gradients(self):
+        """Raise a ValueError if gradients cannot be kept."""
+        name = type(self).__name__
+        if not self.layout.covers_all:
+            raise ValueError(
+                f"keep_gradients needs {name} to move all variables, not only "
+                f"{list(self.layout.shapes)}: leave it out beside other steps."
+            )
+        if "kept" in self.stats._fields:
+            raise ValueError(
+                f"{name} cannot keep gradients and control variates: leave out keep_gradients, or "
+                "control_variates."
+            )
 
     @classmethod
     def options(cls, vars=None, **options):

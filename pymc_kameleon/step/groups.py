@@ -13,6 +13,9 @@ KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES
 GRADIENTS = "gradients"
 """Positions of draws on the unconstrained scale, and gradients there, of any sampler's result."""
 
+GROUPS_BY_DRAW = *KEPT_GROUPS, GRADIENTS
+"""What may be kept of each draw after tuning, besides itself."""
+
 EVALUATIONS = "evaluations"
 """All evaluations of the log-density, and what black boxes were given, and have returned."""
 

@@ -41,6 +41,11 @@ jitter : bool, optional
     point, first moves by a uniform number in (−1, 1) in each of the step's coordinates on the
     unconstrained scale. True by default. Starts of your own, ``initvals=``, are kept, unless they
     equal the initial point. ``pk.sample`` disperses starts itself.""",
+    "keep_gradients": """
+keep_gradients : bool, optional
+    Let ``pk.sample`` keep the gradient at each draw, which the sampler knows, in
+    ``dt["gradients"]``. So ``pk.summary`` and ``pk.expectation`` correct averages, and need neither
+    the model nor an evaluation; see docs/any_run.md. It changes no draw. False by default.""",
     "pseudo_marginal": """
 pseudo_marginal : bool, optional
     Say that the log-density is the log of an unbiased estimate, whose random numbers come from
@@ -75,12 +80,18 @@ ValueError
 def signature_with_common_options(cls, base):
     """Return the signature of a sampler's class, with the options of `base`, which all have."""
     own, common = (inspect.signature(c.__init__).parameters for c in (cls, base))
-    unused = {"self"} if cls.tunes_acceptance else {"self", "target_accept"}
+    unused = {"self"} | options_unknown_to(cls)
     return inspect.Signature(
         p
         for name, p in (own | common).items()
         if name not in unused and p.kind is not p.VAR_KEYWORD
     )
+
+
+def options_unknown_to(cls):
+    """Return those of the common options that a sampler's class does not have."""
+    has = {"target_accept": cls.tunes_acceptance, "keep_gradients": cls.derivatives > 0}
+    return {name for name, is_there in has.items() if not is_there}
 
 
 def docstring_with_common_options(cls):

@@ -8,7 +8,7 @@ from typing import NamedTuple, get_type_hints
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import kinds_of
+from pymc_kameleon.core.arrays import floats, kinds_of
 from pymc_kameleon.core.chain import CommonStats
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.model import noise
@@ -16,6 +16,13 @@ from pymc_kameleon.model import noise
 
 class NoStats(NamedTuple):
     """A sampler's own statistics, if it has none."""
+
+
+class KeptGradients(NamedTuple):
+    """What is kept of each draw with `keep_gradients`: x, and the gradient there."""
+
+    position: floats("d")
+    gradient: floats("d")
 
 
 class Statistics:
@@ -48,12 +55,15 @@ class Statistics:
             raise TypeError(f"{type(step).__name__} declares {taken}, which every sampler has.")
         if step.pseudo_marginal:
             own[noise.NOISE_STATISTIC] = (), np.float64
+        if step.keeps_gradients:
+            kept = kinds_of(KeptGradients, sizes)
         self.kinds, self.kept = common | own, kept if whole else {}
         self._rows = Rows(self.kinds)
         self._fields = Rows(fields, first=len(common))
         self._kept = Rows(kept, first=self._rows.end)
         self._type_of_kept = get_type_hints(step.stats).get("kept")
-        self._nothing = np.full(self._kept.end, np.nan)
+        reported = self._rows.end if step.keeps_gradients else self._kept.end
+        self._nothing = np.full(reported, np.nan)
         self.width = self._kept.end if whole else self._rows.end
         if not whole:
             del self.kinds["model_logp"]

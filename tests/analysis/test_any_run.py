@@ -4,6 +4,7 @@ Draws here are exact ones, made without a sampler, but for one run of NUTS.
 """
 
 import logging
+import warnings
 from functools import cache
 
 import arviz as az
@@ -136,7 +137,9 @@ def test_draws_of_nuts():
     ("change", "said"),
     [
         (lambda dt: dt.isel(chain=[0]), "one chain"),
-        (lambda dt: dt.isel(draw=slice(None, None, 2)), "left out"),
+        (lambda dt: dt.isel(draw=slice(None, None, 2)), "thinned"),
+        (lambda dt: dt.isel(draw=np.argsort(dt["posterior"]["t"].values[0])), "reordered"),
+        (lambda dt: joined(dt, draws_of_pair(seed=2), "draw"), "joined along chain"),
         (lambda dt: dt.isel(draw=slice(50)), "fewer than"),
         (lambda dt: dt.isel(k=[0, 1]), "all elements of x"),
         (lambda dt: xr.DataTree.from_dict({"posterior": dt["posterior"].to_dataset()[["x"]]}), "t"),
@@ -146,9 +149,71 @@ def test_why_not(change, said, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     dt = change(draws_of_pair())
     table = pk.summary(dt, model=pair())
-    assert (table["gain"] == 1).all()
     assert said in table.attrs["not_by_gradients"]
     assert any(said in text for text in messages(caplog, logging.INFO))
+    plain = pk.summary(dt)
+    assert table.equals(plain)
+    assert (table["gain"] == 1).all()
+
+
+def joined(dt, other, dim):
+    """Two results, group by group."""
+    groups = {name: [own[name].to_dataset() for own in (dt, other)] for name in dt.children}
+    return xr.DataTree.from_dict({name: xr.concat(both, dim) for name, both in groups.items()})
+
+
+def test_runs_that_are_joined_along_chain_are_corrected():
+    """Their chains have the same numbers, by which gradients of each could not be found."""
+    several = draws_of_pair(), draws_of_pair(seed=2)
+    for dt in several:
+        pk.summary(dt, model=pair())
+    both = joined(*several, "chain")
+    assert both["posterior"]["chain"].values.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert (pk.summary(both)["gain"] == 1).all()
+    table = pk.summary(both, model=pair(), round_to="none")
+    assert is_right(table)
+    assert (table["gain"] > 3).all()
+
+
+def test_what_is_no_tree_is_corrected_too():
+    """A dataset, a group, a dict of arrays."""
+    dt = draws_of_pair()
+    table = pk.summary(dt, model=pair(), round_to="none")
+    own = dt["posterior"].to_dataset()
+    for same in (own, dt["posterior"]):
+        assert pk.summary(same, model=pair(), round_to="none").equals(table)
+    arrays = {name: values.values for name, values in own.items()}
+    of_dict = pk.summary(arrays, model=pair(), round_to="none")
+    np.testing.assert_allclose(of_dict, table)
+
+
+@pytest.mark.parametrize("change", [lambda dt: dt.sel(chain=0), lambda dt: az.extract(dt)])
+def test_draws_without_chains_are_refused(change):
+    with pytest.raises(ValueError, match=r"az.extract stacks them, and dt.isel\(chain=0\) drops"):
+        pk.summary(change(draws_of_pair()), model=pair())
+
+
+def test_of_bambi_the_reason_says_what_helps():
+    """It leaves out offsets of groups, and moves the intercept to where predictors are 0."""
+    dt = draws_of_pair()
+    posterior = dt["posterior"].to_dataset().assign_attrs(modeling_interface="bambi")
+    table = pk.summary(posterior.drop_vars("t"), model=pair())
+    said = table.attrs["not_by_gradients"]
+    assert said.startswith("the draws lack t of the model (Bambi changes draws")
+    stats_of_nuts = xr.Dataset({"lp": (("chain", "draw"), posterior["t"].values)})
+    whole = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": stats_of_nuts})
+    said = pk.summary(whole, model=pair()).attrs["not_by_gradients"]
+    assert "another log-density" in said
+    assert "center_predictors=False" in said
+
+
+def test_beside_discrete_variables():
+    with pm.Model() as model:
+        k = pm.Bernoulli("k", 0.3)
+        pm.Normal("x", k, 1)
+    k = rng().binomial(1, 0.3, CHAINS * DRAWS)
+    dt = tree(k=k, x=rng().normal(k))
+    assert "[k] are discrete" in pk.summary(dt, model=model).attrs["not_by_gradients"]
 
 
 def test_chains_that_have_not_converged_are_not_corrected():
@@ -169,6 +234,46 @@ def test_the_better_correction_is_used():
     assert (table["mcse_mean"] <= before["mcse_mean"] * (1 + 1e-9)).all()
     assert table.attrs["by_gradients"] == ["x[0]", "x[1]"]
     assert "certificate" in table.attrs
+
+
+# ---- results of other samplers, whose packages may be missing -------------------------------
+
+
+def of_nuts(sampler):
+    def run():
+        pytest.importorskip(sampler, reason=f"{sampler} is not installed")
+        return pm.sample(500, tune=500, nuts_sampler=sampler, **HOW)
+
+    return run
+
+
+HOW = {"chains": 4, "cores": 1, "random_seed": 2, "progressbar": False}
+RUNS = {
+    **{name: of_nuts(name) for name in ("nutpie", "numpyro", "blackjax")},
+    "SMC": lambda: pm.sample_smc(1000, **HOW),
+    "a trace": lambda: pm.sample(
+        500, tune=500, nuts_sampler="pymc", return_inferencedata=False, **HOW
+    ),
+    "unconstrained": lambda: pm.sample(
+        500, tune=500, nuts_sampler="pymc", idata_kwargs={"include_transformed": True}, **HOW
+    ),
+    "slices": lambda: pm.sample(500, tune=200, step=pm.Slice(), **HOW),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_averages_of_any_sampler_are_corrected(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # theirs
+        with pair():
+            dt = RUNS[name]()
+            table = pk.summary(dt, ["x", "t", "product"], round_to="none")
+            found = pk.expectation(dt, lambda v: v["t"])
+    assert table.attrs["by_gradients"] == list(table.index)
+    assert is_right(table)
+    assert (table["gain"] > 3).all()
+    assert abs(found.mean - 1.5) < MOST_Z * found.mcse
 
 
 # ---- models that break the identity ---------------------------------------------------------

@@ -291,6 +291,12 @@ BUGS = {
             "if False:",
             'test_any_run.py -k "silence and selected"',
         ),
+        (
+            "a region does not matter",
+            'if STATE_GROUP in getattr(dt, "children", ()) and was_in_region(dt):',
+            "if False:",
+            "test_kept_gradients.py -k region",
+        ),
     ],
     "analysis/unconstrained_draws.py": [
         (
@@ -527,7 +533,7 @@ BUGS = {
         ),
         (
             "the path of a result has no corrections",
-            "    dt = opened(dt)\n",
+            "    dt = opened(dt, model)\n",
             "",
             "test_expectation.py -k outlive",
         ),
@@ -1104,6 +1110,12 @@ BUGS = {
             "target.region[0, i] <= y[i] <= target.region[1, i]",
             "target.region[0, i] <= y[i]",
             "test_target.py -k outside_a_region",
+        ),
+        (
+            "the gradient that is kept is the position",
+            "row[k], row[d + k] = state.x[k], state.gradient[k]",
+            "row[k], row[d + k] = state.x[k], state.x[k]",
+            "test_kept_gradients.py -k 'those_of_the_model and MALA'",
         ),
         (
             "NaN counts as +inf",

@@ -24,10 +24,11 @@ is as exact as the mean of f. If π is normal and f a polynomial of degree 2, f 
 others, so that θ does not depend on what it multiplies, and so do the strength of the ridge and the
 number of controls: by the errors at one of those, of a regression on the rest.
 
-No polynomial is a step. If f has two values, as of whether x_1 is below a point, let u be the
-standardised coordinate, or combination of them, that divides the draws best where f is the one from
-where it is the other, t the point that does, v the direction with ∂u/∂v = 1 along which u and all
-that is independent of it by a normal π are, and s = ∂log π/∂v. Of the field ψ(u) v the control is
+No polynomial is a step. If f has two values, as of whether x_1 is below a point, let u =
+a·(x − m)/σ be the standardised coordinate, or combination of them, that divides the draws best
+where f is the one from where it is the other, t the point that does, v = Σa/σ with the covariance Σ
+of the draws, so that ∂u/∂v = 1 and nothing that is uncorrelated with u changes along v, and s =
+v·g. Of the field ψ(u) v the control is
 
     ψ'(u) + ψ(u) s = [u ≤ t] − Φ(t) + ψ(u) (u + s),    ψ'(u) − u ψ(u) = [u ≤ t] − Φ(t)
 

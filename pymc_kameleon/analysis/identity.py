@@ -28,9 +28,9 @@ N_LINES, STRETCH, STRETCH_OF_LAST = 50, 2.0, 1.5
 """Pairs of draws between which the log-density is followed, and draws from which it is, outwards;
 how far that is, in distances from the mean; and how far from the last draws of a coordinate."""
 
-STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-2, 0.2
-"""Length in z along which a derivative is compared with a difference; by how much they may differ,
-relative; and at which share of draws."""
+STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-6, 0.2
+"""Length in z to both sides, in which a difference is compared with the integral of the gradient;
+by how much they may differ, relative; and at which share of draws, as there are kinks."""
 
 MOST_HALVINGS, ALL_HALVED, WORST = 30, 6, 10
 """Halvings of lines along which log π and its gradient do not agree; after how many only the worst
@@ -111,12 +111,20 @@ def whitening(x):
 
 
 def _derivative_is_wrong(density, x, factor, rng):
-    """Whether derivatives at points x (n, d), each along some line, are not those of log π."""
-    way = rng.standard_normal(x.shape) @ factor.T / np.sqrt(x.shape[1])
-    (before, _), (after, _) = (density(x + side * STEP * way) for side in (-1, 1))
-    slope = np.sum(density(x)[1] * way, axis=1)
-    off = np.abs((after - before) / (2 * STEP) - slope)
-    return np.mean(~(off < MOST_WRONG * (1 + np.abs(slope)))) > WRONG_SHARE
+    """Whether changes of log π near points x (n, d), each along some line, are not by its gradient.
+
+    A mean is wrong by what the gradient is wrong by, in standard deviations.
+    """
+    way = STEP * rng.standard_normal(x.shape) @ factor.T / np.sqrt(x.shape[1])
+    ends = x - way, x + way
+    before, after = (density(end)[0] for end in ends)
+    off = _disagreement(density, *ends, before, after)
+    most = MOST_WRONG * (2 * STEP + np.abs(after - before)) + _rounding_of(before)
+    return np.mean(~(off < most)) > WRONG_SHARE
+
+
+def _rounding_of(logp):
+    return ROUNDINGS * np.finfo(float).eps * np.abs(np.where(np.isfinite(logp), logp, 0.0))
 
 
 def _falls_off(density, x, logp, rng):
@@ -139,9 +147,7 @@ def _jump_along(density, a, b, at_a, low):
     at_b = density(b)[0]
     off = _disagreement(density, a, b, at_a, at_b)
     for halving in range(MOST_HALVINGS + 1):
-        size = np.abs(np.where(np.isfinite(at_a), at_a, 0.0))
-        least = LEAST_JUMP + ROUNDINGS * np.finfo(float).eps * size
-        open_ = (off > least) & (np.fmax(at_a, at_b) > low - NEGLIGIBLE)
+        open_ = (off > LEAST_JUMP + _rounding_of(at_a)) & (np.fmax(at_a, at_b) > low - NEGLIGIBLE)
         if halving >= ALL_HALVED and np.count_nonzero(open_) > WORST:
             open_ &= off >= np.sort(off[open_])[-WORST]
         if halving == MOST_HALVINGS or not open_.any():

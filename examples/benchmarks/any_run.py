@@ -1,6 +1,6 @@
 """What control variates by gradients gain over runs of PyMC's NUTS: a table of docs/any_run.md.
 
-    python examples/benchmarks/any_run.py [--cases GARCH,schools] [--seeds 6] [--runs FOLDER]
+    python examples/benchmarks/any_run.py [--cases GARCH,schools] [--seeds 10] [--runs FOLDER]
     python examples/benchmarks/any_run.py --cost
 
 A run has four chains of 1000 draws, after 1000 of tuning, by ``pm.sample``. Quantities are each
@@ -94,7 +94,7 @@ def main():
     """Run what is asked for and not in the file yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", default=",".join(CASES), help="some of those of the page")
-    parser.add_argument("--seeds", type=int, default=6, help="runs of each")
+    parser.add_argument("--seeds", type=int, default=10, help="runs of each")
     folder = Path(tempfile.gettempdir()) / "any_run"
     parser.add_argument("--runs", type=Path, default=folder, help="where runs are kept")
     parser.add_argument("--json", type=Path, default=FILE, help="file for the results")

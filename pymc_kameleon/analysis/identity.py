@@ -21,12 +21,14 @@ ROUNDING_OPS = {
 }
 """PyTensor's Ops that make steps of what varies: their gradient says nothing of these."""
 
-FAR, LEAST_FALL = 10.0, 2.0
-"""Standard deviations of a coordinate in which log π should fall by so much."""
+FAR, LEAST_FALL = (10.0, 20.0), 2.0
+"""Standard deviations of a coordinate in which log π should fall by so much: any number between
+these, as that of an angle falls, and comes back."""
 
-N_LINES, STRETCH, STRETCH_OF_LAST = 50, 2.0, 1.5
-"""Pairs of draws between which the log-density is followed, and draws from which it is, outwards;
-how far that is, in distances from the mean; and how far from the last draws of a coordinate."""
+N_LINES, N_OUT, STRETCH, STRETCH_OF_LAST = 50, 100, 3.0, 1.5
+"""Pairs of draws between which the log-density is followed; draws from which it is, outwards; how
+far that is, in distances from the mean; and how far from the last draws of a coordinate. So all but
+one in a hundred jumps at 4.5 standard deviations in any direction are met."""
 
 STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-6, 0.2
 """Length in z to both sides, in which a difference is compared with the integral of the gradient;
@@ -83,11 +85,14 @@ def why_not_by_density(density, x, logp):
     rng = np.random.default_rng(len(x))
     mean, factor = whitening(x)
     if _derivative_is_wrong(density, x[rng.integers(len(x), size=N_LINES)], factor, rng):
-        return "the gradient is not that of the log-density"
+        return (
+            "the gradient is not exactly that of the log-density (is it by finite differences, or "
+            "in float32?)"
+        )
     if not _falls_off(density, x, logp, rng):
         return "the log-density does not fall off far away from the draws"
     begin, end = rng.integers(len(x), size=(2, N_LINES))
-    out = rng.integers(len(x), size=N_LINES)
+    out = rng.integers(len(x), size=N_OUT)
     last = np.unique([x.argmin(axis=0), x.argmax(axis=0)])
     last = rng.permutation(last)[:N_LINES]
     begin = np.concatenate([begin, out, last])
@@ -135,7 +140,8 @@ def _falls_off(density, x, logp, rng):
     d = x.shape[1]
     base = rng.choice(np.argsort(logp)[len(x) // 2 :], 2 * max(d, N_LINES))
     far, row, k = x[base], np.arange(len(base)), np.arange(len(base)) // 2 % d
-    far[row, k] = x.mean(axis=0)[k] + (-1.0) ** row * FAR * x.std(axis=0)[k]
+    way = (-1.0) ** row * rng.uniform(*FAR, len(base))
+    far[row, k] = x.mean(axis=0)[k] + way * x.std(axis=0)[k]
     return (density(far)[0] < logp[base] - LEAST_FALL).all()
 
 

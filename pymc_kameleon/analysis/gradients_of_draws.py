@@ -218,7 +218,7 @@ def _evaluated(dt, posterior, model):
 def check_kept(tree, step):
     """Look between the draws of a run whose `step` has kept gradients, and put down what is seen.
 
-    That takes as many evaluations as a quarter of the draws, or as all of them.
+    That takes as many evaluations as a third of 4000 draws, or as all of them.
     """
     kept, logp = tree[GRADIENTS], tree["sample_stats"]["lp"]
     if kept.sizes["draw"] < LEAST_DRAWS:

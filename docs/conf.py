@@ -7,12 +7,15 @@ there are no links into other projects' documentation, whose inventories would h
 
 import importlib.metadata
 import os
+import sys
 from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util import logging
+
+sys.path.append(str(Path(__file__).parent))  # of typography.py
 
 project = "pymc_kameleon"
 author = "The pymc_kameleon developers"
@@ -24,6 +27,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "numpydoc",
+    "sphinx_copybutton",
+    "typography",
 ]
 root_doc = "docs/index"
 highlight_language = "text"  # of blocks that name none
@@ -46,6 +51,8 @@ os.environ["MATPLOTLIBRC"] = str(Path(__file__).parent)  # of the pages with cel
 autodoc_typehints = "none"  # the docstrings say it
 autosummary_generate = True
 numpydoc_show_class_members = False
+
+copybutton_exclude = ".linenos, .gp, .go"  # of an example, what one types
 
 html_theme = "pydata_sphinx_theme"
 html_title = project

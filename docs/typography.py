@@ -1,0 +1,130 @@
+"""How the site sets numbers, raised and lowered letters, and tables: a Sphinx extension.
+
+Pages are written so that they read well as plain text: 10 000, x_k, (1 + t)^-0.6. On the site the
+parts of such a number stay on one line, indices are lowered, exponents raised, columns of numbers
+are aligned at the right, and docs/NAME.md in a docstring is a link.
+"""
+
+import re
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
+
+NARROW = "\N{NARROW NO-BREAK SPACE}"
+
+THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
+PER_CENT = re.compile(r"(?<=\d) (?=%)")
+LETTER = r"[A-Za-zα-ωΑ-Ω∂ℓ]"
+MARK = re.compile(
+    rf"(?<![\w^]){LETTER}['′*]?_(?P<sub>[A-Za-z0-9α-ω]{{1,3}})(?!\w)"  # x_k, σ_kj, w*_j
+    rf"|(?<=[\w)\]])\^(?P<sup>-?(?:\d+(?:[./]\d+)?|{LETTER}+)|\([^()]*\))"  # t^-1/2, 10^(d/2)
+)
+PAGE = re.compile(r"\bdocs/([a-z_]+)\.md\b")
+
+NUMBER = re.compile(
+    r"^[<>≥≤≈~±+−–-]?\s*[\d.]"  # begins as one, and has few words
+    r"(?:[\d\s.,/×·%±e+−–()-]|µ|to|and|s\b|ms\b|min\b|h\b|d\b|\u202f|\u00a0)*\+?$"
+)
+MANY = 8
+"""Columns from which on those of numbers are narrow, and their heads stand upright."""
+
+AS_WRITTEN = (
+    nodes.literal,
+    nodes.FixedTextElement,  # blocks of code, too
+    nodes.math,
+    nodes.math_block,
+    nodes.raw,
+    nodes.Invisible,
+    nodes.Bibliographic,
+    addnodes.desc_signature,
+)
+
+
+def whole(text):
+    """Return the text with spaces within numbers at which no line ends."""
+    text = THOUSANDS.sub(lambda number: number[0].replace(" ", NARROW), text)
+    return PER_CENT.sub(NARROW, text)
+
+
+def marked(text):
+    """Return a text in parts: text, indices and exponents."""
+    parts, end = [], 0
+    for mark in MARK.finditer(text):
+        kind = "sub" if mark["sub"] else "sup"
+        content = mark[kind].removeprefix("(").removesuffix(")").replace("-", "−")
+        parts.append(nodes.Text(text[end : mark.start(kind) - 1]))
+        parts.append((nodes.subscript if kind == "sub" else nodes.superscript)("", content))
+        end = mark.end()
+    return [*parts, nodes.Text(text[end:])]
+
+
+def linked(text, page):
+    """Return a text of a docstring in parts: text, and links to pages of docs/."""
+    parts, end = [], 0
+    for link in PAGE.finditer(text):
+        parts.append(nodes.Text(text[end : link.start()]))
+        reference = addnodes.pending_xref(
+            "", nodes.inline("", link[0]), refdoc=page, refdomain="std", reftype="doc",
+            reftarget=f"/docs/{link[1]}", refexplicit=False, refwarn=True,
+        )  # fmt: skip
+        parts.append(reference)
+        end = link.end()
+    return [*parts, nodes.Text(text[end:])]
+
+
+class Typography(SphinxTransform):
+    """Set the texts and tables of a page."""
+
+    default_priority = 800  # after all that reads text
+
+    def apply(self):
+        """Change the page."""
+        for text in list(self.document.findall(nodes.Text)):
+            if any(isinstance(above, AS_WRITTEN) for above in ancestors(text)):
+                continue
+            parts = [nodes.Text(whole(text))]
+            if not any(isinstance(above, nodes.title) for above in ancestors(text)):
+                parts = marked(parts[0])
+                if "/generated/" in self.env.docname:
+                    parts = [
+                        new
+                        for part in parts
+                        for new in (
+                            linked(part, self.env.docname) if isinstance(part, nodes.Text) else [part]
+                        )
+                    ]
+            text.parent.replace(text, parts)
+        for table in self.document.findall(nodes.table):
+            set_table(table)
+
+
+def ancestors(node):
+    """Yield what a node is in."""
+    while node := node.parent:
+        yield node
+
+
+def set_table(table):
+    """Align columns of numbers at the right, and name tables that need a style of their own."""
+    rows = [row.children for row in table.findall(nodes.row)]
+    body = [row.children for part in table.findall(nodes.tbody) for row in part.findall(nodes.row)]
+    if len({len(row) for row in rows}) != 1 or not body:
+        return  # of cells that span columns
+    if all(any(True for _ in row[0].findall(nodes.image)) for row in body):
+        table["classes"].append("cards")
+        return
+    if len(body[0]) >= MANY:
+        table["classes"].append("many-columns")
+    for column, cells in enumerate(zip(*body, strict=True)):
+        texts = [text for cell in cells if (text := cell.astext().strip()) not in ("", "–", "—")]
+        if texts and sum(bool(NUMBER.match(text)) for text in texts) > len(texts) / 2:
+            for row in rows:
+                if not any(name.startswith("text-") for name in row[column]["classes"]):
+                    row[column]["classes"].append("text-right")
+
+
+def setup(app):
+    """Register the transform."""
+    app.add_transform(Typography)
+    return {"parallel_read_safe": True, "version": "1"}

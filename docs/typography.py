@@ -15,6 +15,7 @@ NARROW = "\N{NARROW NO-BREAK SPACE}"
 
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
 PER_CENT = re.compile(r"(?<=\d) (?=%)")
+MINUS = re.compile(r"(?<=\de)-(?=\d)")  # of 1e-6: no line ends after it, as after a hyphen
 LETTER = r"[A-Za-zα-ωΑ-Ω∂ℓ]"
 MARK = re.compile(
     rf"(?<![\w^]){LETTER}['′*]?_(?P<sub>[A-Za-z0-9α-ω]{{1,3}})(?!\w)"  # x_k, σ_kj, w*_j
@@ -26,8 +27,8 @@ NUMBER = re.compile(
     r"^[<>≥≤≈~±+−–-]?\s*[\d.]"  # begins as one, and has few words
     r"(?:[\d\s.,/×·%±e+−–()-]|µ|to|and|s\b|ms\b|min\b|h\b|d\b|\u202f|\u00a0)*\+?$"
 )
-MANY = 8
-"""Columns from which on those of numbers are narrow, and their heads stand upright."""
+WIDE = 95
+"""Letters of the longest words of all columns, with the gaps, that still fit a page."""
 
 AS_WRITTEN = (
     nodes.literal,
@@ -44,7 +45,7 @@ AS_WRITTEN = (
 def whole(text):
     """Return the text with spaces within numbers at which no line ends."""
     text = THOUSANDS.sub(lambda number: number[0].replace(" ", NARROW), text)
-    return PER_CENT.sub(NARROW, text)
+    return MINUS.sub("−", PER_CENT.sub(NARROW, text))
 
 
 def marked(text):
@@ -114,8 +115,10 @@ def set_table(table):
     if all(any(True for _ in row[0].findall(nodes.image)) for row in body):
         table["classes"].append("cards")
         return
-    if len(body[0]) >= MANY:
-        table["classes"].append("many-columns")
+    words = [max(len(word) for cell in column for word in ["", *cell.astext().split(" ")])
+             for column in zip(*rows, strict=True)]  # fmt: skip
+    if sum(words) + 2 * len(words) > WIDE:
+        table["classes"].append("upright-heads")
     for column, cells in enumerate(zip(*body, strict=True)):
         texts = [text for cell in cells if (text := cell.astext().strip()) not in ("", "–", "—")]
         if texts and sum(bool(NUMBER.match(text)) for text in texts) > len(texts) / 2:

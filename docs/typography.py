@@ -1,11 +1,13 @@
-"""How the site sets numbers, raised and lowered letters, and tables: a Sphinx extension.
+"""How the site sets numbers, indices, tables and descriptions of pages: a Sphinx extension.
 
 Pages are written so that they read well as plain text: 10 000, x_k, (1 + t)^-0.6. On the site the
 parts of such a number stay on one line, indices are lowered, exponents raised, columns of numbers
-are aligned at the right, and docs/NAME.md in a docstring is a link.
+are aligned at the right, tables without heads are cards, and docs/NAME.md in a docstring is a link.
 """
 
+import html
 import re
+import textwrap
 
 from docutils import nodes
 from sphinx import addnodes
@@ -60,20 +62,6 @@ def marked(text):
     return [*parts, nodes.Text(text[end:])]
 
 
-def linked(text, page):
-    """Return a text of a docstring in parts: text, and links to pages of docs/."""
-    parts, end = [], 0
-    for link in PAGE.finditer(text):
-        parts.append(nodes.Text(text[end : link.start()]))
-        reference = addnodes.pending_xref(
-            "", nodes.inline("", link[0]), refdoc=page, refdomain="std", reftype="doc",
-            reftarget=f"/docs/{link[1]}", refexplicit=False, refwarn=True,
-        )  # fmt: skip
-        parts.append(reference)
-        end = link.end()
-    return [*parts, nodes.Text(text[end:])]
-
-
 class Typography(SphinxTransform):
     """Set the texts and tables of a page."""
 
@@ -87,17 +75,24 @@ class Typography(SphinxTransform):
             parts = [nodes.Text(whole(text))]
             if not any(isinstance(above, nodes.title) for above in ancestors(text)):
                 parts = marked(parts[0])
-                if "/generated/" in self.env.docname:
-                    parts = [
-                        new
-                        for part in parts
-                        for new in (
-                            linked(part, self.env.docname) if isinstance(part, nodes.Text) else [part]
-                        )
-                    ]
+            if "/generated/" in self.env.docname:
+                parts = [new for part in parts for new in self.linked(part)]
             text.parent.replace(text, parts)
         for table in self.document.findall(nodes.table):
             set_table(table)
+
+    def linked(self, part):
+        """Return a part of a docstring in parts: text, and links to pages of docs/."""
+        if not isinstance(part, nodes.Text):
+            return [part]
+        parts, end = [], 0
+        for link in PAGE.finditer(part):
+            parts.append(nodes.Text(part[end : link.start()]))
+            to = {"refdomain": "std", "reftype": "doc", "reftarget": f"/docs/{link[1]}"}
+            how = {"refdoc": self.env.docname, "refexplicit": False, "refwarn": True}
+            parts.append(addnodes.pending_xref("", nodes.inline("", link[0]), **to, **how))
+            end = link.end()
+        return [*parts, nodes.Text(part[end:])]
 
 
 def ancestors(node):
@@ -106,13 +101,20 @@ def ancestors(node):
         yield node
 
 
+def is_one_of(classes):
+    """Return what tells whether a node is of one of some classes."""
+    return lambda node: isinstance(node, classes)
+
+
 def set_table(table):
     """Align columns of numbers at the right, and name tables that need a style of their own."""
     rows = [row.children for row in table.findall(nodes.row)]
     body = [row.children for part in table.findall(nodes.tbody) for row in part.findall(nodes.row)]
     if len({len(row) for row in rows}) != 1 or not body:
         return  # of cells that span columns
-    if all(any(True for _ in row[0].findall(nodes.image)) for row in body):
+    heads = [text for part in table.findall(nodes.thead) if (text := part.astext().strip())]
+    shown = (nodes.image, nodes.reference, addnodes.pending_xref)
+    if not heads and all(any(True for _ in row[0].findall(is_one_of(shown))) for row in body):
         table["classes"].append("cards")
         return
     words = [max(len(word) for cell in column for word in ["", *cell.astext().split(" ")])
@@ -127,7 +129,17 @@ def set_table(table):
                     row[column]["classes"].append("text-right")
 
 
+def describe(app, page, template, context, doctree):
+    """Tell search engines what a page is about: the beginning of its first paragraph."""
+    paragraphs = doctree.findall(nodes.paragraph) if doctree else ()
+    texts = (text for p in paragraphs if len(text := " ".join(p.astext().split())) > 40)
+    if text := next(texts, None):
+        text = textwrap.shorten(text, 160, placeholder=" …")
+        context["metatags"] += f'<meta name="description" content="{html.escape(text)}">'
+
+
 def setup(app):
-    """Register the transform."""
+    """Register the transform, and what describes a page."""
     app.add_transform(Typography)
+    app.connect("html-page-context", describe)
     return {"parallel_read_safe": True, "version": "1"}

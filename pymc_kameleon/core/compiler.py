@@ -29,8 +29,8 @@ from pymc_kameleon.core.numba_cache import WholeCache, one_process_compiles
 
 _log = logging.getLogger("pymc_kameleon")
 
-KNOWN_VERSIONS = ("0.66", "0.67", "0.68")
-"""Of numba. LLVM aborts with 0.65, whose llvmlite gives ``Part.inlining`` to what is returned."""
+KNOWN_VERSIONS = ("0.65", "0.66", "0.67", "0.68")
+"""Of numba."""
 
 IS_KNOWN = numba.__version__.rpartition(".")[0] in KNOWN_VERSIONS  # this version
 if not IS_KNOWN:
@@ -48,11 +48,15 @@ class Part(JITCodeLibrary):
     inlining = None
     """LLVM's attribute that says whether calls are inlined; without one, it decides."""
 
-    def finalize(self):
-        """Prepare to be linked, and no more."""
-        for function in self._final_module.functions:
+    def add_ir_module(self, ir_module):
+        """Say in the text whether calls are inlined, as llvmlite 0.47 says it in a wrong place."""
+        for function in ir_module.functions:
             if self.inlining and not function.is_declaration:
-                function.add_function_attribute(self.inlining)
+                function.attributes.add(self.inlining)
+        super().add_ir_module(ir_module)
+
+    def finalize(self):
+        """Be ready to be linked, and no more."""
         self._finalized = True
 
     def _optimize_functions(self, ll_module):

@@ -1,39 +1,125 @@
 """All that we take from inside PyMC, and PyMC's log as we use it.
 
 PyMC may move or change these parts in any minor version. The rest of the package knows what
-``import pymc as pm`` offers, and this file.
+``import pymc as pm`` offers, and this file. It looks for each part; one that only a feature needs
+may be missing, which is told where the feature is used.
 """
 
 import logging
+from importlib import import_module
+from importlib.metadata import version
 from weakref import ref
 
-from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
-from pymc.exceptions import SamplingError
-from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per_chain
-from pymc.logprob.transforms import CircularTransform
-from pymc.progress_bar import default_progress_theme
-from pymc.progress_bar.marimo_progress import MarimoProgressBackend, in_marimo_notebook
-from pymc.progress_bar.rich_progress import MarkerProgressBar
-from pymc.sampling.mcmc import _quiet_logging as quiet_logging
-from pymc.sampling.parallel import Draw, _initialize_multiprocessing_context
-from pymc.stats.convergence import SamplerWarning, WarningType, log_warnings, run_convergence_checks
-from pymc.stats.convergence import logger as warnings_logger
-from pymc.step_methods import STEP_METHODS
-from pymc.step_methods.arraystep import ArrayStepShared
-from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep, StepMethodState
-from pymc.step_methods.state import dataclass_state
-from pymc.util import (
-    get_default_varnames,
-    get_random_generator,
-    get_state_from_generator,
-    get_untransformed_name,
-    is_transformed_name,
-    random_generator_from_state,
-)
-from rich.progress import ProgressColumn
+from rich.progress import ProgressBar, ProgressColumn
 from rich.table import Column
 from rich.text import Text
+
+PYMC = f"PyMC {version('pymc')}"
+"""What there is of it."""
+
+try:
+    from pymc.exceptions import SamplingError
+    from pymc.stats.convergence import SamplerWarning, WarningType
+    from pymc.step_methods import STEP_METHODS
+    from pymc.step_methods.arraystep import ArrayStepShared
+    from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep, StepMethodState
+    from pymc.step_methods.state import dataclass_state
+    from pymc.util import (
+        get_default_varnames,
+        get_random_generator,
+        get_state_from_generator,
+        get_untransformed_name,
+        is_transformed_name,
+        random_generator_from_state,
+    )
+except ImportError as error:
+    raise ImportError(
+        f"pymc_kameleon does not know {PYMC} yet, which lacks a part that all "
+        f"samplers need: {error}. Install an older PyMC 6."
+    ) from error
+
+
+class Missing:
+    """Stands for a part that this PyMC does not have; who uses it is told which feature needs it.
+
+    Parameters
+    ----------
+    part, feature : str
+    """
+
+    def __init__(self, part, feature):
+        self._said = f"{PYMC} has no {part}, which is needed for {feature}."
+
+    def _tell(self, *arguments, **options):
+        raise ImportError(self._said)
+
+    __call__ = __getattr__ = __instancecheck__ = __or__ = __ror__ = _tell
+
+
+def part(feature, module, name, otherwise=None):
+    """Return a part of PyMC that a feature needs; else `otherwise`, or what says so when used."""
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        return otherwise or Missing(f"{module}.{name}", feature)
+
+
+class UnmarkedBar(ProgressBar):
+    """A bar that does not show where tuning ends, as those of PyMC 6.0."""
+
+    def __init__(self, *, marker_pos, **options):
+        super().__init__(**options)
+
+
+_FEATURE = "data and coordinates in results"
+coords_and_dims_for_inferencedata = part(
+    _FEATURE, "pymc.backends.arviz", "coords_and_dims_for_inferencedata"
+)
+find_constants = part(_FEATURE, "pymc.backends.arviz", "find_constants")
+find_observations = part(_FEATURE, "pymc.backends.arviz", "find_observations")
+
+_FEATURE = "starting points"
+make_initial_point_fn = part(_FEATURE, "pymc.initial_point", "make_initial_point_fn")
+make_initial_point_fns_per_chain = part(
+    _FEATURE, "pymc.initial_point", "make_initial_point_fns_per_chain"
+)
+
+_FEATURE = "dispersed starts and the evidence"
+FlatRV = part(_FEATURE, "pymc.distributions.continuous", "FlatRV")
+HalfFlatRV = part(_FEATURE, "pymc.distributions.continuous", "HalfFlatRV")
+CircularTransform = part("the evidence", "pymc.logprob.transforms", "CircularTransform")
+
+_FEATURE = "the progress bar"
+default_progress_theme = part(_FEATURE, "pymc.progress_bar", "default_progress_theme")
+in_marimo_notebook = part(_FEATURE, "pymc.progress_bar.marimo_progress", "in_marimo_notebook")
+MarimoProgressBackend = part(_FEATURE, "pymc.progress_bar.marimo_progress", "MarimoProgressBackend")
+MarkerProgressBar = part(
+    _FEATURE, "pymc.progress_bar.rich_progress", "MarkerProgressBar", UnmarkedBar
+)
+
+Draw = part("callback", "pymc.sampling.parallel", "Draw")
+_initialize_multiprocessing_context = part(
+    "worker processes", "pymc.sampling.parallel", "_initialize_multiprocessing_context"
+)
+quiet_logging = part("quiet", "pymc.sampling.mcmc", "_quiet_logging")
+
+_FEATURE = "convergence checks"
+log_warnings = part(_FEATURE, "pymc.stats.convergence", "log_warnings")
+run_convergence_checks = part(_FEATURE, "pymc.stats.convergence", "run_convergence_checks")
+warnings_logger = part(_FEATURE, "pymc.stats.convergence", "logger")
+
+
+def check_lengths_are_told(step):
+    """Raise a RuntimeError if ``pm.sample`` does not tell steps how many draws are to come.
+
+    Steps would take that from what they were made with, and tune for another number of draws.
+    """
+    if not hasattr(BlockedStep, "setup_chain"):
+        name = type(step).__name__
+        raise RuntimeError(
+            f"pm.sample of {PYMC} does not tell {name} how many draws are to come, "
+            f"as it does by setup_chain from 6.3 on. Use pk.sample(step=pk.{name})."
+        )
 
 
 def natural_name(name):

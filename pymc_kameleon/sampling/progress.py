@@ -196,8 +196,11 @@ class Progress:
         self._elapsed, self._left = None, np.nan
         self._searched = 0.0, 0.0  # time, and computing time, before any chain had draws
         self._combined, self._with_stats = PROGRESSBAR_OPTIONS[progressbar]
-        kind = Notebook if in_marimo_notebook() else Terminal
-        self._display = kind(self, progressbar_theme) if progressbar else NoDisplay()
+        self._display = NoDisplay()
+        if progressbar:
+            with self._or_give_up():  # PyMC may lack its parts
+                kind = Notebook if in_marimo_notebook() else Terminal
+                self._display = kind(self, progressbar_theme)
 
     def __enter__(self):
         """Show it."""

@@ -24,7 +24,9 @@ from pymc_kameleon.model.pymc_internals import (
     DrawStats,
     SamplerWarning,
     StepMethodState,
+    check_lengths_are_told,
     dataclass_state,
+    get_random_generator,
     get_state_from_generator,
     natural_name,
     progress_columns,
@@ -453,7 +455,7 @@ class KameleonStep(ArrayStepShared):
 
     def setup_chain(self, rng, tune, draws):
         """Start afresh: PyMC calls it before each chain, with the draws of tuning and after."""
-        super().setup_chain(rng, tune, draws)
+        self.rng = get_random_generator(rng, copy=False)
         self.tune = tune > 0
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
@@ -464,6 +466,10 @@ class KameleonStep(ArrayStepShared):
         self.data = self.log_density.digest
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
         self.guide = self._no_guide()
+
+    def set_rng(self, rng):
+        """Refuse what PyMC before 6.3 calls instead, without the numbers of draws."""
+        check_lengths_are_told(self)
 
     def leave(self):
         """Return the state of a chain, which keeps the arrays: another chain brings its own."""
@@ -709,6 +715,7 @@ class KameleonStep(ArrayStepShared):
 
     def _progressbar_config(self, n_chains=1):
         """Return what PyMC asks for once per run, before the first draw, with or without a bar."""
+        check_lengths_are_told(self)
         say_what_a_draw_costs(self)
         return progress_columns(self._progress_titles(), n_chains)
 

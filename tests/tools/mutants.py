@@ -3614,7 +3614,7 @@ BUGS = {
         ),
         (
             "the generator of the last chain is used again",
-            "super().setup_chain(rng, tune, draws)",
+            "self.rng = get_random_generator(rng, copy=False)",
             "pass",
             "test_random_walk.py -k transitions_by_hand",
         ),

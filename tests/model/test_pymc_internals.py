@@ -12,6 +12,7 @@ from pymc_kameleon.model import pymc_internals
 from pymc_kameleon.model.pymc_internals import BlockedStep, CompoundStep, Missing, part
 from pymc_kameleon.result import columns
 from pymc_kameleon.sampling import progress
+from pymc_kameleon.testing import check_step
 
 SCRIPT = """
 import logging
@@ -112,5 +113,7 @@ def test_a_step_refuses_a_pymc_that_tells_no_numbers_of_draws(monkeypatch):
                 pm.sample(step=refused, progressbar=False, **SMALL)
     with pytest.raises(RuntimeError, match=r"Use pk.sample\(step=pk.GAM\)"):
         step.set_rng(1)
+    with pytest.raises(RuntimeError, match="too old to check"):
+        check_step(pm.Metropolis)
     dt = pk.sample(model=model, step=pk.GAM, progressbar=False, **SMALL)
     assert dt["posterior"].sizes["draw"] == 10

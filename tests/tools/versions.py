@@ -3,6 +3,7 @@
     python tests/tools/versions.py                # on every Python of pyproject.toml
     python tests/tools/versions.py 3.13 3.14      # on these
     python tests/tools/versions.py --with oldest  # without the newest
+    python tests/tools/versions.py --with 6.3     # with this minor version of PyMC
     python tests/tools/versions.py --with canary  # the newest pre-releases, beyond upper bounds
 
 Each row of the table that it prints, docs/versions.md, is an environment of its own: the wheel, and
@@ -34,7 +35,7 @@ COLUMNS = ("pymc", "pytensor", "numba", "numpy", "scipy", "arviz", "xarray", "pa
 # Oldest: of what is named in pyproject.toml; what that needs is the newest that goes with it, and
 # may have deprecated what the old ones use.
 RESOLUTION = {"oldest": ["--resolution=lowest-direct"], "canary": ["--prerelease=allow"]}
-PYTEST = {"oldest": ["-W", "ignore::DeprecationWarning"]}
+OLD = ["-W", "ignore::DeprecationWarning"]
 
 TESTS = [
     "whole/test_architecture.py",
@@ -88,6 +89,8 @@ def install(python, versions, wheel):
     wanted = REQUIREMENTS
     if versions == "canary":
         wanted = [without_upper_bounds(requirement) for requirement in wanted]
+    if versions[0].isdigit():
+        wanted = [*wanted, f"pymc=={versions}.*"]
     pip = ("pip", "install", "--quiet", "--python", python)
     uv(*pip, "--no-build", *RESOLUTION.get(versions, ()), *wanted)
     uv(*pip, "pytest", "hypothesis")
@@ -106,7 +109,8 @@ def run_tests(python, versions, folder):
     pytest = [python.with_name("pytest"), "--config-file", ROOT / "pyproject.toml", *options]
     pytest += ["-p", "no:cacheprovider"]
     tests = [ROOT / "tests" / test for test in TESTS]
-    return run(*pytest, *PYTEST.get(versions, ()), *tests, cwd=folder, env=environment)
+    pytest += [] if versions in ("newest", "canary") else OLD
+    return run(*pytest, *tests, cwd=folder, env=environment)
 
 
 def try_out(name, versions, wheel, folder):
@@ -137,7 +141,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("pythons", nargs="*", default=PYTHONS, metavar="3.x")
-    parser.add_argument("--with", dest="versions", choices=("oldest", "newest", "canary"))
+    parser.add_argument("--with", dest="versions", metavar="oldest, newest, canary or 6.x")
     options = parser.parse_args()
     tried = (options.versions,) if options.versions else ("oldest", "newest")
     rows, passed = [["Python", "versions", *COLUMNS, "tests"]], []

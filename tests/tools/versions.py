@@ -53,6 +53,9 @@ TESTS = [
 SAMPLERS = "[GAM or [GadMALA or not (test_conforms or test_draws_what or test_resumed_draws)"
 """Of the tests that run all samplers, those of one without a gradient and of one with."""
 
+CHOSEN = f"({SAMPLERS}) and (not slow or test_a_dask_cluster or test_a_store_changes)"
+"""Of slow tests those of what is told nowhere else."""
+
 
 def run(*command, **options):
     """Run a program; return its exit code and what it printed."""
@@ -105,7 +108,7 @@ def run_tests(python, versions, folder):
     }
     environment.pop("PYTHONPATH", None)
     # If PyMC has moved a part, nothing else can be collected, but test_architecture.py names it.
-    options = ["-q", "-m", "not slow", "-k", SAMPLERS, "--continue-on-collection-errors"]
+    options = ["-q", "-k", CHOSEN, "--continue-on-collection-errors"]
     pytest = [python.with_name("pytest"), "--config-file", ROOT / "pyproject.toml", *options]
     pytest += ["-p", "no:cacheprovider"]
     tests = [ROOT / "tests" / test for test in TESTS]

@@ -296,7 +296,8 @@ def test_a_dask_cluster_gives_the_same_draws(cluster, black_box, expected, late,
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         assert_same(black_box(executor=cluster.get_executor()), expected[3], ALL)
     assert "Sampling by ClientExecutor (3 chains)" in caplog.text
-    assert signal.SIG_IGN in cluster.run(signal.getsignal, signal.SIGINT).values()
+    # A handler of asyncio, of a worker without a job so far, cannot be sent.
+    assert any(cluster.run(lambda: signal.getsignal(signal.SIGINT) is signal.SIG_IGN).values())
     killer = faults.Kills(late(1), tmp_path / "killed")
     assert_same(black_box(killer, executor=cluster.get_executor()), expected[3], ALL)
     assert (tmp_path / "killed").exists()

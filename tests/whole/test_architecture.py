@@ -160,9 +160,9 @@ def taken_from_pymc(tree):
         elif isinstance(node, ast.Import):
             yield from ((a.name, None) for a in node.names if a.name.startswith("pymc."))
         elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == "part":
-            _, module, name, *otherwise = node.args
-            if not otherwise:
-                yield module.value, name.value
+            match node.args:  # with a fourth argument, what is there otherwise, it may be missing
+                case [_, ast.Constant(module), ast.Constant(name)]:
+                    yield module, name
 
 
 def missing_in_pymc(tree):

@@ -2,11 +2,12 @@
 # make test      install into .venv and run the tests
 # make test-all  the slow tests, which repeat what others show or take long
 # make docs      install into .venv and make the site, docs/_build/html/index.html; needs no network then
+# make docs-fast the same without running the cells of its pages, in docs/_build/fast
 # make dist      wheel and source distribution; the wheel runs the README's first example by itself
 # make lint      ruff, and import-linter: who may import whom
 # make versions  the oldest and the newest versions that pyproject.toml allows, on each Python
 # make canary    the newest pre-releases, whatever it allows
-.PHONY: demo test test-all docs dist lint versions canary
+.PHONY: demo test test-all docs docs-fast dist lint versions canary
 
 # The first Python from 3.12 on: python3 (with pyenv, what .python-version names), or a named one.
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 \
@@ -35,6 +36,12 @@ docs: .venv/installed-docs
 	@echo "== Making the site"
 	@.venv/bin/python -m sphinx -nWq --keep-going -c docs -d docs/_build/doctrees . docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+docs-fast: .venv/installed-docs
+	@echo "== Making the site without running cells"
+	@.venv/bin/python -m sphinx -nWq --keep-going -c docs -d docs/_build/doctrees-fast \
+	-D nb_execution_mode=off . docs/_build/fast
+	@echo "docs/_build/fast/index.html"
 
 dist: .venv/installed-dev
 	@rm -rf dist

@@ -7,12 +7,16 @@ there are no links into other projects' documentation, whose inventories would h
 
 import importlib.metadata
 import os
+import sys
 from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
+from numpydoc.xref import DEFAULT_LINKS
 from sphinx.util import logging
+
+sys.path.append(str(Path(__file__).parent))  # of typography.py
 
 project = "pymc_kameleon"
 author = "The pymc_kameleon developers"
@@ -24,6 +28,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "numpydoc",
+    "sphinx_copybutton",
+    "typography",
 ]
 root_doc = "docs/index"
 highlight_language = "text"  # of blocks that name none
@@ -46,26 +52,40 @@ os.environ["MATPLOTLIBRC"] = str(Path(__file__).parent)  # of the pages with cel
 autodoc_typehints = "none"  # the docstrings say it
 autosummary_generate = True
 numpydoc_show_class_members = False
+numpydoc_xref_param_type = True  # what is returned is linked, if it is ours
+numpydoc_xref_ignore = "all"
+DEFAULT_LINKS.clear()  # into Python's own documentation
+numpydoc_xref_aliases = {
+    place.rpartition(".")[2]: f"pymc_kameleon.{place}"
+    for place in [
+        "sampling.run.Run",
+        "analysis.expectation.Expectation",
+        "analysis.evidence.result.Evidence",
+        "analysis.mode_occupancy.ModeOccupancy",
+        "analysis.emulator.SimulatorEmulator",
+    ]
+}
+
+copybutton_exclude = ".linenos, .gp, .go"  # of an example, what one types
 
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_additional_pages = {"index": "front.html"}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_logo = html_favicon = "_static/logo.svg"
 templates_path = [str(Path(__file__).parent / "_templates")]
 html_theme_options = {
+    "logo": {"text": project},
+    "header_links_before_dropdown": 8,  # all
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
 }
+toc_object_entries_show_parents = "hide"
 html_math_renderer = "mathml"
 
-ALONE = ["install", "quickstart", "choosing", "performance", "faq", "glossary", "citing"]
-html_sidebars = {
-    f"docs/{page}": []
-    for page in [*ALONE, "reliability", "peers", "conformance", "adding_a_sampler", "out_of_scope"]
-}
-html_sidebars |= {"CHANGELOG": [], "examples/papers/README": []}
+html_sidebars = {f"docs/{page}": [] for page in ["choosing", "learn", "understand", "reference"]}
 
 
 def writer(*, as_block):

@@ -61,8 +61,9 @@ def main(arguments=None):
     kernel = pk.kernels.Gaussian(bandwidth=3)
     kam = pk.KAM.options(kernel=kernel, whiten=False, gamma=0.2, target_accept=0.7)
     curved = sample(banana(), kam)
-    x = curved["posterior"]["x"]
-    nearest = [abs(x - place).argmin(("chain", "draw")) for place in np.linspace(-18, 18, 7)]
+    x, y = (curved["posterior"][name] for name in "xy")
+    ridge = [(place, 0.03 * (place**2 - 100)) for place in np.linspace(-18, 18, 7)]
+    nearest = [np.hypot(x - a, y - b).argmin(("chain", "draw")) for a, b in ridge]
     along = [(int(at["chain"]), int(at["draw"])) for at in nearest]
     large = {"figsize": (9, 7)}
     ladders = sample(scales(), pk.CMTM.options(steps_per_draw=5))

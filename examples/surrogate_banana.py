@@ -74,7 +74,7 @@ def main():
         )
         show(axis, x1, x2, fit.values(parameters.surrogate, u).reshape(x1.shape))
         axis.plot(*points.T, ".", color="black", ms=2.5, label="evaluated")
-        axis.plot(*proposals(parameters).T, ".", color="tab:red", ms=4, label="proposed")
+        axis.plot(*proposals(parameters).T, ".", color="#D55E00", ms=4, label="proposed")
         axis.plot(*START, "*", color="white", mec="black", ms=13, label="from here")
         axis.set_title(f"surrogate after {n_evaluations} evaluations")
         axis.legend(loc="upper center", ncols=3, fontsize=7, columnspacing=0.8, handletextpad=0.2)

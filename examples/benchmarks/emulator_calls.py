@@ -22,6 +22,7 @@ import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pages
+import pictures
 from dispersed import quiet
 from simulators import MODELS, reference
 
@@ -118,13 +119,19 @@ def tables(rows):
 
 
 def draw(rows):
-    """Draw the error of the median variable over calls."""
+    """Draw the error of the median variable over calls.
+
+    Bars are 90 % confidence intervals of one variable's error, given so many runs.
+    """
+    pictures.use_style()
     figure, axes = plt.subplots(1, 3, figsize=(9, 3), sharey=True, layout="constrained")
     for axis, (name, title) in zip(axes, SHOWN.items(), strict=True):
         for sampler, style in SAMPLERS.items():
             found = groups(rows, name, sampler)
             x, y = [c for c, _ in found], [np.median(errors_of(own)) for _, own in found]
-            axis.plot(x, y, style, ms=4, label=sampler)
+            factors = [pictures.known_to(len(own)) for _, own in found]
+            bars = pictures.bars(y, np.array(factors))
+            axis.errorbar(x, y, bars, fmt=style, ms=5, elinewidth=1, capsize=2, label=sampler)
         axis.set(title=title, xlabel="calls of the simulator", xscale="log", yscale="log")
         axis.set_xticks(TICKS, TICKS)
         axis.set_xticks([], minor=True)
@@ -132,7 +139,7 @@ def draw(rows):
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="error of a mean, in sd")
     axes[0].legend(frameon=False, fontsize=8)
-    figure.savefig(PICTURE, dpi=110)
+    figure.savefig(PICTURE, dpi=200)
     plt.close(figure)
 
 

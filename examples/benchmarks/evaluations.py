@@ -47,6 +47,7 @@ from unittest import mock
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
+import pictures
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
@@ -699,17 +700,27 @@ def cells(row):
 
 
 def draw(rows):
-    """Draw the error of the median quantity by evaluations, one panel for each case."""
+    """Draw the error of the median quantity by evaluations, one panel for each case.
+
+    Bars are 90 % confidence intervals of one quantity's error, given so many runs.
+    """
+    pictures.use_style()
     size = {"figsize": (4 * len(IN_PICTURE), 3.6), "layout": "constrained"}
     figure, axes = plt.subplots(1, len(IN_PICTURE), sharex=True, sharey=True, **size)
     for axis, case in zip(axes, IN_PICTURE, strict=True):
-        for (of, sampler), label in LABELS.items():
+        for (of, sampler), marker in zip(LABELS, pictures.MARKERS, strict=True):
             kind = {"case": case, "of": of, "sampler": sampler}
             own = [row for row in rows if kind.items() <= row.items() and row["median"] > 0]
             own.sort(key=lambda row: row["evaluations"])
             n = [row["evaluations"] for row in own]
-            axis.loglog(n, [row["median"] ** -0.5 for row in own], "o-", ms=4, label=label)
+            error = [row["median"] ** -0.5 for row in own]
+            factors = np.array([pictures.known_to(row["runs"]) for row in own]).reshape(-1, 2)
+            options = {"marker": marker, "ms": 5, "elinewidth": 1, "capsize": 2}
+            axis.errorbar(
+                n, error, pictures.bars(error, factors), label=LABELS[of, sampler], **options
+            )
         axis.set(title=f"{NAMES[case]}, d = {Problem(case).d}", xlabel="evaluations in all")
+        axis.set(xscale="log", yscale="log")
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="error / posterior sd")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pictures
 import pymc as pm
 import pytensor.tensor as pt
 from dispersed import quiet
@@ -356,7 +357,11 @@ def failures(rows):
 
 
 def draw(rows, path):
-    """Draw the effective draws of the worst quantity, a panel for each case."""
+    """Draw the effective draws of the worst quantity, a panel for each case.
+
+    Bars are 90 % confidence intervals of one quantity's, given so many runs.
+    """
+    pictures.use_style()
     own = [row for row in rows if row["evaluations"] == SHOWN and "failed" not in row]
     samplers = in_order(own)[::-1]
     figure, axes = plt.subplots(
@@ -369,14 +374,18 @@ def draw(rows, path):
                     "" if is_free(row["sampler"]) else ", with a gradient"
                 )
                 x, y = max(worst(row), 0.5), samplers.index(row["sampler"])
-                axis.plot(x, y, "o", ms=7, color=COLOURS[group])
+                factors = pictures.known_to(row["seeds"])[::-1] ** -2.0
+                known = pictures.bars([x], factors) if x > 0.5 else None
+                axis.errorbar(x, y, xerr=known, **STYLES[group])
         axis.set(xscale="log", title=case, yticks=range(len(samplers)), xlim=(0.3, 1e5))
         axis.set_yticklabels([plain(sampler) for sampler in samplers])
         axis.grid(alpha=0.3)
-    figure.supxlabel(f"effective draws of the worst quantity, {SHOWN:,} evaluations", fontsize=11)
-    for group, colour in COLOURS.items():
-        axes[0].plot([], [], "o", ms=7, color=colour, label=group)
-    figure.legend(loc="outside upper center", ncols=len(COLOURS), frameon=False)
+    figure.supxlabel(
+        f"effective draws of the worst quantity, {spaced(SHOWN)} evaluations", fontsize=11
+    )
+    for group, style in STYLES.items():
+        axes[0].errorbar([], [], xerr=[], label=group, **style)
+    figure.legend(loc="outside upper center", ncols=len(STYLES), frameon=False)
     figure.savefig(path, dpi=200)  # twice the pixels that it is shown with
 
 
@@ -385,11 +394,12 @@ def plain(sampler):
     return "Surrogate…, corrected" if sampler == "corrected" else label(sampler).strip("`")
 
 
-COLOURS = {
-    "ours": "#c0392b",
-    "others": "#2471a3",
-    "ours, with a gradient": "#e59866",
-    "others, with a gradient": "#85c1e9",
+PLAIN = {"ls": "", "ms": 6, "elinewidth": 1.2}
+STYLES = {
+    "ours": {"marker": "o", "color": "C1", **PLAIN},
+    "others": {"marker": "s", "color": "C0", **PLAIN},
+    "ours, with a gradient": {"marker": "o", "color": "C1", "mfc": "white", **PLAIN},
+    "others, with a gradient": {"marker": "s", "color": "C0", "mfc": "white", **PLAIN},
 }
 
 if __name__ == "__main__":

@@ -233,15 +233,15 @@ SAMPLERS = {
 COLOURS = {
     "RW": "black",
     "RW, ν = 1.6": "0.6",
-    "AM": "tab:orange",
-    "RBAM": "tab:brown",
-    "GAM": "tab:green",
-    "KAM": "tab:blue",
-    "cKAM, γ₀ = 10": "tab:pink",
-    PUBLISHED: "tab:purple",
-    EXACT: "tab:red",
+    "AM": "#E69F00",
+    "RBAM": "0.35",
+    "GAM": "#009E73",
+    "KAM": "#0072B2",
+    "cKAM, γ₀ = 10": "#56B4E9",
+    PUBLISHED: "#CC79A7",
+    EXACT: "#D55E00",
 }
-"""Of the samplers that are drawn."""
+"""Of the samplers that are drawn, from the palette of Okabe and Ito."""
 
 # ---- chains -------------------------------------------------------------------------------------
 

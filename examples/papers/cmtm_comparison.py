@@ -48,7 +48,7 @@ SAMPLERS = {
     "CMTM, adaptive": (pk.CMTM, {"scales": FIRST}),
     "CMTM, default": (pk.CMTM, {}),
 }
-COLOURS = ["0.5", "tab:blue", "tab:orange", "tab:olive", "tab:red", "tab:purple"]
+COLOURS = ["0.5", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"]
 TARGETS = {"banana": BANANA, "mixture": LARGE}
 SHOWN = {
     "banana": {

@@ -33,7 +33,7 @@ FILE = Path(__file__).with_suffix(".json")
 SCALES = np.array([1, 2, 4, 8, 16])
 BURN_IN, SWEEPS = 1000, 20_000
 BORDER = 10
-REGIONS = {"x₁ < 10": "tab:blue", "x₁ ≥ 10": "tab:red"}
+REGIONS = {"x₁ < 10": "#0072B2", "x₁ ≥ 10": "#D55E00"}
 """And their colours."""
 
 PAPER = {

@@ -22,7 +22,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from gad_targets import PAIR, gaussian_process, with_error
-from kam_pictures import BLUE, CONTOUR, IMAGES, save
+from kam_pictures import BLUE, CONTOUR, GREEN, IMAGES, save
 
 import pymc_kameleon as pk
 
@@ -30,7 +30,6 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import pages
 
 FILE = Path(__file__).with_suffix(".json")
-GREEN = "#3a9d3a"
 PAPER_BETAS = {0.25: 7.4, 0.4: 2.2}
 """By target acceptance; of one chain each."""
 LENGTHS = (20_000, 200_000)

@@ -59,7 +59,7 @@ SAMPLERS = {
 }
 """The estimates have so little noise that the usual acceptance is as good as ever."""
 
-COLOURS = ["#999999", "#2f6db3", "#57a773", "#c8231f", "#e08e2b"]
+COLOURS = ["#999999", "#0072B2", "#009E73", "#D55E00", "#E69F00"]
 
 
 def main():

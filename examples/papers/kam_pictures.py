@@ -44,7 +44,8 @@ CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
 N_DIRECTIONS = 4
 DPI = 200
 """Twice the pixels that pages show pictures with, so that they are sharp on fine screens."""
-BLUE, RED = "#2f6db3", "#c8231f"
+BLUE, RED, GREEN = "#0072B2", "#D55E00", "#009E73"
+"""Of the palette of Okabe and Ito, which people tell apart who do not see red or green."""
 
 
 @dataclass

@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from arviz_stats.base import array_stats
+from pytensor.graph.traversal import graph_inputs
 from rich.progress import track
 
 from pymc_kameleon.analysis.identity import (
@@ -27,6 +28,7 @@ from pymc_kameleon.analysis.zero_variance import controls_of
 from pymc_kameleon.core.evaluations import evaluate_many
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
+from pymc_kameleon.model.pymc_internals import find_constants, find_observations
 from pymc_kameleon.result.steps import was_in_region
 from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
 from pymc_kameleon.step.messages import counted, say_if_compiling, some
@@ -183,6 +185,7 @@ def _evaluated(dt, posterior, model):
         raise NoGradients(f"gradients would call {' and '.join(boxes)}")
     if reason := why_not_by_graph(logp, model.value_vars):
         raise NoGradients(reason)
+    _check_data(dt, model, logp)
     try:
         x, layout, point = on_unconstrained_scale(posterior, model)
         with say_if_compiling("the gradient of the model"):
@@ -214,7 +217,7 @@ def _evaluated(dt, posterior, model):
 def check_kept(tree, step):
     """Look between the draws of a run whose `step` has kept gradients, and put down what is seen.
 
-    That takes as many evaluations as a quarter of the draws, or as all of them.
+    That takes as many evaluations as a third of 4000 draws, or as all of them.
     """
     kept, logp = tree[GRADIENTS], tree["sample_stats"]["lp"]
     if kept.sizes["draw"] < LEAST_DRAWS:
@@ -230,6 +233,24 @@ def _hint(posterior):
     """Return what may help, where that is known, in brackets."""
     is_of_bambi = posterior.attrs.get("modeling_interface") == "bambi"
     return f" ({BAMBI})" if is_of_bambi else ""
+
+
+def _check_data(dt, model, logp):
+    """Compare the data that log π depends on with those that the result has kept."""
+    used = {var.name for var in graph_inputs([logp])}
+    constants = {name: own for name, own in find_constants(model).items() if name in used}
+    for group, data in (("observed_data", find_observations(model)), ("constant_data", constants)):
+        kept = dt[group] if group in getattr(dt, "children", ()) else {}
+        for name in data.keys() & set(kept):
+            if not _are_same(kept[name].values, np.asarray(data[name])):
+                raise NoGradients(f"{name} has changed since the draws were made")
+
+
+def _are_same(kept, now):
+    """Whether numbers are the same, apart from how they are stored."""
+    return kept.shape == now.shape and np.allclose(
+        kept, now, rtol=np.finfo(np.float32).eps, atol=0.0, equal_nan=True
+    )
 
 
 def _check_it_is_the_model(dt, posterior, logp):

@@ -125,8 +125,10 @@ def zero_variance(f, controls):
         x[own] = rest[..., :q]
     x += f.mean(axis=(0, 1))
     least = np.square(LEAST_ERROR * f.std(axis=(0, 1)))
-    # the gap that a given point is in has the mean square 6/n², and the point's place 1/12 of that
-    least[two] = np.maximum(least[two], ((high - low)[two] / (chains * draws)) ** 2 / 2)
+    # of n places, the gap that a given point is in has the mean square 6/n², and the point's place
+    # 1/12 of that
+    n_places = min(np.unique(own).size for own in np.moveaxis(controls.position, 2, 0))
+    least[two] = np.maximum(least[two], ((high - low)[two] / n_places) ** 2 / 2)
     if controls.are_doubtful:
         least = np.maximum(least, (a - x).reshape(-1, q).var(axis=0) / a[..., 0].size)
     found = combined(a, x, coefficients(a, x, 0.0), np.bincount(batches), least, 0.0)

@@ -67,10 +67,16 @@ def _logp_at_draws(draws, evaluate, rng):
     if draws.logp is None:
         _log.info("Evaluating the log-density at %s draws.", grouped(len(flat)))
         return evaluate(flat).reshape(draws.x.shape[:2])
-    if not draws.is_estimate:
+    check_at_draws(draws, evaluate, rng)
+    return draws.logp
+
+
+def check_at_draws(draws, evaluate, rng):
+    """Raise a ValueError if some draws tell that another model was sampled, where they can."""
+    if draws.logp is not None and not draws.is_estimate:
+        flat = draws.x.reshape(-1, draws.x.shape[2])
         some = rng.choice(len(flat), CHECKED, replace=False)
         draws.check(some, evaluate(flat[some]))
-    return draws.logp
 
 
 # ---- evaluations --------------------------------------------------------------------------------
@@ -202,6 +208,7 @@ class Evaluating:
         self._workers = Workers(density, cores, executor)
         self._one_by_one = executor is not None or self._workers.gathers
         self._known, self._seconds = {} if known is None else known, np.inf
+        self._unasked = {*self._known}
         self._watch = Watch.fresh(density.log_density.point.size)
 
     def __enter__(self):
@@ -226,12 +233,23 @@ class Evaluating:
         return True
 
     def __call__(self, x):
-        """Return the log-density (n,) at points x (n, d); raise Stopped if that is not wanted."""
+        """Return the log-density (n,) at points x (n, d); raise Stopped if that is not wanted.
+
+        Raises a ValueError if points that are known are others than those that come first.
+        """
         self.n += len(x)
         seeds = self._rng.integers(2**63, size=len(x))
-        found = np.array([self._known.get(own.tobytes(), np.nan) for own in x])
-        left, under_way, goes_on = np.flatnonzero(np.isnan(found)), {}, True
-        left = [*left]
+        keys = [own.tobytes() for own in x]
+        found = np.array([self._known.get(key, np.nan) for key in keys])
+        left, under_way, goes_on = [*np.flatnonzero(np.isnan(found))], {}, True
+        self._unasked.difference_update(keys)
+        if left and self._unasked:
+            raise ValueError(
+                f"{counted(len(self._known), 'evaluation')} for it were at other points than those "
+                "that follow from the draws here: another machine, or version, rounds otherwise. "
+                "Go on where it began, or let it begin anew, by another number of new points, "
+                "evidence=..., or by pk.evidence."
+            )
         while left or under_way:
             while left and len(under_way) < (self._workers.at_once or len(x)):
                 rows, left = self._next(left)

@@ -13,7 +13,7 @@ from pymc_kameleon.analysis.evidence.comparison import (
 from pymc_kameleon.analysis.evidence.draws import EvidenceDraws, run_of, say_what_counts
 from pymc_kameleon.analysis.evidence.result import Evidence, evidence_in
 from pymc_kameleon.result.opening import opened
-from pymc_kameleon.sampling.bridging import Density, Evaluating, evidence_by
+from pymc_kameleon.sampling.bridging import Density, Evaluating, check_at_draws, evidence_by
 from pymc_kameleon.sampling.sample import check_executor, default_cores
 from pymc_kameleon.sampling.settings import LEAST_NEW, Settings, usual_new_points
 from pymc_kameleon.step.options import checked_integer
@@ -41,9 +41,9 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         New points at which the log-density is evaluated, 50 at least. By default none if
         ``pk.sample(evidence=True)`` has found the evidence of these draws; else 200 for draws of
         SurrogateMetropolis and EmulatorMetropolis, and for others as many as there are draws, from
-        200 to 4000. Three more are at draws, to see that the model is the one that was sampled. If
-        the result does not have the log-densities of its draws, as many of these are evaluated,
-        too, about.
+        200 to 4000. Three more are at draws, to see that the model is the one that was sampled,
+        also if the evidence is known and `model` is given. If the result does not have the
+        log-densities of its draws, as many of these are evaluated, too, about.
     random_seed : int or numpy.random.Generator, optional
         For the same answer again.
     cores : int, optional
@@ -78,8 +78,9 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         checked_integer("cores", cores, at_least=1)
     if evaluations is not None:
         checked_integer("evaluations", evaluations, at_least=LEAST_NEW)
-    dt = opened(dt)
-    if evaluations is None and isinstance(dt, xr.DataTree) and (known := evidence_in(dt)):
+    dt = opened(dt, model)
+    known = evidence_in(dt) if evaluations is None else None
+    if known is not None and model is None:
         _warn_of(known)
         return known
     draws = EvidenceDraws(dt, model)
@@ -92,7 +93,9 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
     if cores is None and not density.can_gather:
         cores = default_cores()
     with Evaluating(density, cores, executor, rng) as evaluate:
-        found = evidence_by(draws, evaluate, evaluations, rng)
+        if known is not None:
+            check_at_draws(draws, evaluate, rng)
+        found = known or evidence_by(draws, evaluate, evaluations, rng)
     _warn_of(found)
     return found
 
@@ -135,7 +138,8 @@ def compare_models(results, prior=None, **options):
     >>> table = pk.compare_models({"sir": dt_sir, "seir": dt_seir})  # doctest: +SKIP
     """
     if not isinstance(results, dict) or not results:
-        raise ValueError(f"results must be a dict, {{'a': dt_a, 'b': dt_b}}, not {results!r}.")
+        what = "an empty one" if isinstance(results, dict) else type(results).__name__
+        raise ValueError(f"results must be a dict, {{'a': dt_a, 'b': dt_b}}, not {what}.")
     checked_prior(prior, results)
     results = {name: opened(own) for name, own in results.items()}
     trees = {name: own for name, own in results.items() if isinstance(own, xr.DataTree)}

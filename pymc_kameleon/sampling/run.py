@@ -638,7 +638,8 @@ class Run:
         except KeyboardInterrupt:
             self._end("interrupted")
         except ValueError as error:
-            _log.warning("There is no evidence: %s", error)
+            notes = getattr(error, "__notes__", ())  # where the likelihood has raised it, if it has
+            _log.warning("There is no evidence: %s", " ".join([str(error), *notes]))
         except Exception:  # the draws are worth more
             _log.exception(
                 "There is no evidence, as this failed; the draws are returned. %s tries again.",

@@ -19,6 +19,7 @@ from runs import messages, sample
 from scipy import stats
 
 import pymc_kameleon as pk
+from pymc_kameleon.analysis.identity import why_not_by_density
 
 CHAINS, DRAWS, MOST_Z = 4, 1000, 4.5
 
@@ -123,8 +124,8 @@ def test_draws_of_nuts():
     assert abs(table.loc["x[1]", "mean"]) < MOST_Z * table.loc["x[1]", "mcse_mean"]
     with pm.Model() as other:
         x = pm.Normal("x", 0, 1, shape=2)
-        s = pm.HalfNormal("s", 1)
-        pm.Normal("y", x[0], s, observed=[0.5, 1.0, 1.5, 0.8])
+        s = pm.HalfNormal("s", 1.01)
+        pm.Normal("y", x[0], s, observed=[0.5, 1.0, 1.5, 0.7])
     del dt["gradients"]
     table = pk.summary(dt, model=other)
     assert "another log-density" in table.attrs["not_by_gradients"]
@@ -346,11 +347,15 @@ def other_data():
     return model, rng().standard_normal(CHAINS * DRAWS), 0.0, 1.0
 
 
-def circle():
-    with pm.Model() as model:
-        pm.VonMises("x", 0, 0.3)
-    own = stats.vonmises(0.3)
-    return model, own.rvs(CHAINS * DRAWS, random_state=rng()), 0.0, own.expect(lambda x: x**2)
+def circle(mu, kappa):
+    def build():
+        with pm.Model() as model:
+            pm.VonMises("x", mu, kappa)
+        x = stats.vonmises(kappa, mu).rvs(CHAINS * DRAWS, random_state=rng())
+        _, mean, square = of_density(lambda x: kappa * np.cos(x - mu), low=-np.pi, high=np.pi)
+        return model, x, mean, square
+
+    return build
 
 
 def student(nu):
@@ -424,9 +429,11 @@ BROKEN = {
         lambda x: TABLE[np.clip(x + 2, 0, 4).astype(int)],
     ),
     "disconnected": with_potential(lambda x: -((zero_grad(x) - 1) ** 2) / 2),
+    "hardly wrong gradient": with_potential(lambda x: 1e-4 * zero_grad(x)),
     "selected draws": selected,
     "other data": other_data,
-    "circle": circle,
+    "circle": circle(0, 0.3),
+    "part of a circle": circle(1, 3),
     "t of 1.5 degrees of freedom": student(1.5),
     "t of 2.5 degrees of freedom": student(2.5),
 }
@@ -443,6 +450,44 @@ def test_none_is_wrong_in_silence(name):
         return
     assert is_right(table, {"x": mean})
     assert np.isnan(square) or abs(of_square.mean - square) < MOST_Z * of_square.mcse
+
+
+def test_data_that_have_changed_are_seen():
+    """Slice, Metropolis and SMC keep no log-density, but their results have the data."""
+    with pm.Model() as model:
+        pm.Normal("x")
+        pm.Normal("y", 0, pm.Data("scale", 2.0), observed=pm.Data("data", [1.0, 2.0]))
+        pm.Deterministic("other", pm.Data("unused", 1.0) * 1.0)
+    x = rng().standard_normal((CHAINS, DRAWS))
+    groups = {
+        "posterior": xr.Dataset({"x": (("chain", "draw"), x)}).assign_coords(draw=range(DRAWS)),
+        "observed_data": xr.Dataset({"y": ("y_dim_0", [1.0, 2.0])}),
+        "constant_data": xr.Dataset({"scale": 2.0, "unused": 1.0}),
+    }
+    groups["posterior"] = groups["posterior"].assign_coords(chain=range(CHAINS))
+    dt = xr.DataTree.from_dict(groups)
+    with model:
+        pm.set_data({"unused": 3.0})
+        assert pk.summary(dt.copy()).attrs["by_gradients"] == ["x"]
+        for name, said in ("data", "y"), ("scale", "scale"):
+            before = model[name].get_value()
+            pm.set_data({name: before + 1e-3})
+            assert f"{said} has changed" in pk.summary(dt).attrs["not_by_gradients"]
+            pm.set_data({name: before})
+
+
+@pytest.mark.parametrize("far", [2.5, 3.5, 4.5])
+def test_jumps_far_away_in_any_direction_are_met(far):
+    """A wall that is normal to no coordinate, of a normal in 8 dimensions."""
+    normal_to_it = np.ones(8) / np.sqrt(8)
+
+    def density(x):
+        return np.where(x @ normal_to_it < far, -np.sum(x**2, axis=1) / 2, -np.inf), -x
+
+    for n in range(2000, 2020):
+        x = np.random.default_rng(n).standard_normal((n, 8))
+        x = x[x @ normal_to_it < far]
+        assert "ends near the draws" in why_not_by_density(density, x, density(x)[0])
 
 
 CONTINUOUS = {

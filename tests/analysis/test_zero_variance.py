@@ -76,6 +76,17 @@ def test_steps_of_a_normal_are_known():
     np.testing.assert_allclose((found.mean - truth) / found.mcse, 0, atol=4.5)
 
 
+@pytest.mark.parametrize("times", [1, 4])
+def test_where_steps_are_is_known_by_different_draws_only(times):
+    """A normal whose draws stay where they are, as those of Metropolis do."""
+    points, z = np.array([-1.0, 0.0, 0.7, 2.0]), []
+    for seed in range(40):
+        x = np.random.default_rng(seed).standard_normal((4, 400, 1)).repeat(times, axis=1)
+        found = zero_variance((x < points).astype(float), controls_of(x, -x))
+        z.append((found.mean - norm.cdf(points)) / found.mcse)
+    assert 0.7 < np.sqrt(np.mean(np.square(z))) < 1.5
+
+
 def test_steps_have_the_mean_0():
     """Where s is not −u, as of a gamma, whose shape makes it known; but not without Φ(t)."""
     x, g = skew(3, draws=5000, correlation=0.0)

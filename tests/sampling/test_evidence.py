@@ -525,6 +525,13 @@ def test_other_data_are_told(caplog):
     assert "data of 'a' and 'c' differ" in messages(caplog)[-1]
 
 
+def test_what_is_no_dict_of_results_is_named():
+    with pytest.raises(ValueError, match="not DataTree"):
+        pk.compare_models(coins()[1])
+    with pytest.raises(ValueError, match="not an empty one"):
+        pk.compare_models({})
+
+
 def test_the_model_that_fails_is_named():
     with pytest.raises(ValueError, match="needs the model") as raised:
         pk.compare_models({"coins": coins()[1]})

@@ -11,6 +11,7 @@ import models
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 from runs import QUIET, messages
 
 import pymc_kameleon as pk
@@ -122,6 +123,17 @@ def test_a_run_has_its_evidence(box, step, caplog):
     assert box.count == made
 
 
+def test_a_model_that_is_passed_is_checked(box, step, whole):
+    box.count = 0
+    assert pk.evidence(whole, step.model, cores=1) == pk.evidence(whole)
+    assert box.count == 3
+    with pm.Model() as other:
+        x = pm.Normal("x", 0, 2, shape=2)
+        pm.Potential("likelihood", box(x))
+    with pytest.raises(ValueError, match="not the model that was sampled"):
+        pk.evidence(whole, other, cores=1)
+
+
 def test_draws_that_are_others_have_another_one(box, whole):
     box.count = 0
     assert pk.evidence(whole.isel(draw=slice(25)), cores=1) != pk.evidence(whole)
@@ -215,6 +227,23 @@ def test_ctrl_c_leaves_what_can_go_on(box, draws, step, whole, happens, caplog):
     assert_same_evidence(dt, whole)
 
 
+def test_points_of_another_machine_are_told(box, draws, step, happens, caplog):
+    """They differ by rounding, so that none is found again, and there is no room for all."""
+    happens(100, lambda run: signal.raise_signal(signal.SIGINT))
+    half = go_on(draws, step)
+    happens(0, None)
+    kept = half["evidence"].to_dataset()
+    for part in (slice(3, None), slice(90, None)):
+        other = kept.copy(deep=True)
+        other["x"][part] *= 1 + 1e-15
+        half["evidence"] = xr.DataTree(other)
+        box.count = 0
+        assert "log_evidence" not in go_on(half, step, evidence=None)["evidence"].attrs
+        assert box.count < 10
+        assert "rounds otherwise" in messages(caplog)[-1]
+    assert pk.evidence(go_on(half, step, evidence=50)).evaluations == 53
+
+
 def test_time_that_is_up_ends_it(draws, step, happens, caplog):
     def forward(run):
         run._begun -= 1e6
@@ -233,6 +262,16 @@ def test_a_likelihood_that_fails_costs_no_draw(draws, step, happens, caplog):
     dt = go_on(draws, step)
     np.testing.assert_array_equal(dt["posterior"]["x"], draws["posterior"]["x"])
     assert any("no evidence, as this failed" in message for message in messages(caplog))
+
+
+def test_a_value_error_of_the_likelihood_is_told_with_its_point(draws, step, happens, caplog):
+    def raises(run):
+        raise ValueError("no such root")
+
+    happens(20, raises)
+    go_on(draws, step)
+    [said] = [message for message in messages(caplog) if "There is no evidence" in message]
+    assert "no such root at [" in said
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def evidence_in(dt):
 
     It has none if draws were left out since, or put in another order.
     """
-    if EVIDENCE not in dt.children:
+    if EVIDENCE not in getattr(dt, "children", ()):
         return None
     kept = dt[EVIDENCE].attrs
     if "log_evidence" not in kept or kept["draws"] != digest_of(dt):

@@ -32,6 +32,9 @@ most, which is made of these, too; and by how much log Z_s may be in doubt witho
 N_WARPED, COVERED = 600, 0.5
 """Draws of s that make a cover, and its share if it is s."""
 
+SEEN = 400
+"""Draws that make a reference if a proposal has learned: of those it has, and of new points."""
+
 SHARES = 0.1, 0.2, 0.4, 0.6, 0.8, 0.9
 """Shares of a cover in a proposal, which covers what the surrogate takes for less than it is."""
 
@@ -52,8 +55,8 @@ class Component:
     ----------
     parameters : Parameters
         With the surrogate.
-    cover : Reference
-        It covers what the surrogate may take for less than it is.
+    cover : Reference, WarpedT or None
+        It covers what the surrogate may take for less than it is. By default draws of s make it.
     draws : (m, d) float64
         Of the posterior, by which the reference is made. Those that are bridged may be among them,
         but may have made neither the cover nor the surrogate.
@@ -147,12 +150,14 @@ class Component:
         """Return a Component that has learned from points, which have importance weights w."""
         parts = self._logs_of_parts(x)
         share = max(SHARES, key=lambda share: w @ _mixed(parts, share))
+        resampled = x[self._rng.choice(len(x), SEEN, p=w / w.sum())]  # the surrogate may go there
+        seen = np.concatenate([evenly(self._seen, SEEN), resampled])
         x, f = np.concatenate([self._x, x]), np.concatenate([self._f, f])
         p = self.parameters
         surrogate = _surrogate(x, f, p.mean, np.tril(p.factor), p.surrogate.nu[0], self._rng)
         if surrogate is not None:
             p = p._replace(surrogate=surrogate)
-        return Component(p, self.cover, self._seen, x, f, self._rng, share)
+        return Component(p, self.cover, seen, x, f, self._rng, share)
 
 
 def _mixed(parts, share):

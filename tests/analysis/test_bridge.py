@@ -277,6 +277,50 @@ def test_a_proposal_learns_where_it_was_wrong():
     assert wrong[1] < wrong[0] / 2
 
 
+def bent(x, side):
+    """Log-density of a mode that is bent, normalised."""
+    z = x[:, 0] - side
+    return -(z**2 + (x[:, 1] - 2 * (z**2 - 1)) ** 2) / 2 - np.log(2 * np.pi)
+
+
+def test_a_proposal_that_has_learned_of_several_modes_is_normalised():
+    """New points of one mode let the surrogate of the other one have mass there."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((CHAINS, 400, 2))
+    x[..., 1] += 2 * (x[..., 0] ** 2 - 1)
+    side = np.where(rng.random((CHAINS, 400)) < 0.5, -4, 4)
+    x[..., 0] += side
+    x = x.reshape(-1, 2)
+
+    def log_density(x):
+        return np.logaddexp(bent(x, -4), bent(x, 4)) - np.log(2)
+
+    proposal = proposals.fitted(x, log_density(x), (side.ravel() > 0).astype(int), rng)
+    y = proposal.draws(100, rng)
+    better = proposal.refitted(y, log_density(y))
+    wide = reference.reference_of(np.zeros(2), np.diag([6.0, 6]), 4.0, x, rng)
+    points = wide.draws(20_000)
+    integral = np.exp(better.log_density(points) - wide.log_density(points)).mean()
+    assert abs(integral - 1) < 0.1
+
+
+def test_the_cover_of_a_surrogate_knows_tails_that_it_lacks():
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((2000, 2))
+    x = x[np.abs(x[:, 0]) < 1.6][:500] * [3, 0.5]
+    x[:, 1] += x[:, 0] ** 2 / 3
+    own = proposals.fitted(x, banana(x), np.zeros(len(x), int), rng).components[0].parameters
+    component = proposals.of_surrogates([own], x, rng).components[0]
+    beyond = rng.standard_normal((200, 2)) * [0.3, 0.5] + [6.6, 0]  # 2.2 standard deviations away
+    beyond[:, 1] += beyond[:, 0] ** 2 / 3
+    log_p = banana(beyond) - np.log(2 * np.pi * 3 * 0.5)
+    assert (component.log_density(beyond) > log_p - np.log(20)).mean() > 0.9
+    straight = reference.t_density(own.mean, np.tril(own.factor), 8.0, rng)
+    assert (straight.log_density(beyond) > log_p - np.log(20)).mean() < 0.1
+    some = rng.uniform([-20, -5], [20, 150], (40_000, 2))
+    assert abs(40 * 155 * np.exp(component.cover.log_density(some)).mean() - 1) < 0.1
+
+
 def test_constants_of_proposals_are_known():
     """The surrogate of a normal is one, and its constant is that of the normal."""
     rng = np.random.default_rng(5)

@@ -5,10 +5,11 @@ densities. Z_s is the mean of s/ρ over points of ρ, which takes no evaluation 
 """
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from pymc_kameleon.analysis.evidence.bridge import bridge
-from pymc_kameleon.analysis.evidence.reference import reference_of, t_density
+from pymc_kameleon.analysis.evidence.reference import reference_of
+from pymc_kameleon.analysis.evidence.warp import Warp, WarpedT
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import cholesky, whitened, worth_fitting
@@ -27,6 +28,12 @@ error of its logarithm is this."""
 N_PROBES, PROBE_RUNS, MOST_REFERENCES, GOOD_DOUBT = 200, 4, 3, 0.02
 """Draws of s that look for where ρ is not, inner chains of each; how often there is another ρ, at
 most, which is made of these, too; and by how much log Z_s may be in doubt without one."""
+
+N_WARPED, COVERED = 600, 0.5
+"""Draws of s that make a cover, and its share if it is s."""
+
+SEEN = 400
+"""Draws that make a reference if a proposal has learned: of those it has, and of new points."""
 
 SHARES = 0.1, 0.2, 0.4, 0.6, 0.8, 0.9
 """Shares of a cover in a proposal, which covers what the surrogate takes for less than it is."""
@@ -48,8 +55,8 @@ class Component:
     ----------
     parameters : Parameters
         With the surrogate.
-    cover : Reference
-        It covers what the surrogate may take for less than it is.
+    cover : Reference, WarpedT or None
+        It covers what the surrogate may take for less than it is. By default draws of s make it.
     draws : (m, d) float64
         Of the posterior, by which the reference is made. Those that are bridged may be among them,
         but may have made neither the cover nor the surrogate.
@@ -73,6 +80,16 @@ class Component:
                 break
             draws = np.concatenate([evenly(self._seen, N_PROBES), ends])
         self.error = float(np.hypot(self.error, doubt))
+        if cover is None:
+            self._cover_tails(p.surrogate.nu[0])
+
+    def _cover_tails(self, nu):
+        """Make a cover of draws of s, and give it a share by its overlap with s."""
+        x = self._of_s(N_WARPED, PROBE_RUNS)
+        self.cover = WarpedT(Warp(x), x.shape[1], nu, self._rng)
+        of_s, of_cover = self._logs_of_parts(x)
+        overlap = np.mean(2 * expit(of_cover - of_s))
+        self.share = max(SHARES[0], COVERED * overlap)
 
     def _integrate(self, reference):
         """Set log Z_s and its error, by points of a reference, which are kept."""
@@ -133,12 +150,14 @@ class Component:
         """Return a Component that has learned from points, which have importance weights w."""
         parts = self._logs_of_parts(x)
         share = max(SHARES, key=lambda share: w @ _mixed(parts, share))
+        resampled = x[self._rng.choice(len(x), SEEN, p=w / w.sum())]  # the surrogate may go there
+        seen = np.concatenate([evenly(self._seen, SEEN), resampled])
         x, f = np.concatenate([self._x, x]), np.concatenate([self._f, f])
         p = self.parameters
         surrogate = _surrogate(x, f, p.mean, np.tril(p.factor), p.surrogate.nu[0], self._rng)
         if surrogate is not None:
             p = p._replace(surrogate=surrogate)
-        return Component(p, self.cover, self._seen, x, f, self._rng, share)
+        return Component(p, self.cover, seen, x, f, self._rng, share)
 
 
 def _mixed(parts, share):
@@ -188,8 +207,7 @@ def of_surrogates(parameters, draws, rng):
         same.setdefault(key, []).append(own)
     components = []
     for own, *_ in same.values():
-        t = own.mean, np.tril(own.factor), own.surrogate.nu[0]
-        components.append(Component(own, t_density(*t, rng), draws, *_fitted_to(own), rng))
+        components.append(Component(own, None, draws, *_fitted_to(own), rng))
     return Proposal(components, [len(own) / len(parameters) for own in same.values()])
 
 

@@ -12,6 +12,9 @@ What is added to a linear m is what the draws tell beyond doubt; without it the 
 from itertools import combinations_with_replacement
 
 import numpy as np
+from scipy.special import gammaln
+
+from pymc_kameleon.samplers.surrogate.fit import log_t
 
 CLEAR, CLEAR_SHARE = 25.0, 0.02
 """What share of a variance a term has to explain: so much, and of n draws so much / n."""
@@ -51,6 +54,33 @@ class Warp:
             z[:, k] = mean + u[:, k] * np.exp(log_scale)
             log_det += log_scale
         return self._mean + z * self._sd, log_det
+
+
+class WarpedT:
+    """A t density in the coordinates of a warp.
+
+    Parameters
+    ----------
+    warp : Warp
+    d : int
+    nu : float
+        Degrees of freedom.
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, warp, d, nu, rng):
+        self._warp, self._d, self._nu, self._rng = warp, d, nu, rng
+        self._log_constant = d / 2 * np.log(nu * np.pi) + gammaln(nu / 2) - gammaln((nu + d) / 2)
+
+    def log_density(self, x):
+        """Return the log-density at points (n, d)."""
+        u, log_det = self._warp.to(x)
+        return log_t(u, self._nu) - self._log_constant + log_det
+
+    def draws(self, n):
+        """Return n independent draws (n, d)."""
+        g = self._rng.standard_gamma(self._nu / 2, n) * 2 / self._nu
+        return self._warp.back(self._rng.standard_normal((n, self._d)) / np.sqrt(g)[:, None])[0]
 
 
 class Unwarped:

@@ -8,8 +8,9 @@ x_k, x_k² and whether x_k is below its 5, 50 and 95 % points, on the unconstrai
 draws are the variance of a quantity over the mean squared error of the runs. Errors are those from
 exact_averages.py: by quadrature if all but one or two parameters are normal given these, or else by
 importance sampling, whose own squared error is subtracted, and is in z. Runs that were refused
-count with their plain averages. Runs and what is exact are kept in a folder, and what is in
-any_run.json is not measured again.
+count with their plain averages. Runs and what is exact are kept in a folder, and averages until
+their case is measured, so that the script goes on where it was stopped. What is in any_run.json is
+not measured again.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import os
 import tempfile
 import warnings
 from functools import partial
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 
@@ -163,21 +165,33 @@ def measure(name, seeds, folder):
         x = coordinates(model, variables)
         return np.concatenate([x, x**2, *(x < point for point in points)], axis=2)
 
-    variances = quantities_of(every, points).var(axis=(0, 1))
-    plain, found, reasons = [], [], []
-    for dt in runs(name, model, seeds, folder):
+    def averages(dt):
         with quiet():
-            plain.append(pk.expectation(dt["posterior"].to_dataset(), quantities))
-            found.append(pk.expectation(dt, quantities, model=model))
-            if np.all(found[-1].gain == 1):
+            plain = pk.expectation(dt["posterior"].to_dataset(), quantities)
+            found = pk.expectation(dt, quantities, model=model)
+            reason = ""
+            if np.all(found.gain == 1):
                 table_of_run = pk.summary(dt, next(iter(dt["posterior"])), model=model)
-                reasons.append(table_of_run.attrs["not_by_gradients"])
+                reason = table_of_run.attrs["not_by_gradients"]
+        return *plain[:2], *found[:2], reason
+
+    variances = quantities_of(every, points).var(axis=(0, 1))
+    files = [file_of(folder, name, f"averages-{k}") for k in range(seeds)]
+    *several, reasons = zip(
+        *(
+            kept(file, points, partial(averages, dt))
+            for file, dt in zip(files, runs(name, model, seeds, folder), strict=True)
+        ),
+        strict=True,
+    )
     truth, error = exact(name, model, every, points, folder)
-    before, after = (judged(several, truth, error, variances) for several in (plain, found))
+    before, after = (judged(*own, truth, error, variances) for own in (several[:2], several[2:]))
     ratios = before.pop("mse") / after.pop("mse")
+    for file in files:
+        file.unlink()
     return {
         "d": every.shape[2],
-        "refused": reasons,
+        "refused": [str(reason) for reason in reasons if reason],
         "plain": before,
         "corrected": after,
         "ratio": {
@@ -190,9 +204,6 @@ def measure(name, seeds, folder):
 
 def exact(name, model, every, points, folder):
     """Return means of quantities, and their own errors, which are 0 by quadrature."""
-    file = folder / f"{name.replace(' ', '_')}-exact.npz"
-    if file.exists() and np.array_equal((kept := np.load(file))["points"], points):
-        return kept["mean"], kept["error"]
     function = model.logp_dlogp_function(ravel_inputs=True)
     function.set_extra_values({})
 
@@ -200,17 +211,36 @@ def exact(name, model, every, points, folder):
         pairs = [function(row) for row in x]
         return tuple(np.array(part) for part in zip(*pairs, strict=True))
 
+    def kept_density(x):
+        file = file_of(folder, name, f"density-{next(number)}")
+        return kept(file, x, partial(density, x))
+
+    number = count()
     x = every.reshape(-1, every.shape[2])
     if name in GIVEN:
         sizes = {v.name: model.initial_point()[v.name].size for v in model.value_vars}
         first = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
         grid = [first[own] for own in GIVEN[name]]
-        mean = by_quadrature(density, x, grid, points)
-        error = np.zeros(mean.size)
-    else:
-        mean, error = by_importance(density, x, points)
-    np.savez(file, points=points, mean=mean, error=error)
-    return mean, error
+        quadrature = partial(by_quadrature, density, x, grid, points)
+        (mean,) = kept(file_of(folder, name, "exact"), points, lambda: (quadrature(),))
+        return mean, np.zeros(mean.size)
+    return by_importance(kept_density, x, points)
+
+
+def file_of(folder, name, what):
+    """Return where something of a case is kept."""
+    return folder / f"{name.replace(' ', '_')}-{what}.npz"
+
+
+def kept(file, of, compute):
+    """Return arrays of a file, if they are of the same array, or else compute and keep them."""
+    if file.exists() and np.array_equal((old := np.load(file))["of"], of):
+        return [old[key] for key in old.files if key != "of"]
+    arrays = compute()
+    new = file.with_suffix(".new.npz")
+    np.savez(new, *arrays, of=of)
+    new.replace(file)
+    return arrays
 
 
 def quantities_of(x, points):
@@ -218,11 +248,11 @@ def quantities_of(x, points):
     return np.concatenate([x, x**2, *(x < point for point in points)], axis=2)
 
 
-def judged(several, truth, error, variances):
-    """Return effective draws by kind, and z by kind, of several Expectations; and all errors."""
-    squares = (np.array([own.mean for own in several]) - truth) ** 2
+def judged(means, mcse, truth, error, variances):
+    """Return effective draws by kind, and z by kind, of several averages; and all errors."""
+    squares = (np.array(means) - truth) ** 2
     mse = np.maximum(np.mean(squares, axis=0) - error**2, 1e-99)
-    z = np.mean(squares / (np.square([own.mcse for own in several]) + error**2), axis=0)
+    z = np.mean(squares / (np.square(mcse) + error**2), axis=0)
     ess, z = by_kind(variances / mse), by_kind(z)
     return {"mse": mse} | {
         kind: {

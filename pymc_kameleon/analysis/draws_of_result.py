@@ -163,7 +163,8 @@ class Draws:
             self.by_gradients = controls_by_gradients(dt, self.posterior, model)
         except NoGradients as error:
             self.why_not_by_gradients = str(error)
-            _log.info("Averages are not corrected by gradients: %s.", error)
+            if not self._has_kept:  # else they are corrected by that
+                _log.info("Averages are not corrected by gradients: %s.", error)
             return
         self.should_be_corrected |= self.by_gradients is not None
 

@@ -277,7 +277,7 @@ def test_a_value_error_of_the_likelihood_is_told_with_its_point(draws, step, hap
 @pytest.mark.slow
 def test_what_counts_as_impossible_in_the_run_does_for_it(box, draws, step, caplog):
     def raises(x):
-        if x[0] > 2:
+        if x[0] > 1:
             raise OSError("no licence")
         return models.standard_normal(x)
 

@@ -312,7 +312,8 @@ def test_an_estimated_likelihood_counts_by_its_mean():
     new = dt["sample_stats"].to_dataset().assign(lp=(lp.dims, without + noise - 0.7**2 / 2))
     fresh["sample_stats"] = xr.DataTree(new)
     wrong = pk.evidence(fresh, model, random_seed=1)
-    assert abs(wrong.log_evidence) > 6 * wrong.standard_error
+    assert abs(wrong.log_evidence) > 6 * found.standard_error
+    assert "not those of this log-density" in wrong.warning
 
 
 def test_noise_alone_leaves_this_overlap():

@@ -199,24 +199,37 @@ def of_regression(model, prior_sd):
 def tables(rows):
     """Return the table of the page."""
     known = {row["case"]: row for row in rows if row["sampler"] == "known"}
-    heading = ["case", "d", "draws of", "runs", "sd", "bias", "stated error", "z", "overlap", "s"]
+    heading = [
+        "case",
+        "d",
+        "draws of",
+        "runs",
+        "refused",
+        "sd",
+        "bias",
+        "stated error",
+        "z",
+        "overlap",
+        "s",
+    ]
     lines, z = [heading, ["---"] * len(heading)], {sampler: [] for sampler in SAMPLERS}
     for case, sampler in product(CASES, SAMPLERS):
         own = [row for row in rows if row["case"] == case and row["sampler"] == sampler]
         if len(own) < 2 or case not in known:
             continue
+        n, own = len(own), [row for row in own if np.isfinite(row["log_evidence"])]
         error = np.array([row["log_evidence"] for row in own]) - known[case]["log_evidence"]
         stated = np.array([row["standard_error"] for row in own])
         squares = np.square(error) / (np.square(stated) + known[case]["standard_error"] ** 2)
         z[sampler] += squares.tolist()
-        cells = [NAMES.get(case, case), own[0]["d"], sampler, len(own)]
+        cells = [NAMES.get(case, case), own[0]["d"], sampler, n, n - len(own) or ""]
         cells += [f"{error.std(ddof=1):.4f}", f"{error.mean():+.4f}", f"{np.median(stated):.4f}"]
         cells += [f"{np.sqrt(squares.mean()):.2f}", f"{np.median([r['overlap'] for r in own]):.2f}"]
         lines.append([*map(str, cells), f"{np.median([row['seconds'] for row in own]):.1f}"])
     for sampler, squares in z.items():
         if squares:
             all_of = f"{np.sqrt(np.mean(squares)):.2f}"
-            lines.append(["all", "", sampler, str(len(squares)), "", "", "", all_of, "", ""])
+            lines.append(["all", "", sampler, str(len(squares)), "", "", "", "", all_of, "", ""])
     return {"evidence.md": {"evidences": [f"| {' | '.join(line)} |" for line in lines]}}
 
 

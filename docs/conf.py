@@ -38,7 +38,7 @@ include_patterns = [
     "docs/*.md",
     "docs/gallery/*.md",
     "docs/generated/*.rst",
-    "examples/papers/README.md",
+    "examples/papers/*.md",
 ]
 
 myst_enable_extensions = ["dollarmath"]

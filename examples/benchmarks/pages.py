@@ -14,8 +14,11 @@ from pathlib import Path
 import numpy as np
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAPERS = "../examples/papers/README.md"
-"""The page of the papers, as seen from there."""
+
+
+def paper(name):
+    """Return the page of a paper's experiments, as seen from docs/."""
+    return f"../examples/papers/{name}.md"
 
 
 def load(file):

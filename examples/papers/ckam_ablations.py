@@ -3,7 +3,7 @@
     python ckam_ablations.py [--full]
 
 Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six minutes on two cores,
-which write the tables of README.md and docs/cyclical_kam.md; `--full`, 40 chains and an hour:
+which write the tables of cyclical_kam.md and docs/cyclical_kam.md; `--full`, 40 chains and an hour:
 
 1. Effective sample size on A.1, as ArviZ has it, per second (figure 11); beside it the weight of
    the first mode, which is 0.5.
@@ -116,7 +116,7 @@ def tables(rows):
         found[row["table"]].append([row["row"], *map(pages.with_error, row["values"])])
     bias = pages.table(["L", "cKAM", EXACT], [cells[::2] for cells in found["cycles"]])
     found = {name: pages.table(table.head, found[name]) for name, table in TABLES.items()}
-    return {pages.PAPERS: found, "cyclical_kam.md": {"bias of short cycles": bias}}
+    return {pages.paper("cyclical_kam"): found, "cyclical_kam.md": {"bias of short cycles": bias}}
 
 
 def main():

@@ -3,7 +3,7 @@
     python ckam_convergence.py [--full] [--output FILE]
 
 Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains of each sampler, some two
-minutes, which writes the table of README.md; `--full`, 40 chains and a quarter of an hour.
+minutes, which writes the table of cyclical_kam.md; `--full`, 40 chains and a quarter of an hour.
 Symmetric Kullback-Leibler divergence of the draws so far, against evaluations, which include
 tuning; the table has seconds, too. The paper has pictures only, against seconds only, of one chain
 each. What stands beside our figures was measured with an independent prototype before this package
@@ -152,7 +152,7 @@ def tables(rows):
                 kl, seconds = pages.with_error(row["kl"], digits), f"{row['seconds']:.1f}"
             cells += [kl, seconds]
         lines.append(f"| {' | '.join(cells)} |")
-    return {pages.PAPERS: {"convergence": lines}}
+    return {pages.paper("cyclical_kam"): {"convergence": lines}}
 
 
 def draw(path, curves):

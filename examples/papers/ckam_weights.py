@@ -5,9 +5,9 @@
 Not in the paper. A.1 of Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis", with weights 0.2 and
 0.8, and as it is. Eight chains, forty of CyclicalKAM; some four minutes on one core, and more than
 ten with zeus. Each row is added to ckam_weights.json as it ends; what is in there is not run again.
-README.md has the tables. Our samplers start in the first mode; SMC, emcee and zeus (`pip install
-emcee zeus-mcmc`) need many starts, and have them all over a box that contains both modes. Seconds
-include tuning, not compilation.
+cyclical_kam.md has the tables. Our samplers start in the first mode. SMC, emcee and zeus (`pip
+install emcee zeus-mcmc`) need many starts, and have them all over a box that contains both modes.
+Seconds include tuning, not compilation.
 
 Independent visits are w(1−w)/MSE: so many independent draws would estimate the weight w with the
 same mean squared error. The last table has the price
@@ -176,7 +176,7 @@ def tables(rows):
         "price": ["normal in 8 dimensions", *NORMAL_SAMPLERS, "ratio"],
     }
     lines = map(pages.table, heads.values(), (weights, errors, price))
-    return {pages.PAPERS: dict(zip(heads, lines, strict=True))}
+    return {pages.paper("cyclical_kam"): dict(zip(heads, lines, strict=True))}
 
 
 def main():
@@ -186,7 +186,7 @@ def main():
     plan = [({"weight": w, "sampler": name}, partial(measure, w, name)) for w, name in places]
     plan += [({"normal": normal}, partial(measure_price, normal)) for normal in NORMALS]
     rows = pages.measured(FILE, plan)
-    for lines in tables(rows)[pages.PAPERS].values():
+    for lines in tables(rows)[pages.paper("cyclical_kam")].values():
         print(*lines, "", sep="\n")
     pages.write(tables(rows))
 

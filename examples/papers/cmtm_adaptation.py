@@ -4,7 +4,7 @@
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019: twenty tries, with scales 2⁻¹⁰ … 2⁹ at first, 10 000 sweeps, half of them discarded. Two
-minutes; with 20 chains it writes the tables of README.md. Prototype: an implementation that came
+minutes; with 20 chains it writes the tables of cmtm.md. Prototype: an implementation that came
 before this package. Three variants:
 
 1. none: the scales stay as they are.
@@ -162,7 +162,9 @@ def tables(rows):
         "early rejection": ["tries", *TARGETS],
     }
     bodies = (times, scales, third, savings)
-    return {pages.PAPERS: dict(zip(heads, map(pages.table, heads.values(), bodies), strict=True))}
+    return {
+        pages.paper("cmtm"): dict(zip(heads, map(pages.table, heads.values(), bodies), strict=True))
+    }
 
 
 def interval(ends):
@@ -195,7 +197,7 @@ def main():
     n_chains = parser.parse_args().chains
     variants = {name: measure(name, n_chains) for name in VARIANTS}
     rows = [*variants.values(), *map(measure_savings, (3, 5, 10, 20))]
-    for lines in tables(rows)[pages.PAPERS].values():
+    for lines in tables(rows)[pages.paper("cmtm")].values():
         print(*lines, "", sep="\n")
     print_frequencies(variants)
     print("\nEvaluations per sweep with the first scales 2⁻¹⁰ … 2⁹; the most possible is 156:")

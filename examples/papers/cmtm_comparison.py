@@ -3,7 +3,7 @@
     python cmtm_comparison.py
 
 Some three minutes. Each row of the tables is added to cmtm_comparison.json as it ends; what is in
-there is not run again. README.md has them, and the picture.
+there is not run again. cmtm.md has them, and the picture.
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019; of these experiments the slides have pictures only. 10 000 sweeps, half of them discarded.
@@ -132,7 +132,7 @@ def tables(rows):
             f"{name}: evaluations": pages.table(head, per_evaluation),
         }
     head = ["", *(title for estimates in TRUTH.values() for title in estimates)]
-    return {pages.PAPERS: found | {"known": pages.table(head, truth.values())}}
+    return {pages.paper("cmtm"): found | {"known": pages.table(head, truth.values())}}
 
 
 def draw_mixture(rows):

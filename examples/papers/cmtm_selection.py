@@ -5,7 +5,7 @@
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019. A mixture in two dimensions, of which x₂ is wide where x₁ < 10 and narrow elsewhere; five
 tries with scales 1, 2, 4, 8, 16 that stay as they are. Four minutes: 8 chains of 20 000 sweeps,
-which write the tables of README.md and draw the pictures; `--full`, 40 chains.
+which write the tables of cmtm.md and draw the pictures; `--full`, 40 chains.
 
 1. How often each try is selected, and how often it is accepted if selected, beside the paper's
    figures. A sweep moves x₁ first. The paper does not say whether the region is that of x₁ before
@@ -119,7 +119,7 @@ def tables(rows):
         for row in rows
         if "α" in row
     ]
-    return {pages.PAPERS: found | {"alpha": pages.table(["α", *MEASURES], lines)}}
+    return {pages.paper("cmtm"): found | {"alpha": pages.table(["α", *MEASURES], lines)}}
 
 
 def draw_frequencies(selected):
@@ -170,7 +170,7 @@ def main():
             means, errors = frequencies(chains)
             first = frequencies(chains, shift=0)[0, 0, 1, :, 0]
     frequent = dict(zip(PAPER, pages.rounded(means), strict=True))
-    for lines in tables([*rows, frequent])[pages.PAPERS].values():
+    for lines in tables([*rows, frequent])[pages.paper("cmtm")].values():
         print(*lines, "", sep="\n")
     print(f"Errors of selected and accepted are at most {errors.max(axis=(1, 2, 3)).round(4)}.")
     print(f"By x₁ before the sweep the first try is selected for x₂ in {first.round(3)}.")

@@ -12,7 +12,7 @@ adaptation, from L = 0.1/√d I:
 2. 51 values of a Gaussian process: GadMALA, η = 1e-3, 200 000 iterations. On a normal target the
    best LLᵀ is a multiple of Σ; both are drawn as correlations, and the scales below them.
 
-A minute. What it measures in two dimensions is in gad_figure1.json; README.md has the table.
+A minute. What it measures in two dimensions is in gad_figure1.json; gad.md has the table.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def tables(rows):
         betas, sizes = ([with_error(row[k], 2) for row in (first, last)] for k in ("beta", "size"))
         deviation = f"{first['deviation']:.2f}"
         cells.append([target_accept, theirs, betas[0], deviation, sizes[0], betas[1], sizes[1]])
-    return {pages.PAPERS: {"final β": pages.table(titles, cells)}}
+    return {pages.paper("gad"): {"final β": pages.table(titles, cells)}}
 
 
 def learn_process(target):

@@ -12,7 +12,7 @@ GadMALA as in the paper, with η = 1e-5, 50 000 iterations of adaptation and 20 
 MALA; and this package's default. Without `--full`, 15 000 and 5000, in which η = 1e-5 does not come
 far: L may move by 0.15. CPU minutes with 1850 images: two; `--full`, seven.
 
-Each row is added to gad_mnist.json as it ends; what is in there is not run again. README.md has
+Each row is added to gad_mnist.json as it ends; what is in there is not run again. gad.md has
 what was run with `--full` and the test images.
 """
 
@@ -80,7 +80,7 @@ def tables(rows):
         for row in rows
         if row["images"] == 1850 and row["iterations"] == FULL
     ]
-    return {pages.PAPERS: {"MNIST": pages.table(titles, cells)}}
+    return {pages.paper("gad"): {"MNIST": pages.table(titles, cells)}}
 
 
 def draw(directory, diagonal, x):

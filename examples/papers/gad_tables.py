@@ -2,7 +2,7 @@
 
     python gad_tables.py [--full] [--targets NAME …] [--samplers NAME …] [--data DIRECTORY]
 
-Each row is added to gad_tables.json as it ends; what is in there is not run again. README.md has
+Each row is added to gad_tables.json as it ends; what is in there is not run again. gad.md has
 it. `--full` only prints.
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. 20 000
@@ -267,7 +267,7 @@ def tables(rows):
             found |= {f"{name}, ESS": ess_table(own), f"{name}, rates": rate_table(own)}
         elif own:
             found[name] = short_table(own)
-    return {pages.PAPERS: found | {"gadMALAf and NUTS": nuts_table(by_place)}}
+    return {pages.paper("gad"): found | {"gadMALAf and NUTS": nuts_table(by_place)}}
 
 
 def paper(row):
@@ -347,7 +347,7 @@ def main():
                 if not options.full:
                     pages.save(FILE, rows)
     if options.full:
-        for lines in tables(rows)[pages.PAPERS].values():
+        for lines in tables(rows)[pages.paper("gad")].values():
             print("", *lines, sep="\n")
     else:
         pages.write(tables(rows))

@@ -4,7 +4,7 @@
     python kam_figure5.py --full    20 chains each, as in the paper; some ten minutes
 
 Each row of the full table is added to kam_figure5.json as it ends; what is in there is not run
-again. README.md and docs/kam.md have it.
+again. kam.md and docs/kam.md have it.
 
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
 ICML 2014. The paper shows bars only, no figures; what stands beside ours was measured with an
@@ -30,7 +30,7 @@ from kam_targets import TARGETS, deviations
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from pages import PAPERS, load, save, when_and_where, write
+from pages import load, paper, save, when_and_where, write
 
 FILE = Path(__file__).with_suffix(".json")
 CORES = 2
@@ -172,7 +172,7 @@ def tables(rows):
         long.append(f"| {sampler} | {' | '.join(both)} |")
         if "never stops" not in sampler:
             short.append(f"| {sampler} | {' | '.join(quantiles)} |")
-    return {PAPERS: {"figure 5": long}, "kam.md": {"figure 5": short}}
+    return {paper("kam"): {"figure 5": long}, "kam.md": {"figure 5": short}}
 
 
 def main():

@@ -1,7 +1,7 @@
 """Figures 3 and 4 of the KAM paper: hyperparameters of a Gaussian process classifier of UCI Glass.
 
     python kam_glass.py                4 chains of 10 000 iterations each; some 10 minutes
-    python kam_glass.py --chains 10    those of README.md, whose tables it writes; half an hour
+    python kam_glass.py --chains 10    those of kam.md, whose tables it writes; half an hour
     python kam_glass.py --full         10 chains of 100 000 and the paper's benchmark; some 8 hours
 
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
@@ -46,7 +46,7 @@ import pages
 
 FILE = Path(__file__).with_suffix(".json")
 STORED, LOOKS = (10, 10_000), (0.3, 0.5, 1)
-"""Chains and iterations of the runs in README.md; shares after which to look at the MMD."""
+"""Chains and iterations of the runs in kam.md; shares after which to look at the MMD."""
 D, EVERY = 9, 20
 
 PAPER = {"whiten": False, "gamma": 0.2, "n_subsample": 1000, "target_accept": 0.234}
@@ -89,7 +89,7 @@ def main():
         curves[name] = discrepancies(dt["posterior"]["theta"].values, *features)
         rows.append({"sampler": name} | summary(dt, n, *curves[name]) | pages.when_and_where())
         print(rows[-1], flush=True)
-    for lines in tables(rows)[pages.PAPERS].values():
+    for lines in tables(rows)[pages.paper("kam")].values():
         print(*lines, sep="\n")
     if (chains, n) == STORED:
         pages.save(FILE, rows)
@@ -227,7 +227,7 @@ def tables(rows):
             pairs = [(mmd[kam][look], mmd[other][look]) for other in others]
             cells = [f"{standardised(*pair):z.1f}".replace("-", "−") for pair in pairs]
             more.append(f"| {kam} | {pages.spaced(int(look))} | {' | '.join(cells)} |")
-    return {pages.PAPERS: {"glass": lines, "differences on glass": more}}
+    return {pages.paper("kam"): {"glass": lines, "differences on glass": more}}
 
 
 def standardised(a, b):

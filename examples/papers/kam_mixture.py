@@ -2,7 +2,7 @@
 
     python kam_mixture.py [--chains 40]
 
-A minute on two cores, which writes the table of README.md and docs/kam.md. Given the direction that
+A minute on two cores, which writes the table of kam.md and docs/kam.md. Given the direction that
 was drawn, as in `pk.PCAKAM`, the acceptance ratio takes one density at either end. The mixture of
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
 ICML 2014, appendix C, proposition 3, takes one for each direction. Both leave the posterior
@@ -33,7 +33,7 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import kam, pca_kam
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from pages import PAPERS, save, spaced, when_and_where, write
+from pages import paper, save, spaced, when_and_where, write
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS = 40
@@ -155,7 +155,7 @@ def tables(rows):
         cells = [row["density"], f"{row['acceptance']:.2f}", f"{ess:.2f}", f"{took:.1f}"]
         cells += [spaced(round(1000 * ess / took)), f"{row['deviation']:.1f} ({row['error']:.1f})"]
         lines.append(f"| {' | '.join(cells)} |")
-    return {page: {"mixture density": lines} for page in (PAPERS, "kam.md")}
+    return {page: {"mixture density": lines} for page in (paper("kam"), "kam.md")}
 
 
 if __name__ == "__main__":

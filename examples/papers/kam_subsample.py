@@ -2,7 +2,7 @@
 
     python kam_subsample.py [--chains 20]
 
-Some five minutes on two cores; with 20 chains it writes the table of README.md. B(0.1, 100) and the
+Some five minutes on two cores; with 20 chains it writes the table of kam.md. B(0.1, 100) and the
 flower in 8 dimensions, KAM with the settings and the protocol of figure 5 of Sejdinovic,
 Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings", ICML 2014, but
 for m, which is 1000 there. Seconds are those of the sampling after the burn-in, in the fastest
@@ -20,7 +20,7 @@ from kam_figure5 import CORES, ITERATIONS, KAM, build, run_chain
 from kam_targets import TARGETS, deviations
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from pages import PAPERS, save, when_and_where, write
+from pages import paper, save, when_and_where, write
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS = 20
@@ -72,7 +72,7 @@ def tables(rows):
         own = [row for row in rows if row["points"] == m]
         cells = [f"{row['deviation']:.2f} ({row['error']:.2f}) | {row['worst']:.1f}" for row in own]
         lines.append(f"| {m} | {' | '.join(cells)} |")
-    return {PAPERS: {"points": lines}}
+    return {paper("kam"): {"points": lines}}
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
     *sorted(ROOT.glob("docs/*.md")),
     *sorted(ROOT.glob("docs/gallery/*.md")),
-    *sorted(ROOT.glob("examples/**/README.md")),
+    *sorted(ROOT.glob("examples/**/*.md")),
 ]
 TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
 

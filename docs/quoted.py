@@ -27,7 +27,7 @@ STATED = {
     "kam per evaluation": r"([\d.]+) of\s+GAM's\s+effective\s+draws",
     "way alone": r"([\d,. ]+ to [\d ]+) evaluations\s+per\s+parameter",
     "batch speed": r"(\d+ to \d+) times\s+as\s+many\s+draws\s+per\s+second",
-    "control gain of GAM": r"worth\s+(\d+ to \d+) times\s+as\s+many\s+draws",
+    "control gain of GAM": r"means\s+were\s+as\s+accurate\s+as\s+those\s+of\s+([\d.]+ to \d+) times",
 }
 """How pages say a number that must be quoted wherever it is said so."""
 
@@ -132,6 +132,7 @@ def effective_draws():
         "2000 posteriors": str(len(small)),
         "2000 median": span([row["median"] for row in small]),
         "2000 worst": span([row["worst"] for row in small]),
+        "2000 GAM": span([by_row[row["case"], 2000, "GAM", "GAM"]["median"] for row in small]),
         "2000 few": str(sum(row["worst"] < 20 for row in small)),
         "10000 posteriors": str(len(draws[10_000])),
         "10000 median": span([row["median"] for row in draws[10_000].values()]),

@@ -1,4 +1,4 @@
-"""Calls of the solver until ESS and R-hat are good, hares and lynxes: a table of docs/surrogate.md.
+"""Calls of the solver until ESS and R-hat are good, hares and lynxes: a table of docs/surrogate_results.md.
 
     python examples/benchmarks/calls.py    some two minutes
 
@@ -72,7 +72,7 @@ def tables(rows):
             own = [r["calls"] for r in rows if (r["sampler"], r["tune"]) == (sampler, tune)]
             cells.append(f"{spaced(min(own))} to {spaced(max(own))}")
         lines.append(f"| {' | '.join(cells)} |")
-    return {"surrogate.md": {"calls": lines}}
+    return {"surrogate_results.md": {"calls": lines}}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ FILE = Path(__file__).with_suffix(".json")
 PAGES = {
     "random_walk.md": ("AM", "RBAM", "GAM", "RAM"),
     "kam.md": ("KAM", "PCAKAM"),
-    "surrogate.md": ("SurrogateMetropolis", "GAM"),
+    "surrogate_results.md": ("SurrogateMetropolis", "GAM"),
 }
 """And the samplers of their tables."""
 TUNE = DRAWS = 1000

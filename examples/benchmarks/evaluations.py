@@ -633,10 +633,10 @@ PAGES = {
     "choosing.md": {
         "KAM": ({"KAM": ("KAM", "KAM"), WALK: (WALK, WALK)}, (10_000, 50_000), ALL_BUT_HARD)
     },
-    "surrogate.md": {
+    "surrogate_results.md": {
         "effective draws": ({OURS: (OURS, OURS), WALK: (WALK, WALK)}, (2000, 10_000), CASES)
     },
-    "estimates.md": {
+    "estimates_results.md": {
         "corrected averages": (
             {"draws": (OURS, OURS), "corrected": (OURS, "corrected")},
             (2000, 10_000),

@@ -2,7 +2,7 @@
 
     python examples/benchmarks/per_second.py    some three minutes
 
-Writes a table of docs/surrogate.md: least bulk ESS of x and x², on the unconstrained scale, per
+Writes a table of docs/surrogate_results.md: least bulk ESS of x and x², on the unconstrained scale, per
 second of the processor in a run of four chains with default arguments, tuning included and
 compilation not; median of three seeds. It needs nutpie (pip install nutpie). Each row is added to
 per_second.json as it ends; what is in there is not run again.
@@ -129,7 +129,7 @@ def tables(rows):
         for case in CASES
     ]
     titles = ["posterior", "d", *SAMPLERS]
-    return {"surrogate.md": {"effective draws per second": table(titles, lines)}}
+    return {"surrogate_results.md": {"effective draws per second": table(titles, lines)}}
 
 
 if __name__ == "__main__":

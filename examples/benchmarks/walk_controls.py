@@ -1,4 +1,4 @@
-"""What the control variates of GAM and GadMALA gain: a table of docs/estimates.md.
+"""What the control variates of GAM and GadMALA gain: a table of docs/estimates_results.md.
 
     python examples/benchmarks/walk_controls.py      some minutes
 
@@ -101,7 +101,7 @@ def tables(rows):
         cells = [f"{of(row[kind]):.2g}" for kind in KINDS for of in (np.min, np.median)]
         cells = [CASES[row["case"]], row["d"], *cells, row["z"]]
         lines.append(f"| {sampler} | {' | '.join(map(str, cells))} |")
-    return {"estimates.md": {"gains of control variates": lines}}
+    return {"estimates_results.md": {"gains of control variates": lines}}
 
 
 if __name__ == "__main__":

@@ -701,7 +701,7 @@ def test_a_thin_bend_is_explored_to_its_ends():
     square = result["posterior"]["x"].values ** 2
     assert (
         0.7 < square.mean() < 1.3
-    )  # of the runs of docs/surrogate.md, the standard deviation is 0.11
+    )  # of the runs of docs/surrogate_results.md, the standard deviation is 0.11
     learned = result["learned"]
     assert (learned["shares"].sel(move="wide") >= 0.05 - 1e-12).all()
 

@@ -405,7 +405,7 @@ def say_if_not_finite(what, values):
     if not fine.all():
         _log.warning(
             "%s is NaN or infinite at %d of %d draws, and so is its average. Give it a value "
-            "there, as by np.where.",
+            "there, for example by np.where.",
             what,
             (~fine).sum(),
             fine.size,

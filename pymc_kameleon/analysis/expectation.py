@@ -43,10 +43,10 @@ def expectation(dt, function, model=None):
     With `model`, or in its context, it is corrected by gradients of the log-density at the draws,
     whatever sampler made them, unless something speaks against it.
 
-    If SurrogateMetropolis has made the draws, in ``pk.sample``, their mean is corrected by what its
-    surrogate knows, and likewise by the emulator of EmulatorMetropolis. That takes no evaluation of
-    the log-density, and remains exact however bad they are. Draws of GAM and GadMALA are corrected
-    by control variates, where these were kept. For other samplers the answer is the mean, with its
+    If SurrogateMetropolis or EmulatorMetropolis has made the draws, in ``pk.sample``, their mean is
+    corrected by the surrogate or the emulator. That takes no evaluation of the log-density, and
+    remains asymptotically exact however bad they are. Draws of GAM and GadMALA are corrected by
+    control variates, if these were kept. For other samplers the answer is the mean, with its
     standard error by ArviZ.
 
     Parameters
@@ -55,8 +55,8 @@ def expectation(dt, function, model=None):
         A result of ``pk.sample``, or of another sampler, or the path of a file or store of one.
     function : callable
         Takes variables on their natural scale, a dict of arrays (chain, draw, ...), and returns an
-        array (chain, draw, ...). It treats each draw for itself, and is called with other points,
-        too.
+        array (chain, draw, ...). It treats each draw by itself, and is also called with other
+        points.
     model : pm.Model, optional
         As in ``pk.summary``.
 

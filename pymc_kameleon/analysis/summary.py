@@ -60,27 +60,27 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     ci_kind : {"eti", "hdi"}, optional
         Interval with equal tails, ArviZ's default, or the shortest one.
     round_to : int or {"auto", "none"}, optional
-        To so many decimals; by default to digits that are known.
+        Number of decimals; by default only digits that are known.
     model : pm.Model, optional
-        By default the one that this process has sampled, or that of the context. Without it, as
-        after loading a file, only variables that need no model to be computed are corrected by a
-        surrogate or an emulator.
+        By default the one that this process has sampled, or that of the context. Without it, for
+        example after loading a file, a surrogate or an emulator corrects only variables that need
+        no model to be computed.
 
     Returns
     -------
     DataFrame
-        ArviZ's columns, and ``ess``, the number of independent draws that would know the mean as
-        well, and ``gain``, the estimated variance of the mean over the draws, over that of this
-        mean: 1 where it was not corrected. ``ess_bulk`` and ``ess_tail`` are those of the draws.
-        So is ``r_hat`` where the mean was not corrected; elsewhere it is that of corrected averages
-        over half-chains. ``arviz.rhat`` has that of the draws. What has no standard error has NaN.
-        Where many chains began at the same few points, by `evaluations_at_once`, ``r_hat_nested``
-        tells whether those that began at a point have the mean of all, however short they are.
-        If a surrogate or an emulator corrects them, ``attrs`` has the ``certificate``: how close it
-        is to the posterior. And ``by_process``: the rows whose mean is by a process, as evaluations
-        are few, and so approximate; their ``r_hat`` is √(1 + 1/ess). With gradients, it has
-        ``by_gradients``, the rows whose mean is corrected by these, or ``not_by_gradients``: why
-        nothing is.
+        ArviZ's columns and two more. ``ess`` is the number of independent draws that would estimate
+        the mean equally well. ``gain`` is the estimated variance of the mean over the draws,
+        divided by that of this mean: 1 if it was not corrected. ``ess_bulk`` and ``ess_tail`` are
+        those of the draws. ``r_hat`` is that of corrected averages over half-chains if the mean was
+        corrected, and otherwise that of the draws, which ``arviz.rhat`` always has. NaN: there is
+        no standard error. If many chains began at the same few points, by `evaluations_at_once`,
+        ``r_hat_nested`` tells whether these groups agree, however short the chains are. With a
+        surrogate or an emulator, ``attrs`` has the ``certificate``, how close it is to the
+        posterior, and ``by_process``, the rows whose mean is by a process, as evaluations are few,
+        and so approximate; their ``r_hat`` is √(1 + 1/ess). With gradients, it has
+        ``by_gradients``, the rows whose mean these correct, or ``not_by_gradients``: why there are
+        none.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
     Notes
     -----
-    Corrected are variables that can be computed at other points as they are in the draws: those
+    A variable is corrected if it can be computed at other points as it was in the draws. Variables
     that were changed since have the averages of the draws, and so have deterministics that depend
     on a black box, which is never called. The log says so.
 
@@ -230,7 +230,7 @@ def _keep_means_in_intervals(table, plain):
     _put(table, back, table.columns, plain.to_numpy()[back])
     if (rest := outside & was_outside).any():
         _log.info(
-            "The mean of %s lies outside the interval: a few draws far away make much of it.",
+            "The mean of %s lies outside the interval: a few draws far away dominate it.",
             ", ".join(table.index[rest]),
         )
 

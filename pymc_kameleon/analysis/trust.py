@@ -49,8 +49,8 @@ def warn_of_few_events(names, values, by_process):
     few = few[np.argsort(events[few], kind="stable")]
     least = max(1.0, events[few[0]])
     _log.warning(
-        "The average of %s rests on few draws: all others are equal, and these come to some %d "
-        "independent ones. So it is known to some %.0f %% at best, and with fewer than %d its "
+        "The average of %s rests on few draws: all others are equal, and these amount to about %d "
+        "independent ones. So its relative error is %.0f %% or more, and with fewer than %d its "
         "standard error may be far too small. Draw %d times as long, or longer.",
         some([names[i] for i in few]),
         least,
@@ -72,8 +72,8 @@ def warn_of_unknown(names, values, mcse, draws):
     if unknown.any():
         _log.warning(
             "The evaluations are too few for the average of %s: its standard error is more than "
-            "half a standard deviation, or, if it is NaN, not known at all. Let there be more "
-            "evaluations, by max_evaluations, and see that it is finite where there is no draw.",
+            "half a standard deviation, or, if it is NaN, unknown. Raise max_evaluations, and make "
+            "sure that the quantity is finite between the draws.",
             some([names[i] for i in np.flatnonzero(unknown)]),
         )
 

@@ -81,7 +81,7 @@ class CheckedOp:
             if frame.f_code is FromFunctionOp.perform.__code__:  # it does not say what it counts
                 raise WrongReturn(
                     f"{self} returned a list or tuple of another length than that of its otypes, "
-                    f"{len(node.outputs)}. Let it return an array, as by np.asarray(..., "
+                    f"{len(node.outputs)}. Let it return an array, such as np.asarray(..., "
                     "dtype=...), or one for each of them."
                 ) from None
             raise
@@ -113,7 +113,7 @@ class CheckedOp:
         what = "a number, no array, of " if found == declared.dtype else ""
         raise WrongReturn(
             f"{self} returned {what}{found}, but declares {declared.dtype}. Let its perform "
-            "convert what it returns, as by np.asarray(..., dtype=...)."
+            "convert what it returns, for example by np.asarray(..., dtype=...)."
         )
 
     def _give_back(self, inputs, before, storage):
@@ -126,7 +126,7 @@ class CheckedOp:
         self._writes = True
         _log.warning(
             "%s writes into its input, from which the rest of the model may be computed. It gets "
-            "copies from now on; let it make its own, as by x = np.array(x).",
+            "copies from now on; let it make its own, such as x = np.array(x).",
             self,
         )
 

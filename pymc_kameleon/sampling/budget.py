@@ -83,7 +83,7 @@ class Budget:
             raise ValueError(
                 f"max_evaluations is too small: it takes {grouped(lacking)} more for "
                 f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each"
-                f"{self._beside_evidence}. Let there be more evaluations, or fewer chains"
+                f"{self._beside_evidence}. Allow more evaluations, or fewer chains"
                 f"{self._why_so_many}."
             )
         ways = self._ways(int(max(step.way_share for step in self.steps) * most))
@@ -102,7 +102,7 @@ class Budget:
         n = self.steps[0].evaluations_at_once
         if n == 1 or n != self.chains:
             return ""
-        return f", as by a smaller evaluations_at_once than {n}, or by chains= beside it"
+        return f", for example by a smaller evaluations_at_once than {n}, or by chains= beside it"
 
     @property
     def _beside_evidence(self):
@@ -255,7 +255,7 @@ def evaluations_left(prepared, computed):
 def say_what_evaluations_bear(settings):
     """Log how many draws there will be."""
     _log.info(
-        "%s evaluations bear %s draws of tuning and at least %s draws after it, of each chain.",
+        "%s evaluations allow %s draws of tuning and at least %s draws after it in each chain.",
         grouped(settings.max_evaluations),
         grouped(settings.tune),
         grouped(settings.draws),

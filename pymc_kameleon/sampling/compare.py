@@ -142,7 +142,7 @@ def compare(
     if boxes := black_boxes([model.logp()]):
         _log.info(
             "Besides the evaluations in the table, %s is called once or more for each start, and "
-            "two or three times for each step of ours.",
+            "two or three times for each of our steps.",
             " and ".join(boxes),
         )
     seed = int(np.random.default_rng(random_seed).integers(2**31))

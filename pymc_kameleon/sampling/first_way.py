@@ -72,4 +72,4 @@ class FirstWay:
     def where(self, evaluation):
         """Say which evaluation it is, for an exception."""
         known = self._chain.state.search.evaluations + self.evaluations.index(evaluation)
-        return f"evaluation {known + 1} on the way to the posterior, before the first draw"
+        return f"evaluation {known + 1} of the search for the posterior, before the first draw"

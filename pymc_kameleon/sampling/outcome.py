@@ -100,8 +100,8 @@ class Finish:
             value, what = max(said)
             _log.warning(
                 "The chains have not come to the same distribution: %s is %.2f, more than so few "
-                "draws would give. Let there be more evaluations, or fewer chains: chains=4 with "
-                "the same evaluations_at_once has longer ones.",
+                "draws would give. Allow more evaluations, or fewer chains: chains=4 with the "
+                "same evaluations_at_once has longer ones.",
                 what,
                 value,
             )

@@ -54,7 +54,7 @@ def say_what_a_run_costs(
             counted(chains, "chain"),
             grouped(draws_in_all),
             ", and ".join(parts),
-            f", and some {grouped(scouted)} to find the posterior" if scouted else "",
+            f", and about {grouped(scouted)} to find the posterior" if scouted else "",
             f", {looks} to see whether it repeats itself" if looks else "",
             in_words(seconds),
             "" if exact else " at most",

@@ -97,19 +97,19 @@ def sample(
     compile_kwargs=None,
     model=None,
 ):
-    """Draw samples from the posterior: as ``pm.sample``, but whole chains run compiled.
+    """Draw samples from the posterior: like ``pm.sample``, but whole chains run compiled.
 
-    There is no Python between two draws, so that a draw costs what its transitions cost. With one
-    step, the draws are those of ``pm.sample`` with the same starts and seed. They do not depend on
-    cores, executor, or interruptions.
+    There is no Python between two draws, so a draw costs hardly more than its transitions. With one
+    step, the draws are those of ``pm.sample`` with the same starts and seed, unless chains learn
+    from one another. They do not depend on cores, executor, or interruptions.
 
     Parameters
     ----------
     draws : int, optional
         Draws of each chain after tuning; 1000 by default, or what is left of a run that is resumed.
-        One that has ended makes 1000 more, but in a store none, so that a script can be started
-        again. With `target_ess` or `max_evaluations` the most, by default 100 000.
-        0 only tunes; `resume` draws later.
+        A run that has ended makes 1000 more, but none in a store, so that a script can be started
+        again. With `target_ess` or `max_evaluations` this is a limit, by default 100 000. 0 only
+        tunes; `resume` draws later.
     tune : int, optional
         Draws of tuning; 1000, as in ``pm.sample``, or the most with `max_evaluations`.
     chains : int, optional
@@ -122,34 +122,34 @@ def sample(
         For reproducible starts and draws.
     progressbar : bool or str, optional
         As in ``pm.sample``: True, False, "combined", "split", "combined+stats" or "split+stats".
-        The acceptance shown is a mean: of tuning, and then of the draws after it. A chain that was
-        stuck for long after tuning is red. Above are the time in all, the time left, and, if an
-        evaluation of the log-density takes more than a millisecond, how many are made and to go;
-        and how far chains are that look for the posterior. Where there is no terminal, the same is
-        a line in the log after ten seconds, then each minute.
-        If the bar itself fails, sampling goes on without it.
+        It shows the mean acceptance of tuning, and then of the draws. A chain that was stuck for
+        long after tuning is red. Above are the elapsed time, the time left, and how far chains are
+        that search for the posterior. If an evaluation takes more than a millisecond, evaluations
+        made and to go are there as well. Without a terminal, the log has the same in a line after
+        ten seconds, then each minute. If the bar itself fails, sampling goes on without it.
     progressbar_theme : rich.theme.Theme or str, optional
         Colours, as in ``pm.sample``; in a marimo notebook a style sheet.
     quiet : bool, optional
-        Show no progress, and log nothing, warnings neither.
+        Show no progress, and log nothing, not even warnings.
     step : step of pymc_kameleon, or list of them, optional
         Together they move all variables of the model, in turn. Also a class, ``pk.GAM``, its name,
         ``"gam"``, or a step that is not bound to a model, ``pk.GAM.options(steps_per_draw=5)``. By
         default GadMALA if the log-density has a gradient, though NUTS, in ``pm.sample``, is the
-        usual choice there; otherwise SurrogateMetropolis, or of more than 40 coordinates, and of a
-        log-density that is only estimated, GAM.
+        usual choice there; EmulatorMetropolis if it calls a black box that can be emulated;
+        otherwise SurrogateMetropolis. GAM if there are more than 40 coordinates without a gradient
+        or 1000 with one, or if the log-density is only estimated.
     var_names : list of str, optional
         What to keep; all free variables and deterministics by default.
     initvals : dict, list of dict, DataTree, path, or {"prior", "map"}, optional
-        Starts. By default they are dispersed as by ``pk.initvals(chains)``: the model's initial
-        point, jittered on the unconstrained scale. Values by name are as in ``pm.sample``, also
-        what ``pm.find_MAP`` returns. A result, of any sampler, or the path of one, lets the chains
-        start from its last draws; if it has fewer chains, from draws spread over it. "prior" draws
-        each start from the prior. "map" looks for the posterior's mode, and jitters the chains
-        about it. It is looked for by ``pm.find_MAP``, or, without a gradient, by at most 60 d
-        evaluations of the log-density, for d parameters. See docs/starts.md.
+        Starts. By default they are dispersed, like those of ``pk.initvals(chains)``: the model's
+        initial point, jittered on the unconstrained scale. Values by name are as in ``pm.sample``,
+        including what ``pm.find_MAP`` returns. With a result of any sampler, or its path, the
+        chains start from its last draws; if it has fewer chains, from draws spread over it. "prior"
+        draws each start from the prior. "map" jitters the chains about the posterior's mode, which
+        ``pm.find_MAP`` finds, or without a gradient at most 60 d evaluations of the log-density,
+        for d parameters. See docs/starts.md.
     pool_tuning : bool, optional
-        Whether the chains learn from one another while they tune, by default they do: see
+        Whether the chains learn from one another while they tune, True by default: see
         docs/adaptation.md. With False each learns alone, as in ``pm.sample``.
     discard_tuned_samples : bool, optional
         False keeps the draws of tuning, as group ``warmup_posterior``. Their statistics,
@@ -157,35 +157,34 @@ def sample(
     compute_convergence_checks : bool, optional
         Look at R-hat and ESS, as ``pm.sample`` does.
     keep_warning_stat : bool, optional
-        Keep what a chain warns of as the statistic ``warning``, too, an object, which files cannot
-        hold.
+        Also keep warnings as the statistic ``warning``, an object, which files cannot hold.
     idata_kwargs : dict, optional
-        ``coords``, ``dims``, ``include_transformed``, ``log_likelihood`` and ``log_prior``, as of
+        ``coords``, ``dims``, ``include_transformed``, ``log_likelihood`` and ``log_prior``, as in
         ``pm.to_inference_data``.
     callback : callable, optional
-        Called as ``callback(run, draw)`` after each advance of a chain, some ten times a second or
-        with each draw: `run` can ``inspect()`` and ``stop()``, `draw` has the fields that PyMC's
-        has. Raising KeyboardInterrupt stops, too.
+        Called as ``callback(run, draw)`` after each advance of a chain, about ten times a second or
+        with each draw: `run` can ``inspect()`` and ``stop()``, `draw` has the fields of PyMC's.
+        Raising KeyboardInterrupt also stops the run.
     evaluations_at_once : int, optional
-        How many evaluations of the log-density the run may have under way. It settles how many
-        chains there are, if `chains` does not, at least 4. Where they follow the first one, as
-        those of EmulatorMetropolis and SurrogateMetropolis do, its way to the posterior makes so
-        many at a time, and by default `tune` and `draws` are as many of all chains together as of
-        four. With the seed it settles the draws, too: how many workers there are, by `cores` or
-        `executor`, only changes the time. By default 1, and four chains. See docs/executors.md.
+        How many evaluations of the log-density may be under way at a time. There are as many
+        chains, at least 4, unless `chains` says otherwise. With EmulatorMetropolis and
+        SurrogateMetropolis the search for the posterior makes as many at a time, and by default all
+        chains together make the draws and the tuning of four. The draws depend on this number and
+        the seed; the number of workers, by `cores` or `executor`, only changes the time. By default
+        1, and four chains. See docs/executors.md.
     max_evaluations : int, optional
         Evaluations of the log-density that all chains may make together; there will never be more.
-        Those for starts, for the ways to the posterior, for tuning, and those that look whether it
-        repeats itself are among them, and, if it calls Python, those before the run. The run
-        divides them: about half of them, at most, may find the posterior, then the chains tune, and
-        the rest makes as many draws of each chain. `tune` and `draws` need not be given. With
-        `resume` these are evaluations from now on; by default a run that was limited goes on with
-        what is left. See docs/sampling.md.
+        They include those for starts, for the search for the posterior, for tuning, and those that
+        check whether it repeats itself; if it calls Python, also those before the run. The run
+        divides them: the search takes at most half of them, or four fifths where a Gaussian process
+        makes it. Then the chains tune, and the rest makes draws, the same number in each chain.
+        `tune` and `draws` need not be given. With `resume` these are evaluations from now on; by
+        default a run that was limited goes on with what is left. See docs/sampling.md.
     max_time : float or timedelta, optional
         Seconds after which to stop, tuning included; the draws that are being made are finished.
     target_ess : float, optional
-        Stop when bulk and tail ESS of every parameter, of all chains together, are so large, and
-        R-hat is at most 1.01. This is looked at after fixed numbers of draws, while the chains go
+        Stop when bulk and tail ESS of every parameter, of all chains together, have reached this,
+        and R-hat is at most 1.01. This is checked after fixed numbers of draws, while the chains go
         on, so that the result is reproducible.
     executor : concurrent.futures.Executor or callable, optional
         Where the chains advance, instead of `cores`: for example a ``ProcessPoolExecutor``, or of
@@ -193,38 +192,36 @@ def sample(
         is called again if that breaks. See docs/executors.md.
     store : str or path, optional
         A Zarr store, ``"run.zarr"``, to which draws, statistics and states are appended while the
-        chains run. So a process that dies loses some seconds, or the draws that are being made. The
-        result then reads its draws from there when they are needed.
+        chains run. A process that dies loses some seconds, or the draws that are being made. The
+        result reads its draws from there when they are needed.
     resume : DataTree or path, optional
         A result of this function, or the path of a store, or of a file that a result was saved to.
         Its chains go on, in tuning or after it, to the last bit as if they had never stopped. The
-        result has the old draws and the new ones; a store has both, too, and a file is not
-        written. A step may be passed too; it must be the same.
+        result has the old draws and the new ones, and so has a store; a file is not written. If a
+        step is passed, it must be the same.
     evaluations : DataTree, path, or list of these, optional
         Results of earlier runs, whose evaluations are not made again. EmulatorMetropolis takes up
-        its own, also of another model with the same black box: with other data, other priors,
-        another noise model, or more subjects. The box is recognised by its name and by how many
-        inputs and outputs it has. The log says if its code or constants have changed since, and it
-        is called twice to see that it returns the same. See docs/emulator.md. SurrogateMetropolis
-        that moves all variables of an expensive log-density takes up those of the same log-density,
-        its own or of EmulatorMetropolis. Two are made again to see that it is the same. See
-        docs/surrogate.md.
+        its own, even of another model with the same black box: with other data, other priors,
+        another noise model, or more subjects. The box is recognised by its name and its numbers of
+        inputs and outputs. The log says if its code or constants have changed, and it is called
+        twice to see that it returns the same. See docs/emulator.md. SurrogateMetropolis takes up
+        those of the same expensive log-density, if it moves all variables. Two are made again to
+        see that it is the same. See docs/surrogate.md.
     keep_evaluations : bool, optional
         Whether the result has the group ``evaluations``: where the log-density was evaluated, and
-        what it was there, of SurrogateMetropolis where evaluations are expensive, and of
-        EmulatorMetropolis, with what black boxes were given, and have returned. These are the
-        evaluations of the way to the posterior and of tuning, of which each chain remembers the
-        last 3 000 or fewer, and the last one of each draw; at most 20 000 and 128 MiB. True by
-        default. A run that is resumed does what it did before.
+        its values. SurrogateMetropolis has it if evaluations are expensive, and EmulatorMetropolis
+        always, with inputs and outputs of black boxes. These are the evaluations of the search and
+        of tuning, of which each chain remembers the last 3000 or fewer, and the last one of each
+        draw; at most 20 000 and 128 MiB. True by default. A run that is resumed does what it did
+        before.
     surrogate_draws : int, optional
         How many draws of its surrogate to make for each chain at the end. It needs a step
-        SurrogateMetropolis or EmulatorMetropolis that moves all variables. The latter has some for
-        each of its moves, of the emulated posterior, and no more. The draws are in the group
-        ``surrogate_posterior``, for plots, and for averages where there are some 300 evaluations.
-        They are approximate, and take no evaluation of the log-density; deterministics that depend
-        on a black box are left out. The group's attributes say how close the surrogate is, and the
-        log warns if it is not. By default none, or as many as a run had that is resumed. See
-        docs/estimates.md.
+        SurrogateMetropolis or EmulatorMetropolis that moves all variables. The latter has a limited
+        number for each of its moves, of the emulated posterior. The draws are in the group
+        ``surrogate_posterior``, for plots; for averages use ``pk.summary``. They are approximate,
+        and take no evaluation of the log-density; deterministics that depend on a black box are
+        left out. The group's attributes say how close the surrogate is, and the log warns if it is
+        not. By default none, or as many as a resumed run had. See docs/estimates.md.
     evidence : bool or int, optional
         Find the evidence at the end, the log marginal likelihood: see docs/evidence.md. Its
         evaluations are made where the chains were, and a run that is resumed makes those that are
@@ -238,17 +235,17 @@ def sample(
         What to do about an exception of a likelihood that is called through Python. "raise" stops
         the run, as exceptions may be mistakes, and is the default. With "reject" the point counts
         as impossible, and the log says at the end how often, with the first point and exception.
-        MemoryError, and results of another type than declared, always stop the run; Ctrl-C does,
-        too. A run that is resumed does what it did before, unless this says otherwise.
+        MemoryError, Ctrl-C, and results of another type than declared always stop the run. A run
+        that is resumed does what it did before, unless this says otherwise.
     evaluation_timeout : float, optional
-        Seconds that an evaluation of such a likelihood may take. What takes longer is stopped, as
-        soon as it is in Python code, and rejected and told as an exception is. Take many times of
-        what it usually takes: a limit that cuts where the posterior is changes it. Chains run in
-        processes of their own then. By default none, or that of a run that is resumed.
+        Seconds that an evaluation of such a likelihood may take. A slower one is stopped, as soon
+        as it is in Python code, and rejected and reported like an exception. Choose many times the
+        usual duration: a limit that cuts where the posterior is changes it. Chains then run in
+        processes of their own. By default none, or that of a resumed run.
     check_repeatable : bool, optional
         Whether the first four chains evaluate such a likelihood once more at a point where they
-        were: where tuning ends, and 100, 1000 … draws later. `n_logp` counts it, and the log warns
-        if the value is another one. True by default, or as it was in a run that is resumed.
+        were: when tuning ends, and 100, 1000 … draws later. `n_logp` counts it, and the log warns
+        if the value differs. True by default, or as in a run that is resumed.
     blocking : bool, optional
         False samples in the background, and returns a `Run` with ``wait(timeout)``, ``inspect()``
         and ``stop()``.

@@ -121,7 +121,7 @@ def where(error, steps, point, begun, progress):
             advice = step.log_density.advice(error)
         if step.is_warm_starting:
             k = np.count_nonzero(~np.isnan(step.trail[:, 0])) + 1
-            when = f"evaluation {k} on the way to the posterior, before the first draw"
+            when = f"evaluation {k} of the search for the posterior, before the first draw"
             return f"{when}, at {values}{advice}"
     else:
         values = steps[0].layout.unraveled(point[steps[0].layout.places])

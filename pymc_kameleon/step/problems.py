@@ -89,7 +89,7 @@ def _explain_way(step):
     if not gain > STEEP_GAIN * d:
         return ""
     return (
-        f"the way to the posterior took all of its {step._budget()} evaluations, and the "
+        f"the search for the posterior took all of its {step._budget()} evaluations, and the "
         f"log-density still grew by {gain:.3g} in the last {LATE * d} of them. So the chain may "
         "not have arrived before it was tuned. Start nearer (initvals=...), rescale the "
         "parameters so that their scales are about 1, or tune longer; and look at R-hat."

@@ -87,7 +87,7 @@ def test_an_error_on_the_way_to_the_posterior_has_a_result(tmp_path):
     options = {"chains": 1, "initvals": {"x": [0.1, 0.2]}, "store": tmp_path / "run.zarr"}
     with pytest.raises(ZeroDivisionError) as info:
         sample(step, **options)
-    assert "on the way to the posterior" in info.value.__notes__[0]
+    assert "of the search for the posterior" in info.value.__notes__[0]
     assert info.value.__notes__[-1].endswith("pk.sample(resume=...) goes on from there.")
     assert not options["store"].exists()  # nothing had come back
     op.function = standard_normal

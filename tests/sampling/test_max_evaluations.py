@@ -161,7 +161,7 @@ def test_the_log_says_what_they_were_for(surrogate, caplog):
     result = limited(surrogate, 200, cores=1)
     text = "\n".join(messages(caplog))
     draws, tuned = (result[part].sizes["draw"] for part in ("posterior", "warmup_sample_stats"))
-    said = f"200 evaluations bear {tuned} draws of tuning and at least {draws} draws after it"
+    said = f"200 evaluations allow {tuned} draws of tuning and at least {draws} draws after it"
     assert said in text
     made = re.search(
         r"(\d+) of 200 evaluations: (\d+) to find the posterior, (\d+) to tune, (\d+) for 4 × (\d+)"

@@ -1004,7 +1004,7 @@ def test_exceptions_on_the_way_to_the_posterior_say_so(k):
     starts = [{"x": np.array([x, 0.2])} for x in (0.1, 1000.1)]
     with pytest.raises(ZeroDivisionError) as error:
         sample(step, chains=2, cores=1, initvals=starts, pool_tuning=False)
-    note = f"In chain 1, evaluation {k + 1} on the way to the posterior, before the first draw, at "
+    note = f"In chain 1, evaluation {k + 1} of the search for the posterior, before the first draw"
     assert error.value.__notes__[0].startswith(note)
     assert error.value.result["sampling_state"]["monitor_done"].values[0] > 0
 

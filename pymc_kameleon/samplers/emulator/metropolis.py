@@ -292,21 +292,21 @@ class EmulatorMetropolis(SurrogateMetropolis):
         Transitions per draw; by default 1, so that a draw costs one evaluation at most.
     target_accept : float, optional
         Acceptance rate that the scale of the random walk is tuned to; 0.234, or 0.44 in one
-        dimension. Moves by the emulator are accepted the oftener the better it is.
+        dimension. The better the emulator, the more of its moves are accepted.
     keep_adapting : bool, optional
         Only False is possible: an emulator that follows the chain would bias it.
     {common parameters}
 
     Notes
     -----
-    Before its first draw a chain goes to the posterior by an emulator that it refines on the way
-    (way.py). While tuning, the ends of moves are what the emulators learn from. After that they are
-    frozen. Where emulators do not come to predict, as of a simulator with jumps, moves of
+    Before its first draw a chain searches for the posterior with an emulator that it refines as it
+    goes (way.py). While tuning, emulators learn from the ends of moves. After that they are frozen.
+    If emulators do not come to predict, for example a simulator with jumps, moves of
     SurrogateMetropolis do most of the work, and a warning says so. A model without a black box that
     can be emulated is refused by a ValueError, which says why.
 
     The statistic ``emulator_accept`` is the mean acceptance probability of the draw's moves by the
-    emulator, NaN if there were none; others are as of SurrogateMetropolis. See docs/emulator.md.
+    emulator, NaN if there were none; others are as in SurrogateMetropolis. See docs/emulator.md.
 
     References
     ----------

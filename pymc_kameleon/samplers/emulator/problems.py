@@ -37,9 +37,9 @@ def explain_worth(worth, choices, names):
     return (
         f"the emulator of {some(names)} does not come to predict: the mean squared jump of its "
         f"moves was {own:.2g} at the end of tuning (2 would be independent draws). So other moves "
-        "do most of the work, as of SurrogateMetropolis. Where outputs jump, are chaotic, or NaN "
-        "in much of the space, let the black box return something smoother; if it is smooth, tune "
-        "longer, by more max_evaluations if these settle that."
+        "do most of the work, as in SurrogateMetropolis. If outputs jump, are chaotic, or NaN in "
+        "much of the space, let the black box return something smoother. If it is smooth, tune "
+        "longer, or raise max_evaluations if you have set it."
     )
 
 

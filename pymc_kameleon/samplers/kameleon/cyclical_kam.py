@@ -327,10 +327,10 @@ class CyclicalKAM(LearnedShape):
 
     * Of the first βL transitions half are jumps between modes, if there are two or more. Of the
       others 30 % are exchanges of labels or reversals of signs, if tuning found the posterior
-      symmetric under these. The rest are of five kinds, each as often as tuning found it worth, 4 %
-      at least. Three add a difference of two points of z to x: in all coordinates, in one whitened,
-      or in one of x. The others are walks with the covariance of all modes, and KAM moves with a
-      wide γ.
+      symmetric under these. The rest are of five kinds, with shares by the distance that each moved
+      while tuning, 4 % at least. Three add a difference of two points of z to x: in all
+      coordinates, in one whitened, or in one of x. The others are walks with the covariance of all
+      modes, and KAM moves with a wide γ.
     * The rest of the cycle are KAM moves, whitened with the covariance within modes.
 
     Each move leaves the posterior invariant, and which is made does not depend on x.

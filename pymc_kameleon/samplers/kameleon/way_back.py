@@ -38,7 +38,7 @@ def explain_way_back(step, subsample, gamma, nu):
     needed = ceil(FEW_STAYS * steps_back / OUTER_SHARE / step.steps_per_draw)
     return (
         f"proposals are small in the tails: from the outermost {OUTER_SHARE:.0%} of what was seen "
-        f"while tuning it takes some {steps_back:.0f} transitions to come back. So a chain is "
+        f"while tuning it takes about {steps_back:.0f} transitions to come back. So a chain is "
         "there seldom, and for long, and may miss that in all of its draws. Then means of squares "
         "and probabilities of tails are too small, although R-hat and ESS look good. Use pk.GAM, "
         f"or make at least {grouped(needed)} draws."

@@ -289,16 +289,16 @@ class SurrogateMetropolis(KameleonStep):
     s is a density that was fitted to all points that tuning evaluated, and :math:`K_s` a Metropolis
     step on s, which needs no evaluation of the log-density. So a move costs one evaluation, after M
     steps that cost microseconds, and neighbouring draws are nearly independent where s is close
-    to the posterior. For up to some 30 parameters where the posterior is near normal; hierarchies
-    and random fields may fail from some 15 parameters on, and then R-hat or a warning says so.
+    to the posterior. It is for up to about 30 parameters if the posterior is nearly normal.
+    Hierarchies and random fields may fail from 15 parameters on; then R-hat or a warning says so.
 
     Parameters
     ----------
     expensive : bool, optional
         Whether an evaluation of the log-density takes much longer than the arithmetic of the
-        surrogate, which is some ten microseconds. If so, the surrogate has more points, more is
-        tried when it is fitted, and M may be larger; if not, a quadratic may be all of it, and
-        what moves cost counts. By default, whether the log-density calls Python. It is not
+        surrogate, which is about ten microseconds. If so, the surrogate has more points, more is
+        tried when it is fitted, and M may be larger. If not, it may be a quadratic alone, and the
+        cost of moves counts. By default, whether the log-density calls Python. Time is not
         measured, so that the same seed gives the same draws everywhere.
     steps_per_draw : int, optional
         Transitions per draw; by default 1 if evaluations are expensive, so that a draw costs one at
@@ -318,8 +318,8 @@ class SurrogateMetropolis(KameleonStep):
     The wide one is by a power of the surrogate, and finds what the surrogate has not seen. With M =
     1 a move by the surrogate is delayed acceptance [CF]. Each leaves the posterior invariant,
     however bad the surrogate is; a bad one only costs acceptance. The probabilities, ``shares`` in
-    ``learned``, follow what each kind was worth while tuning: the squared distance that it moved.
-    All keep some: walks let a chain leave places where s is too low. M is the least number of inner
+    ``learned``, follow the squared distance that each kind moved while tuning. All keep some: walks
+    let a chain leave places where s is too low. M is the least number of inner
     steps that takes the inner chain far from where it began, from 32 to 64. While tuning, some
     transitions only evaluate a point in a tail, and stay where they are. If evaluations are not
     expensive, M and the probabilities are those that bring most effective draws per microsecond.
@@ -329,9 +329,8 @@ class SurrogateMetropolis(KameleonStep):
     ``scaling`` is the scale of the walk. A transition whose inner chain did not move evaluates
     nothing, and counts as rejected.
 
-    In ``pk.sample`` the chains fit one surrogate to what all of them have seen, and a chain that
-    came to a place with hardly any mass is moved to the others, with a warning. See
-    docs/surrogate.md.
+    In ``pk.sample`` the chains fit one surrogate to what all of them have seen. A chain that came
+    to a place with hardly any mass is moved to the others, with a warning. See docs/surrogate.md.
 
     References
     ----------

@@ -22,9 +22,9 @@ MANY = 20
 def say_search_ended(n, sd, error):
     """Log by how many evaluations a process has learned the posterior, and how well: sdV, error."""
     _log.info(
-        "SurrogateMetropolis: a Gaussian process has learned the posterior by %d evaluations. By "
-        "its own standard deviation the log-density may be off by %.2g there; draws that it "
-        "predicted before they were evaluated were off by %s.",
+        "SurrogateMetropolis: a Gaussian process has learned the posterior from %d evaluations. "
+        "Its own standard deviation of the log-density is %.2g there; its predictions of draws, "
+        "made before these were evaluated, were off by %s.",
         n,
         sd,
         f"{error:.2g}" if np.isfinite(error) else "an amount not known yet, as these were few",
@@ -34,7 +34,7 @@ def say_search_ended(n, sd, error):
 def say_second_mode(share):
     """Log that a search has found a second mode, with about this share of the mass."""
     _log.info(
-        "SurrogateMetropolis: another start led to a second mode, with some %.0f %% of the "
+        "SurrogateMetropolis: another start led to a second mode, with about %.0f %% of the "
         "posterior by a rough count. The process has learned both, and chains begin in both. Moves "
         "between them may be rare, and there may be more: look at R-hat.",
         100 * share,
@@ -69,7 +69,7 @@ def explain_budget(followed, d):
         "it has too few evaluations to search for the posterior itself, so it began where the "
         "first chain had arrived. R-hat then says nothing about other modes. With tune + draws "
         f"of {evaluations_for_own_search(d)} each chain searches for itself, if max_evaluations "
-        "bears it."
+        "allows it."
     )
 
 
@@ -78,9 +78,9 @@ def explain_lost(lost):
     if lost == 0:
         return ""
     return (
-        "from its start it came to a place that has next to none of the posterior, about "
+        "its start led to a place that has next to none of the posterior, about "
         f"1e-{lost / math.log(10):.0f} of what is where another chain arrived. So it was moved "
-        "there before it was tuned, and its draws can be used as those of the others. But R-hat "
+        "there before tuning, and its draws can be used like those of the others. But R-hat "
         "cannot show a mode from which chains are moved: if there may be several, use "
         "pk.CyclicalKAM."
     )
@@ -113,9 +113,9 @@ def explain_news(news, d, model):
     if news < NEWS:
         return ""
     return (
-        f"until the end of tuning the surrogate was too low where some {news:.0%} of the posterior "
-        "is. There may be more where no chain has been, and a chain may be stuck for long where "
-        f"it seldom comes. {_what_to_try(d, model)}"
+        f"until the end of tuning the surrogate was too low where about {news:.0%} of the "
+        "posterior is. There may be more where no chain has been, and a chain may be stuck for "
+        f"long where it seldom comes. {_what_to_try(d, model)}"
     )
 
 
@@ -124,6 +124,6 @@ def _what_to_try(d, model):
     others = ["NUTS"] * has_gradient(model) + ["pk.GAM"] * (d >= MANY)
     instead = f", or use {' or '.join(others)}" if others else ""
     return (
-        f"Tune longer{instead}; or try another parametrisation, as of a hierarchy centred or "
+        f"Tune longer{instead}; or try another parametrisation: write a hierarchy centred, or "
         "non-centred."
     )

@@ -72,7 +72,7 @@ def test_it_is_told_where_a_run_makes_few_stays(monkeypatch):
         monkeypatch.setattr(way_back, "transitions_back", lambda *args, n=steps_back: float(n))
         step.monitor.done = step.monitor.tune + draws
         said = "".join(step._problems())
-        assert ("some 81 transitions to come back" in said) == is_told
+        assert ("about 81 transitions to come back" in said) == is_told
         assert ("make at least 3240 draws" in said) == is_told
 
 

@@ -636,7 +636,7 @@ def test_few_evaluations_are_enough_for_four_chains(caplog):
     first = dt["warmup_sample_stats"]["n_logp"].values[:, 0]
     assert first[0] > 15
     assert (first[1:] <= 4).all()
-    assert "has learned the posterior by" in caplog.text
+    assert "has learned the posterior from" in caplog.text
     found = dt["posterior"]["x"].values.reshape(-1, 2)
     exact = slow_moments(2)
     np.testing.assert_allclose(found.mean(axis=0), exact[0], atol=0.3)

@@ -712,7 +712,7 @@ def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
     for chain in chains:
         chain.parameters.surrogate.bounds[:] -= 50
     assert learning.share_of_news(chains) == 1
-    assert "some 25% of the posterior" in problems.explain_news(0.25, 2, step.model)
+    assert "about 25% of the posterior" in problems.explain_news(0.25, 2, step.model)
     assert not problems.explain_news(0.005, 2, step.model)
 
 

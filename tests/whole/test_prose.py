@@ -63,34 +63,13 @@ def test_the_output_in_the_readme_is_that_of_its_run():
 
 # ---- sentences ----------------------------------------------------------------------------------
 
-READ_FIRST = [
-    "README.md",
-    *(
-        f"docs/{name}.md"
-        for name in (
-            "index",
-            "install",
-            "quickstart",
-            "choosing",
-            "slow_simulators",
-            "emulator",
-            "reliability",
-            "barker",
-            "surrogate",
-            "estimates",
-            "sampling",
-            "samplers",
-            "gallery",
-            "guides",
-            "faq",
-            "glossary",
-            "coming_from",
-            "starts",
-            "mixing",
-            "citing",
-            "out_of_scope",
-        )
-    ),
+OTHERS = "adding_a_sampler", "conformance", "faults", "modes", "peers", "suites", "versions"
+"""Pages of docs/ that are tables for the most part, or for developers: sentences may be longer."""
+
+USER_PAGES = [
+    name
+    for name in PAGES
+    if name == "README.md" or Path(name).stem not in OTHERS or Path(name).parent.name == "gallery"
 ]
 LONGEST = 25
 """Words of a sentence on these pages."""
@@ -117,7 +96,7 @@ def long_sentences(text):
     return [s for s in sentences(text) if len(re.findall(r"\S*\w\S*", s)) > LONGEST]
 
 
-@pytest.mark.parametrize("name", READ_FIRST)
+@pytest.mark.parametrize("name", USER_PAGES)
 def test_sentences_are_short(name):
     assert long_sentences(PAGES[name]) == []
 
@@ -127,6 +106,43 @@ def test_long_sentences_are_found():
     code = f"```python\n{long}\n```\n| {long} |\n"
     text = f"# {long}\n{code}Short, [{'a b ' * 9}](x.md). {long}. Short:\n\n- {long}\n- `{long}`\n"
     assert [len(s.split()) for s in long_sentences(text)] == [26, 27]
+
+
+BANNED = {
+    r"\bsome \d": "about",
+    r"\bso many\b": "the number, or as many",
+    r"\bas by\b": "for example by, as in",
+    r"\b(?:sampler|step|choice|page|table|case)s? of ours\b": "our",
+    r", too(?! [\w])": "also, as well",
+    r"\b(?:is|are|was|were|be) worth\b(?! (?:a|re)\w*\b)": "as accurate as, amount to",
+    r"\bknows? .{0,30} to (?:some |about )?\d+ %": "the standard error is about",
+    r"\bways? to the posterior\b": "search for the posterior",
+    r"\bin silence\b": "without a warning",
+}
+"""What nobody says in English, or what says nothing; and what to say instead."""
+
+
+def banned(text):
+    """Phrases of a page that are banned, and what to say instead."""
+    prose = " ".join(sentences(text))
+    cells = " ".join(re.findall(r"^ *\|[^\n]*", text, re.M))
+    for phrase, instead in BANNED.items():
+        for match in re.finditer(phrase, f"{prose} {cells}", re.I):
+            yield f"{match[0]}: {instead}"
+
+
+@pytest.mark.parametrize("name", [*PAGES, "CHANGELOG.md"])
+def test_phrases_are_english(name):
+    text = PAGES.get(name) or (ROOT / name).read_text(encoding="utf-8")
+    assert [*banned(text)] == []
+
+
+def test_banned_phrases_are_found():
+    wrong = (
+        "Some steps of ours\nare worth some 30 draws, too. It knows a mean to 40 %.\n\n| as by |\n"
+    )
+    assert len([*banned(wrong)]) == 6
+    assert [*banned("It is worth a try. Four are too few. So may worlds.")] == []
 
 
 def test_the_readme_is_short():

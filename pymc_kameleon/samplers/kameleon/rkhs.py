@@ -98,7 +98,7 @@ def squared_distances(z, n, x, r2):
 def kernel_covariance(kernel, z, m, x, covariance, v):
     """Write S(x) = M H Mᵀ [KAM, proposition 2] into `covariance`.
 
-    M = 2[∇ₓk(x, z₁) … ∇ₓk(x, z_m)] and H = I − 11ᵀ/m, so with v_i = 2c_i(z_i − x),
+    M = 2[∇ₓk(x, z₁) … ∇ₓk(x, z_m)] and H = I − 1 1ᵀ/m, so with v_i = 2c_i(z_i − x),
     S = Σ v_i v_iᵀ − (Σ v_i)(Σ v_i)ᵀ/m. H is never formed.
 
     Parameters

@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 import quoted
 
+from pymc_kameleon.analysis.process_correction import MOST_EVALUATIONS
+from pymc_kameleon.samplers.choice import MOST_DENSE, MOST_FOR_SURROGATE
+from pymc_kameleon.samplers.surrogate.active.search import BUDGET, MOST_COORDINATES
+
 ROOT = Path(__file__).parents[2]
 PAGES = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in quoted.PAGES}
 
@@ -42,6 +46,33 @@ def test_numbers_never_stand_without_their_comments():
     assert {name: said for name, said in found.items() if said} == {}
     assert quoted.unquoted("It had 0.9 of\nGAM's effective draws.") != []
     assert quoted.unquoted("which takes 14 to 60 evaluations per parameter") != []
+
+
+LIMITS = {
+    r"(?:up to|at most|more than|beyond) (\d+)\s+coordinates": {MOST_FOR_SURROGATE, MOST_DENSE},
+    r"(?:up to|at most|more than|beyond) (1[1-9])\s+parameters": {MOST_COORDINATES},
+    r"(\d+) d \+\s+60": {BUDGET[0]},
+    r"15 d \+\s+(\d+)": {BUDGET[1]},
+    r"with at most (\d+)\s+evaluations": {MOST_EVALUATIONS},
+}
+"""How pages say limits, and what these are in the code."""
+
+
+def wrong_limits(text):
+    """Limits of a page that are not those of the code."""
+    for pattern, right in LIMITS.items():
+        for match in re.finditer(pattern, text, re.I):
+            if int(match[1]) not in right:
+                yield match[0]
+
+
+def test_limits_are_those_of_the_code():
+    assert {
+        name: [*wrong_limits(text)] for name, text in PAGES.items() if [*wrong_limits(text)]
+    } == {}
+    assert all(any(re.search(pattern, text, re.I) for text in PAGES.values()) for pattern in LIMITS)
+    wrong = "up to 41 coordinates, at most 13\nparameters, 14 d + 60, with at most 501 evaluations"
+    assert len([*wrong_limits(wrong)]) == 4
 
 
 def test_no_comment_of_a_number_begins_a_line():

@@ -478,7 +478,7 @@ def explain_jumps(step):
     if back < 0.1:
         cause = (
             "They overlap, and may be parts of one curved or heavy-tailed mode. Reparametrise, or "
-            "use pk.KAM, if that is so."
+            "use pk.GAM, if that is so."
         )
     else:
         cause = (

@@ -27,7 +27,7 @@ STATED = {
     "kam per evaluation": r"([\d.]+) of\s+GAM's\s+effective\s+draws",
     "way alone": r"([\d,. ]+ to [\d ]+) evaluations\s+per\s+parameter",
     "batch speed": r"(\d+ to \d+) times\s+as\s+many\s+draws\s+per\s+second",
-    "control gain of GAM": r"means\s+were\s+as\s+accurate\s+as\s+those\s+of\s+([\d.]+ to \d+) times",
+    "control gain of GAM": r"were\s+as\s+accurate\s+as\s+those\s+of\s+([\d.]+ to \d+) times",
 }
 """How pages say a number that must be quoted wherever it is said so."""
 

@@ -1,4 +1,4 @@
-"""Calls of the solver until ESS and R-hat are good, hares and lynxes: a table of docs/surrogate_results.md.
+"""Calls of the solver until ESS and R-hat are good: a table of docs/surrogate_results.md.
 
     python examples/benchmarks/calls.py    some two minutes
 

@@ -2,8 +2,8 @@
 
     python examples/benchmarks/per_second.py    some three minutes
 
-Writes a table of docs/surrogate_results.md: least bulk ESS of x and x², on the unconstrained scale, per
-second of the processor in a run of four chains with default arguments, tuning included and
+Writes a table of docs/surrogate_results.md: least bulk ESS of x and x², on the unconstrained scale,
+per second of the processor in a run of four chains with default arguments, tuning included and
 compilation not; median of three seeds. It needs nutpie (pip install nutpie). Each row is added to
 per_second.json as it ends; what is in there is not run again.
 """

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from pymc_kameleon.analysis.evidence.draws import CHECKED, angles_of
+from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.analysis.evidence.estimate import estimate
 from pymc_kameleon.analysis.evidence.result import Evidence, checked, overlap_of_noise
 from pymc_kameleon.model.functions import ModelLogp
@@ -48,7 +48,15 @@ def evidence_by(draws, evaluate, n, rng):
     """
     draws.thin(MOST_DRAWS if draws.logp is not None else n)
     logp = _logp_at_draws(draws, evaluate, rng)
-    found = estimate(draws.x, logp, draws.surrogates, evaluate, n, rng)
+    low, high = draws.turn
+
+    def log_density(x):
+        within = ((low <= x) & (x < high)).all(axis=1)
+        found = np.full(len(x), -np.inf)
+        found[within] = evaluate(x[within])
+        return found
+
+    found = estimate(draws.x, logp, draws.surrogates, log_density, n, rng)
     method = "bridge to the surrogate" if draws.surrogates is not None else "bridges by halves"
     if draws.noise is not None and np.isfinite(draws.noise):
         method += (
@@ -88,6 +96,8 @@ class Density:
     Parameters
     ----------
     model : pm.Model
+    variables : list of value variables
+        All of it, in the order of the coordinates.
     restricted : dict
         Where steps were restricted to, by value variable.
     rule : Rule
@@ -95,14 +105,11 @@ class Density:
     compile_kwargs : dict, optional
     """
 
-    def __init__(self, model, restricted, rule, compile_kwargs=None):
-        point = model.initial_point()
-        own, self.compile_kwargs = list(model.value_vars), compile_kwargs or {}
-        layout = Layout(model, own, point)
-        self._start = layout.raveled(point)
-        sides = [layout.region_array(region) for region in (restricted, angles_of(model))]
-        region = np.array([np.maximum(*sides)[0], np.minimum(*sides)[1]])
-        self.log_density = ModelLogp(model, own, point, self.compile_kwargs, region)
+    def __init__(self, model, variables, restricted, rule, compile_kwargs=None):
+        point, self.compile_kwargs = model.initial_point(), compile_kwargs or {}
+        layout = Layout(model, variables, point)
+        self._start, region = layout.raveled(point)[layout.places], layout.region_array(restricted)
+        self.log_density = ModelLogp(model, variables, point, self.compile_kwargs, region)
         self.log_density.rule = self.rule = replace(rule, looks_again=False, doubts=False)
         self.coordinates, self.token = layout.coordinates(), uuid4().hex
         self._make_ready()

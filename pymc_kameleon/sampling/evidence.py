@@ -89,7 +89,9 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         n_draws = draws.x.shape[0] * draws.x.shape[1]
         evaluations = usual_new_points(draws.is_expensive, n_draws)
     rng = np.random.default_rng(random_seed)
-    density = Density(draws.model, draws.restricted, Settings.read(run_of(dt)).rule)
+    density = Density(
+        draws.model, draws.variables, draws.restricted, Settings.read(run_of(dt)).rule
+    )
     if cores is None and not density.can_gather:
         cores = default_cores()
     with Evaluating(density, cores, executor, rng) as evaluate:

@@ -16,10 +16,11 @@ import pytest
 import xarray as xr
 from runs import QUIET, messages
 from scipy.special import betaln, logsumexp
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal, norm, vonmises
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.evidence import comparison, result
+from pymc_kameleon.analysis.evidence import draws as draws_of_evidence
 from pymc_kameleon.analysis.evidence.result import Evidence
 
 # ---- exact draws of conjugate models ------------------------------------------------------------
@@ -212,14 +213,43 @@ def test_hierarchies_and_processes(case):
     assert abs(found.log_evidence - known) < 4 * found.standard_error < 0.3
 
 
-def test_an_angle_is_counted_once(caplog):
+@cache
+def angle(middle=3.0):
+    """An angle whose posterior is around a place, as near ±π, and many draws of it."""
+    y = np.array([np.cos(middle), np.sin(middle)])
     with pm.Model() as model:
-        pm.VonMises("angle", 3.0, 1.0)
-    draws = np.random.default_rng(1).vonmises(3.0, 1.0, (4, 100))
-    draws += 2 * np.pi * (np.arange(100) % 2)  # samplers turn more than once
-    found = pk.evidence(tree(angle=draws), model, random_seed=1)
-    assert abs(found.log_evidence) < 4 * found.standard_error < 0.2
+        own = pm.VonMises("angle", 0.5, 0.3)
+        pm.Normal("y", pt.stack([pt.cos(own), pt.sin(own)]), 0.4, observed=y)
+    turn = np.linspace(-np.pi, np.pi, 5001)[:-1]
+    logs = vonmises.logpdf(turn, 0.3, 0.5)
+    logs += norm.logpdf(y, np.column_stack([np.cos(turn), np.sin(turn)]), 0.4).sum(axis=1)
+    weights, rng = np.exp(logs - logs.max()), np.random.default_rng(1)
+    draws = rng.choice(turn, (4, 200), p=weights / weights.sum())
+    draws += (turn[1] - turn[0]) * (rng.random((4, 200)) - 0.5)
+    draws += 2 * np.pi * (np.arange(200) % 2)  # samplers turn more than once
+    return model, tree(angle=draws), logsumexp(logs) + np.log(turn[1] - turn[0])
+
+
+def test_an_angle_is_counted_once_wherever_it_is(caplog):
+    model, dt, known = angle()
+    found = pk.evidence(dt, model, evaluations=400, random_seed=1)
+    assert abs(found.log_evidence - known) < 4 * found.standard_error < 0.04
+    assert found.overlap > 0.97
     assert not messages(caplog, logging.WARNING)
+
+
+def test_a_turn_must_not_begin_amid_the_draws(monkeypatch):
+    monkeypatch.setattr(draws_of_evidence, "_in_gap", lambda angles: 3 - 2 * np.pi)
+    model, dt, _ = angle()
+    assert pk.evidence(dt, model, evaluations=400, random_seed=1).overlap < 0.93
+
+
+def test_a_turn_begins_where_draws_are_not():
+    rng = np.random.default_rng(1)
+    for middle in (-3.0, 0.0, 3.1):
+        start = draws_of_evidence._in_gap(rng.normal(middle, 0.3, (2, 50)))
+        assert -2 * np.pi <= start < 0
+        assert np.cos(start - middle) < -0.8
 
 
 # ---- results of samplers ------------------------------------------------------------------------
@@ -251,6 +281,18 @@ def test_of_a_surrogate(tmp_path, caplog):
     dt.to_netcdf(tmp_path / "run.nc")
     again = pk.evidence(tmp_path / "run.nc", model, random_seed=1, cores=1)
     assert again.log_evidence == pytest.approx(found.log_evidence, abs=1e-6)
+
+
+def test_a_surrogate_may_have_variables_in_another_order_than_the_model():
+    op = models.Counting()
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0, 1), pm.Normal("b", 4, 0.1)
+        pm.Potential("likelihood", op(pt.stack([a, 10 * (b - 4)])))
+        step = pk.SurrogateMetropolis([b, a], expensive=True)
+        dt = pk.sample(step=step, max_evaluations=300, cores=1, random_seed=1, **QUIET)
+    found = pk.evidence(dt, model, 50, 1, cores=1)
+    assert abs(found.log_evidence + np.log(2)) < 4 * found.standard_error < 0.1
+    assert found.overlap > 0.9
 
 
 def test_executors_change_nothing():

@@ -94,9 +94,14 @@ def evidence_in(dt):
     if EVIDENCE not in getattr(dt, "children", ()):
         return None
     kept = dt[EVIDENCE].attrs
-    if "log_evidence" not in kept or kept["draws"] != digest_of(dt):
+    if not is_known(dt[EVIDENCE]) or kept["draws"] != digest_of(dt):
         return None
     return Evidence(**{each.name: each.type(kept[each.name]) for each in fields(Evidence)})
+
+
+def is_known(kept):
+    """Whether a result's group has an evidence, and not only evaluations for one."""
+    return "log_evidence" in kept.attrs
 
 
 def n_evaluated(kept):

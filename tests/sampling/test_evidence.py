@@ -443,7 +443,7 @@ def test_estimates_need_what_was_accepted():
 # ---- warnings -----------------------------------------------------------------------------------
 
 
-def checked(x, n_diverging=0, **parts):
+def checked(x, n_diverging=0, contradiction=0.0, **parts):
     """Return what is made of an Evidence, for draws x (chains, draws, d)."""
     found = Evidence(
         **{
@@ -464,7 +464,7 @@ def checked(x, n_diverging=0, **parts):
     draws = Draws()
     draws.x, draws.posterior = x, posterior
     draws.n_diverging = n_diverging
-    return result.checked(found, draws)
+    return result.checked(found, draws, contradiction)
 
 
 def test_signs_of_trouble_are_told():
@@ -475,6 +475,7 @@ def test_signs_of_trouble_are_told():
     nothing = checked(x, overlap=0.001)
     assert np.isnan(nothing.log_evidence)
     assert "not known" in nothing.warning
+    assert "or other data" in checked(x, standard_error=9.0, contradiction=5.0).warning
     doubtful = checked(x + 20 * np.arange(4)[:, None, None] // 2, overlap=0.4, ess=40.0)
     for sign in ("the overlap is 0.40", "40 independent", "R-hat is", "never jump"):
         assert sign in doubtful.warning

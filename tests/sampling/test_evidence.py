@@ -21,6 +21,7 @@ from scipy.stats import multivariate_normal, norm, vonmises
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.evidence import comparison, result
 from pymc_kameleon.analysis.evidence import draws as draws_of_evidence
+from pymc_kameleon.analysis.evidence.draws import EvidenceDraws
 from pymc_kameleon.analysis.evidence.result import Evidence
 
 # ---- exact draws of conjugate models ------------------------------------------------------------
@@ -112,6 +113,26 @@ def test_priors_have_evidence_1_under_every_transform(caplog):
     of_order = -np.log(2)  # of the orders of two, one is left
     assert abs(found.log_evidence - of_order) < 4 * found.standard_error < 0.8
     assert any("has no data" in message for message in messages(caplog))
+
+
+def test_dimensions_and_labels_may_be_in_another_order():
+    means = np.array([[0.0, 5.0], [10.0, 15.0]])
+    coords = {"i": ["a", "b"], "j": [0, 1]}
+    with pm.Model(coords=coords) as model:
+        pm.Normal("x", means, dims=("i", "j"))
+        pm.Exponential("rate", np.exp(means / 5), dims=("i", "j"))
+    rng = np.random.default_rng(1)
+    draws = {
+        "x": means + rng.standard_normal((4, 50, 2, 2)),
+        "rate": rng.exponential(np.exp(-means / 5), (4, 50, 2, 2)),
+    }
+    dims = {name: ["i", "j"] for name in draws}
+    dt = az.from_dict({"posterior": draws}, coords=coords, dims=dims)
+    turned = dt["posterior"].to_dataset().isel(i=[1, 0]).transpose("j", ...)
+    other = xr.DataTree.from_dict({"posterior": turned})
+    one, same = (EvidenceDraws(own, model).x for own in (dt, other))
+    np.testing.assert_array_equal(one, same)
+    np.testing.assert_array_equal(one[..., 1], draws["x"][..., 0, 1])
 
 
 # ---- hierarchies and processes: normal, given one number that is integrated over -----------------

@@ -5,6 +5,7 @@ the model has to be the one that was sampled.
 """
 
 import logging
+from contextlib import suppress
 from hashlib import sha256
 
 import numpy as np
@@ -12,7 +13,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.unconstrained_draws import transformed
+from pymc_kameleon.analysis.unconstrained_draws import NotMapped, draws_of, transformed
 from pymc_kameleon.model.layout import Layout, split_name
 from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC
 from pymc_kameleon.model.pymc_internals import CircularTransform, FlatRV, HalfFlatRV
@@ -162,16 +163,16 @@ class EvidenceDraws:
 
     def _positions(self, dt):
         names = [var.name for var in self.variables]
-        posterior = self.posterior.transpose("chain", "draw", ...)
-        _check_shapes(self.model, posterior)
-        if all(name in posterior for name in names):
-            return side_by_side(posterior[names])
+        draws = _draws_by_name(self.model, self.posterior)
+        _check_shapes(self.model, draws)
+        if all(name in draws for name in names):
+            return side_by_side({name: draws[name] for name in names})
         kept = next((dt[g].to_dataset() for g in MOVES if g in dt.children), None)
         if kept is not None and self.logp is not None:
             x = _last_positions(kept, self.posterior, self.logp, names)
             if x is not None:
                 return x
-        values = _unconstrained(self.model, posterior)
+        values = _unconstrained(self.model, draws)
         return side_by_side({name: values[name] for name in names})
 
 
@@ -306,11 +307,23 @@ def _flat(model):
     return [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
 
 
-def _check_shapes(model, posterior):
+def _draws_by_name(model, posterior):
+    """Return draws, arrays (chains, draws, ...); of free variables in the model's order.
+
+    Where a result does not know that order, it is taken for the model's.
+    """
+    draws = {name: own.values for name, own in posterior.transpose("chain", "draw", ...).items()}
+    for rv in (rv for rv in model.free_RVs if rv.name in draws):
+        with suppress(NotMapped):
+            draws[rv.name] = draws_of(rv, posterior, model)
+    return draws
+
+
+def _check_shapes(model, draws):
     """Raise a ValueError if draws have other shapes than the model's variables."""
     shapes = model.eval_rv_shapes()
-    for name in (rv.name for rv in model.free_RVs if rv.name in posterior):
-        found, needed = posterior[name].shape[2:], tuple(map(int, shapes[name]))
+    for name in (rv.name for rv in model.free_RVs if rv.name in draws):
+        found, needed = draws[name].shape[2:], tuple(map(int, shapes[name]))
         if found != needed:
             raise ValueError(
                 f"{name} has the shape {found} in the result, and {needed} in the model: is it the "
@@ -325,13 +338,13 @@ def _check_finite(model, posterior):
         raise ValueError(f"Some draws of {some(wrong)} are NaN or infinite: leave them out.")
 
 
-def _unconstrained(model, posterior):
+def _unconstrained(model, draws):
     """Return value variables of draws, arrays (chains, draws, ...) by name, by the transforms."""
-    if missing := [rv.name for rv in model.free_RVs if rv.name not in posterior]:
+    if missing := [rv.name for rv in model.free_RVs if rv.name not in draws]:
         raise ValueError(
             f"The result has no draws of {some(missing)}: all free variables have to be there."
         )
-    return transformed({rv: posterior[rv.name].values for rv in model.free_RVs}, model)
+    return transformed({rv: draws[rv.name] for rv in model.free_RVs}, model)
 
 
 def _last_positions(kept, posterior, logp, variables):

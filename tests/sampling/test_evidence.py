@@ -461,6 +461,15 @@ def test_estimates_need_what_was_accepted():
         pk.evidence(tree(x=np.zeros((4, 100))), model)
 
 
+def test_scaled_likelihoods_are_told(caplog):
+    for total_size in (None, 20):
+        with pm.Model() as model:
+            pm.Normal("y", pm.Normal("m"), 1, observed=[0.1, 0.2], total_size=total_size)
+        draws_of_evidence.say_what_counts(model, {})
+        said = any("y is scaled by total_size" in message for message in messages(caplog))
+        assert said is (total_size is not None)
+
+
 # ---- warnings -----------------------------------------------------------------------------------
 
 

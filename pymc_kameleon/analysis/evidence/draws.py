@@ -16,7 +16,12 @@ from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.unconstrained_draws import NotMapped, draws_of, transformed
 from pymc_kameleon.model.layout import Layout, split_name
 from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC
-from pymc_kameleon.model.pymc_internals import CircularTransform, FlatRV, HalfFlatRV
+from pymc_kameleon.model.pymc_internals import (
+    CircularTransform,
+    FlatRV,
+    HalfFlatRV,
+    MinibatchRandomVariable,
+)
 from pymc_kameleon.result.origin import model_of
 from pymc_kameleon.result.steps import restrictions, variables_in_order
 from pymc_kameleon.samplers.surrogate.moves import parameters_of
@@ -290,6 +295,13 @@ def say_what_counts(model, restricted):
             "%s is flat, which is no prior: unless potentials make it one, the evidence has an "
             "arbitrary constant.",
             some(flat),
+        )
+    observed = model.observed_RVs
+    if scaled := [rv.name for rv in observed if isinstance(rv.owner.op, MinibatchRandomVariable)]:
+        _log.warning(
+            "The log-likelihood of %s is scaled by total_size, so that this is not the evidence of "
+            "data that were observed.",
+            some(scaled),
         )
     if potentials:
         _log.info(

@@ -29,7 +29,7 @@ from pymc_kameleon.core.evaluations import evaluate_many
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.pymc_internals import find_constants, find_observations
-from pymc_kameleon.result.steps import was_in_region
+from pymc_kameleon.result.steps import restrictions
 from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
 from pymc_kameleon.step.messages import counted, say_if_compiling, some
 
@@ -128,7 +128,7 @@ def controls_by_gradients(dt, posterior, model):
 def _check_draws(dt, posterior):
     """See that there are chains and draws enough, all of them, and that none has diverged."""
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-    if STATE_GROUP in getattr(dt, "children", ()) and was_in_region(dt):
+    if STATE_GROUP in getattr(dt, "children", ()) and restrictions(dt[STATE_GROUP].attrs):
         raise NoGradients("the sampler was held in a region")
     if chains < 2:
         raise NoGradients("there is one chain only")

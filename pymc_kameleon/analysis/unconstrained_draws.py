@@ -53,7 +53,7 @@ def on_unconstrained_scale(posterior, model):
     if all(name in posterior for name in names):
         kept = {name: posterior[name].transpose("chain", "draw", ...).values for name in names}
     else:
-        natural = {rv: _draws_of(rv, posterior, model) for rv in model.free_RVs}
+        natural = {rv: draws_of(rv, posterior, model) for rv in model.free_RVs}
         kept = transformed(natural, model)
     values = {name: kept[name].reshape(-1, *kept[name].shape[2:]) for name in names}
     point = {name: own[0] for name, own in values.items()}
@@ -65,7 +65,7 @@ def on_unconstrained_scale(posterior, model):
     return flat.astype(np.float64).reshape(*sizes, -1), layout, point
 
 
-def _draws_of(rv, posterior, model):
+def draws_of(rv, posterior, model):
     """Return the draws (chain, draw, ...) of a free variable, all elements in the model's order."""
     own = posterior[rv.name].transpose("chain", "draw", ...)
     dims = model.named_vars_to_dims.get(rv.name) or ()

@@ -88,6 +88,9 @@ _FEATURE = "dispersed starts and the evidence"
 FlatRV = part(_FEATURE, "pymc.distributions.continuous", "FlatRV")
 HalfFlatRV = part(_FEATURE, "pymc.distributions.continuous", "HalfFlatRV")
 CircularTransform = part("the evidence", "pymc.logprob.transforms", "CircularTransform")
+MinibatchRandomVariable = part(
+    "the evidence", "pymc.variational.minibatch_rv", "MinibatchRandomVariable"
+)
 
 _FEATURE = "the progress bar"
 default_progress_theme = part(_FEATURE, "pymc.progress_bar", "default_progress_theme")

@@ -42,10 +42,28 @@ def sampler_of(result, variables):
     raise ValueError(f"No step of the result moved {sorted(variables)} together.")
 
 
-def was_in_region(result):
-    """Whether a step was held in a region, so that draws are not those of the whole posterior."""
-    steps = json.loads(result[STATE_GROUP].attrs["steps"])
-    return any(np.isfinite(own["configuration"].get("region", np.inf)).any() for own in steps)
+def restrictions(run):
+    """Return the regions that steps were restricted to, by value variable: (low, high) of each.
+
+    `run` is what a result of `pk.sample` says of its run.
+    """
+    found = {}
+    for step in json.loads(run.get("steps", "[]")):
+        low, high = np.array(step["configuration"]["region"], np.float64)
+        ends = np.cumsum([int(np.prod(shape)) for shape in step["shapes"]])[:-1]
+        bounds = zip(np.split(low, ends), np.split(high, ends), strict=True)
+        for name, shape, own in zip(step["variables"], step["shapes"], bounds, strict=True):
+            if np.isfinite(own).any():
+                found[name] = tuple(side.reshape(shape) for side in own)
+    return found
+
+
+def variables_in_order(model, run):
+    """Return all value variables of a model, in the order of the step if one has moved them."""
+    own = {var.name: var for var in model.value_vars}
+    steps = json.loads(run.get("steps", "[]"))
+    names = steps[0]["variables"] if len(steps) == 1 else ()
+    return [own[name] for name in (names if set(names) == set(own) else own)]
 
 
 def rebuilt_step(description, model):

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from uuid import uuid4
 
 import numpy as np
+from scipy.spatial import KDTree
 
-from pymc_kameleon.analysis.evidence.draws import CHECKED, angles_of
+from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.analysis.evidence.estimate import estimate
 from pymc_kameleon.analysis.evidence.result import Evidence, checked, overlap_of_noise
 from pymc_kameleon.model.functions import ModelLogp
@@ -32,6 +33,9 @@ MOST_THREADS = 64
 TASK_SECONDS, POLL_INTERVAL = 0.05, 0.1
 """Time that a task should take; and between two looks at what is done."""
 
+SAME, ROUNDING = 1e-8, 1e-12
+"""Standard deviations, and share of their size, by which points may differ that are the same."""
+
 MOST_ATTEMPTS = 3
 """Times that evaluations are begun if their worker dies."""
 
@@ -48,7 +52,15 @@ def evidence_by(draws, evaluate, n, rng):
     """
     draws.thin(MOST_DRAWS if draws.logp is not None else n)
     logp = _logp_at_draws(draws, evaluate, rng)
-    found = estimate(draws.x, logp, draws.surrogates, evaluate, n, rng)
+    low, high = draws.turn
+
+    def log_density(x):
+        within = ((low <= x) & (x < high)).all(axis=1)
+        found = np.full(len(x), -np.inf)
+        found[within] = evaluate(x[within])
+        return found
+
+    found = estimate(draws.x, logp, draws.surrogates, log_density, n, rng)
     method = "bridge to the surrogate" if draws.surrogates is not None else "bridges by halves"
     if draws.noise is not None and np.isfinite(draws.noise):
         method += (
@@ -88,6 +100,8 @@ class Density:
     Parameters
     ----------
     model : pm.Model
+    variables : list of value variables
+        All of it, in the order of the coordinates.
     restricted : dict
         Where steps were restricted to, by value variable.
     rule : Rule
@@ -95,14 +109,11 @@ class Density:
     compile_kwargs : dict, optional
     """
 
-    def __init__(self, model, restricted, rule, compile_kwargs=None):
-        point = model.initial_point()
-        own, self.compile_kwargs = list(model.value_vars), compile_kwargs or {}
-        layout = Layout(model, own, point)
-        self._start = layout.raveled(point)
-        sides = [layout.region_array(region) for region in (restricted, angles_of(model))]
-        region = np.array([np.maximum(*sides)[0], np.minimum(*sides)[1]])
-        self.log_density = ModelLogp(model, own, point, self.compile_kwargs, region)
+    def __init__(self, model, variables, restricted, rule, compile_kwargs=None):
+        point, self.compile_kwargs = model.initial_point(), compile_kwargs or {}
+        layout = Layout(model, variables, point)
+        self._start, region = layout.raveled(point)[layout.places], layout.region_array(restricted)
+        self.log_density = ModelLogp(model, variables, point, self.compile_kwargs, region)
         self.log_density.rule = self.rule = replace(rule, looks_again=False, doubts=False)
         self.coordinates, self.token = layout.coordinates(), uuid4().hex
         self._make_ready()
@@ -177,6 +188,26 @@ def _log_density(logp, x, seed):
         raise
 
 
+class Known:
+    """Log-densities (m,) at points (m, d), which are found again if these differ by rounding."""
+
+    def __init__(self, x, logp):
+        size = np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
+        self._logp, self._unit = logp, SAME * x.std(axis=0) + ROUNDING * size
+        self._tree, self._unasked = KDTree(x / self._unit), np.ones(len(x), bool)
+
+    @property
+    def n_unasked(self):
+        """Points that nobody has asked for yet."""
+        return int(self._unasked.sum())
+
+    def logp_at(self, x):
+        """Return log-densities (n,) at points (n, d), NaN where they are not known."""
+        rows = self._tree.query(x / self._unit, distance_upper_bound=1)[1]
+        self._unasked[rows[rows < len(self._logp)]] = False
+        return np.append(self._logp, np.nan)[rows]
+
+
 class Stopped(Exception):
     """Somebody does not want more evaluations."""
 
@@ -192,8 +223,8 @@ class Evaluating:
     executor : concurrent.futures.Executor, callable or None
     rng : numpy.random.Generator
         Of the seeds of estimates.
-    known : dict, optional
-        Log-densities at points that were evaluated before, by their bytes.
+    known : (x, logp), optional
+        Points (m, d) that were evaluated before, and log-densities (m,) there.
 
     Attributes
     ----------
@@ -207,8 +238,7 @@ class Evaluating:
             cores = MOST_THREADS
         self._workers = Workers(density, cores, executor)
         self._one_by_one = executor is not None or self._workers.gathers
-        self._known, self._seconds = {} if known is None else known, np.inf
-        self._unasked = {*self._known}
+        self._known, self._seconds = Known(*known) if known is not None else None, np.inf
         self._watch = Watch.fresh(density.log_density.point.size)
 
     def __enter__(self):
@@ -239,14 +269,13 @@ class Evaluating:
         """
         self.n += len(x)
         seeds = self._rng.integers(2**63, size=len(x))
-        keys = [own.tobytes() for own in x]
-        found = np.array([self._known.get(key, np.nan) for key in keys])
+        found = np.full(len(x), np.nan) if self._known is None else self._known.logp_at(x)
         left, under_way, goes_on = [*np.flatnonzero(np.isnan(found))], {}, True
-        self._unasked.difference_update(keys)
-        if left and self._unasked:
+        n_others = 0 if self._known is None else self._known.n_unasked
+        if left and n_others:
             raise ValueError(
-                f"{counted(len(self._known), 'evaluation')} for it were at other points than those "
-                "that follow from the draws here: another machine, or version, rounds otherwise. "
+                f"{counted(n_others, 'evaluation')} for it were at other points than those that "
+                "follow from the draws here: another machine, or version, rounds otherwise. "
                 "Go on where it began, or let it begin anew, by another number of new points, "
                 "evidence=..., or by pk.evidence."
             )

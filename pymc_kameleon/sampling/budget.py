@@ -274,9 +274,10 @@ def say_what_evaluations_were_for(settings, states, draws, for_evidence):
         "for the evidence": for_evidence,
         "to see that the model is what it was": sum(m.checks for m in monitors),
     }
+    made, most = sum(parts.values()), settings.max_evaluations
     _log.info(
-        "%s of %s evaluations: %s.",
-        grouped(sum(parts.values())),
-        grouped(settings.max_evaluations),
+        "%s evaluations%s: %s.",
+        f"{grouped(made)} of {grouped(most)}" if made <= most else grouped(made),
+        "" if made <= most else f", {grouped(made - most)} more than asked for, as it was resumed",
         ", ".join(f"{grouped(n)} {what}" for what, n in parts.items() if n > 0),
     )

@@ -45,7 +45,7 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         also if the evidence is known and `model` is given. If the result does not have the
         log-densities of its draws, as many of these are evaluated, too, about.
     random_seed : int or numpy.random.Generator, optional
-        For the same answer again.
+        For the same answer again. It does not change one that ``pk.sample`` has found.
     cores : int, optional
         How many evaluations are made at a time if the model calls Python, as a black box: by
         default as many as there are processors, at most 4.
@@ -80,6 +80,11 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         checked_integer("evaluations", evaluations, at_least=LEAST_NEW)
     dt = opened(dt, model)
     known = evidence_in(dt) if evaluations is None else None
+    if known is not None and random_seed is not None:
+        _log.info(
+            "The run has found this evidence, and random_seed= does not change it: "
+            "evaluations= lets there be another one."
+        )
     if known is not None and model is None:
         _warn_of(known)
         return known
@@ -89,7 +94,9 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         n_draws = draws.x.shape[0] * draws.x.shape[1]
         evaluations = usual_new_points(draws.is_expensive, n_draws)
     rng = np.random.default_rng(random_seed)
-    density = Density(draws.model, draws.restricted, Settings.read(run_of(dt)).rule)
+    density = Density(
+        draws.model, draws.variables, draws.restricted, Settings.read(run_of(dt)).rule
+    )
     if cores is None and not density.can_gather:
         cores = default_cores()
     with Evaluating(density, cores, executor, rng) as evaluate:
@@ -105,7 +112,7 @@ def _warn_of(found):
         _log.warning(found.warning)
 
 
-def compare_models(results, prior=None, **options):
+def compare_models(results, prior=None, model=None, **options):
     """Compare models of the same data by their evidences.
 
     Parameters
@@ -116,6 +123,9 @@ def compare_models(results, prior=None, **options):
         observed data differ, as evidences of different data cannot be compared.
     prior : dict, optional
         Prior probabilities of the models, or odds. By default all are as probable.
+    model : dict, optional
+        The ``pm.Model`` of each result, by the same names; those that are left out, as by default,
+        are found as by ``pk.evidence``.
     **options
         Others of ``pk.evidence``, as `evaluations` and `random_seed`.
 
@@ -131,7 +141,8 @@ def compare_models(results, prior=None, **options):
     Raises
     ------
     ValueError
-        As ``pk.evidence``; or for `prior` with other names, or numbers that are not positive.
+        As ``pk.evidence``; or for `prior` or `model` with other names, or numbers that are not
+        positive.
 
     Examples
     --------
@@ -141,6 +152,7 @@ def compare_models(results, prior=None, **options):
         what = "an empty one" if isinstance(results, dict) else type(results).__name__
         raise ValueError(f"results must be a dict, {{'a': dt_a, 'b': dt_b}}, not {what}.")
     checked_prior(prior, results)
+    models = _models_by_name(model, results)
     results = {name: opened(own) for name, own in results.items()}
     trees = {name: own for name, own in results.items() if isinstance(own, xr.DataTree)}
     if differing := differing_data(trees):
@@ -152,8 +164,22 @@ def compare_models(results, prior=None, **options):
     evidences = {}
     for name, own in results.items():
         try:
-            evidences[name] = own if isinstance(own, Evidence) else evidence(own, **options)
+            evidences[name] = (
+                own if isinstance(own, Evidence) else evidence(own, models.get(name), **options)
+            )
         except ValueError as error:
             error.add_note(f"in the model {name!r}")
             raise
     return table_of(evidences, prior)
+
+
+def _models_by_name(model, results):
+    """Return models by names of results, a dict; raise a ValueError if they are given otherwise."""
+    if model is None:
+        return {}
+    if not isinstance(model, dict) or not set(model) <= set(results):
+        raise ValueError(
+            f"model must be a dict with models of {', '.join(map(repr, results))}, as results are: "
+            "each has its own."
+        )
+    return model

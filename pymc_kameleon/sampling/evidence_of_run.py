@@ -66,8 +66,8 @@ class EvidenceOfRun:
             return
         self.kept = self._begun(digest, most, draws.x.shape[2])
         rng = np.random.default_rng(int(digest[:16], 16))
-        known = zip(self.kept["x"].values, self.kept["logp"].values, strict=True)
-        known = {x.tobytes(): logp for x, logp in known if not np.isnan(logp)}
+        made = self.kept.isel(evaluation=self.kept["logp"].notnull().values)
+        known = (made["x"].values, made["logp"].values) if made.sizes["evaluation"] else None
         evaluate = Evaluating(self._density, *self._where, rng, known)
 
         def keep_and_look(x, logp):

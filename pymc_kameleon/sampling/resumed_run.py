@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.analysis.evidence.result import n_evaluated
+from pymc_kameleon.analysis.evidence.result import is_known, n_evaluated
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
 from pymc_kameleon.result.state import DATA_CHANGED, Saved, unpack
@@ -186,7 +186,7 @@ class ResumedRun:
             if asked is None and self._evaluations is None and settled == ALL_SETTLED:
                 affordable = min(settings.draws, affordable)
             draws = max(before, affordable)
-            if draws == before:
+            if draws == before and not self._lacks_evidence:
                 _log.info(
                     "The run has made its evaluations: pass max_evaluations= to let it make more."
                 )
@@ -221,7 +221,7 @@ class ResumedRun:
     @property
     def _lacks_evidence(self):
         """Whether the evidence of its draws is wanted, and not known."""
-        known = self.evidence is not None and "log_evidence" in self.evidence.attrs
+        known = self.evidence is not None and is_known(self.evidence)
         return self.settings.evidence > 0 and not known
 
     def put_draws_into(self, record):

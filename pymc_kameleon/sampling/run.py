@@ -29,6 +29,7 @@ from pymc_kameleon.sampling.ctrl_c import CtrlC
 from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.limits import FIRST_LOOK, EssTarget, next_look
 from pymc_kameleon.sampling.outcome import (
+    EARLY_ENDS,
     add_surrogate_draws,
     check_gradients,
     data_of,
@@ -781,17 +782,18 @@ class Run:
             n = 0 if self._evidence is None else self._evidence.evaluations
             say_what_evaluations_were_for(self._prepared.settings, states, length, n)
         if self._evidence is not None:
-            self._say_evidence()
+            self._say_evidence(length)
 
-    def _say_evidence(self):
-        found = self._evidence.found
+    def _say_evidence(self, length):
+        found, how = self._evidence.found, self._finish.how_to_go_on
         if found is None:
-            if self._stop.is_set() and (n := self._evidence.evaluations):
-                _log.warning(
-                    "The evidence is not known yet: %s goes on after %s for it.",
-                    self._finish.how_to_go_on,
-                    counted(n, "evaluation"),
-                )
+            if n := self._evidence.evaluations:
+                if self._stop.is_set():
+                    after = f"goes on after {counted(n, 'evaluation')} for it"
+                    _log.warning("The evidence is not known yet: %s %s.", how, after)
+            elif self._why in EARLY_ENDS:
+                now = "; pk.evidence(dt) finds that of these draws" if length else ""
+                _log.warning("There is no evidence yet: %s makes it at its end%s.", how, now)
             return
         if found.warning:
             _log.warning(found.warning)

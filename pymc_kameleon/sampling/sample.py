@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 
-from pymc_kameleon.analysis.evidence.draws import restrictions, say_what_counts
+from pymc_kameleon.analysis.evidence.draws import say_what_counts
+from pymc_kameleon.analysis.evidence.result import is_known, n_evaluated
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
+from pymc_kameleon.result.steps import restrictions, variables_in_order
 from pymc_kameleon.samplers.choice import steps_of_run
 from pymc_kameleon.sampling.bridging import Density
 from pymc_kameleon.sampling.budget import NOTHING_SETTLED, evaluations_left
@@ -444,11 +446,15 @@ def _evidence(prepared, model, cores, executor):
         return None
     restricted = restrictions(prepared.identity)
     say_what_counts(model, restricted)
-    _log.info(
-        "The evidence takes at most %s evaluations, after the draws.",
-        grouped(settings.for_evidence),
-    )
-    density = Density(model, restricted, settings.rule, steps[0]._compile_kwargs)
+    made = 0 if prepared.evidence is None else n_evaluated(prepared.evidence)
+    if prepared.evidence is None or not is_known(prepared.evidence):
+        _log.info(
+            "The evidence takes at most %s%s evaluations, after the draws.",
+            grouped(settings.for_evidence - made),
+            " more" if made else "",
+        )
+    variables = variables_in_order(model, prepared.identity)
+    density = Density(model, variables, restricted, settings.rule, steps[0]._compile_kwargs)
     return EvidenceOfRun(density, settings.evidence, cores, executor, prepared.evidence)
 
 

@@ -226,6 +226,17 @@ def test_a_warp_makes_a_funnel_and_a_banana_normal():
     assert np.linalg.slogdet(jacobian)[1] == pytest.approx(log_det[0], abs=1e-4)
 
 
+def test_new_draws_that_are_all_impossible_teach_nothing():
+    rng = np.random.default_rng(5)
+    x = chains(rng, 100, 2)
+
+    def nowhere(x):
+        return np.full(len(x), -np.inf)
+
+    f = -np.sum(x**2, axis=2) / 2
+    assert estimate.estimate(x, f, None, nowhere, 400, rng).overlap == 0
+
+
 # ---- which draws a proposal may see -------------------------------------------------------------
 
 

@@ -134,6 +134,12 @@ def test_a_model_that_is_passed_is_checked(box, step, whole):
         pk.evidence(whole, other, cores=1)
 
 
+def test_a_seed_does_not_change_what_is_known(whole, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    assert pk.evidence(whole, random_seed=5) == pk.evidence(whole)
+    assert any("random_seed= does not change it" in message for message in messages(caplog))
+
+
 def test_draws_that_are_others_have_another_one(box, whole):
     box.count = 0
     assert pk.evidence(whole.isel(draw=slice(25)), cores=1) != pk.evidence(whole)
@@ -215,27 +221,38 @@ def test_nothing_is_lost_by_kill_9(box, step, whole, tmp_path):
 
 
 def test_ctrl_c_leaves_what_can_go_on(box, draws, step, whole, happens, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
     happens(60, lambda run: signal.raise_signal(signal.SIGINT))
     half = go_on(draws, step)
     assert "log_evidence" not in half["evidence"].attrs
     assert any("not known yet: pk.sample(resume" in message for message in messages(caplog))
     happens(0, None)
     box.count = 0
+    caplog.clear()
     dt = go_on(half, step, evidence=None)
+    assert any(f"at most {203 - 60} more evaluations" in message for message in messages(caplog))
     assert 203 - 60 < box.count < 203 - 60 + 10
     assert dt["posterior"].sizes == whole["posterior"].sizes
     assert_same_evidence(dt, whole)
 
 
-def test_points_of_another_machine_are_told(box, draws, step, happens, caplog):
-    """They differ by rounding, so that none is found again, and there is no room for all."""
+def test_points_of_another_machine(box, draws, step, whole, happens, caplog):
+    """They are found again if they differ by rounding; if by more, there is no room for all."""
     happens(100, lambda run: signal.raise_signal(signal.SIGINT))
     half = go_on(draws, step)
     happens(0, None)
     kept = half["evidence"].to_dataset()
+    rounded = kept.copy(deep=True)
+    rounded["x"] *= 1 + 1e-13
+    half["evidence"] = xr.DataTree(rounded)
+    box.count = 0
+    there = go_on(half, step, evidence=None)
+    assert 203 - 100 < box.count < 203 - 100 + 10
+    found = pk.evidence(there)
+    assert found.log_evidence == pytest.approx(pk.evidence(whole).log_evidence, abs=1e-10)
     for part in (slice(3, None), slice(90, None)):
         other = kept.copy(deep=True)
-        other["x"][part] *= 1 + 1e-15
+        other["x"][part] *= 1 + 1e-5
         half["evidence"] = xr.DataTree(other)
         box.count = 0
         assert "log_evidence" not in go_on(half, step, evidence=None)["evidence"].attrs
@@ -252,6 +269,12 @@ def test_time_that_is_up_ends_it(draws, step, happens, caplog):
     dt = go_on(draws, step, max_time=1e5)
     assert 20 <= dt["evidence"]["logp"].notnull().sum() < 203
     assert any("The time was up" in message for message in messages(caplog))
+
+
+def test_an_end_before_the_last_draw_tells_of_the_evidence(step, caplog):
+    dt = sample(step, callback=lambda run, draw: run.stop() if draw.draw_idx > 40 else None)
+    assert "evidence" not in dt.children
+    assert "There is no evidence yet: pk.sample(resume=...) makes it" in messages(caplog)[-1]
 
 
 def test_a_likelihood_that_fails_costs_no_draw(draws, step, happens, caplog):

@@ -4,8 +4,8 @@ It is checked that they can tell it: no prior may be improper, all variables hav
 the model has to be the one that was sampled.
 """
 
-import json
 import logging
+from contextlib import suppress
 from hashlib import sha256
 
 import numpy as np
@@ -13,10 +13,17 @@ import pymc as pm
 import xarray as xr
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.unconstrained_draws import transformed
+from pymc_kameleon.analysis.unconstrained_draws import NotMapped, draws_of, transformed
+from pymc_kameleon.model.layout import Layout, split_name
 from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC
-from pymc_kameleon.model.pymc_internals import CircularTransform, FlatRV, HalfFlatRV
+from pymc_kameleon.model.pymc_internals import (
+    CircularTransform,
+    FlatRV,
+    HalfFlatRV,
+    MinibatchRandomVariable,
+)
 from pymc_kameleon.result.origin import model_of
+from pymc_kameleon.result.steps import restrictions, variables_in_order
 from pymc_kameleon.samplers.surrogate.moves import parameters_of
 from pymc_kameleon.step.groups import (
     EMULATOR_MOVES,
@@ -35,6 +42,9 @@ LEAST_DRAWS, LEAST_OF_CHAIN = 100, 8
 CHECKED = 3
 """Draws at which the model is compared with the one that was sampled."""
 
+TURN = 2 * np.pi
+"""After which an angle has all its values again."""
+
 OF_SIZE, ROUNDING = 1e-6, 1e-6
 """By how much a log-density may differ from what the result says, relative and absolute."""
 
@@ -52,8 +62,12 @@ class EvidenceDraws:
     ----------
     model : pm.Model
     posterior : Dataset
+    variables : list of value variables
+        All of the model, in the order in which the step had them.
     x : (chains, draws, d) float64
-        All value variables, raveled in the model's order.
+        They, raveled; angles within one turn.
+    turn : (2, d) float64
+        Where each coordinate has all its values once: that turn of an angle, and everywhere else.
     logp : (chains, draws) float64 or None
         Log-densities there, as the sampler has found them; None if the result has none.
     surrogates : list of Parameters or None
@@ -84,12 +98,11 @@ class EvidenceDraws:
         sizes = self.posterior.sizes
         if too_few := why_too_few(sizes["chain"], sizes["draw"]):
             raise ValueError(too_few)
-        self.logp = known_logp(dt)
+        self.logp, run = known_logp(dt), run_of(dt)
+        self.variables, self.restricted = variables_in_order(self.model, run), restrictions(run)
+        self._layout = Layout(self.model, self.variables, self.model.initial_point())
         self.x = self._positions(dt)
-        names = self._names()
-        if angular := angles_of(self.model):
-            angles = np.arctan2(np.sin(self.x), np.cos(self.x))
-            self.x = np.where(np.isin(names, list(angular)), angles, self.x)
+        names = np.array([split_name(own)[0] for own in self._layout.coordinates()])
         if not np.isfinite(self.x).all():
             _check_finite(self.model, self.posterior)
             raise ValueError(
@@ -105,7 +118,8 @@ class EvidenceDraws:
             raise ValueError(f"{some([*dict.fromkeys(names[same])])} is the same in all draws.")
         self.surrogates = _surrogates(dt, self.posterior)
         self.is_expensive = self.surrogates is not None or EMULATOR_MOVES in dt.children
-        self.noise, self.restricted = _noise(dt), restrictions(run_of(dt))
+        self._turn_angles(np.isin(names, angles_of(self.model)))
+        self.noise = _noise(dt)
         self.n_diverging = _n_diverging(dt)
 
     @property
@@ -113,10 +127,20 @@ class EvidenceDraws:
         """Whether the log-density is only estimated."""
         return NOISE_SEED in self.model.named_vars
 
-    def _names(self):
-        """Return the value variable of each coordinate, (d,)."""
-        point, names = self.model.initial_point(), [var.name for var in self.model.value_vars]
-        return np.repeat(names, [point[name].size for name in names])
+    def _turn_angles(self, are_angles):
+        """Put angles into one turn, which begins in the largest gap between them, or at a region.
+
+        A surrogate knows none of turns, so it is left out.
+        """
+        low, high = self._layout.region_array(self.restricted)
+        self.turn = np.array([np.full(len(low), -np.inf), np.full(len(low), np.inf)])
+        for k in np.flatnonzero(are_angles):
+            own, start = self.x[..., k], low[k]
+            if not np.isfinite(start):
+                start = high[k] - TURN if np.isfinite(high[k]) else _in_gap(own)
+            self.x[..., k] = start + (own - start) % TURN
+            self.turn[:, k] = start, start + TURN
+            self.surrogates = None
 
     def thin(self, most):
         """Keep at most so many draws, evenly spaced, or a few more."""
@@ -143,17 +167,18 @@ class EvidenceDraws:
             )
 
     def _positions(self, dt):
-        names = [var.name for var in self.model.value_vars]
-        posterior = self.posterior.transpose("chain", "draw", ...)
-        _check_shapes(self.model, posterior)
-        if all(name in posterior for name in names):
-            return side_by_side(posterior[names])
+        names = [var.name for var in self.variables]
+        draws = _draws_by_name(self.model, self.posterior)
+        _check_shapes(self.model, draws)
+        if all(name in draws for name in names):
+            return side_by_side({name: draws[name] for name in names})
         kept = next((dt[g].to_dataset() for g in MOVES if g in dt.children), None)
         if kept is not None and self.logp is not None:
-            x = _last_positions(kept, self.posterior, self.logp, self.model)
+            x = _last_positions(kept, self.posterior, self.logp, names)
             if x is not None:
                 return x
-        return side_by_side(_unconstrained(self.model, posterior))
+        values = _unconstrained(self.model, draws)
+        return side_by_side({name: values[name] for name in names})
 
 
 MOVES = SURROGATE_MOVES, EMULATOR_MOVES
@@ -195,26 +220,17 @@ def digest_of(dt):
 
 
 def angles_of(model):
-    """Return the region of angles, by value variable: beyond π they have all values again."""
+    """Return the value variables of angles, a list of names: beyond a turn all values return."""
     transforms = model.rvs_to_transforms
     angles = [rv for rv in model.free_RVs if isinstance(transforms[rv], CircularTransform)]
-    return {model.rvs_to_values[rv].name: (-np.pi, np.pi) for rv in angles}
+    return [model.rvs_to_values[rv].name for rv in angles]
 
 
-def restrictions(run):
-    """Return the regions that steps were restricted to, by value variable: (low, high) of each.
-
-    `run` is what a result of `pk.sample` says of its run.
-    """
-    found = {}
-    for step in json.loads(run.get("steps", "[]")):
-        low, high = np.array(step["configuration"]["region"], np.float64)
-        ends = np.cumsum([int(np.prod(shape)) for shape in step["shapes"]])[:-1]
-        bounds = zip(np.split(low, ends), np.split(high, ends), strict=True)
-        for name, shape, own in zip(step["variables"], step["shapes"], bounds, strict=True):
-            if np.isfinite(own).any():
-                found[name] = tuple(side.reshape(shape) for side in own)
-    return found
+def _in_gap(angles):
+    """Return the middle of the largest gap between angles, from -2π to 0."""
+    own = np.sort(angles.ravel() % TURN)
+    gaps = np.diff(own, append=own[0] + TURN)
+    return (own + gaps / 2)[gaps.argmax()] % TURN - TURN
 
 
 def run_of(dt):
@@ -280,6 +296,13 @@ def say_what_counts(model, restricted):
             "arbitrary constant.",
             some(flat),
         )
+    observed = model.observed_RVs
+    if scaled := [rv.name for rv in observed if isinstance(rv.owner.op, MinibatchRandomVariable)]:
+        _log.warning(
+            "The log-likelihood of %s is scaled by total_size, so that this is not the evidence of "
+            "data that were observed.",
+            some(scaled),
+        )
     if potentials:
         _log.info(
             "The evidence counts %s as it is: the constants of a potential count, too.",
@@ -296,11 +319,23 @@ def _flat(model):
     return [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
 
 
-def _check_shapes(model, posterior):
+def _draws_by_name(model, posterior):
+    """Return draws, arrays (chains, draws, ...); of free variables in the model's order.
+
+    Where a result does not know that order, it is taken for the model's.
+    """
+    draws = {name: own.values for name, own in posterior.transpose("chain", "draw", ...).items()}
+    for rv in (rv for rv in model.free_RVs if rv.name in draws):
+        with suppress(NotMapped):
+            draws[rv.name] = draws_of(rv, posterior, model)
+    return draws
+
+
+def _check_shapes(model, draws):
     """Raise a ValueError if draws have other shapes than the model's variables."""
     shapes = model.eval_rv_shapes()
-    for name in (rv.name for rv in model.free_RVs if rv.name in posterior):
-        found, needed = posterior[name].shape[2:], tuple(map(int, shapes[name]))
+    for name in (rv.name for rv in model.free_RVs if rv.name in draws):
+        found, needed = draws[name].shape[2:], tuple(map(int, shapes[name]))
         if found != needed:
             raise ValueError(
                 f"{name} has the shape {found} in the result, and {needed} in the model: is it the "
@@ -315,17 +350,16 @@ def _check_finite(model, posterior):
         raise ValueError(f"Some draws of {some(wrong)} are NaN or infinite: leave them out.")
 
 
-def _unconstrained(model, posterior):
+def _unconstrained(model, draws):
     """Return value variables of draws, arrays (chains, draws, ...) by name, by the transforms."""
-    if missing := [rv.name for rv in model.free_RVs if rv.name not in posterior]:
+    if missing := [rv.name for rv in model.free_RVs if rv.name not in draws]:
         raise ValueError(
             f"The result has no draws of {some(missing)}: all free variables have to be there."
         )
-    found = transformed({rv: posterior[rv.name].values for rv in model.free_RVs}, model)
-    return {var.name: found[var.name] for var in model.value_vars}
+    return transformed({rv: draws[rv.name] for rv in model.free_RVs}, model)
 
 
-def _last_positions(kept, posterior, logp, model):
+def _last_positions(kept, posterior, logp, variables):
     """Return the positions of draws, None if it is not known: each is an end of its last move.
 
     It is the end if it has the log-density of that, and otherwise the start.
@@ -337,7 +371,7 @@ def _last_positions(kept, posterior, logp, model):
     start, end = (kept[name].transpose("chain", "draw", ...).values for name in ("start", "end"))
     moved = kept["end_logp"].transpose("chain", "draw").values == logp
     names = [name.partition("[")[0] for name in kept[COORDINATE].values.tolist()]
-    order = [i for var in model.value_vars for i, name in enumerate(names) if name == var.name]
+    order = [i for own in variables for i, name in enumerate(names) if name == own]
     return np.where(moved[..., None], end, start)[..., order]
 
 

@@ -100,7 +100,8 @@ def _bridged(proposal, x, f, evaluate, n, rng):
         trials.append(_Trial(proposal, x, f))
         trials[-1].add(pilot, evaluate, rng)
         n -= pilot
-        if trials[-1].found.overlap >= GOOD_OVERLAP or n < 2 * pilot:
+        is_good = trials[-1].found.overlap >= GOOD_OVERLAP
+        if is_good or n < 2 * pilot or not np.isfinite(trials[-1].f_y).any():
             break
         proposal = proposal.refitted(trials[-1].y, trials[-1].f_y)
     best = max(trials, key=lambda trial: trial.found.overlap)

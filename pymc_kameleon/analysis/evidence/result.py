@@ -24,6 +24,11 @@ POOR_OVERLAP, POOR_ESS = 0.5, 50
 CONTRADICTION = 4
 """Standard errors by which draws and new ones contradict each other from which on that is told."""
 
+CONTRADICTS = (
+    "the draws are not those of this log-density, as points around them show: the sampler has not "
+    "converged, or it had another model or other data"
+)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -94,9 +99,14 @@ def evidence_in(dt):
     if EVIDENCE not in getattr(dt, "children", ()):
         return None
     kept = dt[EVIDENCE].attrs
-    if "log_evidence" not in kept or kept["draws"] != digest_of(dt):
+    if not is_known(dt[EVIDENCE]) or kept["draws"] != digest_of(dt):
         return None
     return Evidence(**{each.name: each.type(kept[each.name]) for each in fields(Evidence)})
+
+
+def is_known(kept):
+    """Whether a result's group has an evidence, and not only evaluations for one."""
+    return "log_evidence" in kept.attrs
 
 
 def n_evaluated(kept):
@@ -117,25 +127,21 @@ def overlap_of_noise(variance):
 
 def checked(found, draws, contradiction=0.0):
     """Return an Evidence with what speaks against it; without a number if nothing is known."""
-    reasons = []
+    reasons = [CONTRADICTS] if abs(contradiction) > CONTRADICTION else []
     is_known = found.overlap >= LEAST_OVERLAP and found.ess >= LEAST_ESS
     if not (is_known and found.standard_error <= LARGE_ERROR):
         warning = (
             "The evidence is not known: the overlap of the posterior and the density that it was "
             f"compared with is {found.overlap:.2g}, the draws are worth {found.ess:.0f} "
             "independent ones, and its logarithm may be off by "
-            f"{found.standard_error:.2g} or more. Draw longer, or reparametrise."
+            f"{found.standard_error:.2g} or more"
         )
+        warning += f"; {reasons[0]}." if reasons else ". Draw longer, or reparametrise."
         return replace(found, log_evidence=np.nan, standard_error=np.nan, warning=warning)
     if found.overlap < POOR_OVERLAP:
         reasons.append(f"the overlap is {found.overlap:.2f}")
     if found.ess < POOR_ESS:
         reasons.append(f"the draws are worth {found.ess:.0f} independent ones")
-    if abs(contradiction) > CONTRADICTION:
-        reasons.append(
-            "the draws are not those of this log-density, as points around them show: the sampler "
-            "has not converged, or it had another model or other data"
-        )
     if draws.n_diverging:
         reasons.append(
             f"{counted(draws.n_diverging, 'draw')} diverged, so that a part of the posterior may "

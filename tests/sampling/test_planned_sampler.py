@@ -82,9 +82,11 @@ def test_it_takes_what_belongs_to_the_run_and_nothing_else():
 
 def test_everything_that_it_is_given_reaches_the_run(monkeypatch):
     given = {}
-    monkeypatch.setattr(
-        planned_sampler, "sample", lambda *draws, **run: given.update(run, draws=draws)
-    )
+
+    def sample(draws, **run):
+        given.update(run, draws=draws)
+
+    monkeypatch.setattr(planned_sampler, "sample", sample)
     step, values = pk.GAM.options(), {name: object() for name in RUN | {"compile_kwargs"}}
     step.sample_from_init(**values)
     assert given == values | {"step": step}

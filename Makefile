@@ -7,7 +7,9 @@
 # make lint      ruff, and import-linter: who may import whom
 # make versions  the oldest and the newest versions that pyproject.toml allows, on each Python
 # make canary    the newest pre-releases, whatever it allows
-.PHONY: demo test test-all docs docs-fast dist lint versions canary
+# make neighbours  the newest packages that build on PyMC, all installed beside this one
+# make coverage  which lines the tests run, of those that are not compiled
+.PHONY: demo test test-all docs docs-fast dist lint versions canary neighbours coverage
 
 # The first Python from 3.12 on: python3 (with pyenv, what .python-version names), or a named one.
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 \
@@ -58,11 +60,18 @@ lint: .venv/installed-dev
 	@.venv/bin/ruff format --check .
 	@.venv/bin/lint-imports --no-cache
 
+coverage: .venv/installed-dev
+	@echo "== Running the tests, and looking which lines they run"
+	@$(PYTEST) -m "not slow" --cov
+
 versions: .venv/installed-dev
 	@.venv/bin/python tests/tools/versions.py
 
 canary: .venv/installed-dev
 	@.venv/bin/python tests/tools/versions.py --with canary
+
+neighbours: .venv/installed-dev
+	@.venv/bin/python tests/tools/neighbours.py
 
 .venv/installed-%: pyproject.toml
 ifeq ($(PYTHON),)

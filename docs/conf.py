@@ -35,6 +35,8 @@ root_doc = "docs/index"
 highlight_language = "text"  # of blocks that name none
 include_patterns = [
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
     "docs/*.md",
     "docs/gallery/*.md",
     "docs/generated/*.rst",
@@ -73,6 +75,7 @@ html_title = project
 html_additional_pages = {"index": "front.html"}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_extra_path = ["llms.txt"]  # what language models are told to read
 html_logo = html_favicon = "_static/logo.svg"
 templates_path = [str(Path(__file__).parent / "_templates")]
 html_theme_options = {

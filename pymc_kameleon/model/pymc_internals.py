@@ -6,6 +6,7 @@ may be missing, which is told where the feature is used.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from importlib import import_module
 from importlib.metadata import version
 from weakref import ref
@@ -64,6 +65,14 @@ def part(feature, module, name, otherwise=None):
         return otherwise or Missing(f"{module}.{name}", feature)
 
 
+class PlannedSampler(ABC):
+    """Stands for the base of what ``pm.sample(sampler=...)`` takes, which PyMC plans."""
+
+    @abstractmethod
+    def sample_from_init(self, *, model):
+        """Sample a model; other arguments are those of a run."""
+
+
 class UnmarkedBar(ProgressBar):
     """A bar that does not show where tuning ends, as those of PyMC 6.0."""
 
@@ -105,6 +114,7 @@ _initialize_multiprocessing_context = part(
     "worker processes", "pymc.sampling.parallel", "_initialize_multiprocessing_context"
 )
 quiet_logging = part("quiet", "pymc.sampling.mcmc", "_quiet_logging")
+Sampler = part("pm.sample(sampler=...)", "pymc.sampling.samplers.base", "Sampler", PlannedSampler)
 
 _FEATURE = "convergence checks"
 log_warnings = part(_FEATURE, "pymc.stats.convergence", "log_warnings")

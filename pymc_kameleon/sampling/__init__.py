@@ -15,6 +15,7 @@
 ``workers``         threads, processes and executors
 ``worker_process``  what is done there
 ``ctrl_c``          Ctrl-C
+``planned_sampler`` what PyMC is to take as ``pm.sample(sampler=...)``
 ``compare``         ``pk.compare``
 ``evidence``        ``pk.evidence``, ``pk.compare_models``
 """

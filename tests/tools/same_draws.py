@@ -37,17 +37,16 @@ def sample(step, **options):
     return pk.sample(step=step, **SHORT | {"discard_tuned_samples": False} | options)
 
 
-def of_all_samplers():
-    for cls in pk.SAMPLERS:
-        name, step = cls.__name__, cls()
-        yield f"{name}, pm.sample", pm.sample(step=step, discard_tuned_samples=False, **SHORT)
-        yield f"{name}, pk.sample", sample(step)
-        yield f"{name}, tuned", (tuned := sample(step, draws=0))
-        yield f"{name}, resumed after tuning", pk.sample(60, resume=tuned, **QUIET)
-        with TemporaryDirectory() as folder:
-            store = Path(folder) / "run.zarr"
-            sample(step, store=store, callback=lambda run, draw: draw.draw_idx < 9 or run.stop())
-            yield f"{name}, resumed from a store", pk.sample(resume=store, **QUIET).load()
+def of_sampler(cls):
+    name, step = cls.__name__, cls()
+    yield f"{name}, pm.sample", pm.sample(step=step, discard_tuned_samples=False, **SHORT)
+    yield f"{name}, pk.sample", sample(step)
+    yield f"{name}, tuned", (tuned := sample(step, draws=0))
+    yield f"{name}, resumed after tuning", pk.sample(60, resume=tuned, **QUIET)
+    with TemporaryDirectory() as folder:
+        store = Path(folder) / "run.zarr"
+        sample(step, store=store, callback=lambda run, draw: draw.draw_idx < 9 or run.stop())
+        yield f"{name}, resumed from a store", pk.sample(resume=store, **QUIET).load()
 
 
 def of_options(model):
@@ -107,6 +106,11 @@ def of_other_models():
         yield "in Python", sample(pk.GAM())
         yield "in Python, pm.sample", pm.sample(step=pk.GAM(), **SHORT)
         yield "in Python, a surrogate", sample(pk.SurrogateMetropolis())
+    predictions = wrap_py([pt.dvector], [pt.dvector])(lambda x: x + 0.1 * x**2)
+    with pm.Model():
+        pm.Normal("y", predictions(pm.Normal("x", shape=2)), 0.3, observed=[0.3, 0.4])
+        yield from of_sampler(pk.EmulatorMetropolis)
+        yield "predictions, no step", sample(None)
 
 
 def all_results():
@@ -114,7 +118,9 @@ def all_results():
         a, s = pm.Normal("a", 0, [1.0, 2.0], dims="city"), pm.HalfNormal("s")
         pm.Deterministic("scaled", a * s, dims="city")
         pm.Normal("y", a[0], s, observed=pm.Data("data", [0.5, 1.5]))
-        yield from of_all_samplers()
+        for cls in pk.SAMPLERS:
+            if cls is not pk.EmulatorMetropolis:  # needs a black box
+                yield from of_sampler(cls)
         yield from of_options(model)
         yield from of_averages()
     yield from of_other_models()

@@ -39,7 +39,7 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     run_inner_chain,
 )
 from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
-from pymc_kameleon.samplers.emulator.way import SearchByEmulator, prior_draws
+from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, SearchByEmulator, prior_draws
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.active.search import LOW
 from pymc_kameleon.samplers.surrogate.batch_search import turned
@@ -412,8 +412,13 @@ class EmulatorMetropolis(SurrogateMetropolis):
         return False  # `evaluated` and `reused` have it, and more
 
     def _emulator_budget(self):
+        """Return the evaluations of a climb."""
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(30 * self._d + 60, max(25 * self._d + 60, n_tune))
+
+    def _most_by_emulator(self):
+        """Return the evaluations of all climbs: a wrong place is left for another one."""
+        return MOST_CLIMBS * self._emulator_budget()
 
     def _budget(self):
         """Return the evaluations of the way without an emulator, after one with it."""
@@ -426,7 +431,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _most_on_the_way(self):
         """With the emulator, then without it, where it has not come to predict."""
-        return self._emulator_budget() + super()._most_on_the_way() + NEAR_TRIES
+        return self._most_by_emulator() + super()._most_on_the_way() + NEAR_TRIES
 
     def _first_fit(self):
         return 1
@@ -500,8 +505,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
             copy_arrays(self.guide.choices, self.tuning.choices)
         else:
             self._n_searched, search = 0, self._search_from(q[: self._d])
-            most = self._limit_of_search() - self._near_tries()
-            search.go_on(logp, min(self._emulator_budget(), most))
+            most = min(self._most_by_emulator(), self._limit_of_search() - self._near_tries())
+            search.go_on(logp, self._emulator_budget(), most)
             draws = search.finish(self, N_GUIDED)
             if search.error > MOST_ERROR:
                 self._n_searched = logp.n

@@ -65,6 +65,9 @@ LEAST_UNITS = 0.1
 """Of an output's units of noise, relative to their mean over outputs, in the search for directions:
 it may matter elsewhere."""
 
+WORTHWHILE = 0.8
+"""Share of the products of outputs with weights up to which a basis is used."""
+
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 10.0
 """Errors of a point, in units of noise, below and above which no difference matters."""
 
@@ -149,7 +152,7 @@ class Fit(NamedTuple):
         """Return B (r, q) and what is left of m (q,), b (r, p) and α (n, r).
 
         At the points, what is left out is at most `LEAST_ERROR` units of noise: root mean square,
-        by ω. B is empty, and all else as it is, unless it saves half of the products.
+        by ω. B is empty, and all else as it is, unless it saves some of the products.
         """
         n, q = self.weights.shape
         t = nearness(squared_distances(self.u, self.u)) ** 2 @ self.weights + self.u @ self.slopes.T
@@ -159,7 +162,7 @@ class Fit(NamedTuple):
             return whole
         _, sizes, vectors = svd(rows, full_matrices=False)
         r = max(np.count_nonzero(np.cumsum(sizes[::-1] ** 2) > LEAST_ERROR**2), 1)
-        if 2 * r * (n + q) > n * q:
+        if r > n / 2 or r * (n + q) > WORTHWHILE * n * q:
             return whole
         basis, towards = vectors[:r] / self.per_noise, (vectors[:r] * self.per_noise).T
         weights = self.weights @ towards

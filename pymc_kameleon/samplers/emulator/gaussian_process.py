@@ -78,7 +78,7 @@ class Emulator(NamedTuple):
     slopes: floats("slopes")  # b by outputs
     weights: floats("m outputs")  # α by output, or by τ
     rank: integers("boxes")  # r, 0 without a basis
-    basis: floats("half m outputs")  # B by τ: r is less than half of m
+    basis: floats("half m outputs")  # B by τ: r is at most half of n
 
 
 class Scratch(NamedTuple):

@@ -61,10 +61,11 @@ N_GUIDED = 32
 MOST_ERROR = 10.0
 """Median error of predicted log-densities at the end of the way, from which it is gone again."""
 
-STOPS, LEAST_STOPS, MOST_STOPS = 512, 12, 128
+STOPS, LEAST_STOPS, MOST_STOPS, STOPS_BY_OUTPUTS = 512, 12, 128, 6400
 """Stops R of the inner chain, times d, and bounds: one is proposed, and by all of them averages are
-corrected. In few dimensions they cost little, and so would be the only error. While tuning nothing
-is corrected, and one of the first `LEAST_STOPS` is proposed."""
+corrected. In few dimensions they cost little, and so would be the only error. Of many outputs, each
+takes longer: stops times outputs are bounded, too. While tuning nothing is corrected, and one of
+the first `LEAST_STOPS` is proposed."""
 
 ENOUGH_TUNING = 4
 """Transitions of tuning, below which a warning says so: the way has taught most of what is needed.
@@ -77,9 +78,9 @@ MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
 """Numbers of evaluations that a chain remembers, at most; but so many evaluations at least."""
 
 
-def n_stops(d):
-    """Return R for d coordinates."""
-    return min(max(STOPS // d, LEAST_STOPS), MOST_STOPS)
+def n_stops(d, q):
+    """Return R for d coordinates and q outputs."""
+    return max(min(STOPS // d, STOPS_BY_OUTPUTS // q, MOST_STOPS), LEAST_STOPS)
 
 
 class Guide(NamedTuple):
@@ -358,7 +359,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
-        self.settings["stops"] = n_stops(self._d)
+        self.settings["stops"] = n_stops(self._d, log_density.simulators.q)
         problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density
 

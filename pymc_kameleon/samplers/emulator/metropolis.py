@@ -61,7 +61,7 @@ N_GUIDED = 32
 MOST_ERROR = 10.0
 """Median error of predicted log-densities at the end of the way, from which it is gone again."""
 
-STOPS, LEAST_STOPS, MOST_STOPS, STOPS_BY_OUTPUTS = 512, 12, 128, 6400
+STOPS, LEAST_STOPS, MOST_STOPS, STOPS_BY_OUTPUTS = 512, 12, 128, 2000
 """Stops R of the inner chain, times d, and bounds: one is proposed, and by all of them averages are
 corrected. In few dimensions they cost little, and so would be the only error. Of many outputs, each
 takes longer: stops times outputs are bounded, too. While tuning nothing is corrected, and one of

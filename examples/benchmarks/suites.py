@@ -430,7 +430,7 @@ def equations():
     add("logistic", toy.LogisticModel(), ([0, 0], [1, 500]), 5.0)
     add("oscillator", toy.SimpleHarmonicOscillatorModel(), ([-2, -2, 0], [2, 2, 1]), 0.1)
     neuron = toy.FitzhughNagumoModel()
-    add("FitzHugh–Nagumo", neuron, ([0] * 3, [10] * 3), 0.5, quick=Quick(neuron), n=(600, 9000))
+    add("FitzHugh–Nagumo", neuron, ([0] * 3, [10] * 3), 0.5, quick=Quick(neuron), n=(600, 12_000))
     goodwin = ([1, 1, 0.01, 0.01, 0.01], [10, 10, 1, 1, 1])
     add(
         "Goodwin",
@@ -546,9 +546,9 @@ def by_chains(near, build, rng, n=(600, 4000), rounds=6):
     """Draw by four Metropolis chains, which are none of ours.
 
     Importance sampling from Student's t's learns where to draw, as it begins at the best of some
-    optima, and with weights to a power that leaves it a tenth of the draws. Alone it may not see a
-    tail. So half of the chains' proposals are its t's, and half are steps of a walk. `near` makes
-    the model with another initial point.
+    optima, and with weights to a power that leaves it a tenth of the draws. Alone it may miss a
+    tail. So half of the chains' proposals are its t's, and half are steps of a walk. Both are
+    fitted anew after a first part. `near` makes the model with another initial point.
     """
     target = Target("", Case(lambda: near()[0]))
     found = [climbed(target, x) for x in (target.centre, *target.starts(2, 1))]
@@ -563,11 +563,13 @@ def by_chains(near, build, rng, n=(600, 4000), rounds=6):
             power *= 0.9
         x = rng.choice(x, n[0], p=normed(power * log_w))
         parts = fitted(x)
-    ts, root = t_distributions(parts, rng), np.linalg.cholesky(parts[0][1])
-    x = np.array([chain(target, start, ts, root, n[1], rng) for start in rng.choice(x, 4)])
-    natural = [
-        target._natural(target.unraveled(row)) for row in x[:, n[1] // 5 :].reshape(-1, target.d)
-    ]
+    starts = rng.choice(x, 4)
+    for length in (n[1] // 4, n[1]):
+        ts, root = t_distributions(parts, rng), np.linalg.cholesky(parts[0][1])
+        x = np.array([chain(target, start, ts, root, length, rng) for start in starts])
+        starts, x = x[:, -1], x[:, length // 5 :].reshape(-1, target.d)
+        parts = fitted(x)
+    natural = [target._natural(target.unraveled(row)) for row in x]
     draws = np.array([np.concatenate([np.ravel(v) for v in values]) for values in natural])
     columns = draws.T.reshape(target.d, 4, -1)
     ess = min(float(az.ess(column)) for column in columns)

@@ -79,7 +79,7 @@ def test_a_state_space_model(example):  # noqa: F811
     pytest.importorskip("pymc_extras", reason="pymc-extras is not installed")
     printed = example("clients/pymc_extras_model", "--draws", 300, "--tune", 300)
     found = re.findall(r"^(?:ar_params\[.*?\]|sigma_state\S*) +([-\d.]+)", printed, re.MULTILINE)
-    np.testing.assert_allclose([float(mean) for mean in found], [0.5, -0.3, 0.5], atol=0.3)
+    np.testing.assert_allclose([float(mean) for mean in found], [0.67, -0.33, 0.49], atol=0.08)
 
 
 @pytest.mark.slow

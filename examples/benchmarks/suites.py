@@ -2,13 +2,19 @@
 
     pip install pints
     git clone https://github.com/sbi-benchmark/sbibm
-    python examples/benchmarks/suites.py --sbibm sbibm [--problems "cone 2,SLCP 1"] [--seeds 4]
+    pip install umbridge; git clone https://github.com/UM-Bridge/benchmarks
+    git clone https://github.com/lacerbi/infbench
+    python examples/benchmarks/suites.py --sbibm sbibm --umbridge benchmarks --infbench infbench
+        [--problems "cone 2,SLCP 1"] [--seeds 4]
     python examples/benchmarks/suites.py --table     write the tables of docs/suites.md
 
 PINTS has toy densities, and toy models that solve equations. Each is called as it is, as a black
 box. sbibm has tasks of simulators, with ten observations of each, and 10 000 draws from each
 posterior. These are read from a checkout; the simulators and their likelihoods are written anew, as
-its paper describes them. A suite that is not there is left out, with a message.
+its paper describes them. UM-Bridge's benchmarks are servers, which are started here, and called by
+HTTP. infbench, of the papers on VBMC, is in Matlab: its numbers are read, and its densities written
+anew. A suite that is not there is left out, with a message. The messenger RNA of Ballnus et al. is
+here.
 
 A run is `pk.sample()`, which chooses its sampler. It has no argument that matters but a seed, and
 where a black box returns predictions `max_evaluations`. docs/suites.md says what is right, and what
@@ -16,8 +22,10 @@ is told. What was run is in suites.json, and is not run again.
 """
 
 import argparse
+import atexit
 import logging
 import re
+import subprocess
 import sys
 import time
 import warnings
@@ -28,12 +36,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from dispersed import parameters, quiet
 from evaluations import Case
 from evaluations import Problem as Target
+from numba import njit
 from pages import load, measured, rounded, spaced, table, write
 from pytensor import wrap_py
 from reliability import SIGNS, SILENT, first_sentence, is_warning, outcome
@@ -58,8 +68,8 @@ know a standard deviation to a fifth, either."""
 MOST_TIMES = 25
 """Of a simulator, at which its data are."""
 
-N, LEAST_WORTH = 100_000, 500
-"""Exact draws that are a truth; and how many weighted ones are worth, at least."""
+N, LEAST_WORTH, LARGEST_RHAT = 100_000, 500, 1.02
+"""Exact draws that are a truth; how many those of chains are worth, at least; and their R-hat."""
 
 
 class Toy(NamedTuple):
@@ -71,7 +81,7 @@ class Toy(NamedTuple):
         Returns a model of PyMC, and a list that gets an item at each call of its black box.
     truth : callable
         Takes a function that makes the model, and a random generator. Returns draws of all free
-        variables (n, d), in any order, and weights (n,), or None if these are equal.
+        variables (n, d), in any order, and how many they are worth, or None if all.
     centres : array (m, d), optional
         A point in each mode.
     budget : int, optional
@@ -92,6 +102,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--problems", help="names, by commas; by default all")
     parser.add_argument("--sbibm", type=Path, help="a checkout of sbibm")
+    parser.add_argument("--umbridge", type=Path, help="one of UM-Bridge's benchmarks")
+    parser.add_argument("--infbench", type=Path, help="one of infbench")
     parser.add_argument("--seeds", type=int, default=4, help="runs of each")
     parser.add_argument("--json", type=Path, default=FILE, help="file for the results")
     parser.add_argument("--table", action="store_true", help="write docs/suites.md")
@@ -100,7 +112,8 @@ def main():
         write(tables(load(options.json)))
         return
     warnings.simplefilter("ignore")
-    toys = of_pints() | of_sbibm(options.sbibm)
+    toys = of_pints() | of_sbibm(options.sbibm) | of_ballnus()
+    toys |= of_umbridge(options.umbridge) | of_infbench(options.infbench)
     names = options.problems.split(",") if options.problems else list(toys)
     measured(options.json, plan({name: toys[name] for name in names}, options))
 
@@ -134,7 +147,7 @@ def run(name, toy, seed, file):
         for what, errors in errors_of(found, known).items():
             off |= {f"{what} of {source}": rounded(np.abs(errors).max(), 3)} if len(errors) else {}
     if "masses" in known:
-        found = shares(draws, None, np.array(known["centres"]))
+        found = shares(draws, np.array(known["centres"]))
         off["mass"] = rounded(np.abs(found - known["masses"]).max(), 3)
     return {
         "failed": failed,
@@ -168,17 +181,10 @@ def metric_of(toy, draws):
     return rounded(value, 3) if np.isfinite(value) else None
 
 
-def moments_of(draws, w=None):
-    """Return means, standard deviations and three quantiles of draws (n, d), by weights (n,)."""
-    w = np.full(len(draws), 1 / len(draws)) if w is None else w
-    mean = w @ draws
-    found = {"mean": mean, "sd": np.sqrt(w @ (draws - mean) ** 2)}
-    order = np.argsort(draws, axis=0)
-    columns = zip(np.take_along_axis(draws, order, axis=0).T, w[order].T, strict=True)
-    found["quantiles"] = np.array(
-        [np.interp((0.05, 0.5, 0.95), np.cumsum(v) - v / 2, x) for x, v in columns]
-    )
-    return found
+def moments_of(draws):
+    """Return means, standard deviations and three quantiles of draws (n, d)."""
+    quantiles = np.quantile(draws, (0.05, 0.5, 0.95), axis=0).T
+    return {"mean": draws.mean(axis=0), "sd": draws.std(axis=0), "quantiles": quantiles}
 
 
 def moments_in(summary):
@@ -205,27 +211,24 @@ def errors_of(found, known):
     return {"mean": location[~heavy], "sd": spread[~heavy]}
 
 
-def shares(draws, weights, centres):
+def shares(draws, centres):
     """Return the share of draws that is nearest to each centre."""
     nearest = np.argmin(((draws[:, None] - centres) ** 2).sum(axis=2), axis=1)
-    found = np.bincount(nearest, weights, minlength=len(centres))
-    return found / found.sum()
+    return np.bincount(nearest, minlength=len(centres)) / len(draws)
 
 
 def known_of(toy):
     """Return what is known of a posterior."""
     rng = np.random.default_rng(1)
-    draws, weights = toy.truth(lambda: toy.model()[0], rng)
-    n, d = draws.shape
-    w = np.full(n, 1 / n) if weights is None else weights / weights.sum()
-    found = moments_of(draws, w)
-    known = {"d": d, "ess": round(1 / np.sum(w**2)), "exact": weights is None}
+    draws, ess = toy.truth(lambda: toy.model()[0], rng)
+    found = moments_of(draws)
+    known = {"d": draws.shape[1], "ess": ess or len(draws), "exact": ess is None}
     known |= {name: rounded(value, 5) for name, value in found.items()}
-    known["kurtosis"] = rounded(w @ ((draws - found["mean"]) / found["sd"]) ** 4, 3)
+    known["kurtosis"] = rounded((((draws - found["mean"]) / found["sd"]) ** 4).mean(axis=0), 3)
     if toy.centres is not None:
         known["centres"] = rounded(toy.centres, 5)
-        known["masses"] = rounded(shares(draws, w, np.array(toy.centres)))
-    if weights is None:
+        known["masses"] = rounded(shares(draws, np.array(toy.centres)))
+    if ess is None:
         known["metric"] = metric_of(toy, rng.permutation(draws)[:4000])
     return known
 
@@ -417,15 +420,17 @@ def equations():
 
     found = {}
 
-    def add(name, *args, n=(600, 6000), **options):
-        build = partial(solved, *args, **options)
-        truth = partial(by_importance, partial(build, begins_near=True), n=n)
+    def add(name, simulator, *args, n=(600, 4000), quick=None, **options):
+        build = partial(solved, simulator, *args, **options)
+        near = partial(solved, quick or simulator, *args, **options, begins_near=True)
+        truth = partial(by_chains, near, n=n)
         found[name] = Toy(build, truth, budget=EVALUATIONS)
 
-    p, few = np.array, (500, 4000)
+    p, few = np.array, (400, 2500)
     add("logistic", toy.LogisticModel(), ([0, 0], [1, 500]), 5.0)
     add("oscillator", toy.SimpleHarmonicOscillatorModel(), ([-2, -2, 0], [2, 2, 1]), 0.1)
-    add("FitzHugh–Nagumo", toy.FitzhughNagumoModel(), ([0] * 3, [10] * 3), 0.5, n=few)
+    neuron = toy.FitzhughNagumoModel()
+    add("FitzHugh–Nagumo", neuron, ([0] * 3, [10] * 3), 0.5, quick=Quick(neuron), n=(600, 12_000))
     goodwin = ([1, 1, 0.01, 0.01, 0.01], [10, 10, 1, 1, 1])
     add(
         "Goodwin",
@@ -458,6 +463,42 @@ def equations():
     mid = p(cell.suggested_parameters())
     add("action potential", cell, (mid - 1, mid + 1), p([1, 5e-7]), known=True, n=few)
     return found
+
+
+class Quick:
+    """FitzHugh and Nagumo's model of PINTS in compiled code: its truth takes many evaluations."""
+
+    def __init__(self, neuron):
+        self.suggested_times = neuron.suggested_times
+        self.suggested_parameters = neuron.suggested_parameters
+
+    def simulate(self, theta, times):
+        """Return both states (n, 2) at times (n,); PINTS has the same within 2e-6."""
+        return runge_kutta(np.asarray(theta, dtype=float), times)
+
+
+@njit
+def runge_kutta(theta, times, step=0.02):
+    """Solve FitzHugh and Nagumo's equations from (-1, 1), by steps of the fourth order."""
+    y, now = np.array([-1.0, 1.0]), 0.0
+    states = np.empty((times.size, 2))
+    for k in range(times.size):
+        n = int(np.ceil((times[k] - now) / step - 1e-9))
+        for _ in range(n):
+            h = (times[k] - now) / n
+            first = slope(theta, y)
+            second = slope(theta, y + h / 2 * first)
+            third = slope(theta, y + h / 2 * second)
+            y = y + h / 6 * (first + 2 * (second + third) + slope(theta, y + h * third))
+        states[k], now = y, times[k]
+    return states
+
+
+@njit
+def slope(theta, y):
+    """Return the derivatives of FitzHugh and Nagumo's states by time."""
+    a, b, c = theta
+    return np.array([(y[0] - y[0] ** 3 / 3 + y[1]) * c, (y[0] - a + b * y[1]) / -c])
 
 
 def solved(
@@ -501,28 +542,59 @@ def solved(
     return model, calls
 
 
-def by_importance(near, build, rng, n=(600, 6000), rounds=9):
-    """Return weighted draws: importance sampling from Student's t's, which learns where to draw.
+def by_chains(near, build, rng, n=(600, 4000), rounds=6):
+    """Draw by four Metropolis chains, which are none of ours.
 
-    It begins at the best of some optima, and with weights to a power that leaves it a tenth of the
-    draws. `near` makes the model with another initial point.
+    Importance sampling from Student's t's learns where to draw, as it begins at the best of some
+    optima, and with weights to a power that leaves it a tenth of the draws. Alone it may miss a
+    tail. So half of the chains' proposals are its t's, and half are steps of a walk. Both are
+    fitted anew after a first part. `near` makes the model with another initial point.
     """
     target = Target("", Case(lambda: near()[0]))
     found = [climbed(target, x) for x in (target.centre, *target.starts(2, 1))]
     best = min(found, key=lambda end: end.fun)
     parts = [(best.x, 0.01 * np.eye(target.d))]
     for _ in range(rounds):
-        x, log_w = drawn(target, parts, n[0], rng)
+        ts = t_distributions(parts, rng)
+        x = np.concatenate([np.atleast_2d(t.rvs(-(-n[0] // len(ts)))) for t in ts])
+        log_w = np.array([safely(target, row) for row in x]) - log_density_of(ts, x)
         power = 1.0
         while worth(power * log_w) < 0.1 * n[0]:
             power *= 0.9
-        parts = fitted(rng.choice(x, n[0], p=normed(power * log_w)))
-    x, log_w = drawn(target, parts, n[1], rng)
-    print("worth", round(worth(log_w)), "draws; optima", *(round(-end.fun, 1) for end in found))
-    assert worth(log_w) > LEAST_WORTH
-    natural = (target._natural(target.unraveled(row)) for row in x)
+        x = rng.choice(x, n[0], p=normed(power * log_w))
+        parts = fitted(x)
+    starts = rng.choice(x, 4)
+    for length in (n[1] // 4, n[1]):
+        ts, root = t_distributions(parts, rng), np.linalg.cholesky(parts[0][1])
+        x = np.array([chain(target, start, ts, root, length, rng) for start in starts])
+        starts, x = x[:, -1], x[:, length // 5 :].reshape(-1, target.d)
+        parts = fitted(x)
+    natural = [target._natural(target.unraveled(row)) for row in x]
     draws = np.array([np.concatenate([np.ravel(v) for v in values]) for values in natural])
-    return draws, normed(log_w)
+    columns = draws.T.reshape(target.d, 4, -1)
+    ess = min(float(az.ess(column)) for column in columns)
+    rhat = max(float(az.rhat(column)) for column in columns)
+    print("worth", round(ess), "R-hat", rhat, "optima", *(round(-end.fun, 1) for end in found))
+    assert ess > LEAST_WORTH
+    assert rhat < LARGEST_RHAT
+    return draws, round(ess)
+
+
+def chain(target, x, ts, root, n, rng):
+    """Return the places (n, d) of a Metropolis chain."""
+    places, logp, d = [], safely(target, x), len(x)
+    for _ in range(n):
+        if rng.random() < 0.5:
+            y = ts[rng.integers(len(ts))].rvs()
+            log_back = log_density_of(ts, x[None])[0] - log_density_of(ts, y[None])[0]
+        else:
+            scale = 2.4 / np.sqrt(d) * 3.0 ** rng.uniform(-1, 1)
+            y, log_back = x + scale * root @ rng.normal(size=d), 0.0
+        logp_y = safely(target, y)
+        if -rng.exponential() < logp_y - logp + log_back:
+            x, logp = y, logp_y
+        places.append(x)
+    return places
 
 
 def climbed(target, x):
@@ -542,12 +614,14 @@ def safely(target, x):
     return value if np.isfinite(value) else -np.inf
 
 
-def drawn(target, parts, n, rng):
-    """Return draws (n, d) from a mixture of t's, and the logarithms of their weights."""
-    ts = [stats.multivariate_t(mean, cov, df=5, seed=rng) for mean, cov in parts]
-    x = np.concatenate([np.atleast_2d(t.rvs(-(-n // len(ts)))) for t in ts])
-    log_q = np.logaddexp.reduce([t.logpdf(x) for t in ts], axis=0)
-    return x, np.array([safely(target, row) for row in x]) - log_q
+def t_distributions(parts, rng):
+    """Return t's by their means and covariances."""
+    return [stats.multivariate_t(mean, cov, df=5, seed=rng) for mean, cov in parts]
+
+
+def log_density_of(ts, x):
+    """Return the log-density of a mixture of t's at x (n, d), but for a constant."""
+    return np.logaddexp.reduce([np.atleast_1d(t.logpdf(x)) for t in ts], axis=0)
 
 
 def normed(log_w):
@@ -748,6 +822,190 @@ TASKS = {
 """Folder -> name, model, modes, and `max_evaluations`."""
 
 
+# ---- messenger RNA ------------------------------------------------------------------------------
+
+FLUORESCENCE = [0.0] * 11 + [
+    1.8309, 3.3559, 4.6091, 5.4235, 5.9757, 6.6298, 7.008, 7.828, 7.5852, 7.9247, 7.8363, 8.0107,
+    7.7077, 7.5316, 7.4208, 7.5734, 7.3197, 7.1489, 7.1987, 6.8493, 6.6425, 6.6268, 6.1223, 6.1078,
+    5.9242, 5.6034, 5.4618, 5.1281, 4.9489, 4.893, 4.7747, 4.775, 4.3095, 4.2211, 4.0416, 3.7485,
+    3.7164, 3.4799, 3.5286, 3.2785,
+]  # fmt: skip
+"""Of a cell, each 0.2 hours: Leonhardt et al., Nanomedicine 10 (2014), as in PESTO's examples
+(github.com/ICB-DCM/PESTO, BSD license)."""
+
+
+def of_ballnus():
+    """Return the messenger RNA of Ballnus et al., BMC Systems Biology 11 (2017)."""
+    centres = [[0.3, 0.8, -1, 0, -1], [0.3, 0.8, 0, -1, -1]]
+    near = partial(transfection, begins_near=True)
+    return {"messenger RNA": Toy(transfection, partial(mirrored, near), centres, EVALUATIONS)}
+
+
+def transfection(begins_near=False):
+    """Return the model of a protein that a messenger makes, while both decay, and its calls."""
+    times = 0.2 * np.arange(51)
+
+    def simulate(theta):
+        begin, rate, one, other = 10.0**theta
+        s, difference = np.maximum(times - begin, 0), other - one
+        made = s if difference == 0 else -np.expm1(-difference * s) / difference
+        return rate * np.exp(-one * s) * made
+
+    op, calls = black_box(simulate, 1)
+    with pm.Model() as model:
+        at = np.array([0.3, 0.8, -1, -0.1]) if begins_near else None
+        theta = pm.Uniform("theta", [-2, -5, -5, -5], [1, 5, 5, 5], shape=4, initval=at)
+        log_sigma = pm.Uniform("log_sigma", -2, 2)
+        pm.Normal("y", op(theta), 10**log_sigma, observed=FLUORESCENCE)
+    return model, calls
+
+
+def mirrored(near, build, rng):
+    """Draw one of the two modes, which differ by which of the decays is the faster one."""
+    draws, ess = by_chains(near, build, rng)
+    swaps = rng.random(len(draws)) < 0.5
+    draws[swaps] = draws[swaps][:, [0, 1, 3, 2, 4]]
+    return draws, ess
+
+
+# ---- UM-Bridge ----------------------------------------------------------------------------------
+
+
+def of_umbridge(path):
+    """Return the benchmarks of UM-Bridge that need nothing but Python, by name: densities."""
+    if path is None or find_spec("umbridge") is None:
+        print("pip install umbridge; --umbridge, a checkout of its benchmarks", file=sys.stderr)
+        return {}
+    found = {}
+    for name, truth, prior in (
+        ("banana", served_banana, None),
+        ("donut", spherical(2, lambda r: -((r - 2.6) ** 2) / 0.033, 6), None),
+        ("funnel", served_funnel, None),
+        ("gaussian-mixture", served_mixture, box(-6, 6)),  # where it underflows it is 1
+    ):
+        logp = partial(served, path / "benchmarks" / f"analytic-{name}" / "server.py")
+        found[f"{name} over HTTP"] = Toy(of_density(logp, 2, prior), truth)
+    return found
+
+
+SERVERS = {}
+"""The one that runs: all have the same port."""
+
+
+def served(script, theta):
+    """Return what a server says."""
+    import umbridge
+
+    if script not in SERVERS:
+        stop_servers()
+        process = subprocess.Popen([sys.executable, script], stdout=subprocess.DEVNULL)
+        SERVERS[script] = process, None
+        atexit.register(stop_servers)
+    process, model = SERVERS[script]
+    while model is None:
+        assert process.poll() is None, "the server has ended"
+        try:
+            model = umbridge.HTTPModel("http://localhost:4243", "posterior")
+        except OSError:
+            time.sleep(0.1)
+    SERVERS[script] = process, model
+    return model([theta.tolist()])[0][0]
+
+
+def stop_servers():
+    """End the server that runs."""
+    while SERVERS:
+        _, (process, _) = SERVERS.popitem()
+        process.terminate()
+        process.wait()
+
+
+def served_funnel(build, rng):
+    """Draw from UM-Bridge's funnel, whose first coordinate is the logarithm of a variance."""
+    x = 3 * rng.normal(size=N)
+    return np.stack([x, np.exp(x / 2) * rng.normal(size=N)], axis=1), None
+
+
+def served_banana(build, rng):
+    """Draw from UM-Bridge's banana."""
+    y = rng.multivariate_normal([0, 4], [[1, 0.5], [0.5, 1]], N)
+    x = 2 * y[:, 0]
+    return np.stack([x, (y[:, 1] - 0.4 * (x**2 + 4)) / 2], axis=1), None
+
+
+def served_mixture(build, rng):
+    """Draw from UM-Bridge's three normals."""
+    covariances = [0.8 * np.eye(2), 0.8 * np.eye(2), 0.5 * np.eye(2)]
+    return normals([[-1.5, -1.5], [1.5, 1.5], [-2, 2]], covariances)(build, rng)
+
+
+# ---- infbench -----------------------------------------------------------------------------------
+
+IN_MATLAB = 4
+"""Dimension of those that are read: each has numbers for 2 to 20."""
+
+
+def of_infbench(path):
+    """Return the densities of the papers on VBMC, by name."""
+    found = {"constrained bananas": Toy(of_density(bananas, 4, box(0, 10)), bananas_truth)}
+    if path is None:
+        print("git clone https://github.com/lacerbi/infbench; --infbench infbench", file=sys.stderr)
+        return found
+    d = IN_MATLAB
+    [rotation] = matlab(path, "cigar", "R")
+    cov = rotation.T @ np.diag([*np.ones(d - 1), 100.0**2]) @ rotation
+    cigar = stats.multivariate_normal(np.linspace(-1, 1, d), cov)
+    found["cigar"] = Toy(of_density(cigar.logpdf, d), lambda build, rng: (cigar.rvs(N, rng), None))
+    [mu], [sigma] = matlab(path, "studentt", "Mu"), matlab(path, "studentt", "Sigma")
+    tails = stats.t(2 + np.arange(1, d + 1) / 2, mu[0], sigma[0])
+    found["Student's t"] = Toy(
+        of_density(lambda x: tails.logpdf(x).sum(), d),
+        lambda build, rng: (tails.rvs((N, d), rng), None),
+    )
+    [w], [mu] = matlab(path, "lumpy", "w"), matlab(path, "lumpy", "Mu")
+    lumps = [
+        stats.multivariate_normal(*pair)
+        for pair in zip(mu, matlab(path, "lumpy", "Sigma"), strict=True)
+    ]
+
+    def lumpy(x):
+        return np.logaddexp.reduce(
+            [np.log(a) + lump.logpdf(x) for a, lump in zip(w[:, 0], lumps, strict=True)]
+        )
+
+    def truth(build, rng):
+        n = rng.multinomial(N, w[:, 0] / w.sum())
+        return np.concatenate(
+            [lump.rvs(k, rng).reshape(k, d) for k, lump in zip(n, lumps, strict=True)]
+        ), None
+
+    found["lumpy"] = Toy(of_density(lumpy, d), truth)
+    return found
+
+
+def matlab(path, problem, name):
+    """Return all matrices of a name, in the part of a problem that has so many dimensions."""
+    text = (path / "matlab" / "problems" / f"infbench_{problem}.m").read_text()
+    part = text.partition(f"case {IN_MATLAB}\n")[2].partition("case ")[0]
+    found = re.findall(rf"\b{name}(?:\(\d+,:,:\))? = \[(.*?)\];", part)
+    return [np.array([row.split() for row in rows.split(";")], float) for rows in found]
+
+
+def bananas(x):
+    """Return the log-density of two of Rosenbrock's functions, by normals of sd 3."""
+    a, b = x[::2], x[1::2]
+    return -np.sum((a**2 - b) ** 2 + (a - 1) ** 2 / 100) - np.sum(x**2) / 18
+
+
+def bananas_truth(build, rng):
+    """Draw both pairs from a grid in the box."""
+    x = np.linspace(0, 10, 4001)[1:]
+    log_p = -((x[:, None] ** 2 - x) ** 2) - (x[:, None] - 1) ** 2 / 100
+    p = np.exp(log_p - (x[:, None] ** 2 + x**2) / 18).ravel()
+    k = rng.choice(p.size, (N, 2), p=p / p.sum())
+    return np.stack([x[k // x.size], x[k % x.size]], axis=2).reshape(N, 4), None
+
+
 # ---- the page -----------------------------------------------------------------------------------
 
 
@@ -762,7 +1020,13 @@ def verdict(row, known):
 
 def suite_of(name):
     """Return which suite a problem is of."""
-    return "sbibm" if name.rpartition(" ")[0] in {task[0] for task in TASKS.values()} else "PINTS"
+    if name.rpartition(" ")[0] in {task[0] for task in TASKS.values()}:
+        return "sbibm"
+    if name.endswith("over HTTP"):
+        return "UM-Bridge"
+    if name in ("constrained bananas", "cigar", "Student's t", "lumpy"):
+        return "infbench"
+    return "Ballnus et al." if name == "messenger RNA" else "PINTS"
 
 
 def tables(rows):
@@ -773,7 +1037,7 @@ def tables(rows):
     }
     found = {name: [verdict(row, known[name]) for row in own] for name, own in runs.items()}
     summary, problems = [], []
-    for suite in ("PINTS", "sbibm"):
+    for suite in dict.fromkeys(map(suite_of, found)):
         own = [verdicts for name, verdicts in found.items() if suite_of(name) == suite]
         count = Counter(what for verdicts in own for what in verdicts)
         summary.append([suite, len(own), sum(count.values()), *(count[what] for what in SIGNS)])

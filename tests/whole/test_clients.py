@@ -75,6 +75,32 @@ def test_stiff_solvers(example, solver, package):  # noqa: F811
 
 
 @pytest.mark.slow
+def test_a_state_space_model(example):  # noqa: F811
+    pytest.importorskip("pymc_extras", reason="pymc-extras is not installed")
+    printed = example("clients/pymc_extras_model", "--draws", 300, "--tune", 300)
+    found = re.findall(r"^(?:ar_params\[.*?\]|sigma_state\S*) +([-\d.]+)", printed, re.MULTILINE)
+    np.testing.assert_allclose([float(mean) for mean in found], [0.67, -0.33, 0.49], atol=0.08)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["ParetoNBDModel", "BetaGeoModel"])
+def test_customers(example, model):  # noqa: F811
+    pytest.importorskip("pymc_marketing", reason="PyMC-Marketing is not installed")
+    printed = example("clients/pymc_marketing_model", "--model", model, "--draws", 200)
+    [r] = re.findall(r"^r +([\d.]+)", printed, re.MULTILINE)
+    assert 0.1 < float(r) < 1.5
+    assert 1 < int(re.search(r"(\d+)% of the customers", printed)[1]) < 99
+
+
+@pytest.mark.parametrize("name", ["pymc_extras_model", "pymc_marketing_model"])
+def test_a_missing_package_is_named(name, monkeypatch):
+    main = runpy.run_path(str(CLIENTS / f"{name}.py"), run_name="client")["main"]
+    monkeypatch.setitem(main.__globals__, "find_spec", lambda package: None)
+    with pytest.raises(SystemExit, match="is not installed: pip install"):
+        main([])
+
+
+@pytest.mark.slow
 def test_a_simulator_behind_a_network(example):  # noqa: F811
     pytest.importorskip("umbridge", reason="UM-Bridge is not installed: pip install umbridge")
     printed = example("clients/umbridge_simulator", "--evaluations", 300)

@@ -34,16 +34,6 @@ def test_the_tables_are_those_of_the_runs(suites):
     assert any("Gaussian | 2" in line for line in suites.tables(rows)["suites.md"]["silent"])
 
 
-def test_weighted_draws_have_the_moments_of_as_many_equal_ones(suites):
-    x = np.random.default_rng(1).gamma(2.0, size=(400, 2))
-    n = np.random.default_rng(2).integers(1, 5, 400)
-    weighted = suites.moments_of(x, n / n.sum())
-    equal = suites.moments_of(np.repeat(x, n, axis=0))
-    for name in ("mean", "sd"):
-        np.testing.assert_allclose(weighted[name], equal[name])
-    np.testing.assert_allclose(weighted["quantiles"], equal["quantiles"], rtol=0.02)
-
-
 def test_a_missed_mode_is_wrong(suites):
     rng = np.random.default_rng(1)
     centres = [[0.0, 0.0], [10.0, 10.0]]
@@ -52,7 +42,7 @@ def test_a_missed_mode_is_wrong(suites):
     assert known["masses"] == [0.5, 0.5]
     both, _ = truth(None, rng)
     for draws, is_right in ((both, True), (both[: len(both) // 2], False)):
-        mass = suites.shares(draws, None, np.array(centres))
+        mass = suites.shares(draws, np.array(centres))
         off = {"mass": float(np.abs(mass - known["masses"]).max())}
         for what, errors in suites.errors_of(suites.moments_of(draws), known).items():
             off[what] = float(np.abs(errors).max())
@@ -60,15 +50,48 @@ def test_a_missed_mode_is_wrong(suites):
         assert found == ("right" if is_right else suites.SILENT)
 
 
-def test_importance_sampling_finds_a_normal(suites):
+def test_chains_find_a_normal(suites):
     covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
     precision = np.linalg.inv(covariance)
     model = suites.of_density(lambda x: -(x - 3) @ precision @ (x - 3) / 2, 2)
-    draws, w = suites.by_importance(model, None, np.random.default_rng(1), (200, 1000), 6)
-    mean = w @ draws
-    assert 1 / np.sum(w**2) > 300
-    np.testing.assert_allclose(mean, 3, atol=0.2)
-    np.testing.assert_allclose((draws - mean).T * w @ (draws - mean), covariance, atol=0.25)
+    draws, ess = suites.by_chains(model, None, np.random.default_rng(1), (200, 1500))
+    assert 500 < ess < len(draws) == 4800
+    np.testing.assert_allclose(draws.mean(axis=0), 3, atol=0.2)
+    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.25)
+
+
+def test_either_decay_of_messenger_rna_may_be_the_faster_one(suites):
+    model, calls = suites.transfection()
+    logp = model.compile_logp()
+    point = model.initial_point()
+    values = [np.array([0.3, 0.8, a, b]) for a, b in ((-1.0, 0.0), (0.0, -1.0), (-0.5, -0.5))]
+    to = model.rvs_to_transforms[model["theta"]].forward
+    at = [
+        float(logp(point | {"theta_interval__": to(x, *model["theta"].owner.inputs).eval()}))
+        for x in values
+    ]
+    assert at[0] == pytest.approx(at[1], rel=1e-9)
+    assert np.isfinite(at[2])  # both are the same
+    assert len(calls) > 0
+
+
+def test_numbers_are_read_from_matlab(suites, tmp_path):
+    folder = tmp_path / "matlab" / "problems"
+    folder.mkdir(parents=True)
+    (folder / "infbench_lumpy.m").write_text(
+        "case 3\n Mu = [9];\ncase 4\n w = [0.25;0.75];\n Mu = [1 2;3 -4e-1];\n"
+        " Sigma(1,:,:) = [1 0;0 2]; Sigma(2,:,:) = [3 0;0 4];\ncase 5\n Mu = [7];\n"
+    )
+    [mu] = suites.matlab(tmp_path, "lumpy", "Mu")
+    np.testing.assert_array_equal(mu, [[1, 2], [3, -0.4]])
+    first, second = suites.matlab(tmp_path, "lumpy", "Sigma")
+    np.testing.assert_array_equal(first + second, [[4, 0], [0, 6]])
+
+
+def test_constrained_bananas_have_the_moments_that_infbench_states(suites):
+    draws, _ = suites.bananas_truth(None, np.random.default_rng(1))
+    np.testing.assert_allclose(draws.mean(axis=0), [1.1027, 1.6884] * 2, atol=0.02)
+    np.testing.assert_allclose(draws.var(axis=0), [0.3831, 2.1003] * 2, rtol=0.03)
 
 
 def test_tasks_of_sbibm_read_what_is_stored(suites, tmp_path):
@@ -92,6 +115,9 @@ def test_tasks_of_sbibm_read_what_is_stored(suites, tmp_path):
 def test_without_a_suite_its_problems_are_left_out(suites, tmp_path, capsys):
     assert suites.of_sbibm(tmp_path) == {}
     assert "git clone" in capsys.readouterr().err
+    assert suites.of_umbridge(None) == {}
+    assert "pip install umbridge" in capsys.readouterr().err
+    assert list(suites.of_infbench(None)) == ["constrained bananas"]
 
 
 def test_a_toy_of_pints_runs(suites, tmp_path):

@@ -9,6 +9,9 @@ What cannot be known beforehand, trends, lengths and noise, is chosen by leave-o
 a Gaussian process gives in closed form [RW, section 5.4.2]. Logarithms are not: which are better
 shows in errors on points that a fit has not seen, so each variant is fitted and scored.
 
+The compiled emulator takes as long as it has outputs. Where few of their directions, in units of
+noise, hold all that the points show, it has those alone, and outputs are made of them.
+
 Sources: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), here [RW]; Conti &
 O'Hagan, Journal of Statistical Planning and Inference 140 (2010), 640: one kernel for all outputs;
 Constantine, Active Subspaces (2015).
@@ -17,13 +20,14 @@ Symbols, besides those of ``gaussian_process``: Δ how far log π is below the b
 of the model; ω the weights of points; W² the curvature of −log π in the outputs; K the kernel of
 the points, with noise τ; v the scaled inputs; M the mean of JᵀW²J, its largest eigenvalue 1, with
 J the derivatives of the outputs in v; s and ε the rates of the kernel along directions that move
-the outputs most and not at all, u = s R v with R² = (M^γ + ε) / (1 + ε).
+the outputs most and not at all, u = s R v with R² = (M^γ + ε) / (1 + ε); B a basis of r directions
+of outputs.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack, svd
 
 LEVELS = {
     "rate": tuple(2.0 ** (k / 2) for k in range(-12, 6)),
@@ -56,6 +60,13 @@ N_SEARCHED = 200
 
 FARTHEST = 1e6
 """Δ/d at most: points beyond say nothing, as their simulator may have broken down."""
+
+LEAST_UNITS = 0.1
+"""Of an output's units of noise, relative to their mean over outputs, in the search for directions:
+it may matter elsewhere."""
+
+WORTHWHILE = 0.8
+"""Share of the products of outputs with weights up to which a basis is used."""
 
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 10.0
 """Errors of a point, in units of noise, below and above which no difference matters."""
@@ -96,6 +107,8 @@ class Fit(NamedTuple):
     mean: np.ndarray  # m (q,)
     slopes: np.ndarray  # b (q, p)
     weights: np.ndarray  # α (n, q)
+    omega: np.ndarray  # ω (n,)
+    per_noise: np.ndarray  # (q,), one over the noise of outputs, after logarithms
 
     def predict(self, x):
         """Return the outputs (N, q) at inputs x (N, p)."""
@@ -117,18 +130,44 @@ class Fit(NamedTuple):
     def write(self, structure, emulator, box):
         """Write it into the emulator of all boxes."""
         (n, p), q, m = self.u.shape, self.mean.size, emulator.u.size // emulator.centre.size
+        basis, mean, slopes, weights = self.reduced()
+        r = weights.shape[1]
         inputs = slice(structure.input_places[box], structure.input_places[box] + p)
         outputs = slice(structure.output_places[box], structure.output_places[box] + q)
         squares = slice(structure.square_places[box], structure.square_places[box] + p * p)
         emulator.n[box] = n
         emulator.log_inputs[inputs] = self.log_inputs
         emulator.log_outputs[outputs] = self.log_outputs
-        emulator.centre[inputs], emulator.mean[outputs] = self.centre, self.mean
+        emulator.centre[inputs], emulator.mean[outputs] = self.centre, mean
         emulator.transform[squares] = self.transform.ravel()
         start = structure.slope_places[box]
-        emulator.slopes[start : start + p * q] = self.slopes.ravel()
+        emulator.slopes[start : start + p * r] = slopes.ravel()
         emulator.u.reshape(-1, m)[inputs, :n] = self.u.T
-        emulator.weights.reshape(-1, m)[outputs, :n] = self.weights.T
+        emulator.weights.reshape(-1, m)[outputs][:r, :n] = weights.T
+        emulator.rank[box] = len(basis)
+        start = m // 2 * structure.output_places[box]
+        emulator.basis[start : start + basis.size] = basis.ravel()
+
+    def reduced(self):
+        """Return B (r, q) and what is left of m (q,), b (r, p) and α (n, r).
+
+        At the points, what is left out is at most `LEAST_ERROR` units of noise: root mean square,
+        by ω. B is empty, and all else as it is, unless it saves some of the products.
+        """
+        n, q = self.weights.shape
+        t = nearness(squared_distances(self.u, self.u)) ** 2 @ self.weights + self.u @ self.slopes.T
+        rows = np.sqrt(self.omega)[:, None] * (t - self.omega @ t) * self.per_noise
+        whole = np.zeros((0, q)), self.mean, self.slopes, self.weights
+        if not np.isfinite(rows).all():
+            return whole
+        _, sizes, vectors = svd(rows, full_matrices=False)
+        r = max(np.count_nonzero(np.cumsum(sizes[::-1] ** 2) > LEAST_ERROR**2), 1)
+        if r > n / 2 or r * (n + q) > WORTHWHILE * n * q:
+            return whole
+        basis, towards = vectors[:r] / self.per_noise, (vectors[:r] * self.per_noise).T
+        weights = self.weights @ towards
+        mean = self.mean + CONSTANT * np.sum(weights @ basis - self.weights, axis=0)
+        return basis, mean, (self.slopes.T @ towards).T, weights
 
     def transformed(self, x):
         """Return u (N, p) of inputs x (N, p)."""
@@ -352,7 +391,15 @@ class _Problem:
             mean=self.mean + CONSTANT * weights.sum(axis=0),
             slopes=hyper.value("linear") / hyper.value("rate") ** 2 * (weights.T @ u),
             weights=weights,
+            omega=self.omega,
+            per_noise=self.units(),
         )
+
+    def units(self):
+        """Return one over the noise of outputs, after logarithms, none of them nearly 0."""
+        mean = np.sqrt(np.mean(self.per_noise**2))
+        scale = np.where(self.scale > 0, self.scale, 1.0)
+        return np.maximum(self.per_noise, LEAST_UNITS * mean) / scale
 
 
 def _rows(x, y, drop, m):

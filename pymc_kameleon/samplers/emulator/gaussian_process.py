@@ -12,6 +12,9 @@ are not rounded at each prediction.
 The kernel is a rational quadratic one of index 2. It predicted simulators as well as a squared
 exponential one, and needs no exponentials: so all loops over points are vectorised.
 
+Hundreds of outputs, as those of a time series, move together. So a box may have a *basis* B of r of
+their directions: b and α are then those of r numbers τ, and t = m + Bτ.
+
 A bar is the derivative of a number with respect to what it stands on, as ȳ of log π in y.
 """
 
@@ -53,6 +56,7 @@ class Structure(NamedTuple):
             "slopes": (p * q).sum(),
             "m inputs": m * p.sum(),
             "m outputs": m * q.sum(),
+            "half m outputs": m // 2 * q.sum(),
             "applications": len(self.applications),
             "applied inputs": p[box].sum(),
             "applied outputs": q[box].sum(),
@@ -72,7 +76,9 @@ class Emulator(NamedTuple):
     u: floats("m inputs")  # u_i by coordinate: the k-th of a box begins at k m
     mean: floats("outputs")  # m
     slopes: floats("slopes")  # b by outputs
-    weights: floats("m outputs")  # α by output
+    weights: floats("m outputs")  # α by output, or by τ
+    rank: integers("boxes")  # r, 0 without a basis
+    basis: floats("half m outputs")  # B by τ: r is at most half of n
 
 
 class Scratch(NamedTuple):
@@ -83,6 +89,7 @@ class Scratch(NamedTuple):
     c: floats("m")
     u_bar: floats("applied inputs")
     t_bar: floats("applied outputs")  # where y is
+    tau: floats("m")  # or its derivative
 
 
 @jit(inlined=False)
@@ -95,17 +102,22 @@ def emulate(structure, emulator, k, x, y, scratch):
     box, at_x = structure.applications[k, 0], structure.applications[k, 1]
     at_y, at_q = structure.applications[k, 2], structure.output_places[box]
     p, q = structure.boxes[box, 0], structure.boxes[box, 1]
-    n, m = emulator.n[box], scratch.c.size
-    for j in range(q):
-        y[at_y + j] = emulator.mean[at_q + j]
+    n, m, r = emulator.n[box], scratch.c.size, emulator.rank[box]
+    t = y[at_y : at_y + q]
+    tau = scratch.tau[:r] if r > 0 else t
+    for j in range(tau.size):
+        tau[j] = 0.0
     if n > 0:
         u = scratch.u[at_x : at_x + p]
         at_u = structure.input_places[box] * m
         _transform(structure, emulator, box, x, at_x, u)
         _compare(emulator.u, at_u, m, n, u, scratch.near[k], scratch.c)
-        _add_products(emulator.slopes, structure.slope_places[box], p, p, u, y[at_y : at_y + q])
-        _add_products(emulator.weights, at_q * m, m, n, scratch.c, y[at_y : at_y + q])
+        _add_products(emulator.slopes, structure.slope_places[box], p, p, u, tau)
+        _add_products(emulator.weights, at_q * m, m, n, scratch.c, tau)
+    if r > 0:
+        _sum_of_rows(emulator.basis, at_q * (m // 2), q, q, tau, t)
     for j in range(q):
+        t[j] += emulator.mean[at_q + j]
         if emulator.log_outputs[at_q + j]:
             y[at_y + j] = np.exp(y[at_y + j])
 
@@ -116,15 +128,20 @@ def pull_back(structure, emulator, k, x, y, y_bar, x_bar, scratch):
     box, at_x = structure.applications[k, 0], structure.applications[k, 1]
     at_y, at_q = structure.applications[k, 2], structure.output_places[box]
     p, q, at_p = structure.boxes[box, 0], structure.boxes[box, 1], structure.input_places[box]
-    n, m, c = emulator.n[box], scratch.c.size, scratch.c
+    n, m, r, c = emulator.n[box], scratch.c.size, emulator.rank[box], scratch.c
     t_bar = scratch.t_bar[at_y : at_y + q]
     for j in range(q):
         slope = y[at_y + j] if emulator.log_outputs[at_q + j] else 1.0
         t_bar[j] = slope * y_bar[at_y + j]
-    _sum_of_rows(emulator.weights, at_q * m, m, n, t_bar, c)
+    tau_bar = scratch.tau[:r] if r > 0 else t_bar
+    if r > 0:
+        for j in range(r):
+            tau_bar[j] = 0.0
+        _add_products(emulator.basis, at_q * (m // 2), q, q, t_bar, tau_bar)
+    _sum_of_rows(emulator.weights, at_q * m, m, n, tau_bar, c)
     u_bar = scratch.u_bar[at_x : at_x + p]
     if n > 0:
-        _sum_of_rows(emulator.slopes, structure.slope_places[box], p, p, t_bar, u_bar)
+        _sum_of_rows(emulator.slopes, structure.slope_places[box], p, p, tau_bar, u_bar)
     else:
         for a in range(p):
             u_bar[a] = 0.0

@@ -344,6 +344,20 @@ def curvatures(log_density, known):
     return np.where(np.abs(curvature) > 1e-6 * square, np.abs(curvature), square)
 
 
+def misfit(log_density, known):
+    """Return how far the best point's outputs are from those that fit best: χ², and of how many.
+
+    χ² is the sum of g²/c, by slopes g and curvatures c of −log π in the outputs. Where the noise is
+    unknown, it adapts, and χ² is about the number of outputs.
+    """
+    best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
+    point = whole_points(log_density, known.z[best][None])
+    slopes, _ = log_density.gradients_given(point, known.y[best][None])
+    curvature, slopes = curvatures(log_density, known), np.nan_to_num(slopes[0])
+    counts = curvature > 0
+    return np.sum(slopes[counts] ** 2 / curvature[counts]), np.count_nonzero(counts)
+
+
 class BoxCalls:
     """What one black box was given and has returned: a row for each of its applications.
 

@@ -39,7 +39,7 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     run_inner_chain,
 )
 from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
-from pymc_kameleon.samplers.emulator.way import SearchByEmulator, prior_draws
+from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, SearchByEmulator, prior_draws
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.active.search import LOW
 from pymc_kameleon.samplers.surrogate.batch_search import turned
@@ -61,10 +61,11 @@ N_GUIDED = 32
 MOST_ERROR = 10.0
 """Median error of predicted log-densities at the end of the way, from which it is gone again."""
 
-STOPS, LEAST_STOPS, MOST_STOPS = 512, 12, 128
+STOPS, LEAST_STOPS, MOST_STOPS, STOPS_BY_OUTPUTS = 512, 12, 128, 2000
 """Stops R of the inner chain, times d, and bounds: one is proposed, and by all of them averages are
-corrected. In few dimensions they cost little, and so would be the only error. While tuning nothing
-is corrected, and one of the first `LEAST_STOPS` is proposed."""
+corrected. In few dimensions they cost little, and so would be the only error. Of many outputs, each
+takes longer: stops times outputs are bounded, too. While tuning nothing is corrected, and one of
+the first `LEAST_STOPS` is proposed."""
 
 ENOUGH_TUNING = 4
 """Transitions of tuning, below which a warning says so: the way has taught most of what is needed.
@@ -77,9 +78,9 @@ MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
 """Numbers of evaluations that a chain remembers, at most; but so many evaluations at least."""
 
 
-def n_stops(d):
-    """Return R for d coordinates."""
-    return min(max(STOPS // d, LEAST_STOPS), MOST_STOPS)
+def n_stops(d, q):
+    """Return R for d coordinates and q outputs."""
+    return max(min(STOPS // d, STOPS_BY_OUTPUTS // q, MOST_STOPS), LEAST_STOPS)
 
 
 class Guide(NamedTuple):
@@ -358,7 +359,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
-        self.settings["stops"] = n_stops(self._d)
+        self.settings["stops"] = n_stops(self._d, log_density.simulators.q)
         problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density
 
@@ -412,8 +413,13 @@ class EmulatorMetropolis(SurrogateMetropolis):
         return False  # `evaluated` and `reused` have it, and more
 
     def _emulator_budget(self):
+        """Return the evaluations of a climb."""
         n_tune = self.monitor.tune * self.steps_per_draw
         return min(30 * self._d + 60, max(25 * self._d + 60, n_tune))
+
+    def _most_by_emulator(self):
+        """Return the evaluations of all climbs: a wrong place is left for another one."""
+        return MOST_CLIMBS * self._emulator_budget()
 
     def _budget(self):
         """Return the evaluations of the way without an emulator, after one with it."""
@@ -426,7 +432,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _most_on_the_way(self):
         """With the emulator, then without it, where it has not come to predict."""
-        return self._emulator_budget() + super()._most_on_the_way() + NEAR_TRIES
+        return self._most_by_emulator() + super()._most_on_the_way() + NEAR_TRIES
 
     def _first_fit(self):
         return 1
@@ -500,8 +506,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
             copy_arrays(self.guide.choices, self.tuning.choices)
         else:
             self._n_searched, search = 0, self._search_from(q[: self._d])
-            most = self._limit_of_search() - self._near_tries()
-            search.go_on(logp, min(self._emulator_budget(), most))
+            most = min(self._most_by_emulator(), self._limit_of_search() - self._near_tries())
+            search.go_on(logp, self._emulator_budget(), most)
             draws = search.finish(self, N_GUIDED)
             if search.error > MOST_ERROR:
                 self._n_searched = logp.n

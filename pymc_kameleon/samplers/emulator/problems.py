@@ -50,7 +50,8 @@ def explain_climbs(choices, names):
         return ""
     return (
         f"there may be a better mode. Far from here, what {some(names)} returns cannot be "
-        f"predicted, and {n_came} of {counted(n_climbs, 'climb')} from different starts came here, "
-        "the best place that was found. Compare what the model predicts with the data. A run with "
-        "another seed may find something better; or start where the data point to (`initvals`)."
+        f"predicted, or it does not fit the data here. {n_came} of {counted(n_climbs, 'climb')} "
+        "from different starts came here, the best place that was found. Compare what the model "
+        "predicts with the data. A run with another seed may find something better; or start where "
+        "the data point to (`initvals`)."
     )

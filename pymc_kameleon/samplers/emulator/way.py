@@ -14,9 +14,10 @@ way may end in a local mode. So then log s is maximised from draws of the prior,
 evaluation, and what may be another mode is evaluated, and climbed from there if it is one.
 
 That sees no mode that the emulator knows nothing of. So some points far away are evaluated. Where
-the emulator does not predict them, all begins anew from other starts, until enough climbs have come
-to the best place. These learn from their own evaluations alone: an emulator that knows a mode leads
-there from anywhere, as it does not know what is between.
+the emulator does not predict them, or where the best place does not fit the data, all begins anew
+from other starts, until enough climbs have come to the best place. These learn from their own
+evaluations alone: an emulator that knows a mode leads there from anywhere, as it does not know what
+is between.
 
 It is a generator: it asks for points and is sent their log-densities, so that it can run one
 evaluation after another, many at a time, or from what is known.
@@ -78,6 +79,10 @@ the way to draws of the prior; the error of their outputs, relative to how much 
 which the emulator does not predict them; and after so many times, in which it has learned from
 those before, it may miss a mode."""
 
+BADLY_FITTED = 3.0, 10.0
+"""χ² at the best place from which it does not fit the data: times the number of outputs, and plus.
+"""
+
 MOST_CLIMBS, ENOUGH_CAME = 4, 3
 """Climbs from starts of their own, if it may; and how many that came to the best place are enough.
 """
@@ -119,6 +124,8 @@ class Way:
     rng : numpy.random.Generator
     unpredicted : callable
         Returns the share of the newest n points' outputs that the emulator did not predict.
+    misfit : callable
+        Returns χ² at the best point, and of how many outputs.
     explore : callable, optional
         Returns draws of s (n, d), from its maximum and a factor of the curvature there; where
         earlier runs have called the boxes often enough for an emulator.
@@ -127,19 +134,26 @@ class Way:
     ----------
     best : Walker
         The best one of those that have arrived, or the first one.
+    climbing : Walker or None
+        The one that is under way.
+    n_begun : int
+        Climbs that have begun.
     maxima : list of Walker
         Where walkers have come.
     n_climbs : int
         Climbs that have arrived.
     may_miss : bool
-        Whether the emulator may miss a mode far away.
+        Whether there may be another mode far away.
+    is_predicted : bool
+        Whether the emulator predicts what is there.
     """
 
-    def __init__(self, density, learn, prior, rng, unpredicted, explore=None):
+    def __init__(self, density, learn, prior, rng, unpredicted, misfit, explore=None):
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
-        self.unpredicted, self.explore = unpredicted, explore
+        self.unpredicted, self.misfit, self.explore = unpredicted, misfit, explore
         self.spread, self.seen = spread_of(prior), []
-        self.best, self.maxima, self.n_climbs, self.may_miss = None, [], 0, False
+        self.best, self.climbing, self.maxima = None, None, []
+        self.n_begun, self.n_climbs, self.may_miss, self.is_predicted = 0, 0, False, False
         self.highest = -np.inf
 
     def go(self, start):
@@ -177,7 +191,7 @@ class Way:
                 self.n_climbs += 1
 
     def _start_of_another_climb(self):
-        """Return where to begin anew (d,), as the emulator may miss a mode far away; else None.
+        """Return where to begin anew (d,), as there may be another mode far away; else None.
 
         That is a point there which is better than the best one, or a draw of the prior.
         """
@@ -190,8 +204,13 @@ class Way:
             if logp.max() > highest:
                 return points[np.argmax(logp)]
             if not self.unpredicted(N_FAR) > UNPREDICTED:
-                return None
+                self.is_predicted = True
+                return self._prior_draw() if self._is_badly_fitted() else None
         return self._prior_draw()
+
+    def _is_badly_fitted(self):
+        chi2, n = self.misfit()
+        return chi2 > BADLY_FITTED[0] * n + BADLY_FITTED[1]
 
     def _prior_draw(self):
         return self.prior[self.rng.choice(len(self.prior))]
@@ -203,6 +222,9 @@ class Way:
         """
         for _ in range(MOST_CLIMBS - 1):
             if self.best.n_came == ENOUGH_CAME:
+                return
+            if self.is_predicted and not self._is_badly_fitted():
+                self.may_miss = False
                 return
             since = len(self.seen)
             walker = yield from self._best_of(design(start, self.prior, self.rng), 1.0)
@@ -244,6 +266,8 @@ class Way:
         self.learn(len(self.seen) - since)
 
     def _climb(self, walker):
+        self.climbing = walker
+        self.n_begun += 1
         while not walker.arrived:
             self._learn(walker.since)
             points, radii = _proposals(self.density, walker, self.spread, self.rng, self._volumes)
@@ -252,6 +276,14 @@ class Way:
             finite = logp > -np.inf
             walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
             _take(walker, points, radii, logp, self._volumes)
+        self.climbing = None
+
+    def come_to(self):
+        """Return the best Walker so far: one that the budget has stopped may be far better."""
+        if self.climbing is None:
+            return self.best
+        own, other = self._masses([self.best, self.climbing])
+        return self.climbing if other > own else self.best
 
     def _jump(self, walker):
         """Evaluate draws of s, a few at a time, until their log-densities are well predicted.
@@ -281,10 +313,12 @@ class Way:
 
         A neck is higher than the best one, with less mass.
         """
-        found, masses = [], self._masses(self.maxima)
+        best, found = self.come_to(), []
+        places = [*self.maxima, best] if best is self.climbing else self.maxima
+        masses = self._masses(places)
         for k in np.argsort(-masses, kind="stable"):
-            z, less = self.maxima[k].z, masses.max() - masses[k]
-            is_neck = less > SMALL_GAIN and self.maxima[k].logp > self.best.logp
+            z, less = places[k].z, masses.max() - masses[k]
+            is_neck = less > SMALL_GAIN and places[k].logp > best.logp
             if (
                 less < NEGLIGIBLE
                 and not is_neck
@@ -446,13 +480,14 @@ class SearchByEmulator(BatchSearch):
         self._density = EmulatedDensity(step.log_density.target(self.rng), emulated)
         knows = has_enough(step.tuning.reused, emulated.structure)
         explore = self._explore if knows else None
-        self._way = Way(self._density, self._learn, prior, self.rng, self._unpredicted, explore)
+        ask = self._unpredicted, self._misfit
+        self._way = Way(self._density, self._learn, prior, self.rng, *ask, explore)
         self.begin(self._way.go(start))
 
     @property
     def error(self):
         """Median error of the log-densities that were predicted last, near the best point."""
-        return np.inf if self._way.best is None else self._way.best.error
+        return np.inf if self._way.best is None else self._way.come_to().error
 
     def _learn(self, n):
         learning.fit_emulators([self.step], n)
@@ -461,18 +496,25 @@ class SearchByEmulator(BatchSearch):
         known = learning.evaluations_of([self.step])
         return learning.unpredicted(self._density, self.step.log_density, known, n)
 
+    def _misfit(self):
+        known = learning.evaluations_of([self.step])
+        return learning.misfit(self.step.log_density, known)
+
     def _explore(self, z, root):
         choices = self.step.tuning.choices
         with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
             return learning.explore(self._density, choices, z, root, self.rng)
 
-    def go_on(self, logp, budget):
-        """Evaluate until the way ends, or the budget is spent."""
+    def go_on(self, logp, budget, most):
+        """Evaluate until the way ends, or the budget is spent: of each climb, and of all."""
         logp.n = self.n
-        while not self.has_ended and logp.n < budget:
-            z, value = self.evaluate(logp, budget)
+        while not self.has_ended and logp.n < self._allowed(budget, most):
+            z, value = self.evaluate(logp, self._allowed(budget, most))
             learning.note(self.step, z, value, logp.outputs)
             self.advance()
+
+    def _allowed(self, budget, most):
+        return min(budget * max(self._way.n_begun, 1), most)
 
     def finish(self, step, n):
         """Hand what was learned to the chain's step; return the best point, and draws of s.
@@ -481,7 +523,7 @@ class SearchByEmulator(BatchSearch):
         """
         own = self.step
         if self._draws is None:
-            best = self._way.best
+            best = self._way.best and self._way.come_to()
             arrived = best is not None and best.arrived
             own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
             if self._way.may_miss:

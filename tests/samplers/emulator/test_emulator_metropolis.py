@@ -156,6 +156,15 @@ def test_broken_twins_do_not(spoilt, rule, is_exact):
     assert (invariance_p_value(transform, BANANA, n=6000) > 1e-3) == is_exact
 
 
+@pytest.mark.parametrize(
+    ("d", "q", "stops"),
+    [(1, 1, 128), (5, 14, 102), (5, 50, 40), (5, 400, 12), (26, 60, 19), (5, 5000, 12)],
+)
+def test_there_are_fewer_stops_of_many_outputs(d, q, stops):
+    """As each of them takes longer."""
+    assert n_stops(d, q) == stops
+
+
 @pytest.mark.parametrize(("stops", "is_exact"), [(slice(None), True), (slice(1), False)])
 def test_stops_are_on_average_as_the_end(step, stops, is_exact):
     """Given x; not so the first of them alone, while the chain is slow."""
@@ -163,7 +172,7 @@ def test_stops_are_on_average_as_the_end(step, stops, is_exact):
     step.setup_chain(np.random.default_rng(9), 0, n)
     emulate_by(step, [wrong], width=3.0)
     set_shape(step.parameters)
-    step.parameters.n_others[0] = n_stops(len(step.state.x))
+    step.parameters.n_others[0] = n_stops(len(step.state.x), len(step.state.outputs))
     step.parameters.emulated.leap[0], step.parameters.emulated.n_inner[0] = 0.2, 1
     differences = np.empty((n, 2))
     for k in range(n):

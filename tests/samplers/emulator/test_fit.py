@@ -141,6 +141,35 @@ def test_what_is_written_is_what_is_compiled(logs):
 
 
 @pytest.mark.parametrize("logs", LOGS)
+def test_many_outputs_have_few_directions(logs):
+    """Those of a curve at 300 times; and with noise of their own they have as many as points."""
+    x, _, drop, _ = points(60)
+    times, rng = np.linspace(0, 3, 300), np.random.default_rng(8)
+    curves = x[:, :1] / (x[:, 1:2] + np.exp(-x[:, 2:] * times))
+    structure, curvature = Structure.of([(3, 300)], [(0, 0, 0, 0)]), np.full(300, 1e3)
+    emulator, scratch = (allocate(kind, structure.sizes(60)) for kind in (Emulator, Scratch))
+
+    def write(y):
+        fit = fit_box(x, y, drop, D, curvature, logs)
+        fit.write(structure, emulator, 0)
+        return fit
+
+    def error(fit):
+        squares, out = [], np.zeros(300)
+        for row in x:
+            emulate(structure, emulator, 0, row, out, scratch)
+            squares.append(np.sum((out - fit.predict(row[None])[0]) ** 2 * curvature))
+        return np.sqrt(fit.omega @ squares)
+
+    fit = write(curves)
+    assert 3 < emulator.rank[0] < 20
+    assert error(fit) < 2 * fits.LEAST_ERROR
+    fit = write(curves * np.exp(0.1 * rng.standard_normal(curves.shape)))
+    assert emulator.rank[0] == 0
+    assert error(fit) < 1e-6
+
+
+@pytest.mark.parametrize("logs", LOGS)
 def test_derivatives(logs):
     x, y, drop, curvature = points(40)
     fit, here, h = fit_box(x, y, drop, D, curvature, logs), np.array([[1.1, 0.9, 1.2]]), 1e-4

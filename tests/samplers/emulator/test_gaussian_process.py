@@ -30,7 +30,11 @@ def places(box):
     return [slice(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
-def arbitrary(n, log_inputs=0, log_outputs=0, seed=1):
+RANKS = [0, 0, 0], [0, 3, 1]
+"""Without a basis, and with one for the second and the third box."""
+
+
+def arbitrary(n, rank, log_inputs=0, log_outputs=0, seed=1):
     """Return an emulator of `n` points of each box; what is not to be read is NaN."""
     rng, sizes = np.random.default_rng(seed), STRUCTURE.sizes(M)
     emulator = allocate(
@@ -41,6 +45,8 @@ def arbitrary(n, log_inputs=0, log_outputs=0, seed=1):
         log_outputs=log_outputs,
         u=np.nan,
         weights=np.nan,
+        rank=rank,
+        basis=np.nan,
         centre=0.3 * rng.standard_normal(sizes["inputs"]),
         transform=rng.standard_normal(sizes["squares"]),
         slopes=rng.standard_normal(sizes["slopes"]),
@@ -53,7 +59,16 @@ def arbitrary(n, log_inputs=0, log_outputs=0, seed=1):
             rows = outputs if array is emulator.weights else inputs
             shape = by_column[rows, : emulator.n[box]].shape
             by_column[rows, : emulator.n[box]] = rng.standard_normal(shape)
+    for box, r in enumerate(rank):
+        basis_of(emulator, box)[:r] = rng.standard_normal((r, STRUCTURE.boxes[box, 1]))
     return emulator
+
+
+def basis_of(emulator, box):
+    """Return the places (M / 2, q) of a box's basis."""
+    outputs = places(box)[1]
+    own = emulator.basis[M // 2 * outputs.start : M // 2 * outputs.stop]
+    return own.reshape(M // 2, STRUCTURE.boxes[box, 1])
 
 
 def by_hand(emulator, box, x):
@@ -64,21 +79,15 @@ def by_hand(emulator, box, x):
     u = emulator.transform[squares].reshape(p, p) @ g
     points = emulator.u.reshape(-1, M)[inputs]
     start = sum(p * q for p, q in STRUCTURE.boxes[:box])
-    y = []
-    for j, (mean, alpha, is_log) in enumerate(
-        zip(
-            emulator.mean[outputs],
-            emulator.weights.reshape(-1, M)[outputs],
-            emulator.log_outputs[outputs],
-            strict=True,
-        )
-    ):
-        slope = emulator.slopes[start + j * p : start + (j + 1) * p]
-        t = mean + np.sum(slope * u) if n > 0 else mean
+    r, q = emulator.rank[box], outputs.stop - outputs.start
+    tau = np.zeros(r or q)
+    for j in range(tau.size if n > 0 else 0):
+        tau[j] = np.sum(emulator.slopes[start + j * p : start + (j + 1) * p] * u)
         for i in range(n):
-            t += alpha[i] / (1 + np.sum((u - points[:, i]) ** 2) / 4) ** 2
-        y.append(np.exp(t) if is_log else t)
-    return np.array(y)
+            alpha = emulator.weights.reshape(-1, M)[outputs][j, i]
+            tau[j] += alpha / (1 + np.sum((u - points[:, i]) ** 2) / 4) ** 2
+    t = emulator.mean[outputs] + (tau @ basis_of(emulator, box)[:r] if r > 0 else tau)
+    return np.where(emulator.log_outputs[outputs], np.exp(t), t)
 
 
 def room():
@@ -103,8 +112,9 @@ LOGS = {
 
 @pytest.mark.parametrize("logs", LOGS)
 @pytest.mark.parametrize("n", [[M, M, M], [5, 0, 1]])
-def test_outputs(n, logs):
-    emulator, x, y = arbitrary(n, *LOGS[logs]), inputs(), np.full(Q, np.nan)
+@pytest.mark.parametrize("rank", RANKS)
+def test_outputs(rank, n, logs):
+    emulator, x, y = arbitrary(n, rank, *LOGS[logs]), inputs(), np.full(Q, np.nan)
     scratch, left = room(), 0
     for k, (box, at_x, at_y, _) in enumerate(STRUCTURE.applications):
         p, q = STRUCTURE.boxes[box]
@@ -122,9 +132,10 @@ def test_outputs(n, logs):
 
 @pytest.mark.parametrize("logs", LOGS)
 @pytest.mark.parametrize("n", [[M, M, M], [5, 0, 1]])
-def test_the_derivative_back(n, logs):
+@pytest.mark.parametrize("rank", RANKS)
+def test_the_derivative_back(rank, n, logs):
     """Of Σ b_j y_j against differences; all outputs first, as in a model, and then all back."""
-    emulator, x, y = arbitrary(n, *LOGS[logs]), inputs(), np.zeros(Q)
+    emulator, x, y = arbitrary(n, rank, *LOGS[logs]), inputs(), np.zeros(Q)
     y_bar, x_bar = np.random.default_rng(4).standard_normal(Q), np.full(P, np.nan)
     scratch = room()
     applications = STRUCTURE.applications
@@ -149,9 +160,9 @@ def test_the_derivative_back(n, logs):
 def test_there_is_no_logarithm_of_what_is_not_positive(value):
     x, y = inputs(), np.zeros(Q)
     x[1] = value
-    emulate(STRUCTURE, arbitrary(M, 1, 0), 0, x, y, room())
+    emulate(STRUCTURE, arbitrary(M, RANKS[0], 1, 0), 0, x, y, room())
     assert np.isnan(y[:2]).all()
-    emulate(STRUCTURE, arbitrary(M, 0, 1), 0, x, y, room())
+    emulate(STRUCTURE, arbitrary(M, RANKS[0], 0, 1), 0, x, y, room())
     assert np.isfinite(y[:2]).all()
 
 

@@ -117,9 +117,8 @@ def test_all_chains_learn_the_same(learned):
     for a, b in zip(one.tuning.choices, other.tuning.choices, strict=True):
         np.testing.assert_array_equal(a, b)
     assert [chain.tuning.n_learned[0] for chain in learned] == [40, 30]
-    assert [chain.parameters.n_others[0] for chain in learned] == [
-        n_stops(len(learned[0].state.x))
-    ] * 2
+    stops = n_stops(len(one.state.x), len(one.state.outputs))
+    assert [chain.parameters.n_others[0] for chain in learned] == [stops] * 2
     assert [chain.parameters.emulated_share[0] for chain in learned] == [0.85] * 2
 
 

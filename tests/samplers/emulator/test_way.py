@@ -57,9 +57,15 @@ def gone(density, log_pi, start, prior=PRIOR, most=300):
     return walked(way_by(density, prior), log_pi, start, most)
 
 
-def way_by(density, prior=PRIOR, learn=lambda n: None, unpredicted=lambda n: 0.0):
+def way_by(
+    density,
+    prior=PRIOR,
+    learn=lambda n: None,
+    unpredicted=lambda n: 0.0,
+    misfit=lambda: (5.0, 5),
+):
     """Return a way that is not led astray by what is far away, by default."""
-    return Way(density, learn, prior, np.random.default_rng(1), unpredicted)
+    return Way(density, learn, prior, np.random.default_rng(1), unpredicted, misfit)
 
 
 def walked(way, log_pi, start, most=300):
@@ -153,6 +159,21 @@ def test_it_looks_for_other_modes():
     assert values.max() > log_two(np.array([[2.0, 0, 0]]))[0] - 0.5
 
 
+def test_a_climb_that_is_cut_short_counts_if_it_is_better():
+    """Else a search that its budget stops takes the wrong mode for its end."""
+    way = way_by(Known(log_two, slope_of_two))
+    going = way.go(np.array([-2.0, 0, 0]))
+    points = next(going)
+    while len(way.maxima) == 0 or way.climbing is None:
+        assert way.best is None or way.come_to() is way.best
+        points = going.send(log_two(points))
+    assert way.best.arrived
+    assert way.best.z[0] < -1.9
+    assert way.come_to() is way.climbing
+    assert not way.come_to().arrived
+    assert way.modes()[0][0] > 1.9
+
+
 def test_where_far_points_are_not_predicted_it_begins_anew():
     """Until enough climbs came to the best place, each by its own evaluations."""
     learned, asked = [], []
@@ -169,11 +190,45 @@ def test_where_far_points_are_not_predicted_it_begins_anew():
     assert learned.count(LEAST_DESIGN) == ENOUGH_CAME
 
 
-def test_one_look_is_enough_where_far_points_are_predicted():
-    way = way_by(NORMAL)
+@pytest.mark.parametrize("chi2", [5.0, 24.0])
+def test_one_look_is_enough_where_far_points_are_predicted(chi2):
+    way = way_by(NORMAL, misfit=lambda: (chi2, 5))
     batches, _ = walked(way, log_normal, np.zeros(3))
     assert not way.may_miss
-    assert (way.n_climbs, len(batches[-1])) == (1, N_FAR)
+    assert (way.n_begun, way.n_climbs, len(batches[-1])) == (1, 1, N_FAR)
+
+
+def test_where_the_best_place_does_not_fit_the_data_it_begins_anew():
+    way = way_by(NORMAL, misfit=lambda: (26.0, 5))
+    walked(way, log_normal, np.zeros(3))
+    assert way.may_miss
+    assert (way.n_begun, way.n_climbs, way.best.n_came) == (ENOUGH_CAME,) * 3
+
+
+def test_a_place_that_fits_the_data_is_enough():
+    found = iter([(26.0, 5), (26.0, 5), (5.0, 5)])
+    way = way_by(NORMAL, misfit=lambda: next(found))
+    walked(way, log_normal, np.zeros(3))
+    assert not way.may_miss
+    assert (way.n_begun, way.best.n_came) == (2, 2)
+
+
+def test_how_badly_outputs_fit():
+    """χ² of normal noise is exact; without a curvature an output counts one."""
+    sd, observed = np.array([0.5, 2.0, 1.0]), np.array([1.0, -3.0, 4.0])
+
+    class LogDensity:
+        point = np.zeros(1)
+
+        @staticmethod
+        def gradients_given(points, y):
+            return (observed - y) / sd**2 * [1, 1, 0] + [0, 0, 0.7], None
+
+    y = np.array([[0.0, 0, 0], [2.0, 1, 0]])
+    known = Evaluations(np.zeros((2, 1)), np.array([-9.0, -1]), None, np.zeros((2, 1)), y)
+    chi2, n = learning.misfit(LogDensity, known)
+    assert n == 3
+    np.testing.assert_allclose(chi2, (-1 / 0.5) ** 2 + (-4 / 2) ** 2 + 1, rtol=1e-4)
 
 
 def test_other_places_are_counted_for_themselves():
@@ -260,7 +315,7 @@ def test_it_finds_a_frequency_from_others():
         for start in (-0.7, 0.5):
             state, portion = advance(job(step), begun(job(step), seed, [start, 0.0, -0.5]), 1)
             n_found += step.log_density(state.point) > step.log_density(OSCILLATION) - 12
-            assert portion.n_logp < 150
+            assert portion.n_logp < 300
     assert n_found >= 3
 
 

@@ -336,6 +336,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     kept_evaluations = "inputs", "outputs"
     own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
     lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated"}
+    looks_for_modes = False
     least_between_fits = 2
     learned_tuning = (*SurrogateMetropolis.learned_tuning, "choices", "n_learned")
     most_points = MOST_POINTS

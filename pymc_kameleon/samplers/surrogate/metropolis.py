@@ -22,7 +22,7 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.surrogate import emulator, learning, problems
+from pymc_kameleon.samplers.surrogate import emulator, learning, modes, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 from pymc_kameleon.samplers.surrogate.active.search import (
     LOW,
@@ -38,6 +38,14 @@ from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED, dataset_of, each_once
+from pymc_kameleon.samplers.surrogate.look import (
+    LEAST_FOR_LOOK,
+    LOOK_SHARE,
+    MOST_LOOKED,
+    SHAPE_BUDGET,
+    look_for_modes,
+)
+from pymc_kameleon.samplers.surrogate.modes import Found, Mode, draw_of_modes, log_of_modes
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
 from pymc_kameleon.samplers.surrogate.proposal import (
     Parameters,
@@ -53,7 +61,8 @@ from pymc_kameleon.step.groups import SURROGATE_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import checked_bool
 from pymc_kameleon.step.pooling import in_the_same_place
-from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
+from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, draw_near
+from pymc_kameleon.step.warm_start.search import WarmStart
 
 WALK, REFERENCE, SURROGATE, WIDE = range(4)
 """Kinds of moves; the last is by a power of the surrogate, which is wider."""
@@ -110,6 +119,8 @@ class Tuning(NamedTuple):
     n_remembered: integers(1)
     known: floats("known", "d + 1")  # the same of earlier runs
     known_exact: bools("d")  # coordinates in which log π is exactly quadratic, as these tell
+    found: Found
+    unvisited: floats(1)  # share of the mass in modes that no chain has come to, about
 
 
 class Work(NamedTuple):
@@ -149,8 +160,14 @@ def transition(target, state, parameters, work, rng):
         work.is_short[0] = walk_from(u, np.exp(parameters.log_scale[0]), v, rng)
     elif r < parameters.shares[WALK] + parameters.shares[REFERENCE]:
         kind = REFERENCE
-        reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
-        log_hastings = log_t(surrogate, u) - log_t(surrogate, v)
+        if parameters.modes.n_modes[0] > 1:
+            draw_of_modes(parameters.modes, work.y, work.w, rng)
+            u_of(parameters, work.y, v)
+            log_hastings = log_of_modes(parameters.modes, state.x, work.w)
+            log_hastings -= log_of_modes(parameters.modes, work.y, work.w)
+        else:
+            reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
+            log_hastings = log_t(surrogate, u) - log_t(surrogate, v)
     else:
         r -= parameters.shares[WALK] + parameters.shares[REFERENCE]
         kind = SURROGATE if r < parameters.shares[SURROGATE] else WIDE
@@ -364,8 +381,10 @@ class SurrogateMetropolis(KameleonStep):
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
         {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
-        | {"known", "known_exact", "home"}
+        | {"known", "known_exact", "home", "unvisited"}
+        | modes.OPTIONAL
     )
+    looks_for_modes = True
     least_between_fits = 1
     learned_tuning = learning.LEARNED_TUNING
     _active_search, _n_searched = None, 0
@@ -471,7 +490,17 @@ class SurrogateMetropolis(KameleonStep):
         return min(most, self._limit_of_search())
 
     def _most_on_the_way(self):
-        return self._usual_budget() + (self._most_of_search if self._is_active else 0)
+        search = self._most_of_search if self._is_active else 0
+        return self._usual_budget() + search + sum(self._budget_of_look)
+
+    @property
+    def _budget_of_look(self):
+        """Return the evaluations of a look for other modes, and those for their shapes."""
+        n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
+        is_led = self.is_one_of_many or self._has_few_evaluations
+        if not self.looks_for_modes or self.monitor.tune == 0 or n < LEAST_FOR_LOOK or is_led:
+            return 0, 0
+        return min(int(LOOK_SHARE * n), MOST_LOOKED), SHAPE_BUDGET * self._d
 
     @property
     def _most_of_search(self):
@@ -505,25 +534,54 @@ class SurrogateMetropolis(KameleonStep):
         """Go there, and remember all that was evaluated on the way."""
         rows, tuning = [], self.tuning
         self._known_on_the_way = tuning.known, tuning.known_exact
-        self._go_home(q, logp, rows)
+        noted = _noting(logp, rows)
+        self._go_home(q, logp, noted, rows)
+        self._look_elsewhere(q, logp, noted)
         if most := len(self.tuning.remembered):
             rows = each_once(np.reshape(rows, (-1, self._d + 1)), self._d)[:most]
             self.tuning.remembered[: len(rows)], self.tuning.n_remembered[0] = rows, len(rows)
 
-    def _go_home(self, q, logp, rows):
+    def _look_elsewhere(self, q, logp, noted):
+        """Look for other modes than the one found, if evaluations are plenty; begin in any."""
+        left = self.monitor.most_on_the_way - logp.n - self._near_tries()
+        most, for_shapes = (min(n, max(0, left // 2)) for n in self._budget_of_look)
+        if most < self._d or not self.tuning.has_arrived[0]:
+            return
+        tuning = self.tuning
+        factor = tuning.home_factor.copy()
+        home = Mode(tuning.middle.copy(), factor, tuning.mass[0] - np.log(np.diag(factor)).sum())
+        new, searches = look_for_modes(noted, home, most, for_shapes, self.rng)
+        every = [home, *new]
+        if new:
+            masses = np.array([mode.mass for mode in every])
+            p = np.exp(np.clip(masses - masses.max(), -modes.EVENED, 0))
+            p[masses < masses.max() - learning.NEGLIGIBLE_MASS] = 0.0
+            k = self.rng.choice(len(every), p=p / p.sum())
+            if k > 0:
+                self._begin_elsewhere(q, every[k], searches[k - 1], noted)
+        modes.note(self.tuning.found, every)
+
+    def _begin_elsewhere(self, q, mode, search, noted):
+        """Begin in another mode, with all that is known of the first one, too."""
+        tuning = self.tuning
+        before = tuning.home[: tuning.n_home[0]]
+        points = np.concatenate([search.points, before[:, :-1]])
+        logps = np.concatenate([search.logps, before[:, -1]])
+        scales = np.diag(np.linalg.inv(mode.factor @ mode.factor.T)) ** -0.5
+        exact = np.zeros(self._d, bool)
+        found = WarmStart(mode.mean, mode.logp, scales, mode.factor, exact, 0.0, points, logps)
+        q[: self._d] = draw_near(found, noted, self.rng, self._near_tries())
+        self._fill(scales, tuning.n)
+        self._use_warm_start(found)
+        self.tuning.has_arrived[0] = True  # with however many evaluations
+
+    def _go_home(self, q, logp, noted, rows):
         """Go there with a process that chooses the points; or, where it does not, as others do.
 
         With few evaluations in all, other chains begin at its draws of the posterior. `rows` gets
         each point that is evaluated, and its log-density.
         """
         start, n = q[: self._d].copy(), 0
-
-        def noted(x):
-            value = logp(x)
-            rows.append(np.append(x, value))
-            return value
-
-        noted.announce = logp.announce
         begins, most = self.guide is None or not self.guide.is_known, self._budget_of_search()
         knows = len(self.tuning.known) > 0
         if begins and self._is_active and most >= (1 if knows else least_budget(self._d)):
@@ -644,8 +702,11 @@ class SurrogateMetropolis(KameleonStep):
         """Fit the surrogate to all that the chains have evaluated."""
         if chains[0].monitor.done == chains[0].pauses()[0]:
             learning.move_lost_chains(chains)
+            modes.share_what_was_found(in_the_same_place(chains))
         together = in_the_same_place(chains)
         learning.learn_from(together, together[0].rng)
+        if together[0].monitor.done == together[0].monitor.tune - 1:
+            problems.say_modes(together[0].parameters.modes)
         for chain in chains:
             if chain not in together:
                 learning.learn_from([chain], chain.rng)
@@ -661,7 +722,8 @@ class SurrogateMetropolis(KameleonStep):
             problems.explain_size(d, model),
             problems.explain_budget(is_led and tuning.n_home[0] == 2, d),
             problems.explain_lost(tuning.lost[0]),
-            problems.explain_worth(tuning.worth, d, model),
+            problems.explain_worth(tuning.worth, d, model, self.parameters.modes.n_modes[0] > 1),
+            problems.explain_unvisited(tuning.unvisited[0]),
             problems.explain_news(tuning.news[0], d, model),
             problems.explain_cost(self.is_expensive, self.seconds_per_logp),
         ]
@@ -720,3 +782,15 @@ class SurrogateMetropolis(KameleonStep):
             "angle": Quantity((), parameters.angle[0], "Angle of the reference move, θ."),
             **emulator.learned(parameters),
         }
+
+
+def _noting(logp, rows):
+    """Return a log-density of which `rows` gets each point that is evaluated, and its value."""
+
+    def noted(x):
+        value = logp(x)
+        rows.append(np.append(x, value))
+        return value
+
+    noted.announce = logp.announce
+    return noted

@@ -10,6 +10,7 @@ posterior, s the surrogate, t the density of a multivariate t with ν degrees of
 of the reference move, z ~ N(0, I), M the steps of the inner chain, α the acceptance probability.
 """
 
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.surrogate import emulator, learning, modes, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 from pymc_kameleon.samplers.surrogate.active.search import (
@@ -40,10 +42,9 @@ from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED, dataset_of, each_once
 from pymc_kameleon.samplers.surrogate.look import (
     LEAST_FOR_LOOK,
-    LOOK_SHARE,
-    MOST_LOOKED,
-    SHAPE_BUDGET,
+    evaluations_of_look,
     look_for_modes,
+    most_of_look,
 )
 from pymc_kameleon.samplers.surrogate.modes import Found, Mode, draw_of_modes, log_of_modes
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
@@ -77,6 +78,9 @@ which on no chain waits for most of them."""
 
 N_GUIDED = 32
 """Points that other chains may begin at, the best one and draws of the process."""
+
+COMPILING = Lock()
+"""Held while a thread compiles draws of the prior."""
 
 CHEAP_BUDGET = 5
 """Times as many evaluations a chain has for its way to the posterior where they are cheap."""
@@ -399,6 +403,7 @@ class SurrogateMetropolis(KameleonStep):
                 "Tune longer instead."
             )
         self.settings = {"expensive": expensive}
+        self._prior_of_look = []  # which all copies share
         super().__init__(vars, **common)
 
     @staticmethod
@@ -491,7 +496,7 @@ class SurrogateMetropolis(KameleonStep):
 
     def _most_on_the_way(self):
         search = self._most_of_search if self._is_active else 0
-        return self._usual_budget() + search + sum(self._budget_of_look)
+        return self._usual_budget() + search + most_of_look(*self._budget_of_look)
 
     @property
     def _budget_of_look(self):
@@ -500,7 +505,7 @@ class SurrogateMetropolis(KameleonStep):
         is_led = self.is_one_of_many or self._has_few_evaluations
         if not self.looks_for_modes or self.monitor.tune == 0 or n < LEAST_FOR_LOOK or is_led:
             return 0, 0
-        return min(int(LOOK_SHARE * n), MOST_LOOKED), SHAPE_BUDGET * self._d
+        return evaluations_of_look(n, self._d)
 
     @property
     def _most_of_search(self):
@@ -544,13 +549,15 @@ class SurrogateMetropolis(KameleonStep):
     def _look_elsewhere(self, q, logp, noted):
         """Look for other modes than the one found, if evaluations are plenty; begin in any."""
         left = self.monitor.most_on_the_way - logp.n - self._near_tries()
-        most, for_shapes = (min(n, max(0, left // 2)) for n in self._budget_of_look)
+        most, for_shapes = (min(n, max(0, left // 4)) for n in self._budget_of_look)
         if most < self._d or not self.tuning.has_arrived[0]:
             return
         tuning = self.tuning
         factor = tuning.home_factor.copy()
         home = Mode(tuning.middle.copy(), factor, tuning.mass[0] - np.log(np.diag(factor)).sum())
-        new, searches = look_for_modes(noted, home, most, for_shapes, self.rng)
+        new, searches = look_for_modes(
+            noted, home, most, for_shapes, self.rng, self._draws_of_prior()
+        )
         every = [home, *new]
         if new:
             masses = np.array([mode.mass for mode in every])
@@ -560,6 +567,13 @@ class SurrogateMetropolis(KameleonStep):
             if k > 0:
                 self._begin_elsewhere(q, every[k], searches[k - 1], noted)
         modes.note(self.tuning.found, every)
+
+    def _draws_of_prior(self):
+        """Return draws (n, d) of the prior, None if there are none: computed once in a process."""
+        with COMPILING:
+            if not self._prior_of_look:
+                self._prior_of_look.append(prior_draws(self.model, self.layout))
+        return self._prior_of_look[0]
 
     def _begin_elsewhere(self, q, mode, search, noted):
         """Begin in another mode, with all that is known of the first one, too."""

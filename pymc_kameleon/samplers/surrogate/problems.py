@@ -45,8 +45,8 @@ def say_modes(modes):
     """Log that there are several modes, if so, and what shares reference moves give them."""
     if (n := modes.n_modes[0]) > 1:
         _log.info(
-            "pk.sample found %d modes of the posterior, with about %s %% of it where tuning ended. "
-            "Some moves go from any to any. There may be more modes.",
+            "pk.sample found %d modes of the posterior, or arms of a curved one, with about %s %% "
+            "of it where tuning ended. Some moves go from any to any. There may be more.",
             n,
             ", ".join(f"{100 * share:.0f}" for share in modes.mode_shares[:n]),
         )

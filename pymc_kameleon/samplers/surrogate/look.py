@@ -97,7 +97,7 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
             own = Search(logp, top[0], most_for_shapes - 1)
             mode = _mode_at(own, *top, known, rng)
             most_for_shapes = own.left
-            if mode is None:
+            if mode is None or any(one.holds(mode.mean) for one in known):
                 continue
             known.append(mode)
             if mode.mass > max(one.mass for one in known) + LEAST_MASS:

@@ -56,7 +56,7 @@ def test_the_same_seed_makes_the_same_draws_in_processes_and_after_a_pause(step,
     def stop(run, draw):
         run.stop()
 
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
         part = sample(step, callback=stop, cores=2, **LONG)
         whole = resume(part, step.model, None)
     assert_same(whole, found, ["posterior"])
@@ -174,7 +174,7 @@ def test_the_mixture_follows_the_states():
     learned, k = chain.parameters.modes, int(np.argmin(shares))
     np.testing.assert_allclose(learned.mode_means[k], FAR, atol=0.2)
     sds = np.linalg.norm(learned.mode_factors[:2], axis=2)
-    np.testing.assert_allclose(sds, [[1.0, 0.5]] * 2, rtol=0.25)
+    np.testing.assert_allclose(sds, [[1.0, 0.5]] * 2, rtol=0.5)
     assert modes.unvisited(chain.tuning.found, shares) == 0
     assert modes.unvisited(chain.tuning.found, [1.0, 0.0]) > 0.1
 

@@ -107,7 +107,7 @@ def explain_cost(is_expensive, seconds):
     )
 
 
-def explain_worth(worth, d, model, has_modes):
+def explain_worth(worth, d, model, has_modes=False):
     """Warn if moves by the surrogate go hardly farther than those of a walk."""
     walk, reference, surrogate, _ = mean_worth(worth)
     best = max(surrogate, reference) if has_modes else surrogate

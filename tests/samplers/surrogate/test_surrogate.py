@@ -236,6 +236,8 @@ def set_arbitrary(parameters, shares, **values):
     surrogate.weights[:7] = 2 * rng.standard_normal(7)
     surrogate.rates[:] = 0.5, 1.0, 2.0
     set_modes(parameters.modes, 2 if values.pop("modes", False) else 0)
+    parameters.modes.mode_means[:2] *= 0.2  # so that some moves are accepted here
+    parameters.modes.mode_factors[:2] = FACTOR, 2 * FACTOR
     for name, value in values.items():
         holder = parameters if name in parameters._fields else surrogate
         getattr(holder, name)[:] = value

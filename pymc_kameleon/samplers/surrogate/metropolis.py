@@ -60,6 +60,7 @@ from pymc_kameleon.samplers.surrogate.reuse import Reused, reused_by
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import SURROGATE_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
+from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.options import checked_bool
 from pymc_kameleon.step.pooling import in_the_same_place
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, draw_near
@@ -502,6 +503,8 @@ class SurrogateMetropolis(KameleonStep):
     def _budget_of_look(self):
         """Return the evaluations of a look for other modes, and those for their shapes."""
         n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
+        if self.monitor.most_on_the_way < NO_LIMIT:  # draws are twice those that are borne for sure
+            n = self.monitor.draws * self.steps_per_draw // 2
         is_led = self.is_one_of_many or self._has_few_evaluations
         if not self.looks_for_modes or self.monitor.tune == 0 or n < LEAST_FOR_LOOK or is_led:
             return 0, 0

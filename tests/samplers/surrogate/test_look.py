@@ -86,6 +86,9 @@ def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch):
     assert step._budget_of_look == (0, 0)
     step.setup_chain(np.random.default_rng(1), 500, 500)
     assert step._budget_of_look == (int(look.LOOK_SHARE * 1000), 2 * look.SHAPE_BUDGET)
+    step.setup_chain(np.random.default_rng(1), 500, 1998)  # of which it may make but half
+    step.monitor.most_on_the_way = 400
+    assert step._budget_of_look == (0, 0)
 
 
 # ---- the look itself ------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.pymc_internals import (
     FlatRV,
@@ -18,6 +19,9 @@ _log = logging.getLogger("pymc_kameleon")
 
 RETRIES = 100
 """Points tried for each chain, until the log-density is finite."""
+
+N_PRIOR, LEAST_FINITE = 300, 30
+"""Draws of the prior; and how many of them have to be finite."""
 
 POINTS = {
     "jitter": "about the model's initial point",
@@ -223,3 +227,20 @@ def _with_labels_of(model, values):
             )
         values = values.isel({dim: places})
     return values
+
+
+def prior_draws(model, layout):
+    """Return draws (n, d) of a step's variables from the prior, None if there are none.
+
+    Those that are not finite are left out. Of Gamma(0.001, 0.001), half are rounded to zero, of
+    which the logarithm is taken.
+    """
+    if any(black_boxes([rv]) for rv in model.free_RVs):
+        return None
+    try:
+        draw = starts_from_prior(model)
+    except ValueError:
+        return None
+    points = [layout.raveled(draw(seed))[layout.places[: layout.d]] for seed in range(N_PRIOR)]
+    finite = np.array(points)[np.isfinite(points).all(axis=1)]
+    return finite if len(finite) >= LEAST_FINITE else None

@@ -2879,6 +2879,24 @@ BUGS = {
             "test_surrogate.py -k each_kind_of_move",
         ),
         (
+            "reference moves do not mind the mixture that they are from",
+            "log_hastings -= log_of_modes(parameters.modes, work.y, work.w)",
+            "pass",
+            "test_surrogate.py -k 'mixture_of_modes or by_hand'",
+        ),
+        (
+            "chains do not know what others have found",
+            "modes.share_what_was_found(in_the_same_place(chains))",
+            "pass",
+            "test_look.py -k far_mode",
+        ),
+        (
+            "few evaluations are spent on a look, too",
+            "or n < LEAST_FOR_LOOK",
+            "or False",
+            "test_look.py -k few",
+        ),
+        (
             "reference moves do not mind the t density",
             "log_hastings = log_t(surrogate, u) - log_t(surrogate, v)",
             "log_hastings = 0.0",
@@ -2949,6 +2967,28 @@ BUGS = {
             'if common.get("keep_adapting"):',
             "if False:",
             "test_surrogate.py -k keep_adapting",
+        ),
+    ],
+    "samplers/surrogate/look.py": [
+        (
+            "f need not dip before a new mode",
+            "if all(_dips(search, x, f, mode) for mode in known):",
+            "if True:",
+            "test_look.py -k one_mode",
+        ),
+        (
+            "a new mode may be a known one",
+            "or any(one.holds(mode.mean) for one in known)",
+            "",
+            "test_look.py -k no_mass",
+        ),
+    ],
+    "samplers/surrogate/modes.py": [
+        (
+            "modes are never taken for one",
+            "merged = _merge(found, learned)",
+            "merged = False",
+            "test_look.py -k states_join",
         ),
     ],
     "samplers/surrogate/moves.py": [

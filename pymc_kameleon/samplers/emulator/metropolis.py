@@ -28,6 +28,7 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
+from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.emulator import learning, problems
 from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part, log_emulated
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of
@@ -39,7 +40,7 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     run_inner_chain,
 )
 from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
-from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, SearchByEmulator, prior_draws
+from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, SearchByEmulator
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.active.search import LOW
 from pymc_kameleon.samplers.surrogate.batch_search import turned
@@ -337,6 +338,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     kept_evaluations = "inputs", "outputs"
     own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
     lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated"}
+    looks_for_modes = False
     least_between_fits = 2
     learned_tuning = (*SurrogateMetropolis.learned_tuning, "choices", "n_learned")
     most_points = MOST_POINTS

@@ -32,8 +32,6 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from pymc_kameleon.core.arrays import copy_arrays
-from pymc_kameleon.model.black_boxes import black_boxes
-from pymc_kameleon.model.starts import starts_from_prior
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.surrogate.archive import cholesky
@@ -555,24 +553,3 @@ def has_enough(reused, structure):
 def spread_of(prior):
     """Return half of the range of the middle 68 % of draws (n, d)."""
     return np.diff(np.quantile(prior, [0.16, 0.84], axis=0), axis=0)[0] / 2
-
-
-N_PRIOR, LEAST_FINITE = 300, 30
-"""Draws of the prior; and how many of them have to be finite."""
-
-
-def prior_draws(model, layout):
-    """Return draws (n, d) of a step's variables from the prior, None if there are none.
-
-    Those that are not finite are left out. Of Gamma(0.001, 0.001), half are rounded to zero, of
-    which the logarithm is taken.
-    """
-    if any(black_boxes([rv]) for rv in model.free_RVs):
-        return None
-    try:
-        draw = starts_from_prior(model)
-    except ValueError:
-        return None
-    points = [layout.raveled(draw(seed))[layout.places[: layout.d]] for seed in range(N_PRIOR)]
-    finite = np.array(points)[np.isfinite(points).all(axis=1)]
-    return finite if len(finite) >= LEAST_FINITE else None

@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.quadratic import n_coefficients
-from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain
+from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain, modes
 from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, move_costs
 from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
 
@@ -41,7 +41,7 @@ SHARED_PARAMETERS = (
 )
 """Parameters that chains share."""
 
-LEARNED_TUNING = "hyper", "n_chosen", "depth", "news"
+LEARNED_TUNING = "hyper", "n_chosen", "depth", "news", "unvisited"
 """Fields of their tuning that they share."""
 
 WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
@@ -55,6 +55,9 @@ LEAST_SHARES = np.array([0.07, 0.05, 0.1, 0.05])
 
 TUNING_SHARES = np.array([0.07, 0.05, 0.1, 0.3])
 """The same while tuning: wide moves find places that the surrogate does not know."""
+
+LEAST_OF_MODES = 0.25
+"""Least share of reference moves if they are from a mixture of several modes."""
 
 FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
 """Shares of the four, before anything is known."""
@@ -137,7 +140,12 @@ def learn_from(chains, rng):
     if is_last:  # before that it would keep chains from looking for what is not known
         worth[2] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
     costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
+    shares_of_modes = modes.learn_modes(chains)
     least = LEAST_SHARES if is_last else TUNING_SHARES
+    if shares_of_modes:
+        least = np.where(np.arange(len(least)) == 1, LEAST_OF_MODES, least)
+    if is_last:
+        tuning.unvisited[0] = modes.unvisited(tuning.found, shares_of_modes)
     parameters.shares[:] = shares_of(worth, least, costs)
     looks_at_draws = seen.n > FEW and not is_last
     draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)

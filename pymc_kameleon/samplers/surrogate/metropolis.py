@@ -10,6 +10,7 @@ posterior, s the surrogate, t the density of a multivariate t with ν degrees of
 of the reference move, z ~ N(0, I), M the steps of the inner chain, α the acceptance probability.
 """
 
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.surrogate import emulator, learning, problems
+from pymc_kameleon.model.starts import prior_draws
+from pymc_kameleon.samplers.surrogate import emulator, learning, modes, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 from pymc_kameleon.samplers.surrogate.active.search import (
     LOW,
@@ -38,6 +40,13 @@ from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED, dataset_of, each_once
+from pymc_kameleon.samplers.surrogate.look import (
+    LEAST_FOR_LOOK,
+    evaluations_of_look,
+    look_for_modes,
+    most_of_look,
+)
+from pymc_kameleon.samplers.surrogate.modes import Found, Mode, draw_of_modes, log_of_modes
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
 from pymc_kameleon.samplers.surrogate.proposal import (
     Parameters,
@@ -51,9 +60,11 @@ from pymc_kameleon.samplers.surrogate.reuse import Reused, reused_by
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import SURROGATE_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
+from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.options import checked_bool
 from pymc_kameleon.step.pooling import in_the_same_place
-from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
+from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, draw_near
+from pymc_kameleon.step.warm_start.search import WarmStart
 
 WALK, REFERENCE, SURROGATE, WIDE = range(4)
 """Kinds of moves; the last is by a power of the surrogate, which is wider."""
@@ -68,6 +79,9 @@ which on no chain waits for most of them."""
 
 N_GUIDED = 32
 """Points that other chains may begin at, the best one and draws of the process."""
+
+COMPILING = Lock()
+"""Held while a thread compiles draws of the prior."""
 
 CHEAP_BUDGET = 5
 """Times as many evaluations a chain has for its way to the posterior where they are cheap."""
@@ -110,6 +124,8 @@ class Tuning(NamedTuple):
     n_remembered: integers(1)
     known: floats("known", "d + 1")  # the same of earlier runs
     known_exact: bools("d")  # coordinates in which log π is exactly quadratic, as these tell
+    found: Found
+    unvisited: floats(1)  # share of the mass in modes that no chain has come to, about
 
 
 class Work(NamedTuple):
@@ -149,8 +165,14 @@ def transition(target, state, parameters, work, rng):
         work.is_short[0] = walk_from(u, np.exp(parameters.log_scale[0]), v, rng)
     elif r < parameters.shares[WALK] + parameters.shares[REFERENCE]:
         kind = REFERENCE
-        reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
-        log_hastings = log_t(surrogate, u) - log_t(surrogate, v)
+        if parameters.modes.n_modes[0] > 1:
+            draw_of_modes(parameters.modes, work.y, work.w, rng)
+            u_of(parameters, work.y, v)
+            log_hastings = log_of_modes(parameters.modes, state.x, work.w)
+            log_hastings -= log_of_modes(parameters.modes, work.y, work.w)
+        else:
+            reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
+            log_hastings = log_t(surrogate, u) - log_t(surrogate, v)
     else:
         r -= parameters.shares[WALK] + parameters.shares[REFERENCE]
         kind = SURROGATE if r < parameters.shares[SURROGATE] else WIDE
@@ -363,8 +385,10 @@ class SurrogateMetropolis(KameleonStep):
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
         {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
-        | {"known", "known_exact", "home"}
+        | {"known", "known_exact", "home", "unvisited"}
+        | modes.OPTIONAL
     )
+    looks_for_modes = True
     least_between_fits = 1
     learned_tuning = learning.LEARNED_TUNING
     _active_search, _n_searched = None, 0
@@ -379,6 +403,7 @@ class SurrogateMetropolis(KameleonStep):
                 "Tune longer instead."
             )
         self.settings = {"expensive": expensive}
+        self._prior_of_look = []  # which all copies share
         super().__init__(vars, **common)
 
     @staticmethod
@@ -470,7 +495,19 @@ class SurrogateMetropolis(KameleonStep):
         return min(most, self._limit_of_search())
 
     def _most_on_the_way(self):
-        return self._usual_budget() + (self._most_of_search if self._is_active else 0)
+        search = self._most_of_search if self._is_active else 0
+        return self._usual_budget() + search + most_of_look(*self._budget_of_look)
+
+    @property
+    def _budget_of_look(self):
+        """Return the evaluations of a look for other modes, and those for their shapes."""
+        n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
+        if self.monitor.most_on_the_way < NO_LIMIT:  # draws are twice those that are borne for sure
+            n = self.monitor.draws * self.steps_per_draw // 2
+        is_led = self.is_one_of_many or self._has_few_evaluations
+        if not self.looks_for_modes or self.monitor.tune == 0 or n < LEAST_FOR_LOOK or is_led:
+            return 0, 0
+        return evaluations_of_look(n, self._d)
 
     @property
     def _most_of_search(self):
@@ -504,25 +541,63 @@ class SurrogateMetropolis(KameleonStep):
         """Go there, and remember all that was evaluated on the way."""
         rows, tuning = [], self.tuning
         self._known_on_the_way = tuning.known, tuning.known_exact
-        self._go_home(q, logp, rows)
+        noted = _noting(logp, rows)
+        self._go_home(q, logp, noted, rows)
+        self._look_elsewhere(q, logp, noted)
         if most := len(self.tuning.remembered):
             rows = each_once(np.reshape(rows, (-1, self._d + 1)), self._d)[:most]
             self.tuning.remembered[: len(rows)], self.tuning.n_remembered[0] = rows, len(rows)
 
-    def _go_home(self, q, logp, rows):
+    def _look_elsewhere(self, q, logp, noted):
+        """Look for other modes than the one found, if evaluations are plenty; begin in any."""
+        left = self.monitor.most_on_the_way - logp.n - self._near_tries()
+        most, for_shapes = (min(n, max(0, left // 4)) for n in self._budget_of_look)
+        if most < self._d or not self.tuning.has_arrived[0]:
+            return
+        tuning = self.tuning
+        factor = tuning.home_factor.copy()
+        home = Mode(tuning.middle.copy(), factor, tuning.mass[0] - np.log(np.diag(factor)).sum())
+        new, searches = look_for_modes(
+            noted, home, most, for_shapes, self.rng, self._draws_of_prior()
+        )
+        every = [home, *new]
+        if new:
+            masses = np.array([mode.mass for mode in every])
+            p = np.exp(np.clip(masses - masses.max(), -modes.EVENED, 0))
+            p[masses < masses.max() - learning.NEGLIGIBLE_MASS] = 0.0
+            k = self.rng.choice(len(every), p=p / p.sum())
+            if k > 0:
+                self._begin_elsewhere(q, every[k], searches[k - 1], noted)
+        modes.note(self.tuning.found, every)
+
+    def _draws_of_prior(self):
+        """Return draws (n, d) of the prior, None if there are none: computed once in a process."""
+        with COMPILING:
+            if not self._prior_of_look:
+                self._prior_of_look.append(prior_draws(self.model, self.layout))
+        return self._prior_of_look[0]
+
+    def _begin_elsewhere(self, q, mode, search, noted):
+        """Begin in another mode, with all that is known of the first one, too."""
+        tuning = self.tuning
+        before = tuning.home[: tuning.n_home[0]]
+        points = np.concatenate([search.points, before[:, :-1]])
+        logps = np.concatenate([search.logps, before[:, -1]])
+        scales = np.diag(np.linalg.inv(mode.factor @ mode.factor.T)) ** -0.5
+        exact = np.zeros(self._d, bool)
+        found = WarmStart(mode.mean, mode.logp, scales, mode.factor, exact, 0.0, points, logps)
+        q[: self._d] = draw_near(found, noted, self.rng, self._near_tries())
+        self._fill(scales, tuning.n)
+        self._use_warm_start(found)
+        self.tuning.has_arrived[0] = True  # with however many evaluations
+
+    def _go_home(self, q, logp, noted, rows):
         """Go there with a process that chooses the points; or, where it does not, as others do.
 
         With few evaluations in all, other chains begin at its draws of the posterior. `rows` gets
         each point that is evaluated, and its log-density.
         """
         start, n = q[: self._d].copy(), 0
-
-        def noted(x):
-            value = logp(x)
-            rows.append(np.append(x, value))
-            return value
-
-        noted.announce = logp.announce
         begins, most = self.guide is None or not self.guide.is_known, self._budget_of_search()
         knows = len(self.tuning.known) > 0
         if begins and self._is_active and most >= (1 if knows else least_budget(self._d)):
@@ -643,8 +718,11 @@ class SurrogateMetropolis(KameleonStep):
         """Fit the surrogate to all that the chains have evaluated."""
         if chains[0].monitor.done == chains[0].pauses()[0]:
             learning.move_lost_chains(chains)
+            modes.share_what_was_found(in_the_same_place(chains))
         together = in_the_same_place(chains)
         learning.learn_from(together, together[0].rng)
+        if together[0].monitor.done == together[0].monitor.tune - 1:
+            problems.say_modes(together[0].parameters.modes)
         for chain in chains:
             if chain not in together:
                 learning.learn_from([chain], chain.rng)
@@ -660,7 +738,8 @@ class SurrogateMetropolis(KameleonStep):
             problems.explain_size(d, model),
             problems.explain_budget(is_led and tuning.n_home[0] == 2, d),
             problems.explain_lost(tuning.lost[0]),
-            problems.explain_worth(tuning.worth, d, model),
+            problems.explain_worth(tuning.worth, d, model, self.parameters.modes.n_modes[0] > 1),
+            problems.explain_unvisited(tuning.unvisited[0]),
             problems.explain_news(tuning.news[0], d, model),
             problems.explain_cost(self.is_expensive, self.seconds_per_logp),
         ]
@@ -719,3 +798,15 @@ class SurrogateMetropolis(KameleonStep):
             "angle": Quantity((), parameters.angle[0], "Angle of the reference move, θ."),
             **emulator.learned(parameters),
         }
+
+
+def _noting(logp, rows):
+    """Return a log-density of which `rows` gets each point that is evaluated, and its value."""
+
+    def noted(x):
+        value = logp(x)
+        rows.append(np.append(x, value))
+        return value
+
+    noted.announce = logp.announce
+    return noted

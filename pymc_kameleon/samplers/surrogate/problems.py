@@ -41,6 +41,17 @@ def say_second_mode(share):
     )
 
 
+def say_modes(modes):
+    """Log that there are several modes, if so, and what shares reference moves give them."""
+    if (n := modes.n_modes[0]) > 1:
+        _log.info(
+            "pk.sample found %d modes of the posterior, or arms of a curved one, with about %s %% "
+            "of it where tuning ended. Some moves go from any to any. There may be more.",
+            n,
+            ", ".join(f"{100 * share:.0f}" for share in modes.mode_shares[:n]),
+        )
+
+
 def say_search_failed(n):
     """Log that the process has not found the posterior by n evaluations."""
     _log.info(
@@ -96,15 +107,26 @@ def explain_cost(is_expensive, seconds):
     )
 
 
-def explain_worth(worth, d, model):
+def explain_worth(worth, d, model, has_modes=False):
     """Warn if moves by the surrogate go hardly farther than those of a walk."""
-    walk, _, surrogate, _ = mean_worth(worth)
-    if worth[2, 1] < ENOUGH_MOVES or surrogate > min(PAYS * walk, GOOD):
+    walk, reference, surrogate, _ = mean_worth(worth)
+    best = max(surrogate, reference) if has_modes else surrogate
+    if worth[2, 1] < ENOUGH_MOVES or best > min(PAYS * walk, GOOD):
         return ""
     return (
         f"moves by the surrogate are hardly better than a random walk here: in tuning their mean "
         f"squared jump was {surrogate:.2g}, a walk's {walk:.2g} (2 would be independent draws). "
         f"{_what_to_try(d, model)}"
+    )
+
+
+def explain_unvisited(share):
+    """Warn if modes were found that no chain has come to."""
+    if share == 0:
+        return ""
+    return (
+        f"a mode was found that no chain came to while tuning. By a rough count it has {share:.0%} "
+        "of the posterior, so that the draws may lack a mode: tune longer, or use pk.CyclicalKAM."
     )
 
 

@@ -15,6 +15,7 @@ from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.inner_chain import SHORT_SHARE, SHORTEST_STEP
 from pymc_kameleon.samplers.surrogate.learning import MOST_LOOKS
+from pymc_kameleon.samplers.surrogate.modes import Modes
 
 
 class Parameters(NamedTuple):
@@ -29,6 +30,7 @@ class Parameters(NamedTuple):
     n_inner: integers(1)  # M
     power: floats(1)  # β of a wide move
     surrogate: Surrogate
+    modes: Modes
     error: floats(1)  # of the surrogate, left out; NaN before there is one
     looks: floats(MOST_LOOKS, "d")  # points u to be evaluated while tuning, the last one next
     n_looks: integers(1)

@@ -184,7 +184,7 @@ def _climb_in_metric(search, guide):
     while np.sum((u - goal) ** 2) > d:
         before, gradient = gradient, slope(u, f)
         if moved is not None:
-            inverse = _updated(inverse, moved, before - gradient)
+            inverse = updated(inverse, moved, before - gradient)
         step = inverse @ gradient
         if moved is not None and not gradient @ step > 2 * TOP * d:  # at first the scale is foreign
             return
@@ -197,7 +197,7 @@ def _climb_in_metric(search, guide):
         moved, u, f = t * step, u + t * step, f_new
 
 
-def _updated(inverse, moved, change):
+def updated(inverse, moved, change):
     """Return what BFGS makes of an inverse curvature; as it was, if f is not concave there."""
     if not moved @ change > 1e-3 * np.linalg.norm(moved) * np.linalg.norm(change):
         return inverse

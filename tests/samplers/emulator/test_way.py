@@ -11,21 +11,19 @@ from simulated import CAPACITY, GROWTH, OSCILLATION, RATE, growth, logistic, osc
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.model.starts import LEAST_FINITE, N_PRIOR, prior_draws
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.learning import Choices, Evaluations
 from pymc_kameleon.samplers.emulator.problems import explain_climbs
 from pymc_kameleon.samplers.emulator.way import (
     ENOUGH_CAME,
     LEAST_DESIGN,
-    LEAST_FINITE,
     MOST_CLIMBS,
     MOST_FAR,
     N_FAR,
-    N_PRIOR,
     RADII,
     Way,
     design,
-    prior_draws,
 )
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.warm_start.approach import approach

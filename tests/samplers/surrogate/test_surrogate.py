@@ -12,6 +12,7 @@ import reference
 from invariance import TARGETS, invariance_p_value, moved_fast, tuned
 from models import Blind, black_box, box, normal, normal_model
 from runs import assert_same, resume, sample
+from scipy.stats import multivariate_t
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
@@ -234,9 +235,20 @@ def set_arbitrary(parameters, shares, **values):
     surrogate.centres[:, :7] = rng.standard_normal((3, 7))
     surrogate.weights[:7] = 2 * rng.standard_normal(7)
     surrogate.rates[:] = 0.5, 1.0, 2.0
+    set_modes(parameters.modes, 2 if values.pop("modes", False) else 0)
+    parameters.modes.mode_means[:2] *= 0.2  # so that some moves are accepted here
+    parameters.modes.mode_factors[:2] = FACTOR, 2 * FACTOR
     for name, value in values.items():
         holder = parameters if name in parameters._fields else surrogate
         getattr(holder, name)[:] = value
+
+
+def set_modes(modes, n):
+    """Set a mixture of so many modes, one of them wide, to what tuning would not lead to."""
+    d = modes.mode_means.shape[1]
+    modes.n_modes[0] = n
+    modes.mode_shares[:2], modes.mode_means[:2] = (0.7, 0.3), [[0.3] * d, [-1.0] * d]
+    modes.mode_factors[:2] = [np.eye(d) + 0.3 * np.tri(d, k=-1), 2 * np.eye(d)]
 
 
 @pytest.mark.parametrize(
@@ -245,6 +257,7 @@ def set_arbitrary(parameters, shares, **values):
         (WALK, {}),
         (REFERENCE, {"angle": 1.1}),
         (REFERENCE, {"angle": np.pi / 2}),
+        (REFERENCE, {"modes": True}),
         (SURROGATE, {"angle": 0.7, "is_quadratic": 1}),
         (SURROGATE, {"angle": np.pi / 2, "n": 0, "n_inner": 1}),
         (WIDE, {"angle": 0.7, "power": 0.4}),
@@ -300,7 +313,7 @@ def tuned_on(name):
     return step, deepcopy(step.parameters)
 
 
-def frozen(name, shares=None, spoilt=False, angle=None):
+def frozen(name, shares=None, spoilt=False, angle=None, n_modes=0):
     """Return the step with these shares, perhaps with a bad surrogate and μ."""
     step, learned = tuned_on(name)
     restore(step.parameters, learned)
@@ -309,6 +322,7 @@ def frozen(name, shares=None, spoilt=False, angle=None):
         parameters.shares[:] = shares
     if angle is not None:
         parameters.angle[0] = angle
+    set_modes(parameters.modes, n_modes)
     if spoilt:
         rng = np.random.default_rng(7)
         surrogate.weights[:] = 5 * rng.standard_normal(surrogate.weights.size)
@@ -341,6 +355,34 @@ def test_each_kind_of_move_keeps_exact_draws_exact(name, shares, spoilt, angle):
     step, target = frozen(name, shares, spoilt, angle), TARGETS[name]
     p_value = invariance_p_value(lambda x: moved_fast(step, x), target, n=10_000)
     assert p_value > 1e-3
+
+
+@pytest.mark.parametrize(("share", "is_exact"), [(0.3, True), (0.7, False)])
+def test_moves_from_a_mixture_of_modes_keep_exact_draws_exact(share, is_exact):
+    """But not if they are from another mixture than that whose density counts."""
+    step, target = frozen("banana", REFERENCE, n_modes=2), TARGETS["banana"]
+
+    def moved(x):
+        p, rng = step.parameters.modes, np.random.default_rng(3)
+        wide = rng.random(len(x)) < share
+        y = rng.standard_normal(x.shape) / np.sqrt(rng.chisquare(5, (len(x), 1)) / 5)
+        own = np.where(wide, 1, 0)
+        y = p.mode_means[own] + np.einsum("nij,nj->ni", np.tril(p.mode_factors[own]), y)
+        shapes = [f @ f.T for f in np.tril(p.mode_factors[:2])]
+        parts = list(zip(p.mode_shares, p.mode_means, shapes, strict=False))
+
+        def log_q(x):
+            return np.logaddexp(
+                *(np.log(w) + multivariate_t.logpdf(x, m, c, 5) for w, m, c in parts)
+            )
+
+        log_ratio = log_banana(y) - log_banana(x) + log_q(x) - log_q(y)
+        return np.where((np.log(rng.random(len(x))) < log_ratio)[:, None], y, x)
+
+    assert (invariance_p_value(moved, target, n=10_000) > 1e-3) == is_exact
+    if is_exact:
+        p_value = invariance_p_value(lambda x: moved_fast(step, x), target, n=10_000)
+        assert p_value > 1e-3
 
 
 class Twin:

@@ -1,0 +1,191 @@
+"""SurrogateMetropolis looks for other modes than the first one, where evaluations are plenty."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytest
+from models import Counting, black_box
+from runs import assert_same, messages, resume, sample
+
+import pymc_kameleon as pk
+from pymc_kameleon.samplers.surrogate import look, modes
+from pymc_kameleon.samplers.surrogate.modes import Mode
+
+FAR = np.array([9.0, 12.0])
+"""Of the other mode, which has a third of the mass, from the first one, at the initial point."""
+
+
+def two_modes(x):
+    z = x - FAR
+    return np.logaddexp(np.log(2) - x @ x / 2, 2 * np.log(2) - 2 * z @ z)
+
+
+def share_of_other(dt):
+    return np.mean(dt["posterior"]["x"].values @ FAR > FAR @ FAR / 2)
+
+
+@pytest.fixture(scope="module")
+def step():
+    return pk.SurrogateMetropolis(model=black_box(Counting(two_modes)))
+
+
+LONG = {"tune": 600, "draws": 600, "chains": 2}
+
+
+@pytest.fixture(scope="module")
+def found(step):
+    return sample(step, **LONG)
+
+
+def test_a_far_mode_is_found(found):
+    assert abs(share_of_other(found) - 1 / 3) < 0.1
+    visits = pk.mode_occupancy(found).dataset["visits"].values
+    assert visits.min() > 20
+
+
+def test_without_a_look_it_is_missed_in_silence(step, monkeypatch, caplog):
+    monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", False)
+    with caplog.at_level(logging.WARNING):
+        dt = sample(step, **LONG | {"compute_convergence_checks": True})
+    assert share_of_other(dt) == 0
+    assert not messages(caplog, logging.WARNING)
+
+
+def test_the_same_seed_makes_the_same_draws_in_processes_and_after_a_pause(step, found, caplog):
+    def stop(run, draw):
+        run.stop()
+
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        part = sample(step, callback=stop, cores=2, **LONG)
+        whole = resume(part, step.model, None)
+    assert_same(whole, found, ["posterior"])
+    said = [text for text in messages(caplog) if "pk.sample found 2 modes" in text]
+    assert len(said) == 1
+
+
+def test_evaluations_of_a_look_are_counted_and_limited():
+    op = Counting(two_modes)
+    step = pk.SurrogateMetropolis(model=black_box(op))
+    op.count = 0
+    dt = sample(step, max_evaluations=3000, tune=None, draws=None, random_seed=3)
+    assert op.count <= 3000
+    n_logp = sum(dt[g]["n_logp"].values.sum() for g in ("sample_stats", "warmup_sample_stats"))
+    assert n_logp <= op.count
+    assert abs(share_of_other(dt) - 1 / 3) < 0.1
+
+
+def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch):
+    short = {"tune": 100, "draws": 100}
+    one = sample(step, **short)
+    monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", False)
+    assert_same(one, sample(step, **short), ["posterior"])
+    step.setup_chain(np.random.default_rng(1), 500, 499)
+    assert step._budget_of_look == (0, 0)
+    monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", True)
+    assert step._budget_of_look == (0, 0)
+    step.setup_chain(np.random.default_rng(1), 500, 500)
+    assert step._budget_of_look == (int(look.LOOK_SHARE * 1000), 2 * look.SHAPE_BUDGET)
+    step.setup_chain(np.random.default_rng(1), 500, 1998)  # of which it may make but half
+    step.monitor.most_on_the_way = 400
+    assert step._budget_of_look == (0, 0)
+
+
+# ---- the look itself ------------------------------------------------------------------------
+
+
+HOME = Mode(np.zeros(2), np.eye(2), np.log(2))
+
+
+def looked(log_density, home=HOME, most=120, seed=1):
+    values = []
+
+    def logp(x):
+        values.append(log_density(x))
+        return values[-1]
+
+    new, _ = look.look_for_modes(logp, home, most, 80, np.random.default_rng(seed))
+    return new, len(values)
+
+
+def test_of_a_new_mode_place_and_mass_are_learned():
+    found = [looked(two_modes, seed=seed)[0] for seed in range(10)]
+    found = [new for new in found if new]
+    assert len(found) > 6
+    for new in found:
+        [mode] = new
+        np.testing.assert_allclose(mode.mean, FAR, atol=0.05)
+        assert mode.mass - HOME.mass == pytest.approx(-np.log(2), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "log_density",
+    [
+        lambda x: np.log(2) - x @ x / 2,
+        lambda x: np.log(2) - 3 * np.log1p(x @ x / 4),
+        lambda x: np.log(2) - np.abs(x).sum(),
+        lambda x: np.log(2) if np.abs(x).max() < 2 else -np.inf,
+    ],
+)
+def test_of_one_mode_nothing_new_is_found(log_density):
+    for seed in range(5):
+        new, n = looked(log_density, seed=seed)
+        assert new == []
+        assert n <= 120 + 80
+
+
+def test_modes_with_next_to_no_mass_are_no_modes():
+    new, _ = looked(lambda x: np.logaddexp(np.log(2) - x @ x / 2, -9 - (x - FAR) @ (x - FAR) / 2))
+    assert new == []
+
+
+# ---- what chains make of it ------------------------------------------------------------------
+
+
+def chain_that_has_found(*found, states=None):
+    """Return a step in the first of some modes, which it has found, with its past states."""
+    with pm.Model() as model:
+        pm.Flat("x", shape=2)
+    step = pk.SurrogateMetropolis(model=model)
+    step.setup_chain(np.random.default_rng(1), 1000, 10)
+    modes.note(step.tuning.found, found)
+    if states is not None:
+        n = len(states)
+        rows = np.column_stack([states, states, np.zeros(n), np.ones(n)])
+        step.tuning.moves.points[:n], step.tuning.moves.counts[0] = rows, n
+    return step
+
+
+def test_chains_share_what_each_has_found_once():
+    near = Mode(HOME.mean + 0.3, HOME.factor, HOME.logp - 0.1)
+    other = Mode(FAR, HOME.factor, HOME.logp - 1)
+    chains = [chain_that_has_found(HOME), chain_that_has_found(near, other)]
+    modes.share_what_was_found(chains)
+    for chain in chains:
+        means = [mode.mean for mode in modes.noted(chain.tuning.found)]
+        np.testing.assert_allclose(means, [HOME.mean, FAR])
+
+
+def test_the_mixture_follows_the_states():
+    rng = np.random.default_rng(2)
+    states = rng.standard_normal((900, 2)) * [1.0, 0.5]
+    states[::3] += FAR
+    wide = Mode(FAR, 2 * np.eye(2), HOME.logp)
+    chain = chain_that_has_found(HOME, wide, states=states)
+    shares = modes.learn_modes([chain])
+    np.testing.assert_allclose(sorted(shares), [1 / 3, 2 / 3], atol=0.05)
+    learned, k = chain.parameters.modes, int(np.argmin(shares))
+    np.testing.assert_allclose(learned.mode_means[k], FAR, atol=0.2)
+    sds = np.linalg.norm(learned.mode_factors[:2], axis=2)
+    np.testing.assert_allclose(sds, [[1.0, 0.5]] * 2, rtol=0.5)
+    assert modes.unvisited(chain.tuning.found, shares) == 0
+    assert modes.unvisited(chain.tuning.found, [1.0, 0.0]) > 0.1
+
+
+def test_modes_that_states_join_are_one():
+    states = np.random.default_rng(2).uniform([-1, -1], [9, 1], (900, 2))
+    narrow = [Mode(np.array([x, 0.0]), 0.5 * np.eye(2), 0.0) for x in (0.0, 8.0)]
+    chain = chain_that_has_found(*narrow, states=states)
+    assert modes.learn_modes([chain]) == []
+    assert chain.parameters.modes.n_modes[0] == 0
+    assert modes.learn_modes([chain_that_has_found(HOME)]) == []

@@ -38,7 +38,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
     *sorted(ROOT.glob("docs/*.md")),
-    *sorted(ROOT.glob("docs/gallery/*.md")),
+    *sorted(ROOT.glob("docs/*/*.md")),
     *sorted(ROOT.glob("examples/**/README.md")),
 ]
 TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}

@@ -69,6 +69,7 @@ READ_FIRST = [
         f"docs/{name}.md"
         for name in (
             "index",
+            "learn",
             "install",
             "quickstart",
             "choosing",
@@ -89,6 +90,10 @@ READ_FIRST = [
             "mixing",
             "citing",
             "out_of_scope",
+            "tutorials/pharmacokinetics",
+            "tutorials/heat",
+            "tutorials/earthquakes",
+            "tutorials/cluster",
         )
     ),
 ]

@@ -1,4 +1,4 @@
-"""Pages with cells can be downloaded as notebooks, with what their cells gave: a Sphinx extension."""
+"""Pages with cells can be downloaded as notebooks, with what these gave: a Sphinx extension."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,9 @@ def as_notebook(notebook, page, base):
         cell.metadata.clear()
     notebook.cells = [cell for cell in notebook.cells if cell.source]
     notebook.metadata = {
-        key: value for key, value in notebook.metadata.items() if key in ("kernelspec", "language_info")
+        key: value
+        for key, value in notebook.metadata.items()
+        if key in ("kernelspec", "language_info")
     }
     return notebook
 

@@ -83,8 +83,9 @@ html_theme_options = {
     "header_links_before_dropdown": 8,  # all
     "show_toc_level": 2,
     "navigation_with_keys": False,
+    "article_header_end": ["notebook"],
     "secondary_sidebar_items": {
-        "**": ["page-toc", "notebook", "edit-this-page"],
+        "**": ["page-toc", "edit-this-page"],
         "docs/index": [],
     },
 }

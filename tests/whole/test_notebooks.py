@@ -1,8 +1,9 @@
-"""Pages that can be downloaded as notebooks."""
+"""Pages with cells are run, and can be downloaded as notebooks."""
 
 import pytest
 
 pytest.importorskip("nbformat", reason="of the extra docs")
+import cells
 import nbformat
 import notebooks
 
@@ -26,3 +27,14 @@ def test_readers_see_no_comments_of_tests():
     assert [cell.source for cell in made.cells] == ["Words 12", "1 + 1"]
     assert all(not cell.metadata for cell in made.cells)
     assert not made.metadata
+
+
+def test_pages_with_cells_are_run_the_long_ones_first():
+    found = [page.stem for page in cells.notebooks()]
+    written = [
+        page.stem
+        for page in cells.DOCS.glob("**/*.md")
+        if page.read_text(encoding="utf-8").startswith("---")
+    ]
+    assert sorted(found) == sorted(written)
+    assert sorted(found[: len(cells.LONG_ONES)]) == sorted(cells.LONG_ONES)

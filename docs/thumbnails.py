@@ -26,12 +26,13 @@ BEST = 1.5
 def first_panels(picture):
     """Return the left panels of a picture that is too wide for a card, whose words would be small.
 
-    Panels end where a column of pixels is white from top to bottom.
+    A panel ends at a dark line from top to bottom, every second one, and at what its ticks need.
     """
-    white = (np.asarray(picture.convert("L")) > 250).all(axis=0)
-    ends = [*np.flatnonzero(white[:-1] & ~white[1:]), picture.width]
-    ends = [end for end in ends if end > 0.3 * picture.width]
-    end = min(ends, key=lambda end: abs(np.log(end / picture.height / BEST)))
+    grey = np.asarray(picture.convert("L"))
+    lines = np.flatnonzero(np.diff(((grey < 100).mean(axis=0) > 0.4).astype(int)) == 1)
+    white = np.flatnonzero((grey > 250).all(axis=0))
+    ends = [white[white > right].min() for right in lines[1::2] if (white > right).any()]
+    end = min(ends or [picture.width], key=lambda end: abs(np.log(end / picture.height / BEST)))
     return picture.crop((0, 0, end, picture.height))
 
 

@@ -35,6 +35,8 @@ test-all: .venv/installed-dev
 
 # -n: a link that leads nowhere is an error; -W: and so is each warning.
 docs: .venv/installed-docs
+	@echo "== Running the cells of its pages"
+	@.venv/bin/python docs/cells.py
 	@echo "== Making the site"
 	@.venv/bin/python -m sphinx -nWq --keep-going -c docs -d docs/_build/doctrees . docs/_build/html
 	@echo "docs/_build/html/index.html"

@@ -8,6 +8,7 @@ there are no links into other projects' documentation, whose inventories would h
 import importlib.metadata
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 from docutils import nodes
@@ -16,7 +17,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from numpydoc.xref import DEFAULT_LINKS
 from sphinx.util import logging
 
-sys.path.append(str(Path(__file__).parent))  # of typography.py
+sys.path.append(str(Path(__file__).parent))  # of typography.py and notebooks.py
 
 project = "pymc_kameleon"
 author = "The pymc_kameleon developers"
@@ -30,6 +31,7 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
     "typography",
+    "notebooks",
 ]
 root_doc = "docs/index"
 highlight_language = "text"  # of blocks that name none
@@ -39,6 +41,7 @@ include_patterns = [
     "CONTRIBUTING.md",
     "docs/*.md",
     "docs/gallery/*.md",
+    "docs/tutorials/*.md",
     "docs/generated/*.rst",
     "examples/papers/*.md",
 ]
@@ -83,12 +86,26 @@ html_theme_options = {
     "header_links_before_dropdown": 8,  # all
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "secondary_sidebar_items": ["page-toc"],
+    "article_header_end": ["notebook"],
+    "secondary_sidebar_items": {
+        "**": ["page-toc", "edit-this-page"],
+        "docs/index": [],
+    },
 }
 toc_object_entries_show_parents = "hide"
 html_math_renderer = "mathml"
 
-html_sidebars = {f"docs/{page}": [] for page in ["choosing", "learn", "understand", "reference"]}
+doors = ["index", "choosing", "learn", "understand", "reference"]
+html_sidebars = {f"docs/{page}": [] for page in doors}
+
+# Where the repository and the site are, as soon as pyproject.toml says it.
+with open(Path(__file__).parents[1] / "pyproject.toml", "rb") as file:
+    addresses = tomllib.load(file)["project"].get("urls", {})
+html_baseurl = addresses.get("Documentation", "")
+if repository := addresses.get("Repository"):
+    *_, user, name = repository.rstrip("/").split("/")
+    html_context = {"github_user": user, "github_repo": name, "github_version": "main"}
+    html_theme_options |= {"use_edit_page_button": True, "github_url": repository}
 
 
 def writer(*, as_block):

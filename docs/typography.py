@@ -39,7 +39,7 @@ AS_WRITTEN = (
     nodes.math_block,
     nodes.raw,
     nodes.Invisible,
-    nodes.Bibliographic,
+    nodes.docinfo,
     addnodes.desc_signature,
 )
 
@@ -70,29 +70,35 @@ class Typography(SphinxTransform):
     def apply(self):
         """Change the page."""
         for text in list(self.document.findall(nodes.Text)):
-            if any(isinstance(above, AS_WRITTEN) for above in ancestors(text)):
+            if is_as_written(text):
                 continue
             parts = [nodes.Text(whole(text))]
             if not any(isinstance(above, nodes.title) for above in ancestors(text)):
                 parts = marked(parts[0])
             if "/generated/" in self.env.docname:
-                parts = [new for part in parts for new in self.linked(part)]
+                parts = [new for part in parts for new in linked(part, self.env.docname)]
             text.parent.replace(text, parts)
         for table in self.document.findall(nodes.table):
             set_table(table)
 
-    def linked(self, part):
-        """Return a part of a docstring in parts: text, and links to pages of docs/."""
-        if not isinstance(part, nodes.Text):
-            return [part]
-        parts, end = [], 0
-        for link in PAGE.finditer(part):
-            parts.append(nodes.Text(part[end : link.start()]))
-            to = {"refdomain": "std", "reftype": "doc", "reftarget": f"/docs/{link[1]}"}
-            how = {"refdoc": self.env.docname, "refexplicit": False, "refwarn": True}
-            parts.append(addnodes.pending_xref("", nodes.inline("", link[0]), **to, **how))
-            end = link.end()
-        return [*parts, nodes.Text(part[end:])]
+
+def linked(part, page):
+    """Return a part of a docstring in parts: text, and links to pages of docs/."""
+    if not isinstance(part, nodes.Text):
+        return [part]
+    parts, end = [], 0
+    for link in PAGE.finditer(part):
+        parts.append(nodes.Text(part[end : link.start()]))
+        to = {"refdomain": "std", "reftype": "doc", "reftarget": f"/docs/{link[1]}"}
+        how = {"refdoc": page, "refexplicit": False, "refwarn": True}
+        parts.append(addnodes.pending_xref("", nodes.inline("", link[0]), **to, **how))
+        end = link.end()
+    return [*parts, nodes.Text(part[end:])]
+
+
+def is_as_written(text):
+    """Return whether a text is code, a formula, or another thing that is left as it is."""
+    return any(isinstance(above, AS_WRITTEN) for above in ancestors(text))
 
 
 def ancestors(node):

@@ -4,7 +4,7 @@
 
 One end of a cold rod is held at 1 degree, and eight sensors tell how the heat arrives. The
 conductivity along the rod is unknown: its logarithm is a Gaussian process, of which 20 numbers say
-all that matters. The data are made up. A minute or two. docs/gallery/heat.md goes through it.
+all that matters. The data are made up. A minute or two. docs/tutorials/heat.md goes through it.
 """
 
 import argparse

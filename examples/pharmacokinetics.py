@@ -5,7 +5,7 @@
 A dose is swallowed. From the gut it goes into the blood, from there into the tissue and back, and
 out of the body. People differ in how fast they clear the drug, and in how much room it has in their
 blood. The solver is called once for each person, and all its calls teach one emulator. The data are
-made up. A minute or two. docs/gallery/pharmacokinetics.md goes through it.
+made up. A minute or two. docs/tutorials/pharmacokinetics.md goes through such a model.
 """
 
 import argparse

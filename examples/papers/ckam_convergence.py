@@ -119,7 +119,7 @@ def measure_seconds(name, sampler):
 
 
 def follow(name, n_chains, rows):
-    """Print a target's table, add its rows, and return each sampler's mean curve over chains."""
+    """Print a target's table, add its rows, and return each sampler's curves over chains."""
     print(f"\n{name}, {EVALUATIONS[name]:,} evaluations")
     print(f"{'sampler':<19}{'symmetric KL':>16}{'median':>9}{'worst':>9}{'s':>7}   prototype")
     curves = {}
@@ -132,7 +132,7 @@ def follow(name, n_chains, rows):
             f"{seconds:>7.2f}   {PROTOTYPE[name].get(sampler, '')}",
             flush=True,
         )
-        curves[sampler] = kl.mean(axis=0)
+        curves[sampler] = kl
         ends = {"kl": end.round(5).tolist(), "seconds": round(float(seconds), 3)}
         rows.append({"target": name, "sampler": sampler} | ends | pages.when_and_where())
     return curves
@@ -156,13 +156,16 @@ def tables(rows):
 
 
 def draw(path, curves):
-    """Draw the curves of each target."""
+    """Draw the mean curves of each target, in bands from the best chain to the worst."""
     figure, axes = plt.subplots(1, 3, figsize=(11, 4.2), layout="constrained")
     for axis, (name, ours) in zip(axes, curves.items(), strict=True):
         for sampler, colour in COLOURS.items():
             if sampler in ours:
-                style = {"color": colour, "lw": 1.3, "label": sampler} | STYLES.get(sampler, {})
-                axis.plot(SHARES * EVALUATIONS[name], ours[sampler], **style)
+                style = {"color": colour, "lw": 1.5, "label": sampler} | STYLES.get(sampler, {})
+                kl, x = ours[sampler], SHARES * EVALUATIONS[name]
+                axis.plot(x, kl.mean(axis=0), **style)
+                ends = kl.min(axis=0), kl.max(axis=0)
+                axis.fill_between(x, *ends, color=colour, alpha=0.12, lw=0)
         axis.set(title=name, xlabel="evaluations", xscale="log", yscale="log")
         axis.yaxis.set(
             major_locator=LogLocator(subs=(1, 3)),
@@ -172,7 +175,7 @@ def draw(path, curves):
     axes[0].set(ylabel="symmetric KL")
     # Only A.3 has the other walk, and so all labels.
     figure.legend(*axes[2].get_legend_handles_labels(), loc="outside upper center", ncols=5)
-    save(figure, path.parent, path.name)
+    save(figure, path.parent, path.name, shaded=True)
 
 
 def main():

@@ -104,9 +104,10 @@ def show(axis, name, x):
         density = np.exp(target.log_density(points)).reshape(grid.size, -1)
     else:
         density = np.outer(target.marginal(grid), target.marginal(grid))
-    axis.imshow(density**0.5, extent=(low, high) * 2, origin="lower", cmap="Greys")
     chosen = x[:: len(x) // N_DOTS][:, SHOWN[name]]
-    axis.plot(*chosen.T, ".", color=COLOURS[EXACT], ms=1.5, alpha=0.5)
+    axis.plot(*chosen.T, ".", color=COLOURS[EXACT], ms=2.5, alpha=0.5, mew=0)
+    levels = density.max() * np.array([0.02, 0.1, 0.4])
+    axis.contour(grid, grid, density, levels, colors="black", linewidths=0.6, zorder=3)
     axis.set(xlim=(low, high), ylim=(low, high))
 
 

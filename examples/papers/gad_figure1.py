@@ -22,7 +22,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from gad_targets import PAIR, gaussian_process, with_error
-from kam_pictures import BLUE, CONTOUR, GREEN, IMAGES, save
+from kam_pictures import BLUE, CONTOUR, IMAGES, RED, save
 
 import pymc_kameleon as pk
 
@@ -124,7 +124,7 @@ def draw(directory, factors, target, learned):
     for axis, (target_accept, (factor, beta)) in zip(
         left.subplots(2, 1, sharex=True, sharey=True), factors.items(), strict=True
     ):
-        show_ellipse(axis, np.linalg.cholesky(PAIR.covariance), GREEN, "target")
+        show_ellipse(axis, np.linalg.cholesky(PAIR.covariance), RED, "target")
         show_ellipse(axis, factor, BLUE, "$LL^⊤$")
         axis.set(title=f"acceptance {target_accept:g}: β = {beta:.1f}", ylabel="$x_2$")
         axis.set(aspect="equal", xlim=(-4.8, 4.8), ylim=(-4.8, 4.8))
@@ -136,11 +136,11 @@ def draw(directory, factors, target, learned):
         shown = axis.imshow(correlations(covariance), vmin=0, vmax=1, cmap="viridis")
         axis.set(title=f"correlations, {name}")
     right.colorbar(shown, ax=axes[0], shrink=0.9)
-    axes[1, 0].plot(np.sqrt(np.diag(target.covariance)), color=GREEN, label="target")
+    axes[1, 0].plot(np.sqrt(np.diag(target.covariance)), color=RED, ls="--", label="target")
     axes[1, 0].plot(np.sqrt(np.diag(learned)), color=BLUE, label="learned")
     axes[1, 0].set(title="standard deviations", xlabel="coordinate", ylim=(0, None))
     axes[1, 0].legend(frameon=False, loc="lower right")
-    axes[1, 1].semilogy(np.linalg.eigvalsh(target.covariance)[::-1], color=GREEN)
+    axes[1, 1].semilogy(np.linalg.eigvalsh(target.covariance)[::-1], color=RED, ls="--")
     axes[1, 1].semilogy(np.linalg.eigvalsh(learned)[::-1], color=BLUE)
     axes[1, 1].set(title="eigenvalues", xlabel="rank")
     save(figure, directory, "gad_figure1.png")

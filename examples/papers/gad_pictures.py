@@ -72,14 +72,17 @@ def draw_traces(directory, chains):
 
 
 def draw_diagonals(directory, diagonals):
-    """Draw the learned diagonals."""
-    figure, axes = plt.subplots(1, len(SHOWN), figsize=(11, 2.5), layout="constrained")
+    """Draw the learned diagonals over the straight lines that they should be, on one scale."""
+    size = {"figsize": (11, 2.8), "layout": "constrained"}
+    figure, axes = plt.subplots(1, len(SHOWN), sharex=True, sharey=True, **size)
     for axis, (name, diagonal) in zip(axes, diagonals.items(), strict=True):
         slope = diagonal @ TRUTH / (TRUTH @ TRUTH)
-        axis.plot(TRUTH, slope * TRUTH, color="0.6", label=f"{slope:.2f} $σ_i$")
-        axis.plot(TRUTH, diagonal, ".", color=BLUE, ms=4, label="$L_{ii}$")
-        axis.set(title=SHOWN[name], xlabel="$σ_i$", xlim=(0, None), ylim=(0, None))
-        axis.legend(frameon=False, loc="upper left")
+        axis.axhline(1, color="0.6", lw=1)
+        axis.plot(TRUTH, diagonal / (slope * TRUTH), ".", color=BLUE, ms=5)
+        axis.set(title=f"{SHOWN[name]}\n$c$ = {slope:.2f}", xlabel="$σ_i$", xlim=(0, 1.03))
+        axis.set(yscale="log", yticks=[0.5, 1, 2], yticklabels=["0.5", "1", "2"], ylim=(0.4, 4))
+        axis.minorticks_off()
+    axes[0].set(ylabel="$L_{ii} / (c\\, σ_i)$")
     save(figure, directory, "gad_diagonals.png")
 
 

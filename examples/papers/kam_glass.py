@@ -37,7 +37,6 @@ import pymc as pm
 from gad_targets import add_data_option, read
 from gp_classification import LogMarginalLikelihood
 from kam_pictures import IMAGES, save
-from matplotlib.ticker import LogLocator
 
 import pymc_kameleon as pk
 
@@ -81,13 +80,13 @@ def main():
     features = cubic_features(benchmark).mean(axis=(0, 1)), benchmark.mean(axis=(0, 1))
     show_benchmark(benchmark)
     print(f"{chains} chains of {n:,} iterations, of which {n // 5:,} are burn-in")
-    curves, rows = {}, []
+    rows = []
     for name, (cls, arguments) in SAMPLERS.items():
         step = cls(model=model, pseudo_marginal=True, steps_per_draw=EVERY, **arguments)
         path = options.runs / f"{slug(name)}-{chains}-{n}.zarr"
         dt = run(step, path, n, chains, options.cores, seed=1)
-        curves[name] = discrepancies(dt["posterior"]["theta"].values, *features)
-        rows.append({"sampler": name} | summary(dt, n, *curves[name]) | pages.when_and_where())
+        found = discrepancies(dt["posterior"]["theta"].values, *features)
+        rows.append({"sampler": name} | summary(dt, n, *found) | pages.when_and_where())
         print(rows[-1], flush=True)
     for lines in tables(rows)[pages.paper("kam")].values():
         print(*lines, sep="\n")
@@ -96,7 +95,7 @@ def main():
         pages.write(tables(rows))
     show_costs(model)
     draw_projection(options.output, benchmark)
-    draw_curves(options.output, curves, n)
+    draw_ends(options.output, rows)
 
 
 # ---- the model ----------------------------------------------------------------------------------
@@ -281,21 +280,27 @@ def draw_projection(directory, theta):
     save(figure, directory, "kam_figure3.png", shaded=True)
 
 
-def draw_curves(directory, curves, n):
-    """Draw figure 4: distance of means, and MMD, over iterations."""
-    figure, panels = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    for axes, k, title in zip(panels, (0, 1), ("distance of means", "MMD"), strict=True):
-        for colour, (name, values) in zip(COLOURS, curves.items(), strict=True):
-            t = n // 5 + EVERY * np.arange(1, values[k].shape[1] + 1)
-            mean, spread = values[k].mean(axis=0), error(values[k])
-            axes.plot(t, mean, color=colour, label=name)
-            axes.fill_between(t, mean - spread, mean + spread, color=colour, alpha=0.2, lw=0)
-        axes.set(xlabel="iterations", title=title, yscale="log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("")
-    handles = panels[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=len(curves), frameon=False)
+def draw_ends(directory, rows):
+    """Draw figure 4: the MMD over iterations, and the distance of means in the end."""
+    size = {"figsize": (9, 3.8), "layout": "constrained", "width_ratios": (2, 1)}
+    figure, (left, right) = plt.subplots(1, 2, **size)
+    for i, (row, colour, marker) in enumerate(zip(rows, COLOURS, "osD^v", strict=True)):
+        looks, values = np.array([*map(int, row["mmd"])]), np.array([*row["mmd"].values()])
+        style = {"color": colour, "marker": marker, "capsize": 3}
+        apart = 1 + 0.015 * (i - 2)  # so that bars are not upon each other
+        left.errorbar(
+            looks * apart, values.mean(axis=1), error(values.T), label=row["sampler"], **style
+        )
+        right.errorbar(np.mean(row["distance"]), i, xerr=error(row["distance"]), **style)
+    left.set(xlabel="iterations", ylabel="MMD", xscale="log", yscale="log")
+    left.set_xticks(looks, [pages.spaced(int(look)) for look in looks])
+    left.set_yticks([30, 50, 100], ["30", "50", "100"])
+    left.minorticks_off()
+    left.grid(alpha=0.3)
+    right.set(xlabel="distance of means", ylim=(len(rows) - 0.5, -0.5), yticks=[])
+    right.set(xlim=(0, None), title=f"after {pages.spaced(int(looks[-1]))}")
+    right.grid(alpha=0.3)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=len(rows))
     save(figure, directory, "kam_figure4.png", shaded=True)
 
 

@@ -17,7 +17,7 @@ def black_box(op):
 
     Returns
     -------
-    BlackBox
+    Op
         An Op without a gradient.
 
     Raises

@@ -38,7 +38,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob("docs/*.md")),
-    *sorted(ROOT.glob("docs/gallery/*.md")),
+    *sorted(ROOT.glob("docs/*/*.md")),
     *sorted(ROOT.glob("examples/**/*.md")),
     *sorted(ROOT.glob("community/*.md")),
 ]
@@ -218,7 +218,7 @@ def run(things, tmp_path, monkeypatch):
     monkeypatch.setattr(pk, "sample", few(pk.sample, quiet=True))
     monkeypatch.setattr(pk, "compare", few(pk.compare))
     monkeypatch.setattr(pm, "sample", few(pm.sample, cores=1, quiet=True))
-    found = dict(things)
+    found = things | {"__name__": "__main__"}  # as in a notebook, whose functions travel to workers
 
     def run(code, name, line=0):
         exec(compile("\n" * line + code, name, "exec"), found)

@@ -53,3 +53,13 @@ B    –            none
     typography.set_table(table)
     right = [["text-right" in cell["classes"] for cell in row] for row in table.findall(nodes.row)]
     assert right == [[False, True, False]] * 3
+
+
+def test_pages_that_a_docstring_names_are_links():
+    names = [
+        part.astext() for part in typography.linked(nodes.Text("See docs/gad.md, and x."), "p")
+    ]
+    assert names == ["See ", "docs/gad.md", ", and x."]
+    document = publish_doctree("Words.\n\n:Parameters: See docs/gad.md")
+    [text] = [text for text in document.findall(nodes.Text) if "gad" in text]
+    assert not typography.is_as_written(text)

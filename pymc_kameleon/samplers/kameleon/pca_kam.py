@@ -400,7 +400,7 @@ class PCAKAM(kam.LearnedSubsample):
 
     Deviation: the proposal density in the acceptance ratio is that given the direction drawn. That
     of the mixture over all directions, as in the paper, leaves the posterior invariant as well, but
-    takes longer: ``examples/papers/kam_mixture.py`` measures it.
+    takes longer. The experiments of docs/kam.md measure it.
 
     References
     ----------

@@ -343,6 +343,8 @@ def ours(most, target, seed):
         found = pk.evidence(dt, model=target.model, random_seed=seed)
     except ValueError as error:
         return {"evaluations": spent, "refused": str(error)}
+    if not np.isfinite(found.log_evidence):
+        return {"evaluations": spent + found.evaluations, "refused": found.warning}
     return answer(spent + found.evaluations, found.log_evidence, found.standard_error)
 
 

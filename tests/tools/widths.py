@@ -67,7 +67,7 @@ def main():
             executable_path=options.chromium, args=["--no-sandbox", "--disable-gpu"]
         )
         window = browser.new_page(viewport={"width": options.width, "height": 900})
-        for page in sorted(options.site.resolve().rglob("*.html")):
+        for page in sorted(options.site.resolve().rglob("*/*.html")):  # index.html leads on
             window.goto(page.as_uri())
             found = window.evaluate(LOOK)
             if options.width < PHONE:

@@ -462,7 +462,7 @@ def test_moves_are_what_has_been_drawn(result):
     kept, stats = result["emulator_moves"].to_dataset(), result["sample_stats"]
     moves = emulator_moves_of(kept)
     assert 0.7 < len(moves.row) / 320 < 0.95
-    assert moves.stops.shape[1:] == (n_stops(3, 1), 3)
+    assert moves.stops.shape[1:] == (n_stops(3, 5), 3)
     np.testing.assert_array_equal(
         moves.accept_prob, stats["emulator_accept"].values[moves.row, moves.draw]
     )
@@ -537,7 +537,7 @@ def test_draws_of_the_emulator(step, result, caplog):
 def test_there_are_not_more_draws_than_ends(step, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     few = sample(step, draws=12, tune=20, surrogate_draws=5000)
-    n = min(np.bincount(emulator_moves_of(few["emulator_moves"].to_dataset()).row)) * n_stops(3, 1)
+    n = min(np.bincount(emulator_moves_of(few["emulator_moves"].to_dataset()).row)) * n_stops(3, 5)
     assert few["surrogate_posterior"].sizes["draw"] == n
     assert f"{n} draws of each chain, not 5000" in caplog.text
     none = sample(step, draws=12, tune=0, surrogate_draws=3)

@@ -41,14 +41,14 @@ from evaluations import NAMES, Case
 from evidence_peers import Case as Evidence
 from evidence_peers import Found, Target, TimeUp, dynesty, nautilus, sequential, variational
 from first_evaluations import reference
-from pages import load, measured, rounded, spaced, table, three_digits, write
+from pages import load, measured, rounded, table, three_digits, write
 from scipy.stats import gmean, uniform
 
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
 SEEDS = 4
-LIMIT = 300
+LIMIT = 150
 """Seconds of a processor after which a run is given up; of PyVBMC what it then has counts."""
 
 COMPILED = (
@@ -69,7 +69,7 @@ SIMULATORS = (
     "Lotka–Volterra of sbibm 1",
 )
 CASES = (*COMPILED, *SIMULATORS)
-BUDGETS = (100, 200, 300, 500, 1000, 2000)
+BUDGETS = (100, 150, 200, 300, 500, 1000, 2000)
 """Evaluations of ours."""
 
 
@@ -362,13 +362,14 @@ class Runs:
 def needed(runs):
     """Return the evaluations for the wanted error, None if no setting has it.
 
-    `runs` are those of some settings of a method. Between two settings errors fall as n^-1/2.
+    `runs` are those of some settings of a method. From one to the next errors fall as n^-1/2.
     """
-    before = 0.0
+    before = None
     for one in sorted(runs, key=lambda one: one.evaluations):
         if one.worst <= WANTED:
-            return max(before, one.evaluations * (one.worst / WANTED) ** 2 if before else one.evaluations)
-        before = one.evaluations
+            enough = before and before.evaluations * (before.worst / WANTED) ** 2
+            return min(one.evaluations, enough or np.inf)
+        before = one
     return None
 
 

@@ -365,8 +365,8 @@ def needed(runs):
 
     `runs` are those of some settings of a method. From one to the next errors fall as n^-1/2.
     """
-    before = None
-    for one in sorted(runs, key=lambda one: one.evaluations):
+    before, answered = None, [one for one in runs if one.n_answered]
+    for one in sorted(answered, key=lambda one: one.evaluations):
         if one.worst <= WANTED:
             enough = before and before.evaluations * (before.worst / WANTED) ** 2
             return min(one.evaluations, enough or np.inf)

@@ -46,8 +46,8 @@ LARGEST_DIP, ON_LINE = 2.0, (0.2, 0.4, 0.6, 0.8)
 other."""
 
 LONGEST_CLIMB, FARTHEST = 20, 200.0
-"""Steps of a climb, at most; and how far from the first mode it may lead, in standard deviations, as
-in the neck of a funnel it would go on for ever."""
+"""Steps of a climb, at most; and how far from the first mode it may lead, in standard deviations,
+as in the neck of a funnel it would go on for ever."""
 
 STRIDE = 3.0
 """Factor by which a good step grows as long as f grows, too."""

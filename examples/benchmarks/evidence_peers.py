@@ -32,12 +32,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from dispersed import CHAINS, evaluations, quiet
 from evaluations import NAMES, Problem, long_run
 from pages import estimate, load, measured, rounded, three_digits, write
 from pages import table as table_of
+from pymc.distributions.transforms import ordered
+from pytensor.graph import graph_replace
 from scipy.integrate import quad
-from scipy.special import betaincinv, logit, logsumexp, ndtri
+from scipy.special import logsumexp
 from scipy.stats import halfcauchy, multivariate_normal, multivariate_t, qmc
 
 import pymc_kameleon as pk
@@ -78,8 +81,9 @@ def timed(run, target, seed):
     """Return the row of a run."""
     began = process_time()
     with quiet():
-        row = run(target, seed)
+        found = run(target, seed)
     seconds = process_time() - began
+    row = found.row() if isinstance(found, Found) else found
     row |= {key: rounded(value, 6) for key, value in row.items() if isinstance(value, float)}
     return row | {"seconds": round(seconds, 1)}
 
@@ -88,9 +92,8 @@ def timed(run, target, seed):
 
 
 class Case(NamedTuple):
-    """Draws of the prior from a unit cube, what the density integrates to, and Z where known."""
+    """What the density of the prior integrates to where it is that of what is sorted; log Z."""
 
-    prior: Callable
     mass: float = 1.0
     log_z: Callable | None = None
 
@@ -98,9 +101,9 @@ class Case(NamedTuple):
 class Target(Problem):
     """A Problem of evaluations.py whose prior and likelihood are apart."""
 
-    def __init__(self, name):
-        super().__init__(name)
-        self.evidence = CASES[name]
+    def __init__(self, name, case=None, evidence=None):
+        super().__init__(name, case)
+        self.evidence = evidence or CASES.get(name, Case())
 
     @cached_property
     def _log_likelihood(self):
@@ -114,6 +117,8 @@ class Target(Problem):
     def log_likelihood(self, x):
         """Return the log-likelihood at x (d,), as low as nested samplers take where it is none."""
         self.n_likelihood += 1
+        if x.min() <= NOWHERE:
+            return LOWEST
         value = float(self._log_likelihood(x))
         return value if value > LOWEST else LOWEST
 
@@ -122,50 +127,70 @@ class Target(Problem):
         self._log_likelihood  # noqa: B018
         self.n_likelihood = 0
 
+    @cached_property
+    def _prior(self):
+        u, at, quantiles, x = pt.vector("u", dtype="float64"), 0, {}, []
+        for rv in self.model.free_RVs:
+            shape = tuple(rv.shape.eval())
+            n = int(np.prod(shape))
+            own = graph_replace(rv, quantiles, strict=False) if quantiles else rv
+            q = quantile(own, u[at : at + n].reshape(shape))
+            transform = self.model.rvs_to_transforms[rv]
+            if self.evidence.mass < 1 and isinstance(transform, type(ordered)):
+                q = pt.sort(q)
+            quantiles[rv], at = pt.specify_shape(q, shape), at + n
+            x.append((q if transform is None else transform.forward(q, *own.owner.inputs)).ravel())
+        function = pm.pytensorf.compile([u], pt.concatenate(x), on_unused_input="ignore")
+        function.trust_input = True
+        return function
+
     def prior(self, u):
-        """Return the point x (..., d) of the unit cube's u (..., d)."""
-        return self.evidence.prior(np.clip(u, TINY, 1 - TINY))
+        """Return the points x (..., d) of the unit cube's u (..., d), NOWHERE where there is none.
+
+        That is where variables that are ordered, and not alike, are not in order.
+        """
+        flat = np.clip(np.atleast_2d(u), TINY, 1 - TINY)
+        with np.errstate(all="ignore"):
+            x = np.array([self._prior(row) for row in flat])
+        return np.where(np.isnan(x), NOWHERE, x).reshape(np.shape(u))
+
+    def draws_of_prior(self, u):
+        """Return the points x (n, d) of those of u (m, d) that have one."""
+        x = self.prior(u)
+        return x[(x > NOWHERE).all(axis=1)]
+
+    def quantiles(self, share, seed):
+        """Return x (d,) with this share of the prior below, and above."""
+        x = self.draws_of_prior(qmc.Sobol(self.d, seed=seed).random(1024))
+        return np.quantile(x, [share, 1 - share], axis=0)
+
+    @cached_property
+    def _transformed(self):
+        natural, at, values, x = pt.vector("natural", dtype="float64"), 0, {}, []
+        for rv in self.model.free_RVs:
+            shape = tuple(rv.shape.eval())
+            n = int(np.prod(shape))
+            inputs = graph_replace(rv.owner.inputs, values, strict=False)
+            value = pt.specify_shape(natural[at : at + n].reshape(shape), shape)
+            transform = self.model.rvs_to_transforms[rv]
+            x.append((value if transform is None else transform.forward(value, *inputs)).ravel())
+            values[rv], at = value, at + n
+        return pm.pytensorf.compile([natural], pt.concatenate(x), on_unused_input="ignore")
+
+    def transformed(self, natural):
+        """Return x (n, d) of draws (n, d) of the free variables, each on its own scale."""
+        return np.array([self._transformed(row) for row in natural])
 
 
-LOWEST, TINY = -1e100, 1e-15
+LOWEST, TINY, NOWHERE = -1e100, 1e-15, -1e6
 
 
-def prior_of_autoregression(u):
-    """Return x of the intercept, the slopes, and sigma."""
-    return np.concatenate([10 * ndtri(u[..., :-1]), np.log(half_cauchy(u[..., -1:], 5))], axis=-1)
-
-
-def prior_of_schools(u):
-    """Return x of mu, tau and z."""
-    x = ndtri(u)
-    x[..., 0] *= 5
-    x[..., 1] = np.log(half_cauchy(u[..., 1], 5))
-    return x
-
-
-def prior_of_volatility(u):
-    """Return x of mu, omega, alpha, and beta, whose interval ends at 1 - alpha."""
-    mu, omega, alpha, beta = np.moveaxis(u, -1, 0)
-    x = [5 * ndtri(mu), np.log(half_normal(omega, 2)), logit(alpha), logit(beta)]
-    return np.stack(x, axis=-1)
-
-
-def prior_of_mixture(u):
-    """Return x of the means in order, the scales and the share."""
-    mu = np.sort(3 * ndtri(u[..., :2]), axis=-1)
-    apart = np.log(np.maximum(np.diff(mu), TINY))
-    sigma, share = np.log(half_normal(u[..., 2:4], 2)), logit(betaincinv(2, 2, u[..., 4:]))
-    return np.concatenate([mu[..., :1], apart, sigma, share], axis=-1)
-
-
-def half_cauchy(u, scale):
-    """Return quantiles."""
-    return scale * np.tan(np.pi / 2 * u)
-
-
-def half_normal(u, sd):
-    """Return quantiles."""
-    return -sd * ndtri((1 - u) / 2)
+def quantile(rv, u):
+    """Return the quantiles of a variable, as a graph; of a normal vector, those of its factor."""
+    if isinstance(rv.owner.op, pm.MvNormal.rv_type):
+        mean, covariance = rv.owner.op.dist_params(rv.owner)
+        return mean + pt.linalg.cholesky(covariance) @ pm.icdf(pm.Normal.dist(), u)
+    return pm.icdf(rv, u)
 
 
 def log_z_of_autoregression(target):
@@ -214,10 +239,10 @@ def integrated(log_density):
 
 
 CASES = {
-    "AR5": Case(prior_of_autoregression, log_z=log_z_of_autoregression),
-    "GARCH": Case(prior_of_volatility),
-    "mixture": Case(prior_of_mixture, mass=1 / 2),
-    "schools": Case(prior_of_schools, log_z=log_z_of_schools),
+    "AR5": Case(log_z=log_z_of_autoregression),
+    "GARCH": Case(),
+    "mixture": Case(mass=1 / 2),
+    "schools": Case(log_z=log_z_of_schools),
 }
 
 # ---- what is known ------------------------------------------------------------------------------
@@ -245,6 +270,29 @@ def by_importance(target, n=1_000_000, nu=5):
 # ---- other packages -----------------------------------------------------------------------------
 
 
+class TimeUp(Exception):
+    """A run has taken too long."""
+
+
+class Found(NamedTuple):
+    """What a run has found: evaluations, log Z, its error, and what returns draws and weights.
+
+    Draws x are (n, d), on the unconstrained scale.
+    """
+
+    evaluations: int
+    log_z: float
+    stated: float | None
+    draws: Callable
+    converged: bool | None = None
+
+    def row(self):
+        """Return the row of the evidence."""
+        row = {"evaluations": int(self.evaluations), "log_z": float(self.log_z)}
+        row |= {} if self.stated is None else {"stated": float(self.stated)}
+        return row | ({} if self.converged is None else {"converged": bool(self.converged)})
+
+
 def nautilus(n_live, n_eff, target, seed):
     """Return a run of nautilus; its error is that of its effective draws, as its paper has it."""
     from nautilus import Sampler
@@ -254,8 +302,13 @@ def nautilus(n_live, n_eff, target, seed):
         target.prior, target.log_likelihood, target.d, n_live=n_live, seed=seed, pass_dict=False
     )
     sampler.run(n_eff=n_eff)
+
+    def draws():
+        x, log_w, _ = sampler.posterior()
+        return x, np.exp(log_w)
+
     log_z = sampler.log_z + log(target.evidence.mass)
-    return answer(target.n_likelihood, log_z, sampler.n_eff**-0.5)
+    return Found(target.n_likelihood, log_z, sampler.n_eff**-0.5, draws)
 
 
 def dynesty(n_live, target, seed):
@@ -272,14 +325,19 @@ def dynesty(n_live, target, seed):
     )
     sampler.run_nested(print_progress=False)
     found = sampler.results
+
+    def draws():
+        return found.samples, found.importance_weights()
+
     log_z = found.logz[-1] + log(target.evidence.mass)
-    return answer(target.n_likelihood, log_z, found.logzerr[-1])
+    return Found(target.n_likelihood, log_z, found.logzerr[-1], draws)
 
 
 def sequential(n, target, seed):
     """Return a chain of PyMC's SMC, which states no error: users look at several chains."""
     rng = np.random.default_rng(seed)
-    points = [target.unraveled(x) for x in target.prior(rng.random((n, target.d)))]
+    x = target.draws_of_prior(rng.random((2 * n, target.d)))[:n]
+    points = [target.unraveled(row) for row in x]
     start = {name: np.array([point[name] for point in points]) for name in target.initial}
     kernel = pm.smc.IMH(draws=n, model=target.model)
     kernel.initialize(start, rng)
@@ -288,7 +346,11 @@ def sequential(n, target, seed):
         kernel.update_beta_and_weights()
         kernel.step()
         spent += n * (kernel.n_steps - 1)
-    return answer(spent, kernel.log_marginal_likelihood + log(target.evidence.mass))
+
+    def draws():
+        return kernel.tempered_posterior, np.ones(n)
+
+    return Found(spent, kernel.log_marginal_likelihood + log(target.evidence.mass), None, draws)
 
 
 def variational(target, seed):
@@ -300,8 +362,7 @@ def variational(target, seed):
     try:
         of_model = PyMCTarget(target.model, seed=seed)
     except UnsupportedModel:
-        prior = target.prior(qmc.Sobol(target.d, seed=seed).random(1024))
-        low, high = np.quantile(prior, [0.05, 0.95], axis=0)
+        low, high = target.quantiles(0.05, seed)
         start = np.clip(target.centre, low, high)
         vbmc = VBMC(
             target.logp,
@@ -311,24 +372,35 @@ def variational(target, seed):
             options=options,
             seed=seed,
         )
-        setup = 0
+        setup, coordinates = 0, np.asarray
     else:
         vbmc, setup = VBMC(of_model, options=options, seed=seed), of_model.setup_cost
+
+        def coordinates(x):
+            by_name = of_model.to_model_variables(x)
+            columns = [np.reshape(by_name[name], (len(x), -1)) for name in of_model.names]
+            return target.transformed(np.column_stack(columns))
+
     try:
-        _, found = vbmc.optimize()
-    except np.linalg.LinAlgError as error:
+        posterior, found = vbmc.optimize()
+    except (ValueError, np.linalg.LinAlgError) as error:
         spent = vbmc.function_logger.func_count + setup
-        return {"evaluations": int(spent), "refused": str(error)}
-    return answer(found["func_count"] + setup, found["elbo"], found["elbo_sd"]) | {
-        "converged": bool(found["success_flag"])
-    }
+        return {"evaluations": int(spent), "refused": str(error)[:120]}
+    except TimeUp:  # what it has by now
+        spent, history = vbmc.function_logger.func_count, vbmc.iteration_history
+        posterior = history["vp"][-1]
+        found = {key: history[key][-1] for key in ("elbo", "elbo_sd")}
+        found |= {"func_count": spent, "success_flag": False}
+
+    def draws():
+        return coordinates(posterior.sample(VARIATIONAL_DRAWS)[0]), np.ones(VARIATIONAL_DRAWS)
+
+    spent = found["func_count"] + setup
+    return Found(spent, found["elbo"], found["elbo_sd"], draws, found["success_flag"])
 
 
-def answer(spent, log_z, error=None):
-    """Return what a run has found."""
-    row = {"evaluations": int(spent), "log_z": float(log_z)}
-    return row if error is None else row | {"stated": float(error)}
-
+VARIATIONAL_DRAWS = 20_000
+"""Of PyVBMC's posterior."""
 
 # ---- ours ---------------------------------------------------------------------------------------
 
@@ -344,8 +416,12 @@ def ours(most, target, seed):
     except ValueError as error:
         return {"evaluations": spent, "refused": str(error)}
     if not np.isfinite(found.log_evidence):
-        return {"evaluations": spent + found.evaluations, "refused": found.warning}
-    return answer(spent + found.evaluations, found.log_evidence, found.standard_error)
+        return {"evaluations": int(spent + found.evaluations), "refused": found.warning}
+    return {
+        "evaluations": int(spent + found.evaluations),
+        "log_z": float(found.log_evidence),
+        "stated": float(found.standard_error),
+    }
 
 
 METHODS = {

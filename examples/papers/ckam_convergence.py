@@ -175,7 +175,7 @@ def draw(path, curves):
     axes[0].set(ylabel="symmetric KL")
     # Only A.3 has the other walk, and so all labels.
     figure.legend(*axes[2].get_legend_handles_labels(), loc="outside upper center", ncols=5)
-    save(figure, path.parent, path.name, shaded=True)
+    save(figure, path.parent, path.name)
 
 
 def main():

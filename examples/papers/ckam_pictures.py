@@ -105,7 +105,7 @@ def show(axis, name, x):
     else:
         density = np.outer(target.marginal(grid), target.marginal(grid))
     chosen = x[:: len(x) // N_DOTS][:, SHOWN[name]]
-    axis.plot(*chosen.T, ".", color=COLOURS[EXACT], ms=2.5, alpha=0.5, mew=0)
+    axis.plot(*chosen.T, ".", color=COLOURS[EXACT], ms=2, alpha=0.3, mew=0)
     levels = density.max() * np.array([0.02, 0.1, 0.4])
     axis.contour(grid, grid, density, levels, colors="black", linewidths=0.6, zorder=3)
     axis.set(xlim=(low, high), ylim=(low, high))

@@ -210,7 +210,6 @@ class Draws:
             elif self.moves is not None:
                 joined = values.reshape(-1, self._size * values.shape[1], values.shape[2])
                 found = surrogate_correction.corrected(joined, self.moves, function, n_decisive)
-            if found is not None:
                 found = found._replace(is_better=found.is_better & (found.gain > 1))
             if self.known is not None:
                 found = with_process(found, values, self.known, function)

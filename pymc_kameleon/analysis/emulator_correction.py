@@ -12,6 +12,9 @@ are rare and rejected. So g* is that mean there, too, and else g:
 As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and given x the mean of g* over
 the stops is the expectation of g*(v), as v may be each of them. So E X = E g, whatever the emulator
 is, and whatever g* is. Nothing of the emulator is evaluated.
+
+b is near 0 where X is of no use. So T stands even if it is said to be no better than A, which says
+so of itself when its few draws lack a tail: then both A and its error are too small.
 """
 
 import numpy as np

@@ -59,7 +59,7 @@ def test_the_rarest_is_told_first(caplog):
     [said] = messages(caplog)
     n = int(values[..., 2].sum())
     assert said.startswith("The average of c, a rests on few draws")
-    assert f"some {n} independent" in said
+    assert f"about {n} independent" in said
     assert f"Draw {-(-FEW_EVENTS // n)} times as long" in said
     caplog.clear()
     warn_of_few_events(["b"], values[..., 1:2], np.False_)

@@ -963,7 +963,7 @@ def test_an_op_that_returns_another_type_is_reminded_of_what_it_declares(monkeyp
     step = pk.GAM(model=model)
     monkeypatch.setattr(op, "perform", single)
     message = "Counting returned float32, but declares float64. Let its perform convert"
-    for initvals, when in (None, "looking for a start"), ({"x": [0.1, 0.2]}, "evaluation 1 on"):
+    for initvals, when in (None, "looking for a start"), ({"x": [0.1, 0.2]}, "evaluation 1 of"):
         with pytest.raises(TypeError, match=message) as error:
             sample(step, chains=1, initvals=initvals)
         assert error.value.__notes__[0].startswith(f"In chain 0, {when}")

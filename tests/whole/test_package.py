@@ -192,6 +192,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("evaluations", "worst"),
         ("evidence", "standard_error"),
         ("evidence_peers", "evaluations"),
+        ("expensive_peers", "errors"),
         ("gad_figure1", "deviation"),
         ("gad_mnist", "seconds"),
         ("gad_tables", "acceptance"),

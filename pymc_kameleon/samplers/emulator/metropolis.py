@@ -534,7 +534,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _draws_without_emulator(self, best, logp):
         """Go on from the best point as SurrogateMetropolis does; return draws near its end."""
-        before, q, self.guide = self.tuning, best.copy(), None
+        before, q, self.guide = self.tuning, best.copy(), super()._no_guide()
         super()._find_posterior(q, logp)
         self.tuning = self.tuning._replace(reused=before.reused)
         copy_arrays(before, self.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))

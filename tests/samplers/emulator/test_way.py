@@ -381,6 +381,24 @@ def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
     assert state.steps[0].tuning.choices.n_judged[0] > 0
 
 
+def test_a_way_without_it_that_does_not_arrive_has_draws_for_others(step, monkeypatch):
+    monkeypatch.setattr("pymc_kameleon.samplers.emulator.metropolis.MOST_ERROR", -1)
+    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
+
+    def is_spent(logp, start, rng, budget, *options):
+        found = approach(logp, start, rng, budget, *options)
+        more = budget + 1 - len(found.logps)
+        assert more > 0
+        points, logps = ((more, 0), (0, 0)), (more, 0)
+        return found._replace(
+            points=np.pad(found.points, points, "edge"), logps=np.pad(found.logps, logps, "edge")
+        )
+
+    monkeypatch.setattr("pymc_kameleon.step.base.approach", is_spent)
+    state, _ = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
+    assert state.steps[0].guide.is_known
+
+
 # ---- draws of the prior -------------------------------------------------------------------------
 
 

@@ -1,0 +1,458 @@
+"""The best tools for expensive likelihoods at their own settings: evaluations, and the error then.
+
+    git clone https://github.com/sbi-benchmark/sbibm
+    python examples/benchmarks/expensive_peers.py --sbibm sbibm [--cases GARCH,logistic]
+        [--methods PyVBMC,GPry] [--seeds 4]
+    python examples/benchmarks/expensive_peers.py --table     write the tables of docs/peers.md
+
+`pip install pymc-kameleon[peers]` installs what there is to compare with; what is not installed is
+left out. A row of expensive_peers.json is one run, and is not run again.
+
+Which problems: of evaluations.py all with 3 to 12 parameters, a likelihood and proper priors. Of
+suites.py all with 3 to 12 parameters, proper priors and one mode whose truth is worth 4000 draws or
+more; of observations the first. They were chosen before any of them was run here.
+
+Others get what evidence_peers.py gives them: the priors, or quantiles of them. They see numbers of
+the log-likelihood or the log-density alone. Ours is `pk.sample(max_evaluations=...)`, read by
+`pk.expectation`. It chooses its sampler by itself, and so learns a simulator's predictions where a
+model has one; "density" is SurrogateMetropolis on these, which sees what others see. Of compiled
+models ours is SurrogateMetropolis, which is told that they are expensive.
+
+Errors are those of the mean and of the standard deviation of each coordinate on the unconstrained
+scale, in posterior standard deviations; the latter is by the mean square distance from the right
+mean. An evaluation is one of the likelihood or of the density.
+"""
+
+import argparse
+import signal
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache, partial
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+import suites
+from dispersed import evaluations, quiet
+from evaluations import CASES as MODELS
+from evaluations import NAMES, Case
+from evidence_peers import Case as Evidence
+from evidence_peers import Found, Target, TimeUp, dynesty, nautilus, sequential, variational
+from first_evaluations import reference
+from pages import load, measured, rounded, table, three_digits, write
+from scipy.stats import gmean, uniform
+
+import pymc_kameleon as pk
+
+FILE = Path(__file__).with_suffix(".json")
+SEEDS = 4
+LIMIT = 150
+"""Seconds of a processor after which a run is given up; of PyVBMC what it then has counts."""
+
+COMPILED = (
+    "AR5",
+    "interaction",
+    "GARCH",
+    "hidden Markov",
+    "mixture",
+    "schools",
+    "centred schools",
+)
+SIMULATORS = (
+    "logistic",
+    "oscillator",
+    "linear 1",
+    "linear uniform 1",
+    "Bernoulli GLM 1",
+    "Lotka–Volterra of sbibm 1",
+)
+CASES = (*COMPILED, *SIMULATORS)
+BUDGETS = (100, 150, 200, 300, 500, 1000, 2000)
+"""Evaluations of ours."""
+
+
+def main():
+    """Run what is asked for and is not in the file yet, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each")
+    parser.add_argument("--sbibm", type=Path, help="a checkout of sbibm")
+    parser.add_argument("--table", action="store_true", help="write the page")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.table:
+        write(tables(load(FILE)))
+    else:
+        make = cache(partial(Timed, options.sbibm))
+        cases, methods = options.cases.split(","), options.methods.split(",")
+        measured(FILE, plan(cases, methods, options.seeds, make))
+
+
+def plan(cases, methods, seeds, make):
+    """Yield what is to be run, as ({case, method, seed}, function); `make` returns a target."""
+    for name in cases:
+        yield {"case": name, "method": "truth"}, lambda name=name: make(name).truth()
+    for seed in range(seeds):
+        for method in methods:
+            package, ask = METHODS[method]
+            if package is None or find_spec(package):
+                for name in cases:
+                    if name in SIMULATORS or not method.startswith("density"):
+                        what = {"case": name, "method": method, "seed": seed}
+                        yield what, lambda ask=ask, name=name, seed=seed: run(ask, make(name), seed)
+
+
+# ---- problems -----------------------------------------------------------------------------------
+
+
+class Timed(Target):
+    """A Target that knows how many densities it was asked for, and how long it took to answer.
+
+    `calls` has an item for each call of its black box, or is None.
+    """
+
+    n_density, n_likelihood, spent = 0, 0, 0.0
+
+    def __init__(self, sbibm, name):
+        self.toy, self.calls, case = None, None, MODELS.get(name)
+        if case is None:
+            is_task = suites.suite_of(name) == "sbibm"
+            self.toy = (suites.of_sbibm(sbibm) if is_task else suites.of_pints())[name]
+            model, self.calls = self.toy.model()
+            case = Case(lambda: model)
+        super().__init__(name, case, Evidence(mass=1 / 2 if name == "mixture" else 1.0))
+
+    def count_from_zero(self):
+        """Compile what is called, and forget all calls."""
+        super().count_from_zero()
+        self._logp, self._prior  # noqa: B018
+        self.n_density, self.spent = 0, 0.0
+        if self.calls is not None:
+            self.calls.clear()
+
+    def logp(self, x):
+        """Return the log-density at x, -inf for NaN."""
+        self.n_density += 1
+        return self._timed(super().logp, x)
+
+    def log_likelihood(self, x):
+        """Return the log-likelihood at x (d,), as low as nested samplers take where it is none."""
+        return self._timed(super().log_likelihood, x)
+
+    def _timed(self, function, x):
+        began = process_time()
+        try:
+            return function(x)
+        finally:
+            self.spent += process_time() - began
+
+    def truth(self):
+        """Return means and standard deviations: by exact draws, weighted ones, or a long run."""
+        rng, w = np.random.default_rng(1), None
+        if self.toy is not None:
+            natural, w = self.toy.truth(lambda **near: self.toy.model(**near)[0], rng)
+        elif "schools" in self.name:
+            natural, _ = suites.schools_truth(self.name == "centred schools", None, rng)
+        else:
+            known = reference(self)
+            return self._moments(known["mean"], known["sd"])
+        x = self.transformed(natural[:N_TRUTH])
+        w = np.ones(len(x)) if w is None else w
+        mean = np.average(x, axis=0, weights=w)
+        return self._moments(mean, np.sqrt(np.average((x - mean) ** 2, axis=0, weights=w)))
+
+    def _moments(self, mean, sd):
+        return {"d": self.d, "mean": rounded(mean, 6), "sd": rounded(sd, 6)}
+
+
+N_TRUTH = 30_000
+"""Exact draws that are looked at."""
+
+# ---- a run --------------------------------------------------------------------------------------
+
+
+class Errors:
+    """Functions of points whose averages are the errors of means and standard deviations."""
+
+    def __init__(self, name):
+        [known] = [row for row in load(FILE) if (row["case"], row["method"]) == (name, "truth")]
+        self.mean, self.sd = np.array(known["mean"]), np.array(known["sd"])
+
+    def __call__(self, x):
+        """Return their values (..., 2d) at single points x (..., d)."""
+        z = (x - self.mean) / self.sd
+        return np.concatenate([z, (z**2 - 1) / 2], axis=-1)
+
+
+def run(ask, target, seed):
+    """Return the row of a run."""
+    errors = Errors(target.name)
+    target.count_from_zero()
+    signal.signal(signal.SIGPROF, time_is_up)
+    began = process_time()
+    with quiet(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        signal.setitimer(signal.ITIMER_PROF, LIMIT)
+        try:
+            row = ask(target, errors, seed)
+        except Exception as error:  # of any package: the row says so
+            said = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
+            row = {"evaluations": max(target.n_density, target.n_likelihood), "refused": said}
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+    seconds = process_time() - began - target.spent
+    row |= {key: rounded(value, 6) for key, value in row.items() if isinstance(value, float)}
+    return row | {"seconds": round(seconds, 1)}
+
+
+def time_is_up(*signal):
+    """Raise TimeUp."""
+    raise TimeUp(f"no end within {LIMIT} seconds")
+
+
+def ours(most, as_density, target, errors, seed):
+    """Return a run of `pk.sample`, read as its users are told to."""
+    options = {"model": target.model, "random_seed": seed, "cores": 1, "progressbar": False}
+    if as_density or target.calls is None:
+        options["step"] = pk.SurrogateMetropolis(model=target.model, expensive=True)
+    dt = pk.sample(
+        max_evaluations=most,
+        compute_convergence_checks=False,
+        idata_kwargs={"include_transformed": True},
+        **options,
+    )
+    counted = evaluations(dt)[:, -1].sum() if target.calls is None else len(target.calls)
+    found = pk.expectation(dt, lambda v: errors(target.coordinates(v)), target.model)
+    return {"evaluations": int(counted), "errors": rounded(found.mean, 3)}
+
+
+def other(function, target, errors, seed):
+    """Return a run of another package."""
+    found = function(target, seed)
+    if not isinstance(found, Found):
+        return found
+    x, w = found.draws()
+    return found.row() | {"errors": rounded(np.average(errors(x), axis=0, weights=w), 3)}
+
+
+def by_gaussian_process(target, seed):
+    """Return a run of GPry in a box of 99 % of the prior of each coordinate.
+
+    Its first points are from the middle 90 % of each.
+    """
+    from gpry import Runner
+
+    boxes = [np.transpose(target.quantiles(share, seed)) for share in (0.005, 0.05)]
+    runner = Runner(target.logp, bounds=boxes[0], ref_bounds=boxes[1], seed=seed, verbose=1)
+    runner.run()
+    spent = target.n_density
+    runner.generate_mc_sample()
+    sample, (log_z, error) = runner.last_mc_samples(), runner.last_mc_logZ()
+    log_z += np.sum(np.log(np.diff(boxes[0])))  # its prior is 1 / volume
+    w = np.ones(len(sample["X"])) if sample["w"] is None else sample["w"]
+    return Found(spent, log_z, error, lambda: (sample["X"], w))
+
+
+def ultranest(n_live, target, seed):
+    """Return a run of UltraNest's reactive sampler."""
+    from ultranest import ReactiveNestedSampler
+
+    np.random.seed(seed)  # noqa: NPY002 (it takes no generator)
+    names = [f"x{k}" for k in range(target.d)]
+    sampler = ReactiveNestedSampler(names, target.log_likelihood, target.prior)
+    found = sampler.run(min_num_live_points=n_live, show_status=False, viz_callback=False)
+    sample = found["weighted_samples"]
+    return Found(
+        target.n_likelihood,
+        found["logz"],
+        found["logzerr"],
+        lambda: (np.asarray(sample["points"]), sample["weights"]),
+    )
+
+
+def preconditioned(n_effective, target, seed):
+    """Return a run of pocoMC, from the unit cube of the prior."""
+    import pocomc
+
+    sampler = pocomc.Sampler(
+        pocomc.Prior([uniform()] * target.d),
+        lambda u: target.log_likelihood(target.prior(u)),
+        n_effective=n_effective,
+        n_active=n_effective // 2,
+        random_state=seed,
+    )
+    sampler.run(n_total=8 * n_effective, n_evidence=0, progress=False)
+    u, w, *_ = sampler.posterior()
+    log_z, error = sampler.evidence()
+    return Found(target.n_likelihood, log_z, error, lambda: (target.prior(u), w))
+
+
+METHODS = {
+    "PyVBMC": ("pyvbmc", partial(other, variational)),
+    "GPry": ("gpry", partial(other, by_gaussian_process)),
+    **{f"ours {n}": (None, partial(ours, n, False)) for n in BUDGETS},
+    **{f"density {n}": (None, partial(ours, n, True)) for n in BUDGETS},
+    "SMC 100": (None, partial(other, partial(sequential, 100))),
+    "SMC 500": (None, partial(other, partial(sequential, 500))),
+    "SMC": (None, partial(other, partial(sequential, 2000))),
+    "dynesty 50": ("dynesty", partial(other, partial(dynesty, 50))),
+    "dynesty 100": ("dynesty", partial(other, partial(dynesty, 100))),
+    "dynesty": ("dynesty", partial(other, partial(dynesty, 500))),
+    "nautilus 200": ("nautilus", partial(other, partial(nautilus, 200, 200))),
+    "nautilus 500": ("nautilus", partial(other, partial(nautilus, 500, 500))),
+    "nautilus": ("nautilus", partial(other, partial(nautilus, 2000, 10_000))),
+    "UltraNest 100": ("ultranest", partial(other, partial(ultranest, 100))),
+    "UltraNest": ("ultranest", partial(other, partial(ultranest, 400))),
+    "pocoMC 64": ("pocomc", partial(other, partial(preconditioned, 64))),
+    "pocoMC": ("pocomc", partial(other, partial(preconditioned, 512))),
+}
+"""By name the package that it needs besides PyMC, and a function of a target, Errors and a seed."""
+
+
+# ---- the page -----------------------------------------------------------------------------------
+
+FAMILIES = {
+    "ours": [f"ours {n}" for n in BUDGETS],
+    "ours, as a density": [f"density {n}" for n in BUDGETS],
+    "PyVBMC": ["PyVBMC"],
+    "GPry": ["GPry"],
+    "SMC": ["SMC 100", "SMC 500", "SMC"],
+    "dynesty": ["dynesty 50", "dynesty 100", "dynesty"],
+    "nautilus": ["nautilus 200", "nautilus 500", "nautilus"],
+    "UltraNest": ["UltraNest 100", "UltraNest"],
+    "pocoMC": ["pocoMC 64", "pocoMC"],
+}
+OURS = ("ours", "ours, as a density")
+WANTED = 0.1
+"""Posterior standard deviations, of the worst quantity."""
+TITLES = NAMES | {
+    "oscillator": "harmonic oscillator",
+    "linear 1": "ten means, normal prior",
+    "linear uniform 1": "ten means, uniform prior",
+    "Bernoulli GLM 1": "Bernoulli GLM",
+    "Lotka–Volterra of sbibm 1": "Lotka–Volterra",
+    "logistic": "logistic growth",
+}
+
+
+class Runs:
+    """What the runs of a method on a case are worth.
+
+    `evaluations` are those that an answer takes: runs without one are begun again.
+    """
+
+    def __init__(self, rows):
+        self.n, answered = len(rows), [row for row in rows if "errors" in row]
+        self.n_answered = len(answered)
+        self.seconds = np.mean([row["seconds"] for row in rows])
+        self.evaluations = np.sum([row["evaluations"] for row in rows]) / max(1, self.n_answered)
+        errors = [row["errors"] for row in answered] or [[np.inf]]
+        each = np.sqrt(np.mean(np.square(errors), axis=0))
+        self.worst, self.median = each.max(), np.median(each)
+        self.refused = sorted({row["refused"] for row in rows if "refused" in row})
+
+    def cells(self):
+        """Return the cells of a row."""
+        n = f"{self.n_answered} of {self.n}" if self.n_answered < self.n else self.n
+        off = (f"{rounded(x, 2):g}" if self.n_answered else None for x in (self.worst, self.median))
+        return [n, three_digits(self.evaluations), *off, f"{rounded(self.seconds, 2):g}"]
+
+
+def needed(runs):
+    """Return the evaluations for the wanted error, None if no setting has it.
+
+    `runs` are those of some settings of a method. From one to the next errors fall as n^-1/2.
+    """
+    before, answered = None, [one for one in runs if one.n_answered]
+    for one in sorted(answered, key=lambda one: one.evaluations):
+        if one.worst <= WANTED:
+            enough = before and before.evaluations * (before.worst / WANTED) ** 2
+            return min(one.evaluations, enough or np.inf)
+        before = one
+    return None
+
+
+def tables(rows):
+    """Return the tables of the page."""
+    found = {}
+    for row in rows:
+        if row["method"] != "truth":
+            found.setdefault((row["case"], row["method"]), []).append(row)
+    runs = {what: Runs(own) for what, own in found.items()}
+    d = {row["case"]: row["d"] for row in rows if row["method"] == "truth"}
+    cases = [case for case in CASES if case in d]
+    families = [f for f, methods in FAMILIES.items() if any(m in methods for _, m in runs)]
+    n = {
+        case: {
+            family: needed(own)
+            for family in families
+            if (own := [runs[case, m] for m in FAMILIES[family] if (case, m) in runs])
+        }
+        for case in cases
+    }
+    others = [family for family in families if family not in OURS]
+    learning = [family for family in others if family in LEARNING]
+    return {
+        "peers.md": {
+            "evaluations for an error": table(
+                ["problem", *families],
+                [
+                    [f"{TITLES[case]}, d = {d[case]}", *(written(n[case], f) for f in families)]
+                    for case in cases
+                ],
+            ),
+            "against others": table(
+                ["against", "problems", "geometric mean", "smallest", "largest", "never ours"],
+                [
+                    against("PyVBMC", n, ["PyVBMC"], ["PyVBMC"]),
+                    against("the best, where PyVBMC was run", n, others, ["PyVBMC"]),
+                    against("the best of SMC and nested samplers", n, set(others) - {*learning}),
+                ],
+            ),
+            "expensive": table(
+                ["problem", "method", "runs", "evaluations", "worst", "median", "seconds"],
+                [
+                    [TITLES[case], method, *runs[case, method].cells()]
+                    for case in cases
+                    for method in METHODS
+                    if (case, method) in runs
+                ],
+            ),
+        }
+    }
+
+
+LEARNING = ("PyVBMC", "GPry")
+"""Those that learn the log-density."""
+
+
+def against(title, n, families, were_run=()):
+    """Return the row of ours over the fewest evaluations of some families, where they were run."""
+    ratios, n_never = [], 0
+    for own in n.values():
+        counts = [own[family] for family in families if own.get(family)]
+        if counts and all(family in own for family in were_run):
+            if own["ours"]:
+                ratios.append(own["ours"] / min(counts))
+            else:
+                n_never += 1
+    shown = (gmean(ratios), min(ratios), max(ratios)) if ratios else (None,) * 3
+    return [
+        title,
+        len(ratios) + n_never,
+        *(None if x is None else f"{rounded(x, 2):g}" for x in shown),
+        n_never,
+    ]
+
+
+def written(n, family):
+    """Return the cell of a method."""
+    if family not in n:
+        return None
+    return "never" if n[family] is None else three_digits(rounded(n[family], 2))
+
+
+if __name__ == "__main__":
+    main()

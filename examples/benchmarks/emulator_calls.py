@@ -75,8 +75,9 @@ def run(model, sampler, length, seed):
             progressbar=False,
         )
         calls = call.calls / benchmark.applications
-        table = pk.summary(dt, var_names=[rv.name for rv in own.free_RVs], model=own)
-    rhat = az.rhat(dt, var_names=[rv.name for rv in own.free_RVs])
+        names = [rv.name for rv in own.free_RVs]
+        table = pk.summary(dt, var_names=names, model=own, round_to="none")
+    rhat = az.rhat(dt, var_names=names)
     error = (table["mean"].to_numpy() - known["mean"]) / known["sd"]
     return {
         "calls": calls,

@@ -45,8 +45,9 @@ LARGEST_DIP, ON_LINE = 2.0, (0.2, 0.4, 0.6, 0.8)
 """Dip of f between two modes, at least; and where it is looked for, on the line from one to the
 other."""
 
-LONGEST_CLIMB = 20
-"""Steps of a climb, at most."""
+LONGEST_CLIMB, FARTHEST = 20, 200.0
+"""Steps of a climb, at most; and how far from the first mode it may lead, in standard deviations,
+as in the neck of a funnel it would go on for ever."""
 
 STRIDE = 3.0
 """Factor by which a good step grows as long as f grows, too."""
@@ -157,7 +158,8 @@ def _climb(search, x, f, factor, known):
                 break
             t, f_new = STRIDE * t, further
         moved, x, f = t * step, x + factor @ (t * step), f_new
-        if any(mode.holds(x) for mode in known):
+        away = np.abs(x - known[0].mean) / np.linalg.norm(known[0].factor, axis=1)
+        if away.max() > FARTHEST or any(mode.holds(x) for mode in known):
             return None
     return x, f, factor @ _root(inverse)
 

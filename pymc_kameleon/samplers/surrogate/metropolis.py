@@ -10,6 +10,7 @@ posterior, s the surrogate, t the density of a multivariate t with ν degrees of
 of the reference move, z ~ N(0, I), M the steps of the inner chain, α the acceptance probability.
 """
 
+from dataclasses import replace
 from threading import Lock
 from typing import NamedTuple
 
@@ -557,9 +558,14 @@ class SurrogateMetropolis(KameleonStep):
         tuning = self.tuning
         factor = tuning.home_factor.copy()
         home = Mode(tuning.middle.copy(), factor, tuning.mass[0] - np.log(np.diag(factor)).sum())
-        new, searches = look_for_modes(
-            noted, home, most, for_shapes, self.rng, self._draws_of_prior()
-        )
+        rule = self.log_density.rule
+        self.log_density.rule = replace(rule, rejects_errors=True)  # far away much may raise
+        try:
+            new, searches = look_for_modes(
+                noted, home, most, for_shapes, self.rng, self._draws_of_prior()
+            )
+        finally:
+            self.log_density.rule = rule
         every = [home, *new]
         if new:
             masses = np.array([mode.mass for mode in every])

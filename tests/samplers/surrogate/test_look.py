@@ -9,7 +9,7 @@ from models import Counting, black_box
 from runs import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.surrogate import look, modes
+from pymc_kameleon.samplers.surrogate import look, metropolis, modes
 from pymc_kameleon.samplers.surrogate.modes import Mode
 
 FAR = np.array([9.0, 12.0])
@@ -73,6 +73,24 @@ def test_evaluations_of_a_look_are_counted_and_limited():
     n_logp = sum(dt[g]["n_logp"].values.sum() for g in ("sample_stats", "warmup_sample_stats"))
     assert n_logp <= op.count
     assert abs(share_of_other(dt) - 1 / 3) < 0.1
+
+
+def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkeypatch, caplog):
+    def raises(x):
+        if np.abs(x).max() > 1e6:
+            raise ZeroDivisionError("far away")
+        return two_modes(x)
+
+    def looked_far_away(logp, *rest):
+        assert logp(np.full(2, 1e7)) == -np.inf
+        return [], []
+
+    monkeypatch.setattr(metropolis, "look_for_modes", looked_far_away)
+    step = pk.SurrogateMetropolis(model=black_box(Counting(raises)))
+    sample(step, **LONG)
+    [text] = [text for text in messages(caplog, logging.WARNING) if "ZeroDivisionError" in text]
+    assert text.startswith("2 exceptions")
+    assert not step.log_density.rule.rejects_errors
 
 
 def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch):

@@ -761,7 +761,11 @@ def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
 @pytest.mark.parametrize(
     ("model", "d", "advice"),
     [
-        (lambda: black_box(Blind()), 2, "Tune longer; or try another parametrisation: write a hierarchy"),
+        (
+            lambda: black_box(Blind()),
+            2,
+            "Tune longer; or try another parametrisation: write a hierarchy",
+        ),
         (lambda: black_box(Blind()), 20, "Tune longer, or use pk.GAM; or try another"),
         (lambda: normal(2), 19, "Tune longer, or use NUTS; or try another"),
         (lambda: normal(2), 20, "Tune longer, or use NUTS or pk.GAM; or try another"),

@@ -94,8 +94,13 @@ def ways():
     }
 
 
+def posteriors(cases):
+    """Return how many posteriors these are: hares and lynxes were run from two kinds of starts."""
+    return len({case.removesuffix(" 0.1") for case in cases})
+
+
 def effective_draws():
-    """Return what evaluations are worth on the posteriors of evaluations.py."""
+    """Return what evaluations are worth on the posteriors of evaluations.py, without the funnel."""
     by_row = {
         (row["case"], row["evaluations"], row["of"], row["sampler"]): row
         for row in rows("evaluations")
@@ -118,6 +123,7 @@ def effective_draws():
         for name, row in draws[2000].items()
         if row["median"] > 0
     }
+    large = [name for name, gain in gains.items() if gain >= 20]
     controls = {
         sampler: [
             np.median(row["means"])
@@ -129,17 +135,17 @@ def effective_draws():
     return {
         "kam per evaluation": f"{np.median(ratios):.1f}",
         "kam ahead": f"{sum(ratio > 1 for ratio in ratios)} of the {len(ratios)}",
-        "2000 posteriors": str(len(small)),
+        "2000 posteriors": str(posteriors(row["case"] for row in small)),
         "2000 median": span([row["median"] for row in small]),
         "2000 worst": span([row["worst"] for row in small]),
         "2000 GAM": span([by_row[row["case"], 2000, "GAM", "GAM"]["median"] for row in small]),
         "2000 few": str(sum(row["worst"] < 20 for row in small)),
-        "10000 posteriors": str(len(draws[10_000])),
+        "10000 posteriors": str(posteriors(draws[10_000])),
         "10000 median": span([row["median"] for row in draws[10_000].values()]),
         "banana there": short(draws[10_000]["banana"]["worst"]),
         "10000 worst": span([row["worst"] for row in draws[10_000].values()]),
-        "correction high": span([gain for gain in gains.values() if gain >= 20]),
-        "correction many": f"{sum(gain >= 20 for gain in gains.values())} of {len(gains)}",
+        "correction high": span([gains[name] for name in large]),
+        "correction many": f"{posteriors(large)} of {posteriors(gains)}",
         "correction low": span([gain for gain in gains.values() if gain < 20]),
         "control gain of GAM": span(controls["GAM"]),
         "control gain of GadMALA": span(controls["GadMALA"]),

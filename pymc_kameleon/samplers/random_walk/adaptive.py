@@ -190,7 +190,7 @@ class GAM(KeepsControls, LearnedShape):
     .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
 
     Σ is learned from the chain and λ tuned to the acceptance rate. The first choice without a
-    gradient for more than some 30 parameters; for fewer see :class:`SurrogateMetropolis`.
+    gradient for many parameters; for up to about 40 see :class:`SurrogateMetropolis`.
 
     Parameters
     ----------

@@ -312,7 +312,7 @@ class SurrogateMetropolis(KameleonStep):
     s is a density that was fitted to all points that tuning evaluated, and :math:`K_s` a Metropolis
     step on s, which needs no evaluation of the log-density. So a move costs one evaluation, after M
     steps that cost microseconds, and neighbouring draws are nearly independent where s is close
-    to the posterior. It is for up to about 30 parameters if the posterior is nearly normal.
+    to the posterior. It is for up to about 40 parameters if the posterior is nearly normal.
     Hierarchies and random fields may fail from 15 parameters on; then R-hat or a warning says so.
 
     Parameters

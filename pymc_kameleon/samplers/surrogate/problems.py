@@ -89,7 +89,7 @@ def explain_lost(lost):
     if lost == 0:
         return ""
     return (
-        "its start led to a place that has next to none of the posterior, about "
+        "its start led to a place with almost no posterior mass, about "
         f"1e-{lost / math.log(10):.0f} of what is where another chain arrived. So it was moved "
         "there before tuning, and its draws can be used like those of the others. But R-hat "
         "cannot show a mode from which chains are moved: if there may be several, use "

@@ -781,7 +781,7 @@ def test_what_to_try_fits_the_model(model, d, advice):
 
 def test_a_chain_that_was_moved_tells_what_that_means():
     said = problems.explain_lost(42.0)
-    assert "next to none of the posterior, about 1e-18 of what" in said
+    assert "almost no posterior mass, about 1e-18 of what" in said
     assert "its draws can be used" in said
     assert "1e-869" in problems.explain_lost(2000.0)
 

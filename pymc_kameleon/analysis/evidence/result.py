@@ -26,7 +26,7 @@ CONTRADICTION = 4
 
 CONTRADICTS = (
     "the draws are not those of this log-density, as points around them show: the sampler has not "
-    "converged, or it had another model or other data"
+    "converged or misses tails, or it had another model or other data"
 )
 
 
@@ -127,21 +127,31 @@ def overlap_of_noise(variance):
 
 def checked(found, draws, contradiction=0.0):
     """Return an Evidence with what speaks against it; without a number if nothing is known."""
+    low, few = found.overlap < LEAST_OVERLAP, found.ess < LEAST_ESS
+    is_known = not low and not few and found.standard_error <= LARGE_ERROR
     reasons = [CONTRADICTS] if abs(contradiction) > CONTRADICTION else []
-    is_known = found.overlap >= LEAST_OVERLAP and found.ess >= LEAST_ESS
-    if not (is_known and found.standard_error <= LARGE_ERROR):
-        warning = (
-            "The evidence is not known: the overlap of the posterior and the density that it was "
-            f"compared with is {found.overlap:.2g}, the draws are worth {found.ess:.0f} "
-            "independent ones, and its logarithm may be off by "
-            f"{found.standard_error:.2g} or more"
+    if low or is_known and found.overlap < POOR_OVERLAP:
+        reasons.append(
+            "the overlap of the posterior and the density that it was compared with is "
+            f"{found.overlap:.2g}"
         )
-        warning += f"; {reasons[0]}." if reasons else ". Draw longer, or reparametrise."
-        return replace(found, log_evidence=np.nan, standard_error=np.nan, warning=warning)
-    if found.overlap < POOR_OVERLAP:
-        reasons.append(f"the overlap is {found.overlap:.2f}")
-    if found.ess < POOR_ESS:
+    if few or is_known and found.ess < POOR_ESS:
         reasons.append(f"the draws are worth {found.ess:.0f} independent ones")
+    if not found.standard_error <= LARGE_ERROR:
+        reasons.append(f"its logarithm may be off by {found.standard_error:.2g} or more")
+    reasons += _doubts(draws)
+    if not reasons:
+        return found
+    if is_known:
+        warning = "The evidence may be far more wrong than its standard error says: "
+        return replace(found, warning=f"{warning}{'; '.join(reasons)}.")
+    warning = f"The evidence is not known: {'; '.join(reasons)}."
+    return replace(found, log_evidence=np.nan, standard_error=np.nan, warning=warning)
+
+
+def _doubts(draws):
+    """Return what the draws themselves say against an evidence, as texts."""
+    reasons = []
     if draws.n_diverging:
         reasons.append(
             f"{counted(draws.n_diverging, 'draw')} diverged, so that a part of the posterior may "
@@ -153,10 +163,7 @@ def checked(found, draws, contradiction=0.0):
     occupancy = mode_occupancy(coordinates)
     if not occupancy.weights_known:
         reasons.append(occupancy.verdict.rstrip(".").replace("Chains", "chains", 1))
-    if not reasons:
-        return found
-    warning = "The evidence may be far more wrong than its standard error says: "
-    return replace(found, warning=f"{warning}{'; '.join(reasons)}.")
+    return reasons
 
 
 def _r_hat(draws):

@@ -506,7 +506,9 @@ def test_signs_of_trouble_are_told():
     assert np.isnan(nothing.log_evidence)
     assert "not known" in nothing.warning
     apart = checked(x + 20 * np.arange(4)[:, None, None] // 2, ess=6.0).warning
-    assert "not known" in apart and "never jump" in apart and "overlap" not in apart
+    assert "not known" in apart
+    assert "never jump" in apart
+    assert "overlap" not in apart
     assert "or other data" in checked(x, standard_error=9.0, contradiction=5.0).warning
     doubtful = checked(x + 20 * np.arange(4)[:, None, None] // 2, overlap=0.4, ess=40.0)
     for sign in ("is 0.4;", "40 independent", "R-hat is", "never jump"):

@@ -130,12 +130,12 @@ def checked(found, draws, contradiction=0.0):
     low, few = found.overlap < LEAST_OVERLAP, found.ess < LEAST_ESS
     is_known = not low and not few and found.standard_error <= LARGE_ERROR
     reasons = [CONTRADICTS] if abs(contradiction) > CONTRADICTION else []
-    if low or is_known and found.overlap < POOR_OVERLAP:
+    if low or (is_known and found.overlap < POOR_OVERLAP):
         reasons.append(
             "the overlap of the posterior and the density that it was compared with is "
             f"{found.overlap:.2g}"
         )
-    if few or is_known and found.ess < POOR_ESS:
+    if few or (is_known and found.ess < POOR_ESS):
         reasons.append(f"the draws are worth {found.ess:.0f} independent ones")
     if not found.standard_error <= LARGE_ERROR:
         reasons.append(f"its logarithm may be off by {found.standard_error:.2g} or more")

@@ -408,8 +408,7 @@ class Run:
         """
         first = min(chain.done for chain in waiting)
         chains = [chain for chain in waiting if chain.done == first]
-        for chain, state in zip(chains, self._learned([c.state for c in chains]), strict=False):
-            self._put(chain, state)
+        self._put(chains, self._learned([chain.state for chain in chains]))
 
     def _pass_pauses(self):
         """Let chains go on at pauses where they do not wait, by what was learned one pause ago."""
@@ -417,7 +416,7 @@ class Run:
             if chain.can_advance and self._has_to_learn(chain) and chain.state.knows_late:
                 passes = chain.done in self._late
                 if passes or chain.state.late is not None:
-                    self._put(chain, pass_pause(self._job, chain.state, passes))
+                    self._put([chain], [pass_pause(self._job, chain.state, passes)])
 
     def _learn_late(self):
         """Learn from where chains were at a pause, if all have come to it; return whether so.
@@ -430,8 +429,8 @@ class Run:
             return False
         chains = [c for c in chains if not c.state.knows_late and c.state.late.monitor.done == due]
         learned = self._learned([chain.state.late for chain in chains])
-        for chain, late in zip(chains, learned, strict=False):
-            self._put(chain, replace(chain.state, late=late))
+        pairs = zip(chains, learned, strict=False)
+        self._put(chains, [replace(chain.state, late=late) for chain, late in pairs])
         return True
 
     def _learned(self, states):
@@ -443,10 +442,16 @@ class Run:
         self._fail(outcome.error)
         return []
 
-    def _put(self, chain, state):
+    def _put(self, chains, states):
+        """Put chains into new states, none if there are none, and save all or none of them.
+
+        Some that have learned and some that have not would learn anew if the process died.
+        """
         with self._changing:
-            chain.state = state
-            self._save(chain)
+            for chain, state in zip(chains, states, strict=False):
+                chain.state = state
+                self._record.save(chain.row, state)
+            self._flush_if_due()
 
     # ---- what comes back ------------------------------------------------------------------------
 
@@ -528,8 +533,11 @@ class Run:
             self._call_back(chain, tuning)
 
     def _save(self, chain):
+        self._record.save(chain.row, chain.state)
+        self._flush_if_due()
+
+    def _flush_if_due(self):
         try:
-            self._record.save(chain.row, chain.state)
             self._record.flush_if_due()
         except OSError as error:
             self._disk_fails(error)

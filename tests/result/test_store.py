@@ -633,3 +633,24 @@ def test_some_chains_of_a_result_are_enough(walk, whole):
     for chosen in ([1], [0], [1, 0]):
         one = resume(whole.isel(chain=chosen), walk.model, 10)
         assert_same(one, expected.isel(chain=chosen), (*DRAWN, *WARMUP))
+
+
+def test_chains_that_have_learned_together_are_written_together(tmp_path, monkeypatch):
+    written, mixed, save = {}, [], Store.save
+
+    def kept(self, row, state):
+        written[row] = state.steps[0].monitor
+        save(self, row, state)
+
+    def may_write(self):
+        learned = {}
+        for monitor in written.values():
+            learned.setdefault(monitor.done, set()).add(monitor.learned)
+        mixed.append(any(len(own) > 1 for own in learned.values()))
+
+    monkeypatch.setattr(Store, "save", kept)
+    monkeypatch.setattr(Store, "flush_if_due", may_write)
+    step = pk.GAM(model=normal())
+    sample(step, chains=3, tune=200, draws=20, store=tmp_path / "run.zarr")
+    assert not any(mixed)
+    assert {monitor.learned for monitor in written.values()} != {0}

@@ -3441,9 +3441,15 @@ BUGS = {
         ),
         (
             "a store does not hear of what chains have learned together",
-            "chain.state = state\n            self._save(chain)\n",
+            "chain.state = state\n                self._record.save(chain.row, state)\n",
             "chain.state = state\n",
             "test_surrogate.py -k store_keeps",
+        ),
+        (
+            "a store is written between chains that have learned together",
+            "self._record.save(chain.row, state)\n            self._flush_if_due()",
+            "self._save(chain)",
+            "test_store.py -k written_together",
         ),
         (
             "a pause learns when one chain has come to it",

@@ -12,7 +12,9 @@ If it has changed inside, tests/core/test_compiler.py says so; numba_*.py know i
 
 import gc
 import logging
+import os
 import sys
+import threading
 from uuid import uuid4
 
 import numba
@@ -40,6 +42,17 @@ if not IS_KNOWN:
         numba.__version__,
         KNOWN_VERSIONS[-1],
     )
+
+one_thread_compiles = threading.RLock()
+"""Held while we compile: neither PyTensor's settings nor numba's lists of types have a lock.
+
+Forks wait for it: a child would wait for ever where another thread of its parent holds it.
+"""
+os.register_at_fork(
+    before=one_thread_compiles.acquire,
+    after_in_parent=one_thread_compiles.release,
+    after_in_child=one_thread_compiles.release,
+)
 
 
 class Part(JITCodeLibrary):
@@ -202,7 +215,10 @@ def compile_part(function, **options):
 def compile_whole(function, signature=None, **options):
     """Return an entry point, which Python calls, or compiled code by its address."""
     options |= {"error_model": "numpy", "no_cfunc_wrapper": True} | WHOLE
-    return njit(**options)(function) if signature is None else njit(signature, **options)(function)
+    with one_thread_compiles:
+        if signature is None:
+            return njit(**options)(function)
+        return njit(signature, **options)(function)
 
 
 def as_whole(dispatcher):
@@ -227,7 +243,7 @@ def entry_point(dispatcher, signature):
     collects = gc.isenabled()
     gc.disable()  # numba makes much garbage at once: a tenth of the time
     try:
-        with one_process_compiles(dispatcher._cache, signature):
+        with one_thread_compiles, one_process_compiles(dispatcher._cache, signature):
             dispatcher.compile(signature)
     finally:
         if collects:

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.pymc_internals import (
@@ -89,7 +90,8 @@ def jittered(model, centre=None):
 
     It is near `centre`, values by name, or by default the model's initial point.
     """
-    initial_point = make_initial_point_fn(model=model) if centre is None else None
+    with one_thread_compiles:
+        initial_point = make_initial_point_fn(model=model) if centre is None else None
     names = [var.name for var in model.continuous_value_vars]
 
     def draw(seed):

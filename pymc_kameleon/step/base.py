@@ -11,6 +11,7 @@ import pymc as pm
 
 from pymc_kameleon.core.arrays import copied
 from pymc_kameleon.core.chain import N_PROGRESS, Algorithm
+from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
 from pymc_kameleon.core.schedules import Decay
@@ -233,7 +234,8 @@ class KameleonStep(ArrayStepShared):
             raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
         self.model = pm.modelcontext(model)
         own = own_variables(name, vars, self.model)
-        common_start = self.model.initial_point()
+        with one_thread_compiles:
+            common_start = self.model.initial_point()
         point = common_start if initial_point is None else initial_point
         self._initial_point = checked_point(point, self.model)
         self.layout = Layout(self.model, own, self._initial_point)
@@ -260,7 +262,8 @@ class KameleonStep(ArrayStepShared):
         region = self.layout.region_array({} if region is None else region)
         super().__init__(own, {}, blocked=blocked, rng=rng)
         self._compile_kwargs = {} if compile_kwargs is None else compile_kwargs
-        self.log_density = self._make_log_density(own, region)
+        with one_thread_compiles:
+            self.log_density = self._make_log_density(own, region)
         self._declare_stats()
         noise.check_model(self)
         self.steps_per_draw = self._usual_steps() if steps_per_draw is None else steps_per_draw
@@ -667,9 +670,9 @@ class KameleonStep(ArrayStepShared):
         It is compiled again only for other names or shapes, so that resuming is quick.
         """
         if self._outputs is None or not self._outputs.fits(names):
-            self._outputs = ModelOutputs(
-                self.model, names, self._initial_point, self._compile_kwargs, self._known_at_start
-            )
+            given = names, self._initial_point, self._compile_kwargs, self._known_at_start
+            with one_thread_compiles:
+                self._outputs = ModelOutputs(self.model, *given)
         return self._outputs
 
     def _load(self):

@@ -139,7 +139,7 @@ class Draws:
             return
         by_emulator = group == EMULATOR_MOVES
         moves = emulator_moves_of(kept) if by_emulator else moves_of(kept, learned)
-        if EVALUATIONS in dt.children and not by_emulator:
+        if EVALUATIONS in dt.children:
             self.known = known_of(dt[EVALUATIONS].to_dataset(), kept)
         size = size_of_superchains(superchains_of(self.posterior))
         if size > 1 and not by_emulator and (joined := moves.joined(size)) is not None:

@@ -15,7 +15,9 @@ from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, Corrected
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.search import suits
 from pymc_kameleon.samplers.surrogate.active.way import Known
+from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.samplers.surrogate.moves import generator_of
+from pymc_kameleon.step.learned import COORDINATE
 
 MOST_EVALUATIONS, LEAST_EVALUATIONS = 500, (10, 3)
 """Evaluations that a process is fitted to, at most; and at least, and times d."""
@@ -49,9 +51,11 @@ def known_of(data, kept):
     kept : Dataset
         What is kept of draws.
     """
-    z, logp = (data[name].values.astype(np.float64) for name in ("z", "logp"))
-    exact = data["exact"].values.astype(bool)
-    n, d = z.shape
+    d = data.sizes[COORDINATE]
+    rows = np.column_stack([data[name].values.astype(np.float64) for name in ("z", "logp")])
+    rows = each_once(rows, d)  # calls that were taken up of earlier runs have no place
+    n, z, logp = len(rows), rows[:, :-1], np.where(rows[:, -1] < np.inf, rows[:, -1], -np.inf)
+    exact = data["exact"].values.astype(bool) if "exact" in data else np.zeros(d, bool)
     least = LEAST_EVALUATIONS[0] + LEAST_EVALUATIONS[1] * d
     if not suits(d) or not least <= max(n, data.attrs["n_evaluations"]) <= MOST_EVALUATIONS:
         return None

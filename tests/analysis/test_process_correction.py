@@ -1,8 +1,11 @@
 """Averages by a process where evaluations are few: their errors, and when it is not believed."""
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from models import box
+from simulated import simulator
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.batches import Corrected
@@ -183,12 +186,28 @@ def result():
         return pk.sample(step=pk.SurrogateMetropolis(), max_evaluations=100, random_seed=1, **QUIET)
 
 
-def test_a_hundred_evaluations_tell_averages(result):
+@pytest.fixture(scope="module")
+def emulated():
+    """The same posterior, of which a simulator knows the bend."""
+
+    def straightened(x):
+        return x[1:] - BEND * (x[0] - 1) ** 2
+
+    with pm.Model():
+        x = pm.Flat("x", shape=D)
+        pm.Potential("p", 4 * x[0] - pt.exp(x[0]))
+        pm.Normal("y", simulator(straightened)(x), observed=[0.0])
+        return pk.sample(max_evaluations=100, random_seed=1, **QUIET)
+
+
+@pytest.mark.parametrize("by", ["result", "emulated"])
+def test_a_hundred_evaluations_tell_averages(by, request):
+    result = request.getfixturevalue(by)
     table = pk.summary(result, round_to="none")
     truth = draws_of_bent(np.random.default_rng(0), 1_000_000)
     z = (table["mean"] - truth.mean(axis=0)) / table["mcse_mean"]
     assert (np.abs(z) < 4).all()
-    assert (table["ess"] > 200).all()
+    assert (table["ess"] > 200).all()  # of some 50 draws
     np.testing.assert_allclose(table["sd"], truth.std(axis=0), rtol=0.15)
     ends = np.quantile(truth, [0.055, 0.945], axis=0)
     np.testing.assert_allclose(table[["eti89_lb", "eti89_ub"]].T, ends, atol=0.25)

@@ -393,6 +393,21 @@ def test_of_an_emulator(emulator):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n", [90, 120])
+def test_of_an_emulator_that_does_not_predict(n):
+    """What comes after its search in vain has what is left of the evaluations."""
+
+    def rough(x):
+        return x + 30 * np.sin(1e3 * x.sum() * np.arange(1, 5))
+
+    with pm.Model() as model:
+        pm.Normal("y", simulator(rough)(pm.Normal("x", shape=4)), observed=[1.0, 0.5, 0.0, 0.0])
+    result = limited(told(pk.EmulatorMetropolis(model=model)), n, cores=1)
+    assert n - 20 < n_logp(result) <= n
+    assert result["posterior"].sizes["draw"] >= 2
+
+
+@pytest.mark.slow
 def test_calls_that_show_that_evaluations_can_be_reused_are_among_them():
     def counted(x):
         with CALLS.get_lock():

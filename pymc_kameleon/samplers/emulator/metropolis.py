@@ -343,7 +343,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     learned_tuning = (*SurrogateMetropolis.learned_tuning, "choices", "n_learned")
     most_points = MOST_POINTS
     leads_from_best = False
-    way_share = 0.5
+    way_share = 0.75  # what the way evaluates tells as much as draws
     tuning_share = 0.2  # as the way has taught it most of what it needs
     default_steps_per_draw = staticmethod(lambda d: 1)
     _search = None
@@ -425,8 +425,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _budget(self):
         """Return the evaluations of the way without an emulator, after one with it."""
-        left = self._limit_of_search() - self._near_tries() - self._n_searched
-        return max(0, min(self._usual_budget(), left))
+        return min(self._usual_budget(), max(0, self._left_of_limit() - self._near_tries()))
 
     def evaluations_of_search(self, whole, short):
         """Return about how many evaluations the way takes: some rounds; others try a draw of s."""

@@ -488,12 +488,15 @@ class SurrogateMetropolis(KameleonStep):
 
     def _budget(self):
         """Return the evaluations of the way, or of what is left of it after a search in vain."""
-        return max(0, min(self._usual_budget(), self._limit_of_search() - self._n_searched))
+        return min(self._usual_budget(), self._left_of_limit())
 
     def _budget_of_search(self):
         """Return the evaluations of a search; many at a time may be more, as rounds are few."""
         most = self._most_of_search if self.evaluations_at_once > 1 else self._usual_budget()
-        return min(most, self._limit_of_search())
+        return min(most, self._left_of_limit())
+
+    def _left_of_limit(self):
+        return max(0, self._limit_of_search() - self._n_searched)
 
     def _most_on_the_way(self):
         search = self._most_of_search if self._is_active else 0
@@ -544,7 +547,8 @@ class SurrogateMetropolis(KameleonStep):
         self._known_on_the_way = tuning.known, tuning.known_exact
         noted = _noting(logp, rows)
         self._go_home(q, logp, noted, rows)
-        self._look_elsewhere(q, logp, noted)
+        if max(self._budget_of_look) > 0:
+            self._look_elsewhere(q, logp, noted)
         if most := len(self.tuning.remembered):
             rows = each_once(np.reshape(rows, (-1, self._d + 1)), self._d)[:most]
             self.tuning.remembered[: len(rows)], self.tuning.n_remembered[0] = rows, len(rows)

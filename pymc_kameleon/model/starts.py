@@ -108,7 +108,8 @@ def jittered(model, centre=None):
 def starts_from_prior(model):
     """Return a function of a seed that draws a point from the prior, on the unconstrained scale."""
     overrides = dict.fromkeys(model.free_RVs, "prior")
-    draw = make_initial_point_fn(model=model, overrides=overrides)
+    with one_thread_compiles:
+        draw = make_initial_point_fn(model=model, overrides=overrides)
     try:
         draw(0)
     except NotImplementedError:

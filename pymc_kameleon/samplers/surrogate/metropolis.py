@@ -11,13 +11,13 @@ of the reference move, z ~ N(0, I), M the steps of the inner chain, α the accep
 """
 
 from dataclasses import replace
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, bools, copy_arrays, floats, integers
 from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -80,9 +80,6 @@ which on no chain waits for most of them."""
 
 N_GUIDED = 32
 """Points that other chains may begin at, the best one and draws of the process."""
-
-COMPILING = Lock()
-"""Held while a thread compiles draws of the prior."""
 
 CHEAP_BUDGET = 5
 """Times as many evaluations a chain has for its way to the posterior where they are cheap."""
@@ -582,7 +579,7 @@ class SurrogateMetropolis(KameleonStep):
 
     def _draws_of_prior(self):
         """Return draws (n, d) of the prior, None if there are none: computed once in a process."""
-        with COMPILING:
+        with one_thread_compiles:
             if not self._prior_of_look:
                 self._prior_of_look.append(prior_draws(self.model, self.layout))
         return self._prior_of_look[0]

@@ -2582,7 +2582,7 @@ BUGS = {
             "test_kam.py -k until_there_is_a_z",
         ),
     ],
-    "samplers/kameleon/symmetries.py": [
+    "samplers/symmetries.py": [
         (
             "what PyMC leaves out of a simplex is not exchanged",
             "-values.sum(axis=-2, keepdims=True)",

@@ -41,6 +41,14 @@ INPUTS, DENSITY, PULLBACK = range(3)
 """Parts of the model, in `target.others`."""
 
 
+class Mirrors(NamedTuple):
+    """Linear maps G of z, each its own inverse, to modes that mirror one another (mirrors.py)."""
+
+    maps: floats("mirrors", "d", "d")
+    n_maps: integers(1)
+    n_same: integers(1)  # the first ones, under which black boxes return the same
+
+
 class Emulated(NamedTuple):
     """What defines s, and a chain on it."""
 
@@ -52,6 +60,7 @@ class Emulated(NamedTuple):
     leap: floats(1)  # ε of the leapfrog
     most_leaps: integers(1)
     n_inner: integers(1)  # M
+    mirrors: Mirrors
 
 
 class DensityScratch(NamedTuple):

@@ -30,7 +30,13 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.emulator import learning, problems
-from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part, log_emulated
+from pymc_kameleon.samplers.emulator.density import (
+    INPUTS,
+    Emulated,
+    Mirrors,
+    call_part,
+    log_emulated,
+)
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.inner_chain import (
@@ -39,6 +45,7 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     compiled_values,
     run_inner_chain,
 )
+from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES
 from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, SearchByEmulator
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
@@ -48,6 +55,7 @@ from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
+from pymc_kameleon.samplers.symmetries import likely_symmetries
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import check_names
@@ -337,7 +345,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     )
     kept_evaluations = "inputs", "outputs"
     own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
-    lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated"}
+    lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated", *Mirrors._fields}
     looks_for_modes = False
     least_between_fits = 2
     learned_tuning = (*SurrogateMetropolis.learned_tuning, "choices", "n_learned")
@@ -361,6 +369,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
+        self._n_mirrors = min(len(likely_symmetries(self)), MOST_IMAGES)
         self.settings["stops"] = n_stops(self._d, log_density.simulators.q)
         problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density
@@ -378,7 +387,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         most = max(LEAST_KEPT, min(MOST_REMEMBERED, MOST_KEPT_NUMBERS // (d + 2 + p + q)))
         kept = min(self._most_on_the_way() + NEAR_TRIES + 1 + n_tune, most)
         sizes |= {"d": d, "P": p, "Q": q, "tape": 2 * (p + q) + d, "evaluation": d + 2 + p + q}
-        sizes |= {"kept": kept, "stops": self.settings["stops"]}
+        sizes |= {"kept": kept, "stops": self.settings["stops"], "mirrors": self._n_mirrors}
         emulated = allocate(
             Emulated,
             sizes,

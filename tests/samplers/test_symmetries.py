@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.kameleon.symmetries import most_maps, symmetries
+from pymc_kameleon.samplers.symmetries import most_maps, symmetries
 
 
 @pytest.fixture(scope="module")

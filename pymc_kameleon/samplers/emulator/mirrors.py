@@ -1,0 +1,79 @@
+"""A look for modes that mirror the one found: parameters have changed places, or a sign.
+
+Two rates of a simulator can be exchangeable. Then the posterior has a second mode, of which the
+emulator knows nothing, and no climb comes there. So a few images of the best place are evaluated,
+under maps that models often are symmetric under (samplers/symmetries.py): those whose log-density
+would be as high if the black boxes returned the same there. That takes no evaluation to know, as
+the rest of the model is known.
+
+Where they do return the same, and the place is another mode, nothing more has to be learned: the
+emulator is fitted to the images of all evaluations, too. If that holds for the best place alone, s
+is wrong, which moves correct, as always. Where they do not, and the place is good all the same, a
+climb begins there. In both cases the chain on s goes to images from then on (inner_chain.py).
+
+Symbols: G a map; as in way.py.
+"""
+
+import numpy as np
+
+from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.symmetries import likely_symmetries
+
+MOST_IMAGES = 8
+"""Images that are evaluated, at most."""
+
+SAME = 0.1
+"""Distance of two rows of outputs, in units of the noise, up to which they are the same."""
+
+
+class Images:
+    """What a search asks of images, and where it keeps the maps that it has found.
+
+    Parameters
+    ----------
+    step : EmulatorMetropolis
+        Of the search.
+    """
+
+    def __init__(self, step):
+        self._step = step
+
+    def likely(self, z, least):
+        """Return maps under which log π of z (d,) does not change by more, if the outputs do not.
+
+        Those that change it least come first. z was evaluated.
+        """
+        step = self._step
+        maps = likely_symmetries(step)
+        if not maps:
+            return []
+        known = learning.evaluations_of([step])
+        y = self._outputs(known, z)
+        images = learning.whole_points(step.log_density, np.array([g @ z for g in maps]))
+        own = learning.whole_points(step.log_density, z[None])
+        [before] = step.log_density.logp_given(own, y[None])
+        change = step.log_density.logp_given(images, np.tile(y, (len(maps), 1))) - before
+        order = np.argsort(np.abs(np.round(change, 6)), kind="stable")
+        return [maps[k] for k in order if change[k] > least]
+
+    def are_same(self, z, n):
+        """Return whether the newest n evaluations have the outputs of z, (n,) bool."""
+        known = learning.evaluations_of([self._step])
+        weights = np.sqrt(learning.curvatures(self._step.log_density, known))
+        return np.linalg.norm(weights * (known.y[-n:] - self._outputs(known, z)), axis=1) < SAME
+
+    def keep(self, same, others):
+        """Let chains on s go by these maps; under the first ones, outputs are the same."""
+        mirrors = self._step.parameters.emulated.mirrors
+        n = mirrors.n_maps[0] = len(same) + len(others)
+        mirrors.n_same[0] = len(same)
+        mirrors.maps[:n] = np.reshape([*same, *others], (n, *mirrors.maps.shape[1:]))
+
+    def of(self, z):
+        """Return the images of z (d,) under all products of maps whose outputs are the same."""
+        mirrors = self._step.parameters.emulated.mirrors
+        return [g @ z for g in learning.group_of(mirrors.maps[: mirrors.n_same[0]])]
+
+    @staticmethod
+    def _outputs(known, z):
+        return known.y[np.flatnonzero((known.z == z).all(axis=1))[0]]

@@ -369,7 +369,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
-        self._n_mirrors = min(len(likely_symmetries(self)), MOST_IMAGES)
+        self._n_mirrors = MOST_IMAGES if likely_symmetries(self) else 0
         self.settings["stops"] = n_stops(self._d, log_density.simulators.q)
         problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density

@@ -4,7 +4,7 @@ Two rates of a simulator can be exchangeable. Then the posterior has a second mo
 emulator knows nothing, and no climb comes there. So a few images of the best place are evaluated,
 under maps that models often are symmetric under (samplers/symmetries.py): those whose log-density
 would be as high if the black boxes returned the same there. That takes no evaluation to know, as
-the rest of the model is known.
+the rest of the model is known. If two images have the same outputs, their product is tried, too.
 
 Where they do return the same, and the place is another mode, nothing more has to be learned: the
 emulator is fitted to the images of all evaluations, too. If that holds for the best place alone, s
@@ -14,13 +14,15 @@ climb begins there. In both cases the chain on s goes to images from then on (in
 Symbols: G a map; as in way.py.
 """
 
+from itertools import combinations
+
 import numpy as np
 
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 
-MOST_IMAGES = 8
-"""Images that are evaluated, at most."""
+MOST_IMAGES, MOST_SINGLE = 8, 6
+"""Images that are evaluated, at most; and before there are products of maps to try."""
 
 SAME = 0.1
 """Distance of two rows of outputs, in units of the noise, up to which they are the same."""
@@ -38,13 +40,13 @@ class Images:
     def __init__(self, step):
         self._step = step
 
-    def likely(self, z, least):
-        """Return maps under which log π of z (d,) does not change by more, if the outputs do not.
+    def likely(self, z, least, maps=None):
+        """Return maps under which log π of z (d,) falls no more, if the outputs stay as they are.
 
-        Those that change it least come first. z was evaluated.
+        Of these, or all. Those that change it least come first. z was evaluated.
         """
         step = self._step
-        maps = likely_symmetries(step)
+        maps = likely_symmetries(step) if maps is None else maps
         if not maps:
             return []
         known = learning.evaluations_of([step])
@@ -59,8 +61,27 @@ class Images:
     def are_same(self, z, n):
         """Return whether the newest n evaluations have the outputs of z, (n,) bool."""
         known = learning.evaluations_of([self._step])
+        return self._distances(known, self._outputs(known, z))[-n:] < SAME
+
+    def products(self, z, maps):
+        """Return products of two maps whose images, evaluated last, have the same other outputs.
+
+        If G₁z and G₂z have them, a map between these is G₁G₂. So where amplitudes are to be
+        exchanged along with rates, exchanges of each alone tell.
+        """
+        known, found = learning.evaluations_of([self._step]), {}
+        differ = ~self.are_same(z, len(maps))
+        for i, j in combinations(np.flatnonzero(differ), 2):
+            product, y = maps[i] @ maps[j], known.y[i - len(maps)]
+            is_inverse = np.array_equal(product @ product, np.eye(len(z)))
+            if is_inverse and self._distances(known, y)[j - len(maps)] < SAME:
+                found[product.tobytes()] = product
+        return list(found.values())
+
+    def _distances(self, known, y):
+        """Return how far outputs are from some (Q,), in units of the noise, (n,)."""
         weights = np.sqrt(learning.curvatures(self._step.log_density, known))
-        return np.linalg.norm(weights * (known.y[-n:] - self._outputs(known, z)), axis=1) < SAME
+        return np.linalg.norm(weights * (known.y - y), axis=1)
 
     def keep(self, same, others):
         """Let chains on s go by these maps; under the first ones, outputs are the same."""

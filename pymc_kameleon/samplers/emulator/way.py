@@ -34,7 +34,7 @@ from scipy.optimize import minimize
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
-from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, Images
+from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE, Images
 from pymc_kameleon.samplers.surrogate.archive import cholesky
 from pymc_kameleon.samplers.surrogate.batch_search import BatchSearch
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
@@ -202,10 +202,16 @@ class Way:
         Of an image as high as here there is another mode, if it is higher than halfway to there.
         """
         best = self.best
-        maps, least = self._likely_maps(best)
+        maps, least = self._likely_maps(best, MOST_SINGLE)
         if not maps:
             return
         logp = yield from self._evaluated(np.array([one @ best.z for one in maps]))
+        products = self.images.products(best.z, maps)
+        more, least_of_more = self._likely_maps(best, MOST_IMAGES - len(maps), products)
+        if more:
+            logp_of_more = yield from self._evaluated(np.array([one @ best.z for one in more]))
+            maps, logp = [*maps, *more], np.append(logp, logp_of_more)
+            least = np.append(least, least_of_more)
         same = self.images.are_same(best.z, len(maps)) & (logp > least)
         kept, others = [one for one, found in zip(maps, same, strict=True) if found], []
         self.images.keep(kept, others)
@@ -218,16 +224,16 @@ class Way:
                 self.images.keep(kept, others)
         self._learn()
 
-    def _likely_maps(self, walker):
-        """Return maps to what may be other modes, and the least log-densities that these have (k,).
+    def _likely_maps(self, walker, most, maps=None):
+        """Return some maps to what may be other modes, and their least log-densities (k,).
 
         Halfway to there the log-density of a normal would have fallen so far.
         """
-        maps = self.images.likely(walker.z, -self._allowance(walker)) if self.images else []
+        maps = self.images.likely(walker.z, -self._allowance(walker), maps) if self.images else []
         values, vectors = _curvature(self.density, walker.z, self.spread)
         ways = np.array([(one @ walker.z - walker.z) / self.spread for one in maps])
         fall = np.square(ways.reshape(-1, walker.z.size) @ vectors) @ np.maximum(values, 0) / 8
-        chosen = np.flatnonzero(fall > LARGEST_DIP)[:MOST_IMAGES]
+        chosen = np.flatnonzero(fall > LARGEST_DIP)[:most]
         least = walker.logp - np.minimum(fall, self._allowance(walker))
         return [maps[k] for k in chosen], least[chosen]
 

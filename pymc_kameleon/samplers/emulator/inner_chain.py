@@ -27,7 +27,7 @@ from pymc_kameleon.core.jit import cached_jit, jit, specialise
 from pymc_kameleon.core.linalg import copy, solve_lower_transposed, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.target import Target
-from pymc_kameleon.samplers.emulator.density import DensityScratch, Emulated, log_emulated
+from pymc_kameleon.samplers.emulator.density import DensityScratch, Emulated, image_of, log_emulated
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure, emulate
 from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
 from pymc_kameleon.step.messages import say_if_compiling
@@ -105,15 +105,6 @@ def mirror_step(target, emulated, at, log_s, rng):
     return log_s
 
 
-@jit
-def image_of(matrix, z, image):
-    """Write the image of z."""
-    for i in range(z.size):
-        image[i] = 0.0
-        for j in range(z.size):
-            image[i] += matrix[i, j] * z[j]
-
-
 @jit(inlined=False)
 def run_inner_chain(target, emulated, at, log_s, rng):
     """Move at.u by M transitions, to the next stop; return log s there."""
@@ -148,6 +139,13 @@ class EmulatedDensity:
     def z_of(self, u):
         """Return z of points u (n, d)."""
         return self.emulated.mean + u @ self.emulated.factor.T
+
+    def at_home(self, z):
+        """Return points z (n, d), or of each that mirror image which is nearest to μ, in u."""
+        mirrors = self.emulated.mirrors
+        images = np.array([z, *(z @ g.T for g in mirrors.maps[: mirrors.n_products[0]])])
+        distances = [np.linalg.norm(self.u_of(own), axis=1) for own in images]
+        return images[np.argmin(distances, axis=0), np.arange(len(z))]
 
     def values(self, z):
         """Return log s (n,) and its gradients in z (n, d), which are 0 where it is -inf."""

@@ -179,7 +179,7 @@ def look_into_tails(chains, draws, rng):
     first = chains[0]
     emulated = first.parameters.emulated
     density = EmulatedDensity(first.log_density.target(rng), emulated)
-    some = draws[rng.integers(len(draws), size=N_TAIL)]
+    some = density.at_home(draws[rng.integers(len(draws), size=N_TAIL)])
     z = emulated.mean + rng.uniform(*TAIL_FACTORS, (N_TAIL, 1)) * (some - emulated.mean)
     (log_s, _), (usual, _) = density.values(z), density.values(some)
     likely = z[log_s > np.median(usual) - TAIL_DROP]
@@ -501,6 +501,8 @@ def learn_shape(density, choices, known, starts, lengths, rng):
     is_first = choices.share[0] == 0
     log_s, _ = density.values(starts)
     starts = starts[log_s > -np.inf] if (log_s > -np.inf).any() else starts
+    if is_first and emulated.mirrors.n_maps[0] > 0:
+        emulated.mean[:] = starts[0]  # one of the modes is home
     z = starts[np.arange(N_CHAINS) % len(starts)]
     for n in FIRST_LENGTHS if is_first else lengths:
         places = []
@@ -511,11 +513,13 @@ def learn_shape(density, choices, known, starts, lengths, rng):
             tune_leap(emulated, mean_of_leaps(accept_prob))
         places = np.concatenate(places)
         sample = places[len(places) // 3 :].reshape(-1, d)
-        change_shape(emulated, sample, 1 if is_first else n / (n + MEMORY_OF_SHAPE))
-    u = density.u_of(places.reshape(-1, d)).reshape(places.shape)
+        change_shape(emulated, density.at_home(sample), 1 if is_first else n / (n + MEMORY_OF_SHAPE))
+    every = places.reshape(-1, d)
+    parts = [every, density.at_home(every)] if emulated.mirrors.n_maps[0] > 0 else [every]
+    u = np.concatenate([density.u_of(z).reshape(places.shape) for z in parts], axis=2)
     emulated.n_inner[0] = enough_transitions(u)
     good = known.z[drops(known.logp, d) == 0]
-    distances = np.linalg.norm(density.u_of(good), axis=1)
+    distances = np.linalg.norm(density.u_of(density.at_home(good)), axis=1)
     emulated.radius[0] = choices.widening[0] * max(np.quantile(distances, 0.9), np.sqrt(d))
     return sample
 

@@ -86,9 +86,11 @@ class Images:
     def keep(self, same, others):
         """Let chains on s go by these maps; under the first ones, outputs are the same."""
         mirrors = self._step.parameters.emulated.mirrors
-        n = mirrors.n_maps[0] = len(same) + len(others)
-        mirrors.n_same[0] = len(same)
-        mirrors.maps[:n] = np.reshape([*same, *others], (n, *mirrors.maps.shape[1:]))
+        maps = [*same, *others]
+        mirrors.n_same[0], mirrors.n_maps[0] = len(same), len(maps)
+        products = learning.group_of(maps)
+        n = mirrors.n_products[0] = len(products)
+        mirrors.maps[:n] = np.reshape(products, (n, *mirrors.maps.shape[1:]))
 
     def of(self, z):
         """Return the images of z (d,) under all products of maps whose outputs are the same."""

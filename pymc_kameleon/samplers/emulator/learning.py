@@ -513,7 +513,9 @@ def learn_shape(density, choices, known, starts, lengths, rng):
             tune_leap(emulated, mean_of_leaps(accept_prob))
         places = np.concatenate(places)
         sample = places[len(places) // 3 :].reshape(-1, d)
-        change_shape(emulated, density.at_home(sample), 1 if is_first else n / (n + MEMORY_OF_SHAPE))
+        change_shape(
+            emulated, density.at_home(sample), 1 if is_first else n / (n + MEMORY_OF_SHAPE)
+        )
     every = places.reshape(-1, d)
     parts = [every, density.at_home(every)] if emulated.mirrors.n_maps[0] > 0 else [every]
     u = np.concatenate([density.u_of(z).reshape(places.shape) for z in parts], axis=2)

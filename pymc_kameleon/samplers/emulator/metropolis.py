@@ -27,6 +27,8 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.model.layout import elements
+from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.emulator import learning, problems
@@ -459,6 +461,12 @@ class EmulatorMetropolis(SurrogateMetropolis):
         ]
 
     @property
+    def _names_of_parameters(self):
+        """What users call the coordinates."""
+        shapes = self.layout.shapes.items()
+        return [one for name, shape in shapes for one in elements(natural_name(name), shape)]
+
+    @property
     def _names_of_boxes(self):
         return [box.name for box in self.log_density.simulators.boxes]
 
@@ -520,6 +528,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             most = min(self._most_by_emulator(), self._limit_of_search() - self._near_tries())
             search.go_on(logp, self._emulator_budget(), most)
             draws = search.finish(self, N_GUIDED)
+            problems.say_mirrors(self.parameters.emulated.mirrors, self._names_of_parameters)
             if search.error > MOST_ERROR:
                 self._n_searched = logp.n
                 draws = self._draws_without_emulator(draws[0], noted)

@@ -11,7 +11,8 @@ and near each of these maxima a draw of the normal there. ρ becomes the r that 
 neck of a funnel, as of a hierarchy whose groups come together, π has no bound, and hardly any mass.
 So where s is right steps go by the mass: π, and the volume that the curvature of log s leaves. The
 way may end in a local mode. So then log s is maximised from draws of the prior, which costs no
-evaluation, and what may be another mode is evaluated, and climbed from there if it is one. A few mirror images of the best place are evaluated, too (mirrors.py).
+evaluation, and what may be another mode is evaluated, and climbed from there if it is one. A few
+mirror images of the best place are evaluated, too (mirrors.py).
 
 That sees no mode that the emulator knows nothing of. So some points far away are evaluated. Where
 the emulator does not predict them, or where the best place does not fit the data, all begins anew
@@ -289,7 +290,9 @@ class Way:
         *masses, own = self._masses([*self.maxima, walker])
         for place, mass in zip(self.maxima, masses, strict=True):
             near = abs(mass - own) < NEGLIGIBLE
-            if near and any(self._dip(z, walker.z) <= LARGEST_DIP for z in self._with_images(place.z)):
+            if near and any(
+                self._dip(z, walker.z) <= LARGEST_DIP for z in self._with_images(place.z)
+            ):
                 found, before = place, mass
         if found is walker:
             self.maxima.append(walker)

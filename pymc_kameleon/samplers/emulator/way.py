@@ -220,9 +220,11 @@ class Way:
             if not same[k] and logp[k] > least[k]:
                 walker = Walker(maps[k] @ best.z, logp[k], NEW_RADIUS)
                 yield from self._climb(walker)
+                own, other = self._masses([best, walker])
                 self._add(walker)
-                others.append(maps[k])
-                self.images.keep(kept, others)
+                if abs(own - other) < NEGLIGIBLE:
+                    others.append(maps[k])
+        self.images.keep(kept, others)
         self._learn()
 
     def _likely_maps(self, walker, most, maps=None):
@@ -231,9 +233,11 @@ class Way:
         Halfway to there the log-density of a normal would have fallen so far.
         """
         maps = self.images.likely(walker.z, -self._allowance(walker), maps) if self.images else []
+        if not maps:
+            return [], np.zeros(0)
         values, vectors = _curvature(self.density, walker.z, self.spread)
         ways = np.array([(one @ walker.z - walker.z) / self.spread for one in maps])
-        fall = np.square(ways.reshape(-1, walker.z.size) @ vectors) @ np.maximum(values, 0) / 8
+        fall = np.square(ways @ vectors) @ np.maximum(values, 0) / 8
         chosen = np.flatnonzero(fall > LARGEST_DIP)[:most]
         least = walker.logp - np.minimum(fall, self._allowance(walker))
         return [maps[k] for k in chosen], least[chosen]

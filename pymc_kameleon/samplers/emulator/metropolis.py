@@ -528,10 +528,10 @@ class EmulatorMetropolis(SurrogateMetropolis):
             most = min(self._most_by_emulator(), self._limit_of_search() - self._near_tries())
             search.go_on(logp, self._emulator_budget(), most)
             draws = search.finish(self, N_GUIDED)
-            problems.say_mirrors(self.parameters.emulated.mirrors, self._names_of_parameters)
             if search.error > MOST_ERROR:
                 self._n_searched = logp.n
                 draws = self._draws_without_emulator(draws[0], noted)
+            problems.say_mirrors(self.parameters.emulated.mirrors, self._names_of_parameters)
             self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices)
         q[: self._d] = self._first_point(self.guide.draws, noted)
         learning.take_shares([self])

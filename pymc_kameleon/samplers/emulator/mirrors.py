@@ -38,42 +38,43 @@ class Images:
     """
 
     def __init__(self, step):
-        self._step = step
+        self._step, self._outputs = step, None  # those of the place whose images are asked for
 
     def likely(self, z, least, maps=None):
         """Return maps under which log π of z (d,) falls no more, if the outputs stay as they are.
 
-        Of these, or all. Those that change it least come first. z was evaluated.
+        Of these, or all. Those that change it least come first. Where z was evaluated is known, or
+        there are none.
         """
         step = self._step
         maps = likely_symmetries(step) if maps is None else maps
-        if not maps:
-            return []
         known = learning.evaluations_of([step])
-        y = self._outputs(known, z)
-        images = learning.whole_points(step.log_density, np.array([g @ z for g in maps]))
-        own = learning.whole_points(step.log_density, z[None])
-        [before] = step.log_density.logp_given(own, y[None])
-        change = step.log_density.logp_given(images, np.tile(y, (len(maps), 1))) - before
+        rows = np.flatnonzero((known.z == z).all(axis=1))
+        if not maps or len(rows) == 0:
+            return []
+        self._outputs = known.y[rows[0]]
+        points = learning.whole_points(step.log_density, np.array([z, *(g @ z for g in maps)]))
+        logp = step.log_density.logp_given(points, np.tile(self._outputs, (len(points), 1)))
+        change = logp[1:] - logp[0]
         order = np.argsort(np.abs(np.round(change, 6)), kind="stable")
         return [maps[k] for k in order if change[k] > least]
 
-    def are_same(self, z, n):
-        """Return whether the newest n evaluations have the outputs of z, (n,) bool."""
+    def are_same(self, n):
+        """Return whether the newest n evaluations have the outputs of that place, (n,) bool."""
         known = learning.evaluations_of([self._step])
-        return self._distances(known, self._outputs(known, z))[-n:] < SAME
+        return self._distances(known, self._outputs)[-n:] < SAME
 
-    def products(self, z, maps):
+    def products(self, maps):
         """Return products of two maps whose images, evaluated last, have the same other outputs.
 
         If G₁z and G₂z have them, a map between these is G₁G₂. So where amplitudes are to be
         exchanged along with rates, exchanges of each alone tell.
         """
         known, found = learning.evaluations_of([self._step]), {}
-        differ = ~self.are_same(z, len(maps))
+        differ = ~self.are_same(len(maps))
         for i, j in combinations(np.flatnonzero(differ), 2):
             product, y = maps[i] @ maps[j], known.y[i - len(maps)]
-            is_inverse = np.array_equal(product @ product, np.eye(len(z)))
+            is_inverse = np.array_equal(product @ product, np.eye(len(product)))
             if is_inverse and self._distances(known, y)[j - len(maps)] < SAME:
                 found[product.tobytes()] = product
         return list(found.values())
@@ -88,7 +89,7 @@ class Images:
         mirrors = self._step.parameters.emulated.mirrors
         maps = [*same, *others]
         mirrors.n_same[0], mirrors.n_maps[0] = len(same), len(maps)
-        products = learning.group_of(maps)
+        products = learning.group_of(maps)[: len(mirrors.maps)]
         n = mirrors.n_products[0] = len(products)
         mirrors.maps[:n] = np.reshape(products, (n, *mirrors.maps.shape[1:]))
 
@@ -96,7 +97,3 @@ class Images:
         """Return the images of z (d,) under all products of maps whose outputs are the same."""
         mirrors = self._step.parameters.emulated.mirrors
         return [g @ z for g in learning.group_of(mirrors.maps[: mirrors.n_same[0]])]
-
-    @staticmethod
-    def _outputs(known, z):
-        return known.y[np.flatnonzero((known.z == z).all(axis=1))[0]]

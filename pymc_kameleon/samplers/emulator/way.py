@@ -207,13 +207,13 @@ class Way:
         if not maps:
             return
         logp = yield from self._evaluated(np.array([one @ best.z for one in maps]))
-        products = self.images.products(best.z, maps)
+        products = self.images.products(maps)
         more, least_of_more = self._likely_maps(best, MOST_IMAGES - len(maps), products)
         if more:
             logp_of_more = yield from self._evaluated(np.array([one @ best.z for one in more]))
             maps, logp = [*maps, *more], np.append(logp, logp_of_more)
             least = np.append(least, least_of_more)
-        same = self.images.are_same(best.z, len(maps)) & (logp > least)
+        same = self.images.are_same(len(maps)) & (logp > least)
         kept, others = [one for one, found in zip(maps, same, strict=True) if found], []
         self.images.keep(kept, others)
         for k in np.argsort(-logp, kind="stable"):

@@ -49,6 +49,7 @@ def test_two_rates_change_places(step, monkeypatch):
     assert len(seen) == 1
 
 
+@pytest.mark.slow
 def test_amplitudes_change_places_along_with_rates(monkeypatch):
     """Exchanging those or these alone gives the same outputs, other than those that fit."""
     maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=parts()), monkeypatch)
@@ -128,7 +129,7 @@ def share_by_grid():
 def test_chains_go_to_both_modes_as_often_as_they_should(step, caplog):
     """Which is not as often, as the priors are not the same."""
     with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
-        dt = sample(step, tune=30, draws=400, chains=4, random_seed=1)
+        dt = sample(step, tune=30, draws=250, chains=4, random_seed=1)
     assert "as fast and slow can change places" in caplog.text
     is_faster = dt["posterior"]["fast"].values > dt["posterior"]["slow"].values
     share = share_by_grid()

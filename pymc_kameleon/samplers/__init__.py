@@ -9,6 +9,7 @@
 ``control_variates``  the option of GAM and GadMALA
 ``learned_shape``     what samplers share that learn a covariance
 ``one_scale``         what samplers share that have one scale
+``symmetries``        maps that take a mode to another
 ``choice``            which steps make a run, as users name them or by default
 """
 

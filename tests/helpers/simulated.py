@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 from pytensor import wrap_py
 
 from pymc_kameleon.samplers.emulator import fit
-from pymc_kameleon.samplers.emulator.inner_chain import LEAP_RANGE, EmulatedDensity
+from pymc_kameleon.samplers.emulator.inner_chain import LEAP_RANGE, MIRROR_SHARE, EmulatedDensity
 from pymc_kameleon.samplers.emulator.metropolis import LEAST_STOPS
 
 
@@ -97,6 +97,42 @@ GROWTH = np.log([RATE, CAPACITY, NOISE])
 """The truth, in the model's coordinates."""
 
 
+TIMES = np.linspace(0.1, 6, 8)
+
+
+def two_decays(x):
+    """Return a sum of two exponentials, of two rates."""
+    return np.exp(-np.multiply.outer(TIMES, x)).sum(axis=1)
+
+
+@cache
+def decays():
+    """Two rates that can be exchanged, but for their priors: two modes mirror one another."""
+    with pm.Model() as model:
+        fast, slow = pm.LogNormal("fast", 0.15, 0.7), pm.LogNormal("slow", -0.15, 0.7)
+        pm.Normal("y", simulator(two_decays)(pt.stack([fast, slow])), 0.05, observed=DECAYED)
+    return model
+
+
+DECAYED = two_decays([2.0, 0.3]) + 0.05 * np.random.default_rng(1).standard_normal(8)
+
+
+def two_parts(x):
+    """Return a sum of two exponentials, of two amplitudes and two rates."""
+    return x[:2] @ np.exp(-np.multiply.outer(x[2:], TIMES))
+
+
+@cache
+def parts():
+    """Amplitudes can be exchanged along with rates, and not alone; all are in one vector."""
+    with pm.Model() as model:
+        x = pm.LogNormal("x", 0, 1, shape=4)
+        data = two_parts(np.array([1, 2, 0.3, 2.0]))
+        data = data + 0.05 * np.random.default_rng(1).standard_normal(8)
+        pm.Normal("y", simulator(two_parts)(x), 0.05, observed=data)
+    return model
+
+
 def wave(x):
     """Return a damped oscillation of amplitude 1 at 30 times, of frequency and phase."""
     times = np.linspace(0, 12, 30)
@@ -142,6 +178,13 @@ def emulate_by(step, functions, width=1.5, n=30, seed=1):
         found.write(emulated.structure, emulated.emulator, box)
 
 
+def set_mirrors(emulated, maps):
+    """Let chains on s go by these maps, under which outputs need not be the same."""
+    mirrors = emulated.mirrors
+    mirrors.n_same[0], mirrors.n_maps[0], mirrors.n_products[0] = 0, len(maps), len(maps)
+    mirrors.maps[: len(maps)] = np.reshape(maps, (len(maps), *mirrors.maps.shape[1:]))
+
+
 def density_of(step, rng=None):
     """Return the EmulatedDensity of a step, with what its parameters are now."""
     rng = np.random.default_rng(0) if rng is None else rng
@@ -162,9 +205,15 @@ class SlowChain:
         self.mean, self.factor = emulated.mean, np.tril(emulated.factor)
         self.leap, self.most_leaps = emulated.leap[0], emulated.most_leaps[0]
         self.n_inner = emulated.n_inner[0]
+        self.maps = emulated.mirrors.maps[: emulated.mirrors.n_maps[0]]
 
     def transition(self, u, rng):
-        """Return where a transition of Hamiltonian Monte Carlo leads, and its α."""
+        """Return where a transition leads, and its α: NaN of one to a mirror image."""
+        if len(self.maps) and rng.random() < MIRROR_SHARE:
+            image = self.maps[int(rng.random() * len(self.maps))] @ (self.mean + self.factor @ u)
+            v = np.linalg.solve(self.factor, image - self.mean)
+            change = self.log_s(v)[0] - self.log_s(u)[0]
+            return (v if -rng.standard_exponential() < change else u), np.nan
         p = np.array([rng.standard_normal() for _ in u])
         (now, slope), v = self.log_s(u), u
         energy = now - p @ p / 2

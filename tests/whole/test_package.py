@@ -203,6 +203,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
         ("kam_subsample", "deviation"),
         ("leapfrog", "ess_per_gradient"),
         ("learning", "x"),
+        ("mirrored", "off"),
         ("modes", "ess"),
         ("modes", "value"),
         ("per_second", "ess_per_second"),

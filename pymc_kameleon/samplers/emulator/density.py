@@ -12,6 +12,8 @@ Beyond what was evaluated an emulator knows nothing. There s falls as a normal d
 
     log s(u) = log π(z, y(x(z))) − ½ max(0, |u| − r)²,   z = μ + Lu
 
+Where modes mirror one another, |u| is that of z or of the image of z which is nearest to μ.
+
 Symbols: u the coordinates (d,) in which s is about standard normal, μ, L their mean and factor, r
 the radius within which s is as the model says.
 """
@@ -23,8 +25,11 @@ import numpy as np
 from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
+    copy,
     multiply_lower,
     multiply_lower_transposed,
+    solve_lower,
+    solve_lower_transposed,
     squared_norm,
     sum_of,
 )
@@ -41,6 +46,15 @@ INPUTS, DENSITY, PULLBACK = range(3)
 """Parts of the model, in `target.others`."""
 
 
+class Mirrors(NamedTuple):
+    """Linear maps G of z to modes that mirror one another (mirrors.py)."""
+
+    maps: floats("mirrors", "d", "d")
+    n_same: integers(1)  # the first ones, under which black boxes return the same
+    n_maps: integers(1)  # those that chains go by, each its own inverse
+    n_products: integers(1)  # these, and further products of them
+
+
 class Emulated(NamedTuple):
     """What defines s, and a chain on it."""
 
@@ -52,6 +66,7 @@ class Emulated(NamedTuple):
     leap: floats(1)  # ε of the leapfrog
     most_leaps: integers(1)
     n_inner: integers(1)  # M
+    mirrors: Mirrors
 
 
 class DensityScratch(NamedTuple):
@@ -59,6 +74,8 @@ class DensityScratch(NamedTuple):
 
     tape: floats("tape")
     gaussian: Scratch
+    image: floats("d")  # u of a mirror image
+    outward: floats("d")  # the gradient of |u| in u, times |u|
 
 
 @jit(inlined=False)
@@ -83,13 +100,49 @@ def log_emulated(target, emulated, u, gradient, scratch):
     multiply_lower_transposed(emulated.factor, tape[tape.size - d :], gradient)
     if not np.isfinite(sum_of(gradient)):
         return -np.inf
-    distance = np.sqrt(squared_norm(u))
+    distance = distance_from_home(target, emulated, u, scratch)
     beyond = distance - emulated.radius[0]
     if beyond > 0.0:
         logp -= 0.5 * beyond * beyond
         for i in range(d):
-            gradient[i] -= beyond * u[i] / distance
+            gradient[i] -= beyond * scratch.outward[i] / distance
     return logp
+
+
+@jit
+def distance_from_home(target, emulated, u, scratch):
+    """Return |u|, or that of the nearest image of target.point; write its gradient, times itself.
+
+    Of an image v = L⁻¹(Gz − μ) that is LᵀGᵀL⁻ᵀv.
+    """
+    mirrors, factor, d = emulated.mirrors, emulated.factor, u.size
+    copy(u, scratch.outward)
+    least = squared_norm(u)
+    for k in range(mirrors.n_products[0]):
+        image_of(mirrors.maps[k], target.point, scratch.image)
+        for i in range(d):
+            scratch.image[i] -= emulated.mean[i]
+        solve_lower(factor, scratch.image, scratch.image)
+        square = squared_norm(scratch.image)
+        if square < least:
+            least = square
+            solve_lower_transposed(factor, scratch.image, scratch.image)
+            for i in range(d):
+                scratch.outward[i] = 0.0
+                for j in range(d):
+                    scratch.outward[i] += mirrors.maps[k, j, i] * scratch.image[j]
+            multiply_lower_transposed(factor, scratch.outward, scratch.image)
+            copy(scratch.image, scratch.outward)
+    return np.sqrt(least)
+
+
+@jit
+def image_of(matrix, z, image):
+    """Write the image of z, which may have further numbers."""
+    for i in range(image.size):
+        image[i] = 0.0
+        for j in range(image.size):
+            image[i] += matrix[i, j] * z[j]
 
 
 @jit

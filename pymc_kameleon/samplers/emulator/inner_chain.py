@@ -3,8 +3,10 @@
 Source: Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo (2011).
 
 Each transition draws a momentum, a length of the leap, ε times 0.7 to 1.3, and a number of leaps, 1
-to `most_leaps`, and accepts where they lead by the change of log s − ½|p|². So it is reversible
-with respect to s, and so are any number of them.
+to `most_leaps`, and accepts where they lead by the change of log s − ½|p|². Where modes mirror one
+another, some transitions go to the image of z under one of the maps G instead, and accept by the
+change of log s: G is its own inverse, and keeps volumes. So a transition is reversible with respect
+to s, and so are any number of them.
 
 The chain stops after every M transitions, R times, and leads to one of its stops, drawn beforehand.
 So its kernel is a mixture, of M, 2M, …, RM transitions, and all stops have on average the
@@ -25,13 +27,16 @@ from pymc_kameleon.core.jit import cached_jit, jit, specialise
 from pymc_kameleon.core.linalg import copy, solve_lower_transposed, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.target import Target
-from pymc_kameleon.samplers.emulator.density import DensityScratch, Emulated, log_emulated
+from pymc_kameleon.samplers.emulator.density import DensityScratch, Emulated, image_of, log_emulated
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure, emulate
-from pymc_kameleon.samplers.surrogate.proposal import u_of
+from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
 from pymc_kameleon.step.messages import say_if_compiling
 
 LEAP_RANGE = 0.3
 """Share of ε by which it varies, so that no trajectory comes back to where it began."""
+
+MIRROR_SHARE = 0.3
+"""Share of transitions that go to a mirror image, if there are any."""
 
 LARGEST_CHANGE = 50.0
 """Range of log s − ½|p|² from which a trajectory is given up: the way back is, too."""
@@ -50,8 +55,13 @@ class Trajectory(NamedTuple):
 
 @jit(inlined=False)
 def hamiltonian_step(target, emulated, at, log_s, rng):
-    """Move at.u by one transition; return log s there, and the acceptance probability."""
-    d = at.u.size
+    """Move at.u by one transition; return log s there, and the acceptance probability.
+
+    That is NaN of one to a mirror image.
+    """
+    d, n_mirrors = at.u.size, emulated.mirrors.n_maps[0]
+    if n_mirrors > 0 and rng.random() < MIRROR_SHARE:
+        return mirror_step(target, emulated, at, log_s, rng), np.nan
     copy(at.u, at.v)
     copy(at.slope, at.slope_v)
     for i in range(d):
@@ -78,6 +88,21 @@ def hamiltonian_step(target, emulated, at, log_s, rng):
         copy(at.slope_v, at.slope)
         log_s = log_s_v
     return log_s, np.exp(min(0.0, log_ratio))
+
+
+@jit
+def mirror_step(target, emulated, at, log_s, rng):
+    """Move at.u to its image under one of the maps, if s accepts; return log s where it is."""
+    k = int(rng.random() * emulated.mirrors.n_maps[0])
+    x_of(emulated, at.u, at.momentum)
+    image_of(emulated.mirrors.maps[k], at.momentum, at.v)
+    u_of(emulated, at.v, at.v)
+    log_s_v = log_emulated(target, emulated, at.v, at.slope_v, at.density)
+    if log_uniform(rng) < log_s_v - log_s:
+        copy(at.v, at.u)
+        copy(at.slope_v, at.slope)
+        return log_s_v
+    return log_s
 
 
 @jit(inlined=False)
@@ -115,6 +140,13 @@ class EmulatedDensity:
         """Return z of points u (n, d)."""
         return self.emulated.mean + u @ self.emulated.factor.T
 
+    def at_home(self, z):
+        """Return points z (n, d), or of each that mirror image which is nearest to μ, in u."""
+        mirrors = self.emulated.mirrors
+        images = np.array([z, *(z @ g.T for g in mirrors.maps[: mirrors.n_products[0]])])
+        distances = [np.linalg.norm(self.u_of(own), axis=1) for own in images]
+        return images[np.argmin(distances, axis=0), np.arange(len(z))]
+
     def values(self, z):
         """Return log s (n,) and its gradients in z (n, d), which are 0 where it is -inf."""
         z = np.ascontiguousarray(z, np.float64)
@@ -131,6 +163,7 @@ class EmulatedDensity:
         places : (n, k, d) float64
             Where they come, in z.
         log_s, accept_prob : (n, k) float64
+            The latter NaN of transitions to a mirror image.
         """
         u = np.ascontiguousarray(self.u_of(z))
         places = np.empty((n, *u.shape))
@@ -212,7 +245,7 @@ def compiled_outputs():
 def _examples():
     """Return a Target, Emulated and Trajectory of the types that all models have."""
     structure = Structure.of([[1, 1]], [[0, 0, 0, 0]])
-    emulated = allocate(Emulated, structure.sizes(1) | {"d": 1}, structure=structure)
+    emulated = allocate(Emulated, structure.sizes(1) | {"d": 1, "mirrors": 1}, structure=structure)
     point, generator = np.zeros(1), np.random.default_rng(0)
     target = Target(
         0, point, point, np.zeros(0, np.int64), np.zeros((2, 1)), np.zeros(2, np.int64), point,

@@ -179,7 +179,7 @@ def look_into_tails(chains, draws, rng):
     first = chains[0]
     emulated = first.parameters.emulated
     density = EmulatedDensity(first.log_density.target(rng), emulated)
-    some = draws[rng.integers(len(draws), size=N_TAIL)]
+    some = density.at_home(draws[rng.integers(len(draws), size=N_TAIL)])
     z = emulated.mean + rng.uniform(*TAIL_FACTORS, (N_TAIL, 1)) * (some - emulated.mean)
     (log_s, _), (usual, _) = density.values(z), density.values(some)
     likely = z[log_s > np.median(usual) - TAIL_DROP]
@@ -259,7 +259,8 @@ def fit_emulators(chains, newest=0):
     look = "all" if n >= 2 * choices.n_full[0] else "next"
     if look == "all":
         choices.n_full[0] = n
-    curvature = curvatures(first.log_density, known)
+    known, new = (with_images(part, emulated, first.log_density) for part in (known, new))
+    drop, curvature = drops(known.logp, d), curvatures(first.log_density, known)
     is_new = np.isin(known.z[:, 0], new.z[:, 0])
     for b in range(len(emulated.structure.boxes)):
         earlier = earlier_calls(reused, emulated.structure, b, first.log_density, known)
@@ -276,6 +277,30 @@ def fit_emulators(chains, newest=0):
             fits[int(choices.variant[b])].write(emulated.structure, emulated.emulator, b)
     for chain in chains:
         chain.tuning.n_learned[0] = chain.tuning.n_evaluated[0]
+
+
+def with_images(known, emulated, log_density):
+    """Return Evaluations with their images, where black boxes return the same."""
+    mirrors, parts = emulated.mirrors, [known]
+    for matrix in group_of(mirrors.maps[: mirrors.n_same[0]]) if len(known.z) else ():
+        z = known.z @ matrix.T
+        points = whole_points(log_density, z)
+        x, logp = log_density.inputs_at(points, known.y), log_density.logp_given(points, known.y)
+        images = Evaluations(z, logp, np.full(len(z), np.nan), x, known.y)
+        parts.append(images[(x != known.x).any(axis=1)])
+    return Evaluations(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def group_of(maps):
+    """Return products of maps (d, d), each once, without the identity: as many as chains on s."""
+    found = list(maps)
+    for one in found:  # which grows
+        for other in maps:
+            product = other @ one
+            known = [np.eye(len(product)), *found]
+            if len(found) < N_CHAINS and not any(np.array_equal(product, g) for g in known):
+                found.append(product)
+    return found
 
 
 def mean_errors(scores, variants):
@@ -476,6 +501,8 @@ def learn_shape(density, choices, known, starts, lengths, rng):
     is_first = choices.share[0] == 0
     log_s, _ = density.values(starts)
     starts = starts[log_s > -np.inf] if (log_s > -np.inf).any() else starts
+    if is_first and emulated.mirrors.n_maps[0] > 0:
+        emulated.mean[:] = starts[0]  # one of the modes is home
     z = starts[np.arange(N_CHAINS) % len(starts)]
     for n in FIRST_LENGTHS if is_first else lengths:
         places = []
@@ -483,14 +510,18 @@ def learn_shape(density, choices, known, starts, lengths, rng):
             part, _, accept_prob = density.chains(z, 10, rng)
             z = part[-1]
             places.append(part)
-            tune_leap(emulated, np.mean(accept_prob))
+            tune_leap(emulated, mean_of_leaps(accept_prob))
         places = np.concatenate(places)
         sample = places[len(places) // 3 :].reshape(-1, d)
-        change_shape(emulated, sample, 1 if is_first else n / (n + MEMORY_OF_SHAPE))
-    u = density.u_of(places.reshape(-1, d)).reshape(places.shape)
+        change_shape(
+            emulated, density.at_home(sample), 1 if is_first else n / (n + MEMORY_OF_SHAPE)
+        )
+    every = places.reshape(-1, d)
+    parts = [every, density.at_home(every)] if emulated.mirrors.n_maps[0] > 0 else [every]
+    u = np.concatenate([density.u_of(z).reshape(places.shape) for z in parts], axis=2)
     emulated.n_inner[0] = enough_transitions(u)
     good = known.z[drops(known.logp, d) == 0]
-    distances = np.linalg.norm(density.u_of(good), axis=1)
+    distances = np.linalg.norm(density.u_of(density.at_home(good)), axis=1)
     emulated.radius[0] = choices.widening[0] * max(np.quantile(distances, 0.9), np.sqrt(d))
     return sample
 
@@ -523,6 +554,12 @@ def starting_points(known, states, top, rng):
     n = min(N_CHAINS, np.count_nonzero(weights > 1e-6))
     chosen = rng.choice(good, n, replace=False, p=weights / weights.sum())
     return np.concatenate([states, known.z[chosen]])
+
+
+def mean_of_leaps(accept_prob):
+    """Return the mean acceptance probability of transitions (n,) that were no mirror images."""
+    of_leaps = accept_prob[~np.isnan(accept_prob)]
+    return np.mean(of_leaps) if of_leaps.size else TARGET_ACCEPT
 
 
 def tune_leap(emulated, accept_prob):

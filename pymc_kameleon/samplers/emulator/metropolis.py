@@ -27,10 +27,18 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.model.layout import elements
+from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.emulator import learning, problems
-from pymc_kameleon.samplers.emulator.density import INPUTS, Emulated, call_part, log_emulated
+from pymc_kameleon.samplers.emulator.density import (
+    INPUTS,
+    Emulated,
+    Mirrors,
+    call_part,
+    log_emulated,
+)
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.inner_chain import (
@@ -39,6 +47,7 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     compiled_values,
     run_inner_chain,
 )
+from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES
 from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, SearchByEmulator
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
@@ -48,6 +57,7 @@ from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
+from pymc_kameleon.samplers.symmetries import likely_symmetries
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import check_names
@@ -337,7 +347,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     )
     kept_evaluations = "inputs", "outputs"
     own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
-    lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated"}
+    lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated", *Mirrors._fields}
     looks_for_modes = False
     least_between_fits = 2
     learned_tuning = (*SurrogateMetropolis.learned_tuning, "choices", "n_learned")
@@ -361,6 +371,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
+        self._n_mirrors = MOST_IMAGES if likely_symmetries(self) else 0
         self.settings["stops"] = n_stops(self._d, log_density.simulators.q)
         problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density
@@ -378,7 +389,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         most = max(LEAST_KEPT, min(MOST_REMEMBERED, MOST_KEPT_NUMBERS // (d + 2 + p + q)))
         kept = min(self._most_on_the_way() + NEAR_TRIES + 1 + n_tune, most)
         sizes |= {"d": d, "P": p, "Q": q, "tape": 2 * (p + q) + d, "evaluation": d + 2 + p + q}
-        sizes |= {"kept": kept, "stops": self.settings["stops"]}
+        sizes |= {"kept": kept, "stops": self.settings["stops"], "mirrors": self._n_mirrors}
         emulated = allocate(
             Emulated,
             sizes,
@@ -449,6 +460,12 @@ class EmulatorMetropolis(SurrogateMetropolis):
         ]
 
     @property
+    def _names_of_parameters(self):
+        """What users call the coordinates."""
+        shapes = self.layout.shapes.items()
+        return [one for name, shape in shapes for one in elements(natural_name(name), shape)]
+
+    @property
     def _names_of_boxes(self):
         return [box.name for box in self.log_density.simulators.boxes]
 
@@ -513,6 +530,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
             if search.error > MOST_ERROR:
                 self._n_searched = logp.n
                 draws = self._draws_without_emulator(draws[0], noted)
+            problems.say_mirrors(self.parameters.emulated.mirrors, self._names_of_parameters)
             self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices)
         q[: self._d] = self._first_point(self.guide.draws, noted)
         learning.take_shares([self])

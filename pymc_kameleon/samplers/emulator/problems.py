@@ -1,6 +1,9 @@
 """What EmulatorMetropolis says: what is emulated, and where that does not come to predict."""
 
 import logging
+from itertools import combinations
+
+import numpy as np
 
 from pymc_kameleon.samplers.emulator.learning import ENOUGH_JUDGED, LEAST_WORTH
 from pymc_kameleon.samplers.surrogate.learning import mean_worth
@@ -26,6 +29,27 @@ def say_what_is_emulated(log_density, initial_point):
             counted(box.q, "output"),
             f", {n_calls} times in each evaluation" if n_calls > 1 else "",
         )
+
+
+def say_mirrors(mirrors, names):
+    """Log what can be exchanged, or reversed, where modes mirror one another."""
+    changes = [in_words(one, names) for one in mirrors.maps[: mirrors.n_maps[0]]]
+    if changes:
+        _log.info(
+            "EmulatorMetropolis: modes of the posterior mirror one another, as %s. Chains go to "
+            "all of them. If one is enough, let the prior say which: order the parameters "
+            "(`pm.distributions.transforms.ordered`), or give them a sign.",
+            some(changes),
+        )
+
+
+def in_words(matrix, names):
+    """Return what a map (d, d) does to coordinates of these names."""
+    moved = np.flatnonzero((matrix != np.eye(len(matrix))).any(axis=1))
+    if np.array_equal(np.abs(matrix), np.eye(len(matrix))):
+        return f"{some([names[i] for i in moved])} can change sign"
+    pairs = [f"{names[i]} and {names[j]}" for i, j in combinations(moved, 2) if matrix[i, j] == 1]
+    return f"{', '.join(pairs) or some([names[i] for i in moved])} can change places"
 
 
 def explain_worth(worth, choices, names):

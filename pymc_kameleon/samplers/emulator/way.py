@@ -11,7 +11,8 @@ and near each of these maxima a draw of the normal there. ρ becomes the r that 
 neck of a funnel, as of a hierarchy whose groups come together, π has no bound, and hardly any mass.
 So where s is right steps go by the mass: π, and the volume that the curvature of log s leaves. The
 way may end in a local mode. So then log s is maximised from draws of the prior, which costs no
-evaluation, and what may be another mode is evaluated, and climbed from there if it is one.
+evaluation, and what may be another mode is evaluated, and climbed from there if it is one. A few
+mirror images of the best place are evaluated, too (mirrors.py).
 
 That sees no mode that the emulator knows nothing of. So some points far away are evaluated. Where
 the emulator does not predict them, or where the best place does not fit the data, all begins anew
@@ -34,6 +35,7 @@ from scipy.optimize import minimize
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
+from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE, Images
 from pymc_kameleon.samplers.surrogate.archive import cholesky
 from pymc_kameleon.samplers.surrogate.batch_search import BatchSearch
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
@@ -127,6 +129,8 @@ class Way:
     explore : callable, optional
         Returns draws of s (n, d), from its maximum and a factor of the curvature there; where
         earlier runs have called the boxes often enough for an emulator.
+    images : Images, optional
+        Mirror images that may be other modes.
 
     Attributes
     ----------
@@ -146,9 +150,10 @@ class Way:
         Whether the emulator predicts what is there.
     """
 
-    def __init__(self, density, learn, prior, rng, unpredicted, misfit, explore=None):
+    def __init__(self, density, learn, prior, rng, unpredicted, misfit, explore=None, images=None):
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
         self.unpredicted, self.misfit, self.explore = unpredicted, misfit, explore
+        self.images = images
         self.spread, self.seen = spread_of(prior), []
         self.best, self.climbing, self.maxima = None, None, []
         self.n_begun, self.n_climbs, self.may_miss, self.is_predicted = 0, 0, False, False
@@ -163,11 +168,15 @@ class Way:
             return
         if known:
             yield from self._jump(self.best)
-        if self.best.arrived:
-            return
-        yield from self._climb(self.best)
+        has_jumped = self.best.arrived
+        if not has_jumped:
+            yield from self._climb(self.best)
         self.maxima, self.n_climbs = [self.best], 1
-        yield from self._look_at_maxima()
+        if not has_jumped:
+            yield from self._look_at_maxima()
+        yield from self._look_at_images()
+        if has_jumped:
+            return
         self.best.n_came = 1
         start = yield from self._start_of_another_climb()
         self.may_miss = start is not None
@@ -187,6 +196,51 @@ class Way:
                 yield from self._climb(other)
                 self._add(other)
                 self.n_climbs += 1
+
+    def _look_at_images(self):
+        """Evaluate mirror images of the best place, and climb from those where outputs differ.
+
+        Of an image as high as here there is another mode, if it is higher than halfway to there.
+        """
+        best = self.best
+        maps, least = self._likely_maps(best, MOST_SINGLE)
+        if not maps:
+            return
+        logp = yield from self._evaluated(np.array([one @ best.z for one in maps]))
+        products = self.images.products(maps)
+        more, least_of_more = self._likely_maps(best, MOST_IMAGES - len(maps), products)
+        if more:
+            logp_of_more = yield from self._evaluated(np.array([one @ best.z for one in more]))
+            maps, logp = [*maps, *more], np.append(logp, logp_of_more)
+            least = np.append(least, least_of_more)
+        same = self.images.are_same(len(maps)) & (logp > least)
+        kept, others = [one for one, found in zip(maps, same, strict=True) if found], []
+        self.images.keep(kept, others)
+        for k in np.argsort(-logp, kind="stable"):
+            if not same[k] and logp[k] > least[k]:
+                walker = Walker(maps[k] @ best.z, logp[k], NEW_RADIUS)
+                yield from self._climb(walker)
+                own, other = self._masses([best, walker])
+                self._add(walker)
+                if abs(own - other) < NEGLIGIBLE:
+                    others.append(maps[k])
+        self.images.keep(kept, others)
+        self._learn()
+
+    def _likely_maps(self, walker, most, maps=None):
+        """Return some maps to what may be other modes, and their least log-densities (k,).
+
+        Halfway to there the log-density of a normal would have fallen so far.
+        """
+        maps = self.images.likely(walker.z, -self._allowance(walker), maps) if self.images else []
+        if not maps:
+            return [], np.zeros(0)
+        values, vectors = _curvature(self.density, walker.z, self.spread)
+        ways = np.array([(one @ walker.z - walker.z) / self.spread for one in maps])
+        fall = np.square(ways @ vectors) @ np.maximum(values, 0) / 8
+        chosen = np.flatnonzero(fall > LARGEST_DIP)[:most]
+        least = walker.logp - np.minimum(fall, self._allowance(walker))
+        return [maps[k] for k in chosen], least[chosen]
 
     def _start_of_another_climb(self):
         """Return where to begin anew (d,), as there may be another mode far away; else None.
@@ -240,7 +294,9 @@ class Way:
         *masses, own = self._masses([*self.maxima, walker])
         for place, mass in zip(self.maxima, masses, strict=True):
             near = abs(mass - own) < NEGLIGIBLE
-            if near and self._dip(place.z, walker.z) <= LARGEST_DIP:
+            if near and any(
+                self._dip(z, walker.z) <= LARGEST_DIP for z in self._with_images(place.z)
+            ):
                 found, before = place, mass
         if found is walker:
             self.maxima.append(walker)
@@ -248,6 +304,10 @@ class Way:
             found.z, found.logp, found.error = walker.z, walker.logp, walker.error
         self.best = self.maxima[np.argmax(self._masses(self.maxima))]
         return found
+
+    def _with_images(self, z):
+        """Return z (d,), and its images where outputs are the same."""
+        return [z, *self.images.of(z)] if self.images else [z]
 
     def _evaluated(self, points):
         logp = yield points
@@ -315,14 +375,12 @@ class Way:
         places = [*self.maxima, best] if best is self.climbing else self.maxima
         masses = self._masses(places)
         for k in np.argsort(-masses, kind="stable"):
-            z, less = places[k].z, masses.max() - masses[k]
+            less = masses.max() - masses[k]
             is_neck = less > SMALL_GAIN and places[k].logp > best.logp
-            if (
-                less < NEGLIGIBLE
-                and not is_neck
-                and all(self._dip(z, other) > LARGEST_DIP for other in found)
-            ):
-                found.append(z)
+            if less < NEGLIGIBLE and not is_neck:
+                for z in self._with_images(places[k].z):
+                    if all(self._dip(z, other) > LARGEST_DIP for other in found):
+                        found.append(z)
         return np.array(found)
 
     def _masses(self, walkers):
@@ -478,8 +536,8 @@ class SearchByEmulator(BatchSearch):
         self._density = EmulatedDensity(step.log_density.target(self.rng), emulated)
         knows = has_enough(step.tuning.reused, emulated.structure)
         explore = self._explore if knows else None
-        ask = self._unpredicted, self._misfit
-        self._way = Way(self._density, self._learn, prior, self.rng, *ask, explore)
+        ask = self._unpredicted, self._misfit, explore, Images(step)
+        self._way = Way(self._density, self._learn, prior, self.rng, *ask)
         self.begin(self._way.go(start))
 
     @property

@@ -6,5 +6,4 @@
 ``kernels``, ``rkhs``                         ``pk.kernels``; proposals in a kernel's space
 ``mode_moves``, ``mode_search``               moves between modes; the search for modes
 ``learn_modes``, ``clusters``                 modes of the past, as mixtures of normals
-``symmetries``                                maps that take a mode to another
 """

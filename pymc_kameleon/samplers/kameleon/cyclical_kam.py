@@ -56,8 +56,8 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     guess_gamma,
     least_points,
 )
-from pymc_kameleon.samplers.kameleon.symmetries import most_maps
 from pymc_kameleon.samplers.learned_shape import LearnedShape
+from pymc_kameleon.samplers.symmetries import most_maps
 from pymc_kameleon.step.learned import (
     BIS,
     COORDINATE,

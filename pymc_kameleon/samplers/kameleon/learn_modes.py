@@ -17,7 +17,7 @@ from pymc_kameleon.samplers.kameleon.clusters import MOST_MODES
 from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
 from pymc_kameleon.samplers.kameleon.rkhs import KNN, MEDIAN
 from pymc_kameleon.samplers.kameleon.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
-from pymc_kameleon.samplers.kameleon.symmetries import symmetries
+from pymc_kameleon.samplers.symmetries import symmetries
 
 VALLEY_DEPTH = 3.0
 """Depth from which on a valley separates two modes: a local sampler crosses lesser ones."""

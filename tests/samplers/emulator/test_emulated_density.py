@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 from scipy import stats
-from simulated import OBSERVED, density_of, emulate_by, make_arbitrary, nested, one, two
+from simulated import (
+    OBSERVED,
+    density_of,
+    emulate_by,
+    make_arbitrary,
+    nested,
+    one,
+    set_mirrors,
+    two,
+)
 
 import pymc_kameleon as pk
 
@@ -32,7 +41,11 @@ def density(step):
     return density_of(step)
 
 
-def by_hand(density, z, radius=1.5, forgets=()):
+MAPS = np.eye(3)[[1, 0, 2]], np.diag([1.0, -1, 1])
+"""Mirror images."""
+
+
+def by_hand(density, z, radius=1.5, maps=()):
     """Return log s at z (3,), with the emulators' own predictions."""
     a, s = z[:2], np.exp(z[2])
     x = np.array([a[0], s, a[1], s, 0.0, 0.0])
@@ -42,8 +55,9 @@ def by_hand(density, z, radius=1.5, forgets=()):
     logp = stats.norm.logpdf(a, 0, [1, 2]).sum() + stats.norm.logpdf(B)
     logp += stats.halfnorm.logpdf(s) + z[2]
     logp += stats.norm.logpdf(OBSERVED, y, 0.5 + s).sum()
-    u = np.linalg.solve(FACTOR, z - MEAN)
-    return logp - 0.5 * max(0, np.linalg.norm(u) - radius) ** 2
+    images = [z, *(one @ z for one in maps)]
+    distance = min(np.linalg.norm(np.linalg.solve(FACTOR, image - MEAN)) for image in images)
+    return logp - 0.5 * max(0, distance - radius) ** 2
 
 
 def points(n=25, seed=2):
@@ -69,6 +83,28 @@ def test_its_gradient(density):
     _, slopes = density.values(z)
     for row, slope in zip(z, slopes, strict=True):
         ends = [[by_hand(density, row + sign * step) for step in h * np.eye(3)] for sign in (1, -1)]
+        np.testing.assert_allclose(slope, np.subtract(*ends) / (2 * h), rtol=2e-6, atol=1e-6)
+
+
+def test_the_wall_is_around_mirror_images_too(step, density):
+    """Around a point and its images there is one radius, beyond which s falls."""
+    set_mirrors(step.parameters.emulated, MAPS)
+    z, h = points(12) @ MAPS[0], 1e-5
+    try:
+        log_s, slopes = density.values(z)
+        home = density.at_home(z)
+    finally:
+        set_mirrors(step.parameters.emulated, [])
+    np.testing.assert_allclose(log_s, [by_hand(density, row, maps=MAPS) for row in z], rtol=1e-10)
+    is_image = (home != z).any(axis=1)
+    beyond = np.linalg.norm(density.u_of(home), axis=1) > 1.5
+    assert (is_image & beyond).sum() > 1
+    assert (is_image & ~beyond).sum() > 1
+    for row, slope in zip(z, slopes, strict=True):
+        ends = [
+            [by_hand(density, row + sign * step, maps=MAPS) for step in h * np.eye(3)]
+            for sign in (1, -1)
+        ]
         np.testing.assert_allclose(slope, np.subtract(*ends) / (2 * h), rtol=2e-6, atol=1e-6)
 
 

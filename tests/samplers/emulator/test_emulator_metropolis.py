@@ -18,6 +18,7 @@ from simulated import (
     growth,
     logistic,
     make_arbitrary,
+    set_mirrors,
 )
 
 import pymc_kameleon as pk
@@ -126,12 +127,27 @@ def spoilt():
     return step
 
 
-@pytest.mark.parametrize("share", [1.0, 0.6])
-def test_exact_draws_stay_exact_by_a_bad_emulator(spoilt, share):
+ROTATION = np.array([[0.0, -1.0], [1.0, 0.0]])
+"""Not its own inverse."""
+
+
+@pytest.mark.parametrize(
+    ("share", "maps", "is_exact"),
+    [
+        (1.0, [], True),
+        (0.6, [], True),
+        (0.6, [np.eye(2)[::-1], np.diag([-1.0, 1.0])], True),
+        (1.0, [ROTATION], False),
+    ],
+)
+def test_exact_draws_stay_exact_by_a_bad_emulator(spoilt, share, maps, is_exact):
+    """Also if inner chains go to mirror images, where π is another one."""
     set_shape(spoilt.parameters, share)
+    set_mirrors(spoilt.parameters.emulated, maps)
     spoilt.parameters.n_others[0] = 0
     p_value = invariance_p_value(lambda x: moved_fast(spoilt, x), BANANA, n=6000)
-    assert p_value > 1e-3
+    set_mirrors(spoilt.parameters.emulated, [])
+    assert (p_value > 1e-3) == is_exact
 
 
 @pytest.mark.parametrize(
@@ -236,9 +252,9 @@ def test_a_run(grown, run):
     np.testing.assert_allclose(size[1, 3], logistic([rate[1, 3], capacity[1, 3]]), rtol=1e-12)
 
 
-def test_moves_of_all_kinds_are_accepted(run):
+def test_moves_of_all_kinds_are_accepted(grown, run):
     """Walks and reference moves remain, for where the emulator is wrong."""
-    stats = run["sample_stats"]
+    stats = sample(grown, **OPTIONS | {"draws": 150})["sample_stats"]
     assert np.nanmean(stats["reference_accept"]) > 0.3
     assert np.isfinite(run["emulator_moves"]["end"].values).all()
 

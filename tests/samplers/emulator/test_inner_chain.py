@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 from invariance import Target, invariance_p_value
-from simulated import ManyChains, SlowChain, banana, density_of, emulate_by, make_arbitrary
+from simulated import (
+    ManyChains,
+    SlowChain,
+    banana,
+    density_of,
+    emulate_by,
+    make_arbitrary,
+    set_mirrors,
+)
 
 import pymc_kameleon as pk
 
@@ -21,20 +29,25 @@ def step():
     return step
 
 
-def set_shape(emulated, leap=0.5, most_leaps=4):
+EXCHANGE, REVERSAL = np.eye(2)[::-1], np.diag([-1.0, 1.0])
+
+
+def set_shape(emulated, leap=0.5, most_leaps=4, maps=()):
     emulated.mean[:], emulated.factor[:] = [0.2, 0.1], [[0.9, 0], [0.4, 0.7]]
     emulated.radius[0], emulated.leap[0], emulated.most_leaps[0] = np.inf, leap, most_leaps
+    set_mirrors(emulated, maps)
 
 
 # ---- by hand --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("maps", [[], [EXCHANGE, REVERSAL]])
 @pytest.mark.parametrize(("leap", "most_leaps"), [(0.5, 5), (1.5, 3), (30.0, 2)])
-def test_transitions_by_hand(step, leap, most_leaps):
-    """With arbitrary emulators, a wall, and trajectories that are given up."""
+def test_transitions_by_hand(step, leap, most_leaps, maps):
+    """With arbitrary emulators, a wall, trajectories that are given up, and mirror images."""
     emulated = step.parameters.emulated
     make_arbitrary(emulated.emulator)
-    set_shape(emulated, leap, most_leaps)
+    set_shape(emulated, leap, most_leaps, maps)
     emulated.radius[0] = 1.5
     density = density_of(step)
 
@@ -45,15 +58,18 @@ def test_transitions_by_hand(step, leap, most_leaps):
     by_hand, rng = SlowChain(emulated, log_s), np.random.default_rng(4)
     z = np.random.default_rng(3).standard_normal((4, 2))
     places, found_log_s, accept_prob = density.chains(z, 8, np.random.default_rng(4))
-    n_moves = 0
+    n_moves = n_images = 0
     for k, u in enumerate(density.u_of(z)):
         for i in range(8):
             new, alpha = by_hand.transition(u, rng)
-            n_moves, u = n_moves + (new is not u), new
+            is_image = np.isnan(alpha)
+            n_images += is_image and new is not u
+            n_moves, u = n_moves + (new is not u and not is_image), new
             np.testing.assert_allclose(places[i, k], density.z_of(u), rtol=1e-6, atol=1e-8)
-            assert accept_prob[i, k] == pytest.approx(alpha, rel=1e-5, abs=1e-300)
+            assert accept_prob[i, k] == pytest.approx(alpha, rel=1e-5, abs=1e-300, nan_ok=True)
             assert found_log_s[i, k] == pytest.approx(log_s(u)[0], rel=1e-7)
     assert (n_moves > 5) == (leap < 10)
+    assert (n_images > 2) == (len(maps) > 0)
 
 
 def test_where_s_is_nothing_a_chain_stays(step):
@@ -97,16 +113,30 @@ def linear(step):
     return density
 
 
-def test_draws_of_s_stay_draws_of_s(linear):
-    set_shape(linear.emulated, leap=1.3, most_leaps=3)
+ROTATION = np.array([[0.0, -1.0], [1.0, 0.0]])
+"""Not its own inverse."""
+
+
+@pytest.mark.parametrize(
+    ("maps", "is_exact"),
+    [
+        ([], True),
+        ([EXCHANGE, REVERSAL], True),
+        ([ROTATION], False),
+        ([np.diag([1.5, 1 / 1.5])], False),
+    ],
+)
+def test_draws_of_s_stay_draws_of_s(linear, maps, is_exact):
+    """Also where maps are no symmetries of s; not so if a map is not its own inverse."""
+    set_shape(linear.emulated, leap=1.3, most_leaps=3, maps=maps)
     share = []
 
     def transform(z):
         places, _, accept_prob = linear.chains(z, 3, np.random.default_rng(6))
-        share.append(np.mean(accept_prob))
+        share.append(np.nanmean(accept_prob))
         return places[-1]
 
-    assert invariance_p_value(transform, NORMAL) > 1e-3
+    assert (invariance_p_value(transform, NORMAL) > 1e-3) == is_exact
     assert 0.3 < share[0] < 0.95
 
 

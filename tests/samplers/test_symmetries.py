@@ -5,7 +5,13 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.kameleon.symmetries import most_maps, symmetries
+from pymc_kameleon.model.layout import Layout
+from pymc_kameleon.samplers.symmetries import (
+    MOST_COORDINATES,
+    likely_symmetries,
+    most_maps,
+    symmetries,
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +76,47 @@ def test_long_axes_and_matrices():
     assert not any(np.array_equal(np.sort(y[4:]), x[4:]) and y[4] != 4 for y in images)
     assert most_maps(34) == 64
     assert most_maps(1000) == 1
+
+
+class Bare:
+    """What maps are made from of a step: a model."""
+
+    def __init__(self, model):
+        self.model, self.vars = model, model.value_vars
+        point = model.initial_point()
+        self.layout = Layout(model, self.vars, point)
+
+
+def orders_of(maps):
+    """Return where each number of 0, 1, … goes, with its sign, of maps that only move these."""
+    return [tuple((one @ np.arange(1, 1 + len(one))).astype(int)) for one in maps]
+
+
+def test_the_likeliest_guesses_come_first():
+    """Numbered scalars are exchanged together, then alone; then any of the same transform."""
+    with pm.Model() as model:
+        pm.HalfNormal("a1")
+        pm.HalfNormal("a2", 3)
+        pm.LogNormal("k_1")
+        pm.LogNormal("k_2")
+        pm.Uniform("b")
+        pm.HalfNormal("sigma")
+    found = orders_of(likely_symmetries(Bare(model)))
+    assert found[:3] == [(2, 1, 4, 3, 5, 6), (2, 1, 3, 4, 5, 6), (1, 2, 4, 3, 5, 6)]
+    assert len(found) == 1 + 10
+    assert all(order[4] == 5 for order in found)
+
+
+def test_any_two_places_of_a_short_axis_and_signs():
+    with pm.Model() as model:
+        pm.Normal("x", shape=3)
+        pm.Normal("long", shape=9)
+    found = [order[:3] for order in orders_of(likely_symmetries(Bare(model)))]
+    assert found[::2][:3] == [(2, 1, 3), (1, 3, 2), (3, 2, 1)]
+    assert found[1::2][:3] == [(-1, 2, 3), (1, -2, 3), (1, 2, -3)]
+    with pm.Model() as model:
+        pm.Normal("x", shape=(2, MOST_COORDINATES))
+    assert likely_symmetries(Bare(model)) == []
 
 
 def test_all_chains_visit_all_labels(labels):

@@ -1,0 +1,99 @@
+"""A look for modes that mirror the one found: parameters have changed places, or a sign.
+
+Two rates of a simulator can be exchangeable. Then the posterior has a second mode, of which the
+emulator knows nothing, and no climb comes there. So a few images of the best place are evaluated,
+under maps that models often are symmetric under (samplers/symmetries.py): those whose log-density
+would be as high if the black boxes returned the same there. That takes no evaluation to know, as
+the rest of the model is known. If two images have the same outputs, their product is tried, too.
+
+Where they do return the same, and the place is another mode, nothing more has to be learned: the
+emulator is fitted to the images of all evaluations, too. If that holds for the best place alone, s
+is wrong, which moves correct, as always. Where they do not, and the place is good all the same, a
+climb begins there. In both cases the chain on s goes to images from then on (inner_chain.py).
+
+Symbols: G a map; as in way.py.
+"""
+
+from itertools import combinations
+
+import numpy as np
+
+from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.symmetries import likely_symmetries
+
+MOST_IMAGES, MOST_SINGLE = 8, 6
+"""Images that are evaluated, at most; and before there are products of maps to try."""
+
+SAME = 0.1
+"""Distance of two rows of outputs, in units of the noise, up to which they are the same."""
+
+
+class Images:
+    """What a search asks of images, and where it keeps the maps that it has found.
+
+    Parameters
+    ----------
+    step : EmulatorMetropolis
+        Of the search.
+    """
+
+    def __init__(self, step):
+        self._step, self._outputs = step, None  # those of the place whose images are asked for
+
+    def likely(self, z, least, maps=None):
+        """Return maps under which log π of z (d,) falls no more, if the outputs stay as they are.
+
+        Of these, or all. Those that change it least come first. Where z was evaluated is known, or
+        there are none.
+        """
+        step = self._step
+        maps = likely_symmetries(step) if maps is None else maps
+        known = learning.evaluations_of([step])
+        rows = np.flatnonzero((known.z == z).all(axis=1))
+        if not maps or len(rows) == 0:
+            return []
+        self._outputs = known.y[rows[0]]
+        points = learning.whole_points(step.log_density, np.array([z, *(g @ z for g in maps)]))
+        logp = step.log_density.logp_given(points, np.tile(self._outputs, (len(points), 1)))
+        change = logp[1:] - logp[0]
+        order = np.argsort(np.abs(np.round(change, 6)), kind="stable")
+        return [maps[k] for k in order if change[k] > least]
+
+    def are_same(self, n):
+        """Return whether the newest n evaluations have the outputs of that place, (n,) bool."""
+        known = learning.evaluations_of([self._step])
+        return self._distances(known, self._outputs)[-n:] < SAME
+
+    def products(self, maps):
+        """Return products of two maps whose images, evaluated last, have the same other outputs.
+
+        If G₁z and G₂z have them, a map between these is G₁G₂. So where amplitudes are to be
+        exchanged along with rates, exchanges of each alone tell.
+        """
+        known, found = learning.evaluations_of([self._step]), {}
+        differ = ~self.are_same(len(maps))
+        for i, j in combinations(np.flatnonzero(differ), 2):
+            product, y = maps[i] @ maps[j], known.y[i - len(maps)]
+            is_inverse = np.array_equal(product @ product, np.eye(len(product)))
+            if is_inverse and self._distances(known, y)[j - len(maps)] < SAME:
+                found[product.tobytes()] = product
+        return list(found.values())
+
+    def _distances(self, known, y):
+        """Return how far outputs are from some (Q,), in units of the noise, (n,)."""
+        weights = np.sqrt(learning.curvatures(self._step.log_density, known))
+        return np.linalg.norm(weights * (known.y - y), axis=1)
+
+    def keep(self, same, others):
+        """Let chains on s go by these maps; under the first ones, outputs are the same."""
+        mirrors = self._step.parameters.emulated.mirrors
+        maps = [*same, *others]
+        mirrors.n_same[0], mirrors.n_maps[0] = len(same), len(maps)
+        products = learning.group_of(maps)[: len(mirrors.maps)]
+        n = mirrors.n_products[0] = len(products)
+        mirrors.maps[:n] = np.reshape(products, (n, *mirrors.maps.shape[1:]))
+
+    def of(self, z):
+        """Return the images of z (d,) under all products of maps whose outputs are the same."""
+        mirrors = self._step.parameters.emulated.mirrors
+        return [g @ z for g in learning.group_of(mirrors.maps[: mirrors.n_same[0]])]

@@ -1,0 +1,160 @@
+"""Linear maps that many posteriors with several modes are symmetric under.
+
+Labels of a mixture's components can be exchanged, signs of loadings and scores reversed: then a
+mode that is known shows where others are. A guess costs one evaluation, and is checked by it.
+"""
+
+import re
+from itertools import chain, combinations, zip_longest
+from typing import NamedTuple
+
+import numpy as np
+
+MOST_LABELS = 20
+"""Length of an axis up to which its places may be labels."""
+
+MOST_ALIKE, MOST_COORDINATES = 8, 100
+"""Length of an axis, and number of coordinates, up to which any two places may be exchanged, or a
+sign reversed, where guesses are few."""
+
+
+class Part(NamedTuple):
+    """Coordinates of a variable, or of scalars that are numbered."""
+
+    places: np.ndarray  # of its shape
+    transform: object
+
+
+def most_maps(d):
+    """Return how many of them a sampler keeps, so that they take a few megabytes at most."""
+    return min(4 * d + 4, 64, max(1, 10**6 // d**2))
+
+
+def symmetries(step):
+    """Return matrices (d, d) that may leave the log-density of a step's coordinates as it is.
+
+    Each is its own inverse, with determinant 1 or −1. Neighbours on an axis of the same length are
+    exchanged in all variables that have one, or in one variable; signs are reversed in one
+    coordinate, in one variable, or in all that have no transform. All other exchanges follow from
+    repetition.
+    """
+    parts = list(_parts(step).values())
+    maps = _reversals(step.layout.d, parts)
+    named = [part for part in parts if _has_labels(part)]
+    for n in sorted({n for part in named for n in _lengths(part) if n <= MOST_LABELS}):
+        having = [part for part in named if n in _lengths(part)]
+        for i in range(n - 1):
+            pair = i, i + 1
+            maps += [
+                _exchanged(step.layout.d, some, n, pair) for some in chain([having], zip(having))
+            ]
+    return _unique(maps)
+
+
+def likely_symmetries(step):
+    """Return such matrices for samplers that can afford a few guesses, the likeliest ones first.
+
+    Any two places of a short axis are exchanged, neighbours first, and any two scalars of the same
+    transform. Scalars whose names differ by a number, like k1 and k2, are as one variable, so that
+    they are exchanged along with a1 and a2.
+    """
+    d, by_name = step.layout.d, _parts(step)
+    if d > MOST_COORDINATES:
+        return []
+    named = {name: part for name, part in by_name.items() if _has_labels(part)}
+    scalars = {name: part for name, part in named.items() if not _lengths(part)}
+    named = [part for part in named.values() if _lengths(part)] + _numbered(scalars)
+    every, alone = [], []
+    for n in sorted({n for part in named for n in _lengths(part) if n <= MOST_ALIKE}):
+        having = [part for part in named if n in _lengths(part)]
+        pairs = sorted(combinations(range(n), 2), key=lambda pair: pair[1] - pair[0])
+        every += [_exchanged(d, having, n, pair) for pair in pairs]
+        alone += [_exchanged(d, [part], n, pair) for part in having for pair in pairs]
+    scalar_pairs = [
+        _exchanged(d, [_joined(pair)], 2, (0, 1))
+        for pair in combinations(scalars.values(), 2)
+        if type(pair[0].transform) is type(pair[1].transform)
+    ]
+    reversals = _reversals(d, [part for part in by_name.values() if part.places.size <= MOST_ALIKE])
+    mixed = zip_longest([*every, *alone, *scalar_pairs], reversals)
+    return _unique(one for pair in mixed for one in pair if one is not None)
+
+
+def _parts(step):
+    """Return the Part of each of a step's variables, by its name in the model."""
+    parts, start = {}, 0
+    for var in step.vars:
+        rv, shape = step.model.values_to_rvs[var], step.layout.shapes[var.name]
+        places = np.arange(start, start + int(np.prod(shape))).reshape(shape)
+        parts[rv.name] = Part(places, step.model.rvs_to_transforms[rv])
+        start += places.size
+    return parts
+
+
+def _numbered(scalars):
+    """Return a Part for each group of scalars whose names differ by a number at their end."""
+    groups = {}
+    for name, part in scalars.items():
+        if stem := re.fullmatch(r"(.*?)_?\d+", name):
+            groups.setdefault((stem[1], type(part.transform)), []).append(part)
+    return [_joined(group) for group in groups.values() if len(group) > 1]
+
+
+def _joined(scalars):
+    return Part(np.array([part.places for part in scalars]), scalars[0].transform)
+
+
+def _unique(maps):
+    """Return each of these once, without the identity."""
+    return list({one.tobytes(): one for one in maps if (one != np.eye(len(one))).any()}.values())
+
+
+def _is_simplex(transform):
+    return getattr(transform, "name", None) == "simplex"
+
+
+def _has_labels(part):
+    """Whether a part's places are numbers of its own, one to one or as of a simplex."""
+    transform = part.transform
+    return transform is None or getattr(transform, "ndim_supp", 1) == 0 or _is_simplex(transform)
+
+
+def _lengths(part):
+    """Return the lengths of a variable's axes, on its own scale, that may be labels."""
+    shape = part.places.shape
+    own = (*shape[:-1], shape[-1] + 1) if _is_simplex(part.transform) else shape
+    return {n for n in own if n > 1}
+
+
+def _reversals(d, parts):
+    """Return the maps that reverse signs: of one coordinate, of one variable, and of all."""
+    free = [part.places.ravel() for part in parts if part.transform is None]
+    everything = np.concatenate([np.zeros(0, int), *free])
+    return [_reversed(d, places) for places in (*everything, *free, everything)]
+
+
+def _reversed(d, places):
+    signs = np.ones(d)
+    signs[places] = -1.0
+    return np.diag(signs)
+
+
+def _exchanged(d, parts, n, pair):
+    """Return the matrix that exchanges a pair of places on axes of length n.
+
+    The last number of a simplex, left out by PyMC's transform, is minus the sum of the others.
+    """
+    order = np.arange(n)
+    order[list(pair)] = pair[::-1]
+    columns = np.eye(d)
+    for part in parts:
+        values = columns[part.places]
+        if _is_simplex(part.transform):
+            values = np.concatenate([values, -values.sum(axis=-2, keepdims=True)], axis=-2)
+        for axis, length in enumerate(values.shape[:-1]):
+            if length == n:
+                values = np.take(values, order, axis)
+        if _is_simplex(part.transform):
+            values = values[..., :-1, :]
+        columns[part.places] = values
+    return columns

@@ -1,0 +1,138 @@
+"""Modes that mirror one another: how they are found, and that chains go to all of them."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from runs import sample
+from scipy import stats
+from simulated import DECAYED, TIMES, decays, growth, parts, simulator, two_decays
+
+import pymc_kameleon as pk
+from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES
+from pymc_kameleon.samplers.emulator.problems import in_words
+from pymc_kameleon.samplers.emulator.way import Way
+from pymc_kameleon.step.job import ChainState, Job, advance
+
+# ---- the look -----------------------------------------------------------------------------------
+
+
+def found_by(step, monkeypatch, seed=1):
+    """Return the maps that a search goes by, to how many the same outputs, and images (n, d)."""
+    seen, look = [], Way._look_at_images
+
+    def noted(self):
+        begun = len(self.seen)
+        yield from look(self)
+        seen.extend(self.seen[begun:])
+
+    monkeypatch.setattr(Way, "_look_at_images", noted)
+    own, start = step.for_chain(), step.layout.raveled(step.model.initial_point())
+    own.setup_chain(np.random.default_rng([seed, 0]), 60, 20)
+    job = Job([step], step.outputs(step.var_names[:1]), keeps_warmup=True)
+    state, _ = advance(job, ChainState(start, [own.sampling_state]), 1)
+    mirrors = state.steps[0].parameters.emulated.mirrors
+    return mirrors.maps[: mirrors.n_maps[0]], mirrors.n_same[0], seen
+
+
+@pytest.fixture(scope="module")
+def step():
+    return pk.EmulatorMetropolis(model=decays())
+
+
+def test_two_rates_change_places(step, monkeypatch):
+    maps, n_same, seen = found_by(step, monkeypatch)
+    np.testing.assert_array_equal(maps, [np.eye(2)[::-1]])
+    assert n_same == 1
+    assert len(seen) == 1
+
+
+@pytest.mark.slow
+def test_amplitudes_change_places_along_with_rates(monkeypatch):
+    """Exchanging those or these alone gives the same outputs, other than those that fit."""
+    maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=parts()), monkeypatch)
+    np.testing.assert_array_equal(maps, [np.eye(4)[[1, 0, 3, 2]]])
+    assert n_same == 1
+    assert len(seen) <= MOST_IMAGES
+
+
+def even(x):
+    return x**2 + 0.1 * x**4
+
+
+@pytest.mark.slow
+def test_signs_change_and_all_products_are_modes(monkeypatch):
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 2, shape=2)
+        pm.Normal("y", simulator(even)(x), 0.2, observed=[3.0, 4.0])
+    maps, n_same, _ = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    assert {tuple(np.diag(one)) for one in maps} == {(-1, -1), (-1, 1), (1, -1)}
+    assert n_same == 3
+
+
+def unequal(x):
+    return two_decays(x) + 0.15 * np.exp(-TIMES * x[1])
+
+
+@pytest.mark.slow
+def test_an_image_that_is_not_the_same_is_climbed_from(monkeypatch):
+    """Two modes that are mirror images only nearly."""
+    with pm.Model() as model:
+        x = pm.LogNormal("x", 0, 1, shape=2)
+        data = unequal(np.array([0.2, 1.6])) + 0.1 * np.random.default_rng(1).normal(size=8)
+        pm.Normal("y", simulator(unequal)(x), 0.1, observed=data)
+    maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    np.testing.assert_array_equal(maps, [np.eye(2)[::-1]])
+    assert n_same == 0
+    assert len(seen) > 8
+
+
+@pytest.mark.slow
+def test_without_a_symmetry_it_costs_few_evaluations(monkeypatch):
+    maps, _, seen = found_by(pk.EmulatorMetropolis(model=growth()), monkeypatch)
+    assert len(maps) == 0
+    assert 0 < len(seen) <= MOST_IMAGES
+
+
+@pytest.mark.slow
+def test_nothing_is_looked_at_where_nothing_can_be_exchanged(monkeypatch):
+    with pm.Model() as model:
+        x = pm.HalfNormal("x", 2)
+        pm.Normal("y", simulator(even)(pt.stack([x])), 0.2, observed=[3.0])
+    maps, _, seen = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    assert maps.shape == (0, 1, 1)
+    assert seen == []
+
+
+def test_what_is_said():
+    names = ["a[0]", "a[1]", "k[0]", "k[1]"]
+    assert in_words(np.diag([1, -1, 1, 1.0]), names) == "a[1] can change sign"
+    said = in_words(np.eye(4)[[1, 0, 3, 2]], names)
+    assert said == "a[0] and a[1], k[0] and k[1] can change places"
+
+
+# ---- a run --------------------------------------------------------------------------------------
+
+
+def share_by_grid():
+    """Return the mass where fast > slow, by a sum over a grid of logarithms."""
+    z = np.linspace(-4, 3, 701)
+    y = np.exp(-np.multiply.outer(np.exp(z), TIMES))
+    log_p = -0.5 * np.square((y[:, None] + y - DECAYED) / 0.05).sum(axis=2)
+    log_p += stats.norm.logpdf(z, 0.15, 0.7)[:, None] + stats.norm.logpdf(z, -0.15, 0.7)
+    p = np.exp(log_p - log_p.max())
+    return p[z[:, None] > z].sum() / p.sum()
+
+
+def test_chains_go_to_both_modes_as_often_as_they_should(step, caplog):
+    """Which is not as often, as the priors are not the same."""
+    with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
+        dt = sample(step, tune=30, draws=250, chains=4, random_seed=1)
+    assert "as fast and slow can change places" in caplog.text
+    is_faster = dt["posterior"]["fast"].values > dt["posterior"]["slow"].values
+    share = share_by_grid()
+    assert 0.65 < share < 0.85
+    assert abs(is_faster.mean() - share) < 0.06
+    assert (np.abs(is_faster.mean(axis=1) - share) < 0.12).all()

@@ -44,6 +44,9 @@ LINEAR = 1e-9
 SHIFTS = (0.1, 1.0, 10.0, 1000.0)
 """Of y, relative to 1 + |y|, by which it is seen whether log π is linear in it."""
 
+LARGE = (50.0, 100.0)
+"""Log-likelihoods beside which those of outliers do not count: there log π has slope 1 in each."""
+
 
 class Tape(NamedTuple):
     """The parts of a tape, as views."""
@@ -109,7 +112,10 @@ class SimulatorLogp(ModelLogp):
                 raise NotEmulated("numba cannot compile the model around its black boxes.")
 
     def _check_outputs(self, y, initial_point):
-        """Raise NotEmulated if the log-density is linear in a box's outputs, or ignores them."""
+        """Raise NotEmulated if the log-density is linear in a box's outputs, or ignores them.
+
+        Log-likelihoods in a mixture with outliers are such outputs, too, once they are large.
+        """
         rng = np.random.default_rng(0)
         start = np.concatenate([np.ravel(initial_point[var.name]) for var in self.value_vars])
         starts = start + np.zeros((2, 1))
@@ -127,8 +133,17 @@ class SimulatorLogp(ModelLogp):
                     raise NotEmulated(
                         f"The log-density has no gradient in what `{box.name}` returns."
                     )
-            elif all(np.max(np.abs(s - s[0])) <= LINEAR * np.max(np.abs(s)) for s in by_y):
+                continue
+            large = self._slopes_at(LARGE, places, starts[0], y)
+            is_linear = all(np.max(np.abs(s - s[0])) <= LINEAR * np.max(np.abs(s)) for s in by_y)
+            if is_linear or np.all(np.abs(large - 1.0) <= LINEAR):
                 raise NotEmulated(returns_loglikelihood(box.name))
+
+    def _slopes_at(self, levels, places, z, y):
+        """Return the slopes of log π in some outputs, if all of these are at a level, (n, own)."""
+        ys = np.tile(y, (len(levels), 1))
+        ys[:, places] = np.array(levels)[:, None]
+        return self.gradients_given(np.tile(z, (len(ys), 1)), ys)[0][:, places]
 
     def n_varying(self, b, initial_point):
         """Return how many inputs of a box vary if the step's variables do, around a point."""

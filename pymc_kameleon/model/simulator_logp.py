@@ -135,8 +135,9 @@ class SimulatorLogp(ModelLogp):
                     )
                 continue
             large = self._slopes_at(LARGE, places, starts[0], y)
+            large = large[large != 0.0]  # as where a trial is impossible whatever y is
             is_linear = all(np.max(np.abs(s - s[0])) <= LINEAR * np.max(np.abs(s)) for s in by_y)
-            if is_linear or np.all(np.abs(large - 1.0) <= LINEAR):
+            if is_linear or (large.size and np.all(np.abs(large - 1.0) <= LINEAR)):
                 raise NotEmulated(returns_loglikelihood(box.name))
 
     def _slopes_at(self, levels, places, z, y):

@@ -448,12 +448,15 @@ def equations():
     lv = toy.LotkaVolterraModel()
     pelts = np.log(lv.suggested_values())  # its equations are those of the logarithms
     add("Lotka–Volterra", lv, ([0] * 4, [2] * 4), data=pelts, wide=3.0)
+    compiled = toy.RepressilatorModel()
+    compiled._rhs = partial(njit(toy.RepressilatorModel._rhs), None)
     add(
         "repressilator",
         toy.RepressilatorModel(),
         ([0, 100, 0, 1], [10, 3000, 20, 5]),
         5.0,
-        n=few,
+        quick=compiled,
+        n=(2000, 20_000),
     )
     sir = toy.SIRModel()
     add("SIR", sir, ([0, 0, 10], [0.2, 2, 100]), data=sir.suggested_values())

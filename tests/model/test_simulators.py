@@ -651,9 +651,19 @@ def test_what_is_not_emulated_is_told(build):
         log_density_of(model)
 
 
-def test_predictions_beside_outliers_are_emulated():
+def normal_beside_outliers():
+    beside_outliers(lambda own: -((own - [9.0, 99.0, 999.0]) ** 2) / 1e4)
+
+
+def laplace():
+    """The log-density has slope 1 in predictions up to 999."""
+    pm.Laplace("y", decay_op(pm.Normal("theta", shape=2)), 1, observed=np.full(3, 999.0))
+
+
+@pytest.mark.parametrize("build", [normal_beside_outliers, laplace])
+def test_predictions_are_emulated(build):
     with pm.Model() as model:
-        beside_outliers(lambda own: -((own - [9.0, 99.0, 999.0]) ** 2) / 1e4)
+        build()
     assert log_density_of(model).simulators.q == 3
 
 

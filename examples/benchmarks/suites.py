@@ -443,15 +443,20 @@ def equations():
     ik = toy.HodgkinHuxleyIKModel()
     mid = p(ik.suggested_parameters())
     steps = ik.suggested_times()
-    add("Hodgkin–Huxley", ik, (mid / 1.5, mid * 1.5), 40.0, times=steps[steps % 100 >= 90])
+    sides = mid / 1.5, mid * 1.5
+    add("Hodgkin–Huxley", ik, sides, 40.0, times=steps[steps % 100 >= 90], n=(2000, 40_000))
     lv = toy.LotkaVolterraModel()
-    add("Lotka–Volterra", lv, ([0] * 4, [2] * 4), data=lv.suggested_values(), log=True)
+    pelts = np.log(lv.suggested_values())  # its equations are those of the logarithms
+    add("Lotka–Volterra", lv, ([0] * 4, [2] * 4), data=pelts, wide=3.0)
+    compiled = toy.RepressilatorModel()
+    compiled._rhs = partial(njit(toy.RepressilatorModel._rhs), None)
     add(
         "repressilator",
         toy.RepressilatorModel(),
         ([0, 100, 0, 1], [10, 3000, 20, 5]),
         5.0,
-        n=few,
+        quick=compiled,
+        n=(2000, 20_000),
     )
     sir = toy.SIRModel()
     add("SIR", sir, ([0, 0, 10], [0.2, 2, 100]), data=sir.suggested_values())
@@ -507,28 +512,26 @@ def solved(
     noise=None,
     data=None,
     known=False,
-    log=False,
+    wide=None,
     begins_near=False,
     times=None,
 ):
     """Return a model of a simulator, with normal noise, and the list of its calls.
 
     Its data are simulated at the parameters that PINTS suggests, if there are none, at each k-th of
-    its times. The initial point is there only if it is to begin near.
+    its times. Noise that is not known has a half-normal prior of scale `wide`, by default ten times
+    the spread of the data. The initial point is there only if it is to begin near.
     """
     times = simulator.suggested_times() if times is None else times
     times = times[:: -(-len(times) // MOST_TIMES)]
     at = np.array(simulator.suggested_parameters(), dtype=float)
-    change = np.log if log else np.asarray
     if data is None:
         data = simulator.simulate(at, times)
         data = data + noise * np.random.default_rng(1).normal(size=data.shape)
-    with np.errstate(all="ignore"):
-        data = change(data)
 
     def simulate(theta):
         with np.errstate(all="ignore"):
-            return change(simulator.simulate(theta, times))
+            return simulator.simulate(theta, times)
 
     op, calls = black_box(simulate, data.ndim)
     with pm.Model() as model:
@@ -536,7 +539,7 @@ def solved(
         if known:
             sigma = noise
         else:
-            wide = 3.0 if log else 10 * np.std(data, axis=0)
+            wide = 10 * np.std(data, axis=0) if wide is None else wide
             sigma = pm.HalfNormal("sigma", wide, shape=data.shape[1:])
         pm.Normal("y", op(theta), sigma, observed=data)
     return model, calls

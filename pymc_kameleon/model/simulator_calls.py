@@ -26,6 +26,11 @@ UNNAMED = "input "
 """What inputs without a name are called, followed by their place."""
 
 
+REPEATED = 3
+"""Inputs for each distinct one, beyond which as many coordinates are taken instead. Below, it is
+worth more that calls of the same function share an emulator."""
+
+
 class NotEmulated(ValueError):
     """Why a model's black boxes cannot be emulated, a sentence for the user.
 
@@ -221,13 +226,19 @@ class Call(NamedTuple):
         """Return it with coordinates of z as inputs, if these are fewer than its own.
 
         Of a field on a grid, say, computed from some coefficients. Inputs that are always the same
-        as another one, or constant, do not count.
+        as another one, or constant, do not count, unless they are many: a parameter that is
+        repeated for each trial would be an input for each.
         """
         mixed = any(not v.dtype.startswith("float") for v in self.variables)
-        if self.level or self._batch_ndim or mixed or start.n_distinct(self) < 2:
+        if self.level or self._batch_ndim or mixed:
+            return self
+        n_distinct = start.n_distinct(self)
+        are_repeated = self.p(start) > REPEATED * n_distinct
+        if n_distinct < 2 - are_repeated:
             return self
         found = start.coordinates(self)
-        return self._replace(coordinates=found) if len(found) < start.n_distinct(self) else self
+        is_better = len(found) < n_distinct + are_repeated
+        return self._replace(coordinates=found) if is_better else self
 
     def key(self, row, start):
         """Return what calls of the same box, in this row, have in common."""

@@ -44,6 +44,9 @@ LINEAR = 1e-9
 SHIFTS = (0.1, 1.0, 10.0, 1000.0)
 """Of y, relative to 1 + |y|, by which it is seen whether log π is linear in it."""
 
+LEVELS, SLOPES = (-700.0, 50.0, 100.0), (0.0, 1.0, 1.0)
+"""Log-likelihoods far below those of outliers, and far above, and slopes of log π in them there."""
+
 
 class Tape(NamedTuple):
     """The parts of a tape, as views."""
@@ -109,7 +112,10 @@ class SimulatorLogp(ModelLogp):
                 raise NotEmulated("numba cannot compile the model around its black boxes.")
 
     def _check_outputs(self, y, initial_point):
-        """Raise NotEmulated if the log-density is linear in a box's outputs, or ignores them."""
+        """Raise NotEmulated if the log-density is linear in a box's outputs, or ignores them.
+
+        Where they are large it may also be linear in log-likelihoods that are mixed with outliers'.
+        """
         rng = np.random.default_rng(0)
         start = np.concatenate([np.ravel(initial_point[var.name]) for var in self.value_vars])
         starts = start + np.zeros((2, 1))
@@ -127,8 +133,18 @@ class SimulatorLogp(ModelLogp):
                     raise NotEmulated(
                         f"The log-density has no gradient in what `{box.name}` returns."
                     )
-            elif all(np.max(np.abs(s - s[0])) <= LINEAR * np.max(np.abs(s)) for s in by_y):
+                continue
+            is_linear = all(np.max(np.abs(s - s[0])) <= LINEAR * np.max(np.abs(s)) for s in by_y)
+            if is_linear or self._are_beside_outliers(places, starts[0], y):
                 raise NotEmulated(returns_loglikelihood(box.name))
+
+    def _are_beside_outliers(self, places, z, y):
+        """Whether some outputs are log-likelihoods that are mixed with those of outliers."""
+        ys = np.tile(y, (len(LEVELS), 1))
+        ys[:, places] = np.array(LEVELS)[:, None]
+        slopes = self.gradients_given(np.tile(z, (len(ys), 1)), ys)[0][:, places]
+        slopes = slopes[:, slopes[-1] != 0.0]  # some may be impossible, whatever y is
+        return slopes.size > 0 and np.all(np.abs(slopes.T - SLOPES) <= LINEAR)
 
     def n_varying(self, b, initial_point):
         """Return how many inputs of a box vary if the step's variables do, around a point."""

@@ -392,6 +392,17 @@ def test_coordinates_are_taken_where_they_are_fewer(build):
     assert any(taken) == (build in (simplex, field))
 
 
+@pytest.mark.parametrize(("times", "p"), [(2, 5), (20, 2)])
+def test_parameters_that_are_repeated_for_each_trial_are_an_input_each(times, p):
+    with pm.Model() as model:
+        a, b = pm.LogNormal("a"), pm.Normal("b")
+        observed(decay_op(pt.concatenate([pt.full((times,), a), pt.stack([b, b, b])])))
+    [box] = simulators_of(model, model.value_vars, model.initial_point()).boxes
+    assert box.takes_coordinates == (times == 20)
+    assert box.p == p
+    assert box.inputs[-1] == "b"
+
+
 def test_constants_have_a_digest():
     one, other = cut(constants).simulators.boxes
     assert one.digest != other.digest
@@ -589,6 +600,13 @@ def returns_log_likelihood():
     observed(decay_op(theta))
 
 
+def beside_outliers(likelihood=lambda own: own):
+    """Log-likelihoods of three trials, each of which may be an outlier, and one has to be."""
+    own = likelihood(decay_op(pm.Normal("theta", shape=2)))
+    own = pt.where(np.array([True, True, False]), own, -66.0)
+    pm.Potential("p", pt.logaddexp(np.log(0.95) + own, np.log(0.05) - 3.0).sum())
+
+
 def rounded():
     pm.Potential("p", -(pt.floor(decay_op(pm.Normal("theta", shape=2))).sum() ** 2))
 
@@ -618,6 +636,7 @@ REASONS = {
     integer_inputs: "`of_integers` takes numbers of type int64",
     integer_outputs: "`counts` returns numbers of type int64",
     returns_log_likelihood: "`log_likelihood` returns the log-likelihood",
+    beside_outliers: "`decay` returns the log-likelihood",
     rounded: "no gradient in what `decay` returns",
     raises: "`never` raised ValueError .* initial point, and at 9 points around .* bad start",
     estimated: "is an estimate",
@@ -630,6 +649,22 @@ def test_what_is_not_emulated_is_told(build):
         build()
     with pytest.raises(NotEmulated, match=REASONS[build]):
         log_density_of(model)
+
+
+def normal_beside_outliers():
+    beside_outliers(lambda own: -((own - [9.0, 99.0, 999.0]) ** 2) / 1e4)
+
+
+def laplace():
+    """The log-density has slope 1 in predictions up to 999."""
+    pm.Laplace("y", decay_op(pm.Normal("theta", shape=2)), 1, observed=np.full(3, 999.0))
+
+
+@pytest.mark.parametrize("build", [normal_beside_outliers, laplace])
+def test_predictions_are_emulated(build):
+    with pm.Model() as model:
+        build()
+    assert log_density_of(model).simulators.q == 3
 
 
 def test_a_box_of_other_variables_is_told():

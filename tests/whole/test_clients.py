@@ -53,9 +53,11 @@ def test_bambi_predicts_from_what_we_draw(example):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_hssm_takes_our_steps(example):  # noqa: F811
+@pytest.mark.parametrize("likelihood", ["blackbox", "analytical"])
+def test_hssm_takes_our_steps(example, likelihood):  # noqa: F811
     pytest.importorskip("hssm", reason="HSSM is not installed: pip install hssm")
-    printed = example("clients/hssm_model", "--draws", 100, "--tune", 60)
+    arguments = ["--likelihood", likelihood, "--draws", 100, "--tune", 100]
+    printed = example("clients/hssm_model", *arguments)
     means = [float(mean) for mean in re.findall(r"^a +([\d.]+)", printed, re.MULTILINE)]
     np.testing.assert_allclose(means, 1.16, atol=0.05)
     assert len(means) == 2

@@ -343,7 +343,8 @@ TITLES = NAMES | {
 class Runs:
     """What the runs of a method on a case are worth.
 
-    `evaluations` are those that an answer takes: runs without one are begun again.
+    `evaluations` are those that an answer takes: runs without one are begun again. `enough` are
+    those of the wanted error, if errors fall as n^-1/2.
     """
 
     def __init__(self, rows):
@@ -354,6 +355,7 @@ class Runs:
         errors = [row["errors"] for row in answered] or [[np.inf]]
         each = np.sqrt(np.mean(np.square(errors), axis=0))
         self.worst, self.median = each.max(), np.median(each)
+        self.enough = self.evaluations * (self.worst / WANTED) ** 2
         self.refused = sorted({row["refused"] for row in rows if "refused" in row})
 
     def cells(self):
@@ -373,15 +375,15 @@ class Needed(NamedTuple):
 def needed(runs):
     """Return the Needed of some settings of a method, None if no setting came near.
 
-    Errors fall as n^-1/2 from one setting to the next, and after those of at most NEAR.
+    The setting before that which has it says how many are enough, or where none has it those whose
+    errors are at most NEAR.
     """
-    before, near = None, []
-    answered = [one for one in runs if one.n_answered]
+    before, answered = np.inf, [one for one in runs if one.n_answered]
     for one in sorted(answered, key=lambda one: one.evaluations):
         if one.worst <= WANTED:
-            return Needed(min(one.evaluations, before or np.inf), True)
-        before = one.evaluations * (one.worst / WANTED) ** 2
-        near += [before] * (one.worst <= NEAR)
+            return Needed(min(one.evaluations, before), True)
+        before = one.enough
+    near = [one.enough for one in answered if one.worst <= NEAR]
     return Needed(min(near), False) if near else None
 
 

@@ -26,7 +26,7 @@ mean. An evaluation is one of the likelihood or of the density.
 import argparse
 import signal
 import warnings
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from io import StringIO
@@ -50,7 +50,7 @@ import pymc_kameleon as pk
 FILE = Path(__file__).with_suffix(".json")
 SEEDS = 4
 LIMIT, LIMITS = 150, {"PyVBMC": 600, "GPry": 300}
-"""Seconds of a processor after which a run is given up; of PyVBMC what it then has counts."""
+"""Seconds of a processor after which a run is given up; of these what they then have counts."""
 
 COMPILED = (
     "AR5",
@@ -199,7 +199,7 @@ def run(what, make):
         signal.setitimer(signal.ITIMER_PROF, LIMITS.get(method, LIMIT))
         try:
             row = ask(target, errors, seed)
-        except Exception as error:  # of any package: the row says so
+        except (Exception, TimeUp) as error:  # of any package: the row says so
             said = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
             spent = max(target.n_density, target.n_likelihood, len(target.calls or ()))
             row = {"evaluations": spent, "refused": said}
@@ -249,7 +249,8 @@ def by_gaussian_process(target, seed):
 
     boxes = [np.transpose(target.quantiles(share, seed)) for share in (0.005, 0.05)]
     runner = Runner(target.logp, bounds=boxes[0], ref_bounds=boxes[1], seed=seed, verbose=1)
-    runner.run()
+    with suppress(TimeUp):  # then it is asked for what it has by now
+        runner.run()
     spent = target.n_density
     runner.generate_mc_sample()
     sample, (log_z, error) = runner.last_mc_samples(), runner.last_mc_logZ()

@@ -329,7 +329,7 @@ FAMILIES = {
     "pocoMC": ["pocoMC 64", "pocoMC"],
 }
 OURS = ("ours", "ours, as a density")
-WANTED, NEAR = 0.1, 0.2
+WANTED, NEAR = 0.1, 0.25
 """Posterior standard deviations, of the worst quantity."""
 TITLES = NAMES | {
     "oscillator": "harmonic oscillator",

@@ -344,8 +344,7 @@ TITLES = NAMES | {
 class Runs:
     """What the runs of a method on a case are worth.
 
-    `evaluations` are those that an answer takes: runs without one are begun again. `enough` are
-    those of the wanted error, if errors fall as n^-1/2.
+    `evaluations` are those that an answer takes: runs without one are begun again.
     """
 
     def __init__(self, rows):
@@ -356,8 +355,12 @@ class Runs:
         errors = [row["errors"] for row in answered] or [[np.inf]]
         each = np.sqrt(np.mean(np.square(errors), axis=0))
         self.worst, self.median = each.max(), np.median(each)
-        self.enough = self.evaluations * (self.worst / WANTED) ** 2
         self.refused = sorted({row["refused"] for row in rows if "refused" in row})
+
+    @property
+    def enough(self):
+        """Evaluations for the wanted error, if errors fall as n^-1/2."""
+        return self.evaluations * (self.worst / WANTED) ** 2
 
     def cells(self):
         """Return the cells of a row."""

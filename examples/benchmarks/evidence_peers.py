@@ -270,8 +270,8 @@ def by_importance(target, n=1_000_000, nu=5):
 # ---- other packages -----------------------------------------------------------------------------
 
 
-class TimeUp(Exception):
-    """A run has taken too long."""
+class TimeUp(BaseException):
+    """A run has taken too long. Packages catch errors, but not this."""
 
 
 class Found(NamedTuple):

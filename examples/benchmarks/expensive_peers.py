@@ -26,12 +26,13 @@ mean. An evaluation is one of the likelihood or of the density.
 import argparse
 import signal
 import warnings
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from time import process_time
+from typing import NamedTuple
 
 import numpy as np
 import suites
@@ -48,8 +49,8 @@ import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
 SEEDS = 4
-LIMIT = 150
-"""Seconds of a processor after which a run is given up; of PyVBMC what it then has counts."""
+LIMIT, LIMITS = 150, {"PyVBMC": 600, "GPry": 300}
+"""Seconds of a processor after which a run is given up; of these what they then have counts."""
 
 COMPILED = (
     "AR5",
@@ -97,12 +98,12 @@ def plan(cases, methods, seeds, make):
         yield {"case": name, "method": "truth"}, lambda name=name: make(name).truth()
     for seed in range(seeds):
         for method in methods:
-            package, ask = METHODS[method]
+            package, _ = METHODS[method]
             if package is None or find_spec(package):
                 for name in cases:
                     if name in SIMULATORS or not method.startswith("density"):
                         what = {"case": name, "method": method, "seed": seed}
-                        yield what, lambda ask=ask, name=name, seed=seed: run(ask, make(name), seed)
+                        yield what, partial(run, what, make)
 
 
 # ---- problems -----------------------------------------------------------------------------------
@@ -187,19 +188,21 @@ class Errors:
         return np.concatenate([z, (z**2 - 1) / 2], axis=-1)
 
 
-def run(ask, target, seed):
+def run(what, make):
     """Return the row of a run."""
-    errors = Errors(target.name)
+    name, method, seed = what.values()
+    target, errors, (_, ask) = make(name), Errors(name), METHODS[method]
     target.count_from_zero()
     signal.signal(signal.SIGPROF, time_is_up)
     began = process_time()
     with quiet(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-        signal.setitimer(signal.ITIMER_PROF, LIMIT)
+        signal.setitimer(signal.ITIMER_PROF, LIMITS.get(method, LIMIT))
         try:
             row = ask(target, errors, seed)
-        except Exception as error:  # of any package: the row says so
+        except (Exception, TimeUp) as error:  # of any package: the row says so
             said = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
-            row = {"evaluations": max(target.n_density, target.n_likelihood), "refused": said}
+            spent = max(target.n_density, target.n_likelihood, len(target.calls or ()))
+            row = {"evaluations": spent, "refused": said}
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
     seconds = process_time() - began - target.spent
@@ -209,7 +212,7 @@ def run(ask, target, seed):
 
 def time_is_up(*signal):
     """Raise TimeUp."""
-    raise TimeUp(f"no end within {LIMIT} seconds")
+    raise TimeUp("no end in time")
 
 
 def ours(most, as_density, target, errors, seed):
@@ -246,7 +249,8 @@ def by_gaussian_process(target, seed):
 
     boxes = [np.transpose(target.quantiles(share, seed)) for share in (0.005, 0.05)]
     runner = Runner(target.logp, bounds=boxes[0], ref_bounds=boxes[1], seed=seed, verbose=1)
-    runner.run()
+    with suppress(TimeUp):  # then it is asked for what it has by now
+        runner.run()
     spent = target.n_density
     runner.generate_mc_sample()
     sample, (log_z, error) = runner.last_mc_samples(), runner.last_mc_logZ()
@@ -325,7 +329,7 @@ FAMILIES = {
     "pocoMC": ["pocoMC 64", "pocoMC"],
 }
 OURS = ("ours", "ours, as a density")
-WANTED = 0.1
+WANTED, NEAR = 0.1, 0.25
 """Posterior standard deviations, of the worst quantity."""
 TITLES = NAMES | {
     "oscillator": "harmonic oscillator",
@@ -353,6 +357,11 @@ class Runs:
         self.worst, self.median = each.max(), np.median(each)
         self.refused = sorted({row["refused"] for row in rows if "refused" in row})
 
+    @property
+    def enough(self):
+        """Evaluations for the wanted error, if errors fall as n^-1/2."""
+        return self.evaluations * (self.worst / WANTED) ** 2
+
     def cells(self):
         """Return the cells of a row."""
         n = f"{self.n_answered} of {self.n}" if self.n_answered < self.n else self.n
@@ -360,18 +369,26 @@ class Runs:
         return [n, three_digits(self.evaluations), *off, f"{rounded(self.seconds, 2):g}"]
 
 
-def needed(runs):
-    """Return the evaluations for the wanted error, None if no setting has it.
+class Needed(NamedTuple):
+    """The evaluations for the wanted error, and whether a setting had it."""
 
-    `runs` are those of some settings of a method. From one to the next errors fall as n^-1/2.
+    evaluations: float
+    is_reached: bool
+
+
+def needed(runs):
+    """Return the Needed of some settings of a method, None if no setting came near.
+
+    The setting before that which has it says how many are enough, or where none has it those whose
+    errors are at most NEAR.
     """
-    before, answered = None, [one for one in runs if one.n_answered]
+    before, answered = np.inf, [one for one in runs if one.n_answered]
     for one in sorted(answered, key=lambda one: one.evaluations):
         if one.worst <= WANTED:
-            enough = before and before.evaluations * (before.worst / WANTED) ** 2
-            return min(one.evaluations, enough or np.inf)
-        before = one
-    return None
+            return Needed(min(one.evaluations, before), True)
+        before = one.enough
+    near = [one.enough for one in answered if one.worst <= NEAR]
+    return Needed(min(near), False) if near else None
 
 
 def tables(rows):
@@ -404,7 +421,15 @@ def tables(rows):
                 ],
             ),
             "against others": table(
-                ["against", "problems", "geometric mean", "smallest", "largest", "never ours"],
+                [
+                    "against",
+                    "problems",
+                    "geometric mean",
+                    "smallest",
+                    "largest",
+                    "never ours",
+                    "never theirs",
+                ],
                 [
                     against("PyVBMC", n, ["PyVBMC"], ["PyVBMC"]),
                     against("the best, where PyVBMC was run", n, others, ["PyVBMC"]),
@@ -430,28 +455,27 @@ LEARNING = ("PyVBMC", "GPry")
 
 def against(title, n, families, were_run=()):
     """Return the row of ours over the fewest evaluations of some families, where they were run."""
-    ratios, n_never = [], 0
+    ratios, never_ours, never_theirs = [], 0, 0
     for own in n.values():
-        counts = [own[family] for family in families if own.get(family)]
-        if counts and all(family in own for family in were_run):
-            if own["ours"]:
-                ratios.append(own["ours"] / min(counts))
-            else:
-                n_never += 1
+        if not all(family in own for family in were_run):
+            continue
+        counts = [own[family].evaluations for family in families if own.get(family)]
+        if own["ours"] and counts:
+            ratios.append(own["ours"].evaluations / min(counts))
+        never_ours += not own["ours"]
+        never_theirs += not counts
     shown = (gmean(ratios), min(ratios), max(ratios)) if ratios else (None,) * 3
-    return [
-        title,
-        len(ratios) + n_never,
-        *(None if x is None else f"{rounded(x, 2):g}" for x in shown),
-        n_never,
-    ]
+    shown = (None if x is None else f"{rounded(x, 2):g}" for x in shown)
+    return [title, len(ratios), *shown, never_ours, never_theirs]
 
 
 def written(n, family):
     """Return the cell of a method."""
     if family not in n:
         return None
-    return "never" if n[family] is None else three_digits(rounded(n[family], 2))
+    if n[family] is None:
+        return "never"
+    return three_digits(rounded(n[family].evaluations, 2)) + "°" * (not n[family].is_reached)
 
 
 if __name__ == "__main__":

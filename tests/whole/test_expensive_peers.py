@@ -1,0 +1,73 @@
+"""How many evaluations an error takes, by runs that ended at others; and the ratios of these."""
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Return the script."""
+    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
+    import expensive_peers
+
+    return expensive_peers
+
+
+def runs(script, *pairs):
+    """Return a run of each setting, by its evaluations and its error."""
+    rows = [{"evaluations": n, "errors": [error], "seconds": 1.0} for n, error in pairs]
+    return [script.Runs([row]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([(100, 0.02)], (100, True)),
+        ([(100, 0.2), (1000, 0.05)], (400, True)),
+        ([(100, 8.0), (1000, 0.05)], (1000, True)),
+        ([(1000, 0.05), (100, 0.15)], (225, True)),
+        ([(200, 0.15)], (450, False)),
+        ([(100, 0.19), (500, 0.12)], (361, False)),
+        ([(100, 0.19), (500, 0.3)], (361, False)),
+    ],
+)
+def test_errors_fall_as_with_independent_draws(script, pairs, expected):
+    found = script.needed(runs(script, *pairs))
+    assert found == pytest.approx(expected)
+    cell = script.written({"PyVBMC": found}, "PyVBMC")
+    assert cell.endswith("°") != found.is_reached
+
+
+def test_what_is_far_from_an_error_never_has_it(script):
+    assert script.needed(runs(script, (100, 0.26), (1000, 3.0))) is None
+    assert script.written({"PyVBMC": None}, "PyVBMC") == "never"
+
+
+def test_a_run_without_an_answer_is_begun_again(script):
+    answer = {"evaluations": 150, "errors": [0.1, -0.3], "seconds": 1.0}
+    refused = {"evaluations": 50, "refused": "singular", "seconds": 1.0}
+    both = script.Runs([refused, answer])
+    assert (both.evaluations, both.worst, both.n_answered) == (200, 0.3, 1)
+    assert script.needed([script.Runs([refused])]) is None
+
+
+def test_ratios_are_to_the_best(script):
+    def needed(n):
+        return script.Needed(n, True)
+
+    n = {
+        "a": {"ours": needed(100), "PyVBMC": needed(200), "SMC": needed(400)},
+        "b": {"ours": needed(100), "PyVBMC": None, "SMC": needed(200)},
+        "c": {"ours": None, "PyVBMC": needed(200)},
+        "d": {"ours": needed(100), "PyVBMC": None},
+        "not run": {"ours": needed(100), "SMC": needed(50)},
+    }
+    found = script.against("PyVBMC", n, ["PyVBMC"], ["PyVBMC"])
+    assert found == ["PyVBMC", 1, "0.5", "0.5", "0.5", 1, 2]
+    found = script.against("all", n, ["PyVBMC", "SMC"], ["PyVBMC"])
+    assert found == ["all", 2, "0.5", "0.5", "0.5", 1, 1]

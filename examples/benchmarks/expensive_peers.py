@@ -30,6 +30,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from io import StringIO
+from itertools import takewhile
 from pathlib import Path
 from time import process_time
 from typing import NamedTuple
@@ -379,14 +380,15 @@ class Needed(NamedTuple):
 def needed(runs):
     """Return the Needed of some settings of a method, None if no setting came near.
 
-    The setting before that which has it says how many are enough, or where none has it those whose
-    errors are at most NEAR.
+    It is the first setting from which on all have the error, as one alone may have it by luck. The
+    one before says how many are enough, or where the last has it not those whose errors are at most
+    NEAR.
     """
-    before, answered = np.inf, [one for one in runs if one.n_answered]
-    for one in sorted(answered, key=lambda one: one.evaluations):
-        if one.worst <= WANTED:
-            return Needed(min(one.evaluations, before), True)
-        before = one.enough
+    answered = sorted((one for one in runs if one.n_answered), key=lambda one: one.evaluations)
+    n = sum(1 for _ in takewhile(lambda one: one.worst <= WANTED, reversed(answered)))
+    if n > 0:
+        before, first = answered[: len(answered) - n], answered[-n]
+        return Needed(min([first.evaluations, *(one.enough for one in before[-1:])]), True)
     near = [one.enough for one in answered if one.worst <= NEAR]
     return Needed(min(near), False) if near else None
 

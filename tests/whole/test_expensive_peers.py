@@ -43,6 +43,11 @@ def test_errors_fall_as_with_independent_draws(script, pairs, expected):
     assert cell.endswith("°") != found.is_reached
 
 
+def test_an_error_that_one_setting_has_by_luck_does_not_count(script):
+    found = script.needed(runs(script, (100, 0.08), (110, 0.12), (200, 0.05), (300, 0.09)))
+    assert found == pytest.approx((110 * 1.2**2, True))
+
+
 def test_what_is_far_from_an_error_never_has_it(script):
     assert script.needed(runs(script, (100, 0.26), (1000, 3.0))) is None
     assert script.written({"PyVBMC": None}, "PyVBMC") == "never"

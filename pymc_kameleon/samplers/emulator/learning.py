@@ -282,7 +282,8 @@ def fit_emulators(chains, newest=0):
 def with_images(known, emulated, log_density):
     """Return Evaluations with their images, where black boxes return the same."""
     mirrors, parts = emulated.mirrors, [known]
-    for matrix in group_of(mirrors.maps[: mirrors.n_same[0]]) if len(known.z) else ():
+    maps = group_of(mirrors.maps[: mirrors.n_same[0]], len(mirrors.maps))
+    for matrix in maps if len(known.z) else ():
         z = known.z @ matrix.T
         points = whole_points(log_density, z)
         x, logp = log_density.inputs_at(points, known.y), log_density.logp_given(points, known.y)
@@ -291,14 +292,14 @@ def with_images(known, emulated, log_density):
     return Evaluations(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def group_of(maps):
-    """Return products of maps (d, d), each once, without the identity: as many as chains on s."""
+def group_of(maps, most):
+    """Return products of maps (d, d), each once, without the identity, at most so many."""
     found = list(maps)
     for one in found:  # which grows
         for other in maps:
             product = other @ one
             known = [np.eye(len(product)), *found]
-            if len(found) < N_CHAINS and not any(np.array_equal(product, g) for g in known):
+            if len(found) < most and not any(np.array_equal(product, g) for g in known):
                 found.append(product)
     return found
 

@@ -47,9 +47,9 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     compiled_values,
     run_inner_chain,
 )
-from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES
+from pymc_kameleon.samplers.emulator.mirrors import MANY, MOST_MODES
 from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
-from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, SearchByEmulator
+from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, MOST_ERROR, SearchByEmulator
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.active.search import LOW
 from pymc_kameleon.samplers.surrogate.batch_search import turned
@@ -68,9 +68,6 @@ EMULATED = 4
 
 N_GUIDED = 32
 """Draws of s that other chains may begin at."""
-
-MOST_ERROR = 10.0
-"""Median error of predicted log-densities at the end of the way, from which it is gone again."""
 
 STOPS, LEAST_STOPS, MOST_STOPS, STOPS_BY_OUTPUTS = 512, 12, 128, 2000
 """Stops R of the inner chain, times d, and bounds: one is proposed, and by all of them averages are
@@ -371,7 +368,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
             log_density.simulators.sizes, log_density.simulators.applications
         )
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
-        self._n_mirrors = MOST_IMAGES if likely_symmetries(self) else 0
+        most = MOST_MODES[self._d > MANY] - 1
+        self._n_mirrors = most if likely_symmetries(self) else 0
         self.settings["stops"] = n_stops(self._d, log_density.simulators.q)
         problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density

@@ -19,10 +19,16 @@ from itertools import combinations
 import numpy as np
 
 from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.surrogate.active.search import LOW
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 
 MOST_IMAGES, MOST_SINGLE = 8, 6
 """Images that are evaluated, at most; and before there are products of maps to try."""
+
+MOST_MODES = 32, 8
+"""Modes that mirror one another, at most; and in more than `MANY` dimensions."""
+
+MANY = 30
 
 SAME = 0.1
 """Distance of two rows of outputs, in units of the noise, up to which they are the same."""
@@ -39,6 +45,7 @@ class Images:
 
     def __init__(self, step):
         self._step, self._outputs = step, None  # those of the place whose images are asked for
+        self._others = None
 
     def likely(self, z, least, maps=None):
         """Return maps under which log π of z (d,) falls no more, if the outputs stay as they are.
@@ -64,6 +71,27 @@ class Images:
         known = learning.evaluations_of([self._step])
         return self._distances(known, self._outputs)[-n:] < SAME
 
+    def other_places(self):
+        """Return two places of some mass (k, d), whose outputs are kept for `agree`.
+
+        They are the one whose outputs are farthest from those of the place whose images are asked
+        for, and one in between.
+        """
+        known = learning.evaluations_of([self._step])
+        good = np.flatnonzero(known.logp > known.logp.max() - LOW[0] - LOW[1] * known.z.shape[1])
+        order = good[np.argsort(self._distances(known, self._outputs)[good])]
+        rows = np.unique(order[[len(order) // 2, -1]])
+        self._others = known.y[rows]
+        return known.z[rows]
+
+    def agree(self, n):
+        """Whether the newest evaluations, images of those places under n maps, are as they are."""
+        known, k = learning.evaluations_of([self._step]), len(self._others)
+        weights = np.sqrt(learning.curvatures(self._step.log_density, known))
+        y = known.y[-n * k :].reshape(n, k, -1)
+        far = np.linalg.norm(weights * (y - self._others), axis=2)
+        return (far < SAME).all(axis=1)
+
     def products(self, maps):
         """Return products of two maps whose images, evaluated last, have the same other outputs.
 
@@ -85,15 +113,22 @@ class Images:
         return np.linalg.norm(weights * (known.y - y), axis=1)
 
     def keep(self, same, others):
-        """Let chains on s go by these maps; under the first ones, outputs are the same."""
+        """Let chains on s go by these maps; under the first ones, outputs are the same.
+
+        Those are left out that would make more images than there is room for.
+        """
         mirrors = self._step.parameters.emulated.mirrors
-        maps = [*same, *others]
-        mirrors.n_same[0], mirrors.n_maps[0] = len(same), len(maps)
-        products = learning.group_of(maps)[: len(mirrors.maps)]
-        n = mirrors.n_products[0] = len(products)
+        most, n_same, maps, products = len(mirrors.maps), 0, [], []
+        for k, one in enumerate([*same, *others]):
+            found = learning.group_of([*maps, one], most + 1)
+            if len(found) <= most:  # s has to be the same at all images
+                n_same, maps, products = n_same + (k < len(same)), [*maps, one], found
+        n = len(products)
+        mirrors.n_same[0], mirrors.n_maps[0], mirrors.n_products[0] = n_same, len(maps), n
         mirrors.maps[:n] = np.reshape(products, (n, *mirrors.maps.shape[1:]))
 
     def of(self, z):
         """Return the images of z (d,) under all products of maps whose outputs are the same."""
         mirrors = self._step.parameters.emulated.mirrors
-        return [g @ z for g in learning.group_of(mirrors.maps[: mirrors.n_same[0]])]
+        maps = mirrors.maps[: mirrors.n_same[0]]
+        return [g @ z for g in learning.group_of(maps, len(mirrors.maps))]

@@ -72,10 +72,14 @@ def explain_climbs(choices, names):
     n_climbs, n_came = map(int, choices.climbs)
     if n_came == n_climbs:
         return ""
+    came = (
+        f"{n_came} of {counted(n_climbs, 'climb')} from different starts came here, the best place"
+    )
+    if n_came == 0:
+        came = "The evaluations did not suffice for another climb: this is the only place"
     return (
         f"there may be a better mode. Far from here, what {some(names)} returns cannot be "
-        f"predicted, or it does not fit the data here. {n_came} of {counted(n_climbs, 'climb')} "
-        "from different starts came here, the best place that was found. Compare what the model "
-        "predicts with the data. A run with another seed may find something better; or start where "
-        "the data point to (`initvals`)."
+        f"predicted, or it does not fit the data here. {came} that was found. Compare what the "
+        "model predicts with the data. A run with another seed may find something better; or "
+        "start where the data point to (`initvals`)."
     )

@@ -54,6 +54,9 @@ SMALL_GAIN, SMALL_ERROR, MOST_SMALL = 1.0, 1.5, 5
 """The way ends where a round gains less, and predicts the log-densities within this; or after so
 many rounds in a row that gain less."""
 
+MOST_ERROR = 10.0
+"""Median error of predicted log-densities at the end of the way, from which it is gone again."""
+
 BEHIND = 10.0, 2.0
 """How far below the best, and times d, there may still be something of the posterior."""
 
@@ -214,15 +217,22 @@ class Way:
             maps, logp = [*maps, *more], np.append(logp, logp_of_more)
             least = np.append(least, least_of_more)
         same = self.images.are_same(len(maps)) & (logp > least)
+        if same.any():  # at one place that may be by chance
+            places, own = self.images.other_places(), np.flatnonzero(same)
+            yield from self._evaluated(np.array([maps[k] @ z for k in own for z in places]))
+            same[own] = self.images.agree(len(own))
         kept, others = [one for one, found in zip(maps, same, strict=True) if found], []
         self.images.keep(kept, others)
+        self._learn()  # what is known of these
         for k in np.argsort(-logp, kind="stable"):
-            if not same[k] and logp[k] > least[k]:
-                walker = Walker(maps[k] @ best.z, logp[k], NEW_RADIUS)
+            image = maps[k] @ best.z
+            known = min(self._dip(z, image) for z in self._with_images(best.z)) <= LARGEST_DIP
+            if not same[k] and logp[k] > least[k] and not known:
+                walker = Walker(image, logp[k], NEW_RADIUS)
                 yield from self._climb(walker)
                 own, other = self._masses([best, walker])
                 self._add(walker)
-                if abs(own - other) < NEGLIGIBLE:
+                if self._dip(image, walker.z) <= LARGEST_DIP and abs(own - other) < NEGLIGIBLE:
                     others.append(maps[k])
         self.images.keep(kept, others)
         self._learn()
@@ -259,6 +269,15 @@ class Way:
                 self.is_predicted = True
                 return self._prior_draw() if self._is_badly_fitted() else None
         return self._prior_draw()
+
+    def climbs_to_tell(self):
+        """Return how many climbs there were, and how many came to the best place.
+
+        0, 0 if all is well; 1, 0 if that does not fit the data, and nothing was left for another.
+        """
+        if self.may_miss:
+            return self.n_climbs, self.best.n_came
+        return (1, 0) if self._is_badly_fitted() else (0, 0)
 
     def _is_badly_fitted(self):
         chi2, n = self.misfit()
@@ -582,8 +601,8 @@ class SearchByEmulator(BatchSearch):
             best = self._way.best and self._way.come_to()
             arrived = best is not None and best.arrived
             own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
-            if self._way.may_miss:
-                own.tuning.choices.climbs[:] = self._way.n_climbs, self._way.best.n_came
+            if best is not None and best.error < MOST_ERROR:
+                own.tuning.choices.climbs[:] = self._way.climbs_to_tell()
             draws = learning.learn_emulator([own], self.rng, modes=self._way.modes())
             self._draws = np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
         copy_arrays(own.parameters, step.parameters, ("emulated",))

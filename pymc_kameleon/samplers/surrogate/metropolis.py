@@ -17,7 +17,6 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, bools, copy_arrays, floats, integers
 from pymc_kameleon.core.chain import Algorithm
-from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -579,9 +578,8 @@ class SurrogateMetropolis(KameleonStep):
 
     def _draws_of_prior(self):
         """Return draws (n, d) of the prior, None if there are none: computed once in a process."""
-        with one_thread_compiles:
-            if not self._prior_of_look:
-                self._prior_of_look.append(prior_draws(self.model, self.layout))
+        if not self._prior_of_look:
+            self._prior_of_look.append(prior_draws(self.model, self.layout))
         return self._prior_of_look[0]
 
     def _begin_elsewhere(self, q, mode, search, noted):

@@ -1,6 +1,7 @@
 """Modes that mirror one another: how they are found, and that chains go to all of them."""
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -11,7 +12,9 @@ from scipy import stats
 from simulated import DECAYED, TIMES, decays, growth, parts, simulator, two_decays
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES
+from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.samplers.emulator.density import Mirrors
+from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, Images
 from pymc_kameleon.samplers.emulator.problems import in_words
 from pymc_kameleon.samplers.emulator.way import Way
 from pymc_kameleon.step.job import ChainState, Job, advance
@@ -46,7 +49,7 @@ def test_two_rates_change_places(step, monkeypatch):
     maps, n_same, seen = found_by(step, monkeypatch)
     np.testing.assert_array_equal(maps, [np.eye(2)[::-1]])
     assert n_same == 1
-    assert len(seen) == 1
+    assert len(seen) == 3  # with images of two other places
 
 
 @pytest.mark.slow
@@ -55,7 +58,7 @@ def test_amplitudes_change_places_along_with_rates(monkeypatch):
     maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=parts()), monkeypatch)
     np.testing.assert_array_equal(maps, [np.eye(4)[[1, 0, 3, 2]]])
     assert n_same == 1
-    assert len(seen) <= MOST_IMAGES
+    assert len(seen) <= MOST_IMAGES + 2 * len(maps)
 
 
 def even(x):
@@ -70,6 +73,36 @@ def test_signs_change_and_all_products_are_modes(monkeypatch):
     maps, n_same, _ = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
     assert {tuple(np.diag(one)) for one in maps} == {(-1, -1), (-1, 1), (1, -1)}
     assert n_same == 3
+
+
+@pytest.mark.slow
+def test_outputs_that_are_the_same_at_one_place_alone_are_none_that_mirror(monkeypatch):
+    """Of an offset that is about 0 the sign makes no difference there."""
+    with pm.Model() as model:
+        x = pm.Normal("x", [1.0, 0.0], [1.0, 0.1], shape=2)
+        pm.Normal("y", simulator(with_offset)(x), 0.1, observed=[1.0, 0.0])
+    maps, n_same, _ = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    np.testing.assert_array_equal(maps, [np.diag([-1, 1])])
+    assert n_same == 1
+
+
+def with_offset(x):
+    return np.array([x[0] ** 2 + x[1], x[1]])
+
+
+def test_maps_that_make_too_many_modes_are_left_out():
+    """Six signs have 64, of which 32 have room; what is kept is a group."""
+    signs = [np.diag(np.where(np.arange(6) == k, -1.0, 1.0)) for k in range(6)]
+    sizes = {"mirrors": 31, "d": 6}
+    mirrors = allocate(Mirrors, sizes)
+    images = Images(
+        SimpleNamespace(parameters=SimpleNamespace(emulated=SimpleNamespace(mirrors=mirrors)))
+    )
+    images.keep(signs[:3], signs[3:])
+    assert (mirrors.n_same[0], mirrors.n_maps[0], mirrors.n_products[0]) == (3, 5, 31)
+    kept = {tuple(np.diag(g)) for g in mirrors.maps}
+    assert len(kept) == 31
+    assert all(tuple(np.multiply(a, b)) in kept | {(1,) * 6} for a in kept for b in kept)
 
 
 def unequal(x):

@@ -264,12 +264,23 @@ def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("climbs", "warns"), [((0, 0), False), ((1, 1), False), ((3, 3), False), ((4, 3), True)]
+    ("climbs", "says"),
+    [((0, 0), ""), ((1, 1), ""), ((3, 3), ""), ((4, 3), "3 of 4 climbs"), ((1, 0), "only place")],
 )
-def test_it_says_that_few_climbs_came_to_the_best_place(climbs, warns):
+def test_it_says_that_few_climbs_came_to_the_best_place(climbs, says):
     choices = allocate(Choices, {"boxes": 1}, climbs=np.array(climbs))
     said = explain_climbs(choices, ["logistic"])
-    assert ("3 of 4 climbs" in said and "`initvals`" in said) if warns else said == ""
+    assert (says in said and "`initvals`" in said) if says else said == ""
+
+
+@pytest.mark.parametrize(("chi2", "told"), [(26.0, (1, 0)), (5.0, (0, 0))])
+def test_evaluations_that_end_before_another_climb_are_told(chi2, told):
+    way = way_by(NORMAL, misfit=lambda: (chi2, 5))
+    going = way.go(np.zeros(3))
+    points = next(going)
+    while way.n_climbs == 0:
+        points = going.send(log_normal(points))
+    assert way.climbs_to_tell() == told
 
 
 # ---- of a model ---------------------------------------------------------------------------------

@@ -389,7 +389,7 @@ def needed(runs):
     if n > 0:
         before, first = answered[: len(answered) - n], answered[-n]
         return Needed(min([first.evaluations, *(one.enough for one in before[-1:])]), True)
-    near = [one.enough for one in answered if one.worst <= NEAR]
+    near = [max(one.enough, one.evaluations) for one in answered if one.worst <= NEAR]
     return Needed(min(near), False) if near else None
 
 

@@ -34,6 +34,7 @@ def runs(script, *pairs):
         ([(200, 0.15)], (450, False)),
         ([(100, 0.19), (500, 0.12)], (361, False)),
         ([(100, 0.19), (500, 0.3)], (361, False)),
+        ([(100, 0.05), (500, 0.3)], (100, False)),
     ],
 )
 def test_errors_fall_as_with_independent_draws(script, pairs, expected):

@@ -109,6 +109,14 @@ def unpack(steps, arrays):
     return ChainState(point, [step.sampling_state for step in copies], late=late)
 
 
+def evaluations_made(arrays):
+    """Return the evaluations that a chain has made, from what `pack` made of it, checks too."""
+    parts = ("on_the_way", "to_tune", "to_draw", "uncounted", "checks")
+    ends = tuple(f"monitor_{part}" for part in parts)
+    names = [name for name in arrays if name.endswith(ends) and not name.startswith(LATE)]
+    return sum(int(arrays[name]) for name in names)
+
+
 def _unpack_step(step, arrays, prefix):
     names = {field.name: f"{prefix}monitor_{field.name}" for field in fields(ChainMonitor)}
     saved = {name: k for name, k in names.items() if name not in LATER_FIELDS or k in arrays}

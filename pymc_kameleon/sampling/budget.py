@@ -22,16 +22,21 @@ _log = logging.getLogger("pymc_kameleon")
 NOTHING_SETTLED, TUNING_SETTLED, ALL_SETTLED = range(3)
 """Which numbers of draws of a run are settled."""
 
-LEAST_SEARCH, WAY_TO_GUIDE = (20, 2), 2 + LEAST_TRIES
-"""Evaluations that a chain needs to look for the posterior, and times d; and to go to where another
-one has found it: the start, that place, and draws near it."""
+LEAST_SEARCH, LEAST_TO_LEAD = (20, 2), (14, 2)
+"""Evaluations that a chain needs to look for the posterior, and times d; and if others follow it,
+as all that chains evaluate then tells of the posterior."""
 
-AT_FIRST = 2
-"""Evaluations after the way, before the first transition: where that has led, and once more if that
-is NaN."""
+WAY_TO_GUIDE = 3, 2 + LEAST_TRIES
+"""Evaluations of a chain to where another one has found it, at least and usually: the start, that
+place, and draws near it."""
+
+AT_FIRST = 1
+"""Evaluations after the way, before the first transition: where that has led, if it was not the
+last one. If that is NaN, by chance, it is evaluated once more, at the cost of a draw."""
 
 UNFORESEEN = 2
-"""Evaluations of a chain while it tunes, at most, that no draw foresees: where it was moved to."""
+"""Evaluations of a chain while it tunes, at most, that no draw foresees: where it was moved to, if
+the log-density does not come along."""
 
 LARGEST_EXCESS = 2
 """Times as many draws as there are for sure, at most, as draws may take fewer evaluations."""
@@ -41,6 +46,15 @@ LEAST_TUNING, LEAST_DRAWS = 2, 2
 
 SEARCH = 30
 """Times d: evaluations of a way, about."""
+
+
+def check_not_tiny(most, chains, tune):
+    """Raise a ValueError for evaluations that suffice with no step, before any is made."""
+    if most < (least := chains * (min(tune, LEAST_TUNING) + LEAST_DRAWS)):
+        raise ValueError(
+            f"max_evaluations is too small: it takes {grouped(least - most)} more, at least, for "
+            f"{counted(chains, 'chain')} to begin. Allow more evaluations, or fewer chains."
+        )
 
 
 @dataclass
@@ -78,7 +92,7 @@ class Budget:
         most, per_draw = self.most - n_failed, self.chains * self._per_draw
         least_ways, looks = self._ways(0), self._looks(LEAST_DRAWS)
         n_tune = min(self.tune, LEAST_TUNING)
-        rest = self.chains * UNFORESEEN + looks + (n_tune + LEAST_DRAWS) * per_draw
+        rest = self.chains * self._unforeseen + looks + (n_tune + LEAST_DRAWS) * per_draw
         if (lacking := self._bound(least_ways) + rest - most) > 0:
             raise ValueError(
                 f"max_evaluations is too small: it takes {grouped(lacking)} more for "
@@ -86,7 +100,7 @@ class Budget:
                 f"{self._beside_evidence}. Allow more evaluations, or fewer chains"
                 f"{self._why_so_many}."
             )
-        ways = self._ways(int(max(step.way_share for step in self.steps) * most))
+        ways = self._ways(self._share_of_ways(most), most - rest - self.chains * self._beside_way)
         draws = min(self.draws, self.room(most))
         if self._settles_late:
             tune = min(self.tune, LEAST_TUNING + int(self._share * most) // per_draw)
@@ -134,36 +148,61 @@ class Budget:
         is_estimate = draws > 0 and any(step.pseudo_marginal for step in self.steps)
         return looks + self.chains * N_ESTIMATES if is_estimate else looks
 
-    def _ways(self, most):
-        """Return how long the way of each step of each chain may be, 0 if it has none."""
-        n = sum(map(self._searches, self.steps))
+    def _ways(self, share, room=0):
+        """Return how long the way of each step of each chain may be, 0 if it has none.
+
+        All together take their `share`, if there is `room`; without either, as few as they can.
+        """
+        n = max(1, sum(map(self._searches, self.steps)))
         return [
-            [self._way(k, step, most // n) if self._searches(step) else 0 for step in self.steps]
+            [
+                self._way(k, step, share // n, room // n) if self._searches(step) else 0
+                for step in self.steps
+            ]
             for k in range(self.chains)
         ]
+
+    def _share_of_ways(self, most):
+        """Return the evaluations for all ways, of so many: no fewer than one usually takes."""
+        leading = [step for step in self.steps if self.pools and step.follows]
+        usual = sum(step.evaluations_of_search(SEARCH, FOLLOWING)[0] for step in leading)
+        return max(usual, int(max(step.way_share for step in self.steps) * most))
 
     def _searches(self, step):
         return step.searches and self.tune > 0
 
-    def _way(self, k, step, most):
-        """Return how long that of the k-th chain may be, if all together are no longer than `most`.
+    def _way(self, k, step, share, room):
+        """Return how long that of the k-th chain may be.
 
         If chains follow the first one, that has half of it at least, and others have enough to look
         what is in between, or else just what takes them there.
         """
-        d, n_others = step.layout.d, self.chains - 1
-        least = LEAST_SEARCH[0] + LEAST_SEARCH[1] * d
-        if not (self.pools and step.follows):
+        d, n_others, most = step.layout.d, self.chains - 1, min(share, room)
+        leads = self.pools and step.follows
+        n, per_coordinate = LEAST_TO_LEAD if leads else LEAST_SEARCH
+        least = n + per_coordinate * d
+        if not leads:
             return max(least, most // self.chains)
         other = most // (2 * n_others)
-        other = other if other >= FOLLOWING * max(d, 3) else WAY_TO_GUIDE
+        if other < FOLLOWING * max(d, 3):
+            other = WAY_TO_GUIDE[share <= room and most > 0]
         return other if k > 0 else max(least, most - n_others * other)
 
     def _bound(self, ways):
         """Return the evaluations before the first transitions of all chains, at most."""
         most = [1 + step.most_evaluations_of_way() for step in self.steps]
-        n = sum(sum(map(min, own, most)) for own in ways)
-        return n + self.chains * len(self.steps) * (1 + AT_FIRST)
+        return sum(sum(map(min, own, most)) for own in ways) + self.chains * self._beside_way
+
+    @property
+    def _beside_way(self):
+        """Return those of a chain besides its ways: a start from which no way begins, too."""
+        others = sum(not self._searches(step) or step.is_one_of_many for step in self.steps)
+        return AT_FIRST * len(self.steps) + others
+
+    @property
+    def _unforeseen(self):
+        knows = all(step.follows and step.layout.covers_all for step in self.steps)
+        return 0 if knows else UNFORESEEN
 
     # ---- on the way -----------------------------------------------------------------------------
 
@@ -178,7 +217,7 @@ class Budget:
         """
         left = self.left(states) + sum(state.checks for state in states)
         per_draw = n_going * self._per_draw
-        rest = n_going * UNFORESEEN + self._looks(LEAST_DRAWS) + LEAST_DRAWS * per_draw
+        rest = n_going * self._unforeseen + self._looks(LEAST_DRAWS) + LEAST_DRAWS * per_draw
         n = 1 + min(int(self._share * left), left - rest) // per_draw
         return min(self.tune, max(LEAST_TUNING, n))
 
@@ -202,12 +241,12 @@ class Budget:
     def _before_draws(self, state, tune):
         """Return the evaluations of a chain until it is tuned, at most."""
         if (done := state.monitor.done) >= tune:
-            return 0 if done > 0 else len(self.steps) * AT_FIRST
-        n = (tune - done) * self._per_draw + UNFORESEEN
+            return 0 if done > 0 else self._beside_way
+        n = (tune - done) * self._per_draw + self._unforeseen
         if done == 0:
             limits = [own.monitor.most_on_the_way for own in state.steps]
             ways = [1 + s.most_evaluations_of_way() if s.searches else 0 for s in self.steps]
-            n += sum(map(min, ways, limits)) + len(self.steps) * (1 + AT_FIRST)
+            n += sum(map(min, ways, limits)) + self._beside_way
         return n
 
 

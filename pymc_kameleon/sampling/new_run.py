@@ -106,6 +106,8 @@ def first_states(job, settings, random_seed, initvals, known):
     steps, budget = job.steps, Budget.of(job, settings)
     rngs = get_random_generator(random_seed).spawn(settings.chains)
     most = None if budget is None else budget.most
+    if budget is not None:
+        budget.first_lengths(0)  # raises if there are too few, before starts are evaluated
     follow = settings.pool_tuning and all(step.follows for step in steps)
     n = 1 if follow and settings.evaluations_at_once > 1 else None  # as others begin elsewhere
     found = starts(job, [rng.integers(2**30) for rng in rngs], initvals, most, n)

@@ -10,7 +10,7 @@ import xarray as xr
 from pymc_kameleon.analysis.evidence.result import is_known, n_evaluated
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
-from pymc_kameleon.result.state import DATA_CHANGED, Saved, unpack
+from pymc_kameleon.result.state import DATA_CHANGED, Saved, evaluations_made, unpack
 from pymc_kameleon.result.steps import check_same_step, rebuilt_step
 from pymc_kameleon.result.store import locked, saved_store
 from pymc_kameleon.samplers.choice import check_whole
@@ -74,8 +74,9 @@ class ResumedRun:
         self.lock = None if self.path is None else locked(self.path)
         try:
             self._saved = saved = saved_tree(resume) if self.path is None else saved_store(resume)
-            self.steps, self.numbers = _steps_of_run(saved.plan, steps, model), saved.numbers
             before = Settings.read(saved.plan)
+            self._check_left(before)
+            self.steps, self.numbers = _steps_of_run(saved.plan, steps, model), saved.numbers
             settings = before.but(max_evaluations=evaluations, **changes)
             steps = self.steps
             self.settings = settings.with_evidence(are_expensive(steps), len(steps) == 1)
@@ -146,6 +147,19 @@ class ResumedRun:
             self._states[0].monitor.checks += sum(step.n_trials for step in job.steps)
         return settings
 
+    def _check_left(self, before):
+        """Raise a ValueError if a draw of each chain is asked for, for which nothing is left.
+
+        Here nothing has been evaluated yet, as it is where steps are made again.
+        """
+        most, n = before.max_evaluations, len(self._saved.numbers)
+        if self._evaluations is None and (self._asked is None or not most):
+            return
+        spent = before.evaluations_before + sum(map(evaluations_made, self._saved.arrays))
+        left = most - spent if self._evaluations is None else self._evaluations
+        if left < n:
+            raise _lacking(left, spent + left)
+
     def _can_be_checked(self, job, settings):
         """Whether there are evaluations for that; if not, no chain makes a draw either."""
         n = len(self._states)
@@ -177,11 +191,7 @@ class ResumedRun:
         least = tune if settled > NOTHING_SETTLED else min(tune, LEAST_TUNING)
         affordable = budget.draws_to_the_end(states, states, least)
         if affordable <= before and not (asked is None and self._evaluations is None):
-            raise ValueError(
-                "The evaluations do not suffice for a draw of each chain: "
-                f"{budget.left(states)} of {settings.max_evaluations} are left. Pass a larger "
-                "max_evaluations=, which counts from now on."
-            )
+            raise _lacking(budget.left(states), settings.max_evaluations)
         if settled == ALL_SETTLED or (settled == TUNING_SETTLED and tuned):
             if asked is None and self._evaluations is None and settled == ALL_SETTLED:
                 affordable = min(settings.draws, affordable)
@@ -256,6 +266,15 @@ class ResumedRun:
             here = posterior.coords.get(name)
             if here is not None and list(here.values) != list(np.asarray(values)):
                 raise ValueError(f"resume needs the same model: the coordinate {name} has changed.")
+
+
+def _lacking(left, most):
+    """Return the ValueError that so many evaluations are too few."""
+    return ValueError(
+        "The evaluations do not suffice for a draw of each chain: "
+        f"{grouped(max(0, left))} of {grouped(most)} are left. Pass a larger max_evaluations=, "
+        "which counts from now on."
+    )
 
 
 # ---- what a result has of its run ---------------------------------------------------------------

@@ -16,7 +16,7 @@ from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
 from pymc_kameleon.result.steps import restrictions, variables_in_order
 from pymc_kameleon.samplers.choice import steps_of_run
 from pymc_kameleon.sampling.bridging import Density
-from pymc_kameleon.sampling.budget import NOTHING_SETTLED, evaluations_left
+from pymc_kameleon.sampling.budget import NOTHING_SETTLED, check_not_tiny, evaluations_left
 from pymc_kameleon.sampling.evidence_of_run import EvidenceOfRun
 from pymc_kameleon.sampling.limits import Limits
 from pymc_kameleon.sampling.new_run import NewRun, names_to_keep
@@ -35,10 +35,12 @@ from pymc_kameleon.sampling.run_costs import (
 from pymc_kameleon.sampling.settings import (
     BY_DEFAULT,
     DEFAULT_DRAWS,
+    FEW_CHAINS,
     LEAST_NEW,
     MOST_DRAWS,
     Settings,
     chains_at_once,
+    chains_of_few,
     share_of_each,
 )
 from pymc_kameleon.sampling.workers import Workers
@@ -310,6 +312,9 @@ def sample(
         most = MOST_DRAWS if is_open else DEFAULT_DRAWS
         if draws is not None:
             checked_integer("draws", draws, at_least=0 if resume is None else 1)
+        if resume is None and max_evaluations is not None:
+            lengths = Settings.checked(chains=chains or FEW_CHAINS, tune=tune)
+            check_not_tiny(max_evaluations, lengths.chains, lengths.tune)
         store = None if store is None else as_path("store", store)
         resume = as_saved(resume)
         if step is not None or resume is None:
@@ -322,9 +327,12 @@ def sample(
             "check_repeatable": check_repeatable,
         }
         if resume is None:
+            follow = all(one.follows for one in step)
+            if max_evaluations and follow and evaluations_at_once is None and chains is None:
+                chains = chains_of_few(max_evaluations, sum(one.layout.d for one in step))
             if evaluations_at_once is not None:
                 chains = chains_at_once(evaluations_at_once) if chains is None else chains
-                if all(one.follows for one in step):
+                if follow:
                     usual = share_of_each(chains)
                     tune = usual if tune is None and not is_open else tune
                     most = MOST_DRAWS if is_open else usual

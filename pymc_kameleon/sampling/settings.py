@@ -20,6 +20,10 @@ CHAINS, DEFAULT_DRAWS, MOST_DRAWS = 4, 1000, 100_000
 """Chains, and draws of each, by default; and draws at most, if they are drawn until there are
 enough."""
 
+FEW_EVALUATIONS, FEW_CHAINS = (70, 5), 2
+"""Evaluations of a run, and times d, with fewer than which there are fewer chains by default, if
+one searches for all: what others evaluate to begin is of more use to the search."""
+
 WITH_SURROGATE, MOST_NEW, LEAST_NEW = 200, 4000, 50
 """New points for the evidence by default, if evaluations are expensive; and of others, which are as
 many as draws, at most; and at least, if somebody says how many."""
@@ -110,6 +114,12 @@ class Settings:
         """Return the settings of which these are the attributes, among others."""
         kept = {each.name: each.type for each in fields(cls) if each.name in attributes}
         return cls.checked(**{name: _read(kind, attributes[name]) for name, kind in kept.items()})
+
+
+def chains_of_few(max_evaluations, d):
+    """Return how many chains that follow the first one a run of so many evaluations has."""
+    n, per_coordinate = FEW_EVALUATIONS
+    return FEW_CHAINS if max_evaluations < n + per_coordinate * d else CHAINS
 
 
 def chains_at_once(evaluations):

@@ -528,10 +528,11 @@ class KameleonStep(ArrayStepShared):
     def _warm_start(self, q, asks):
         """Move `q` (n,) to where the posterior is, before a chain's first draw.
 
+        Return whether the state's log-density is the one there.
         If it `asks`, it raises `Wanted` instead of evaluating the log-density.
         """
         if not self.approaches:
-            return
+            return False
         others, n = q[self._d :].copy(), self._n_noted
         logp = RecordedLogp(
             lambda x: self.log_density(np.concatenate([x, others])),
@@ -545,6 +546,11 @@ class KameleonStep(ArrayStepShared):
             logp.begin_again()
             self._find_posterior(q, logp)
             self.log_density.count[0] += logp.begun  # of this draw, too
+            value = logp.values[logp.n - 1, 0]
+            if self.follows and np.array_equal(q[: self._d], logp.x) and value > -np.inf:
+                self.state.logp[0] = value
+                return True
+        return False
 
     def _find_posterior(self, q, logp):
         """Move `q` (n,) to where the posterior is, by evaluations of `logp`, a RecordedLogp."""
@@ -597,7 +603,9 @@ class KameleonStep(ArrayStepShared):
 
     def _near_tries(self):
         """Return the tries of the draw at the end of the way, at most."""
-        return min(NEAR_TRIES, max(LEAST_TRIES, self.monitor.most_on_the_way // 10))
+        most = self.monitor.most_on_the_way
+        least = LEAST_TRIES if most > 50 else 2
+        return min(NEAR_TRIES, max(least, most // 10), most - 2)
 
     @property
     def searches(self):

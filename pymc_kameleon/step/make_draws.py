@@ -139,13 +139,15 @@ def _begin(step, q):
     status = what_changed(step, q)
     logp.rng, first = step.rng, step.point is None
     if first:
-        arrive(step, q)
+        known = arrive(step, q)
     else:  # compiled code compares, to see which of the others moved
         logp.point[d:] = step.point[d:]
         if step.pseudo_marginal and status == MOVED:
             raise SamplingError(explain_moved(step))
     if status == MOVED:
         step.state.x[:] = q[:d]
+    if first and known:
+        status = STALE_DERIVED
     if step.learns_alone and learning_is_due(step):
         logp.point[:] = q
         step.learn([step])
@@ -155,7 +157,8 @@ def _begin(step, q):
     if step.monitor.done - step.monitor.tune in draws_of_looks(step):
         step.watch.look_again(logp)
     if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
-        stays = step.pseudo_marginal or np.array_equal(step.state.x, q[:d])
+        brings_logp = step.follows and step.layout.covers_all  # from the chain to which it was moved
+        stays = step.pseudo_marginal or brings_logp or np.array_equal(step.state.x, q[:d])
         return status | STALE_DERIVED if stays else MOVED
     return status
 
@@ -163,21 +166,21 @@ def _begin(step, q):
 def arrive(step, q, asks=False):
     """Move `q` (n,), in the step's own order, to where the posterior is, before the first draw.
 
-    If it `asks`, it raises `Wanted` instead of evaluating the log-density.
+    Return whether the state's log-density is the one there. If it `asks`, it raises `Wanted` instead of evaluating the log-density.
     """
     logp, d = step.log_density, step.layout.d
     if step.monitor.arrived:
         q[:d], logp.point[:] = step.state.x, q
         logp.count[0] += np.count_nonzero(~np.isnan(step.trail[:, 0]))  # of the first draw
-        return
+        return False
     if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
         step._jump(q)
     logp.point[:], logp.rng = q, step.rng
     at_common_start = np.array_equal(q[:d], step._common_start)
     step.monitor.common_start = at_common_start and not step.is_one_of_many
-    if step.tune:
-        step._warm_start(q, asks)
+    known = bool(step.tune and step._warm_start(q, asks))
     step.state.x[:], step.monitor.arrived = q[:d], True
+    return known
 
 
 def draws_of_looks(step):

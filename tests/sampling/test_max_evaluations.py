@@ -200,15 +200,18 @@ def test_ways_take_more_where_a_process_makes_them():
 
 
 def test_there_must_be_enough_for_all_chains(surrogate, plain_walk):
-    for step in surrogate, plain_walk:
-        with pytest.raises(ValueError, match="more for 4 chains") as error:
-            limited(step, 60)
-        lacking = int(re.search(r"takes (\d+) more", str(error.value))[1])
-        result = limited(step, 60 + lacking)
-        assert n_logp(result) <= 60 + lacking
+    for step, chains in (surrogate, 4), (plain_walk, 4), (surrogate, None):
+        n_calls()
+        with pytest.raises(ValueError, match=f"more for {chains or 2} chains") as error:
+            limited(step, 24, chains=chains)
+        assert n_calls() == 0
+        n = 24 + int(re.search(r"takes (\d+) more", str(error.value))[1])
+        assert step is plain_walk or n < 60
+        result = limited(step, n, chains=chains)
+        assert n_logp(result) <= n
         assert result["posterior"].sizes["draw"] >= 2
         with pytest.raises(ValueError, match="takes 1 more"):
-            limited(step, 60 + lacking - 1)
+            limited(step, n - 1, chains=chains)
 
 
 def test_what_would_evaluate_beyond_is_refused(surrogate, counting):

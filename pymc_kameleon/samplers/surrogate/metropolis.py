@@ -605,7 +605,7 @@ class SurrogateMetropolis(KameleonStep):
         start, n = q[: self._d].copy(), 0
         begins, most = self.guide is None or not self.guide.is_known, self._budget_of_search()
         knows = len(self.tuning.known) > 0
-        if begins and self._is_active and most >= (1 if knows else least_budget(self._d)):
+        if begins and self._is_active and most >= (1 if knows else 2 * self._d + 5):
             search = self._active_search_from(start)
             is_home = search.go_on(logp, most, self._limit_of_search() <= MOST_FOR_ALL)
             rows += search.rows
@@ -652,7 +652,7 @@ class SurrogateMetropolis(KameleonStep):
     def _high_draw(self, logp):
         """Return a draw of the guide where the log-density is as high as it should be, and that."""
         draws, top = self.guide.draws, self.guide.top_logp[0]
-        for x in draws[1 + self.rng.permutation(len(draws) - 1)[: self._near_tries() - 1]]:
+        for x in draws[1 + self.rng.permutation(len(draws) - 1)[: max(1, self._near_tries() - 1)]]:
             value = logp(x)
             if value > top - LOW[0] - LOW[1] * self._d:
                 return x, value

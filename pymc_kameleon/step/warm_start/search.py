@@ -98,7 +98,7 @@ class RecordedLogp:
 
     def __init__(self, logp, values, seconds, outputs=NOTHING, asks=False):
         self.logp, self.values, self.outputs, self.asks = logp, values, outputs, asks
-        self.known, self.n = np.count_nonzero(~np.isnan(values[:, 0])), 0
+        self.known, self.n, self.x = np.count_nonzero(~np.isnan(values[:, 0])), 0, NOTHING
         self.begun, self.end = self.known, time.perf_counter() + seconds
 
     def __call__(self, x):
@@ -112,7 +112,7 @@ class RecordedLogp:
             self.values[self.n, 1:] = self.outputs
             self.known += 1
         value, self.outputs[:] = self.values[self.n, 0], self.values[self.n, 1:]
-        self.n += 1
+        self.n, self.x = self.n + 1, x.copy()
         return value
 
     def announce(self, points):

@@ -71,7 +71,7 @@ SIMULATORS = (
     "Lotka–Volterra of sbibm 1",
 )
 CASES = (*COMPILED, *SIMULATORS)
-BUDGETS = (90, 100, 110, 125, 150, 175, 200, 300, 500, 1000, 2000, 5000)
+BUDGETS = (50, 60, 70, 80, 90, 100, 110, 125, 150, 175, 200, 300, 500, 1000, 2000, 5000)
 """Evaluations of ours."""
 
 

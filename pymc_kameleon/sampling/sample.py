@@ -117,7 +117,8 @@ def sample(
     tune : int, optional
         Draws of tuning; 1000, as in ``pm.sample``, or the most with `max_evaluations`.
     chains : int, optional
-        4 on every machine, so that results are the same everywhere.
+        4 on every machine, so that results are the same everywhere. Of fewer `max_evaluations` than
+        70 + 5 d 2, if the others follow the first one, as those of SurrogateMetropolis do.
     cores : int, optional
         How many chains advance at a time; by default as many as there are processors, at most 4.
         They do so in threads, or in processes if the model calls Python, which only one thread can

@@ -157,7 +157,9 @@ def _begin(step, q):
     if step.monitor.done - step.monitor.tune in draws_of_looks(step):
         step.watch.look_again(logp)
     if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
-        brings_logp = step.follows and step.layout.covers_all  # from the chain to which it was moved
+        brings_logp = (
+            step.follows and step.layout.covers_all
+        )  # from the chain to which it was moved
         stays = step.pseudo_marginal or brings_logp or np.array_equal(step.state.x, q[:d])
         return status | STALE_DERIVED if stays else MOVED
     return status
@@ -166,7 +168,8 @@ def _begin(step, q):
 def arrive(step, q, asks=False):
     """Move `q` (n,), in the step's own order, to where the posterior is, before the first draw.
 
-    Return whether the state's log-density is the one there. If it `asks`, it raises `Wanted` instead of evaluating the log-density.
+    Return whether the state's log-density is the one there. If it `asks`, it raises `Wanted`
+    instead of evaluating the log-density.
     """
     logp, d = step.log_density, step.layout.d
     if step.monitor.arrived:

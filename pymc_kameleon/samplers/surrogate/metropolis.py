@@ -32,7 +32,7 @@ from pymc_kameleon.samplers.surrogate.active.search import (
     ActiveGuide,
     Search,
     active_budget,
-    least_budget,
+    fewest,
     most_of_search,
     suits,
 )
@@ -605,7 +605,7 @@ class SurrogateMetropolis(KameleonStep):
         start, n = q[: self._d].copy(), 0
         begins, most = self.guide is None or not self.guide.is_known, self._budget_of_search()
         knows = len(self.tuning.known) > 0
-        if begins and self._is_active and most >= (1 if knows else 2 * self._d + 5):
+        if begins and self._is_active and most >= (1 if knows else fewest(self._d)):
             search = self._active_search_from(start)
             is_home = search.go_on(logp, most, self._limit_of_search() <= MOST_FOR_ALL)
             rows += search.rows

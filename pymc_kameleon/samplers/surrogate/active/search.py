@@ -16,6 +16,9 @@ MOST_COORDINATES = 14
 BUDGET, LEAST_BUDGET = (15, 60), (5, 10)
 """Times d, and plus: evaluations at most, and at least. If it is not home then, it is given up."""
 
+LEAST_BEGUN = 2, 5
+"""The same below which none is begun: if it is to be given up, it is still the better beginning."""
+
 GOOD, BETTER = (0.1, 0.3), (0.02, 0.1)
 """sdV, and the root mean square error of plain draws, with which s is good enough to move by; and
 with which averages by the process itself are good."""
@@ -58,6 +61,11 @@ def most_of_search(d, at_once=1):
 def least_budget(d):
     """Return the evaluations with which a search may come home, at least."""
     return LEAST_BUDGET[0] * d + LEAST_BUDGET[1]
+
+
+def fewest(d):
+    """Return the evaluations below which a search is not begun: some on each coordinate's line."""
+    return LEAST_BEGUN[0] * d + LEAST_BEGUN[1]
 
 
 def suits(d):

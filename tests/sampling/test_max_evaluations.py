@@ -214,6 +214,34 @@ def test_there_must_be_enough_for_all_chains(surrogate, plain_walk):
             limited(step, n - 1, chains=chains)
 
 
+def test_of_few_evaluations_there_are_two_chains(surrogate):
+    """And what a way has evaluated where it ends, it does not evaluate again."""
+    seen = []
+
+    def noted(x):
+        seen.append(x.tobytes())
+        return Switch.usual(x)
+
+    Switch.function = noted
+    result = limited(surrogate, 79, cores=1, check_repeatable=False)
+    assert result["posterior"].sizes["chain"] == 2
+    assert len(seen) == n_logp(result) > 75
+    assert len(set(seen)) == len(seen)
+    assert limited(surrogate, 80, cores=1)["posterior"].sizes["chain"] == 4
+    assert limited(surrogate, 79, cores=1, chains=3)["posterior"].sizes["chain"] == 3
+
+
+def test_hopeless_runs_evaluate_nothing(surrogate, counting):
+    first = limited(surrogate, 80, cores=1)
+    n_calls()
+    with pytest.raises(ValueError, match="takes 7 more, at least, for 2 chains"):
+        pk.sample(step=pk.SurrogateMetropolis, model=counting, max_evaluations=1, **QUIET)
+    for options in {"draws": 10}, {"max_evaluations": 3}:
+        with pytest.raises(ValueError, match="do not suffice.*: [0-3] of"):
+            pk.sample(resume=first, model=counting, **options, **QUIET)
+    assert n_calls() == 0
+
+
 def test_what_would_evaluate_beyond_is_refused(surrogate, counting):
     with pytest.raises(ValueError, match="does not limit"):
         limited(surrogate, 300, initvals="map")
@@ -396,7 +424,7 @@ def test_of_an_emulator(emulator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [90, 120])
+@pytest.mark.parametrize("n", [50, 90, 120])
 def test_of_an_emulator_that_does_not_predict(n):
     """What comes after its search in vain has what is left of the evaluations."""
 

@@ -671,6 +671,12 @@ BUGS = {
             "if True:",
             "test_mirrors.py -k too_many_modes",
         ),
+        (
+            "what was tried alone is tried as a product, too",
+            "is_inverse and is_new and",
+            "is_inverse and",
+            "test_mirrors.py -k rows_of_a_square",
+        ),
     ],
     "samplers/emulator/moves.py": [
         (
@@ -2625,6 +2631,24 @@ BUGS = {
         ),
     ],
     "samplers/symmetries.py": [
+        (
+            "a weight has no sign",
+            "part.transform is None or part.has_bounds]",
+            "part.transform is None]",
+            "test_symmetries.py -k likeliest",
+        ),
+        (
+            "numbers with a lower bound alone have two",
+            "return all(end is not None",
+            "return any(end is not None",
+            "test_symmetries.py -k which_numbers",
+        ),
+        (
+            "rows of a square matrix are exchanged along with columns alone",
+            "if len(axes) > 1 else [None]",
+            "if len(axes) > 2 else [None]",
+            "test_symmetries.py -k rows_of_a_square",
+        ),
         (
             "what PyMC leaves out of a simplex is not exchanged",
             "-values.sum(axis=-2, keepdims=True)",

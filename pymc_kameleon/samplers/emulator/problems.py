@@ -31,9 +31,9 @@ def say_what_is_emulated(log_density, initial_point):
         )
 
 
-def say_mirrors(mirrors, names):
+def say_mirrors(mirrors, names, signs):
     """Log what can be exchanged, or reversed, where modes mirror one another."""
-    changes = [in_words(one, names) for one in mirrors.maps[: mirrors.n_maps[0]]]
+    changes = [in_words(one, names, *signs) for one in mirrors.maps[: mirrors.n_maps[0]]]
     if changes:
         _log.info(
             "EmulatorMetropolis: modes of the posterior mirror one another, as %s. Chains go to "
@@ -43,13 +43,21 @@ def say_mirrors(mirrors, names):
         )
 
 
-def in_words(matrix, names):
-    """Return what a map (d, d) does to coordinates of these names."""
+def in_words(matrix, names, has_sign, has_bounds):
+    """Return what a map (d, d) does to coordinates of these names, of which some have a sign.
+
+    Others have two bounds.
+    """
     moved = np.flatnonzero((matrix != np.eye(len(matrix))).any(axis=1))
-    if np.array_equal(np.abs(matrix), np.eye(len(matrix))):
-        return f"{some([names[i] for i in moved])} can change sign"
-    pairs = [f"{names[i]} and {names[j]}" for i, j in combinations(moved, 2) if matrix[i, j] == 1]
-    return f"{', '.join(pairs) or some([names[i] for i in moved])} can change places"
+    is_pair = np.abs(matrix) == 1
+    pairs = [f"{names[i]} and {names[j]}" for i, j in combinations(moved, 2) if is_pair[i, j]]
+    changes = [f"{', '.join(pairs)} can change places"] if pairs else []
+    for kind, change in ((has_sign, "change sign"), (has_bounds, "be reversed between bounds")):
+        if own := [names[i] for i in moved if kind[i] and matrix[i].sum() == -1]:
+            changes.append(f"{some(own)} can {change}")
+    if len(changes) > 1:
+        return f"{', and '.join(changes)}, at once"
+    return changes[0] if changes else f"{some([names[i] for i in moved])} can change places"
 
 
 def explain_worth(worth, choices, names):

@@ -61,6 +61,60 @@ def test_amplitudes_change_places_along_with_rates(monkeypatch):
     assert len(seen) <= MOST_IMAGES + 2 * len(maps)
 
 
+PLACES = np.linspace(-4, 4, 15)
+
+
+def two_peaks(x):
+    """Return a sum of two peaks, of a weight and two places."""
+    return x[0] * np.exp(-2 * (PLACES - x[1]) ** 2) + (1 - x[0]) * np.exp(-2 * (PLACES - x[2]) ** 2)
+
+
+@pytest.mark.slow
+def test_a_weight_is_reversed_as_places_are_exchanged(monkeypatch, caplog):
+    data = two_peaks([0.3, -1.5, 1.5]) + 0.05 * np.random.default_rng(1).normal(size=15)
+    with pm.Model() as model:
+        x = pt.concatenate([[pm.Uniform("w", 0, 1)], pm.Normal("place", 0, 2, shape=2)])
+        pm.Normal("y", simulator(two_peaks)(x), 0.05, observed=data)
+    with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
+        maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    np.testing.assert_array_equal(maps, [[[-1, 0, 0], [0, 0, 1], [0, 1, 0]]])
+    assert n_same == 1
+    assert len(seen) <= MOST_IMAGES + 2
+    assert "place[0] and place[1] can change places, and w can be reversed" in caplog.text
+
+
+def products_of_two(x):
+    return np.outer(x[:3], x[3:]).ravel()
+
+
+@pytest.mark.slow
+def test_loadings_and_scores_change_sign(monkeypatch):
+    """Those or these alone give the same outputs, other than those that fit."""
+    data = products_of_two(np.array([1, 0.7, -0.8, 1.2, -0.5, 0.9, 0.3]))
+    with pm.Model() as model:
+        x = pt.concatenate([pm.Normal("loading", shape=3), pm.Normal("score", shape=4)])
+        pm.Normal("y", simulator(products_of_two)(x), 0.1, observed=data)
+    maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    np.testing.assert_array_equal(maps, [-np.eye(7)])
+    assert n_same == 1
+    assert len(seen) <= MOST_IMAGES + 2
+
+
+def by_rows(x):
+    return x[[0, 2]] @ np.exp(-np.multiply.outer(x[[1, 3]], TIMES))
+
+
+@pytest.mark.slow
+def test_rows_of_a_square_matrix_change_places(monkeypatch):
+    data = by_rows(np.array([2, 0.4, 1, 2.5]))
+    with pm.Model() as model:
+        x = pm.LogNormal("x", 0, 1, shape=(2, 2))
+        pm.Normal("y", simulator(by_rows)(x.ravel()), 0.03, observed=data)
+    maps, n_same, _ = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    np.testing.assert_array_equal(maps, [np.eye(4)[[2, 3, 0, 1]]])
+    assert n_same == 1
+
+
 def even(x):
     return x**2 + 0.1 * x**4
 
@@ -141,9 +195,19 @@ def test_nothing_is_looked_at_where_nothing_can_be_exchanged(monkeypatch):
 
 def test_what_is_said():
     names = ["a[0]", "a[1]", "k[0]", "k[1]"]
-    assert in_words(np.diag([1, -1, 1, 1.0]), names) == "a[1] can change sign"
-    said = in_words(np.eye(4)[[1, 0, 3, 2]], names)
+    signs = np.array([True, True, False, False]), np.array([False, False, False, True])
+    assert in_words(np.diag([1, -1, 1, 1.0]), names, *signs) == "a[1] can change sign"
+    assert (
+        in_words(np.diag([1, 1, 1, -1.0]), names, *signs) == "k[1] can be reversed between bounds"
+    )
+    said = in_words(np.eye(4)[[1, 0, 3, 2]], names, *signs)
     assert said == "a[0] and a[1], k[0] and k[1] can change places"
+    both = np.eye(4)[[1, 0, 2, 3]] @ np.diag([1, 1, 1, -1.0])
+    assert in_words(both, names, *signs) == (
+        "a[0] and a[1] can change places, and k[1] can be reversed between bounds, at once"
+    )
+    weights = np.diag([1, 1, -1.0, 1])  # two, of a simplex
+    assert in_words(weights, names, *signs) == "k[0] can change places"
 
 
 # ---- a run --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 
 MOST_LABELS = 20
 """Length of an axis up to which its places may be labels."""
@@ -19,12 +20,16 @@ MOST_ALIKE, MOST_COORDINATES = 8, 100
 sign reversed, where guesses are few."""
 
 
+MIDDLES = 0.0, 0.5
+"""Middles about which numbers may be reversed: those of numbers with a sign, and of weights."""
+
+
 class Part(NamedTuple):
     """Coordinates of a variable, or of scalars that are numbered."""
 
     places: np.ndarray  # of its shape
     transform: object
-    has_bounds: bool = False  # two of them: a sign reverses it about their middle
+    middle: float = np.nan  # about which its range is symmetric, if that is one of `MIDDLES`
 
 
 def most_maps(d):
@@ -58,8 +63,8 @@ def likely_symmetries(step):
 
     Any two places of a short axis are exchanged, neighbours first, and any two scalars of the same
     transform. Scalars whose names differ by a number, like k1 and k2, are as one variable, so that
-    they are exchanged along with a1 and a2. A number between two bounds has a sign, too: w
-    becomes 1 − w.
+    they are exchanged along with a1 and a2. A number between 0 and 1 is reversed as one that
+    has a sign: w becomes 1 − w.
     """
     d, by_name = step.layout.d, _parts(step)
     if d > MOST_COORDINATES:
@@ -87,12 +92,12 @@ def likely_symmetries(step):
     return _unique(one for pair in mixed for one in pair if one is not None)
 
 
-def signs(step):
-    """Return whether coordinates have a sign, and whether two bounds, (d,) bool each."""
-    has_sign, has_bounds = np.zeros((2, step.layout.d), bool)
+def middles(step):
+    """Return the middle about which each coordinate may be reversed (d,), NaN if there is none."""
+    found = np.full(step.layout.d, np.nan)
     for part in _parts(step).values():
-        has_sign[part.places], has_bounds[part.places] = part.transform is None, part.has_bounds
-    return has_sign, has_bounds
+        found[part.places] = part.middle
+    return found
 
 
 def _parts(step):
@@ -102,7 +107,7 @@ def _parts(step):
         rv, shape = step.model.values_to_rvs[var], step.layout.shapes[var.name]
         places = np.arange(start, start + int(np.prod(shape))).reshape(shape)
         transform = step.model.rvs_to_transforms[rv]
-        parts[rv.name] = Part(places, transform, _has_bounds(transform, rv))
+        parts[rv.name] = Part(places, transform, _middle(transform, rv))
         start += places.size
     return parts
 
@@ -125,11 +130,25 @@ def _unique(maps):
     return list({one.tobytes(): one for one in maps if (one != np.eye(len(one))).any()}.values())
 
 
-def _has_bounds(transform, rv):
-    """Whether a variable is between two bounds."""
+def _middle(transform, rv):
+    """Return the middle of a variable's range, if it is one of `MIDDLES` for sure; else NaN."""
+    if transform is None:
+        return MIDDLES[0]
+    if getattr(transform, "name", None) == "logodds":
+        return MIDDLES[1]
     if isinstance(transform, pm.distributions.transforms.Interval):
-        return all(end is not None for end in transform.args_fn(*rv.owner.inputs))
-    return getattr(transform, "name", None) == "logodds"
+        low, high = map(_constant, transform.args_fn(*rv.owner.inputs))
+        return next((one for one in MIDDLES if np.all((low + high) / 2 == one)), np.nan)
+    return np.nan
+
+
+def _constant(end):
+    """Return the value of a bound, NaN if there is none or it depends on others."""
+    if end is None:
+        return np.nan
+    value = pt.get_underlying_scalar_constant_value(end, raise_not_constant=False)
+    value = getattr(value, "value", value)  # of a constant that is no scalar
+    return np.nan if isinstance(value, pt.TensorVariable) else np.asarray(value, float)
 
 
 def _is_simplex(transform):
@@ -162,7 +181,7 @@ def _likely_reversals(d, parts):
     First those of a column, where loadings have a column for each of the scores. Then those of one
     variable, of one coordinate of a short one, and of all.
     """
-    own = [part.places for part in parts if part.transform is None or part.has_bounds]
+    own = [part.places for part in parts if part.middle in MIDDLES]
     columns = []
     for n in sorted({n for places in own for n in places.shape if n <= MOST_ALIKE}):
         having = [places for places in own if n in places.shape]

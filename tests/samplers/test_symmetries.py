@@ -9,8 +9,8 @@ from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.samplers.symmetries import (
     MOST_COORDINATES,
     likely_symmetries,
+    middles,
     most_maps,
-    signs,
     symmetries,
 )
 
@@ -121,16 +121,20 @@ def test_any_two_places_of_a_short_axis_and_signs():
     assert likely_symmetries(Bare(model)) == []
 
 
-def test_which_numbers_have_a_sign():
+def test_numbers_are_reversed_about_0_and_one_half():
+    """Of other middles it would be chance if there is another mode."""
     with pm.Model() as model:
-        pm.Normal("x")
-        pm.Uniform("u", shape=2)
+        low = pm.Normal("x")
+        pm.Uniform("w", shape=2)
         pm.Beta("b", 1, 1)
+        pm.Uniform("y", [-1, -2], [1, 2])
+        pm.Uniform("rate", 0, 5)
+        pm.Uniform("some", [0, 0], [1, 5])
         pm.TruncatedNormal("t", lower=0)
+        pm.Uniform("u", low, low + 1)
         pm.LogNormal("k")
-    has_sign, has_bounds = signs(Bare(model))
-    assert has_sign.tolist() == [True, False, False, False, False, False]
-    assert has_bounds.tolist() == [False, True, True, True, False, False]
+    expected = [0, 0.5, 0.5, 0.5, 0, 0, *[np.nan] * 6]
+    np.testing.assert_array_equal(middles(Bare(model)), expected)
 
 
 def test_columns_of_loadings_change_sign_along_with_scores():

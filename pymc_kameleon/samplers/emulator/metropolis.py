@@ -57,7 +57,7 @@ from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
-from pymc_kameleon.samplers.symmetries import likely_symmetries, signs
+from pymc_kameleon.samplers.symmetries import likely_symmetries, middles
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import check_names
@@ -529,7 +529,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
                 self._n_searched = logp.n
                 draws = self._draws_without_emulator(draws[0], noted)
             mirrors = self.parameters.emulated.mirrors
-            problems.say_mirrors(mirrors, self._names_of_parameters, signs(self))
+            problems.say_mirrors(mirrors, self._names_of_parameters, middles(self))
             self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices)
         q[: self._d] = self._first_point(self.guide.draws, noted)
         learning.take_shares([self])

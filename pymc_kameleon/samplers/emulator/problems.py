@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_kameleon.samplers.emulator.learning import ENOUGH_JUDGED, LEAST_WORTH
 from pymc_kameleon.samplers.surrogate.learning import mean_worth
+from pymc_kameleon.samplers.symmetries import MIDDLES
 from pymc_kameleon.step.messages import counted, some
 
 _log = logging.getLogger("pymc_kameleon")
@@ -31,9 +32,9 @@ def say_what_is_emulated(log_density, initial_point):
         )
 
 
-def say_mirrors(mirrors, names, signs):
+def say_mirrors(mirrors, names, middles):
     """Log what can be exchanged, or reversed, where modes mirror one another."""
-    changes = [in_words(one, names, *signs) for one in mirrors.maps[: mirrors.n_maps[0]]]
+    changes = [in_words(one, names, middles) for one in mirrors.maps[: mirrors.n_maps[0]]]
     if changes:
         _log.info(
             "EmulatorMetropolis: modes of the posterior mirror one another, as %s. Chains go to "
@@ -43,18 +44,17 @@ def say_mirrors(mirrors, names, signs):
         )
 
 
-def in_words(matrix, names, has_sign, has_bounds):
-    """Return what a map (d, d) does to coordinates of these names, of which some have a sign.
-
-    Others have two bounds.
-    """
+def in_words(matrix, names, middles):
+    """Return what a map (d, d) does to coordinates of these names, reversed about `middles`."""
     moved = np.flatnonzero((matrix != np.eye(len(matrix))).any(axis=1))
-    is_pair = np.abs(matrix) == 1
+    is_pair, is_reversed = np.abs(matrix) == 1, matrix.sum(axis=1) == -1
     pairs = [f"{names[i]} and {names[j]}" for i, j in combinations(moved, 2) if is_pair[i, j]]
+    signs, weights = (
+        [names[i] for i in moved if is_reversed[i] and middles[i] == m] for m in MIDDLES
+    )
     changes = [f"{', '.join(pairs)} can change places"] if pairs else []
-    for kind, change in ((has_sign, "change sign"), (has_bounds, "be reversed between bounds")):
-        if own := [names[i] for i in moved if kind[i] and matrix[i].sum() == -1]:
-            changes.append(f"{some(own)} can {change}")
+    changes += [f"{some(signs)} can change sign"] if signs else []
+    changes += [f"{name} can become 1 − {name}" for name in weights]
     if len(changes) > 1:
         return f"{', and '.join(changes)}, at once"
     return changes[0] if changes else f"{some([names[i] for i in moved])} can change places"

@@ -80,7 +80,7 @@ def test_a_weight_is_reversed_as_places_are_exchanged(monkeypatch, caplog):
     np.testing.assert_array_equal(maps, [[[-1, 0, 0], [0, 0, 1], [0, 1, 0]]])
     assert n_same == 1
     assert len(seen) <= MOST_IMAGES + 2
-    assert "place[0] and place[1] can change places, and w can be reversed" in caplog.text
+    assert "place[0] and place[1] can change places, and w can become 1 − w" in caplog.text
 
 
 def products_of_two(x):
@@ -195,19 +195,17 @@ def test_nothing_is_looked_at_where_nothing_can_be_exchanged(monkeypatch):
 
 def test_what_is_said():
     names = ["a[0]", "a[1]", "k[0]", "k[1]"]
-    signs = np.array([True, True, False, False]), np.array([False, False, False, True])
-    assert in_words(np.diag([1, -1, 1, 1.0]), names, *signs) == "a[1] can change sign"
-    assert (
-        in_words(np.diag([1, 1, 1, -1.0]), names, *signs) == "k[1] can be reversed between bounds"
-    )
-    said = in_words(np.eye(4)[[1, 0, 3, 2]], names, *signs)
+    middles = [0, 0, np.nan, 0.5]
+    assert in_words(np.diag([1, -1, 1, 1.0]), names, middles) == "a[1] can change sign"
+    assert in_words(np.diag([1, 1, 1, -1.0]), names, middles) == "k[1] can become 1 − k[1]"
+    said = in_words(np.eye(4)[[1, 0, 3, 2]], names, middles)
     assert said == "a[0] and a[1], k[0] and k[1] can change places"
     both = np.eye(4)[[1, 0, 2, 3]] @ np.diag([1, 1, 1, -1.0])
-    assert in_words(both, names, *signs) == (
-        "a[0] and a[1] can change places, and k[1] can be reversed between bounds, at once"
+    assert in_words(both, names, middles) == (
+        "a[0] and a[1] can change places, and k[1] can become 1 − k[1], at once"
     )
     weights = np.diag([1, 1, -1.0, 1])  # two, of a simplex
-    assert in_words(weights, names, *signs) == "k[0] can change places"
+    assert in_words(weights, names, middles) == "k[0] can change places"
 
 
 # ---- a run --------------------------------------------------------------------------------------

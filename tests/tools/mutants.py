@@ -646,6 +646,14 @@ BUGS = {
             "test_inner_chain.py -k draws_of_s",
         ),
     ],
+    "samplers/emulator/metropolis.py": [
+        (
+            "chains that follow begin at any draw",
+            "top = self.guide.top_logp.max(initial=-np.inf)",
+            "top = -np.inf",
+            "test_way.py -k nowhere_near",
+        ),
+    ],
     "samplers/emulator/mirrors.py": [
         (
             "outputs of mirror images may differ",

@@ -97,6 +97,7 @@ class Guide(NamedTuple):
     draws: np.ndarray  # (n, d), the best point, and draws of s
     emulated: Emulated
     choices: learning.Choices
+    top_logp: np.ndarray  # (1,), the highest log-density that was found
 
     @property
     def is_known(self):
@@ -504,7 +505,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _no_guide(self):
         draws = np.full((N_GUIDED, self._d), np.nan)
-        return Guide(draws, self.parameters.emulated, self.tuning.choices)
+        return Guide(draws, self.parameters.emulated, self.tuning.choices, np.full(1, -np.inf))
 
     def _find_posterior(self, q, logp):
         """Go there with the emulator; or, where it does not come to predict, without one."""
@@ -530,7 +531,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
                 draws = self._draws_without_emulator(draws[0], noted)
             mirrors = self.parameters.emulated.mirrors
             problems.say_mirrors(mirrors, self._names_of_parameters, middles(self))
-            self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices)
+            top = np.array([learning.best_of(self)[1]])
+            self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices, top)
         q[: self._d] = self._first_point(self.guide.draws, noted)
         learning.take_shares([self])
         self._search = None
@@ -562,12 +564,12 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _first_point(self, draws, logp):
         """Return a draw where the log-density is as high as it should be, or the first one."""
-        best = -np.inf if self.tuning.n_evaluated[0] == 0 else learning.best_of(self)[1]
+        top = self.guide.top_logp.max(initial=-np.inf)  # nothing, in files of earlier versions
         others = np.arange(len(draws) - 1)
         if not self.is_one_of_many:
             self.rng.shuffle(others)
         for z in draws[1 + others[: self._near_tries()]]:
             value = logp(z)
-            if value > best - LOW[0] - LOW[1] * self._d:
+            if value > top - LOW[0] - LOW[1] * self._d:
                 return z
         return draws[0]

@@ -653,6 +653,12 @@ BUGS = {
             "top = -np.inf",
             "test_way.py -k nowhere_near",
         ),
+        (
+            "a look that was not made is not told",
+            "self._n_mirrors == 0 or looked.all()",
+            "True",
+            "test_mirrors.py -k is_told",
+        ),
     ],
     "samplers/emulator/mirrors.py": [
         (

@@ -345,7 +345,10 @@ class EmulatorMetropolis(SurrogateMetropolis):
     )
     kept_evaluations = "inputs", "outputs"
     own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
-    lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated", *Mirrors._fields}
+    lengths_of_run = SurrogateMetropolis.lengths_of_run | {
+        *("reused", "evaluated", "looked"),
+        *Mirrors._fields,
+    }
     looks_for_modes = False
     least_between_fits = 2
     learned_tuning = (*SurrogateMetropolis.learned_tuning, "choices", "n_learned")
@@ -458,6 +461,13 @@ class EmulatorMetropolis(SurrogateMetropolis):
             problems.explain_climbs(tuning.choices, self._names_of_boxes),
         ]
 
+    def _notes(self):
+        mirrors, looked = self.parameters.emulated.mirrors, self.tuning.choices.looked
+        return [
+            problems.explain_mirrors(mirrors, self._names_of_parameters, middles(self)),
+            problems.explain_no_look(self._n_mirrors == 0 or looked.all()),
+        ]
+
     @property
     def _names_of_parameters(self):
         """What users call the coordinates."""
@@ -529,8 +539,6 @@ class EmulatorMetropolis(SurrogateMetropolis):
             if search.error > MOST_ERROR:
                 self._n_searched = logp.n
                 draws = self._draws_without_emulator(draws[0], noted)
-            mirrors = self.parameters.emulated.mirrors
-            problems.say_mirrors(mirrors, self._names_of_parameters, middles(self))
             top = np.array([learning.best_of(self)[1]])
             self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices, top)
         q[: self._d] = self._first_point(self.guide.draws, noted)

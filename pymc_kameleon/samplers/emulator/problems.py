@@ -32,16 +32,27 @@ def say_what_is_emulated(log_density, initial_point):
         )
 
 
-def say_mirrors(mirrors, names, middles):
-    """Log what can be exchanged, or reversed, where modes mirror one another."""
+def explain_mirrors(mirrors, names, middles):
+    """Say what can be exchanged, or reversed, where modes mirror one another."""
     changes = [in_words(one, names, middles) for one in mirrors.maps[: mirrors.n_maps[0]]]
-    if changes:
-        _log.info(
-            "EmulatorMetropolis: modes of the posterior mirror one another, as %s. Chains go to "
-            "all of them. If one is enough, let the prior say which: order the parameters "
-            "(`pm.distributions.transforms.ordered`), or give them a sign.",
-            some(changes),
-        )
+    if not changes:
+        return ""
+    return (
+        f"EmulatorMetropolis: modes of the posterior mirror one another, as {some(changes)}. "
+        "Chains go to all of them. If one is enough, let the prior say which: order the "
+        "parameters (`pm.distributions.transforms.ordered`), or give them a sign."
+    )
+
+
+def explain_no_look(has_looked):
+    """Say that mirror images were not looked at."""
+    if has_looked:
+        return ""
+    return (
+        "EmulatorMetropolis: no evaluations were left to see whether modes of the posterior mirror "
+        "one another, as parameters may change places, or a sign. R-hat does not show that. Raise "
+        "max_evaluations, or tune longer."
+    )
 
 
 def in_words(matrix, names, middles):

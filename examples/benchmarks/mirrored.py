@@ -99,6 +99,17 @@ def product(x):
     return 1 - solve_ivp(change, (0, 6), [1.0, 0.0], t_eval=TIMES).y.sum(axis=0)
 
 
+def two_peaks(x):
+    """Return a mixture of two peaks, of a weight and two places."""
+    places = np.linspace(-4, 4, 25)[:, None]
+    return np.exp(-2 * (places - x[1:]) ** 2) @ [x[0], 1 - x[0]]
+
+
+def loadings_and_scores(x):
+    """Return products of three loadings and four scores."""
+    return np.outer(x[:3], x[3:]).ravel()
+
+
 def even(x):
     """Return what does not depend on signs."""
     return x**2 + 0.1 * x**4
@@ -177,6 +188,22 @@ MODELS = {
         0.2,
         lambda x: (x > 0) @ [1, 2],
         equal(4),
+    ),
+    "a weight and two peaks": Mirrored(
+        two_peaks,
+        lambda: pt.concatenate([[pm.Uniform("w", 0, 1)], pm.Normal("place", 0, 2, shape=2)]),
+        [0.3, -1.5, 1.5],
+        0.05,
+        is_second_larger,
+        equal(2),
+    ),
+    "loadings and scores": Mirrored(
+        loadings_and_scores,
+        lambda: pt.concatenate([pm.Normal("loading", shape=3), pm.Normal("score", shape=4)]),
+        [1, 0.7, -0.8, 1.2, -0.5, 0.9, 0.3],
+        0.1,
+        lambda x: (x[..., 0] > 0).astype(int),
+        equal(2),
     ),
     "two rates, nearly the same": Mirrored(
         unequal_decays,

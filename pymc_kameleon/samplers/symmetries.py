@@ -9,6 +9,8 @@ from itertools import chain, combinations, zip_longest
 from typing import NamedTuple
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 
 MOST_LABELS = 20
 """Length of an axis up to which its places may be labels."""
@@ -18,11 +20,16 @@ MOST_ALIKE, MOST_COORDINATES = 8, 100
 sign reversed, where guesses are few."""
 
 
+MIDDLES = 0.0, 0.5
+"""Middles about which numbers may be reversed: those of numbers with a sign, and of weights."""
+
+
 class Part(NamedTuple):
     """Coordinates of a variable, or of scalars that are numbered."""
 
     places: np.ndarray  # of its shape
     transform: object
+    middle: float = np.nan  # about which its range is symmetric, if that is one of `MIDDLES`
 
 
 def most_maps(d):
@@ -56,7 +63,8 @@ def likely_symmetries(step):
 
     Any two places of a short axis are exchanged, neighbours first, and any two scalars of the same
     transform. Scalars whose names differ by a number, like k1 and k2, are as one variable, so that
-    they are exchanged along with a1 and a2.
+    they are exchanged along with a1 and a2. A number between 0 and 1 is reversed as one that
+    has a sign: w becomes 1 − w.
     """
     d, by_name = step.layout.d, _parts(step)
     if d > MOST_COORDINATES:
@@ -69,15 +77,27 @@ def likely_symmetries(step):
         having = [part for part in named if n in _lengths(part)]
         pairs = sorted(combinations(range(n), 2), key=lambda pair: pair[1] - pair[0])
         every += [_exchanged(d, having, n, pair) for pair in pairs]
-        alone += [_exchanged(d, [part], n, pair) for part in having for pair in pairs]
+        alone += [
+            _exchanged(d, [part], n, pair, axes)
+            for part in having
+            for axes in _choices_of_axes(part, n)
+            for pair in pairs
+        ]
     scalar_pairs = [
         _exchanged(d, [_joined(pair)], 2, (0, 1))
         for pair in combinations(scalars.values(), 2)
         if type(pair[0].transform) is type(pair[1].transform)
     ]
-    reversals = _reversals(d, [part for part in by_name.values() if part.places.size <= MOST_ALIKE])
-    mixed = zip_longest([*every, *alone, *scalar_pairs], reversals)
+    mixed = zip_longest([*every, *alone, *scalar_pairs], _likely_reversals(d, by_name.values()))
     return _unique(one for pair in mixed for one in pair if one is not None)
+
+
+def middles(step):
+    """Return the middle about which each coordinate may be reversed (d,), NaN if there is none."""
+    found = np.full(step.layout.d, np.nan)
+    for part in _parts(step).values():
+        found[part.places] = part.middle
+    return found
 
 
 def _parts(step):
@@ -86,7 +106,8 @@ def _parts(step):
     for var in step.vars:
         rv, shape = step.model.values_to_rvs[var], step.layout.shapes[var.name]
         places = np.arange(start, start + int(np.prod(shape))).reshape(shape)
-        parts[rv.name] = Part(places, step.model.rvs_to_transforms[rv])
+        transform = step.model.rvs_to_transforms[rv]
+        parts[rv.name] = Part(places, transform, _middle(transform, rv))
         start += places.size
     return parts
 
@@ -107,6 +128,27 @@ def _joined(scalars):
 def _unique(maps):
     """Return each of these once, without the identity."""
     return list({one.tobytes(): one for one in maps if (one != np.eye(len(one))).any()}.values())
+
+
+def _middle(transform, rv):
+    """Return the middle of a variable's range, if it is one of `MIDDLES` for sure; else NaN."""
+    if transform is None:
+        return MIDDLES[0]
+    if getattr(transform, "name", None) == "logodds":
+        return MIDDLES[1]
+    if isinstance(transform, pm.distributions.transforms.Interval):
+        low, high = map(_constant, transform.args_fn(*rv.owner.inputs))
+        return next((one for one in MIDDLES if np.all((low + high) / 2 == one)), np.nan)
+    return np.nan
+
+
+def _constant(end):
+    """Return the value of a bound, NaN if there is none or it depends on others."""
+    if end is None:
+        return np.nan
+    value = pt.get_underlying_scalar_constant_value(end, raise_not_constant=False)
+    value = getattr(value, "value", value)  # of a constant that is no scalar
+    return np.nan if isinstance(value, pt.TensorVariable) else np.asarray(value, float)
 
 
 def _is_simplex(transform):
@@ -133,14 +175,41 @@ def _reversals(d, parts):
     return [_reversed(d, places) for places in (*everything, *free, everything)]
 
 
+def _likely_reversals(d, parts):
+    """Return maps that reverse signs, the likeliest ones first.
+
+    First those of a column, where loadings have a column for each of the scores. Then those of one
+    variable, of one coordinate of a short one, and of all.
+    """
+    own = [part.places for part in parts if part.middle in MIDDLES]
+    columns = []
+    for n in sorted({n for places in own for n in places.shape if n <= MOST_ALIKE}):
+        having = [places for places in own if n in places.shape]
+        if len(having) > 1 and any(places.ndim > 1 for places in having):
+            columns += [
+                [places.take(j, places.shape.index(n)) for places in having] for j in range(n)
+            ]
+    each = [one for places in own if places.size <= MOST_ALIKE for one in places.ravel()]
+    together = [*columns, *([places] for places in own), *([one] for one in each), own]
+    return [
+        _reversed(d, np.concatenate([np.ravel(one) for one in some])) for some in together if some
+    ]
+
+
 def _reversed(d, places):
     signs = np.ones(d)
     signs[places] = -1.0
     return np.diag(signs)
 
 
-def _exchanged(d, parts, n, pair):
-    """Return the matrix that exchanges a pair of places on axes of length n.
+def _choices_of_axes(part, n):
+    """Return axes on which a part's places are exchanged: all, and each alone if several have n."""
+    axes = [axis for axis, length in enumerate(part.places.shape) if length == n]
+    return [None, *([axis] for axis in axes)] if len(axes) > 1 else [None]
+
+
+def _exchanged(d, parts, n, pair, axes=None):
+    """Return the matrix that exchanges a pair of places on axes of length n, or on some of them.
 
     The last number of a simplex, left out by PyMC's transform, is minus the sum of the others.
     """
@@ -152,7 +221,7 @@ def _exchanged(d, parts, n, pair):
         if _is_simplex(part.transform):
             values = np.concatenate([values, -values.sum(axis=-2, keepdims=True)], axis=-2)
         for axis, length in enumerate(values.shape[:-1]):
-            if length == n:
+            if length == n and (axes is None or axis in axes):
                 values = np.take(values, order, axis)
         if _is_simplex(part.transform):
             values = values[..., :-1, :]

@@ -27,7 +27,14 @@ from pymc_kameleon.model.pymc_internals import (
 from pymc_kameleon.model.watch import FAILED
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
 from pymc_kameleon.step.groups import SURROGATE_GROUP
-from pymc_kameleon.step.messages import capitalised, chains_named, counted, grouped, in_words
+from pymc_kameleon.step.messages import (
+    capitalised,
+    chains_named,
+    counted,
+    grouped,
+    in_words,
+    say_each_once,
+)
 from pymc_kameleon.step.problems import closing_problems, heading
 
 _log = logging.getLogger("pymc_kameleon")
@@ -190,6 +197,17 @@ def say_what_was_done(ended, seconds):
     else:  # they ended when each was somewhere else
         total = f"({total}, of tuning and after it)"
     _log.info("Sampling %s %s took %s.", counted(len(made), "chain"), total, in_words(seconds))
+
+
+def say_what_tuning_found(ended):
+    """Log what else there is to say of chains that were tuned in this run, each once.
+
+    Parameters
+    ----------
+    ended : list of (Chain, list of KameleonStep)
+    """
+    tuned = [steps for chain, steps in ended if chain.begun < chain.tune <= chain.done]
+    say_each_once(note for steps in tuned for step in steps for note in step._notes())
 
 
 def say_what_was_rejected(ended):

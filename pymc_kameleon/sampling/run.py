@@ -35,6 +35,7 @@ from pymc_kameleon.sampling.outcome import (
     data_of,
     longest,
     say_how_it_ended,
+    say_what_tuning_found,
     say_what_was_done,
     say_what_was_rejected,
 )
@@ -780,6 +781,7 @@ class Run:
             )
         ended = [(chain, self._job.steps_at(chain.state)) for chain in chains]
         say_what_was_done(ended, self._seconds)
+        say_what_tuning_found(ended)
         if n := sum(chain.n_calls for chain in self._chains):
             _log.info(
                 "What is kept of draws took %s that n_logp does not count.", counted(n, "call")

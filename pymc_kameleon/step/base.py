@@ -39,6 +39,7 @@ from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.step.draw_costs import say_what_a_draw_costs, seconds_per_logp
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.make_draws import CannotStart, compiled_run, make_draws, where
+from pymc_kameleon.step.messages import say_each_once
 from pymc_kameleon.step.monitor import ChainMonitor
 from pymc_kameleon.step.options import (
     check_names,
@@ -433,6 +434,10 @@ class KameleonStep(ArrayStepShared):
         """Return what else is wrong with the parameters at the end of a chain, and the cure."""
         return []
 
+    def _notes(self):
+        """Return what else its user should know of tuning, at the end of a chain."""
+        return []
+
     def evaluations(self, states, numbers, kept):
         """Return a Dataset of what chains have evaluated, None if they do not remember it.
 
@@ -661,7 +666,10 @@ class KameleonStep(ArrayStepShared):
             raise
         self.layout.round(self.point)
         draw_stats = self.last_draw(rows)
-        draw_stats["warning"] = closing_warning(self) if self.monitor.finished else None
+        draw_stats["warning"] = None
+        if self.monitor.finished:
+            draw_stats["warning"] = closing_warning(self)
+            say_each_once(self._notes())
         return self.state.x, [draw_stats]
 
     def for_chain(self):

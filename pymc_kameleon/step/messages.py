@@ -31,6 +31,12 @@ def say_if_compiling(what, seconds=0.5):
         _log.info("… compiling %s done in %s.", what, in_words(time.perf_counter() - start))
 
 
+def say_each_once(notes):
+    """Log what is not empty of these, each once."""
+    for note in dict.fromkeys(filter(None, notes)):
+        _log.info("%s", note)
+
+
 def in_words(seconds):
     """Return a duration to two digits, or two units: 2.1 ms, 12 s, 3 min, 2 h 10 min."""
     rounded, minutes = float(f"{seconds:.2g}"), max(60, round(seconds / 60))

@@ -9,6 +9,7 @@ from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.samplers.symmetries import (
     MOST_COORDINATES,
     likely_symmetries,
+    middles,
     most_maps,
     symmetries,
 )
@@ -102,9 +103,10 @@ def test_the_likeliest_guesses_come_first():
         pm.Uniform("b")
         pm.HalfNormal("sigma")
     found = orders_of(likely_symmetries(Bare(model)))
-    assert found[:3] == [(2, 1, 4, 3, 5, 6), (2, 1, 3, 4, 5, 6), (1, 2, 4, 3, 5, 6)]
-    assert len(found) == 1 + 10
-    assert all(order[4] == 5 for order in found)
+    assert found[0] == (2, 1, 4, 3, 5, 6)
+    assert found[2:4] == [(2, 1, 3, 4, 5, 6), (1, 2, 4, 3, 5, 6)]
+    assert len(found) == 1 + 10 + 1
+    assert [order for order in found if order[4] != 5] == [(1, 2, 3, 4, -5, 6)]  # b becomes 1 − b
 
 
 def test_any_two_places_of_a_short_axis_and_signs():
@@ -113,10 +115,43 @@ def test_any_two_places_of_a_short_axis_and_signs():
         pm.Normal("long", shape=9)
     found = [order[:3] for order in orders_of(likely_symmetries(Bare(model)))]
     assert found[::2][:3] == [(2, 1, 3), (1, 3, 2), (3, 2, 1)]
-    assert found[1::2][:3] == [(-1, 2, 3), (1, -2, 3), (1, 2, -3)]
+    assert found[1::2][:3] == [(-1, -2, -3), (1, 2, 3), (-1, 2, 3)]
     with pm.Model() as model:
         pm.Normal("x", shape=(2, MOST_COORDINATES))
     assert likely_symmetries(Bare(model)) == []
+
+
+def test_numbers_are_reversed_about_0_and_one_half():
+    """Of other middles it would be chance if there is another mode."""
+    with pm.Model() as model:
+        low = pm.Normal("x")
+        pm.Uniform("w", shape=2)
+        pm.Beta("b", 1, 1)
+        pm.Uniform("y", [-1, -2], [1, 2])
+        pm.Uniform("rate", 0, 5)
+        pm.Uniform("some", [0, 0], [1, 5])
+        pm.TruncatedNormal("t", lower=0)
+        pm.Uniform("u", low, low + 1)
+        pm.LogNormal("k")
+    expected = [0, 0.5, 0.5, 0.5, 0, 0, *[np.nan] * 6]
+    np.testing.assert_array_equal(middles(Bare(model)), expected)
+
+
+def test_columns_of_loadings_change_sign_along_with_scores():
+    with pm.Model() as model:
+        pm.Normal("loading", shape=(3, 2))
+        pm.Normal("score", shape=2)
+    found = orders_of(likely_symmetries(Bare(model)))
+    assert (2, 1, 4, 3, 6, 5, 8, 7) in found[:2]
+    assert (-1, 2, -3, 4, -5, 6, -7, 8) in found[:2]
+    assert (1, 2, 3, 4, 5, 6, -7, -8) in found
+
+
+def test_rows_of_a_square_matrix_are_exchanged_alone_too():
+    with pm.Model() as model:
+        pm.LogNormal("x", shape=(2, 2))
+    found = orders_of(likely_symmetries(Bare(model)))
+    assert found == [(4, 3, 2, 1), (3, 4, 1, 2), (2, 1, 4, 3)]
 
 
 def test_all_chains_visit_all_labels(labels):

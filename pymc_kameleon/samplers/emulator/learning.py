@@ -79,6 +79,7 @@ class Choices(NamedTuple):
     n_judged: integers(1)  # moves by the emulator that it was judged by
     n_full: integers(1)  # evaluations when hyperparameters were last chosen among all
     climbs: integers(2)  # on the way, and of these to the best mode; 0 if one was enough
+    looked: integers(1)  # whether mirror images of the best place were looked at
 
 
 class Evaluations(NamedTuple):

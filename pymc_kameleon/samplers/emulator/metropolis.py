@@ -57,7 +57,7 @@ from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
-from pymc_kameleon.samplers.symmetries import likely_symmetries
+from pymc_kameleon.samplers.symmetries import likely_symmetries, middles
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import check_names
@@ -97,6 +97,7 @@ class Guide(NamedTuple):
     draws: np.ndarray  # (n, d), the best point, and draws of s
     emulated: Emulated
     choices: learning.Choices
+    top_logp: np.ndarray  # (1,), the highest log-density that was found
 
     @property
     def is_known(self):
@@ -344,7 +345,10 @@ class EmulatorMetropolis(SurrogateMetropolis):
     )
     kept_evaluations = "inputs", "outputs"
     own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
-    lengths_of_run = SurrogateMetropolis.lengths_of_run | {"reused", "evaluated", *Mirrors._fields}
+    lengths_of_run = SurrogateMetropolis.lengths_of_run | {
+        *("reused", "evaluated", "looked"),
+        *Mirrors._fields,
+    }
     looks_for_modes = False
     least_between_fits = 2
     learned_tuning = (*SurrogateMetropolis.learned_tuning, "choices", "n_learned")
@@ -457,6 +461,13 @@ class EmulatorMetropolis(SurrogateMetropolis):
             problems.explain_climbs(tuning.choices, self._names_of_boxes),
         ]
 
+    def _notes(self):
+        mirrors, looked = self.parameters.emulated.mirrors, self.tuning.choices.looked
+        return [
+            problems.explain_mirrors(mirrors, self._names_of_parameters, middles(self)),
+            problems.explain_no_look(self._n_mirrors == 0 or looked.all()),
+        ]
+
     @property
     def _names_of_parameters(self):
         """What users call the coordinates."""
@@ -504,7 +515,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _no_guide(self):
         draws = np.full((N_GUIDED, self._d), np.nan)
-        return Guide(draws, self.parameters.emulated, self.tuning.choices)
+        return Guide(draws, self.parameters.emulated, self.tuning.choices, np.full(1, -np.inf))
 
     def _find_posterior(self, q, logp):
         """Go there with the emulator; or, where it does not come to predict, without one."""
@@ -528,8 +539,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
             if search.error > MOST_ERROR:
                 self._n_searched = logp.n
                 draws = self._draws_without_emulator(draws[0], noted)
-            problems.say_mirrors(self.parameters.emulated.mirrors, self._names_of_parameters)
-            self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices)
+            top = np.array([learning.best_of(self)[1]])
+            self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices, top)
         q[: self._d] = self._first_point(self.guide.draws, noted)
         learning.take_shares([self])
         self._search = None
@@ -561,12 +572,12 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _first_point(self, draws, logp):
         """Return a draw where the log-density is as high as it should be, or the first one."""
-        best = -np.inf if self.tuning.n_evaluated[0] == 0 else learning.best_of(self)[1]
+        top = self.guide.top_logp.max(initial=-np.inf)  # nothing, in files of earlier versions
         others = np.arange(len(draws) - 1)
         if not self.is_one_of_many:
             self.rng.shuffle(others)
         for z in draws[1 + others[: self._near_tries()]]:
             value = logp(z)
-            if value > best - LOW[0] - LOW[1] * self._d:
+            if value > top - LOW[0] - LOW[1] * self._d:
                 return z
         return draws[0]

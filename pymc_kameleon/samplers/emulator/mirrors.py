@@ -103,7 +103,8 @@ class Images:
         for i, j in combinations(np.flatnonzero(differ), 2):
             product, y = maps[i] @ maps[j], known.y[i - len(maps)]
             is_inverse = np.array_equal(product @ product, np.eye(len(product)))
-            if is_inverse and self._distances(known, y)[j - len(maps)] < SAME:
+            is_new = not any(np.array_equal(product, one) for one in maps)
+            if is_inverse and is_new and self._distances(known, y)[j - len(maps)] < SAME:
                 found[product.tobytes()] = product
         return list(found.values())
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_kameleon.samplers.emulator.learning import ENOUGH_JUDGED, LEAST_WORTH
 from pymc_kameleon.samplers.surrogate.learning import mean_worth
+from pymc_kameleon.samplers.symmetries import MIDDLES
 from pymc_kameleon.step.messages import counted, some
 
 _log = logging.getLogger("pymc_kameleon")
@@ -31,25 +32,43 @@ def say_what_is_emulated(log_density, initial_point):
         )
 
 
-def say_mirrors(mirrors, names):
-    """Log what can be exchanged, or reversed, where modes mirror one another."""
-    changes = [in_words(one, names) for one in mirrors.maps[: mirrors.n_maps[0]]]
-    if changes:
-        _log.info(
-            "EmulatorMetropolis: modes of the posterior mirror one another, as %s. Chains go to "
-            "all of them. If one is enough, let the prior say which: order the parameters "
-            "(`pm.distributions.transforms.ordered`), or give them a sign.",
-            some(changes),
-        )
+def explain_mirrors(mirrors, names, middles):
+    """Say what can be exchanged, or reversed, where modes mirror one another."""
+    changes = [in_words(one, names, middles) for one in mirrors.maps[: mirrors.n_maps[0]]]
+    if not changes:
+        return ""
+    return (
+        f"EmulatorMetropolis: modes of the posterior mirror one another, as {some(changes)}. "
+        "Chains go to all of them. If one is enough, let the prior say which: order the "
+        "parameters (`pm.distributions.transforms.ordered`), or give them a sign."
+    )
 
 
-def in_words(matrix, names):
-    """Return what a map (d, d) does to coordinates of these names."""
+def explain_no_look(has_looked):
+    """Say that mirror images were not looked at."""
+    if has_looked:
+        return ""
+    return (
+        "EmulatorMetropolis: no evaluations were left to see whether modes of the posterior mirror "
+        "one another, as parameters may change places, or a sign. R-hat does not show that. Raise "
+        "max_evaluations, or tune longer."
+    )
+
+
+def in_words(matrix, names, middles):
+    """Return what a map (d, d) does to coordinates of these names, reversed about `middles`."""
     moved = np.flatnonzero((matrix != np.eye(len(matrix))).any(axis=1))
-    if np.array_equal(np.abs(matrix), np.eye(len(matrix))):
-        return f"{some([names[i] for i in moved])} can change sign"
-    pairs = [f"{names[i]} and {names[j]}" for i, j in combinations(moved, 2) if matrix[i, j] == 1]
-    return f"{', '.join(pairs) or some([names[i] for i in moved])} can change places"
+    is_pair, is_reversed = np.abs(matrix) == 1, matrix.sum(axis=1) == -1
+    pairs = [f"{names[i]} and {names[j]}" for i, j in combinations(moved, 2) if is_pair[i, j]]
+    signs, weights = (
+        [names[i] for i in moved if is_reversed[i] and middles[i] == m] for m in MIDDLES
+    )
+    changes = [f"{', '.join(pairs)} can change places"] if pairs else []
+    changes += [f"{some(signs)} can change sign"] if signs else []
+    changes += [f"{name} can become 1 − {name}" for name in weights]
+    if len(changes) > 1:
+        return f"{', and '.join(changes)}, at once"
+    return changes[0] if changes else f"{some([names[i] for i in moved])} can change places"
 
 
 def explain_worth(worth, choices, names):

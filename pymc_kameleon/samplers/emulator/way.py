@@ -149,6 +149,8 @@ class Way:
         Climbs that have arrived.
     may_miss : bool
         Whether there may be another mode far away.
+    has_looked : bool
+        Whether mirror images of the best place were looked at, if there are any.
     is_predicted : bool
         Whether the emulator predicts what is there.
     """
@@ -160,7 +162,7 @@ class Way:
         self.spread, self.seen = spread_of(prior), []
         self.best, self.climbing, self.maxima = None, None, []
         self.n_begun, self.n_climbs, self.may_miss, self.is_predicted = 0, 0, False, False
-        self.highest = -np.inf
+        self.has_looked, self.highest = False, -np.inf
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
@@ -178,6 +180,7 @@ class Way:
         if not has_jumped:
             yield from self._look_at_maxima()
         yield from self._look_at_images()
+        self.has_looked = True
         if has_jumped:
             return
         self.best.n_came = 1
@@ -603,6 +606,7 @@ class SearchByEmulator(BatchSearch):
             own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
             if best is not None and best.error < MOST_ERROR:
                 own.tuning.choices.climbs[:] = self._way.climbs_to_tell()
+            own.tuning.choices.looked[0] = self._way.has_looked
             draws = learning.learn_emulator([own], self.rng, modes=self._way.modes())
             self._draws = np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
         copy_arrays(own.parameters, step.parameters, ("emulated",))

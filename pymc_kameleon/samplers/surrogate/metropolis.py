@@ -749,6 +749,10 @@ class SurrogateMetropolis(KameleonStep):
             problems.explain_cost(self.is_expensive, self.seconds_per_logp),
         ]
 
+    def _notes(self):
+        has_looked = self.tuning.found.n_found[0] > 0 or max(self._budget_of_look) > 0
+        return [problems.explain_no_look(has_looked or self.is_one_of_many)]
+
     @classmethod
     def surrogate(cls, dt, chain=None):
         """Return the log-density that tuning has fitted, as a function: an emulator of the model.

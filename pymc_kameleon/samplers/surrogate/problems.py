@@ -10,6 +10,7 @@ from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
 from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES
 from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS, SLOW, mean_worth
+from pymc_kameleon.samplers.surrogate.look import LEAST_FOR_LOOK
 from pymc_kameleon.step.messages import in_words
 from pymc_kameleon.step.warm_start.approach import evaluations_for_own_search
 
@@ -81,6 +82,18 @@ def explain_budget(followed, d):
         "first chain had arrived. R-hat then says nothing about other modes. With tune + draws "
         f"of {evaluations_for_own_search(d)} each chain searches for itself, if max_evaluations "
         "allows it."
+    )
+
+
+def explain_no_look(has_looked):
+    """Say that no chain has looked for other modes."""
+    if has_looked:
+        return ""
+    return (
+        "SurrogateMetropolis: evaluations were too few to look for other modes, and R-hat does not "
+        f"show one that no chain has come to. Chains of {LEAST_FOR_LOOK} evaluations or more look. "
+        "If there may be several modes, use pk.CyclicalKAM, or begin in many places "
+        '(initvals="prior", pool_tuning=False).'
     )
 
 

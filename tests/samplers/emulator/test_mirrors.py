@@ -61,6 +61,58 @@ def test_amplitudes_change_places_along_with_rates(monkeypatch):
     assert len(seen) <= MOST_IMAGES + 2 * len(maps)
 
 
+PLACES = np.linspace(-4, 4, 15)
+
+
+def two_peaks(x):
+    """Return a sum of two peaks, of a weight and two places."""
+    return x[0] * np.exp(-2 * (PLACES - x[1]) ** 2) + (1 - x[0]) * np.exp(-2 * (PLACES - x[2]) ** 2)
+
+
+@pytest.mark.slow
+def test_a_weight_is_reversed_as_places_are_exchanged(monkeypatch):
+    data = two_peaks([0.3, -1.5, 1.5]) + 0.05 * np.random.default_rng(1).normal(size=15)
+    with pm.Model() as model:
+        x = pt.concatenate([[pm.Uniform("w", 0, 1)], pm.Normal("place", 0, 2, shape=2)])
+        pm.Normal("y", simulator(two_peaks)(x), 0.05, observed=data)
+    maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    np.testing.assert_array_equal(maps, [[[-1, 0, 0], [0, 0, 1], [0, 1, 0]]])
+    assert n_same == 1
+    assert len(seen) <= MOST_IMAGES + 2
+
+
+def products_of_two(x):
+    return np.outer(x[:3], x[3:]).ravel()
+
+
+@pytest.mark.slow
+def test_loadings_and_scores_change_sign(monkeypatch):
+    """Those or these alone give the same outputs, other than those that fit."""
+    data = products_of_two(np.array([1, 0.7, -0.8, 1.2, -0.5, 0.9, 0.3]))
+    with pm.Model() as model:
+        x = pt.concatenate([pm.Normal("loading", shape=3), pm.Normal("score", shape=4)])
+        pm.Normal("y", simulator(products_of_two)(x), 0.1, observed=data)
+    maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    np.testing.assert_array_equal(maps, [-np.eye(7)])
+    assert n_same == 1
+    assert len(seen) <= MOST_IMAGES + 2
+
+
+def by_rows(x):
+    return x[[0, 2]] @ np.exp(-np.multiply.outer(x[[1, 3]], TIMES))
+
+
+@pytest.mark.slow
+def test_rows_of_a_square_matrix_change_places(monkeypatch):
+    data = by_rows(np.array([2, 0.4, 1, 2.5]))
+    with pm.Model() as model:
+        x = pm.LogNormal("x", 0, 1, shape=(2, 2))
+        pm.Normal("y", simulator(by_rows)(x.ravel()), 0.03, observed=data)
+    maps, n_same, _ = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
+    np.testing.assert_array_equal(maps, [np.eye(4)[[2, 3, 0, 1]]])
+    assert n_same == 1
+
+
 def even(x):
     return x**2 + 0.1 * x**4
 
@@ -141,9 +193,17 @@ def test_nothing_is_looked_at_where_nothing_can_be_exchanged(monkeypatch):
 
 def test_what_is_said():
     names = ["a[0]", "a[1]", "k[0]", "k[1]"]
-    assert in_words(np.diag([1, -1, 1, 1.0]), names) == "a[1] can change sign"
-    said = in_words(np.eye(4)[[1, 0, 3, 2]], names)
+    middles = [0, 0, np.nan, 0.5]
+    assert in_words(np.diag([1, -1, 1, 1.0]), names, middles) == "a[1] can change sign"
+    assert in_words(np.diag([1, 1, 1, -1.0]), names, middles) == "k[1] can become 1 − k[1]"
+    said = in_words(np.eye(4)[[1, 0, 3, 2]], names, middles)
     assert said == "a[0] and a[1], k[0] and k[1] can change places"
+    both = np.eye(4)[[1, 0, 2, 3]] @ np.diag([1, 1, 1, -1.0])
+    assert in_words(both, names, middles) == (
+        "a[0] and a[1] can change places, and k[1] can become 1 − k[1], at once"
+    )
+    weights = np.diag([1, 1, -1.0, 1])  # two, of a simplex
+    assert in_words(weights, names, middles) == "k[0] can change places"
 
 
 # ---- a run --------------------------------------------------------------------------------------
@@ -163,9 +223,24 @@ def test_chains_go_to_both_modes_as_often_as_they_should(step, caplog):
     """Which is not as often, as the priors are not the same."""
     with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
         dt = sample(step, tune=30, draws=250, chains=4, random_seed=1)
-    assert "as fast and slow can change places" in caplog.text
+    assert caplog.text.count("as fast and slow can change places") == 1
+    assert "no evaluations were left" not in caplog.text
     is_faster = dt["posterior"]["fast"].values > dt["posterior"]["slow"].values
     share = share_by_grid()
     assert 0.65 < share < 0.85
     assert abs(is_faster.mean() - share) < 0.06
     assert (np.abs(is_faster.mean(axis=1) - share) < 0.12).all()
+
+
+@pytest.mark.slow
+def test_what_workers_find_is_said_once_here(step, caplog):
+    """Also if the way asks for evaluations, and so is begun again and again."""
+    with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
+        sample(step, tune=10, draws=10, cores=2, evaluations_at_once=2)
+    assert caplog.text.count("as fast and slow can change places") == 1
+
+
+def test_a_look_that_no_evaluations_were_left_for_is_told(step, caplog):
+    with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
+        sample(step, tune=None, draws=None, max_evaluations=52)
+    assert caplog.text.count("no evaluations were left to see whether modes") == 1

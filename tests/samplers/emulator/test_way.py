@@ -376,6 +376,22 @@ def test_a_chain_that_follows_knows_what_was_evaluated_where(step):
     np.testing.assert_allclose(logp[:, 0], [step.log_density(row) for row in z])
 
 
+def test_a_chain_that_follows_begins_nowhere_near_its_own_start(step):
+    """Where it is as good as there, but hardly anything of the posterior is."""
+    first, _ = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
+    own = step.for_chain()
+    own.sampling_state = begun(job(step), 2, STARTS[1]).steps[0]
+    guide = first.steps[0].guide
+    home = guide.draws[0].copy()
+    bad = np.array(STARTS[1])
+    assert -np.inf < step.log_density(bad) < step.log_density(home) - 20
+    own.guide = guide._replace(draws=np.array([home, *np.tile(bad, (5, 1))]))
+    np.testing.assert_array_equal(own._first_point(own.guide.draws, step.log_density), home)
+    near = home + 0.01
+    own.guide = guide._replace(draws=np.array([home, near]))
+    np.testing.assert_array_equal(own._first_point(own.guide.draws, step.log_density), near)
+
+
 def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
     """With evaluations of its own, all of which it may use."""
     monkeypatch.setattr("pymc_kameleon.samplers.emulator.metropolis.MOST_ERROR", -1)

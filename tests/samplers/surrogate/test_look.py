@@ -60,6 +60,7 @@ def test_the_same_seed_makes_the_same_draws_in_processes_and_after_a_pause(step,
         part = sample(step, callback=stop, cores=2, **LONG)
         whole = resume(part, step.model, None)
     assert_same(whole, found, ["posterior"])
+    assert "too few to look for other modes" not in caplog.text
     said = [text for text in messages(caplog) if "pk.sample found 2 modes" in text]
     assert len(said) == 1
 
@@ -93,9 +94,12 @@ def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkey
     assert not step.log_density.rule.rejects_errors
 
 
-def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch):
+def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch, caplog):
+    """And that is said once, by the whole run; nothing is if chains have looked."""
     short = {"tune": 100, "draws": 100}
-    one = sample(step, **short)
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
+        one = sample(step, **short)
+    assert caplog.text.count("evaluations were too few to look for other modes") == 1
     monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", False)
     assert_same(one, sample(step, **short), ["posterior"])
     step.setup_chain(np.random.default_rng(1), 500, 499)

@@ -13,7 +13,7 @@ Which problems: of evaluations.py all with 3 to 12 parameters, a likelihood and 
 suites.py all with proper priors and at most 12 parameters; of observations the first. Those in
 FIRST were chosen before any was run here: of suites.py they have 3 parameters or more, one mode,
 and a truth that was worth 4000 draws then. The others were added after these were run, so that the
-choice from suites.py is nobody's. Truths by chains are worth 2000 draws or more, and so off by 0.02.
+choice from suites.py is nobody's. Truths by chains are worth 2000 draws or more.
 
 Others get what evidence_peers.py gives them: the priors, or quantiles of them. They see numbers of
 the log-likelihood or the log-density alone. Ours is `pk.sample(max_evaluations=...)`, read by

@@ -13,7 +13,7 @@ Which problems: of evaluations.py all with 3 to 12 parameters, a likelihood and 
 suites.py all with proper priors and at most 12 parameters; of observations the first. Those in
 FIRST were chosen before any was run here: of suites.py they have 3 parameters or more, one mode,
 and a truth that was worth 4000 draws then. The others were added after these were run, so that the
-choice from suites.py is nobody's. Truths by chains are worth 2000 draws or more.
+choice from suites.py is nobody's. Truths by chains are worth 1000 draws or more.
 
 Others get what evidence_peers.py gives them: the priors, or quantiles of them. They see numbers of
 the log-likelihood or the log-density alone. Ours is `pk.sample(max_evaluations=...)`, read by
@@ -224,7 +224,7 @@ class Timed(Target):
         return {"d": self.d, "mean": rounded(mean, 6), "sd": rounded(sd, 6)}
 
 
-N_TRUTH, LEAST_WORTH = 30_000, 2000
+N_TRUTH, LEAST_WORTH = 30_000, 1000
 """Draws that are looked at, at most; what those of chains are worth, at least."""
 
 # ---- a run --------------------------------------------------------------------------------------

@@ -457,7 +457,7 @@ def equations():
     add("Hodgkin–Huxley", ik, sides, 40.0, times=steps[steps % 100 >= 90], n=(2000, 40_000))
     lv = toy.LotkaVolterraModel()
     pelts = np.log(lv.suggested_values())  # its equations are those of the logarithms
-    add("Lotka–Volterra", lv, ([0] * 4, [2] * 4), data=pelts, wide=3.0)
+    add("Lotka–Volterra", lv, ([0] * 4, [2] * 4), data=pelts, wide=3.0, n=(600, 12_000))
     compiled = toy.RepressilatorModel()
     compiled._rhs = partial(njit(toy.RepressilatorModel._rhs), None)
     add(

@@ -43,7 +43,8 @@ import pytensor.tensor as pt
 from dispersed import parameters, quiet
 from evaluations import Case
 from evaluations import Problem as Target
-from numba import njit
+from numba import float64, njit
+from numba.experimental import jitclass
 from pages import load, measured, rounded, spaced, table, write
 from pytensor import wrap_py
 from reliability import SIGNS, SILENT, first_sentence, is_warning, outcome
@@ -388,10 +389,19 @@ def funnel(build, rng):
 
 def rosenbrock(build, rng):
     """Draw from the density in the box for which PINTS has mean and covariance."""
-    x, y = np.linspace(-2, 4, 2001), np.linspace(-1, 12, 6001)
-    p = 1 / (1 + (1 - x[:, None]) ** 2 + 100 * (y - x[:, None] ** 2) ** 2)
-    k = rng.choice(p.size, N, p=p.ravel() / p.sum())
-    return np.stack([x[k // y.size], y[k % y.size]], axis=1), None
+    return from_grid(
+        lambda x, y: 1 / (1 + (1 - x) ** 2 + 100 * (y - x**2) ** 2), (-2, -1), (4, 12), rng
+    )
+
+
+def from_grid(density, low, high, rng, n=(3000, 6000)):
+    """Return draws (N, 2) from a density in a box: of a cell by its middle, and anywhere in it."""
+    width = np.subtract(high, low) / n
+    x, y = (a + (np.arange(m) + 0.5) * w for a, m, w in zip(low, n, width, strict=True))
+    p = density(x[:, None], y).ravel()
+    k = rng.choice(p.size, N, p=p / p.sum())
+    middles = np.stack([x[k // n[1]], y[k % n[1]]], axis=1)
+    return middles + width * (rng.random((N, 2)) - 0.5), None
 
 
 def schools_truth(centred, model, rng):
@@ -447,7 +457,7 @@ def equations():
     add("Hodgkin–Huxley", ik, sides, 40.0, times=steps[steps % 100 >= 90], n=(2000, 40_000))
     lv = toy.LotkaVolterraModel()
     pelts = np.log(lv.suggested_values())  # its equations are those of the logarithms
-    add("Lotka–Volterra", lv, ([0] * 4, [2] * 4), data=pelts, wide=3.0)
+    add("Lotka–Volterra", lv, ([0] * 4, [2] * 4), data=pelts, wide=3.0, n=(600, 12_000))
     compiled = toy.RepressilatorModel()
     compiled._rhs = partial(njit(toy.RepressilatorModel._rhs), None)
     add(
@@ -466,8 +476,32 @@ def equations():
     add("constant", constant, ([-10, -10], [10, 10]), 1.0)
     cell = toy.ActionPotentialModel()
     mid = p(cell.suggested_parameters())
-    add("action potential", cell, (mid - 1, mid + 1), p([1, 5e-7]), known=True, n=few)
+    compiled = toy.ActionPotentialModel()
+    compiled._rhs = compiled_membrane(compiled)
+    noise = p([1, 5e-7])
+    add("action potential", cell, (mid - 1, mid + 1), noise, known=True, quick=compiled, n=few)
     return found
+
+
+def compiled_membrane(cell):
+    """Return the equations of PINTS' action potential, with the numbers of `cell`."""
+    equations = njit(type(cell)._rhs)
+    numbers = {name: value for name, value in vars(cell).items() if isinstance(value, float)}
+
+    @jitclass(dict.fromkeys(numbers, float64))
+    class Fixed:
+        def __init__(self):
+            pass
+
+    fixed = Fixed()
+    for name, value in numbers.items():
+        setattr(fixed, name, value)
+
+    @njit
+    def slopes(fixed, y, t, theta):
+        return equations(fixed, (y[0], y[1], y[2], y[3], y[4], y[5], y[6], y[7]), t, theta)
+
+    return partial(slopes, fixed)
 
 
 class Quick:
@@ -1002,11 +1036,12 @@ def bananas(x):
 
 def bananas_truth(build, rng):
     """Draw both pairs from a grid in the box."""
-    x = np.linspace(0, 10, 4001)[1:]
-    log_p = -((x[:, None] ** 2 - x) ** 2) - (x[:, None] - 1) ** 2 / 100
-    p = np.exp(log_p - (x[:, None] ** 2 + x**2) / 18).ravel()
-    k = rng.choice(p.size, (N, 2), p=p / p.sum())
-    return np.stack([x[k // x.size], x[k % x.size]], axis=2).reshape(N, 4), None
+
+    def density(a, b):
+        return np.exp(-((a**2 - b) ** 2) - (a - 1) ** 2 / 100 - (a**2 + b**2) / 18)
+
+    pairs = [from_grid(density, (0, 0), (10, 10), rng)[0] for _ in range(2)]
+    return np.hstack(pairs), None
 
 
 # ---- the page -----------------------------------------------------------------------------------

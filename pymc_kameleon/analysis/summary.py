@@ -19,7 +19,12 @@ from scipy.stats import norm
 
 from pymc_kameleon.analysis.batches import Corrected, r_hat, r_hat_of
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
-from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_unknown
+from pymc_kameleon.analysis.trust import (
+    warn_of,
+    warn_of_few_events,
+    warn_of_high_errors,
+    warn_of_unknown,
+)
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
 
@@ -96,8 +101,9 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     Gradients correct nothing if draws have diverged, R-hat is too high, the log-density jumps, or
     anything else speaks against it; see docs/any_run.md.
 
-    It warns if a variable is not finite at some draws, and if there are signs that the errors are
-    not to be trusted. See docs/estimates.md.
+    It warns if a variable is not finite at some draws, if there are signs that the errors are not
+    to be trusted, and if these are more than a tenth of the standard deviation. See
+    docs/estimates.md.
 
     Examples
     --------
@@ -160,6 +166,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         warn_of(dt, list(table.index), values, r_hat, draws, apart)
     warn_of_unknown(list(table.index), values, table["mcse_mean"].to_numpy(), draws)
     _keep_means_in_intervals(table, plain)
+    warn_of_high_errors(table, draws)
     warn_of_few_events(list(table.index), values, by_process)
     if is_number:
         return table.round(round_to)

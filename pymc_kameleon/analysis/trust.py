@@ -23,6 +23,11 @@ draws with a Pareto tail of exponent 1.5, averages were off by more than three s
 LARGE_ERROR = 0.5
 """Standard error, in standard deviations, from which an average is hardly known."""
 
+HIGH_ERROR, MCSE = 0.1, ("mcse_mean", "mcse_sd")
+"""Standard error, in standard deviations, above which a mean or a standard deviation is told to be
+known badly: that of the mean of 100 independent draws. Twice as much is a fifth. And the columns of
+a summary that have them."""
+
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted. Where some
 10 were expected, that was off by more than three standard errors in 3 to 7 % of runs, and all of
@@ -80,6 +85,32 @@ def warn_of_unknown(names, values, mcse, draws):
             "sure that the quantity is finite between the draws.",
             some([names[i] for i in np.flatnonzero(unknown)]),
         )
+
+
+def warn_of_high_errors(table, draws):
+    """Warn of means and standard deviations in a summary's table that are known badly.
+
+    That is whatever has made the draws, and whether or not their averages were corrected. Means
+    that `warn_of_unknown` has told of are left out, and so is what has no standard error.
+    """
+    of_mean, of_sd = (table[name].to_numpy() / table["sd"].to_numpy() for name in MCSE)
+    if draws.known is not None:
+        of_mean = np.where(of_mean < LARGE_ERROR, of_mean, np.nan)
+    errors = np.concatenate([of_mean, of_sd])
+    high = np.flatnonzero(errors > HIGH_ERROR)
+    if high.size == 0:
+        return
+    high = high[np.argsort(-errors[high], kind="stable")]
+    labels = [f"{what} of {name}" for what in ("mean", "sd") for name in table.index]
+    worst = errors[high[0]]
+    _log.warning(
+        "Some averages are known badly, as by few draws: %s. The largest standard error is %.2g of "
+        "a standard deviation, and twice that is nothing rare. Draw %d times as long, or raise "
+        "max_evaluations, where the run has had that.",
+        some([labels[i] for i in high]),
+        worst,
+        ceil((worst / HIGH_ERROR) ** 2),
+    )
 
 
 def independent_events(values):

@@ -828,7 +828,8 @@ def test_chains_that_differ_are_told_where_nothing_is_corrected(step, result, ca
     with step.model:
         pk.summary(few, ["x"])
         pk.expectation(few, lambda v: v["x"][..., 1])
-    for said, name in zip(messages(caplog, logging.WARNING), ("x[v]", "the function"), strict=True):
+    warnings = [m for m in messages(caplog, logging.WARNING) if "known badly" not in m]
+    for said, name in zip(warnings, ("x[v]", "the function"), strict=True):
         assert f"R-hat of {name} is " in said
         assert "The correction" not in said
 
@@ -936,7 +937,8 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog, monkeypa
         pk.expectation(spoiled, everything)
         pk.expectation(spoiled, lambda v: v["x"][..., 1])
     names = ("x[v]", "t"), ("the function[1]", "the function[2]"), ("the function", "")
-    for said, (moved, tailed) in zip(messages(caplog, logging.WARNING), names, strict=True):
+    warnings = [m for m in messages(caplog, logging.WARNING) if "known badly" not in m]
+    for said, (moved, tailed) in zip(warnings, names, strict=True):
         assert f"R-hat of {moved} is 1." in said
         assert "stuck for 15" in said
         assert "effective share of the weights π/s 0." in said

@@ -1,5 +1,6 @@
 """Whether averages that rest on few draws are told."""
 
+import arviz as az
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
@@ -7,7 +8,13 @@ from runs import messages
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.trust import FEW_EVENTS, independent_events, warn_of_few_events
+import pymc_kameleon as pk
+from pymc_kameleon.analysis.trust import (
+    FEW_EVENTS,
+    HIGH_ERROR,
+    independent_events,
+    warn_of_few_events,
+)
 
 
 def autoregressions(correlation, runs, seed=1):
@@ -65,3 +72,32 @@ def test_the_rarest_is_told_first(caplog):
     warn_of_few_events(["b"], values[..., 1:2], np.False_)
     warn_of_few_events(["a", "b", "c"], values, np.array([True, False, True]))
     assert messages(caplog) == []
+
+
+def test_what_is_known_badly_is_told(caplog):
+    """The mean of a slow chain, and the sd of what has a few large values; not what is known."""
+    slow, known = (autoregressions(c, runs=1)[..., 0] for c in (0.98, 0.8))
+    few = np.random.default_rng(1).random(known.shape) < 0.002
+    variables = {"known": known, "slow": slow, "tailed": np.where(few, 30, 1) * known}
+    table = pk.summary(az.from_dict({"posterior": variables}), round_to="none")
+    worst = table["mcse_sd"]["tailed"] / table["sd"]["tailed"]
+    [said] = messages(caplog)
+    assert "badly, as by few draws: sd of tailed, mean of slow. The" in said
+    assert f"is {worst:.2g} of a standard deviation" in said
+    assert f"Draw {np.ceil((worst / HIGH_ERROR) ** 2):.0f} times as long" in said
+    caplog.clear()
+    pk.summary(az.from_dict({"posterior": {"known": known, "constant": np.ones(known.shape)}}))
+    assert messages(caplog) == []
+
+
+def test_few_averages_are_off_by_a_fifth_without_a_word():
+    """Those of slow chains are, and are told; those of others are not, and have no warning."""
+    runs = 50
+    chains = {"slow": autoregressions(0.98, runs), "known": autoregressions(0.8, runs)}
+    table = pk.summary(az.from_dict({"posterior": chains}), round_to="none")
+    is_off = (np.abs(table["mean"]) > 2 * HIGH_ERROR) | (np.abs(table["sd"] - 1) > 2 * HIGH_ERROR)
+    told = (table[["mcse_mean", "mcse_sd"]].div(table["sd"], axis=0) > HIGH_ERROR).any(axis=1)
+    assert is_off[:runs].sum() > 3
+    assert told[:runs].sum() > 0.9 * runs
+    assert not told[runs:].any()
+    assert (is_off & ~told).sum() <= 1

@@ -1,7 +1,9 @@
 """How many evaluations an error takes, by runs that ended at others; and the ratios of these."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")
@@ -77,3 +79,40 @@ def test_ratios_are_to_the_best(script):
     assert found == ["PyVBMC", 1, "0.5", "0.5", "0.5", 1, 2]
     found = script.against("all", n, ["PyVBMC", "SMC"], ["PyVBMC"])
     assert found == ["all", 2, "0.5", "0.5", "0.5", 1, 1]
+
+
+def test_chains_are_run_until_their_draws_are_worth_enough(script):
+    """Each time with other random numbers; exact draws are drawn once."""
+
+    def truth(build, rng):
+        return rng.random((10, 2)), worth
+
+    target = object.__new__(script.Timed)
+    target.toy = SimpleNamespace(truth=truth)
+    worth = 0.4 * script.LEAST_WORTH
+    draws, found = target._drawn()
+    assert found == 3 * worth
+    assert len(np.unique(draws)) == 60
+    worth = None
+    assert target._drawn()[0].shape == (10, 2)
+
+
+def test_the_page_has_both_choices_of_problems(script):
+    cases = {"GARCH": (100, 200), "Rosenbrock": (100, 50)}
+    rows = [
+        row
+        for case, counts in cases.items()
+        for row in (
+            {"case": case, "method": "truth", "d": 4},
+            *(
+                {"case": case, "method": method, "evaluations": n, "errors": [0.1], "seconds": 1}
+                for method, n in zip(("ours 100", "PyVBMC"), counts, strict=True)
+            ),
+        )
+    ]
+    table = script.tables(rows)["peers.md"]["against others"]
+    assert [row.split(" | ")[:3] for row in table[2:4]] == [
+        ["| PyVBMC, first choice", "1", "0.5"],
+        ["| PyVBMC, all", "2", "1"],
+    ]
+    assert set(script.FIRST) < set(script.CASES) <= set(script.TITLES)

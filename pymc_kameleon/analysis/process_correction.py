@@ -14,13 +14,18 @@ import numpy as np
 from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, Corrected
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.search import suits
+from pymc_kameleon.samplers.surrogate.active.star import least_exact
 from pymc_kameleon.samplers.surrogate.active.way import Known
-from pymc_kameleon.samplers.surrogate.evaluations import each_once
+from pymc_kameleon.samplers.surrogate.evaluations import each_once, evenly
 from pymc_kameleon.samplers.surrogate.moves import generator_of
 from pymc_kameleon.step.learned import COORDINATE
 
 MOST_EVALUATIONS, LEAST_EVALUATIONS = 500, (10, 3)
 """Evaluations that a process is fitted to, at most; and at least, and times d."""
+
+MOST_WITH_EXACT, FIRST_WITH_EXACT = 3000, 400
+"""Evaluations up to which there is one if the log-density is exactly quadratic in most coordinates;
+it is fitted to so many of these as otherwise, the first ones, of the search, and then others."""
 
 LEAST_COVERED, MOST_SCALE, LEAST_EFFECTIVE = 0.8, 4.0, 30
 """Share of the draws of each chain that are where the process knows a posterior, at least; by how
@@ -57,8 +62,13 @@ def known_of(data, kept):
     n, z, logp = len(rows), rows[:, :-1], np.where(rows[:, -1] < np.inf, rows[:, -1], -np.inf)
     exact = data["exact"].values.astype(bool) if "exact" in data else np.zeros(d, bool)
     least = LEAST_EVALUATIONS[0] + LEAST_EVALUATIONS[1] * d
-    if not suits(d) or not least <= max(n, data.attrs["n_evaluations"]) <= MOST_EVALUATIONS:
+    most = MOST_WITH_EXACT if exact.sum() >= least_exact(d) else MOST_EVALUATIONS
+    if not suits(d) or not least <= max(n, data.attrs["n_evaluations"]) <= most:
         return None
+    if n > MOST_EVALUATIONS:
+        others = evenly(np.arange(FIRST_WITH_EXACT, n), MOST_EVALUATIONS - FIRST_WITH_EXACT)
+        some = np.concatenate([np.arange(FIRST_WITH_EXACT), others])
+        z, logp = z[some], logp[some]
     posterior = _posterior(z.tobytes(), logp.tobytes(), exact.tobytes())
     if posterior is NOTHING or posterior.scale > MOST_SCALE:
         return NOTHING

@@ -22,14 +22,21 @@ def some_process(n_held, kernel, n=12, d=3):
     rng = np.random.default_rng(kernel)
     u = rng.standard_normal((n, d))
     y = process.compressed(skewed(3 * u), skewed(3 * u).max(), d)
-    logs = np.log([0.05, 0.3, 0.4, 1.7, 0.5, 2.2, *rng.uniform(0.5, 2, d)])
-    return Process(u, y, Hyper(kernel, logs), Prior(n_held, 1.5))
+    numbers = [0.05, 0.3, 0.4, 1.7, 0.5, 2.2, 0.7, 1.4]
+    stretch = rng.uniform(0.5, 2, d)
+    if n_held:
+        stretch[n_held:] = 1.0
+    logs = np.log([*numbers, *stretch, *rng.uniform(0.2, 0.6, 2 * d)])
+    own = np.eye(d)
+    own[:n_held, :n_held] = 0.3 * np.eye(n_held)
+    own[n_held:, :n_held] = rng.standard_normal((d - n_held, n_held))
+    return Process(u, y, Hyper(kernel, logs), Prior(n_held, 1.5, own))
 
 
 def slow_covariance(a, b, hyper, prior):
     """The covariance of the values at two points, term by term."""
-    _, quad, amp, length, product, smooth, *stretch = np.exp(hyper.logs)
-    d, held = len(a), prior.n_held
+    _, quad, amp, length, product, smooth, alone, alone_length, *each = np.exp(hyper.logs)
+    (stretch, up, down), d, held = np.reshape(each, (3, -1)), len(a), prior.n_held
     q = sum((r * (x - y)) ** 2 for r, x, y in zip(stretch, a, b, strict=True)) / (length**2 * d)
     kernel = (np.exp(-q / 2), 1 / (1 + q / 2), (1 + q / 6) ** -3)[hyper.kernel]
     total = process.CONSTANT**2 + prior.linear**2 * a @ b
@@ -37,13 +44,20 @@ def slow_covariance(a, b, hyper, prior):
     total += sum(quad**2 * a[i] * a[j] * b[i] * b[j] for i in range(d) for j in range(i))
     total += (amp * max(length, 1) ** 2) ** 2 * kernel
     if held:
-        s = a[held:] @ b[held:]
+        x, y = prior.own @ a, prior.own @ b
+        s = x[held:] @ y[held:]
         growth = np.exp(np.clip(a[:held], -8, 8) @ np.clip(b[:held], -8, 8) / smooth**2)
-        total += product**2 * (1 + s + s * s / 2) * growth
+        powers = 1.0
+        for i in range(held):
+            e = np.exp(x[i] + y[i])
+            powers *= 1 + up[i] ** 2 * (e + e**2 / 4) + down[i] ** 2 * (1 / e + 1 / e**2 / 4)
+        total += product**2 * (1 + s + s * s / 2) * (growth - 1 + powers)
+        away = np.sum((a[:held] - b[:held]) ** 2)
+        total += alone**2 * np.exp(-away / alone_length**2 / 2)
     return total
 
 
-KINDS = [(n_held, kernel) for n_held in (0, 1) for kernel in range(3)]
+KINDS = [(n_held, kernel) for n_held in (0, 1, 2) for kernel in range(3)]
 
 
 @pytest.mark.parametrize(("n_held", "kernel"), KINDS)
@@ -55,7 +69,8 @@ def test_process_is_the_textbooks(n_held, kernel):
     def table(a, b):
         return np.array([[slow_covariance(x, y, own.hyper, own.prior) for y in b] for x in a])
 
-    k = table(own.u, own.u) + np.diag(process.noise_of(own.y, own.hyper))
+    k = table(own.u, own.u)
+    k += np.diag(process.noise_of(own.y, own.hyper) + process.ROUNDING * np.diag(k))
     gain = np.linalg.solve(k, table(own.u, v)).T
     mean = -np.sum(v * v, axis=1) / 2 + gain @ (own.y + np.sum(own.u**2, axis=1) / 2)
     covariance = table(v, v) - gain @ table(own.u, v)
@@ -104,7 +119,7 @@ def test_more_probable_numbers_are_chosen():
         errors.append(np.std(error))
         hyper = process.choose(u, y, hyper, prior)
     assert errors[-1] < errors[0] / 2
-    stretch = hyper.logs[process.SMOOTH + 1 :]
+    stretch = hyper.of_each(0)
     assert stretch[1] > max(stretch[0], stretch[2])
 
 
@@ -156,6 +171,29 @@ def test_coefficients_that_grow_are_foreseen():
     assert np.isfinite(own.mean(100 * beyond)).all()
 
 
+@pytest.mark.parametrize("power", [2, -2])
+def test_a_scale_is_known_by_few_points(power):
+    """Of groups with a common scale τ, J = log τ: coefficients are powers of it, also far away."""
+    rng = np.random.default_rng(6)
+    u = rng.standard_normal((90, 4))
+    a = np.diag([1.0, 2.0, 0.5])
+
+    def groups(u):
+        rest, held = u[:, 1:], u[:, 0]
+        quadratic = np.einsum("ni,ij,nj->n", rest, a, rest)
+        return -0.5 * np.exp(power * held) * quadratic - 0.5 * np.sum(u * u, axis=1) + rest[:, 0]
+
+    prior, y = Prior(1, 0.3), groups(u)
+    own = Process(u, y, process.best_of_starts(u, y, prior), prior)
+    new = rng.standard_normal((200, 4))
+    assert np.sqrt(np.mean((own.mean(new) - groups(new)) ** 2)) < 0.06
+    mean, vectors, sds = own.given_held(new[:, :1])
+    curvature = 1 + np.exp(power * new[:, :1]) * np.diag(a)
+    covariance = np.einsum("mij,mj,mkj->mik", vectors, sds**2, vectors)
+    np.testing.assert_allclose(covariance, (1 / curvature)[:, :, None] * np.eye(3), atol=0.05)
+    np.testing.assert_allclose(mean, 1 / curvature * [1, 0, 0], atol=0.05)
+
+
 # ---- the choice of points -------------------------------------------------------------------
 
 
@@ -190,18 +228,59 @@ def test_spread_is_of_what_differs():
 # ---- draws ----------------------------------------------------------------------------------
 
 
-def test_draws_are_of_the_density():
-    """Of a normal that is not in the middle, and of its power."""
-    middle, sds = np.array([0.5, -0.3, 0.2]), np.array([1.3, 0.5, 0.9])
+class Normal:
+    """Of u, with other means and standard deviations; `n_held` as of a Density."""
+
+    n_held, middle, sds = 0, np.array([0.5, -0.3, 0.2]), np.array([1.3, 0.5, 0.9])
+
+    def __call__(self, u):
+        return -np.sum(((u - self.middle) / self.sds) ** 2, axis=1) / 2
+
+
+class Funnel(draws.Density):
+    """log s = −½h² − ½ exp(h)|w|² + h, w of two coordinates: h is normal, and w given h."""
+
+    n_held = 1
+
+    def __init__(self, is_right=True):
+        self.process, self.factor = self, 1.0 if is_right else 1.5
+
+    def __call__(self, u):
+        h, w = u[:, 0], u[:, 1:]
+        return -0.5 * h**2 - 0.5 * np.exp(h) * np.sum(w * w, axis=1) + h
+
+    def given_held(self, held):
+        """As of a Process; not quite right if it is to be."""
+        sds = self.factor * np.exp(-held / 2) * np.ones(2)
+        return (
+            0.2 * (self.factor - 1) * np.ones_like(sds),
+            np.tile(np.eye(2), (len(sds), 1, 1)),
+            sds,
+        )
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_draws_come_to_the_neck_of_a_funnel(is_right):
+    """Whether what is drawn of I given J is quite right or not; a power is one of the scale h."""
     rng = np.random.default_rng(5)
     powers = np.repeat([1.0, 0.5], 24)
-    found, logs = draws.run(
-        lambda u: -np.sum(((u - middle) / sds) ** 2, axis=1) / 2,
-        rng.standard_normal((48, 3)),
-        powers,
-        2000,
-        rng,
-    )
+    u, density = rng.standard_normal((48, 3)), Funnel(is_right)
+    found, _ = draws.run(density, u, powers, 3000, rng)
+    for power in (1.0, 0.5):
+        own = found[50:, powers == power].reshape(-1, 3)
+        np.testing.assert_allclose(own[:, 0].mean(), 0, atol=0.1)
+        np.testing.assert_allclose(own[:, 0].std(), power**-0.5, rtol=0.07)
+        scaled = own[:, 1:] * np.exp(own[:, :1] / 2)
+        np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=0.07)
+        np.testing.assert_allclose(scaled.std(axis=0), power**-0.5, rtol=0.07)
+
+
+def test_draws_are_of_the_density():
+    """Of a normal that is not in the middle, and of its power."""
+    density, rng = Normal(), np.random.default_rng(5)
+    middle, sds = density.middle, density.sds
+    powers = np.repeat([1.0, 0.5], 24)
+    found, logs = draws.run(density, rng.standard_normal((48, 3)), powers, 2000, rng)
     for power in (1.0, 0.5):
         own = found[50:, powers == power].reshape(-1, 3)
         np.testing.assert_allclose(own.mean(axis=0), middle, atol=0.06)

@@ -25,9 +25,9 @@ from pymc_kameleon.samplers.surrogate.active.process import Process, drawn, fact
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
-N_STEPS, THINNING = 2000, 5
-"""Steps of the chains of s, of which one in so many counts. Their own error is seen by what they
-differ by."""
+N_STEPS, N_STEPS_EXACT, THINNING = 2000, 800, 5
+"""Steps of the chains of s; fewer where some coordinates are drawn anew; and of these one in so
+many counts. Their own error is seen by what they differ by."""
 
 POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
 """Power of s that is wider; points of it, and the steps of chains that make them."""
@@ -83,9 +83,10 @@ class ProcessPosterior:
             density = Density(way.process, rng)
             density.radius += FARTHER
             ones = np.ones(draws.N_CHAINS)
-            found, _ = draws.run(density, way.chains, ones, N_STEPS, rng)
+            n_steps = N_STEPS_EXACT if density.n_held else N_STEPS
+            found, _ = draws.run(density, way.chains, ones, n_steps, rng)
             wider = _wider(way.process, density)
-            wide, logs = draws.run(wider, found[-1], ones, N_WIDE_STEPS, rng)
+            wide, logs = draws.run(density, found[-1], ones, N_WIDE_STEPS, rng, wider)
             wide, logs = wide[BURN_IN:].reshape(-1, d), logs[BURN_IN:].ravel()
             rows = rng.choice(len(wide), N_WIDE, replace=False)
             wide, logs = wide[rows], logs[rows]
@@ -127,7 +128,8 @@ def _wider(process, density):
 
     def log_density(u):
         _, sd = process.mean_and_sd(u)
-        return POWER * density(u) + 0.5 * np.minimum(sd, MOST_SD) ** 2
+        log_s = POWER * density(u) + (1 - POWER) * density.size(u)
+        return log_s + 0.5 * np.minimum(sd, MOST_SD) ** 2
 
     return log_density
 

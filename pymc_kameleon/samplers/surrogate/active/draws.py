@@ -24,6 +24,10 @@ SHORT_SHARE, SHORT = 0.3, 0.3
 ANGLES = 0.5, 1.2
 """Of moves that leave a normal as it is."""
 
+TOGETHER = 0.5
+"""Where f is quadratic in some coordinates, share of the steps that draw these anew given the
+others."""
+
 
 class Density:
     """log s(u): log of the expected posterior, less where the process knows little; in a radius.
@@ -44,7 +48,9 @@ class Density:
         d = process.u.shape[1]
         self.process, self.centre = process, centre
         self.radius = d**0.5 + EDGE if radius is None else radius
-        self.highest = process.y.max() + ABOVE
+        self.n_held = process.prior.n_held if centre is None else 0
+        # A funnel has no highest value, but is known where f is quadratic.
+        self.highest = np.inf if self.n_held else process.y.max() + ABOVE
         self.steepness = 2 if process.prior.n_held else 1
         if radius is None:
             _, sd = process.mean_and_sd(rng.standard_normal((100, d)))
@@ -61,9 +67,41 @@ class Density:
         beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
         return np.minimum(expected, self.highest) - unknown - WALL * beyond**2
 
+    def size(self, u):
+        """Return log |A|^½ (m,), A the curvature in I given J: less is there the larger it is.
 
-def run(density, u, powers, n_steps, rng):
-    """Run a chain from each point u (m, d) on a power of a density.
+        0 where f is not quadratic.
+        """
+        if not self.n_held:
+            return np.zeros(len(u))
+        return -np.log(self.process.given_held(u[:, : self.n_held])[2]).sum(axis=1)
+
+    def steps_together(self, u, others, powers, rng):
+        """Return proposals, of J by a step and of I given J, and the logs of their ratios."""
+        n, (a, b) = (
+            self.n_held,
+            others[rng.integers(len(others), size=(2, len(u)))][..., : self.n_held],
+        )
+        z, scale = rng.standard_normal(u.shape), 2.38 / n**0.5
+        scale = scale * np.where(rng.random((len(u), 1)) < SHORT_SHARE, SHORT, 1.0)
+        held = u[:, :n] + scale * np.where(
+            rng.random((len(u), 1)) < 0.5, (a - b) / 2**0.5, z[:, :n]
+        )
+        (mean, vectors, sds), (old, old_vectors, old_sds) = (
+            self.process.given_held(one) for one in (held, u[:, :n])
+        )
+        z, roots = z[:, n:], powers[:, None] ** 0.5
+        rest = mean + np.einsum("mij,mj->mi", vectors, sds * z / roots)
+        back = np.einsum("mij,mi->mj", old_vectors, u[:, n:] - old) / old_sds * roots
+        ratio = np.log(sds / old_sds).sum(axis=1) + 0.5 * np.sum(z * z - back * back, axis=1)
+        return np.concatenate([held, rest], axis=1), ratio
+
+
+def run(density, u, powers, n_steps, rng, wider=None):
+    """Run a chain from each point u (m, d) on a power of a density, or on another one.
+
+    Where f is quadratic in I, it is given J that the density has that power: J has the same power
+    of its own density, and a funnel the same neck.
 
     A step is along the difference of two other chains that stand still [ter Braak 2006], or a walk,
     or a move that leaves a normal as it is.
@@ -74,18 +112,29 @@ def run(density, u, powers, n_steps, rng):
     logs : (n_steps, m) float64
         log s there.
     """
-    u, (m, d) = u.copy(), u.shape
-    log_s = density(u)
+    u, (m, d), log_density = u.copy(), u.shape, wider or density
+    is_held = density.n_held > 0
+    has_size = is_held and np.any(powers != 1)
+
+    def log_power(u, log_s, powers):
+        return powers * log_s + ((1 - powers) * density.size(u) if has_size else 0)
+
+    log_s = log_density(u)
+    log_p = log_power(u, log_s, powers)
     draws, logs = np.empty((n_steps, m, d)), np.empty((n_steps, m))
     for t in range(n_steps):
         order = rng.permutation(m)
         for moving, still in (order[: m // 2], order[m // 2 :]), (order[m // 2 :], order[: m // 2]):
-            w, log_ratio = proposals(u[moving], u[still], rng)
-            new = density(w)
-            log_ratio += powers[moving] * (new - log_s[moving])
+            if is_held and rng.random() < TOGETHER:
+                w, log_ratio = density.steps_together(u[moving], u[still], powers[moving], rng)
+            else:
+                w, log_ratio = proposals(u[moving], u[still], rng)
+            new = log_density(w)
+            new_p = log_power(w, new, powers[moving])
+            log_ratio += new_p - log_p[moving]
             accepted = np.log(rng.random(len(moving))) < log_ratio
             rows = moving[accepted]
-            u[rows], log_s[rows] = w[accepted], new[accepted]
+            u[rows], log_s[rows], log_p[rows] = w[accepted], new[accepted], new_p[accepted]
         draws[t], logs[t] = u, log_s
     return draws, logs
 

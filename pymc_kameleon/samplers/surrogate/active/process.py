@@ -5,19 +5,25 @@
 y is the log-density below the best one that is known, its depth compressed: what is T below the
 best has next to no mass, and a few raw values of −1e7 would leave nothing of the rest. Where f is
 exactly quadratic in the coordinates I, given the others J, as in the coefficients of a regression
-given log σ, there is one more term, "quadratic in I with coefficients that are power series in J":
+given log σ, there are two more terms: "quadratic in I with coefficients that are functions of J",
+and a function of J alone, as what is normal in I has a density of J that may be anything:
 
-    P² (1 + s + s²/2) exp(g/l²),  s = u_I·u_I',  g = u_J·u_J'
+    P² (1 + s + s²/2) κ_J + C² exp(−½|Δu_J|²/l_C²),  s = v·v'
+    κ_J = exp(g/l²) − 1 + Π_j [1 + U_j² (e^t + ¼ e^2t) + D_j² (e^−t + ¼ e^−2t)]
+    g = u_J·u_J',  t = x_j + x_j'
 
-The coefficients grow outwards, as those of a funnel do, and how little is known of them does, too.
-There depths are not compressed, as what is compressed is not quadratic.
+The coefficients are power series in J, and of the first and second powers of exp x_j and of its
+inverse: if x_j is the logarithm of a scale, that is what they are. They grow outwards, and how
+little is known of them does, too. There depths are not compressed, as what is compressed is not
+quadratic.
 
 Values have noise, independent from point to point: rounding, and a solver's tolerance.
 
-Symbols: u the points (n, d), J their first coordinates; y the values, α = K⁻¹(y + ½|u|²); the
-numbers that are chosen by marginal likelihood [RW, section 5.4.1]: the standard deviations of the
-noise, and of B, "quad"; A = amp·max(ℓ, 1)², the length ℓ, P, l, and r, "stretch", of each
-coordinate; κ the kernel.
+Symbols: u the points (n, d), J their first coordinates; x_j those of J, in their own units, and v
+those of I, which do not depend on J; y the values, α = K⁻¹(y + ½|u|²); the numbers that are chosen
+by marginal likelihood [RW, section 5.4.1]: the standard deviations of the noise, and of B, "quad";
+A = amp·max(ℓ, 1)², the length ℓ, P, l, C, l_C, and r, "stretch", U and D of each coordinate; κ the
+kernel.
 
 Source: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), here [RW].
 """
@@ -40,11 +46,18 @@ CONSTANT = 1e2
 CLIMBING, HOME, HOME_EXACT = 10.0, 1.5, 0.3
 """Standard deviation of the linear coefficients b: on the way; at home; and where exact."""
 
-NOISE, QUAD, AMP, LENGTH, PRODUCT, SMOOTH = range(6)
-"""Places of the chosen numbers, which are logarithms; those of the stretch follow."""
+NOISE, QUAD, AMP, LENGTH, PRODUCT, SMOOTH, ALONE, ALONE_LENGTH, EACH = range(9)
+"""Places of the chosen numbers, which are logarithms; those of each coordinate follow: of the
+stretch, of U, and of D."""
 
-FARTHEST = 8.0
-"""Of each coordinate in J, from where on the coefficients grow no more."""
+FARTHEST, FARTHEST_LOG = 8.0, 7.0
+"""Of each coordinate in J, from where on the coefficients grow no more, in u and in x."""
+
+LEAST_CURVATURE = 0.01
+"""In I given J, at least, of the normal that draws of I are proposed from."""
+
+ROUNDING = 1e-11
+"""Noise by rounding, as a share of the variance."""
 
 JITTERS = 0.0, 1e-6, 1e-4, 1e-2
 """Variances that are added until rounding leaves K positive definite."""
@@ -67,19 +80,45 @@ class Prior(NamedTuple):
 
     n_held: int  # of J, the first coordinates; 0 if f is exactly quadratic in none
     linear: float  # standard deviation of b
+    own: np.ndarray | None = None  # (d, d), takes u to x_j, from their middle, and v; None: to u
 
     def centre(self, d):
         """Return where the logarithms of the chosen numbers are, a priori, and their sds."""
         small = 0.05 if self.n_held else 0.2
-        centres = [3e-4, small, small, 2.0, 0.15, 2.5, *np.ones(d)]
-        return np.log(centres), np.array([2.0, 1.2, 1.2, 0.5, 1.0, 0.4, *np.full(d, 0.5)])
+        centres = [3e-4, small, small, 2.0, 0.15, 2.5, 1.0, 2.0, *np.ones(d), *np.full(2 * d, 0.3)]
+        sds = [2.0, 1.2, 1.2, 0.5, 1.0, 0.4, 1.0, 0.4, *np.full(d, 0.5), *np.full(2 * d, 1.5)]
+        return np.log(centres), np.array(sds)
+
+    def squares_of(self, a, b):
+        """Return the squared differences of points a (n, d) and b (m, d) that count."""
+        n = self.n_held or a.shape[1]
+        squares = (a.T[:n, :, None] - b.T[:n, None, :]) ** 2
+        if not self.n_held:
+            return squares
+        a, b = a[:, n:], b[:, n:]
+        rest = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1) - 2 * a @ b.T
+        return np.concatenate([squares, np.maximum(rest, 0)[None]])
+
+    def own_of(self, u):
+        """Return x_j (n, |J|), within their bounds, and v (n, |I|) of points u."""
+        own = u if self.own is None else u @ self.own.T
+        return np.clip(own[:, : self.n_held], -FARTHEST_LOG, FARTHEST_LOG), own[:, self.n_held :]
 
 
 class Hyper(NamedTuple):
     """What was chosen."""
 
     kernel: int
-    logs: np.ndarray  # (6 + d,)
+    logs: np.ndarray  # (EACH + 3d,)
+
+    @property
+    def d(self):
+        """The number of coordinates."""
+        return (len(self.logs) - EACH) // 3
+
+    def of_each(self, k):
+        """Return the squares of r, U or D, by k = 0, 1 or 2, (d,)."""
+        return np.exp(2 * self.logs[EACH:].reshape(3, -1)[k])
 
     @classmethod
     def start(cls, prior, d):
@@ -92,19 +131,44 @@ class Terms(NamedTuple):
 
     products: np.ndarray  # u·u'
     quadratics: np.ndarray  # covariance of ½uᵀBu, if the standard deviation of B is 1
-    squares: np.ndarray  # (d, n, m), Δu²
+    squares: np.ndarray  # (d, n, m), Δu²; (|J| + 1, n, m) if f is exact in I: the last is |Δu_I|²
     growth: np.ndarray  # g
+    sums: np.ndarray  # (|J|, n, m), t
     exact: np.ndarray  # 1 + s + s²/2
 
     @classmethod
-    def of(cls, a, b, n_held):
+    def of(cls, a, b, prior):
         """Return those of points a (n, d) and b (m, d)."""
-        products = a @ b.T
-        squares = (a.T[:, :, None] - b.T[:, None, :]) ** 2
-        s = products - a[:, :n_held] @ b[:, :n_held].T
+        products, s = a @ b.T, prior.own_of(a)[1] @ prior.own_of(b)[1].T
+        squares = prior.squares_of(a, b)
         quadratics = 0.5 * products**2 - 0.25 * (a * a) @ (b * b).T
-        growth = _bounded(a[:, :n_held]) @ _bounded(b[:, :n_held]).T
-        return cls(products, quadratics, squares, growth, 1 + s + 0.5 * s * s)
+        held = cls.of_held(a, b, prior)
+        return held._replace(
+            products=products, quadratics=quadratics, squares=squares, exact=1 + s + 0.5 * s * s
+        )
+
+    @classmethod
+    def of_held(cls, a, b, prior):
+        """Return what κ_J needs of them; the others are None."""
+        n, (x, _), (y, _) = prior.n_held, prior.own_of(a), prior.own_of(b)
+        growth = _bounded(a[:, :n]) @ _bounded(b[:, :n]).T
+        sums = x.T[:, :, None] + y.T[:, None, :]
+        return cls(None, None, None, growth, sums, None)
+
+    @classmethod
+    def of_each(cls, u, prior):
+        """Return those of each point u (m, d) and itself, of which m is the only dimension."""
+        (held, rest), squares = prior.own_of(u), u * u
+        products, s = squares.sum(axis=1), np.sum(rest * rest, axis=1)
+        quadratics = 0.5 * products**2 - 0.25 * np.sum(squares * squares, axis=1)
+        growth = np.sum(_bounded(u[:, : prior.n_held]) ** 2, axis=1)
+        zeros = np.zeros((prior.n_held + 1 if prior.n_held else u.shape[1], len(u)))
+        return cls(products, quadratics, zeros, growth, 2 * held.T, 1 + s + 0.5 * s * s)
+
+
+def _squared(points):
+    """Return products (n, d²) of all pairs of coordinates."""
+    return (points[:, :, None] * points[:, None, :]).reshape(len(points), -1)
 
 
 def _bounded(held):
@@ -127,9 +191,12 @@ def kernel_slope(kind, q):
 
 def rates_of(hyper):
     """Return the squares of r/(ℓ√d) (d,)."""
-    logs = hyper.logs
-    d = len(logs) - SMOOTH - 1
-    return np.exp(2 * (logs[SMOOTH + 1 :] - logs[LENGTH])) / d
+    return hyper.of_each(0) * np.exp(-2 * hyper.logs[LENGTH]) / hyper.d
+
+
+def _distance(terms, hyper):
+    """Return q; where f is exact in I, its coordinates are stretched alike."""
+    return np.tensordot(rates_of(hyper)[: len(terms.squares)], terms.squares, 1)
 
 
 def variance_of(hyper):
@@ -139,33 +206,47 @@ def variance_of(hyper):
 
 def noise_of(y, hyper):
     """Return the variances of the noise of compressed values."""
-    depth = DEPTH[0] + (len(hyper.logs) - SMOOTH - 1) * DEPTH[1]
+    depth = DEPTH[0] + hyper.d * DEPTH[1]
     deep = DEEP_NOISE * np.maximum(-y - depth / 2, 0)
     return LEAST_NOISE + np.exp(2 * hyper.logs[NOISE]) + deep**2
+
+
+def powers(terms, hyper):
+    """Return the factors of κ_J (|J|, ...), and their derivatives by x_j."""
+    n_held = len(terms.sums)
+    up, down = (hyper.of_each(k)[:n_held].reshape(-1, *(1,) * terms.growth.ndim) for k in (1, 2))
+    e = np.exp(terms.sums)
+    factors = 1 + up * (e + 0.25 * e * e) + down * (1 / e + 0.25 / (e * e))
+    return factors, up * (e + 0.5 * e * e) - down * (1 / e + 0.5 / (e * e))
 
 
 def covariance(terms, hyper, prior):
     """Return the covariance of y at two sets of points, without the noise."""
     numbers = np.exp(2 * hyper.logs)
-    q = np.tensordot(rates_of(hyper), terms.squares, 1)
+    q = _distance(terms, hyper)
     k = variance_of(hyper) * kernel(hyper.kernel, q)
     k += CONSTANT**2 + prior.linear**2 * terms.products + numbers[QUAD] * terms.quadratics
-    if prior.n_held:
-        k += numbers[PRODUCT] * terms.exact * np.exp(terms.growth / numbers[SMOOTH])
+    if n_held := prior.n_held:
+        k += numbers[PRODUCT] * terms.exact * of_held(terms, hyper)
+        k += _alone(terms, numbers, n_held)
     return k
+
+
+def of_held(terms, hyper):
+    """Return κ_J."""
+    factors, _ = powers(terms, hyper)
+    return np.exp(terms.growth * np.exp(-2 * hyper.logs[SMOOTH])) - 1 + factors.prod(axis=0)
+
+
+def _alone(terms, numbers, n_held):
+    """Return the covariance of what depends on J alone."""
+    q = terms.squares[:n_held].sum(axis=0) / numbers[ALONE_LENGTH]
+    return numbers[ALONE] * np.exp(-0.5 * q)
 
 
 def variances(u, hyper, prior):
     """Return the prior variance of y at points u (m, d)."""
-    squares = u * u
-    total, numbers = squares.sum(axis=1), np.exp(2 * hyper.logs)
-    v = CONSTANT**2 + prior.linear**2 * total + variance_of(hyper)
-    v = v + numbers[QUAD] * (0.5 * total**2 - 0.25 * np.sum(squares * squares, axis=1))
-    if prior.n_held:
-        s = total - squares[:, : prior.n_held].sum(axis=1)
-        growth = np.sum(_bounded(u[:, : prior.n_held]) ** 2, axis=1)
-        v += numbers[PRODUCT] * (1 + s + 0.5 * s * s) * np.exp(growth / numbers[SMOOTH])
-    return v
+    return covariance(Terms.of_each(u, prior), hyper, prior)
 
 
 class Process:
@@ -182,8 +263,8 @@ class Process:
 
     def __init__(self, u, y, hyper, prior):
         self.u, self.y, self.hyper, self.prior = u, y, hyper, prior
-        k = covariance(Terms.of(u, u, prior.n_held), hyper, prior)
-        k[np.diag_indices(len(k))] += noise_of(y, hyper)
+        k = covariance(Terms.of(u, u, prior), hyper, prior)
+        _add_noise(k, y, hyper)
         factor = factorised(k)
         self.alpha = lapack.dpotrs(factor, y + 0.5 * np.sum(u * u, axis=1), lower=1)[0]
         self.inverse = np.tril(lapack.dtrtri(factor, lower=1)[0])  # L⁻¹, K = LLᵀ
@@ -202,7 +283,7 @@ class Process:
     def covariance(self, u):
         """Return the covariance (m, m) of y at points u, given the values."""
         explained = self._covariance(u) @ self.inverse.T
-        terms = Terms.of(u, u, self.prior.n_held)
+        terms = Terms.of(u, u, self.prior)
         return covariance(terms, self.hyper, self.prior) - explained @ explained.T
 
     def left_out(self):
@@ -217,21 +298,73 @@ class Process:
         """Return the derivative (m, d) of the mean."""
         hyper, prior, alpha = self.hyper, self.prior, self.alpha
         numbers, rates, n_held = np.exp(2 * hyper.logs), rates_of(hyper), self.prior.n_held
-        terms = Terms.of(u, self.u, n_held)
+        terms = Terms.of(u, self.u, prior)
         weights = prior.linear**2 + numbers[QUAD] * terms.products
         slopes = (weights * alpha) @ self.u - u
         slopes -= 0.5 * numbers[QUAD] * u * (alpha @ (self.u * self.u))
-        q = np.tensordot(rates, terms.squares, 1)
+        q = _distance(terms, hyper)
         weights = 2 * variance_of(hyper) * kernel_slope(hyper.kernel, q) * alpha
         slopes += rates * (u * weights.sum(axis=1)[:, None] - weights @ self.u)
         if n_held:
-            weights = numbers[PRODUCT] * np.exp(terms.growth / numbers[SMOOTH]) * alpha
-            held, own = u[:, :n_held], self.u[:, :n_held]
-            s = terms.products - held @ own.T
-            slopes[:, n_held:] += (weights * (1 + s)) @ self.u[:, n_held:]
-            weights = weights * terms.exact / numbers[SMOOTH]
-            slopes[:, :n_held] += (np.abs(held) < FARTHEST) * (weights @ _bounded(own))
+            slopes += self._slopes_of_exact(u, terms)
         return slopes
+
+    def _slopes_of_exact(self, u, terms):
+        """Return the derivative of what f has where it is quadratic in I, and of J alone."""
+        prior, alpha, n_held = self.prior, self.alpha, self.prior.n_held
+        numbers, (factors, steps) = np.exp(2 * self.hyper.logs), powers(terms, self.hyper)
+        rise, (_, rest), (_, own) = (
+            np.exp(terms.growth / numbers[SMOOTH]),
+            *map(prior.own_of, (u, self.u)),
+        )
+        weights = numbers[PRODUCT] * alpha
+        slopes = np.empty_like(u)  # by x_j and v
+        slopes[:, n_held:] = (weights * of_held(terms, self.hyper) * (1 + rest @ own.T)) @ own
+        for j in range(n_held):
+            others = np.delete(factors, j, axis=0).prod(axis=0)
+            slopes[:, j] = np.sum(weights * terms.exact * others * steps[j], axis=1)
+        by_own = np.eye(u.shape[1]) if prior.own is None else prior.own
+        slopes[:, :n_held] *= np.abs(u @ by_own[:n_held].T) < FARTHEST_LOG
+        slopes = slopes @ by_own
+        held, known = u[:, :n_held], self.u[:, :n_held]
+        grown = (weights * terms.exact * rise / numbers[SMOOTH]) @ _bounded(known)
+        alone = _alone(terms, numbers, n_held) * alpha / numbers[ALONE_LENGTH]
+        slopes[:, :n_held] += (np.abs(held) < FARTHEST) * grown
+        slopes[:, :n_held] += alone @ known - held * alone.sum(axis=1)[:, None]
+        return slopes
+
+    def given_held(self, held):
+        """Return the normal of u in I given J, as the mean has it.
+
+        Parameters
+        ----------
+        held : (m, |J|) float64
+            u in J.
+
+        Returns
+        -------
+        mean : (m, |I|) float64
+        vectors : (m, |I|, |I|) float64
+            In columns, principal axes.
+        sds : (m, |I|) float64
+            Along these.
+        """
+        prior, n, numbers = self.prior, self.prior.n_held, np.exp(2 * self.hyper.logs)
+        u, rest = np.zeros((len(held), self.u.shape[1])), self.u[:, n:]
+        u[:, :n] = held
+        if prior.own is not None:
+            u[:, n:] = -held @ prior.own[n:, :n].T  # where v = 0
+        of_quad, size = numbers[QUAD] * self.alpha, rest.shape[1]
+        weights = numbers[PRODUCT] * of_held(Terms.of_held(u, self.u, prior), self.hyper)
+        weights, own = weights * self.alpha, prior.own_of(self.u)[1]
+        by_quad = (of_quad @ _squared(rest)).reshape(size, size)
+        curvature = np.eye(size) - (weights @ _squared(own)).reshape(-1, size, size)
+        values, vectors = np.linalg.eigh(curvature - by_quad + np.diag(np.diag(by_quad)) / 2)
+        values = np.maximum(values, LEAST_CURVATURE)
+        slopes = weights @ own + (prior.linear**2 * self.alpha + of_quad * (u @ self.u.T)) @ rest
+        slopes -= u[:, n:] * (1 + np.diag(by_quad) / 2)
+        mean = np.einsum("mij,mi->mj", vectors, slopes) / values
+        return u[:, n:] + np.einsum("mij,mj->mi", vectors, mean), vectors, values**-0.5
 
     def hessian(self, u, step=1e-3):
         """Return the second derivatives (d, d) of the mean at a point (d,)."""
@@ -241,10 +374,16 @@ class Process:
         return (hessian + hessian.T) / 2
 
     def _covariance(self, u):
-        return covariance(Terms.of(u, self.u, self.prior.n_held), self.hyper, self.prior)
+        return covariance(Terms.of(u, self.u, self.prior), self.hyper, self.prior)
 
     def _mean(self, u, k):
         return k @ self.alpha - 0.5 * np.sum(u * u, axis=1)
+
+
+def _add_noise(k, y, hyper):
+    """Add the noise of values, and that of rounding, to their covariance."""
+    diagonal = np.diag_indices(len(k))
+    k[diagonal] = (1 + ROUNDING) * k[diagonal] + noise_of(y, hyper)
 
 
 def factorised(k):
@@ -270,7 +409,13 @@ WALKS, WALK, MOVED = 30, 0.5, 2
 """Steps of a random walk from one draw of the numbers to the next; their size, and how many numbers
 move at a time."""
 
-BOUNDS = {NOISE: (1e-5, 0.3), LENGTH: (0.4, 6.0), AMP: (0.02, 40.0), SMOOTH: (2.0, 20.0)}
+BOUNDS = {
+    NOISE: (1e-5, 0.3),
+    LENGTH: (0.4, 6.0),
+    AMP: (0.02, 40.0),
+    SMOOTH: (2.0, 200.0),
+    ALONE_LENGTH: (0.5, 20.0),
+}
 """Of the numbers."""
 
 
@@ -331,13 +476,13 @@ def drawn(process, n, rng):
 
 def _log_posterior(u, y, prior):
     """Return the log posterior density of a Hyper, but for a constant, as a function."""
-    terms = Terms.of(u, u, prior.n_held)
+    terms = Terms.of(u, u, prior)
     residual = y + 0.5 * np.sum(u * u, axis=1)
     centres, sds = prior.centre(u.shape[1])
 
     def score(hyper):
         k = covariance(terms, hyper, prior)
-        k[np.diag_indices(len(k))] += noise_of(y, hyper)
+        _add_noise(k, y, hyper)
         factor, failed = lapack.dpotrf(k, lower=1, overwrite_a=1)
         if failed:
             return -np.inf
@@ -350,8 +495,10 @@ def _log_posterior(u, y, prior):
 
 def _free(prior, d):
     """Return the places of the numbers that count, the noise last: it is what nothing explains."""
-    places = range(QUAD, SMOOTH + 1 + d)
-    return [k for k in places if prior.n_held or k not in (PRODUCT, SMOOTH)] + [NOISE]
+    if n_held := prior.n_held:
+        of_powers = [EACH + k * d + j for k in (1, 2) for j in range(n_held)]
+        return [*range(QUAD, EACH), *of_powers, NOISE]
+    return [QUAD, AMP, LENGTH, *range(EACH, EACH + d), NOISE]
 
 
 def _moved(hyper, place, step):

@@ -127,12 +127,18 @@ class Search(BatchSearch):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home.
 
         What was known before, near the best point, is of the budget, but for the least one. If
-        these evaluations are all there is, to average by, it learns more, and has all of them.
+        these evaluations are all there is, to average by, it learns more, and has all of them. So
+        it does where the log-density is exactly quadratic in most coordinates, as few more then
+        tell all of it.
         """
-        sd, error = BETTER if is_all else GOOD
+        most_of_all = most if is_all else min(most, MOST_FOR_ALL)
         budget, most = (most, most) if is_all else (self._budget, min(most, self._longest))
+        sd, error = BETTER if is_all else GOOD
         logp.n = self.n
         while not self.has_ended and self.n < most:
+            if self.way.are_exact:
+                budget = most = most_of_all
+                sd, error = BETTER
             is_tried = self.way.is_home and self.way.error < np.inf  # it may just have come home
             is_over = is_tried and self.n >= budget
             if self.is_between_batches and (is_over or self.way.is_better_than(sd, error)):

@@ -16,6 +16,7 @@ process.py.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from pymc_kameleon.samplers.surrogate.active import draws, scouts, star
@@ -66,7 +67,7 @@ FITTED_RADII, FITTED_CLIMBING, LEAST_FITTED = 2.0, (4.0, 8.0), (6, 3)
 """Of radii of s, the distance of points that are fitted at home; while climbing, of R and at least;
 and their number at least, and times d."""
 
-MOST_FITTED, MOST_CHOOSING = 1200, 800
+MOST_FITTED, MOST_CHOOSING = 1200, 300
 """Points that are fitted, at most, as large batches soon have more than the arithmetic bears; and
 by which the process' numbers are chosen."""
 
@@ -217,6 +218,11 @@ class Way:
                 yield from self._climb()
 
     @property
+    def are_exact(self):
+        """Whether f is exactly quadratic in so many coordinates that the process knows it."""
+        return self._are_exact
+
+    @property
     def known_near(self):
         """Which of the points that were known before are near the best one."""
         return are_near(self.f, self.x.shape[1])[: self.n_known]
@@ -275,8 +281,8 @@ class Way:
         factor = cholesky(np.cov(x.T).reshape(x.shape[1], -1))
         self._take_frame(x.mean(axis=0), factor, known.exact)
         self._arrive()
-        for _ in range(MOST_FRAMES):
-            self._fit(is_new=True)
+        for k in range(MOST_FRAMES):
+            self._fit(is_new=k == 0)
             density, mean = Density(self.process, self.rng), self.mean
             powers = np.ones(draws.N_CHAINS)
             found, logs = draws.run(density, self.chains, powers, draws.N_STEPS, self.rng)
@@ -305,7 +311,17 @@ class Way:
     @property
     def _prior(self):
         at_home = HOME_EXACT if self._are_exact else HOME
-        return Prior(self._n_held, at_home if self.is_home else CLIMBING)
+        return Prior(self._n_held, at_home if self.is_home else CLIMBING, self._own)
+
+    @property
+    def _own(self):
+        """Return what takes u to the coordinates of a Prior, None if f is exact in none."""
+        if n := self._n_held:
+            own = np.eye(len(self.mean))
+            own[:n, :n] = self.factor[:n, :n]
+            own[n:, :n] = solve_triangular(self.factor[n:, n:], self.factor[n:, :n], lower=True)
+            return own
+        return None
 
     def _fit(self, is_new=False):
         """Fit the process to what is near, in the present coordinates; its numbers from scratch."""

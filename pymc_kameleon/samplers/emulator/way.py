@@ -7,7 +7,9 @@ region around the best point:
 
     maximise log s(z) − |(z − z_best)/sd|²/2r²   for r = ρ/6, ρ/2.5, ρ, 3ρ
 
-and near each of these maxima a draw of the normal there. ρ becomes the r that won, or falls. In the
+and near each of these maxima a draw of the normal there. ρ becomes the r that won, or falls. Where
+evaluations are one after another, a round has the maximum and the draw for r = ρ alone, and ρ grows
+where log π rises as s has said: the emulator then learns from each step before the next one. In the
 neck of a funnel, as of a hierarchy whose groups come together, π has no bound, and hardly any mass.
 So where s is right steps go by the mass: π, and the volume that the curvature of log s leaves. The
 way may end in a local mode. So then log s is maximised from draws of the prior, which costs no
@@ -49,6 +51,10 @@ RADII = 1 / 6, 1 / 2.5, 1.0, 3.0
 
 SHRINK, LEAST_RADIUS, LARGEST_RADIUS = 0.25, 1e-3, 10.0
 """Factor of ρ where a round has not gained anything, and its bounds."""
+
+GROW, AS_FORESEEN, NOT_FORESEEN = 3.0, 0.5, 0.25
+"""Factor of ρ where a round of one radius has gained this share of what s has said, or more; and
+the share below which ρ falls."""
 
 SMALL_GAIN, SMALL_ERROR, MOST_SMALL = 1.0, 1.5, 5
 """The way ends where a round gains less, and predicts the log-densities within this; or after so
@@ -134,6 +140,8 @@ class Way:
         earlier runs have called the boxes often enough for an emulator.
     images : Images, optional
         Mirror images that may be other modes.
+    at_once : int
+        Evaluations that are made at a time.
 
     Attributes
     ----------
@@ -155,8 +163,11 @@ class Way:
         Whether the emulator predicts what is there.
     """
 
-    def __init__(self, density, learn, prior, rng, unpredicted, misfit, explore=None, images=None):
+    def __init__(
+        self, density, learn, prior, rng, unpredicted, misfit, explore=None, images=None, at_once=1
+    ):
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
+        self.at_once = at_once
         self.unpredicted, self.misfit, self.explore = unpredicted, misfit, explore
         self.images = images
         self.spread, self.seen = spread_of(prior), []
@@ -351,11 +362,14 @@ class Way:
         while not walker.arrived:
             self._learn(walker.since)
             points, radii = _proposals(self.density, walker, self.spread, self.rng, self._volumes)
+            if self.at_once == 1:
+                points, radii = of_one_radius(points, radii, walker.radius)
             predicted, _ = self.density.values(points)
             logp = yield from self._evaluated(points)
             finite = logp > -np.inf
             walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
-            _take(walker, points, radii, logp, self._volumes)
+            foreseen = predicted[0] - walker.logp if self.at_once == 1 else None
+            _take(walker, points, radii, logp, self._volumes, foreseen)
         self.climbing = None
 
     def come_to(self):
@@ -477,6 +491,12 @@ def _proposals(density, walker, spread, rng, volumes):
     return points[keep], radii[keep]
 
 
+def of_one_radius(points, radii, largest):
+    """Return the points of the largest radius that is not above this one."""
+    chosen = radii == radii[radii <= largest].max(initial=radii.min())
+    return points[chosen], radii[chosen]
+
+
 def _climbed(density, centre, scales):
     """Return where log s − |(z − centre)/scales|²/2 is largest (d,), and the same by `scales`."""
 
@@ -513,10 +533,11 @@ def _curvature(density, z, scales):
     return np.linalg.eigh((curvature + curvature.T) / 2)
 
 
-def _take(walker, z, radii, logp, volumes):
+def _take(walker, z, radii, logp, volumes, foreseen=None):
     """Let a walker learn what its points turned out to be, and go to the best one.
 
     Where s is right, that is the one with most mass, by its log `volumes`, a function of (k, d).
+    `foreseen` is the gain by s, if there is one radius.
     """
     worth = logp
     if walker.error < SMALL_ERROR:
@@ -526,6 +547,10 @@ def _take(walker, z, radii, logp, volumes):
     gain = worth[best] - walker.logp
     if gain > 0:
         walker.z, walker.logp, walker.radius = z[best], logp[best], radii[best]
+        if foreseen is not None and gain >= AS_FORESEEN * foreseen:
+            walker.radius *= GROW
+        elif foreseen is not None and gain < NOT_FORESEEN * foreseen:
+            walker.radius *= SHRINK
     else:
         walker.radius *= SHRINK
     walker.radius = np.clip(walker.radius, LEAST_RADIUS, LARGEST_RADIUS)
@@ -558,7 +583,7 @@ class SearchByEmulator(BatchSearch):
         self._density = EmulatedDensity(step.log_density.target(self.rng), emulated)
         knows = has_enough(step.tuning.reused, emulated.structure)
         explore = self._explore if knows else None
-        ask = self._unpredicted, self._misfit, explore, Images(step)
+        ask = self._unpredicted, self._misfit, explore, Images(step), step.evaluations_at_once
         self._way = Way(self._density, self._learn, prior, self.rng, *ask)
         self.begin(self._way.go(start))
 

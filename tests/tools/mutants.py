@@ -649,13 +649,13 @@ BUGS = {
     "samplers/emulator/metropolis.py": [
         (
             "chains that follow begin at any draw",
-            "top = self.guide.top_logp.max(initial=-np.inf)",
+            "top = self.guide.top_logp[0]",
             "top = -np.inf",
             "test_way.py -k nowhere_near",
         ),
         (
             "a look that was not made is not told",
-            "self._n_mirrors == 0 or looked.all()",
+            "self._n_mirrors == 0 or looked[0]",
             "True",
             "test_mirrors.py -k is_told",
         ),

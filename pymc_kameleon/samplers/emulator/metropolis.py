@@ -97,7 +97,7 @@ class Guide(NamedTuple):
     draws: np.ndarray  # (n, d), the best point, and draws of s
     emulated: Emulated
     choices: learning.Choices
-    top_logp: np.ndarray  # (1,), the highest log-density that was found
+    top_logp: np.ndarray  # (1,), the log-density at the best point; a neck may be higher
 
     @property
     def is_known(self):
@@ -465,7 +465,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         mirrors, looked = self.parameters.emulated.mirrors, self.tuning.choices.looked
         return [
             problems.explain_mirrors(mirrors, self._names_of_parameters, middles(self)),
-            problems.explain_no_look(self._n_mirrors == 0 or looked.all()),
+            problems.explain_no_look(self._n_mirrors == 0 or looked[0]),
         ]
 
     @property
@@ -539,8 +539,11 @@ class EmulatorMetropolis(SurrogateMetropolis):
             if search.error > MOST_ERROR:
                 self._n_searched = logp.n
                 draws = self._draws_without_emulator(draws[0], noted)
-            top = np.array([learning.best_of(self)[1]])
-            self.guide = Guide(draws, self.parameters.emulated, self.tuning.choices, top)
+            known = learning.evaluations_of([self])
+            at_best = known.logp[(known.z == draws[0]).all(axis=1)]
+            top = at_best[0] if at_best.size else learning.best_of(self)[1]
+            parts = self.parameters.emulated, self.tuning.choices, np.array([top])
+            self.guide = Guide(draws, *parts)
         q[: self._d] = self._first_point(self.guide.draws, noted)
         learning.take_shares([self])
         self._search = None
@@ -572,7 +575,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
 
     def _first_point(self, draws, logp):
         """Return a draw where the log-density is as high as it should be, or the first one."""
-        top = self.guide.top_logp.max(initial=-np.inf)  # nothing, in files of earlier versions
+        top = self.guide.top_logp[0]
         others = np.arange(len(draws) - 1)
         if not self.is_one_of_many:
             self.rng.shuffle(others)

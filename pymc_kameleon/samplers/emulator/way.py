@@ -201,6 +201,7 @@ class Way:
         yield from self._look_at_images()
         if has_jumped:
             return
+        self.best.n_came = max(self.best.n_came, 1)
         start = yield from self._start_of_another_climb()
         self.may_miss = start is not None
         if self.may_miss:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_BATCHES, MOVES_PER_BATCH = 10, 2
-"""Batches of each chain at most; moves of a batch, on average, in the chain with the fewest."""
+LEAST_BATCHES, MOST_BATCHES, MOVES_PER_BATCH = 2, 10, 2
+"""Batches of each chain; moves of a batch, on average, in the chain with the fewest."""
 
 
 RANGE_FACTOR = 1.3
@@ -73,7 +73,8 @@ def coefficients(a, x, common):
 
 def batches_of(f, moves):
     """Return Batches of functions f (chains, draws, q), as many as there are moves for."""
-    n_batches = min(MOST_BATCHES, np.bincount(moves.row).min() // MOVES_PER_BATCH)
+    n_batches = np.bincount(moves.row).min() // MOVES_PER_BATCH
+    n_batches = min(max(n_batches, LEAST_BATCHES), MOST_BATCHES, f.shape[1])
     batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
     a, of_moves = batch_means(f, batches), batches[moves.draw]
     n_moves = np.zeros(a.shape[:2])

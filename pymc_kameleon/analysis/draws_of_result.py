@@ -29,8 +29,9 @@ from pymc_kameleon.step.groups import (
 
 _log = logging.getLogger("pymc_kameleon")
 
-LEAST_MOVES = 8
-"""Moves by the surrogate or emulator, of each chain, at least, if averages are to be corrected."""
+LEAST_MOVES, LEAST_BY_EMULATOR = 8, 2
+"""Moves by the surrogate of each chain, at least, if averages are to be corrected; and by the
+emulator, each of which stops at many places."""
 
 ROUNDING = 1e-9
 """Difference of values of a function that counts as none, relative, and in standard deviations."""
@@ -315,7 +316,8 @@ def _trials(arrays):
 def _are_enough(moves, chains):
     """Whether there are moves enough in each of several chains."""
     moved = moves.row[(moves.start != moves.end).any(axis=1)]
-    return chains > 1 and np.bincount(moved, minlength=chains).min() >= LEAST_MOVES
+    least = LEAST_BY_EMULATOR if isinstance(moves, EmulatorMoves) else LEAST_MOVES
+    return chains > 1 and np.bincount(moved, minlength=chains).min() >= least
 
 
 def _values(function, variables, shape):

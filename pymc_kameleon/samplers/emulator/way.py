@@ -20,7 +20,8 @@ That sees no mode that the emulator knows nothing of. So some points far away ar
 the emulator does not predict them, or where the best place does not fit the data, all begins anew
 from other starts, until enough climbs have come to the best place. These learn from their own
 evaluations alone: an emulator that knows a mode leads there from anywhere, as it does not know what
-is between.
+is between. A climb that gains little of what it lacks to fit the data is left for other ones, and
+is gone on with if none of them comes higher.
 
 It is a generator: it asks for points and is sent their log-densities, so that it can run one
 evaluation after another, many at a time, or from what is known.
@@ -92,9 +93,13 @@ BADLY_FITTED = 3.0, 10.0
 """χ² at the best place from which it does not fit the data: times the number of outputs, and plus.
 """
 
-MOST_CLIMBS, ENOUGH_CAME = 4, 3
-"""Climbs from starts of their own, if it may; and how many that came to the best place are enough.
+MOST_CLIMBS, MOST_STARTS, ENOUGH_CAME = 4, 8, 3
+"""Climbs from starts of their own, if it may; while none fits the data; and how many that came to
+the best place are enough.
 """
+
+STEADY, LEAST_PROGRESS = 5, 0.1
+"""Rounds in which a climb is to gain this share of what it lacks, or another one begins."""
 
 ENOUGH_CALLS, MOST_JUMPS, N_JUMPS, JUMP, WELL_PREDICTED = (8, 2), 4, 2, 3.0, 0.1
 """Earlier calls of each box, and times its inputs, from which no design is needed; rounds in which
@@ -117,6 +122,7 @@ class Walker:
     arrived: bool = False
     error: float = np.inf  # median, of the log-densities that were predicted last
     since: int = 0  # the evaluations before these are not its own
+    heights: tuple = ()  # its log-densities at the ends of rounds
     n_came: int = 0  # climbs from starts of their own that came here
 
 
@@ -151,6 +157,8 @@ class Way:
         The one that is under way.
     n_begun : int
         Climbs that have begun.
+    n_starts : int
+        Of these, those from starts of their own.
     maxima : list of Walker
         Where walkers have come.
     n_climbs : int
@@ -173,7 +181,7 @@ class Way:
         self.spread, self.seen = spread_of(prior), []
         self.best, self.climbing, self.maxima = None, None, []
         self.n_begun, self.n_climbs, self.may_miss, self.is_predicted = 0, 0, False, False
-        self.has_looked, self.highest = False, -np.inf
+        self.has_looked, self.n_starts, self.highest = False, 1, -np.inf
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
@@ -187,14 +195,15 @@ class Way:
         has_jumped = self.best.arrived
         if not has_jumped:
             yield from self._climb(self.best)
-        self.maxima, self.n_climbs = [self.best], 1
+        self.maxima, self.n_climbs, self.best.n_came = [self.best], 1, 1
         if not has_jumped:
+            yield from self._climb_until_it_fits()
             yield from self._look_at_maxima()
         yield from self._look_at_images()
         self.has_looked = True
         if has_jumped:
             return
-        self.best.n_came = 1
+        self.best.n_came = max(self.best.n_came, 1)
         start = yield from self._start_of_another_climb()
         self.may_miss = start is not None
         if self.may_miss:
@@ -305,21 +314,32 @@ class Way:
 
         Any will do: the better ones of several are nearer to the wrong modes, flat ones.
         """
-        for _ in range(MOST_CLIMBS - 1):
-            if self.best.n_came == ENOUGH_CAME:
-                return
+        while self.n_starts < MOST_CLIMBS and self.best.n_came < ENOUGH_CAME:
             if self.is_predicted and not self._is_badly_fitted():
-                self.may_miss = False
-                return
-            since = len(self.seen)
-            walker = yield from self._best_of(design(start, self.prior, self.rng), 1.0)
-            walker.since = since
-            if walker.logp > -np.inf:
-                yield from self._climb(walker)
-                self._learn()
-                self._add(walker).n_came += 1
-                self.n_climbs += 1
+                break
+            yield from self._climb_from(start)
             start = self._prior_draw()
+        if self.best.n_came < ENOUGH_CAME and self.is_predicted and not self._is_badly_fitted():
+            self.may_miss = False
+
+    def _climb_until_it_fits(self):
+        """Climb from draws of the prior while no place fits the data; go on with the best climb."""
+        while self._is_badly_fitted() and self.n_starts < MOST_STARTS:
+            if self.best.n_came == ENOUGH_CAME:
+                break
+            yield from self._climb_from(self._prior_draw())
+        if not self.best.arrived:
+            yield from self._climb(self.best, to_the_end=True)
+
+    def _climb_from(self, start):
+        since = len(self.seen)
+        walker = yield from self._best_of(design(start, self.prior, self.rng), 1.0)
+        walker.since, self.n_starts = since, self.n_starts + 1
+        if walker.logp > -np.inf:
+            yield from self._climb(walker)
+            self._learn()
+            self._add(walker).n_came += 1
+            self.n_climbs += 1
 
     def _add(self, walker):
         """Add where a walker has come to the maxima, or find it there; return that one."""
@@ -335,6 +355,7 @@ class Way:
             self.maxima.append(walker)
         elif own > before:
             found.z, found.logp, found.error = walker.z, walker.logp, walker.error
+            found.arrived = walker.arrived
         self.best = self.maxima[np.argmax(self._masses(self.maxima))]
         return found
 
@@ -356,10 +377,10 @@ class Way:
     def _learn(self, since=0):
         self.learn(len(self.seen) - since)
 
-    def _climb(self, walker):
+    def _climb(self, walker, to_the_end=False):
         self.climbing = walker
         self.n_begun += 1
-        while not walker.arrived:
+        while not walker.arrived and (to_the_end or self._makes_progress(walker)):
             self._learn(walker.since)
             points, radii = _proposals(self.density, walker, self.spread, self.rng, self._volumes)
             if self.at_once == 1:
@@ -370,7 +391,21 @@ class Way:
             walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
             foreseen = predicted[0] - walker.logp if self.at_once == 1 else None
             _take(walker, points, radii, logp, self._volumes, foreseen)
+            walker.heights = (*walker.heights, walker.logp)
         self.climbing = None
+
+    def _makes_progress(self, walker):
+        """Whether its last rounds have gained a share of what it lacks to fit the data.
+
+        That is known where the noise is; and it lacks what the best point is higher.
+        """
+        if len(walker.heights) <= STEADY:
+            return True
+        (chi2, n), before = self.misfit(), walker.heights[-1 - STEADY]
+        lacking = max(0.0, chi2 - n) / 2 if self._is_badly_fitted() else 0.0
+        lacking += self.highest - before
+        is_far = lacking > self._allowance(walker)
+        return not is_far or walker.logp - before > LEAST_PROGRESS * lacking
 
     def come_to(self):
         """Return the best Walker so far: one that the budget has stopped may be far better."""

@@ -171,7 +171,7 @@ def test_an_image_that_is_not_the_same_is_climbed_from(monkeypatch):
     maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
     np.testing.assert_array_equal(maps, [np.eye(2)[::-1]])
     assert n_same == 0
-    assert len(seen) > 8
+    assert len(seen) > 2  # and not the image alone
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The way to the posterior: where it leads, after how many evaluations, and interrupted."""
 
 import pickle
+from itertools import chain, repeat
 
 import numpy as np
 import pymc as pm
@@ -13,6 +14,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.model.starts import LEAST_FINITE, N_PRIOR, prior_draws
 from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.emulator import way as way_module
 from pymc_kameleon.samplers.emulator.learning import Choices, Evaluations
 from pymc_kameleon.samplers.emulator.problems import explain_climbs
 from pymc_kameleon.samplers.emulator.way import (
@@ -61,9 +63,11 @@ def way_by(
     learn=lambda n: None,
     unpredicted=lambda n: 0.0,
     misfit=lambda: (5.0, 5),
+    at_once=1,
 ):
     """Return a way that is not led astray by what is far away, by default."""
-    return Way(density, learn, prior, np.random.default_rng(1), unpredicted, misfit)
+    rng = np.random.default_rng(1)
+    return Way(density, learn, prior, rng, unpredicted, misfit, at_once=at_once)
 
 
 def walked(way, log_pi, start, most=300):
@@ -87,6 +91,52 @@ def test_a_good_emulator_leads_there_at_once():
     np.testing.assert_array_equal(batches[0][0], np.zeros(3))
     assert max(map(len, batches)) <= max(LEAST_DESIGN, 2 * len(RADII))
     assert min(map(len, batches)) > 0
+
+
+def test_rounds_are_small_where_evaluations_are_one_after_another():
+    """And are of all radii if several are made at a time."""
+    sizes = []
+    for at_once in (1, 4):
+        batches, values = walked(way_by(NORMAL, at_once=at_once), log_normal, np.zeros(3))
+        assert values.max() > -0.1
+        sizes.append([len(points) for points in batches[1:-1]])  # a last look is far away
+    assert max(sizes[0]) == 2
+    assert max(sizes[1]) == 2 * len(RADII)
+    assert sum(sizes[0]) < sum(sizes[1])
+
+
+def log_of_plain(z):
+    """A mode at 0, and a plain far below that rises slowly, without an end."""
+    return np.maximum(0.15 * z[:, 0] - 1000, -0.5 * np.sum((z / 0.3) ** 2, axis=1))
+
+
+def slope_of_plain(z):
+    is_plain = log_of_plain(z) <= 0.15 * z[:, 0] - 1000
+    return np.where(is_plain[:, None], [0.15, 0, 0], -z / 0.3**2)
+
+
+@pytest.mark.parametrize("least", [way_module.LEAST_PROGRESS, -np.inf])
+def test_a_climb_that_does_not_come_to_fit_the_data_is_left(monkeypatch, least):
+    """Otherwise it goes on while it gains anything."""
+    monkeypatch.setattr(way_module, "LEAST_PROGRESS", least)
+    way = way_by(
+        Known(log_of_plain, slope_of_plain),
+        misfit=lambda: (2000.0 if way.highest < -500 else 5.0, 5),
+    )
+    going = way.go(np.array([20.0, 0, 0]))
+    points = next(going)
+    for _ in range(20):
+        points = going.send(log_of_plain(points))
+    assert (way.best.logp > -1) == (least > 0)
+    assert (way.n_starts > 1) == (least > 0)
+
+
+def test_the_best_climb_goes_on_if_none_comes_to_fit_the_data(monkeypatch):
+    monkeypatch.setattr(way_module, "LARGEST_RADIUS", 0.3)  # so all of them are slow
+    way = way_by(NORMAL, misfit=lambda: (2000.0, 5))
+    _, values = walked(way, log_normal, np.zeros(3), most=1000)
+    assert way.best.arrived
+    assert values.max() > -0.5
 
 
 def test_an_emulator_that_knows_nothing_is_given_up():
@@ -204,7 +254,7 @@ def test_where_the_best_place_does_not_fit_the_data_it_begins_anew():
 
 
 def test_a_place_that_fits_the_data_is_enough():
-    found = iter([(26.0, 5), (26.0, 5), (5.0, 5)])
+    found = chain([(26.0, 5)], repeat((5.0, 5)))
     way = way_by(NORMAL, misfit=lambda: next(found))
     walked(way, log_normal, np.zeros(3))
     assert not way.may_miss

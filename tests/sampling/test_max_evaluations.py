@@ -231,6 +231,12 @@ def test_of_few_evaluations_there_are_two_chains(surrogate):
     assert limited(surrogate, 79, cores=1, chains=3)["posterior"].sizes["chain"] == 3
 
 
+def test_a_search_that_ends_too_early_is_told(surrogate, caplog):
+    Switch.function = lambda x: 50 * np.sin(1e3 * x.sum())
+    limited(surrogate, 45, cores=1)
+    assert "has not found the posterior, and max_evaluations leaves none" in caplog.text
+
+
 def test_hopeless_runs_evaluate_nothing(surrogate, counting):
     first = limited(surrogate, 80, cores=1)
     n_calls()

@@ -231,13 +231,19 @@ def test_of_few_evaluations_there_are_two_chains(surrogate):
     assert limited(surrogate, 79, cores=1, chains=3)["posterior"].sizes["chain"] == 3
 
 
+def test_a_search_that_ends_too_early_is_told(surrogate, caplog):
+    Switch.function = lambda x: 50 * np.sin(1e3 * x.sum())
+    limited(surrogate, 45, cores=1)
+    assert "has not found the posterior, and max_evaluations leaves none" in caplog.text
+
+
 def test_hopeless_runs_evaluate_nothing(surrogate, counting):
     first = limited(surrogate, 80, cores=1)
     n_calls()
     with pytest.raises(ValueError, match="takes 7 more, at least, for 2 chains"):
         pk.sample(step=pk.SurrogateMetropolis, model=counting, max_evaluations=1, **QUIET)
     for options in {"draws": 10}, {"max_evaluations": 3}:
-        with pytest.raises(ValueError, match="do not suffice.*: [0-3] of"):
+        with pytest.raises(ValueError, match=r"do not suffice.*: [0-3] of"):
             pk.sample(resume=first, model=counting, **options, **QUIET)
     assert n_calls() == 0
 

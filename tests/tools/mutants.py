@@ -74,6 +74,12 @@ BUGS = {
     ],
     "sampling/settings.py": [
         (
+            "few evaluations are shared by as many chains as others",
+            "FEW_CHAINS if max_evaluations <",
+            "CHAINS if max_evaluations <",
+            "test_max_evaluations.py -k two_chains",
+        ),
+        (
             "a run that goes on pools what was not pooled",
             "for name, kind in kept.items()",
             'for name, kind in kept.items() if name != "pool_tuning"',
@@ -3713,6 +3719,12 @@ BUGS = {
         ),
     ],
     "step/base.py": [
+        (
+            "where the way has led is evaluated again",
+            "                self.state.logp[0] = value\n                return True",
+            "                self.state.logp[0] = value\n                return False",
+            "test_max_evaluations.py -k two_chains",
+        ),
         (
             "evaluations that find a start are not counted",
             "self.monitor.uncounted = n - begins_there",

@@ -618,7 +618,8 @@ class SurrogateMetropolis(KameleonStep):
                 self._begin_at(q, x, found)
                 return
             if not search.is_over:  # what comes then may be begun again, to ask for points
-                problems.say_search_failed(search.n)
+                is_spent = self._limit_of_search() - search.n <= self._d
+                problems.say_search_failed(search.n, is_spent)
             search.is_over = True
             q[: self._d], n = search.way.best, search.n + 1
         elif begins and knows:

@@ -53,8 +53,16 @@ def say_modes(modes):
         )
 
 
-def say_search_failed(n):
-    """Log that the process has not found the posterior by n evaluations."""
+def say_search_failed(n, is_spent):
+    """Log that the process has not found the posterior by n evaluations; warn if none is left."""
+    if is_spent:
+        _log.warning(
+            "SurrogateMetropolis: a Gaussian process that chose %d points has not found the "
+            "posterior, and max_evaluations leaves none to look on. Averages may be far off, by "
+            "more than their standard errors. Raise max_evaluations, or start nearer.",
+            n,
+        )
+        return
     _log.info(
         "SurrogateMetropolis: a Gaussian process that chose %d points has not found the posterior; "
         "going on by line searches and BFGS.",

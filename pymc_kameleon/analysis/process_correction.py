@@ -34,8 +34,8 @@ rest on, at least. Else it is not believed."""
 
 ATTEMPTS, GOOD_ERROR = 3, 0.2
 """Sets of draws, at most, until the averages of paths rest on enough points, and the errors of all
-coordinates' means are less than this, in standard deviations: in long tails chains sometimes go
-astray."""
+coordinates' means and standard deviations are less than this, in standard deviations: in long tails
+chains and paths sometimes go astray."""
 
 ROUNDING = 1e-12
 """Error, by the average, that rounding has where a function is the same everywhere."""
@@ -99,9 +99,15 @@ def _posterior(z, logp, exact):
 
 
 def _largest_error(posterior):
-    """Return the largest error of the mean of a coordinate, in its standard deviations."""
-    _, error, sd = posterior.averages(lambda x: x, NUMBERS_PER_PART)
-    return float(np.nan_to_num(error / sd, nan=np.inf).max())
+    """Return the largest error of the mean or sd of a coordinate, in its standard deviations."""
+    mean, _, sd = posterior.averages(lambda x: x, NUMBERS_PER_PART)
+
+    def of_both(x):
+        z = (x - mean) / sd
+        return np.concatenate([z, z**2 / 2], axis=1)
+
+    _, error, _ = posterior.averages(of_both, NUMBERS_PER_PART)
+    return float(np.nan_to_num(error, nan=np.inf).max())
 
 
 def with_process(found, values, known, function):

@@ -9,7 +9,13 @@ from simulated import simulator
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.batches import Corrected
-from pymc_kameleon.analysis.process_correction import NOTHING, known_of, with_process
+from pymc_kameleon.analysis.process_correction import (
+    GOOD_ERROR,
+    NOTHING,
+    _largest_error,
+    known_of,
+    with_process,
+)
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.way import Known
 
@@ -88,6 +94,25 @@ def test_it_is_computed_in_parts():
     in_parts = known.averages(noted, 101)
     assert max(sizes) == 101
     np.testing.assert_allclose(in_parts, known.averages(functions))
+
+
+class TwoPaths:
+    """Of two posteriors that fit as well, whose means and sds are these."""
+
+    def __init__(self, means, sds):
+        z = np.linspace(-2, 2, 101)[:, None]
+        self.draws = [mean + sd * z for mean, sd in zip(means, sds, strict=True)]
+
+    def averages(self, function, size):
+        one, other = (function(x).mean(axis=0) for x in self.draws)
+        sd = function(np.concatenate(self.draws)).std(axis=0)
+        return (one + other) / 2, np.abs(one - other) / 2, sd
+
+
+def test_errors_of_means_and_of_sds_tell_how_good_draws_are():
+    assert _largest_error(TwoPaths([0, 0], [1, 1])) < 1e-9
+    assert _largest_error(TwoPaths([0, 0], [1, 3])) > GOOD_ERROR
+    assert _largest_error(TwoPaths([0, 2], [1, 1])) > GOOD_ERROR
 
 
 # ---- which of the two --------------------------------------------------------------------------

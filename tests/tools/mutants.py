@@ -543,6 +543,12 @@ BUGS = {
             "if False:",
             "test_active.py -k beyond_its_radius",
         ),
+        (
+            "coordinates are those of the way",
+            "if is_usual and not however_little:",
+            "if is_usual:",
+            "test_active.py -k coordinates_are_those",
+        ),
     ],
     "samplers/surrogate/active/averages.py": [
         (
@@ -553,6 +559,12 @@ BUGS = {
         ),
     ],
     "analysis/process_correction.py": [
+        (
+            "errors of sds do not tell how good draws are",
+            "return np.concatenate([z, z**2 / 2], axis=1)",
+            "return z",
+            "test_process_correction.py -k of_sds",
+        ),
         (
             "what both estimates differ by is no error",
             "np.where(by_process, error, mcse) ** 2 + np.fmax(beyond_errors, 0)",

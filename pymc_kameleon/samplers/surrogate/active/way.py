@@ -274,20 +274,21 @@ class Way:
     def _begin_with(self, known):
         """Take coordinates in which draws of what the process knows come to rest, and be home.
 
-        If they do not, it climbs from the best point. Values that are left out tell how good the
-        process is; one plain draw more, at least, has to.
+        The first ones are those of all points, of which many were on the way; so draws change them,
+        however little. If draws do not come to rest, it climbs from the best point. Values that are
+        left out tell how good the process is; one plain draw more, at least, has to.
         """
         x = known.x[known.near]
         factor = cholesky(np.cov(x.T).reshape(x.shape[1], -1))
         self._take_frame(x.mean(axis=0), factor, known.exact)
         self._arrive()
         for k in range(MOST_FRAMES):
-            self._fit(is_new=k == 0)
+            self._fit(is_new=k < 2)  # from scratch also in the first coordinates of draws
             density, mean = Density(self.process, self.rng), self.mean
             powers = np.ones(draws.N_CHAINS)
             found, logs = draws.run(density, self.chains, powers, draws.N_STEPS, self.rng)
             self.chains = found[-1]
-            self._follow_draws(found[BURN_IN:])
+            self._follow_draws(found[BURN_IN:], however_little=k == 0)
             if self.mean is mean:
                 usual = self.process.y > np.quantile(logs[BURN_IN:], ATYPICAL)
                 errors = self.process.left_out()[0][usual]
@@ -538,16 +539,18 @@ class Way:
             return np.inf
         return float(np.sqrt(np.mean(np.square(self.errors[-N_ERRORS:]))))
 
-    def _follow_draws(self, plain):
+    def _follow_draws(self, plain, however_little=False):
         """Take the coordinates in which draws of s have mean 0 and covariance 1, if not nearly so.
 
-        Each time would add the noise of the draws to what is known of the shape.
+        Each time would add the noise of the draws to what is known of the shape. `however_little`:
+        take them if they are nearly so, too.
         """
         u = plain.reshape(-1, plain.shape[-1])
         mean, covariance = u.mean(axis=0), np.cov(u.T).reshape(u.shape[1], -1)
         values, vectors = np.linalg.eigh(covariance)
         low, high = USUAL_VARIANCES
-        if values[0] > low and values[-1] < high and mean @ mean < USUAL_SHIFT**2:
+        is_usual = values[0] > low and values[-1] < high and mean @ mean < USUAL_SHIFT**2
+        if is_usual and not however_little:
             return
         most = WORTH_FOLLOWING[0] + WORTH_FOLLOWING[1] * len(mean)
         if self.errors and abs(self.errors[-1]) > most:

@@ -85,8 +85,8 @@ class Prior(NamedTuple):
     def centre(self, d):
         """Return where the logarithms of the chosen numbers are, a priori, and their sds."""
         small = 0.05 if self.n_held else 0.2
-        centres = [3e-4, small, small, 2.0, 0.15, 2.5, 1.0, 2.0, *np.ones(d), *np.full(2 * d, 0.3)]
-        sds = [2.0, 1.2, 1.2, 0.5, 1.0, 0.4, 1.0, 0.4, *np.full(d, 0.5), *np.full(2 * d, 1.5)]
+        centres = [3e-4, small, small, 2.0, 0.15, 10.0, 1.0, 2.0, *np.ones(d), *np.full(2 * d, 0.3)]
+        sds = [2.0, 1.2, 1.2, 0.5, 1.0, 1.0, 1.0, 0.4, *np.full(d, 0.5), *np.full(2 * d, 1.5)]
         return np.log(centres), np.array(sds)
 
     def squares_of(self, a, b):
@@ -405,6 +405,9 @@ N_KERNELS, NOISES, MOST_ROUNDS = 3, (0.01, 0.1), 6
 """κ to choose from; noises that are tried with the usual length, as short lengths explain noise,
 too; and searches that go on from each other."""
 
+SMOOTHS = 5.0, 100.0
+"""l to begin with: coefficients that are power series, or but for powers of scales hardly change."""
+
 WALKS, WALK, MOVED = 30, 0.5, 2
 """Steps of a random walk from one draw of the numbers to the next; their size, and how many numbers
 move at a time."""
@@ -446,14 +449,25 @@ def choose(u, y, hyper, prior):
 def best_of_starts(u, y, prior):
     """Return the most probable Hyper that is found from several starts."""
     score, ends = _log_posterior(u, y, prior), []
-    for kind in range(N_KERNELS):
-        hyper, last = Hyper.start(prior, u.shape[1])._replace(kernel=kind), None
+    for hyper in _starts(prior, u.shape[1]):
+        last = None
         for _ in range(MOST_ROUNDS):
             hyper, last = choose(u, y, hyper, prior), hyper
             if hyper is last:
                 break
         ends.append(hyper)
     return max(ends, key=score)
+
+
+def _starts(prior, d):
+    """Return where a choice begins: with each κ, which hardly matters if f is exact, or each l."""
+    start = Hyper.start(prior, d)
+    if not prior.n_held:
+        return [start._replace(kernel=kind) for kind in range(N_KERNELS)]
+    starts = [start._replace(logs=start.logs.copy()) for _ in SMOOTHS]
+    for one, smooth in zip(starts, SMOOTHS, strict=True):
+        one.logs[SMOOTH] = np.log(smooth)
+    return starts
 
 
 def drawn(process, n, rng):

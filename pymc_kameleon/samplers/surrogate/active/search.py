@@ -136,7 +136,7 @@ class Search(BatchSearch):
         sd, error = BETTER if is_all else GOOD
         logp.n = self.n
         while not self.has_ended and self.n < most:
-            if self.way.are_exact:
+            if self.way.are_exact and self.way.is_home:
                 budget = most = most_of_all
                 sd, error = BETTER
             is_tried = self.way.is_home and self.way.error < np.inf  # it may just have come home

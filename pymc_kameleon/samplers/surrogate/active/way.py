@@ -67,9 +67,9 @@ FITTED_RADII, FITTED_CLIMBING, LEAST_FITTED = 2.0, (4.0, 8.0), (6, 3)
 """Of radii of s, the distance of points that are fitted at home; while climbing, of R and at least;
 and their number at least, and times d."""
 
-MOST_FITTED, MOST_CHOOSING = 1200, 300
+MOST_FITTED, MOST_CHOOSING, MOST_CHOOSING_EXACT = 1200, 800, 300
 """Points that are fitted, at most, as large batches soon have more than the arithmetic bears; and
-by which the process' numbers are chosen."""
+by which the process' numbers are chosen, fewer where f is exactly quadratic in some coordinates."""
 
 USUAL_VARIANCES, USUAL_SHIFT = (0.4, 2.5), 0.7
 """Variances of draws in u, and the distance of their mean, with which the coordinates remain."""
@@ -283,7 +283,7 @@ class Way:
         self._take_frame(x.mean(axis=0), factor, known.exact)
         self._arrive()
         for k in range(MOST_FRAMES):
-            self._fit(is_new=k < 2)  # from scratch also in the first coordinates of draws
+            self._fit(is_new=True)
             density, mean = Density(self.process, self.rng), self.mean
             powers = np.ones(draws.N_CHAINS)
             found, logs = draws.run(density, self.chains, powers, draws.N_STEPS, self.rng)
@@ -342,7 +342,8 @@ class Way:
         u, y = u[rows], compressed(self.f[rows], self.f[best], d, prior.n_held > 0)
         if self._hyper is None:
             self._hyper = Hyper.start(prior, d)
-        some = evenly(np.arange(len(y)), MOST_CHOOSING)
+        most = MOST_CHOOSING_EXACT if prior.n_held else MOST_CHOOSING
+        some = evenly(np.arange(len(y)), most)
         if is_new:
             self._hyper, self._n_chosen = best_of_starts(u[some], y[some], prior), len(self.f)
         elif len(self.f) >= REFIT * self._n_chosen:

@@ -32,6 +32,9 @@ LEAST_COVERED, MOST_SCALE, LEAST_EFFECTIVE = 0.8, 4.0, 30
 much its errors may be too small, at values that were left out; and points that a path's averages
 rest on, at least. Else it is not believed."""
 
+MOST_OUTSIDE = 0.003
+"""Share of its draws near its wall up to which it is believed: others are cut off."""
+
 ATTEMPTS, GOOD_ERROR = 3, 0.2
 """Sets of draws, at most, until the averages of paths rest on enough points, and the errors of all
 coordinates' means and standard deviations are less than this, in standard deviations: in long tails
@@ -70,7 +73,7 @@ def known_of(data, kept):
         some = np.concatenate([np.arange(FIRST_WITH_EXACT), others])
         z, logp = z[some], logp[some]
     posterior = _posterior(z.tobytes(), logp.tobytes(), exact.tobytes())
-    if posterior is NOTHING or posterior.scale > MOST_SCALE:
+    if posterior is NOTHING or posterior.scale > MOST_SCALE or posterior.outside > MOST_OUTSIDE:
         return NOTHING
     draws = kept["start"].transpose("chain", "draw", ...).values
     covered = min(map(posterior.covers, draws))

@@ -253,6 +253,14 @@ def test_draws_where_the_process_knows_nothing_refuse_it(result):
     assert known_of(data, kept.assign(start=kept["start"] + 30)) is NOTHING
 
 
+def test_draws_of_it_that_are_cut_off_refuse_it(result, monkeypatch):
+    kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
+    known = known_of(data, kept)
+    for outside, is_believed in (0.001, True), (0.01, False):
+        monkeypatch.setattr(known, "outside", outside)
+        assert (known_of(data, kept) is known) == is_believed
+
+
 def test_evaluations_far_below_the_best_one_tell_nothing(result):
     """Nor do those along a line."""
     kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))

@@ -68,6 +68,10 @@ class ProcessPosterior:
         How far values that are left out are from what all others predict, in its standard
         deviations, at least 1.
 
+    outside : float
+        Share of the draws beyond the radius in which points are chosen, if f is exactly quadratic
+        in some coordinates: the mouth of a funnel is cut off there.
+
     Raises
     ------
     numpy.linalg.LinAlgError
@@ -90,6 +94,8 @@ class ProcessPosterior:
             wide, logs = wide[BURN_IN:].reshape(-1, d), logs[BURN_IN:].ravel()
             rows = rng.choice(len(wide), N_WIDE, replace=False)
             wide, logs = wide[rows], logs[rows]
+            outside = np.linalg.norm(found, axis=2) > density.radius - FARTHER
+            self.outside = float(np.mean(outside)) if density.n_held else 0.0
             self.draws = way.x_of(found[::THINNING].swapaxes(0, 1).reshape(-1, d))
             self._wide, self._way, self._radius = way.x_of(wide), way, density.radius
             self._by_s = _shares(density(wide) - logs)

@@ -406,7 +406,7 @@ N_KERNELS, NOISES, MOST_ROUNDS = 3, (0.01, 0.1), 6
 too; and searches that go on from each other."""
 
 SMOOTHS = 5.0, 100.0
-"""l to begin with: coefficients that are power series, or but for powers of scales hardly change."""
+"""l to begin with: coefficients that are power series, or else hardly change but for powers."""
 
 WALKS, WALK, MOVED = 30, 0.5, 2
 """Steps of a random walk from one draw of the numbers to the next; their size, and how many numbers

@@ -531,7 +531,7 @@ def against(title, n, families, were_run):
     """Return the row of ours over the fewest evaluations of some families, where they were run."""
     ratios, never_ours, never_theirs = [], 0, 0
     for own in n.values():
-        if not all(family in own for family in were_run):
+        if not all(family in own for family in ("ours", *were_run)):
             continue
         counts = [own[family].evaluations for family in families if own.get(family)]
         if own["ours"] and counts:

@@ -527,6 +527,7 @@ def step():
 
 
 RUN = {"draws": 400, "tune": 300, "chains": 4, "surrogate_draws": 500, "random_seed": 3}
+RUN |= {"keep_evaluations": False}  # of which a process would know all, as most are exact
 
 
 @pytest.fixture(scope="module")

@@ -522,8 +522,8 @@ class SurrogateMetropolis(KameleonStep):
 
     @property
     def way_share(self):
-        """A process that makes the way learns as much on it as tuning would."""
-        return 0.8 if self._is_active else super().way_share
+        """A process that makes the way learns more on it than by draws, and ends it if it knows all."""
+        return 0.9 if self._is_active else super().way_share
 
     @property
     def _is_active(self):

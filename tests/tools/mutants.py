@@ -2972,7 +2972,7 @@ BUGS = {
         ),
         (
             "ways take most evaluations in many dimensions",
-            "return 0.8 if self._is_active else super().way_share",
+            "return 0.9 if self._is_active else super().way_share",
             "return 0.8",
             "test_max_evaluations.py -k ways_take_more",
         ),

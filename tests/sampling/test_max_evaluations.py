@@ -196,7 +196,7 @@ def test_draws_and_tuning_are_limits(surrogate, plain_walk):
 def test_ways_take_more_where_a_process_makes_them():
     """In more dimensions they teach less than tuning does, which they would leave too little."""
     share = {d: pk.SurrogateMetropolis(model=normal(d), expensive=True).way_share for d in (2, 15)}
-    assert share == {2: 0.8, 15: 0.5}
+    assert share == {2: 0.9, 15: 0.5}
 
 
 def test_there_must_be_enough_for_all_chains(surrogate, plain_walk):

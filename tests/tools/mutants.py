@@ -2973,7 +2973,7 @@ BUGS = {
         (
             "ways take most evaluations in many dimensions",
             "return 0.9 if self._is_active else super().way_share",
-            "return 0.8",
+            "return 0.9",
             "test_max_evaluations.py -k ways_take_more",
         ),
         (

@@ -171,6 +171,31 @@ def test_coefficients_that_grow_are_foreseen():
     assert np.isfinite(own.mean(100 * beyond)).all()
 
 
+def test_a_bounded_value_does_not_spoil_exact_ones():
+    """Where f is exactly quadratic in I, a value beyond the bound is not fitted; others remain."""
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((80, 4))
+    x[0] = [3.5, 2.0, 2.0, 2.0]
+
+    def far(u):
+        return -0.5 * u[:, 0] ** 2 - 0.5 * np.exp(2 * u[:, 0]) * np.sum(u[:, 1:] ** 2, axis=1)
+
+    exact = np.array([False, True, True, True])
+    depth = process.LARGEST_DROP * (process.DEPTH[0] + 4 * process.DEPTH[1])
+    assert far(x).min() > -depth
+    for lowest, n in (far(x[:1])[0], 80), (-10 * depth, 79):
+        f = np.concatenate([[lowest], far(x[1:])])
+        own = Way(rng)
+        own.x, own.f = x, f
+        own._take_frame(np.zeros(4), np.eye(4), exact)
+        own._fit()
+        assert len(own.process.y) == n
+    np.testing.assert_array_equal(
+        process.is_bounded(np.array([0, -depth, -2 * depth, -np.inf]), 0.0, 4),
+        [False, False, True, False],
+    )
+
+
 @pytest.mark.parametrize("power", [2, -2])
 def test_a_scale_is_known_by_few_points(power):
     """Of groups with a common scale τ, J = log τ: coefficients are powers of it, also far away."""

@@ -100,6 +100,9 @@ class ProcessPosterior:
             self._wide, self._way, self._radius = way.x_of(wide), way, density.radius
             self._by_s = _shares(density(wide) - logs)
             paths = _paths(way.process, wide, rng)
+            if density.n_held:
+                # In a far neck or mouth a path may be anything, as nothing there was evaluated.
+                paths -= density.unknown(way.process.mean_and_sd(wide)[1])[:, None]
             self._by_path = _shares(paths - logs[:, None])
             self.n_effective = np.median(1 / np.sum(self._by_path**2, axis=0))
             self.scale = _scale(way.process)

@@ -63,9 +63,12 @@ class Density:
             return np.where(inside, self.process.mean(u), -np.inf)
         mean, sd = self.process.mean_and_sd(u)
         expected = mean + 0.5 * np.minimum(sd, EXPECTED_SD) ** 2
-        unknown = np.maximum(sd - self.usual, 0) ** self.steepness
         beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
-        return np.minimum(expected, self.highest) - unknown - WALL * beyond**2
+        return np.minimum(expected, self.highest) - self.unknown(sd) - WALL * beyond**2
+
+    def unknown(self, sd):
+        """Return what log s is less, where y has these standard deviations (m,)."""
+        return np.maximum(sd - self.usual, 0) ** self.steepness
 
     def size(self, u):
         """Return log |A|^½ (m,), A the curvature in I given J: less is there the larger it is.

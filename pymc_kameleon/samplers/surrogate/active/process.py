@@ -75,6 +75,14 @@ def compressed(f, best, d, is_exact=False):
     return -np.where(drop > depth, depth * (1 + np.log(np.maximum(drop, depth) / depth)), drop)
 
 
+def is_bounded(f, best, d):
+    """Whether drops of log-densities (n,) are larger than their bound, so that a value is wrong.
+
+    One such value, of many that are exactly quadratic, spoils what all others tell.
+    """
+    return np.isfinite(f) & (best - f > LARGEST_DROP * (DEPTH[0] + d * DEPTH[1]))
+
+
 class Prior(NamedTuple):
     """What is known of the log-density before it is fitted."""
 

@@ -32,6 +32,7 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     best_of_starts,
     choose,
     compressed,
+    is_bounded,
     noise_of,
 )
 from pymc_kameleon.samplers.surrogate.archive import cholesky
@@ -335,7 +336,10 @@ class Way:
             n = min(LEAST_FITTED[0] + LEAST_FITTED[1] * d, len(u))
             wide = max(FITTED_CLIMBING[0] * self._radius, FITTED_CLIMBING[1])
             most = max(wide, np.sort(distance)[n - 1])
-        rows, prior = np.flatnonzero(distance <= most), self._prior
+        prior, is_fitted = self._prior, distance <= most
+        if prior.n_held:
+            is_fitted &= ~is_bounded(self.f, self.f[best], d)
+        rows = np.flatnonzero(is_fitted)
         if len(rows) > MOST_FITTED:
             high = self.f[rows] > np.median(self.f[rows])
             rows = np.union1d(rows[some_of_each(high, MOST_FITTED)], best)

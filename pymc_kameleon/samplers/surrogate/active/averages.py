@@ -69,8 +69,9 @@ class ProcessPosterior:
         deviations, at least 1.
 
     outside : float
-        Share of the draws beyond the radius in which points are chosen, if f is exactly quadratic
-        in some coordinates: the mouth of a funnel is cut off there.
+        Share of the draws near the wall of s, in the farther half of what is beyond the radius in
+        which points are chosen, if f is exactly quadratic in some coordinates: the mouth of a
+        funnel is cut off there. The tail of a half-normal scale, to 0, has left off by then.
 
     Raises
     ------
@@ -94,7 +95,7 @@ class ProcessPosterior:
             wide, logs = wide[BURN_IN:].reshape(-1, d), logs[BURN_IN:].ravel()
             rows = rng.choice(len(wide), N_WIDE, replace=False)
             wide, logs = wide[rows], logs[rows]
-            outside = np.linalg.norm(found, axis=2) > density.radius - FARTHER
+            outside = np.linalg.norm(found, axis=2) > density.radius - FARTHER / 2
             self.outside = float(np.mean(outside)) if density.n_held else 0.0
             self.draws = way.x_of(found[::THINNING].swapaxes(0, 1).reshape(-1, d))
             self._wide, self._way, self._radius = way.x_of(wide), way, density.radius

@@ -104,7 +104,8 @@ def expectation(dt, function, model=None):
     found, r_hat, apart, by_process = _averaged(draws, values, at if is_known else None)
     names = elements("the function", shape)
     warn_of_few_events(names, values, by_process)
-    warn_of_unknown(names, values, found.mcse, draws)
+    sd = np.fmax(values.std(axis=(0, 1)), found.mcse * found.ess**0.5)  # of few draws it is less
+    warn_of_unknown(names, sd, found.mcse, draws)
     if draws.should_be_corrected:
         warn_of(dt, names, values, r_hat, draws, apart)
     return Expectation(*(part.reshape(shape)[()] for part in found))

@@ -164,7 +164,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
             r_hat = np.where(nested_high, nested, np.where(high, r_hat, np.nan))
         r_hat = np.where(by_process, np.nan, r_hat)  # which no chain tells
         warn_of(dt, list(table.index), values, r_hat, draws, apart)
-    warn_of_unknown(list(table.index), values, table["mcse_mean"].to_numpy(), draws)
+    sd, mcse = table["sd"].to_numpy(), table["mcse_mean"].to_numpy()
+    warn_of_unknown(list(table.index), sd, mcse, draws)
     _keep_means_in_intervals(table, plain)
     warn_of_high_errors(table, draws)
     warn_of_few_events(list(table.index), values, by_process)

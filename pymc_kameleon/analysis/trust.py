@@ -23,10 +23,9 @@ draws with a Pareto tail of exponent 1.5, averages were off by more than three s
 LARGE_ERROR = 0.5
 """Standard error, in standard deviations, from which an average is hardly known."""
 
-HIGH_ERROR, MCSE = 0.1, ("mcse_mean", "mcse_sd")
+HIGH_ERROR = 0.1
 """Standard error, in standard deviations, above which a mean or a standard deviation is told to be
-known badly: that of the mean of 100 independent draws. Twice as much is a fifth. And the columns of
-a summary that have them."""
+known badly: that of the mean of 100 independent draws. Twice as much is a fifth."""
 
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted. Where some
@@ -69,14 +68,14 @@ def warn_of_few_events(names, values, by_process):
     )
 
 
-def warn_of_unknown(names, values, mcse, draws):
+def warn_of_unknown(names, sd, mcse, draws):
     """Warn of averages that few evaluations tell next to nothing about.
 
-    `mcse` (q,) are their errors, NaN where none is known; all else as of `warn_of`.
+    `sd` (q,) are the standard deviations of the quantities, and `mcse` (q,) the errors of their
+    averages, NaN where none is known; all else as of `warn_of`.
     """
     if draws.known is None:
         return
-    sd = values.std(axis=(0, 1))
     unknown = ~(mcse < LARGE_ERROR * sd) & (sd > 0)
     if unknown.any():
         _log.warning(
@@ -91,9 +90,18 @@ def warn_of_high_errors(table, draws):
     """Warn of means and standard deviations in a summary's table that are known badly.
 
     That is whatever has made the draws, and whether or not their averages were corrected. Means
-    that `warn_of_unknown` has told of are left out, and so is what has no standard error.
+    that `warn_of_unknown` has told of are left out, and so is what has no standard error; but it
+    warns if nothing varies.
     """
-    of_mean, of_sd = (table[name].to_numpy() / table["sd"].to_numpy() for name in MCSE)
+    sd = table["sd"].to_numpy()
+    if (sd == 0).all():
+        _log.warning(
+            "All draws are equal, of each variable: it is a constant, or no proposal was accepted. "
+            "Then they say nothing about the posterior. Draw longer, or raise max_evaluations."
+        )
+        return
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_mean, of_sd = (table[name].to_numpy() / sd for name in ("mcse_mean", "mcse_sd"))
     if draws.known is not None:
         of_mean = np.where(of_mean < LARGE_ERROR, of_mean, np.nan)
     errors = np.concatenate([of_mean, of_sd])
@@ -105,11 +113,12 @@ def warn_of_high_errors(table, draws):
     worst = errors[high[0]]
     _log.warning(
         "Some averages are known badly, as by few draws: %s. The largest standard error is %.2g of "
-        "a standard deviation, and twice that is nothing rare. Draw %d times as long, or raise "
-        "max_evaluations, where the run has had that.",
+        "a standard deviation, and twice that is nothing rare. %s.",
         some([labels[i] for i in high]),
         worst,
-        ceil((worst / HIGH_ERROR) ** 2),
+        f"Draw {ceil((worst / HIGH_ERROR) ** 2)} times as long"
+        if draws.known is None
+        else "Raise max_evaluations",
     )
 
 

@@ -26,7 +26,7 @@ LEAST_SEARCH, LEAST_TO_LEAD = (20, 2), (14, 2)
 """Evaluations that a chain needs to look for the posterior, and times d; and if others follow it,
 as all that chains evaluate then tells of the posterior."""
 
-WAY_TO_GUIDE = 3, 2 + LEAST_TRIES
+LEAST_TO_GUIDE, WAY_TO_GUIDE = 3, 2 + LEAST_TRIES
 """Evaluations of a chain to where another one has found it, at least and usually: the start, that
 place, and draws near it."""
 
@@ -185,7 +185,7 @@ class Budget:
             return max(least, most // self.chains)
         other = most // (2 * n_others)
         if other < FOLLOWING * max(d, 3):
-            other = WAY_TO_GUIDE[share <= room and most > 0]
+            other = WAY_TO_GUIDE if 0 < share <= room else LEAST_TO_GUIDE
         return other if k > 0 else max(least, most - n_others * other)
 
     def _bound(self, ways):

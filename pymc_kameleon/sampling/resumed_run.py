@@ -34,7 +34,7 @@ from pymc_kameleon.step.groups import (
     WARMUP_POSTERIOR,
     WARMUP_STATS,
 )
-from pymc_kameleon.step.messages import grouped
+from pymc_kameleon.step.messages import counted, grouped
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -158,7 +158,7 @@ class ResumedRun:
         spent = before.evaluations_before + sum(map(evaluations_made, self._saved.arrays))
         left = most - spent if self._evaluations is None else self._evaluations
         if left < n:
-            raise _lacking(left, spent + left)
+            raise _lacking(left, n)
 
     def _can_be_checked(self, job, settings):
         """Whether there are evaluations for that; if not, no chain makes a draw either."""
@@ -191,7 +191,7 @@ class ResumedRun:
         least = tune if settled > NOTHING_SETTLED else min(tune, LEAST_TUNING)
         affordable = budget.draws_to_the_end(states, states, least)
         if affordable <= before and not (asked is None and self._evaluations is None):
-            raise _lacking(budget.left(states), settings.max_evaluations)
+            raise _lacking(budget.left(states), len(states))
         if settled == ALL_SETTLED or (settled == TUNING_SETTLED and tuned):
             if asked is None and self._evaluations is None and settled == ALL_SETTLED:
                 affordable = min(settings.draws, affordable)
@@ -268,12 +268,12 @@ class ResumedRun:
                 raise ValueError(f"resume needs the same model: the coordinate {name} has changed.")
 
 
-def _lacking(left, most):
+def _lacking(left, chains):
     """Return the ValueError that so many evaluations are too few."""
     return ValueError(
-        "The evaluations do not suffice for a draw of each chain: "
-        f"{grouped(max(0, left))} of {grouped(most)} are left. Pass a larger max_evaluations=, "
-        "which counts from now on."
+        f"The evaluations do not suffice for a draw of each of {counted(chains, 'chain')}: "
+        f"{grouped(max(0, left))} are left, beside those that show that the model is what it was. "
+        "Pass a larger max_evaluations=, which counts from now on."
     )
 
 

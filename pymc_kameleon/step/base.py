@@ -57,6 +57,7 @@ from pymc_kameleon.step.warm_start.approach import (
     FOLLOWING,
     LEAST_TRIES,
     NEAR_TRIES,
+    SHORT_WAY,
     WARM_START_BUDGET,
     approach,
     draw_near,
@@ -609,7 +610,7 @@ class KameleonStep(ArrayStepShared):
     def _near_tries(self):
         """Return the tries of the draw at the end of the way, at most."""
         most = self.monitor.most_on_the_way
-        least = LEAST_TRIES if most > 50 else 2
+        least = LEAST_TRIES if most > SHORT_WAY else 2
         return min(NEAR_TRIES, max(least, most // 10), most - 2)
 
     @property

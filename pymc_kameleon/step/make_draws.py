@@ -157,9 +157,7 @@ def _begin(step, q):
     if step.monitor.done - step.monitor.tune in draws_of_looks(step):
         step.watch.look_again(logp)
     if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
-        brings_logp = (
-            step.follows and step.layout.covers_all
-        )  # from the chain to which it was moved
+        brings_logp = step.follows and step.layout.covers_all  # to where it was moved, if it was
         stays = step.pseudo_marginal or brings_logp or np.array_equal(step.state.x, q[:d])
         return status | STALE_DERIVED if stays else MOVED
     return status

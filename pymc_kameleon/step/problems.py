@@ -86,7 +86,7 @@ def _explain_odd(step):
 def _explain_way(step):
     """Warn if the log-density still rose steeply at the end of the warm start."""
     gain, d = step.monitor.climbing, step.layout.d
-    if not gain > STEEP_GAIN * d:
+    if not gain > STEEP_GAIN * d or step._budget() <= LATE * d:  # a chain that follows, without one
         return ""
     return (
         f"the search for the posterior took all of its {step._budget()} evaluations, and the "

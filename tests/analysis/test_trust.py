@@ -90,6 +90,13 @@ def test_what_is_known_badly_is_told(caplog):
     assert messages(caplog) == []
 
 
+def test_draws_that_never_moved_are_told(caplog):
+    """Of all variables: one alone may be a constant."""
+    stuck = {"a": np.full((1, 20), 2.0), "b": np.full((1, 20), 0.1)}
+    pk.summary(az.from_dict({"posterior": stuck}))
+    assert any("All draws are equal" in said for said in messages(caplog))
+
+
 def test_few_averages_are_off_by_a_fifth_without_a_word():
     """Those of slow chains are, and are told; those of others are not, and have no warning."""
     runs = 50

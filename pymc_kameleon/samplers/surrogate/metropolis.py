@@ -522,7 +522,7 @@ class SurrogateMetropolis(KameleonStep):
 
     @property
     def way_share(self):
-        """A process that makes the way learns more on it than by draws, and ends it if it knows all."""
+        """A process that makes the way learns more on it than by draws, and ends it by itself."""
         return 0.9 if self._is_active else super().way_share
 
     @property

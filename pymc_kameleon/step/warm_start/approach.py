@@ -61,8 +61,9 @@ LARGEST_DIP, LINE_RATIO, NEAR_ENOUGH = 1.0, 1.5, 1.0
 """Dip of f on the line between two places that count as one, at most; the ratio of distances of
 points there; and the distance in u within which none is looked at."""
 
-NEAR_TRIES, LEAST_TRIES = 10, 4
-"""Tries of a draw near the middle of a WarmStart, at most; fewer where evaluations are limited."""
+NEAR_TRIES, LEAST_TRIES, SHORT_WAY = 10, 4, 50
+"""Tries of a draw near the middle of a WarmStart, at most; fewer where evaluations are limited, and
+two on a way of at most so many."""
 
 TOP, ARMIJO, LEAST_FACTOR = 0.15, 0.3, 1e-3
 """Of a climb in another chain's metric: times d, the gain left at its end; the share of the

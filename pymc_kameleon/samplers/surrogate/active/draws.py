@@ -81,18 +81,13 @@ class Density:
 
     def steps_together(self, u, others, powers, rng):
         """Return proposals, of J by a step and of I given J, and the logs of their ratios."""
-        n, (a, b) = (
-            self.n_held,
-            others[rng.integers(len(others), size=(2, len(u)))][..., : self.n_held],
-        )
-        z, scale = rng.standard_normal(u.shape), 2.38 / n**0.5
-        scale = scale * np.where(rng.random((len(u), 1)) < SHORT_SHARE, SHORT, 1.0)
-        held = u[:, :n] + scale * np.where(
-            rng.random((len(u), 1)) < 0.5, (a - b) / 2**0.5, z[:, :n]
-        )
-        (mean, vectors, sds), (old, old_vectors, old_sds) = (
-            self.process.given_held(one) for one in (held, u[:, :n])
-        )
+        n, z = self.n_held, rng.standard_normal(u.shape)
+        a, b = others[rng.integers(len(others), size=(2, len(u)))][..., :n]
+        scale = 2.38 / n**0.5 * np.where(rng.random((len(u), 1)) < SHORT_SHARE, SHORT, 1.0)
+        is_difference = rng.random((len(u), 1)) < 0.5
+        held = u[:, :n] + scale * np.where(is_difference, (a - b) / 2**0.5, z[:, :n])
+        mean, vectors, sds = self.process.given_held(held)
+        old, old_vectors, old_sds = self.process.given_held(u[:, :n])
         z, roots = z[:, n:], powers[:, None] ** 0.5
         rest = mean + np.einsum("mij,mj->mi", vectors, sds * z / roots)
         back = np.einsum("mij,mi->mj", old_vectors, u[:, n:] - old) / old_sds * roots

@@ -321,10 +321,8 @@ class Process:
         """Return the derivative of what f has where it is quadratic in I, and of J alone."""
         prior, alpha, n_held = self.prior, self.alpha, self.prior.n_held
         numbers, (factors, steps) = np.exp(2 * self.hyper.logs), powers(terms, self.hyper)
-        rise, (_, rest), (_, own) = (
-            np.exp(terms.growth / numbers[SMOOTH]),
-            *map(prior.own_of, (u, self.u)),
-        )
+        rise = np.exp(terms.growth / numbers[SMOOTH])
+        (_, rest), (_, own) = prior.own_of(u), prior.own_of(self.u)
         weights = numbers[PRODUCT] * alpha
         slopes = np.empty_like(u)  # by x_j and v
         slopes[:, n_held:] = (weights * of_held(terms, self.hyper) * (1 + rest @ own.T)) @ own

@@ -8,8 +8,9 @@ region around the best point:
     maximise log s(z) − |(z − z_best)/sd|²/2r²   for r = ρ/6, ρ/2.5, ρ, 3ρ
 
 and near each of these maxima a draw of the normal there. ρ becomes the r that won, or falls. Where
-evaluations are one after another, a round has the maximum and the draw for r = ρ alone, and ρ grows
-where log π rises as s has said: the emulator then learns from each step before the next one. In the
+evaluations are few, a round has the maximum and the draw for r = ρ alone, and ρ grows where log π
+rises as s has said: the emulator then learns from each step before the next one. That takes half of
+the evaluations, but is more often caught in a local mode, as it does not look beyond it. In the
 neck of a funnel, as of a hierarchy whose groups come together, π has no bound, and hardly any mass.
 So where s is right steps go by the mass: π, and the volume that the curvature of log s leaves. The
 way may end in a local mode. So then log s is maximised from draws of the prior, which costs no
@@ -56,6 +57,9 @@ SHRINK, LEAST_RADIUS, LARGEST_RADIUS = 0.25, 1e-3, 10.0
 GROW, AS_FORESEEN, NOT_FORESEEN = 3.0, 0.5, 0.25
 """Factor of ρ where a round of one radius has gained this share of what s has said, or more; and
 the share below which ρ falls."""
+
+FEW = 100, 20
+"""Evaluations of a way, and times d, which are few."""
 
 SMALL_GAIN, SMALL_ERROR, MOST_SMALL = 1.0, 1.5, 5
 """The way ends where a round gains less, and predicts the log-densities within this; or after so
@@ -146,8 +150,8 @@ class Way:
         earlier runs have called the boxes often enough for an emulator.
     images : Images, optional
         Mirror images that may be other modes.
-    at_once : int
-        Evaluations that are made at a time.
+    in_small_steps : bool
+        Whether a round has one radius alone.
 
     Attributes
     ----------
@@ -172,10 +176,19 @@ class Way:
     """
 
     def __init__(
-        self, density, learn, prior, rng, unpredicted, misfit, explore=None, images=None, at_once=1
+        self,
+        density,
+        learn,
+        prior,
+        rng,
+        unpredicted,
+        misfit,
+        explore=None,
+        images=None,
+        in_small_steps=False,
     ):
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
-        self.at_once = at_once
+        self.in_small_steps = in_small_steps
         self.unpredicted, self.misfit, self.explore = unpredicted, misfit, explore
         self.images = images
         self.spread, self.seen = spread_of(prior), []
@@ -383,13 +396,13 @@ class Way:
         while not walker.arrived and (to_the_end or self._makes_progress(walker)):
             self._learn(walker.since)
             points, radii = _proposals(self.density, walker, self.spread, self.rng, self._volumes)
-            if self.at_once == 1:
+            if self.in_small_steps:
                 points, radii = of_one_radius(points, radii, walker.radius)
             predicted, _ = self.density.values(points)
             logp = yield from self._evaluated(points)
             finite = logp > -np.inf
             walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
-            foreseen = predicted[0] - walker.logp if self.at_once == 1 else None
+            foreseen = predicted[0] - walker.logp if self.in_small_steps else None
             _take(walker, points, radii, logp, self._volumes, foreseen)
             walker.heights = (*walker.heights, walker.logp)
         self.climbing = None
@@ -618,7 +631,9 @@ class SearchByEmulator(BatchSearch):
         self._density = EmulatedDensity(step.log_density.target(self.rng), emulated)
         knows = has_enough(step.tuning.reused, emulated.structure)
         explore = self._explore if knows else None
-        ask = self._unpredicted, self._misfit, explore, Images(step), step.evaluations_at_once
+        are_few = step.monitor.most_on_the_way <= FEW[0] + FEW[1] * start.size
+        in_small_steps = are_few and step.evaluations_at_once == 1
+        ask = self._unpredicted, self._misfit, explore, Images(step), in_small_steps
         self._way = Way(self._density, self._learn, prior, self.rng, *ask)
         self.begin(self._way.go(start))
 

@@ -27,6 +27,9 @@ HIGH_ERROR = 0.1
 """Standard error, in standard deviations, above which a mean or a standard deviation is told to be
 known badly: that of the mean of 100 independent draws. Twice as much is a fifth."""
 
+ROUNDING = 1e-12
+"""Standard deviation of equal draws, at most, as a share of their mean."""
+
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted. Where some
 10 were expected, that was off by more than three standard errors in 3 to 7 % of runs, and all of
@@ -94,7 +97,7 @@ def warn_of_high_errors(table, draws):
     warns if nothing varies.
     """
     sd = table["sd"].to_numpy()
-    if (sd == 0).all():
+    if (sd <= ROUNDING * table["mean"].abs()).all():
         _log.warning(
             "All draws are equal, of each variable: it is a constant, or no proposal was accepted. "
             "Then they say nothing about the posterior. Draw longer, or raise max_evaluations."

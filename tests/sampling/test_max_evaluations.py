@@ -243,7 +243,7 @@ def test_hopeless_runs_evaluate_nothing(surrogate, counting):
     with pytest.raises(ValueError, match="takes 7 more, at least, for 2 chains"):
         pk.sample(step=pk.SurrogateMetropolis, model=counting, max_evaluations=1, **QUIET)
     for options in {"draws": 10}, {"max_evaluations": 3}:
-        with pytest.raises(ValueError, match=r"do not suffice.*: [0-3] of"):
+        with pytest.raises(ValueError, match=r"do not suffice.*: [0-3] are left"):
             pk.sample(resume=first, model=counting, **options, **QUIET)
     assert n_calls() == 0
 

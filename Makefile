@@ -7,9 +7,10 @@
 # make lint      ruff, and import-linter: who may import whom
 # make versions  the oldest and the newest versions that pyproject.toml allows, on each Python
 # make canary    the newest pre-releases, whatever it allows
+# make machines  the tests as other machines run them: other processors, one core, beside other work
 # make neighbours  the newest packages that build on PyMC, all installed beside this one
 # make coverage  which lines the tests run, of those that are not compiled
-.PHONY: demo test test-all docs docs-fast dist lint versions canary neighbours coverage
+.PHONY: demo test test-all docs docs-fast dist lint versions canary neighbours machines coverage
 
 # The first Python from 3.12 on: python3 (with pyenv, what .python-version names), or a named one.
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 \
@@ -74,6 +75,10 @@ canary: .venv/installed-dev
 
 neighbours: .venv/installed-dev
 	@.venv/bin/python tests/tools/neighbours.py
+
+machines: .venv/installed-dev
+	@.venv/bin/python tests/tools/machines.py
+	@.venv/bin/python tests/tools/versions.py 3.13 --whole
 
 .venv/installed-%: pyproject.toml
 ifeq ($(PYTHON),)

@@ -2,12 +2,14 @@
 
 import gc
 import logging
+import os
 import signal
 
+import llvmlite.binding as llvm
 import models
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 # PyMC reports each run at length; the tests that need its log use caplog.
 logging.getLogger("pymc").setLevel(logging.WARNING)
@@ -21,6 +23,16 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_report_header():
+    """Say on which machine: the last bits of numbers depend on it."""
+    blas = sorted({own["architecture"] for own in threadpool_info() if "architecture" in own})
+    compiled_for = os.environ.get("NUMBA_CPU_NAME", "itself")
+    return (
+        f"processor: {llvm.get_host_cpu_name()}, compiled for {compiled_for}, "
+        f"OpenBLAS for {', '.join(blas)}, {os.cpu_count()} cores"
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)

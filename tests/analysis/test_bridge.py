@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.signal import lfilter
+from scipy.special import logsumexp
 from scipy.stats import norm
 
 from pymc_kameleon.analysis.evidence import bridge, estimate, proposals, reference
-from pymc_kameleon.analysis.evidence.warp import Warp
+from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp
 
 CHAINS = 4
 
@@ -205,7 +206,7 @@ def test_the_tails_of_a_banana_need_no_draws():
 
 
 def test_without_a_warp_they_are_missing(monkeypatch):
-    monkeypatch.setattr(estimate, "Warp", lambda x: estimate.Unwarped())
+    monkeypatch.setattr(proposals, "Warp", lambda x: Unwarped())
     assert banana_of_short_draws()[0] < -0.04
 
 
@@ -240,6 +241,14 @@ def test_new_draws_that_are_all_impossible_teach_nothing():
 # ---- which draws a proposal may see -------------------------------------------------------------
 
 
+def unwarped_parameters(x, f, rng):
+    """Return the Parameters that are fitted to draws, in their own coordinates."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(proposals, "Warp", lambda x: Unwarped())
+        [component] = proposals.fitted(x, f, np.zeros(len(x), int), rng).components
+    return component.parameters
+
+
 def z_of_ten_runs(make_cover):
     """Mean error for a normal in ten dimensions, in standard errors by the spread of ten runs."""
     rng = np.random.default_rng(3)
@@ -250,11 +259,10 @@ def z_of_ten_runs(make_cover):
         def log_density(x):
             return -np.sum(x**2, axis=1) / 2
 
-        own = proposals.fitted(fitting, log_density(fitting), np.zeros(300, int), rng)
-        [component] = own.components
-        p = component.parameters
+        p = unwarped_parameters(fitting, log_density(fitting), rng)
         cover = make_cover(p.mean, np.tril(p.factor), 8.0, draws=x.reshape(-1, 10), rng=rng)
-        bridged = proposals.Component(p, cover, fitting, fitting, log_density(fitting), rng)
+        fits = fitting, fitting, log_density(fitting)
+        bridged = proposals.Component(Unwarped(), p, cover, *fits, rng, 0.1)
         f = log_density(x.reshape(-1, 10)).reshape(x.shape[:2])
         proposal = proposals.Proposal([bridged], [1.0])
         own = estimate._bridged(proposal, x, f, log_density, 200, rng)
@@ -288,31 +296,52 @@ def test_a_proposal_learns_where_it_was_wrong():
     assert wrong[1] < wrong[0] / 2
 
 
-def bent(x, side):
-    """Log-density of a mode that is bent, normalised."""
-    z = x[:, 0] - side
-    return -(z**2 + (x[:, 1] - 2 * (z**2 - 1)) ** 2) / 2 - np.log(2 * np.pi)
+def bent(x, sides):
+    """Log-density of bent modes that have the same mass, normalised."""
+    z = x[:, 0] - np.array(sides)[:, None]
+    logs = -(z**2 + (x[:, 1] - 2 * (z**2 - 1)) ** 2) / 2 - np.log(2 * np.pi)
+    return logsumexp(logs, axis=0) - np.log(len(sides))
 
 
-def test_a_proposal_that_has_learned_of_several_modes_is_normalised():
-    """New points of one mode let the surrogate of the other one have mass there."""
+def draws_of_bent(rng, sides, n=1600):
+    """Return draws (n, 2), and which mode each is of."""
+    x, mode = rng.standard_normal((n, 2)), rng.integers(len(sides), size=n)
+    x[:, 1] += 2 * (x[:, 0] ** 2 - 1)
+    x[:, 0] += np.array(sides)[mode]
+    return x, mode
+
+
+def integral(density):
+    """Return the integral of a density of points around bent modes."""
+    axes = np.arange(-20, 60, 0.2), np.arange(-20, 80, 0.4)
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.exp(density.log_density(points)).sum() * 0.2 * 0.4
+
+
+@pytest.mark.parametrize("sides", [[0.0], [-4.0, 4.0], [-8.0, 0.0, 8.0]], ids=len)
+def test_a_proposal_that_has_learned_of_bent_modes_is_normalised(sides):
     rng = np.random.default_rng(2)
-    x = rng.standard_normal((CHAINS, 400, 2))
-    x[..., 1] += 2 * (x[..., 0] ** 2 - 1)
-    side = np.where(rng.random((CHAINS, 400)) < 0.5, -4, 4)
-    x[..., 0] += side
-    x = x.reshape(-1, 2)
-
-    def log_density(x):
-        return np.logaddexp(bent(x, -4), bent(x, 4)) - np.log(2)
-
-    proposal = proposals.fitted(x, log_density(x), (side.ravel() > 0).astype(int), rng)
+    x, mode = draws_of_bent(rng, sides)
+    proposal = proposals.fitted(x, bent(x, sides), mode, rng)
     y = proposal.draws(100, rng)
-    better = proposal.refitted(y, log_density(y))
-    wide = reference.reference_of(np.zeros(2), np.diag([6.0, 6]), 4.0, x, rng)
-    points = wide.draws(20_000)
-    integral = np.exp(better.log_density(points) - wide.log_density(points)).mean()
-    assert abs(integral - 1) < 0.1
+    better = proposal.refitted(y, bent(y, sides))
+    assert abs(integral(better) - 1) < 0.02
+    assert better.error < 0.01
+
+
+def test_mass_of_a_surrogate_that_no_point_has_shown_does_not_count(monkeypatch):
+    rng, sides = np.random.default_rng(2), [0.0, 40.0]
+    x, mode = draws_of_bent(rng, sides)
+    f, seen = bent(x, sides), x[mode == 0]
+    p = unwarped_parameters(seen, f[mode == 0], rng)
+    monkeypatch.setattr(
+        proposals.fit, "values", lambda _, u: bent(p.mean + u @ np.tril(p.factor).T, sides)
+    )
+    cover = reference.t_density(p.mean, np.tril(p.factor), 8.0, rng)
+    component = proposals.Component(Unwarped(), p, cover, seen, x, f, rng, 0.1)
+    assert abs(integral(component) - 1) < 0.02
+    component._log_bound = np.inf
+    assert integral(component) > 1.5
 
 
 def test_the_cover_of_a_surrogate_knows_tails_that_it_lacks():
@@ -320,7 +349,7 @@ def test_the_cover_of_a_surrogate_knows_tails_that_it_lacks():
     x = rng.standard_normal((2000, 2))
     x = x[np.abs(x[:, 0]) < 1.6][:500] * [3, 0.5]
     x[:, 1] += x[:, 0] ** 2 / 3
-    own = proposals.fitted(x, banana(x), np.zeros(len(x), int), rng).components[0].parameters
+    own = unwarped_parameters(x, banana(x), rng)
     component = proposals.of_surrogates([own], x, rng).components[0]
     beyond = rng.standard_normal((200, 2)) * [0.3, 0.5] + [6.6, 0]  # 2.2 standard deviations away
     beyond[:, 1] += beyond[:, 0] ** 2 / 3

@@ -5,11 +5,12 @@
     python tests/tools/versions.py --with oldest  # without the newest
     python tests/tools/versions.py --with 6.3     # with this minor version of PyMC
     python tests/tools/versions.py --with canary  # the newest pre-releases, beyond upper bounds
+    python tests/tools/versions.py 3.13 --whole   # all tests that are not slow
 
 Each row of the table that it prints, docs/versions.md, is an environment of its own: the wheel, and
-what it needs, as wheels too. There the tests below run, which use most of what may move. Needs uv,
-which looks for the Pythons, and fetches those that are not there. A Python that is not to be had is
-no failure.
+what it needs, as wheels too. There the tests below run, which use most of what may move, or all of
+them. Needs uv, which looks for the Pythons, and fetches those that are not there. A Python that is
+not to be had is no failure.
 """
 
 import argparse
@@ -30,6 +31,7 @@ REQUIREMENTS = PROJECT["dependencies"] + [
     for extra in ("dask", "examples", "save")
     for requirement in PROJECT["optional-dependencies"][extra]
 ]
+DEVELOPING = PROJECT["optional-dependencies"]["dev"][1:]  # without the package itself
 COLUMNS = ("pymc", "pytensor", "numba", "numpy", "scipy", "arviz", "xarray", "pandas")
 
 # Oldest: of what is named in pyproject.toml; what that needs is the newest that goes with it. What
@@ -95,11 +97,11 @@ def install(python, versions, wheel):
         wanted = [*wanted, f"pymc=={versions}.*"]
     pip = ("pip", "install", "--quiet", "--python", python)
     uv(*pip, "--no-build", *RESOLUTION.get(versions, ()), *wanted)
-    uv(*pip, "pytest", "hypothesis")
+    uv(*pip, *DEVELOPING)
     uv(*pip, "--no-deps", wheel)
 
 
-def run_tests(python, folder):
+def run_tests(python, folder, whole):
     """Run the tests on the installed wheel, with empty caches; return exit code and output."""
     environment = os.environ | {
         "NUMBA_CACHE_DIR": str(folder / "numba"),
@@ -107,14 +109,19 @@ def run_tests(python, folder):
     }
     environment.pop("PYTHONPATH", None)
     # If PyMC has moved a part, nothing else can be collected, but test_architecture.py names it.
-    options = ["-q", "-k", CHOSEN, "--continue-on-collection-errors"]
+    options = ["-q", "--continue-on-collection-errors"]
+    tests = [ROOT / "tests" / test for test in TESTS]
+    if whole:
+        options += ["-m", "not slow", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
+        tests = [ROOT / "tests"]
+    else:
+        options += ["-k", CHOSEN]
     pytest = [python.with_name("pytest"), "--config-file", ROOT / "pyproject.toml", *options]
     pytest += ["-p", "no:cacheprovider"]
-    tests = [ROOT / "tests" / test for test in TESTS]
     return run(*pytest, *tests, cwd=folder, env=environment)
 
 
-def try_out(name, versions, wheel, folder):
+def try_out(name, versions, wheel, folder, whole):
     """Return a row of the table, and whether nothing failed."""
     python = folder / "env" / "bin" / "python"
     try:
@@ -127,7 +134,7 @@ def try_out(name, versions, wheel, folder):
     except Failed as error:
         print(error)
         return [name, versions, *[""] * len(COLUMNS), "cannot be installed"], False
-    code, printed = run_tests(python, folder)
+    code, printed = run_tests(python, folder, whole)
     print(printed)
     counts = re.findall(r"\d+ (?:passed|failed|skipped|errors?)", printed.splitlines()[-1])
     listed = json.loads(uv("pip", "list", "--quiet", "--format=json", "--python", python))
@@ -143,6 +150,7 @@ def main():
     )
     parser.add_argument("pythons", nargs="*", default=PYTHONS, metavar="3.x")
     parser.add_argument("--with", dest="versions", metavar="oldest, newest, canary or 6.x")
+    parser.add_argument("--whole", action="store_true", help="run all tests that are not slow")
     options = parser.parse_args()
     tried = (options.versions,) if options.versions else ("oldest", "newest")
     rows, passed = [["Python", "versions", *COLUMNS, "tests"]], []
@@ -154,7 +162,7 @@ def main():
             for versions in tried:
                 print(f"== Python {name}, {versions}", flush=True)
                 with TemporaryDirectory() as own:
-                    row, good = try_out(name, versions, wheel, Path(own))
+                    row, good = try_out(name, versions, wheel, Path(own), options.whole)
                 rows.append(row)
                 passed.append(good)
                 print(f"| {' | '.join(row)} |", flush=True)

@@ -2,8 +2,7 @@
 
 The proposal is the frozen surrogate of SurrogateMetropolis where there is one, and all draws after
 tuning are bridged: they have not made it. Of other draws one half makes a surrogate, and the other
-half is bridged to it, and the other way round. That is done in coordinates in which the first half
-is nearly normal, so that its tails are known beyond its draws.
+half is bridged to it, and the other way round.
 
 A surrogate may have mass where no draw has been, and there is none. So some of the new draws come
 first, and if they show that, it learns from them, and they are not used again.
@@ -15,7 +14,6 @@ import numpy as np
 
 from pymc_kameleon.analysis.evidence import proposals
 from pymc_kameleon.analysis.evidence.bridge import bridge, contradiction
-from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp
 from pymc_kameleon.analysis.modes_of_draws import find_modes
 
 LEAST_PILOT, PILOTS, MOST_REFITS = 50, 10, 4
@@ -61,32 +59,14 @@ def estimate(x, f, parameters, evaluate, n, rng):
     first, second = (slice(half), slice(half, None))
     parts = []
     for own, other in ((first, second), (second, first)):
-        warp = Warp(x[:, own].reshape(-1, x.shape[2])) if modes.max() == 0 else Unwarped()
-        own_u, own_f = _warped(warp, x[:, own], f[:, own])
-        fits = own_u.reshape(-1, x.shape[2]), own_f.ravel(), modes[:, own].ravel()
-        task = *_warped(warp, x[:, other], f[:, other]), _of_warped(warp, evaluate)
-        parts.append(_bridged(proposals.fitted(*fits, rng), *task, n // 2, rng))
+        fits = x[:, own].reshape(-1, x.shape[2]), f[:, own].ravel(), modes[:, own].ravel()
+        proposal = proposals.fitted(*fits, rng)
+        parts.append(_bridged(proposal, x[:, other], f[:, other], evaluate, n // 2, rng))
     log_z, errors, overlap, ess, contradiction = np.array(parts).T
     error = float(np.hypot(*errors))
     apart = abs(log_z[1] - log_z[0]) / error
     worst = max(abs(contradiction.sum()) / np.sqrt(2), apart)
     return Estimate(log_z.mean(), max(1, apart) * error / 2, overlap.mean(), ess.sum(), worst)
-
-
-def _warped(warp, x, f):
-    """Return draws in the coordinates of a warp, and log-densities there."""
-    u, log_det = warp.to(x.reshape(-1, x.shape[2]))
-    return u.reshape(x.shape), f - log_det.reshape(f.shape)
-
-
-def _of_warped(warp, evaluate):
-    """Return the function of points in the coordinates of a warp."""
-
-    def of_warped(u):
-        x, log_det = warp.back(u)
-        return evaluate(x) + log_det
-
-    return of_warped
 
 
 def _bridged(proposal, x, f, evaluate, n, rng):

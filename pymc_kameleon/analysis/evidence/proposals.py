@@ -1,15 +1,24 @@
 """Normalised densities near a posterior: surrogates, with their constants.
 
-Symbols: s a surrogate, not normalised, Z_s its integral, and ρ a reference, which is a mixture of t
-densities. Z_s is the mean of s/ρ over points of ρ, which takes no evaluation of the log-density.
+A mode of draws has a surrogate in coordinates in which it is nearly normal, so that its tails are
+known beyond its draws. Surrogates of SurrogateMetropolis have the model's coordinates.
+
+Symbols: u these coordinates of points x; ρ a reference, which is a mixture of t densities; s a
+surrogate; Z_s its integral, the mean of the weights s/ρ over n points of ρ.
+
+Away from its points a surrogate may be high where ρ has no point, and then its integral would not
+be known. So weights count up to √n times their mean [I]: what no point shows is then a share of
+some 1/√n at most. Draws of s are those of ρ that are accepted by their weights.
+
+Source: Ionides, "Truncated importance sampling", Journal of Computational and Graphical Statistics
+17 (2008), here [I].
 """
 
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from pymc_kameleon.analysis.evidence.bridge import bridge
 from pymc_kameleon.analysis.evidence.reference import reference_of
-from pymc_kameleon.analysis.evidence.warp import Warp, WarpedT
+from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, WarpedT
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import cholesky, whitened, worth_fitting
@@ -21,16 +30,18 @@ from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
 
-FIRST_POINTS, MOST_POINTS, GOOD_ERROR = 128, 2048, 2e-3
+FIRST_POINTS, MOST_POINTS, GOOD_ERROR, LARGEST_ERROR = 128, 2048, 2e-3, 0.02
 """Points of each set, and t density, by which Z_s is found, to begin with and at most, until the
-error of its logarithm is this."""
+error of its logarithm is this. A surrogate whose Z_s is not known to two per cent is not used."""
 
-N_PROBES, PROBE_RUNS, MOST_REFERENCES, GOOD_DOUBT = 200, 4, 3, 0.02
-"""Draws of s that look for where ρ is not, inner chains of each; how often there is another ρ, at
-most, which is made of these, too; and by how much log Z_s may be in doubt without one."""
+N_OF_SURROGATE, RUNS = 600, 4
+"""Draws of s that make its reference and its cover, and inner chains of each."""
 
-N_WARPED, COVERED = 600, 0.5
-"""Draws of s that make a cover, and its share if it is s."""
+MOST_AT_A_TIME = 100_000
+"""Points of a reference from which draws of s are taken, at a time: megabytes."""
+
+COVERED = 0.5
+"""Share of a cover, if it is s."""
 
 SEEN = 400
 """Draws that make a reference if a proposal has learned: of those it has, and of new points."""
@@ -38,8 +49,8 @@ SEEN = 400
 SHARES = 0.1, 0.2, 0.4, 0.6, 0.8, 0.9
 """Shares of a cover in a proposal, which covers what the surrogate takes for less than it is."""
 
-NU, N_INNER = 8.0, 32
-"""ν of t, and steps of the chain that makes draws, of a surrogate that is fitted here."""
+NU = 8.0
+"""ν of t, of a surrogate that is fitted here."""
 
 LEAST_OF_MODE = 30, 3
 """Different draws of a mode that has a surrogate of its own, at least, and times d."""
@@ -53,115 +64,110 @@ class Component:
 
     Parameters
     ----------
+    warp : Warp or Unwarped
+        To u, in which all that follows is.
     parameters : Parameters
         With the surrogate.
-    cover : Reference, WarpedT or None
-        It covers what the surrogate may take for less than it is. By default draws of s make it.
+    cover : Reference or WarpedT
+        It covers what the surrogate may take for less than it is.
     draws : (m, d) float64
-        Of the posterior, by which the reference is made. Those that are bridged may be among them,
-        but may have made neither the cover nor the surrogate.
-    x, f : (n, d) and (n,) float64
-        The points and values that it was fitted to.
+        Of the posterior or of the surrogate. Not those that are bridged.
+    u, f : (n, d) and (n,) float64
+        The points that it was fitted to, and log-densities there.
     rng : numpy.random.Generator
     share : float, optional
-        Of the cover.
+        Of the cover. By default it grows with its overlap with the surrogate.
     """
 
-    def __init__(self, parameters, cover, draws, x, f, rng, share=SHARES[0]):
-        self.parameters, self.cover, self.share = parameters, cover, share
-        self._seen, self._x, self._f, self._rng = draws, x, f, rng
-        p = parameters
-        for _ in range(MOST_REFERENCES):
-            args = p.mean, np.tril(p.factor), p.surrogate.nu[0], draws, rng
-            self._integrate(reference_of(*args))
-            ends = self._of_s(N_PROBES, PROBE_RUNS)
-            doubt = self._doubt(ends)
-            if doubt < GOOD_DOUBT:
-                break
-            draws = np.concatenate([evenly(self._seen, N_PROBES), ends])
-        self.error = float(np.hypot(self.error, doubt))
-        if cover is None:
-            self._cover_tails(p.surrogate.nu[0])
+    def __init__(self, warp, parameters, cover, draws, u, f, rng, share=None):
+        self.parameters, self._warp, self.cover = parameters, warp, cover
+        self._seen, self._u, self._f, self._rng = draws, u, f, rng
+        mean, factor, nu = parameters.mean, np.tril(parameters.factor), parameters.surrogate.nu[0]
+        self._reference = reference_of(mean, factor, nu, draws, rng)
+        self._integrate()
+        self.share = share or self._share_of_cover(draws)
+        if self.error > LARGEST_ERROR:
+            self.share, self.error = 1.0, 0.0
 
-    def _cover_tails(self, nu):
-        """Make a cover of draws of s, and give it a share by its overlap with s."""
-        x = self._of_s(N_WARPED, PROBE_RUNS)
-        self.cover = WarpedT(Warp(x), x.shape[1], nu, self._rng)
-        of_s, of_cover = self._logs_of_parts(x)
-        overlap = np.mean(2 * expit(of_cover - of_s))
-        self.share = max(SHARES[0], COVERED * overlap)
-
-    def _integrate(self, reference):
-        """Set log Z_s and its error, by points of a reference, which are kept."""
-        self._reference, n = reference, FIRST_POINTS
-        points, logs, self.error = [], [], np.inf
-        while not points or (self.error > GOOD_ERROR and n <= MOST_POINTS):
-            points.append(reference.even(n, first=not points))
-            flat = points[-1].reshape(-1, points[-1].shape[2])
-            logs.append((self._log_s(flat) - reference.log_density(flat)).reshape(SETS, -1))
-            n = 2 * n if len(points) > 1 else n
-            self._points, self._logs = (np.concatenate(own, axis=1) for own in (points, logs))
-            sets = logsumexp(self._logs, axis=1) - np.log(self._logs.shape[1])
+    def _integrate(self):
+        """Set log Z_s, its error, and the bound of weights, by points of the reference."""
+        n, logs, self._log_bound, self.error = FIRST_POINTS, np.empty((SETS, 0)), np.inf, np.inf
+        while not logs.size or (self.error > GOOD_ERROR and n <= MOST_POINTS):
+            points = self._reference.even(n, first=not logs.size)
+            n = 2 * n if logs.size else n
+            more = self._log_ratio(points.reshape(-1, points.shape[2])).reshape(SETS, -1)
+            logs = np.concatenate([logs, more], axis=1)
+            self._log_bound = min(logs.max(), logsumexp(logs) - np.log(logs.size) / 2)
+            sets = logsumexp(np.minimum(logs, self._log_bound), axis=1) - np.log(logs.shape[1])
             self.log_z = logsumexp(sets) - np.log(SETS)
-            self.error = np.exp(sets - self.log_z).std(ddof=1) / np.sqrt(SETS)
+            self.error = float(np.exp(sets - self.log_z).std(ddof=1) / np.sqrt(SETS))
 
-    def _of_s(self, n, runs=1):
-        """Return n draws of s (n, d): weighted points, from where inner chains go on."""
-        logs = self._logs.ravel()
-        weights = np.exp(logs - logs.max())
-        chosen = self._rng.choice(len(logs), n, p=weights / weights.sum())
-        x = self._points.reshape(len(logs), -1)[chosen]
-        for _ in range(runs):
-            x = new_ends(self.parameters, x, self._rng)
-        return x
+    def _share_of_cover(self, draws):
+        of_s, of_cover = self._logs_of_parts(draws)
+        return max(SHARES[0], COVERED * np.mean(2 * expit(of_cover - of_s)))
 
-    def _doubt(self, ends):
-        """Return what log Z_s may lack, as chains on s have come to where no point of ρ is."""
-        at_s, at_reference = (
-            self._log_s(ends) - self._reference.log_density(ends),
-            self._logs.ravel(),
-        )
-        found = bridge(at_s[None], at_reference, np.zeros(len(at_reference)))
-        return max(0.0, abs(found.log_ratio - self.log_z) - 3 * found.standard_error)
-
-    def _log_s(self, x):
-        """Return log s at points (n, d)."""
-        p, found = self.parameters, np.empty(len(x))
-        for start in range(0, len(x), POINTS_AT_A_TIME):
+    def _log_ratio(self, u):
+        """Return the logarithm of the fit over ρ at points (n, d)."""
+        p, log_fit = self.parameters, np.empty(len(u))
+        for start in range(0, len(u), POINTS_AT_A_TIME):
             part = slice(start, start + POINTS_AT_A_TIME)
-            u = whitened(x[part], p.mean, np.tril(p.factor))
-            found[part] = fit.values(p.surrogate, u)
-        return found
+            log_fit[part] = fit.values(p.surrogate, whitened(u[part], p.mean, np.tril(p.factor)))
+        return log_fit - self._reference.log_density(u)
 
-    def _logs_of_parts(self, x):
+    def _log_weights(self, u):
+        """Return log s/ρ at points (n, d)."""
+        return np.minimum(self._log_ratio(u), self._log_bound)
+
+    def _logs_of_parts(self, u):
         """Return log-densities of the surrogate and of the cover at points (n, d), (2, n)."""
-        return np.array([self._log_s(x) - self.log_z, self.cover.log_density(x)])
+        log_s = self._log_weights(u) + self._reference.log_density(u)
+        return np.array([log_s - self.log_z, self.cover.log_density(u)])
 
     def log_density(self, x):
         """Return the log-density at points (n, d)."""
-        return _mixed(self._logs_of_parts(x), self.share)
+        u, log_det = self._warp.to(x)
+        return _mixed(self._logs_of_parts(u), self.share) + log_det
+
+    def log_density_of_cover(self, x):
+        """Return the log-density of the cover at points (n, d)."""
+        u, log_det = self._warp.to(x)
+        return self.cover.log_density(u) + log_det
 
     def draws(self, n):
-        """Return n draws (n, d): of the cover, and of s, by weighted points and inner chains."""
+        """Return n independent draws (n, d)."""
         n_cover = self._rng.binomial(n, self.share)
-        return np.concatenate([self.cover.draws(n_cover), self._of_s(n - n_cover)])
+        u = np.concatenate([self.cover.draws(n_cover), self._of_s(n - n_cover)])
+        return self._warp.back(u)[0]
+
+    def _of_s(self, n):
+        """Return n draws of s (n, d): those of the reference that are accepted by their weights."""
+        accepted, share = [self._reference.draws(0)], np.exp(self.log_z - self._log_bound)
+        while (left := n - sum(map(len, accepted))) > 0:
+            u = self._reference.draws(min(int(left / share) + 1, MOST_AT_A_TIME))
+            log_uniform = np.log(self._rng.random(len(u)))
+            accepted.append(u[log_uniform < self._log_weights(u) - self._log_bound][:left])
+        return np.concatenate(accepted)
 
     def refitted(self, x, f, w):
         """Return a Component that has learned from points, which have importance weights w."""
-        parts = self._logs_of_parts(x)
+        if not w.any():
+            return self
+        u, log_det = self._warp.to(x)
+        parts, f = self._logs_of_parts(u), f - log_det
         share = max(SHARES, key=lambda share: w @ _mixed(parts, share))
-        resampled = x[self._rng.choice(len(x), SEEN, p=w / w.sum())]  # the surrogate may go there
+        resampled = u[self._rng.choice(len(u), SEEN, p=w / w.sum())]  # the surrogate may go there
         seen = np.concatenate([evenly(self._seen, SEEN), resampled])
-        x, f = np.concatenate([self._x, x]), np.concatenate([self._f, f])
+        u, f = np.concatenate([self._u, u]), np.concatenate([self._f, f])
         p = self.parameters
-        surrogate = _surrogate(x, f, p.mean, np.tril(p.factor), p.surrogate.nu[0], self._rng)
+        surrogate = _surrogate(u, f, p.mean, np.tril(p.factor), p.surrogate.nu[0], self._rng)
         if surrogate is not None:
             p = p._replace(surrogate=surrogate)
-        return Component(p, self.cover, seen, x, f, self._rng, share)
+        return Component(self._warp, p, self.cover, seen, u, f, self._rng, share)
 
 
 def _mixed(parts, share):
-    return np.logaddexp(np.log1p(-share) + parts[0], np.log(share) + parts[1])
+    of_s = np.log1p(-share) + parts[0] if share < 1 else -np.inf
+    return np.logaddexp(of_s, np.log(share) + parts[1])
 
 
 class Proposal:
@@ -178,12 +184,15 @@ class Proposal:
 
     def log_density(self, x):
         """Return the log-density at points (n, d)."""
+        return logsumexp(self._logs_of_components(x), axis=0)
+
+    def _logs_of_components(self, x):
         logs = [component.log_density(x) for component in self.components]
-        return logsumexp(np.log(self._shares)[:, None] + logs, axis=0)
+        return np.log(self._shares)[:, None] + logs
 
     def control(self, x):
         """Return what has the mean 0 under it, at points (n, d)."""
-        covers = [component.cover.log_density(x) for component in self.components]
+        covers = [component.log_density_of_cover(x) for component in self.components]
         of_covers = logsumexp(np.log(self._shares)[:, None] + covers, axis=0)
         return np.expm1(of_covers - self.log_density(x))
 
@@ -193,10 +202,18 @@ class Proposal:
         return np.concatenate([component.draws(k) for k, component in each])
 
     def refitted(self, x, f):
-        """Return a Proposal that has learned from its draws (n, d), and values (n,), too."""
-        log_w = f - self.log_density(x)
+        """Return a Proposal that has learned from its draws (n, d), and values (n,), too.
+
+        Each component learns from the draws that are most likely its own.
+        """
+        logs = self._logs_of_components(x)
+        log_w, whose = f - logsumexp(logs, axis=0), logs.argmax(axis=0)
         w = np.exp(log_w - log_w.max())
-        return Proposal([own.refitted(x, f, w) for own in self.components], self._shares)
+        components = []
+        for k, component in enumerate(self.components):
+            own = whose == k
+            components.append(component.refitted(x[own], f[own], w[own]))
+        return Proposal(components, self._shares)
 
 
 def of_surrogates(parameters, draws, rng):
@@ -205,10 +222,17 @@ def of_surrogates(parameters, draws, rng):
     for own in parameters:
         key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
         same.setdefault(key, []).append(own)
-    components = []
-    for own, *_ in same.values():
-        components.append(Component(own, None, draws, *_fitted_to(own), rng))
-    return Proposal(components, [len(own) / len(parameters) for own in same.values()])
+    shares = [len(own) / len(parameters) for own in same.values()]
+    return Proposal([_of_surrogate(own, draws, rng) for own, *_ in same.values()], shares)
+
+
+def _of_surrogate(own, draws, rng):
+    """Return the Component of a frozen surrogate, by draws of it that chains from draws make."""
+    x = draws[rng.integers(len(draws), size=N_OF_SURROGATE)]
+    for _ in range(RUNS):
+        x = new_ends(own, x, rng)
+    cover = WarpedT(Warp(x), x.shape[1], own.surrogate.nu[0], rng)
+    return Component(Unwarped(), own, cover, x, *_fitted_to(own), rng)
 
 
 def _fitted_to(own):
@@ -239,23 +263,16 @@ def fitted(x, f, modes, rng):
 
 def _fitted(x, f, rng):
     """Return a Component that is fitted to draws."""
-    mean, factor = x.mean(axis=0), cholesky(np.atleast_2d(np.cov(x.T)))
-    surrogate = _surrogate(x, f, mean, factor, NU, rng)
+    warp = Warp(x)
+    u, log_det = warp.to(x)
+    f, mean, factor = f - log_det, u.mean(axis=0), cholesky(np.atleast_2d(np.cov(u.T)))
+    surrogate = _surrogate(u, f, mean, factor, NU, rng)
     if surrogate is None:
         raise ValueError("No surrogate can be fitted to these draws: do they hardly differ?")
     sizes = {"d": x.shape[1], "m": surrogate.weights.size}
-    parameters = allocate(
-        Parameters,
-        sizes,
-        mean=mean,
-        factor=factor,
-        angle=[np.pi / 2],
-        reference_share=[0.5],
-        n_inner=[N_INNER],
-        surrogate=surrogate,
-    )
-    cover = reference_of(mean, factor, NU, x, rng)
-    return Component(parameters, cover, x, x, f, rng)
+    parameters = allocate(Parameters, sizes, mean=mean, factor=factor, surrogate=surrogate)
+    cover = reference_of(mean, factor, NU, u, rng)
+    return Component(warp, parameters, cover, u, u, f, rng, SHARES[0])
 
 
 def _surrogate(x, f, mean, factor, nu, rng):

@@ -1,0 +1,176 @@
+"""Evidence where modes are bent: whether proposals are normalised, and whether stated errors hold.
+
+    python examples/benchmarks/bent_modes.py [--only proposals|evidence] [--seeds 8]
+    python examples/benchmarks/bent_modes.py --table     write the table of docs/evidence.md
+
+Each mode is a bent normal: z₁ = x₁ − side and z₂ = x₂ − 2(z₁² − 1) are normal, and so are all other
+coordinates. Sides are 8 apart, and all modes have the same mass. log Z = 0.
+
+* proposals: of exact draws in two dimensions, after they have learned once from new points, as a
+  bridge may let them. Their integral is taken on a fine grid.
+* evidence: ``pk.evidence`` with its defaults, of draws of SurrogateMetropolis with 2000 evaluations
+  in all, and of NUTS (4 chains of 1000 draws after 1000 of tuning, from PyMC's jittered starts).
+"""
+
+import argparse
+import logging
+import warnings
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from dispersed import quiet
+from pages import load, measured, table, write
+from scipy.special import logsumexp
+
+import pymc_kameleon as pk
+from pymc_kameleon.analysis.evidence import proposals
+
+FILE = Path(__file__).with_suffix(".json")
+SIDES = {1: [0.0], 2: [-4.0, 4.0], 3: [-8.0, 0.0, 8.0]}
+DIMENSIONS = 2, 3, 5
+SAMPLERS = "SurrogateMetropolis", "NUTS"
+PROPOSAL_SEEDS = 20
+
+
+def main():
+    """Run what is not in the file yet, or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", choices=("proposals", "evidence"))
+    parser.add_argument("--seeds", type=int, default=8, help="runs of each evidence")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.getLogger("pymc").setLevel(logging.CRITICAL)
+    if not options.table:
+        plan = [] if options.only == "evidence" else [*proposal_plan()]
+        plan += [] if options.only == "proposals" else [*evidence_plan(options.seeds)]
+        measured(FILE, plan)
+    write(tables(load(FILE)))
+
+
+# ---- proposals ----------------------------------------------------------------------------------
+
+
+def proposal_plan():
+    """Yield what proposals are to be integrated."""
+    for modes in SIDES:
+        for seed in range(PROPOSAL_SEEDS):
+            what = {"what": "proposal", "modes": modes, "seed": seed}
+            yield what, partial(integral, SIDES[modes], seed)
+
+
+def integral(sides, seed, draws=1600):
+    """Return the integral of a proposal that has learned."""
+    rng, sides = np.random.default_rng(seed), np.array(sides)
+    mode = rng.integers(len(sides), size=draws)
+    x = rng.standard_normal((draws, 2))
+    x[:, 1] += 2 * (x[:, 0] ** 2 - 1)
+    x[:, 0] += sides[mode]
+    proposal = proposals.fitted(x, log_density(x, sides), mode, rng)
+    y = proposal.draws(100, rng)
+    proposal = proposal.refitted(y, log_density(y, sides))
+    first, second = np.arange(-25, 25, 0.1), np.arange(-30, 100, 0.2)
+    points = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
+    return {"integral": float(np.exp(proposal.log_density(points)).sum() * 0.1 * 0.2)}
+
+
+def log_density(x, sides):
+    """Return the log-density at points (n, d)."""
+    logs = []
+    for side in sides:
+        z = x[:, 0] - side
+        bend = x[:, 1] - 2 * (z**2 - 1)
+        logs.append(-(z**2 + bend**2 + np.sum(x[:, 2:] ** 2, axis=1)) / 2)
+    return logsumexp(logs, axis=0) - np.log(len(sides)) - x.shape[1] / 2 * np.log(2 * np.pi)
+
+
+# ---- evidence -----------------------------------------------------------------------------------
+
+
+def evidence_plan(seeds):
+    """Yield the runs of evidences."""
+    for d in DIMENSIONS:
+        for modes in SIDES:
+            for sampler in SAMPLERS:
+                for seed in range(seeds):
+                    what = {"what": "evidence", "d": d, "modes": modes, "sampler": sampler}
+                    yield what | {"seed": seed}, partial(evidence, d, modes, sampler, seed)
+
+
+def evidence(d, modes, sampler, seed):
+    """Return the error of log Z, what was stated, and whether there was a warning."""
+    model = model_of(d, SIDES[modes])
+    with quiet():
+        dt = DRAWS[sampler](model, seed)
+        found = pk.evidence(dt, model, random_seed=seed, cores=1)
+    row = {"error": found.log_evidence, "standard_error": found.standard_error}
+    return row | {"overlap": found.overlap, "told": bool(found.warning)}
+
+
+def model_of(d, sides):
+    """Return a model whose prior and potential are bent modes, normalised."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 10, shape=d)
+        logs = []
+        for side in sides:
+            z = x[0] - side
+            bend = x[1] - 2 * (z**2 - 1)
+            logs.append(-(z**2 + bend**2 + pt.sum(x[2:] ** 2)) / 2)
+        wanted = pt.logsumexp(pt.stack(logs)) - np.log(len(sides)) - d / 2 * np.log(2 * np.pi)
+        pm.Potential("modes", wanted - pt.sum(pm.logp(pm.Normal.dist(0, 10, shape=d), x)))
+    return model
+
+
+def of_surrogates(model, seed):
+    """Return a result of SurrogateMetropolis."""
+    step = pk.SurrogateMetropolis(model=model, expensive=True)
+    own = {"chains": 4, "cores": 1, "random_seed": seed, "progressbar": False}
+    return pk.sample(step=step, model=model, max_evaluations=2000, **own)
+
+
+def of_nuts(model, seed):
+    """Return a result of PyMC's NUTS."""
+    own = {"chains": 4, "cores": 1, "random_seed": seed, "progressbar": False}
+    return pm.sample(1000, tune=1000, nuts_sampler="pymc", model=model, **own)
+
+
+DRAWS = {"SurrogateMetropolis": of_surrogates, "NUTS": of_nuts}
+
+
+# ---- tables -------------------------------------------------------------------------------------
+
+
+def tables(rows):
+    """Return the tables of the page."""
+    proposal_rows, lines = [row for row in rows if row["what"] == "proposal"], []
+    for modes in SIDES:
+        own = [row["integral"] for row in proposal_rows if row["modes"] == modes]
+        if own:
+            lines.append([modes, len(own), f"{min(own):.3f}", f"{max(own):.3f}"])
+    of_proposals = table(["modes", "seeds", "smallest integral", "largest integral"], lines)
+    lines = []
+    for d in DIMENSIONS:
+        for sampler in SAMPLERS:
+            own = [row for row in rows if (row.get("d"), row.get("sampler")) == (d, sampler)]
+            if own:
+                lines.append([d, sampler, len(own), *cells(own)])
+    heading = ["d", "draws of", "runs", "told", "worst z of the others", "rms z", "median error"]
+    return {"evidence.md": {"bent_proposals": of_proposals, "bent": table(heading, lines)}}
+
+
+def cells(rows):
+    """Return what a table says of runs."""
+    silent = [row for row in rows if not row["told"]]
+    if not silent:
+        return [len(rows), None, None, None]
+    error, stated = np.array([[row["error"], row["standard_error"]] for row in silent]).T
+    z = np.abs(error / stated)
+    numbers = f"{z.max():.1f}", f"{np.sqrt(np.mean(z**2)):.1f}", f"{np.median(np.abs(error)):.4f}"
+    return [len(rows) - len(silent), *numbers]
+
+
+if __name__ == "__main__":
+    main()

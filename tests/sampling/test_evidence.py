@@ -515,7 +515,7 @@ def test_signs_of_trouble_are_told():
         assert sign in doubtful.warning
     assert "doubtful" in repr(doubtful)
     assert "2 draws diverged" in checked(x, n_diverging=2).warning
-    slightly_apart = x + 0.15 * np.arange(4)[:, None, None]
+    slightly_apart = x - x.mean(axis=1, keepdims=True) + 0.2 * np.arange(4)[:, None, None]
     assert "R-hat is 1.0" in checked(slightly_apart).warning
 
 

@@ -671,14 +671,19 @@ def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, ca
     assert drawn.attrs["accept_prob"] == pytest.approx(
         float(result["surrogate_moves"]["accept_prob"].mean())
     )
-    again = sample(step, **RUN, cores=2)
-    assert_same(again, result, ["posterior", "surrogate_posterior"])
     [said] = [one for one in messages(caplog) if "surrogate_posterior" in one]
     assert said.startswith("surrogate_posterior: 2000 draws, approximate (effective share")
     caplog.clear()
     table = pk.summary(drawn, model=step.model)
     assert table["mean"]["t"] == pytest.approx(values[:, 2].mean(), abs=0.02)
     assert messages(caplog)[0].startswith("These are draws of the surrogate, not of the pos")
+
+
+@pytest.mark.usefixtures("without_search")
+def test_draws_of_the_surrogate_do_not_depend_on_cores(step):
+    options = {"draws": 20, "tune": 50, "surrogate_draws": 10}
+    one, two = (sample(step, cores=cores, **options) for cores in (1, 2))
+    assert_same(one, two, ["posterior", "surrogate_posterior"])
 
 
 @pytest.mark.slow
@@ -718,6 +723,13 @@ def test_a_surrogate_does_not_learn_from_the_chain_that_it_is_judged_by(step):
     assert same == [False, False, True, False]
 
 
+@pytest.fixture
+def without_search(monkeypatch):
+    """Let no process search for the posterior, which takes most of the time of a short run."""
+    monkeypatch.setattr(search, "MOST_COORDINATES", 0)
+
+
+@pytest.mark.usefixtures("without_search")
 def test_surrogates_that_learned_nothing_have_no_standard_error(step):
     alone = sample(step, draws=60, tune=12, chains=1, surrogate_draws=50)["surrogate_posterior"]
     assert alone.attrs["learned_from_other_chains"] == 0
@@ -741,7 +753,8 @@ def test_draws_of_a_poor_surrogate_are_of_the_surrogate():
     assert abs(np.corrcoef(a[:, 0], b[:, 0])[0, 1]) < 0.2
 
 
-def test_draws_of_a_poor_surrogate_are_warned_of(step, result, caplog, monkeypatch):
+@pytest.mark.usefixtures("without_search")
+def test_draws_of_a_poor_surrogate_are_warned_of(step, caplog, monkeypatch):
     found = certificate(stationary(500)[1])
     assert found.ess_share < surrogate_posterior.CLOSE_SHARE
     monkeypatch.setattr(surrogate_posterior, "certificate", lambda moves: found)
@@ -794,6 +807,7 @@ def test_there_may_be_no_draws_of_a_surrogate(step, caplog):
         sample(step, surrogate_draws=-1)
 
 
+@pytest.mark.usefixtures("without_search")
 def test_the_step_may_have_another_order(step):
     """Its coordinates are in the order of its variables, and a model's in that of the model."""
     other = pk.SurrogateMetropolis(["t", "x"], model=step.model)

@@ -1003,7 +1003,9 @@ def test_a_start_without_a_finite_gradient(sampler, tune):
     assert "y" not in str(error.value).partition("Point")[0].partition("respect to")[2]
     walk = pk.GadRWM(model=model, jitter=False)
     walk.setup_chain(np.random.default_rng(1), tune, 10)
-    point, _ = walk.step(model.initial_point())
+    point = model.initial_point()
+    for _ in range(50):
+        point, _ = walk.step(point)
     assert (point["x"] != 0).all()
 
 

@@ -7,7 +7,7 @@ from models import Blind, black_box, box
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.surrogate.active import choice, draws, process, scouts, star, way
 from pymc_kameleon.samplers.surrogate.active.process import Hyper, Prior, Process
-from pymc_kameleon.samplers.surrogate.active.search import Search, active_budget
+from pymc_kameleon.samplers.surrogate.active.search import Search, active_budget, most_of_search
 from pymc_kameleon.samplers.surrogate.active.way import MOST_KNOWN, Known, Way
 
 # ---- the process ----------------------------------------------------------------------------
@@ -581,12 +581,20 @@ def test_a_region_without_density_is_kept_away_from():
     assert np.mean([np.isfinite(f(x)) for x in draws]) > 0.9
 
 
-def test_a_flat_or_broken_density_ends():
-    """Nothing is found, or anything, but within the budget and without an exception."""
-    rng = np.random.default_rng(10)
-    for f in (lambda x: 0.0, lambda x: rng.choice([np.nan, -np.inf, -1e300, 3.0])):
-        search, _ = searched(f, [0.1, 0.2])
-        assert search.n <= active_budget(2)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_flat_or_broken_density_ends(seed):
+    """Nothing is found, or anything, but within the budget and without an exception.
+
+    A flat density is exactly quadratic. If rounding lets draws come to rest there, its search has
+    the larger budget of such densities; otherwise it ends with that of all others.
+    """
+    rng = np.random.default_rng(10 + seed)
+    flat, _ = searched(lambda x: 0.0, [0.1, 0.2], seed)
+    assert flat.way.are_exact
+    assert flat.n <= (most_of_search(2) if flat.way.is_home else active_budget(2))
+    broken, _ = searched(lambda x: rng.choice([np.nan, -np.inf, -1e300, 3.0]), [0.1, 0.2], seed)
+    assert not broken.way.are_exact
+    assert broken.n <= active_budget(2)
 
 
 def test_a_search_goes_on_where_it_was_interrupted():

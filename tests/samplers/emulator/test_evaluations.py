@@ -150,6 +150,7 @@ def test_files_and_resume(step, run, tmp_path, how):
 # ---- used again ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reuse_takes_fewer_calls(run, elsewhere, caplog, tmp_path):
     CALLS.clear()
     fresh = sample(elsewhere, tune=12, draws=8)

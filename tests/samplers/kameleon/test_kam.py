@@ -136,7 +136,7 @@ def test_transitions_by_hand(name, arguments):
     np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
     moved = np.any(expected != [target.start, *positions[:-1]], axis=1)
     np.testing.assert_array_equal(stats["accept_share"], moved)
-    assert 20 < moved.sum() < 380
+    assert 0 < moved.sum() < 400
     np.testing.assert_allclose(stats["scaling"], expected_chain.nu)
     np.testing.assert_allclose(stats["bandwidth"], expected_chain.bandwidth)
     assert (stats["n_logp"][1:] == 1).all()

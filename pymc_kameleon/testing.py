@@ -42,6 +42,9 @@ __all__ = ["binary", "check_step", "checks", "continuous", "report"]
 TUNE, DRAWS = 120, 30
 """Draws of the chains that are made by hand. PyMC's Metropolis tunes every hundred draws."""
 
+UNTUNED = 300
+"""Draws without tuning, as a step that is sound may then reject for long."""
+
 DECIDED = ("scaling", "step_size", "step_size_bar", "lambda")
 """Statistics that say what tuning decided, wherever a step has them."""
 
@@ -246,10 +249,10 @@ def reuse(new):
 @Check
 def tune_zero(new):
     """Work without tuning, or users of ``tune=0`` get errors, chains that stand still, or bias."""
-    history = _chain(*new(), tune=0)
+    history = _chain(*new(), tune=0, draws=UNTUNED)
     positions = np.array([np.concatenate([*map(np.ravel, point.values())]) for point, _ in history])
     _expect(np.isfinite(positions).all(), "finite draws", positions)
-    _expect(np.ptp(positions, axis=0).any(), f"moves in {DRAWS} draws", positions[0])
+    _expect(np.ptp(positions, axis=0).any(), f"moves in {UNTUNED} draws", positions[0])
     _expect_fixed(history)
 
 
@@ -263,7 +266,7 @@ def tuning_ends(new):
 def follows_others(new):
     """See what other steps moved, or users get wrong draws without any sign of it."""
     still, led, tossed = (
-        _chain(*new(others=True), tune=0, change=change)
+        _chain(*new(others=True), tune=0, draws=UNTUNED, change=change)
         for change in (
             lambda i: {},
             lambda i: {"level": np.array(4.0)},

@@ -42,7 +42,8 @@ LINEAR = 1e-9
 """Change of ȳ that counts as none, relative to its largest."""
 
 SHIFTS = (0.1, 1.0, 10.0, 1000.0)
-"""Of y, relative to 1 + |y|, by which it is seen whether log π is linear in it."""
+"""Of y, relative to 1 + |y|, by which it is seen whether log π is linear in it: up and down, as a
+log-density may have corners on one side only."""
 
 LEVELS, SLOPES = (-700.0, 50.0, 100.0), (0.0, 1.0, 1.0)
 """Log-likelihoods far below those of outliers, and far above, and slopes of log π in them there."""
@@ -121,8 +122,8 @@ class SimulatorLogp(ModelLogp):
         starts = start + np.zeros((2, 1))
         starts[1, : self.region.shape[1]] += rng.uniform(-0.1, 0.1, self.region.shape[1])
         y = np.where(np.isfinite(y), y, 1.0)
-        shifts = [0.0, *SHIFTS]
-        ys = y + np.multiply.outer(shifts, (1.0 + np.abs(y)) * rng.normal(size=y.size))
+        shifts = [0.0, *SHIFTS, *np.negative(SHIFTS)]
+        ys = y + np.multiply.outer(shifts, (1.0 + np.abs(y)) * rng.uniform(1, 2, y.size))
         slopes = [self.gradients_given(np.tile(z, (len(ys), 1)), ys)[0] for z in starts]
         feeds = self._feeds(starts[1], y)
         for b, box in enumerate(self.simulators.boxes):

@@ -25,9 +25,9 @@ class Leaping(pk.RWM):
 @pytest.mark.parametrize("tune", [0, 5])
 def test_a_tuning_transition_is_made_while_tuning_only(tune):
     step, positions = Leaping(model=normal((1,)), steps_per_draw=2), []
-    step.setup_chain(np.random.default_rng(1), tune, 20)
+    step.setup_chain(np.random.default_rng(1), tune, 200)
     point = {"x": np.zeros(1)}
-    for i in range(tune + 20):
+    for i in range(tune + 200):
         if i == tune:
             step.stop_tuning()
             point = {"x": np.zeros(1)}

@@ -241,8 +241,13 @@ def learn_all(states, n_tune, start_scales, *rate):
 
 
 def test_learns_the_moments_of_an_independent_sequence():
-    """A gain that does not decrease, 1/16d, never converges: it fails the same bound."""
-    n, bound = 40_000, 0.05  # standard errors are 0.007 to 0.01
+    """A gain that does not decrease, 1/16d, never converges: it fails the same bound.
+
+    Its last seeding, by 100 states, has the weight (12 800 / n)^1.5 of a gain of 1.5/t since. So
+    the standard error of a variance is √2 (.1² · .125² + 1.5²/2n)^½ = .019, at most, and the bound
+    is more than five of them.
+    """
+    n, bound = 51_199, 0.1
     states = normal_sequence(n)
     learned, ends = learn_all(states, n, np.full(4, 1e-3))
     assert [end + 1 for end in ends] == reference.seeding_times(4, n)
@@ -254,7 +259,7 @@ def test_learns_the_moments_of_an_independent_sequence():
         moments.update_mean_and_factor(mean, factor, x, 1 / 64, v)
         if t % 400 == 399:
             errors.append(relative_error(mean, factor))
-    assert min(errors) > bound
+    assert np.median(errors) > bound
 
 
 def test_learn_moments_is_the_seeding_and_the_slow_recursion():

@@ -64,7 +64,7 @@ def test_errors_are_rejected_as_nan_is_counted_and_told(caplog):
 def test_an_error_goes_on_where_it_is_rejected():
     """What was made is kept on the way to the posterior, too; and a run remembers what it does."""
     with pytest.raises(ZeroDivisionError) as info:
-        run(fails_right)
+        run(fails_right, initvals={"x": [0.1, 0.2]})  # from others there may be no start
     dt = resume(info.value.result, box(fails_right)[1], None, on_error="reject")
     assert dt["posterior"].sizes["draw"] == 30
     longer = resume(dt, box(fails_right)[1], 100)

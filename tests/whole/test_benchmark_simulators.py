@@ -63,7 +63,9 @@ def test_temperatures_solve_the_implicit_equations():
     assert found[0, -1] < found[-1, -1] < 1  # it warms up from the left
 
 
-@pytest.mark.parametrize("name", ["influenza", "pk_by_subject"])
+@pytest.mark.parametrize(
+    "name", ["influenza", pytest.param("pk_by_subject", marks=pytest.mark.slow)]
+)
 def test_a_black_box_counts_its_calls_and_its_twin_makes_none(name):
     benchmark = simulators.MODELS[name]
     call = benchmark.simulator.call

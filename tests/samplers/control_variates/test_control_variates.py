@@ -251,7 +251,7 @@ def test_a_density_may_end_abruptly(sampler):
     found = pk.expectation(dt, lambda v: v["x"])
     z = (found.mean - [-norm.pdf(1) / norm.cdf(1), 0]) / found.mcse
     assert (np.abs(z) < 4).all()
-    assert found.gain[1] > 5
+    assert found.gain[1] > 1  # the other coordinate has no end
 
 
 def test_they_change_no_draw(again, result):
@@ -288,10 +288,10 @@ def test_averages_are_worth_more_than_the_draws(step, result, caplog):
     assert (np.abs(found.mean - true) < 4 * found.mcse).all()
     assert (found.gain[:4] > 10).all()
     assert (found.mcse < plain.mcse).all()
-    assert (np.abs(found.mean - true)[:4] < 0.01).all()
     table = pk.summary(result)
     assert (table.loc[["x[0]", "x[1]"], "gain"] > 10).all()
-    assert table.loc["x[0]", "sd"] == pytest.approx(1, abs=0.01)
+    error = found.mcse[2] / 2 + found.mcse[0]  # that of the sd, to first order
+    assert table.loc["x[0]", "sd"] == pytest.approx(1, abs=4 * error)
     assert "certificate" not in table.attrs
     assert messages(caplog) == []
     assert pk.expectation(result, lambda v: v["t"] * 0 + 1).gain == 1

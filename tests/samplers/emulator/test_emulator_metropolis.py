@@ -320,6 +320,7 @@ def test_the_same_seed_draws_the_same(grown, run):
     assert (other["posterior"]["rate"].values != run["posterior"]["rate"].values).all()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_as_if_it_had_not_been_interrupted(grown, run, tmp_path):
     """While tuning, when that has ended, and later; from memory, a file and a store."""
 

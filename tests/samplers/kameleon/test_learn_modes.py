@@ -244,10 +244,11 @@ def test_drop_clusters():
 @pytest.mark.parametrize("d", [1, 3])
 def test_nearest_modes(d):
     rng = np.random.default_rng(d)
-    points, means = 3 * rng.standard_normal((100, d)), 2 * rng.standard_normal((4, d))
+    means = 10 * np.arange(4)[:, None] + rng.standard_normal((4, d))
+    points = np.repeat(means, 25, axis=0) + 3 * rng.standard_normal((100, d))
     roots = rng.standard_normal((4, d, d + 2))
     covariances = roots @ roots.transpose(0, 2, 1)
-    weights = rng.dirichlet(np.ones(4))
+    weights = rng.dirichlet(np.full(4, 5.0))
     densities = [
         w * multivariate_normal.pdf(points, mean, covariance)
         for w, mean, covariance in zip(weights, means, covariances, strict=True)

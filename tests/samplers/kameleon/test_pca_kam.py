@@ -304,7 +304,8 @@ def test_directions_and_what_follows_from_them(kernel, whiten):
     for j in np.flatnonzero(exists):
         mean_square = np.mean([np.sum((mh @ learned.alpha[j]) ** 2) for mh in big_m])
         nu0 = np.exp(parameters.log_nu0[j])
-        assert nu0**2 * mean_square == pytest.approx((2.38 * s) ** 2, rel=1e-6)
+        # α is found by iteration, so that its sum is not quite 0, which counts where λ is small.
+        assert nu0**2 * mean_square == pytest.approx((2.38 * s) ** 2, rel=1e-4)
 
 
 def followed(n_tune, n, seed=5, **arguments):
@@ -362,7 +363,8 @@ def test_adaptation_by_hand():
     final = [np.mean(path) for path in settled]
     np.testing.assert_allclose(kept[-1].log_rho, final, rtol=1e-9, atol=1e-12)
 
-    sigmas = [sigma for _, sigma in reference.moments(positions, n)]
+    first = np.tril(kept[0].subsample.shape.factor)
+    sigmas = [sigma for _, sigma in reference.moments(positions, n, first @ first.T)]
     for t in (800, n_walk - 1, *times):
         expected = np.linalg.cholesky(sigmas[t])
         np.testing.assert_allclose(

@@ -131,13 +131,17 @@ def looked(log_density, home=HOME, most=120, seed=1):
 
 
 def test_of_a_new_mode_place_and_mass_are_learned():
-    found = [looked(two_modes, seed=seed)[0] for seed in range(10)]
+    """To a tenth of its sd, .5, and of its mass; one in 50 is missed, and one in 50 known badly.
+
+    Of 40, eight or more less than once in 1e5 runs.
+    """
+    found = [looked(two_modes, seed=seed)[0] for seed in range(40)]
     found = [new for new in found if new]
-    assert len(found) > 6
-    for new in found:
-        [mode] = new
-        np.testing.assert_allclose(mode.mean, FAR, atol=0.05)
-        assert mode.mass - HOME.mass == pytest.approx(-np.log(2), abs=0.1)
+    assert len(found) > 32
+    assert {len(new) for new in found} == {1}
+    off = [np.abs(mode.mean - FAR).max() for [mode] in found]
+    off_mass = [abs(mode.mass - HOME.mass + np.log(2)) for [mode] in found]
+    assert np.count_nonzero((np.array(off) > 0.05) | (np.array(off_mass) > 0.1)) < 8
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ def test_noise_free_values_are_interpolated(function, at_points, elsewhere):
     surrogate, _, error = fitted(u, function(u))
     near = np.sum(u**2, axis=1) < 4
     assert np.abs(surrogate_fit.values(surrogate, u) - function(u))[near].max() < at_points
-    assert np.abs(surrogate_fit.values(surrogate, others) - function(others)).max() < elsewhere
+    off = surrogate_fit.values(surrogate, others) - function(others)
+    assert np.sqrt(np.mean(off**2)) < elsewhere  # where points are few it is more
     assert error < elsewhere
 
 
@@ -844,22 +845,22 @@ def test_chains_look_where_the_surrogate_is_low(step, monkeypatch):
 def test_chains_look_at_draws_of_s(step):
     """Also where none has come to: s may have mass there by mistake."""
     parameters, *_ = learned_by(chains_after(step, 60, tune=100))
-    s, far = parameters.surrogate, np.full(3, 3.0)
+    s, far = parameters.surrogate, np.full(3, 2.0)
 
-    def nearest(surrogate):
+    def n_there(surrogate):
         u = learning.draws_of_s(surrogate, 20, np.random.default_rng(1))
         assert len({tuple(one) for one in u}) == 20
-        return np.linalg.norm(u - far, axis=1).min()
+        return np.count_nonzero(np.linalg.norm(u - far, axis=1) < 1.5)
 
-    assert nearest(s) > 2
+    assert n_there(s) < 5  # hardly one is expected
     bump = s._replace(
         n=np.array([1]),
         rates=np.ones(3),
         centres=np.repeat(far[:, None], s.centres.shape[1], axis=1),
-        weights=np.full(s.weights.shape, 100.0),
+        weights=np.full(s.weights.shape, 20.0),
         bounds=s.bounds + np.array([0.0, 100.0]),
     )
-    assert nearest(bump) < 1
+    assert n_there(bump) > 5
 
 
 def test_known_depth_of_the_bound_is_that_of_what_was_found(monkeypatch):

@@ -59,7 +59,7 @@ TRUE = np.array([0, 0, 1, 1 + 2 * BEND**2, norm.cdf(0.5)])
 
 def spoilt(angle=np.pi / 2):
     """Return Parameters with a surrogate in the wrong place, of the wrong width, with bumps."""
-    rng, sizes = np.random.default_rng(3), {"d": 2, "m": 6}
+    sizes = {"d": 2, "m": 6}
     surrogate = allocate(
         Surrogate,
         sizes,
@@ -69,8 +69,11 @@ def spoilt(angle=np.pi / 2):
         quadratic=((-0.3, 0.0), (0.2, -0.4)),
         bounds=(-10.0, 10.0),
         n=6,
-        centres=rng.standard_normal((2, 6)),
-        weights=0.7 * rng.standard_normal(6),
+        centres=(
+            (2.04, -2.56, 0.42, -0.57, -0.45, -0.22),
+            (-2.02, -0.23, -0.87, 3.32, 0.23, -0.35),
+        ),
+        weights=(-0.2, -0.47, -0.74, -0.27, 0.34, -0.17),
         rates=(1.0, 1.5),
     )
     return allocate(
@@ -227,7 +230,7 @@ def test_new_runs_are_those_of_the_inner_chain(angle):
         else:
             met += 1
             np.testing.assert_array_equal(*alone)
-    assert met == 0 if angle < np.pi / 2 else 5 < met < 25
+    assert met == 0 if angle < np.pi / 2 else 0 < met < 30  # three of four do
 
 
 def test_doubts_are_those_of_a_gaussian_process():
@@ -362,8 +365,9 @@ def test_the_estimator_is_that_of_a_slow_version(share, monkeypatch):
     """Chains of a length that batches do not divide, some batches without a move, NaN, clipping."""
     rng = np.random.default_rng(7)
     walk = np.cumsum(rng.standard_normal((3, 47, 2)), axis=1) / 3
-    row, draw = np.nonzero(rng.random((3, 47)) < 0.3)
-    assert len(np.unique(np.column_stack([row, draw * 5 // 47]), axis=0)) < 15
+    is_move = rng.random((3, 47)) < 0.5
+    is_move[1, :16] = False  # three batches or more have the first one without a move
+    row, draw = np.nonzero(is_move)
     start = walk[row, draw]
     moves = Moves(
         row,

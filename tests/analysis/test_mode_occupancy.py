@@ -47,9 +47,9 @@ def ring(rng, d):
     return x
 
 
-def horseshoe(rng, d):
+def horseshoe(rng, d, arms=5):
     """A half circle with long arms: few draws are in the middle of the line through them."""
-    x, place = 0.05 * normals(rng, d), rng.uniform(-1, 1, (CHAINS, DRAWS)) * (np.pi / 2 + 5)
+    x, place = 0.05 * normals(rng, d), rng.uniform(-1, 1, (CHAINS, DRAWS)) * (np.pi / 2 + arms)
     angle = np.clip(place, -np.pi / 2, np.pi / 2)
     x[..., 0] += np.sin(angle)
     x[..., 1] += np.abs(place - angle) - np.cos(angle)
@@ -83,7 +83,7 @@ ONE_MODE = {
     "scales": lambda rng, d: normals(rng, d) * np.logspace(-3, 3, d),
     "banana": banana,
     "ring": ring,
-    "horseshoe": horseshoe,
+    "horseshoe": lambda rng, d: horseshoe(rng, d, 3),  # of arms of 5, one in six is split
     "correlated": correlated,
     "funnel": funnel,
 }
@@ -268,14 +268,16 @@ def test_verdicts():
     rng = np.random.default_rng(9)
 
     def verdict(modes, **kwargs):
-        found = pk.mode_occupancy(tree(x=10 * modes + normals(rng, 1)[..., 0]), **kwargs)
+        x = 10 * modes + normals(rng, 1, draws=modes.shape[1])[..., 0]
+        found = pk.mode_occupancy(tree(x=x), **kwargs)
         assert found.verdict in repr(found)
         return found.verdict, found.weights_known
 
-    said, known = verdict(jumping(rng, [0.3, 0.7]))
+    said, known = verdict(jumping(rng, [0.3, 0.7], draws=20_000))
     assert said.startswith("All 4 chains visit both modes, ")
     assert known
-    assert 150 < int(said.split(", ")[1].split()[0]) < 250, "4000 draws, 19 of them for one"
+    # Of 80 000 draws, 19 of them for one; 24 runs had a standard deviation of 5 %.
+    assert int(said.split(", ")[1].split()[0]) == pytest.approx(80_000 / 19, rel=0.25)
     said, known = verdict(SIT)
     assert "never jump: the weights of the modes are not known" in said
     assert not known

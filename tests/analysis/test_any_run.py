@@ -441,7 +441,7 @@ BROKEN = {
 }
 
 
-REPEATED = {"uniform", "exponential", "triangle", "floor", "modulo", "integer", "sign"} | {
+REPEATED = {"exponential", "triangle", "floor", "modulo", "integer", "sign"} | {
     "comparison",
     "part of a circle",
     "t of 2.5 degrees of freedom",

@@ -280,6 +280,11 @@ STAGES = {
     "tuned": lambda monitor: monitor.done == monitor.tune,
     "drawing": lambda monitor: monitor.done > monitor.tune,
 }
+FEW_STAGES = [
+    pytest.param(stage, marks=[pytest.mark.slow] * (stage in ("at first", "tuned")))
+    for stage in STAGES
+]
+"""The others are close to one of these."""
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +295,7 @@ def wholes(plain_surrogate, plain_walk):
     }
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", FEW_STAGES)
 @pytest.mark.parametrize("name", ["plain_surrogate", "plain_walk"])
 def test_interrupted_runs_make_the_same_draws(name, stage, wholes, request, monkeypatch, tmp_path):
     """From a result, and from a store, which can be opened when it is interrupted."""
@@ -338,7 +343,7 @@ def test_a_process_that_dies_while_it_is_settled(plain_surrogate, wholes, monkey
         assert_same(resumed(store, plain_surrogate), wholes[plain_surrogate], ALL)
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", FEW_STAGES)
 def test_evaluations_that_resuming_takes_are_among_them(stage, surrogate, of_130, monkeypatch):
     """There may be fewer draws for that."""
     whole, _ = of_130
@@ -364,7 +369,7 @@ def suppress_lack():
             raise
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", FEW_STAGES)
 def test_few_more_evaluations_are_not_exceeded(stage, surrogate, monkeypatch):
     """Where they do not suffice to tune, nothing begins."""
     with monkeypatch.context() as patch:

@@ -32,11 +32,11 @@ def test_too_small_errors_of_rare_events_are_told(correlation, few, enough):
 
     The broken twin counts draws, however much they depend on each other.
     """
-    x = autoregressions(correlation, runs=200)
+    x = autoregressions(correlation, runs=1000)
     rare = (x > norm.isf(few)).astype(float)
     mean, mcse = rare.mean(axis=(0, 1)), array_stats.mcse(rare, 0, 1, method="mean")
     is_off = np.abs(mean - few) > 3 * mcse
-    assert is_off.mean() > 0.015  # of a normal it were 0.003
+    assert is_off.mean() > 0.007  # 0.02 to 0.04, known to 0.0045; of a normal it were 0.003
     told = independent_events(rare) < FEW_EVENTS
     assert told[is_off].mean() > 0.95
     told = independent_events((x > norm.isf(enough)).astype(float)) < FEW_EVENTS
@@ -60,8 +60,9 @@ def test_what_is_counted():
 
 
 def test_the_rarest_is_told_first(caplog):
-    rng = np.random.default_rng(1)
-    values = (rng.random((4, 500, 3)) < [0.005, 0.3, 0.002]).astype(float)
+    values = np.zeros((4, 500, 3))
+    for own, every in enumerate([200, 4, 500]):
+        values.reshape(-1, 3)[every // 2 :: every, own] = 1
     warn_of_few_events(["a", "b", "c"], values, np.False_)
     [said] = messages(caplog)
     n = int(values[..., 2].sum())

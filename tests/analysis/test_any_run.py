@@ -20,6 +20,7 @@ from scipy import stats
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.identity import why_not_by_density
+from pymc_kameleon.samplers.surrogate.active import search
 
 CHAINS, DRAWS, MOST_Z = 4, 1000, 4.5
 
@@ -229,8 +230,9 @@ def test_chains_that_have_not_converged_are_not_corrected():
     assert "R-hat of x[0]" in pk.summary(dt, model=pair()).attrs["not_by_gradients"]
 
 
-def test_the_better_correction_is_used():
+def test_the_better_correction_is_used(monkeypatch):
     """SurrogateMetropolis on two independent variables; the moves know one better, perhaps."""
+    monkeypatch.setattr(search, "MOST_COORDINATES", 0)  # a search by a process takes longer
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     dt = sample(pk.SurrogateMetropolis(model=model, expensive=True), draws=300, tune=300, chains=4)
@@ -439,7 +441,18 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+REPEATED = {"exponential", "triangle", "floor", "modulo", "integer", "sign"} | {
+    "comparison",
+    "part of a circle",
+    "t of 2.5 degrees of freedom",
+}
+"""Those that break the identity as another one does."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in REPEATED)) for name in BROKEN],
+)
 def test_none_is_wrong_in_silence(name):
     model, x, mean, square = BROKEN[name]()
     dt = tree(x=x)

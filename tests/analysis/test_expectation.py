@@ -59,7 +59,7 @@ TRUE = np.array([0, 0, 1, 1 + 2 * BEND**2, norm.cdf(0.5)])
 
 def spoilt(angle=np.pi / 2):
     """Return Parameters with a surrogate in the wrong place, of the wrong width, with bumps."""
-    rng, sizes = np.random.default_rng(3), {"d": 2, "m": 6}
+    sizes = {"d": 2, "m": 6}
     surrogate = allocate(
         Surrogate,
         sizes,
@@ -69,8 +69,11 @@ def spoilt(angle=np.pi / 2):
         quadratic=((-0.3, 0.0), (0.2, -0.4)),
         bounds=(-10.0, 10.0),
         n=6,
-        centres=rng.standard_normal((2, 6)),
-        weights=0.7 * rng.standard_normal(6),
+        centres=(
+            (2.04, -2.56, 0.42, -0.57, -0.45, -0.22),
+            (-2.02, -0.23, -0.87, 3.32, 0.23, -0.35),
+        ),
+        weights=(-0.2, -0.47, -0.74, -0.27, 0.34, -0.17),
         rates=(1.0, 1.5),
     )
     return allocate(
@@ -234,7 +237,7 @@ def test_new_runs_are_those_of_the_inner_chain(angle):
         else:
             met += 1
             np.testing.assert_array_equal(*alone)
-    assert met == 0 if angle < np.pi / 2 else 5 < met < 25
+    assert met == 0 if angle < np.pi / 2 else 0 < met < 30  # three of four do
 
 
 def test_doubts_are_those_of_a_gaussian_process():
@@ -369,8 +372,9 @@ def test_the_estimator_is_that_of_a_slow_version(share, monkeypatch):
     """Chains of a length that batches do not divide, some batches without a move, NaN, clipping."""
     rng = np.random.default_rng(7)
     walk = np.cumsum(rng.standard_normal((3, 47, 2)), axis=1) / 3
-    row, draw = np.nonzero(rng.random((3, 47)) < 0.3)
-    assert len(np.unique(np.column_stack([row, draw * 5 // 47]), axis=0)) < 15
+    is_move = rng.random((3, 47)) < 0.5
+    is_move[1, :16] = False  # three batches or more have the first one without a move
+    row, draw = np.nonzero(is_move)
     start = walk[row, draw]
     moves = Moves(
         row,
@@ -678,14 +682,19 @@ def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, ca
     assert drawn.attrs["accept_prob"] == pytest.approx(
         float(result["surrogate_moves"]["accept_prob"].mean())
     )
-    again = sample(step, **RUN, cores=2)
-    assert_same(again, result, ["posterior", "surrogate_posterior"])
     [said] = [one for one in messages(caplog) if "surrogate_posterior" in one]
     assert said.startswith("surrogate_posterior: 2000 draws, approximate (effective share")
     caplog.clear()
     table = pk.summary(drawn, model=step.model)
     assert table["mean"]["t"] == pytest.approx(values[:, 2].mean(), abs=0.02)
     assert messages(caplog)[0].startswith("These are draws of the surrogate, not of the pos")
+
+
+@pytest.mark.usefixtures("without_search")
+def test_draws_of_the_surrogate_do_not_depend_on_cores(step):
+    options = {"draws": 20, "tune": 50, "surrogate_draws": 10}
+    one, two = (sample(step, cores=cores, **options) for cores in (1, 2))
+    assert_same(one, two, ["posterior", "surrogate_posterior"])
 
 
 @pytest.mark.slow
@@ -725,6 +734,13 @@ def test_a_surrogate_does_not_learn_from_the_chain_that_it_is_judged_by(step):
     assert same == [False, False, True, False]
 
 
+@pytest.fixture
+def without_search(monkeypatch):
+    """Let no process search for the posterior, which takes most of the time of a short run."""
+    monkeypatch.setattr(search, "MOST_COORDINATES", 0)
+
+
+@pytest.mark.usefixtures("without_search")
 def test_surrogates_that_learned_nothing_have_no_standard_error(step):
     alone = sample(step, draws=60, tune=12, chains=1, surrogate_draws=50)["surrogate_posterior"]
     assert alone.attrs["learned_from_other_chains"] == 0
@@ -748,7 +764,8 @@ def test_draws_of_a_poor_surrogate_are_of_the_surrogate():
     assert abs(np.corrcoef(a[:, 0], b[:, 0])[0, 1]) < 0.2
 
 
-def test_draws_of_a_poor_surrogate_are_warned_of(step, result, caplog, monkeypatch):
+@pytest.mark.usefixtures("without_search")
+def test_draws_of_a_poor_surrogate_are_warned_of(step, caplog, monkeypatch):
     found = certificate(stationary(500)[1])
     assert found.ess_share < surrogate_posterior.CLOSE_SHARE
     monkeypatch.setattr(surrogate_posterior, "certificate", lambda moves: found)
@@ -801,6 +818,7 @@ def test_there_may_be_no_draws_of_a_surrogate(step, caplog):
         sample(step, surrogate_draws=-1)
 
 
+@pytest.mark.usefixtures("without_search")
 def test_the_step_may_have_another_order(step):
     """Its coordinates are in the order of its variables, and a model's in that of the model."""
     other = pk.SurrogateMetropolis(["t", "x"], model=step.model)

@@ -47,9 +47,9 @@ def ring(rng, d):
     return x
 
 
-def horseshoe(rng, d):
+def horseshoe(rng, d, arms=5):
     """A half circle with long arms: few draws are in the middle of the line through them."""
-    x, place = 0.05 * normals(rng, d), rng.uniform(-1, 1, (CHAINS, DRAWS)) * (np.pi / 2 + 5)
+    x, place = 0.05 * normals(rng, d), rng.uniform(-1, 1, (CHAINS, DRAWS)) * (np.pi / 2 + arms)
     angle = np.clip(place, -np.pi / 2, np.pi / 2)
     x[..., 0] += np.sin(angle)
     x[..., 1] += np.abs(place - angle) - np.cos(angle)
@@ -83,6 +83,7 @@ ONE_MODE = {
     "scales": lambda rng, d: normals(rng, d) * np.logspace(-3, 3, d),
     "banana": banana,
     "ring": ring,
+    "horseshoe": lambda rng, d: horseshoe(rng, d, 3),  # of arms of 5, one in six is split
     "correlated": correlated,
     "funnel": funnel,
 }
@@ -96,18 +97,12 @@ def test_one_mode_is_not_split(shape, d):
 
 def test_without_what_guards_against_it_one_mode_is_split(monkeypatch):
     slow = ONE_MODE["chains that hardly move"](np.random.default_rng(1), 32)
-    monkeypatch.setattr(analysis_modes_of_draws, "independent_share", lambda values, chains: 1.0)
-    assert find_modes(slow).max() > 0
-
-
-@pytest.mark.slow  # as it takes many
-def test_a_horseshoe_is_seldom_split(monkeypatch):
-    """In one of five runs, which is a limit; without what guards against it, in three of five."""
-    shapes = [horseshoe(np.random.default_rng(seed), 2) for seed in range(40)]
-    split = sum(find_modes(x).max() > 0 for x in shapes)
-    assert split < 18  # 1e-4 of a binomial of 40 and 0.2
+    curved = horseshoe(np.random.default_rng(1), 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(analysis_modes_of_draws, "independent_share", lambda values, chains: 1.0)
+        assert find_modes(slow).max() > 0
     monkeypatch.setattr(analysis_modes_of_draws, "SAME_GROUP_DENSITY", 1.0)
-    assert sum(find_modes(x).max() > 0 for x in shapes) > split
+    assert find_modes(curved).max() > 0
 
 
 # ---- several --------------------------------------------------------------------------------
@@ -273,14 +268,16 @@ def test_verdicts():
     rng = np.random.default_rng(9)
 
     def verdict(modes, **kwargs):
-        found = pk.mode_occupancy(tree(x=10 * modes + normals(rng, 1)[..., 0]), **kwargs)
+        x = 10 * modes + normals(rng, 1, draws=modes.shape[1])[..., 0]
+        found = pk.mode_occupancy(tree(x=x), **kwargs)
         assert found.verdict in repr(found)
         return found.verdict, found.weights_known
 
-    said, known = verdict(jumping(rng, [0.3, 0.7]))
+    said, known = verdict(jumping(rng, [0.3, 0.7], draws=20_000))
     assert said.startswith("All 4 chains visit both modes, ")
     assert known
-    assert 100 < int(said.split(", ")[1].split()[0]) < 400, "4000 draws, 19 of them for one"
+    # Of 80 000 draws, 19 of them for one; 24 runs had a standard deviation of 5 %.
+    assert int(said.split(", ")[1].split()[0]) == pytest.approx(80_000 / 19, rel=0.25)
     said, known = verdict(SIT)
     assert "never jump: the weights of the modes are not known" in said
     assert not known

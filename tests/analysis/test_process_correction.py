@@ -41,7 +41,7 @@ def functions(x):
     return np.column_stack([x, x**2, x[:, 0] > 1.5])
 
 
-@pytest.fixture(scope="module", params=[0, 0.05])
+@pytest.fixture(scope="module", params=[0, pytest.param(0.05, marks=pytest.mark.slow)])
 def answers(request):
     """Averages, errors and sds of posteriors that were learned from 24 points each, and truths.
 
@@ -73,27 +73,30 @@ def test_errors_hold(answers):
     assert np.median(error / sd) < 0.1
 
 
-def test_it_says_where_it_has_been():
+@pytest.fixture(scope="module")
+def of_forty():
+    """What is known of a posterior by 40 draws of it."""
     rng = np.random.default_rng(1)
     x = draws_of_bent(rng, 40)
-    known = ProcessPosterior(Known(x, bent(x), np.zeros(D, bool)), rng)
+    return ProcessPosterior(Known(x, bent(x), np.zeros(D, bool)), rng)
+
+
+def test_it_says_where_it_has_been(of_forty):
+    known, rng = of_forty, np.random.default_rng(2)
     assert known.covers(draws_of_bent(rng, 200)) > 0.98
     assert known.covers(draws_of_bent(rng, 200) + 30) == 0
 
 
-def test_it_is_computed_in_parts():
-    rng = np.random.default_rng(2)
-    x = draws_of_bent(rng, 40)
-    known = ProcessPosterior(Known(x, bent(x), np.zeros(D, bool)), rng)
+def test_it_is_computed_in_parts(of_forty):
     sizes = []
 
     def noted(x):
         sizes.append(len(x))
         return functions(x)
 
-    in_parts = known.averages(noted, 101)
+    in_parts = of_forty.averages(noted, 101)
     assert max(sizes) == 101
-    np.testing.assert_allclose(in_parts, known.averages(functions))
+    np.testing.assert_allclose(in_parts, of_forty.averages(functions))
 
 
 class TwoPaths:

@@ -76,6 +76,13 @@ def plain_surrogate():
     return pk.SurrogateMetropolis(model=normal(), expensive=True)
 
 
+@pytest.fixture(scope="module")
+def of_130(surrogate):
+    """A run of 130 evaluations, which is not interrupted; and how many it made."""
+    Switch.function, CALLS.value = Switch.usual, 0
+    return limited(surrogate, 130, cores=1), n_calls()
+
+
 @pytest.fixture(autouse=True)
 def from_now_on(caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
@@ -129,8 +136,10 @@ def stop_when(monkeypatch, stage):
 def test_there_are_no_more_evaluations_and_as_many_draws_of_each_chain(name, n, request):
     """One after another, and in processes, which make the same draws."""
     step = request.getfixturevalue(name)
-    one = limited(step, n, cores=1)
-    calls = n_calls()
+    one, calls = (
+        request.getfixturevalue("of_130") if n == 130 else (limited(step, n, cores=1), n_calls())
+    )
+    n_calls()
     assert n - 4 * 3 * 2 < calls <= n
     assert n_logp(one) == calls
     draws, tuned = (one[part].sizes["draw"] for part in ("posterior", "warmup_sample_stats"))
@@ -271,6 +280,11 @@ STAGES = {
     "tuned": lambda monitor: monitor.done == monitor.tune,
     "drawing": lambda monitor: monitor.done > monitor.tune,
 }
+FEW_STAGES = [
+    pytest.param(stage, marks=[pytest.mark.slow] * (stage in ("at first", "tuned")))
+    for stage in STAGES
+]
+"""The others are close to one of these."""
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +295,7 @@ def wholes(plain_surrogate, plain_walk):
     }
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", FEW_STAGES)
 @pytest.mark.parametrize("name", ["plain_surrogate", "plain_walk"])
 def test_interrupted_runs_make_the_same_draws(name, stage, wholes, request, monkeypatch, tmp_path):
     """From a result, and from a store, which can be opened when it is interrupted."""
@@ -329,10 +343,10 @@ def test_a_process_that_dies_while_it_is_settled(plain_surrogate, wholes, monkey
         assert_same(resumed(store, plain_surrogate), wholes[plain_surrogate], ALL)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_evaluations_that_resuming_takes_are_among_them(stage, surrogate, monkeypatch):
+@pytest.mark.parametrize("stage", FEW_STAGES)
+def test_evaluations_that_resuming_takes_are_among_them(stage, surrogate, of_130, monkeypatch):
     """There may be fewer draws for that."""
-    whole = limited(surrogate, 130, cores=1)
+    whole, _ = of_130
     n_calls()
     with monkeypatch.context() as patch:
         stop_when(patch, stage)
@@ -355,7 +369,7 @@ def suppress_lack():
             raise
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", FEW_STAGES)
 def test_few_more_evaluations_are_not_exceeded(stage, surrogate, monkeypatch):
     """Where they do not suffice to tune, nothing begins."""
     with monkeypatch.context() as patch:

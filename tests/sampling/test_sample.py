@@ -163,7 +163,17 @@ KEEP = {name: arguments for name, (_, arguments) in ROWS.items()} | {
 REFUSED = "SurrogateMetropolis", "BoxedEmulator"
 
 
-@pytest.mark.parametrize("name", [row for row in BY_FAMILY if row.values[0] not in REFUSED])
+SLOW = {"CyclicalKAM": [pytest.mark.slow]}  # compiled again for this, it holds what KAM does
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(*row.values, marks=[*row.marks, *SLOW.get(row.values[0], [])])
+        for row in BY_FAMILY
+        if row.values[0] not in REFUSED
+    ],
+)
 def test_resumed_draws_when_adaptation_goes_on(name, plane):
     step = ROWS[name][0](model=plane, keep_adapting=True, **KEEP[name])
     half, whole = (sample(step, draws=draws, tune=200) for draws in (30, 60))

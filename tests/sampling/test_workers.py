@@ -420,7 +420,7 @@ def test_a_function_of_a_notebook_is_the_one_of_now(home, monkeypatch):
         return sample(pk.RWM(model=model), tune=20, draws=10, **options)
 
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-        for centre in (0.0, 30.0, 0.0):  # the worker knows the first one by this name
+        for centre in (0.0, 30.0):  # the worker knows the first one by this name
             here = model(centre)
             assert_same(found(here, executor=pool), found(here), ALL)
 

@@ -163,11 +163,12 @@ def test_plus_infinity_is_told():
     assert "inf" not in last_warning(step)
 
 
-def test_single_transitions_of_a_sound_chain_are_no_long_run():
-    """Of 100 draws of one transition, 11 rejections in a row are ordinary."""
-    step = pk.RWM(model=normal(2), steps_per_draw=1)
-    assert last_warning(step, tune=300, draws=100) == ""
-    assert step.monitor.longest > 10
+def test_few_transitions_are_no_long_run():
+    """Of 100 draws of one transition, 15 rejections in a row may be an accident."""
+    op, model = box()
+    step = pk.RWM(model=model, steps_per_draw=1)
+    assert refused(step, op, range(350, 365), draws=100) == ""
+    assert step.monitor.longest >= 15
 
 
 @pytest.mark.parametrize("side", ["lower", "upper"])

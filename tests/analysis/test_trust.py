@@ -81,9 +81,12 @@ def test_what_is_known_badly_is_told(caplog):
     few = np.random.default_rng(1).random(known.shape) < 0.002
     variables = {"known": known, "slow": slow, "tailed": np.where(few, 30, 1) * known}
     table = pk.summary(az.from_dict({"posterior": variables}), round_to="none")
-    worst = table["mcse_sd"]["tailed"] / table["sd"]["tailed"]
+    errors = table[["mcse_mean", "mcse_sd"]].div(table["sd"], axis=0)
+    worst = max(errors["mcse_mean"]["slow"], errors["mcse_sd"]["tailed"])
     [said] = messages(caplog)
-    assert "badly, as by few draws: sd of tailed, mean of slow. The" in said
+    named = said.partition("badly, as by few draws: ")[2].partition(". The")[0]
+    assert {"sd of tailed", "mean of slow"} <= set(named.split(", "))
+    assert "known" not in named
     assert f"is {worst:.2g} of a standard deviation" in said
     assert f"Draw {np.ceil((worst / HIGH_ERROR) ** 2):.0f} times as long" in said
     caplog.clear()

@@ -71,8 +71,7 @@ def test_steps_of_a_normal_are_known():
     f = np.stack([x[..., 0] > -1, x[..., 1] <= 8, total < 2, total < -9], axis=2).astype(float)
     found = zero_variance(f, controls_of(x, g))
     truth = norm.cdf([1, 8 / 26**0.5, 2 / 29**0.5, -9 / 29**0.5])
-    assert (found.gain > 10).all()
-    assert found.gain[0] > 100
+    assert (found.gain > [100, 50, 2, 2]).all()  # few draws are beyond the last two steps
     np.testing.assert_allclose((found.mean - truth) / found.mcse, 0, atol=4.5)
 
 

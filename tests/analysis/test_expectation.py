@@ -367,12 +367,13 @@ def test_what_lies_beyond_all_draws_counts_in_the_error(step, result):
         assert abs(found.mean - 1) < 3 * found.mcse
 
 
-@pytest.mark.parametrize("share", [0.0, 0.9])
-def test_the_estimator_is_that_of_a_slow_version(share, monkeypatch):
+@pytest.mark.parametrize("seed", range(4))  # rare moves that are lacking decide in most of them
+@pytest.mark.parametrize("share", [0.0, 0.97])
+def test_the_estimator_is_that_of_a_slow_version(share, seed, monkeypatch):
     """Chains of a length that batches do not divide, some batches without a move, NaN, clipping."""
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     walk = np.cumsum(rng.standard_normal((3, 47, 2)), axis=1) / 3
-    is_move = rng.random((3, 47)) < 0.5
+    is_move = rng.random((3, 47)) < 0.3
     is_move[1, :16] = False  # three batches or more have the first one without a move
     row, draw = np.nonzero(is_move)
     start = walk[row, draw]
@@ -387,7 +388,7 @@ def test_the_estimator_is_that_of_a_slow_version(share, monkeypatch):
         None,
     )
 
-    under_s = 2 * rng.standard_normal((8, 16, 2)), rng.random((8, 16)), 5 * rng.random((8, 16)) ** 3
+    under_s = 8 * rng.standard_normal((8, 16, 2)), rng.random((8, 16)), 5 * rng.random((8, 16)) ** 3
 
     def is_lowest(x):
         return np.sin(37 * x.sum(axis=1)) < 2 * share - 1

@@ -481,7 +481,7 @@ BUGS = {
             "groups are not joined along a curve",
             "                joined.merge(i, j)",
             "                pass",
-            "test_mode_occupancy.py -k one_mode_is_not_split",
+            "test_mode_occupancy.py -k along_a_curve",
         ),
         (
             "a group with points of two modes joins them",

@@ -136,7 +136,7 @@ def test_a_line_far_from_the_maximum_does_not_pass_for_a_parabola():
 def test_scales_of_fourteen_orders_are_no_obstacle():
     """At first f is so low that rounding hides what most coordinates change."""
     root, lost = np.linalg.cholesky(0.5 + 0.5 * np.eye(10)), 0
-    for seed in range(40):
+    for seed in range(120):
         sds = np.random.default_rng(seed).permutation(np.geomspace(1e-8, 1e6, 10))
 
         def logp(x, sds=sds):
@@ -147,8 +147,9 @@ def test_scales_of_fourteen_orders_are_no_obstacle():
             start *= 2
         home = approach(logp, start, np.random.default_rng(seed), WARM_START_BUDGET * 10)
         lost += home.logp < -1
-    # 21 of 300 were, so 12 of 40 are once in 100 000 runs; 61 of 100 if rounding counts as misfit.
-    assert lost < 12
+    # 21 of 300 were, so 20 of 120 are once in 4000 runs; 90 or more of 300 where rounding counts
+    # as misfit, where parabolas give no scale, or where quadratics are fitted within rounding.
+    assert lost < 20
 
 
 @pytest.mark.parametrize("d", [20, MOST_FITTED + 5])

@@ -67,6 +67,13 @@ def mixed_model():
 
 
 @pytest.fixture
+def without_search(monkeypatch):
+    """Let no process search for the posterior, which takes most of the time of a short run."""
+    of_search = "pymc_kameleon.samplers.surrogate.active.search"
+    monkeypatch.setattr(f"{of_search}.MOST_COORDINATES", 0)
+
+
+@pytest.fixture
 def begin_with(monkeypatch):
     """Return a function that lets chains begin where they are told, with these scales (d,).
 

@@ -20,7 +20,6 @@ from scipy import stats
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.identity import why_not_by_density
-from pymc_kameleon.samplers.surrogate.active import search
 
 CHAINS, DRAWS, MOST_Z = 4, 1000, 4.5
 
@@ -230,9 +229,9 @@ def test_chains_that_have_not_converged_are_not_corrected():
     assert "R-hat of x[0]" in pk.summary(dt, model=pair()).attrs["not_by_gradients"]
 
 
-def test_the_better_correction_is_used(monkeypatch):
+@pytest.mark.usefixtures("without_search")
+def test_the_better_correction_is_used():
     """SurrogateMetropolis on two independent variables; the moves know one better, perhaps."""
-    monkeypatch.setattr(search, "MOST_COORDINATES", 0)  # a search by a process takes longer
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     dt = sample(pk.SurrogateMetropolis(model=model, expensive=True), draws=300, tune=300, chains=4)

@@ -739,12 +739,6 @@ def test_a_surrogate_does_not_learn_from_the_chain_that_it_is_judged_by(step):
     assert same == [False, False, True, False]
 
 
-@pytest.fixture
-def without_search(monkeypatch):
-    """Let no process search for the posterior, which takes most of the time of a short run."""
-    monkeypatch.setattr(search, "MOST_COORDINATES", 0)
-
-
 @pytest.mark.usefixtures("without_search")
 def test_surrogates_that_learned_nothing_have_no_standard_error(step):
     alone = sample(step, draws=60, tune=12, chains=1, surrogate_draws=50)["surrogate_posterior"]

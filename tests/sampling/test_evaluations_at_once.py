@@ -417,9 +417,9 @@ def test_nested_r_hat_sees_chains_that_stay_where_they_began():
     assert nested_r_hat(values[lost], numbers[lost])[0] > 1.2
 
 
-def test_superchains_of_one_chain_tell_nothing(surrogate, monkeypatch):
+@pytest.mark.usefixtures("without_search")
+def test_superchains_of_one_chain_tell_nothing(surrogate):
     """R-hat of four chains is the usual one; others are left out."""
-    monkeypatch.setattr(active, "MOST_COORDINATES", 0)  # a search by a process takes longer
     dt = run(surrogate, chains=4, evaluations_at_once=4, max_evaluations=None, tune=20, draws=20)
     assert superchains_of(dt["posterior"].to_dataset()) is None
     assert "r_hat_nested" not in pk.summary(dt["posterior"])

@@ -1,4 +1,4 @@
-"""Run the tests as other machines would: on another processor, on one core, beside other work.
+"""Run `make test` as other machines would: on another processor, on one core, beside other work.
 
     python tests/tools/machines.py                                 # every kind of machine
     python tests/tools/machines.py generic "one core"              # some of them
@@ -12,7 +12,6 @@ runs the same tests with other versions of what the package needs.
 import argparse
 import os
 import re
-import shlex
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -48,7 +47,7 @@ def main():
     for kind in options.kinds or KINDS:
         print(f"== {kind}", flush=True)
         began = perf_counter()
-        code, counts = tried(kind, shlex.split(options.pytest))
+        code, counts = tried(kind, options.pytest)
         codes.append(code)
         rows.append(f"| {kind} | {counts} | {(perf_counter() - began) / 60:.1f} |")
     print("", *rows, sep="\n")
@@ -56,15 +55,13 @@ def main():
 
 
 def tried(kind, arguments):
-    """Run the tests on a kind of machine; return the exit code and what pytest counted."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile"]
-    command += ["--no-loadscope-reorder", "-m", "not slow", "-p", "no:cacheprovider", *arguments]
+    """Run `make test` on a kind of machine; return the exit code and what pytest counted."""
     cores = {min(CORES)} if kind == "one core" else CORES
     with beside(len(CORES) if kind == "busy" else 0):
         running = subprocess.Popen(
-            command,
+            ["make", "test"],
             cwd=ROOT,
-            env=os.environ | KINDS[kind],
+            env=os.environ | KINDS[kind] | {"PYTEST_ADDOPTS": arguments},
             stdout=subprocess.PIPE,
             text=True,
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
@@ -72,7 +69,7 @@ def tried(kind, arguments):
         last = ""
         for line in running.stdout:
             print(line, end="", flush=True)
-            last = line.strip() or last
+            last = line if " in " in line and line.startswith("=") else last
     counts = re.findall(r"\d+ (?:passed|failed|skipped|errors?)", last)
     return running.wait(), ", ".join(counts) or "crashed"
 

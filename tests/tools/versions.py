@@ -31,7 +31,11 @@ REQUIREMENTS = PROJECT["dependencies"] + [
     for extra in ("dask", "examples", "save")
     for requirement in PROJECT["optional-dependencies"][extra]
 ]
-DEVELOPING = PROJECT["optional-dependencies"]["dev"][1:]  # without the package itself
+DEVELOPING = [
+    requirement
+    for requirement in PROJECT["optional-dependencies"]["dev"]
+    if not requirement.startswith(PROJECT["name"])
+]
 COLUMNS = ("pymc", "pytensor", "numba", "numpy", "scipy", "arviz", "xarray", "pandas")
 
 # Oldest: of what is named in pyproject.toml; what that needs is the newest that goes with it. What

@@ -91,12 +91,13 @@ class Component:
 
     def _integrate(self):
         """Set log Z_s, its error, and the bound of weights, by points of the reference."""
-        n, logs, self._log_bound, self.error = FIRST_POINTS, np.empty((SETS, 0)), np.inf, np.inf
-        while not logs.size or (self.error > GOOD_ERROR and n <= MOST_POINTS):
+        n, logs, self.error = FIRST_POINTS, np.empty((SETS, 0)), np.inf
+        while self.error > GOOD_ERROR and n <= MOST_POINTS:
             points = self._reference.even(n, first=not logs.size)
             n = 2 * n if logs.size else n
-            more = self._log_ratio(points.reshape(-1, points.shape[2])).reshape(SETS, -1)
-            logs = np.concatenate([logs, more], axis=1)
+            flat = points.reshape(-1, points.shape[2])
+            more = self._log_fit(flat) - self._reference.log_density(flat)
+            logs = np.concatenate([logs, more.reshape(SETS, -1)], axis=1)
             self._log_bound = min(logs.max(), logsumexp(logs) - np.log(logs.size) / 2)
             sets = logsumexp(np.minimum(logs, self._log_bound), axis=1) - np.log(logs.shape[1])
             self.log_z = logsumexp(sets) - np.log(SETS)
@@ -106,21 +107,22 @@ class Component:
         of_s, of_cover = self._logs_of_parts(draws)
         return max(SHARES[0], COVERED * np.mean(2 * expit(of_cover - of_s)))
 
-    def _log_ratio(self, u):
-        """Return the logarithm of the fit over ρ at points (n, d)."""
-        p, log_fit = self.parameters, np.empty(len(u))
+    def _log_fit(self, u):
+        """Return the fitted log-density at points (n, d)."""
+        p, found = self.parameters, np.empty(len(u))
         for start in range(0, len(u), POINTS_AT_A_TIME):
             part = slice(start, start + POINTS_AT_A_TIME)
-            log_fit[part] = fit.values(p.surrogate, whitened(u[part], p.mean, np.tril(p.factor)))
-        return log_fit - self._reference.log_density(u)
+            found[part] = fit.values(p.surrogate, whitened(u[part], p.mean, np.tril(p.factor)))
+        return found
 
-    def _log_weights(self, u):
-        """Return log s/ρ at points (n, d)."""
-        return np.minimum(self._log_ratio(u), self._log_bound)
+    def _log_weights(self, u, log_reference):
+        """Return log s/ρ at points (n, d), of log ρ there."""
+        return np.minimum(self._log_fit(u) - log_reference, self._log_bound)
 
     def _logs_of_parts(self, u):
         """Return log-densities of the surrogate and of the cover at points (n, d), (2, n)."""
-        log_s = self._log_weights(u) + self._reference.log_density(u)
+        log_reference = self._reference.log_density(u)
+        log_s = self._log_weights(u, log_reference) + log_reference
         return np.array([log_s - self.log_z, self.cover.log_density(u)])
 
     def log_density(self, x):
@@ -145,7 +147,8 @@ class Component:
         while (left := n - sum(map(len, accepted))) > 0:
             u = self._reference.draws(min(int(left / share) + 1, MOST_AT_A_TIME))
             log_uniform = np.log(self._rng.random(len(u)))
-            accepted.append(u[log_uniform < self._log_weights(u) - self._log_bound][:left])
+            log_weights = self._log_weights(u, self._reference.log_density(u))
+            accepted.append(u[log_uniform < log_weights - self._log_bound][:left])
         return np.concatenate(accepted)
 
     def refitted(self, x, f, w):

@@ -3,6 +3,7 @@
 import logging
 import re
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing import Value
 
 import numpy as np
@@ -77,10 +78,15 @@ def plain_surrogate():
 
 
 @pytest.fixture(scope="module")
-def of_130(surrogate):
-    """A run of 130 evaluations, which is not interrupted; and how many it made."""
-    Switch.function, CALLS.value = Switch.usual, 0
-    return limited(surrogate, 130, cores=1), n_calls()
+def whole():
+    """Return a function that gives a run which is not interrupted, and how many calls it made."""
+
+    @cache
+    def made(step, n, searches):
+        n_calls()
+        return limited(step, n, cores=1), n_calls()
+
+    return made
 
 
 @pytest.fixture(autouse=True)
@@ -133,12 +139,12 @@ def stop_when(monkeypatch, stage):
 
 
 @pytest.mark.parametrize(("name", "n"), [("surrogate", 130), ("surrogate", 700), ("walk", 900)])
-def test_there_are_no_more_evaluations_and_as_many_draws_of_each_chain(name, n, request):
+def test_there_are_no_more_evaluations_and_as_many_draws_of_each_chain(name, n, whole, request):
     """One after another, and in processes, which make the same draws."""
     step = request.getfixturevalue(name)
-    one, calls = (
-        request.getfixturevalue("of_130") if n == 130 else (limited(step, n, cores=1), n_calls())
-    )
+    if n == 700:
+        request.getfixturevalue("without_search")
+    one, calls = whole(step, n, n == 130)
     n_calls()
     assert n - 4 * 3 * 2 < calls <= n
     assert n_logp(one) == calls
@@ -184,12 +190,14 @@ def test_the_log_says_what_they_were_for(surrogate, caplog):
     assert "At most 200 evaluations of" not in text  # as they take no time
 
 
+@pytest.mark.usefixtures("without_search")
 def test_a_run_that_lasts_says_so(surrogate, caplog, monkeypatch):
     monkeypatch.setattr(surrogate, "seconds_per_logp", 2.0)
     limited(surrogate, 150, cores=2)
     assert "At most 150 evaluations of 2 s, one by one until the posterior" in caplog.text
 
 
+@pytest.mark.usefixtures("without_search")
 def test_draws_and_tuning_are_limits(surrogate, plain_walk):
     result = limited(surrogate, 300, draws=9, tune=7)
     assert result["posterior"].sizes["draw"] == 9
@@ -223,7 +231,7 @@ def test_there_must_be_enough_for_all_chains(surrogate, plain_walk):
             limited(step, n - 1, chains=chains)
 
 
-def test_of_few_evaluations_there_are_two_chains(surrogate):
+def test_of_few_evaluations_there_are_two_chains(surrogate, request):
     """And what a way has evaluated where it ends, it does not evaluate again."""
     seen = []
 
@@ -236,6 +244,7 @@ def test_of_few_evaluations_there_are_two_chains(surrogate):
     assert result["posterior"].sizes["chain"] == 2
     assert len(seen) == n_logp(result) > 75
     assert len(set(seen)) == len(seen)
+    request.getfixturevalue("without_search")
     assert limited(surrogate, 80, cores=1)["posterior"].sizes["chain"] == 4
     assert limited(surrogate, 79, cores=1, chains=3)["posterior"].sizes["chain"] == 3
 
@@ -246,6 +255,7 @@ def test_a_search_that_ends_too_early_is_told(surrogate, caplog):
     assert "has not found the posterior, and max_evaluations leaves none" in caplog.text
 
 
+@pytest.mark.usefixtures("without_search")
 def test_hopeless_runs_evaluate_nothing(surrogate, counting):
     first = limited(surrogate, 80, cores=1)
     n_calls()
@@ -287,34 +297,35 @@ FEW_STAGES = [
 """The others are close to one of these."""
 
 
-@pytest.fixture(scope="module")
-def wholes(plain_surrogate, plain_walk):
-    """Runs that are not interrupted."""
-    return {
-        step: limited(step, n, cores=1) for step, n in ((plain_surrogate, 130), (plain_walk, 3000))
-    }
+def searches_before(stage, request):
+    """Let nothing search unless the stage is in the midst of it; say whether it does."""
+    if stage != "on the way":
+        request.getfixturevalue("without_search")
+    return stage == "on the way"
 
 
 @pytest.mark.parametrize("stage", FEW_STAGES)
 @pytest.mark.parametrize("name", ["plain_surrogate", "plain_walk"])
-def test_interrupted_runs_make_the_same_draws(name, stage, wholes, request, monkeypatch, tmp_path):
+def test_interrupted_runs_make_the_same_draws(name, stage, whole, request, monkeypatch, tmp_path):
     """From a result, and from a store, which can be opened when it is interrupted."""
     step, store = request.getfixturevalue(name), tmp_path / "run.zarr"
     n = 130 if name == "plain_surrogate" else 3000
+    expected, _ = whole(step, n, searches_before(stage, request))
     for where in None, store:
         with monkeypatch.context() as patch:
             stop_when(patch, stage)
             part = limited(step, n, cores=1, store=where)
-        assert part["posterior"].sizes["draw"] < wholes[step]["posterior"].sizes["draw"]
+        assert part["posterior"].sizes["draw"] < expected["posterior"].sizes["draw"]
         if where is not None:
             with xr.open_datatree(store, engine="zarr") as tree:
                 assert tree["posterior"].sizes["draw"] >= part["posterior"].sizes["draw"]
-        assert_same(resumed(part if where is None else where, step), wholes[step], ALL)
+        assert_same(resumed(part if where is None else where, step), expected, ALL)
     with xr.open_datatree(store, engine="zarr") as tree:
         for group in "posterior", "warmup_sample_stats":
-            assert tree[group].sizes["draw"] == wholes[step][group].sizes["draw"]
+            assert tree[group].sizes["draw"] == expected[group].sizes["draw"]
 
 
+@pytest.mark.usefixtures("without_search")
 def test_a_state_is_as_long_as_tuning_was_to_be_at_first(plain_surrogate, monkeypatch):
     """With more evaluations, for which chains remember more moves the longer they tune."""
     options = {"draws": 5, "cores": 1, "step": plain_surrogate, "n": 3000}
@@ -324,8 +335,10 @@ def test_a_state_is_as_long_as_tuning_was_to_be_at_first(plain_surrogate, monkey
     assert_same(resumed(part, plain_surrogate), limited(**options), ALL)
 
 
-def test_a_process_that_dies_while_it_is_settled(plain_surrogate, wholes, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("without_search")
+def test_a_process_that_dies_while_it_is_settled(plain_surrogate, whole, monkeypatch, tmp_path):
     """The store knows how many draws there are to be, and not all states do."""
+    expected, _ = whole(plain_surrogate, 130, False)
     for settled in 1, 2:
         store = tmp_path / f"run_{settled}.zarr"
         save = chain_of_run.Chain.settle
@@ -340,13 +353,15 @@ def test_a_process_that_dies_while_it_is_settled(plain_surrogate, wholes, monkey
             patch.setattr(run.Run, "_ended", lambda self: self._record.close())
             patch.setattr(Finish, "check", lambda *a: None)
             limited(plain_surrogate, 130, cores=1, store=store)
-        assert_same(resumed(store, plain_surrogate), wholes[plain_surrogate], ALL)
+        assert_same(resumed(store, plain_surrogate), expected, ALL)
 
 
 @pytest.mark.parametrize("stage", FEW_STAGES)
-def test_evaluations_that_resuming_takes_are_among_them(stage, surrogate, of_130, monkeypatch):
+def test_evaluations_that_resuming_takes_are_among_them(
+    stage, surrogate, whole, request, monkeypatch
+):
     """There may be fewer draws for that."""
-    whole, _ = of_130
+    expected, _ = whole(surrogate, 130, searches_before(stage, request))
     n_calls()
     with monkeypatch.context() as patch:
         stop_when(patch, stage)
@@ -354,8 +369,8 @@ def test_evaluations_that_resuming_takes_are_among_them(stage, surrogate, of_130
     result = pk.sample(resume=part, model=surrogate.model, **QUIET)  # the step is made again
     assert n_calls() <= 130
     n = result["posterior"].sizes["draw"]
-    assert whole["posterior"].sizes["draw"] - 3 <= n <= whole["posterior"].sizes["draw"]
-    first = whole["posterior"]["x"].values[:, :n]
+    assert expected["posterior"].sizes["draw"] - 3 <= n <= expected["posterior"].sizes["draw"]
+    first = expected["posterior"]["x"].values[:, :n]
     np.testing.assert_array_equal(result["posterior"]["x"].values, first)
 
 
@@ -370,12 +385,13 @@ def suppress_lack():
 
 
 @pytest.mark.parametrize("stage", FEW_STAGES)
-def test_few_more_evaluations_are_not_exceeded(stage, surrogate, monkeypatch):
+def test_few_more_evaluations_are_not_exceeded(stage, surrogate, request, monkeypatch):
     """Where they do not suffice to tune, nothing begins."""
+    searches_before(stage, request)
     with monkeypatch.context() as patch:
         stop_when(patch, stage)
         part = limited(surrogate, 130, cores=1)
-    for n in 1, 5, 20, 45, 150:
+    for n in 5, 45, 150:
         n_calls()
         made = 0
         with suppress_lack():
@@ -384,6 +400,7 @@ def test_few_more_evaluations_are_not_exceeded(stage, surrogate, monkeypatch):
     assert made > 0
 
 
+@pytest.mark.usefixtures("without_search")
 def test_a_run_that_has_made_its_evaluations_makes_no_more(surrogate):
     """Not even to see that the model is what it was."""
     first = limited(surrogate, 150, cores=1)
@@ -393,6 +410,7 @@ def test_a_run_that_has_made_its_evaluations_makes_no_more(surrogate):
     assert n + n_calls() <= 150
 
 
+@pytest.mark.usefixtures("without_search")
 def test_more_evaluations_make_more_draws(surrogate, caplog):
     first = limited(surrogate, 150, cores=1)
     n_calls()

@@ -1,12 +1,13 @@
 """How a run ends, and what its user can do meanwhile."""
 
+import json
 import logging
+import multiprocessing
+import os
 import signal
-import subprocess
 import sys
 import threading
 from datetime import timedelta
-from pathlib import Path
 
 import faults
 import numpy as np
@@ -543,61 +544,52 @@ def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
     assert op.count < n_logp + 3 * (100 + 1)  # the starts are evaluated each time, and no more
 
 
-HANGS = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import faults, models, os, signal, threading, pymc_kameleon as pk
-from pathlib import Path
+def press_twice(step, cores, folder):
+    """Press Ctrl-C when a chain hangs, and again when the run waits for it."""
+    marker, stopping, left = folder / "hangs", threading.Event(), threading.Event()
+    end, ended = Run._end, Run._ended
 
-cores, marker = int(sys.argv[2]), sys.argv[3]
-
-def press():
-    until_there = threading.Event()
-    while not Path(marker).exists():
-        until_there.wait(0.01)
-    os.kill(os.getpid(), signal.SIGINT)
-    while not stopping.is_set():
-        stopping.wait()
-    os.kill(os.getpid(), signal.SIGINT)
-    while not left.wait(1.0):  # Python sees no signal that comes as a wait is about to begin
+    def press():
+        until_there = threading.Event()
+        while not marker.exists():
+            until_there.wait(0.01)
         os.kill(os.getpid(), signal.SIGINT)
+        stopping.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        while not left.wait(1.0):  # Python sees no signal that comes as a wait is about to begin
+            os.kill(os.getpid(), signal.SIGINT)
 
-stopping, left = threading.Event(), threading.Event()
-end, ended = pk.sampling.run.Run._end, pk.sampling.run.Run._ended
-def leave(self):
-    left.set()
-    return ended(self)
-pk.sampling.run.Run._ended = leave
-def note(self, why):
-    end(self, why)
-    stopping.set()
-pk.sampling.run.Run._end = note
+    def leave(self):
+        left.set()
+        return ended(self)
 
-if __name__ == "__main__":
-    op, model = models.box(faults.wells)
-    step = pk.RWM(model=model, steps_per_draw=1)
-    op.function = faults.Hangs((99, 101), marker)
-    pk.sampling.chain_of_run.Chain.next_portion = lambda self, pauses: 1
+    def note(self, why):
+        end(self, why)
+        stopping.set()
+
+    Run._ended, Run._end, Chain.next_portion = leave, note, lambda self, pauses: 1
+    logger = logging.getLogger("pymc_kameleon")
+    logger.addHandler(logging.FileHandler(folder / "log"))
+    logger.setLevel(logging.INFO)
+    box(faults.Hangs((99, 101), marker))
     threading.Thread(target=press, daemon=True).start()
-    tree = pk.sample(30, tune=20, step=step, model=model, chains=2, cores=cores,
-                     initvals=[faults.well(0), {"x": faults.well(1)["x"] - [3.0, 0.0]}],
-                     progressbar=False, compute_convergence_checks=False, random_seed=1)
-    print(tree["sampling_state"]["monitor_done"].values.tolist())
-"""
+    starts = [faults.well(0), {"x": faults.well(1)["x"] - [3.0, 0.0]}]
+    tree = sample(step, tune=20, cores=cores, initvals=starts, random_seed=1)
+    (folder / "done").write_text(json.dumps(tree["sampling_state"]["monitor_done"].values.tolist()))
 
 
 @pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_second_ctrl_c_leaves_what_hangs(cores, tmp_path):
     """In a process of its own, and here."""
-    arguments = [str(Path(__file__).parents[1] / "helpers"), str(cores), str(tmp_path / "hangs")]
-    ended = subprocess.run(
-        [sys.executable, "-c", HANGS, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=faults.HANGING,
-    )
-    assert ended.returncode == 0, ended.stderr
-    done = [int(n) for n in ended.stdout.strip().strip("[]").split(",")]
+    step = pk.RWM(model=box(faults.wells)[1], steps_per_draw=1)
+    forked = multiprocessing.get_context("fork")
+    ended = forked.Process(target=press_twice, args=(step, cores, tmp_path))
+    ended.start()
+    ended.join(faults.HANGING)
+    ended.kill()
+    ended.join()
+    assert ended.exitcode == 0
+    done = json.loads((tmp_path / "done").read_text())
     assert max(done) >= 1
-    assert "press Ctrl-C again not to wait" in ended.stderr
-    assert "Sampling was interrupted" in ended.stderr
+    assert "press Ctrl-C again not to wait" in (tmp_path / "log").read_text()
+    assert "Sampling was interrupted" in (tmp_path / "log").read_text()

@@ -122,7 +122,7 @@ def rounds(monkeypatch):
 
 def test_the_way_asks_for_many_points_at_a_time(surrogate, rounds):
     """And its evaluations are those that its chain counts."""
-    dt = run(surrogate)
+    dt = run(surrogate, max_evaluations=300)
     assert len(rounds) < 12
     assert max(rounds) == 16
     first = dt["warmup_sample_stats"]["n_logp"].values[:, 0]
@@ -204,9 +204,9 @@ def test_nothing_is_evaluated_again_on_the_way(surrogate, usual):
     """Not even NaN, or there would be more evaluations than there may be."""
     Switch.function = staticmethod(lambda x: Switch.usual(x) if x[0] < 0.5 else np.nan)
     CALLS.value = 0
-    dt = run(surrogate, max_evaluations=300)
+    dt = run(surrogate, max_evaluations=250)
     n_logp = dt["sample_stats"]["n_logp"].sum() + dt["warmup_sample_stats"]["n_logp"].sum()
-    assert CALLS.value == n_logp <= 300
+    assert CALLS.value == n_logp <= 250
     job = job_of(surrogate)
     for _ in range(2):
         row, _, n = evaluate(job, 0, np.array([1.0, 0.0]))
@@ -240,7 +240,7 @@ def test_only_the_first_start_has_to_be_possible(surrogate, usual):
 
     Switch.function = first_only
     starts = [{"x": [0.3, 0.2]}, *({"x": [100.0 + k, 0]} for k in range(15))]
-    dt = run(surrogate, initvals=starts)
+    dt = run(surrogate, initvals=starts, max_evaluations=300)
     assert np.max(np.abs(seen)) < 100
     assert dt["posterior"].sizes["chain"] == 16
 
@@ -299,11 +299,21 @@ def of_two():
     return model
 
 
+@pytest.fixture(scope="module")
+def surrogate_of_x(of_two):
+    step = pk.SurrogateMetropolis([of_two["x"]], model=of_two)
+    step.n_trials = 0
+    return step
+
+
 @pytest.mark.parametrize(
     "other", [pytest.param(pk.AM, marks=pytest.mark.slow), pk.GadRWM, pk.SurrogateMetropolis]
 )
-def test_other_steps_have_ways_too(of_two, other, monkeypatch):
+def test_other_steps_have_ways_too(of_two, surrogate_of_x, other, monkeypatch):
     """Each search is made once; and what begins by a gradient does so where it is counted."""
+    monkeypatch.setattr(active, "BUDGET", (0, 10))
+    monkeypatch.setattr(active, "MOST_BATCHES", 2)
+    monkeypatch.setattr(active, "MOST_CLIMBING", 0)
     searches, begin = [], active.Search.__init__
 
     def noted(search, *arguments):
@@ -311,9 +321,8 @@ def test_other_steps_have_ways_too(of_two, other, monkeypatch):
         begin(search, *arguments)
 
     monkeypatch.setattr(active.Search, "__init__", noted)
-    step = [pk.SurrogateMetropolis([of_two["x"]], model=of_two), other([of_two["y"]], model=of_two)]
-    for one in step:
-        one.n_trials = 0
+    step = [surrogate_of_x, other([of_two["y"]], model=of_two)]
+    step[1].n_trials = 0
     options = {"chains": 4, "tune": 8, "draws": 5, "evaluations_at_once": 4, "model": of_two}
     options |= {"random_seed": 1, "cores": 1} | QUIET
     CALLS.value = 0
@@ -369,7 +378,7 @@ def test_values_of_starts_are_not_taken_for_those_elsewhere(monkeypatch):
 def test_emulators_go_many_at_a_time(caplog):
     step = pk.EmulatorMetropolis(model=banana())
     step.n_trials = 0  # which count for the first run alone
-    options = {"step": step, "evaluations_at_once": 8, "max_evaluations": 400, "chains": 8}
+    options = {"step": step, "evaluations_at_once": 8, "max_evaluations": 200, "chains": 8}
     options |= {"random_seed": 1, "model": step.model} | QUIET
     one = pk.sample(cores=1, **options)
     assert one["posterior"].sizes["chain"] == 8

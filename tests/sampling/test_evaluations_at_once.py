@@ -375,7 +375,8 @@ def test_values_of_starts_are_not_taken_for_those_elsewhere(monkeypatch):
     np.testing.assert_allclose(seen, 0, atol=1e-9)
 
 
-def test_emulators_go_many_at_a_time(caplog):
+@pytest.mark.slow
+def test_emulators_go_many_at_a_time():
     step = pk.EmulatorMetropolis(model=banana())
     step.n_trials = 0  # which count for the first run alone
     options = {"step": step, "evaluations_at_once": 8, "max_evaluations": 200, "chains": 8}

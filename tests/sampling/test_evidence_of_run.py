@@ -51,9 +51,11 @@ def sample(step, **options):
 
 @pytest.fixture(scope="module")
 def draws(step):
-    """A run without evidence."""
+    """A run without evidence, and without a search, which does not matter to it."""
     options = {"draws": 60, "tune": 60, "cores": 1, "random_seed": 1}
-    return pk.sample(step=step, model=step.model, **options, **QUIET)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pymc_kameleon.samplers.surrogate.active.search.MOST_COORDINATES", 0)
+        return pk.sample(step=step, model=step.model, **options, **QUIET)
 
 
 def go_on(source, step, **options):

@@ -155,6 +155,7 @@ def test_there_are_no_more_evaluations_and_as_many_draws_of_each_chain(name, n, 
     assert n_calls() == calls
 
 
+@pytest.mark.usefixtures("without_search")
 def test_what_comes_before_the_run_counts(counting, caplog):
     """A step is made, starts are looked for where some are impossible, and NaN is not doubted."""
 
@@ -304,8 +305,14 @@ def searches_before(stage, request):
     return stage == "on the way"
 
 
-@pytest.mark.parametrize("stage", FEW_STAGES)
-@pytest.mark.parametrize("name", ["plain_surrogate", "plain_walk"])
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [pytest.param("plain_surrogate", *own.values, marks=own.marks) for own in FEW_STAGES]
+    + [
+        pytest.param("plain_walk", stage, marks=[pytest.mark.slow] * (stage != "while tuning"))
+        for stage in STAGES
+    ],
+)
 def test_interrupted_runs_make_the_same_draws(name, stage, whole, request, monkeypatch, tmp_path):
     """From a result, and from a store, which can be opened when it is interrupted."""
     step, store = request.getfixturevalue(name), tmp_path / "run.zarr"

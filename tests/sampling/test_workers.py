@@ -404,7 +404,7 @@ def test_a_changed_model_does_not_find_the_old_one(black_box, expected, monkeypa
         assert_same(stale, shallow, ALL)
 
 
-@pytest.mark.parametrize("home", ["__main__", __name__])
+@pytest.mark.parametrize("home", ["__main__", pytest.param(__name__, marks=pytest.mark.slow)])
 def test_a_function_of_a_notebook_is_the_one_of_now(home, monkeypatch):
     """And one inside a function travels, too; PyTensor's pickle has its name alone."""
 

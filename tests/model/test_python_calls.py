@@ -1,5 +1,7 @@
 """Ops that run through Python: what they return, what they write, and what they raise."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -92,6 +94,17 @@ def vector_of(function):
     return model
 
 
+class Switch:
+    """What the black box of `returning` returns."""
+
+    returned = None
+
+
+@cache
+def returning():
+    return vector_of(lambda a: Switch.returned)
+
+
 def test_another_shape_is_named():
     shapes = iter([5] * 20)
 
@@ -116,8 +129,9 @@ def test_another_shape_is_named():
 )
 def test_what_numba_would_misread_is_refused(returned, message):
     """An array of more dimensions ended Python."""
+    Switch.returned = returned
     with pytest.raises(WrongReturn, match=message):
-        pk.RWM(model=vector_of(lambda a: returned))
+        pk.RWM(model=returning())
 
 
 def test_one_number_is_one_however_many_dimensions():

@@ -330,8 +330,8 @@ def test_executors_change_nothing():
 @pytest.mark.forks
 def test_processes_change_nothing():
     _, model, dt, _ = of_surrogates()
-    with ProcessPoolExecutor(2, get_context("fork")) as pool:
-        pool.submit(int).result()  # its processes do not have the job
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        pool.submit(int).result()  # its process does not have the job
         ways = {"cores": 1}, {"cores": 2}, {"executor": pool}
         found = [pk.evidence(dt, model, 50, 1, **own) for own in ways]
     assert found[0] == found[1] == found[2]

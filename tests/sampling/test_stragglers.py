@@ -61,8 +61,11 @@ def straggler():
 
 
 def run(step, **changes):
+    """Without a search, which ends before chains advance."""
     options = {"tune": 20, "draws": 5, "evaluations_at_once": CHAINS, "chains": CHAINS}
-    return sample(step, **options | {"discard_tuned_samples": False} | changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pymc_kameleon.samplers.surrogate.active.search.MOST_COORDINATES", 0)
+        return sample(step, **options | {"discard_tuned_samples": False} | changes)
 
 
 @pytest.fixture(scope="module")

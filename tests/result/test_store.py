@@ -289,7 +289,7 @@ def disk(monkeypatch):
     return full_after
 
 
-@pytest.mark.parametrize("writes", [0, 5, 20])
+@pytest.mark.parametrize("writes", [0, 5, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_full_disk_loses_nothing(writes, walk, whole, path, disk, monkeypatch, caplog):
     one_by_one(monkeypatch)
     monkeypatch.setattr(store, "MOST_BYTES", 2000)

@@ -478,7 +478,7 @@ def test_r_hats_that_are_high(n, draws):
         are_high(r_hat(slow), nested_r_hat(stuck, numbers), numbers, draws), 1
     )
     assert nested_high > 0.75
-    assert high > 0.95
+    assert high > 0.9
 
 
 def r_hat(values):

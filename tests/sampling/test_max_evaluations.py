@@ -318,7 +318,7 @@ def test_interrupted_runs_make_the_same_draws(name, stage, whole, request, monke
     step, store = request.getfixturevalue(name), tmp_path / "run.zarr"
     n = 130 if name == "plain_surrogate" else 3000
     expected, _ = whole(step, n, searches_before(stage, request))
-    for where in None, store:
+    for where in (None, store) if stage != "drawing" else (store,):
         with monkeypatch.context() as patch:
             stop_when(patch, stage)
             part = limited(step, n, cores=1, store=where)

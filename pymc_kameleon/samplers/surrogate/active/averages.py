@@ -25,11 +25,12 @@ from pymc_kameleon.samplers.surrogate.active.process import Process, drawn, fact
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
-N_STEPS, N_STEPS_EXACT, THINNING = 2000, 800, 5
-"""Steps of the chains of s; fewer where some coordinates are drawn anew; and of these one in so
-many counts. Their own error is seen by what they differ by."""
+N_CHAINS, N_STEPS, N_STEPS_EXACT, THINNING = 4 * draws.N_CHAINS, 500, 200, 5
+"""Chains of s; their steps; fewer where some coordinates are drawn anew; and of these one in so
+many counts. Their own error is seen by what they differ by. A step of many chains takes hardly
+longer than one of few."""
 
-POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
+POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 60
 """Power of s that is wider; points of it, and the steps of chains that make them."""
 
 N_HYPER, N_PATHS = 8, 64
@@ -88,10 +89,12 @@ class ProcessPosterior:
             density = Density(way.process, rng)
             density.radius += FARTHER
             ones = np.ones(draws.N_CHAINS)
+            found, _ = draws.run(density, way.chains, ones, draws.N_STEPS, rng)
+            chains = found[:: -draws.N_STEPS * draws.N_CHAINS // N_CHAINS].reshape(-1, d)
             n_steps = N_STEPS_EXACT if density.n_held else N_STEPS
-            found, _ = draws.run(density, way.chains, ones, n_steps, rng)
+            found, _ = draws.run(density, chains, np.ones(N_CHAINS), n_steps, rng)
             wider = _wider(way.process, density)
-            wide, logs = draws.run(density, found[-1], ones, N_WIDE_STEPS, rng, wider)
+            wide, logs = draws.run(density, chains, np.ones(N_CHAINS), N_WIDE_STEPS, rng, wider)
             wide, logs = wide[BURN_IN:].reshape(-1, d), logs[BURN_IN:].ravel()
             rows = rng.choice(len(wide), N_WIDE, replace=False)
             wide, logs = wide[rows], logs[rows]
@@ -115,10 +118,10 @@ class ProcessPosterior:
         """
         of_chains = [
             sum(function(x).sum(axis=0) for x in _parts(own, size)) / len(own)
-            for own in np.split(self.draws, draws.N_CHAINS)
+            for own in np.split(self.draws, N_CHAINS)
         ]
         mean, of_draws = np.mean(of_chains, axis=0), np.var(of_chains, axis=0, ddof=1)
-        of_draws = of_draws / draws.N_CHAINS
+        of_draws = of_draws / N_CHAINS
         by_path = by_s = 0
         for part in _parts(np.arange(N_WIDE), size):
             values, w = function(self._wide[part]) - mean, self._by_s[part]
@@ -136,9 +139,9 @@ class ProcessPosterior:
 def _wider(process, density):
     """Return the log of a density that has more mass than s where less is known."""
 
-    def log_density(u):
-        _, sd = process.mean_and_sd(u)
-        log_s = POWER * density(u) + (1 - POWER) * density.size(u)
+    def log_density(u, _least=None):
+        mean, sd = process.mean_and_sd(u)
+        log_s = POWER * density.of(u, mean, sd) + (1 - POWER) * density.size(u)
         return log_s + 0.5 * np.minimum(sd, MOST_SD) ** 2
 
     return log_density

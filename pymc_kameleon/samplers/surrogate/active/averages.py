@@ -30,8 +30,9 @@ N_CHAINS, N_STEPS, N_STEPS_EXACT, THINNING = 4 * draws.N_CHAINS, 500, 200, 5
 many counts. Their own error is seen by what they differ by. A step of many chains takes hardly
 longer than one of few."""
 
-POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 60
-"""Power of s that is wider; points of it, and the steps of chains that make them."""
+POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
+"""Power of s that is wider; points of it, and the steps of chains that make them: of few chains and
+long, because they begin at draws of s, and early points would be too few in the tails."""
 
 N_HYPER, N_PATHS = 8, 64
 """Numbers of the process, and paths of all of these together."""
@@ -94,7 +95,8 @@ class ProcessPosterior:
             n_steps = N_STEPS_EXACT if density.n_held else N_STEPS
             found, _ = draws.run(density, chains, np.ones(N_CHAINS), n_steps, rng)
             wider = _wider(way.process, density)
-            wide, logs = draws.run(density, chains, np.ones(N_CHAINS), N_WIDE_STEPS, rng, wider)
+            last = found[-1, : draws.N_CHAINS]
+            wide, logs = draws.run(density, last, ones, N_WIDE_STEPS, rng, wider)
             wide, logs = wide[BURN_IN:].reshape(-1, d), logs[BURN_IN:].ravel()
             rows = rng.choice(len(wide), N_WIDE, replace=False)
             wide, logs = wide[rows], logs[rows]

@@ -28,7 +28,6 @@ kernel.
 Source: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), here [RW].
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -143,12 +142,18 @@ class Terms(NamedTuple):
     def of(cls, a, b, prior):
         """Return those of points a (n, d) and b (m, d)."""
         products = a @ b.T
-        quadratics = 0.5 * products**2 - 0.25 * (a * a) @ (b * b).T
+        quadratics = products * products
+        quadratics *= 0.5
+        quadratics -= (0.25 * a * a) @ (b * b).T
         if not prior.n_held:
             return cls((a, b), products, quadratics)
         s = prior.own_of(a)[1] @ prior.own_of(b)[1].T
         held = cls.of_held(a, b, prior)
-        return held._replace(products=products, quadratics=quadratics, exact=1 + s + 0.5 * s * s)
+        exact = 0.5 * s
+        exact += 1
+        exact *= s
+        exact += 1
+        return held._replace(products=products, quadratics=quadratics, exact=exact)
 
     @classmethod
     def of_held(cls, a, b, prior):
@@ -167,13 +172,15 @@ def _bounded(held):
 
 
 def kernel(kind, q):
-    """Return κ, of curvature 1 whatever its kind."""
+    """Return κ, of curvature 1 whatever its kind, in the memory of q: a new array takes longer."""
     if kind == 0:
-        return np.exp(-0.5 * q)
-    if kind == 1:
-        return 1 / (1 + 0.5 * q)
-    root = 1 + q / 6
-    return 1 / (root * root * root)  # a power takes ten times as long
+        q *= -0.5
+        return np.exp(q, out=q)
+    q *= 0.5 if kind == 1 else 1 / 6
+    q += 1
+    if kind == 2:
+        q *= q * q  # a power takes ten times as long
+    return np.reciprocal(q, out=q)
 
 
 def kernel_slope(kind, q):
@@ -228,26 +235,38 @@ def covariance(terms, hyper, prior):
     k = kernel(hyper.kernel, _distance(terms.points, rates_of(hyper, n_held)))
     k *= variance_of(hyper)
     k += CONSTANT**2
-    k += prior.linear**2 * terms.products
-    k += numbers[QUAD] * terms.quadratics
+    k += (part := prior.linear**2 * terms.products)
+    k += np.multiply(terms.quadratics, numbers[QUAD], out=part)
     if n_held:
-        k += numbers[PRODUCT] * terms.exact * of_held(terms, hyper)
+        part = of_held(terms, hyper)
+        part *= terms.exact
+        part *= numbers[PRODUCT]
+        k += part
         k += _alone(terms, numbers, n_held)
     return k
 
 
 def of_held(terms, hyper):
     """Return κ_J."""
-    pairs = zip(*(powers(x, hyper) for x in terms.held), strict=True)
-    factors = [1 + a @ b.T for a, b in pairs]
-    return np.exp(terms.growth * np.exp(-2 * hyper.logs[SMOOTH])) - 1 + math.prod(factors)
+    product = 1.0
+    for a, b in zip(*(powers(x, hyper) for x in terms.held), strict=True):
+        factor = a @ b.T
+        factor += 1
+        factor *= product
+        product = factor
+    k = terms.growth * np.exp(-2 * hyper.logs[SMOOTH])
+    np.exp(k, out=k)
+    k += product
+    k -= 1
+    return k
 
 
 def _alone(terms, numbers, n_held):
     """Return the covariance of what depends on J alone."""
     rates = np.full(n_held, 1 / numbers[ALONE_LENGTH])
-    q = _distance([u[:, :n_held] for u in terms.points], rates)
-    return numbers[ALONE] * np.exp(-0.5 * q)
+    k = kernel(0, _distance([u[:, :n_held] for u in terms.points], rates))
+    k *= numbers[ALONE]
+    return k
 
 
 def variances(u, hyper, prior):
@@ -286,6 +305,9 @@ class Process:
         self.alpha = lapack.dpotrs(factor, y + 0.5 * np.sum(u * u, axis=1), lower=1)[0]
         self.inverse = np.asfortranarray(np.tril(lapack.dtrtri(factor, lower=1)[0]))
         """L⁻¹, K = LLᵀ, as BLAS takes it."""
+        if n := prior.n_held:
+            rest, (_, own) = u[:, n:], prior.own_of(u)
+            self._of_exact = rest, own, _squared(own), (self.alpha @ _squared(rest))
 
     def mean(self, u):
         """Return the mean of y at points u (m, d)."""
@@ -304,11 +326,12 @@ class Process:
             sd[rows] = self._sd(u[rows], k[rows])
         return mean, sd
 
-    def covariance(self, u):
-        """Return the covariance (m, m) of y at points u, given the values."""
+    def covariance(self, u, terms=None):
+        """Return the covariance (m, m) of y at points u, given the values; `terms` are theirs."""
         explained = self._explained(self._covariance(u))
-        terms = Terms.of(u, u, self.prior)
-        return covariance(terms, self.hyper, self.prior) - explained.T @ explained
+        k = covariance(terms or Terms.of(u, u, self.prior), self.hyper, self.prior)
+        k -= explained.T @ explained
+        return k
 
     def left_out(self):
         """Return how far off (n,) each value is predicted by all others, and the sd of that.
@@ -375,15 +398,16 @@ class Process:
             Along these.
         """
         prior, n, numbers = self.prior, self.prior.n_held, np.exp(2 * self.hyper.logs)
-        u, rest = np.zeros((len(held), self.u.shape[1])), self.u[:, n:]
+        rest, own, squares, by_squares = self._of_exact
+        u = np.zeros((len(held), self.u.shape[1]))
         u[:, :n] = held
         if prior.own is not None:
             u[:, n:] = -held @ prior.own[n:, :n].T  # where v = 0
         of_quad, size = numbers[QUAD] * self.alpha, rest.shape[1]
         weights = numbers[PRODUCT] * of_held(Terms.of_held(u, self.u, prior), self.hyper)
-        weights, own = weights * self.alpha, prior.own_of(self.u)[1]
-        by_quad = (of_quad @ _squared(rest)).reshape(size, size)
-        curvature = np.eye(size) - (weights @ _squared(own)).reshape(-1, size, size)
+        weights *= self.alpha
+        by_quad = (numbers[QUAD] * by_squares).reshape(size, size)
+        curvature = np.eye(size) - (weights @ squares).reshape(-1, size, size)
         values, vectors = np.linalg.eigh(curvature - by_quad + np.diag(np.diag(by_quad)) / 2)
         values = np.maximum(values, LEAST_CURVATURE)
         slopes = weights @ own + (prior.linear**2 * self.alpha + of_quad * (u @ self.u.T)) @ rest
@@ -405,7 +429,8 @@ class Process:
         return k @ self.alpha - 0.5 * np.sum(u * u, axis=1)
 
     def _sd(self, u, k):
-        explained = np.sum(self._explained(k) ** 2, axis=0)
+        explained = self._explained(k)
+        explained = np.einsum("ij,ij->j", explained, explained)
         return np.sqrt(np.maximum(variances(u, self.hyper, self.prior) - explained, 0))
 
     def _explained(self, k):
@@ -421,8 +446,10 @@ def _add_noise(k, y, hyper):
 
 def factorised(k):
     """Return the lower factor of K, with as little added to its diagonal as rounding needs."""
+    diagonal = np.diag(k).copy()
     for jitter in JITTERS:
-        factor, failed = lapack.dpotrf(k + jitter * np.eye(len(k)), lower=1)
+        np.fill_diagonal(k, diagonal + jitter)
+        factor, failed = lapack.dpotrf(k.T, lower=1)  # its transpose, as LAPACK stores it
         if not failed:
             return factor
     raise np.linalg.LinAlgError("The covariance is not positive definite.")
@@ -602,7 +629,7 @@ def _loss_and_slopes(u, y, prior):
 
         rates = rates_of(hyper, n_held)
         q, variance = _distance(terms.points, rates), variance_of(hyper)
-        by_amplitude = variance * along(kernel(hyper.kernel, q))
+        by_amplitude = variance * along(kernel(hyper.kernel, q.copy()))
         by_distance = variance * w * kernel_slope(hyper.kernel, q)
         slopes[NOISE] = 2 * numbers[NOISE] * np.sum(w[diagonal])
         slopes[QUAD] = 2 * numbers[QUAD] * along(terms.quadratics)

@@ -17,6 +17,7 @@ from pymc_kameleon.samplers.surrogate.active.search import suits
 from pymc_kameleon.samplers.surrogate.active.star import least_exact
 from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.evaluations import each_once, evenly
+from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 from pymc_kameleon.samplers.surrogate.moves import generator_of
 from pymc_kameleon.step.learned import COORDINATE
 
@@ -36,9 +37,9 @@ MOST_OUTSIDE = 0.003
 """Share of its draws near its wall up to which it is believed: others are cut off."""
 
 ATTEMPTS, GOOD_ERROR = 3, 0.2
-"""Sets of draws, at most, until the averages of paths rest on enough points, and the errors of all
+"""Sets of paths, at most, until their averages rest on enough points, and the errors of all
 coordinates' means and standard deviations are less than this, in standard deviations: in long tails
-chains and paths sometimes go astray."""
+paths sometimes go astray."""
 
 ROUNDING = 1e-12
 """Error, by the average, that rounding has where a function is the same everywhere."""
@@ -89,10 +90,10 @@ def _posterior(z, logp, exact):
     known = Known(z, logp, exact)
     if not known.is_enough:
         return NOTHING
-    rng, best, least = generator_of(z), NOTHING, np.inf
+    rng, found, best, least = generator_of(z), None, NOTHING, np.inf
     for _ in range(ATTEMPTS):
-        with suppress(np.linalg.LinAlgError):
-            found = ProcessPosterior(known, rng)
+        with suppress(np.linalg.LinAlgError), linear_algebra().limit(limits=1):
+            found = found.again(rng) if found else ProcessPosterior(known, rng)
             error = _largest_error(found) if found.n_effective >= LEAST_EFFECTIVE else np.inf
             if error < least or best is NOTHING:
                 best, least = found, error

@@ -381,7 +381,9 @@ def test_chains(name, d):
         assert chain.refreshes == [20, 40, 60, 90, 135, 202, 300]
 
 
-@pytest.mark.parametrize("n_tune", [0, 1, 2, 3, 7, 30, 100])
+@pytest.mark.parametrize(
+    "n_tune", [0, 1, 7, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 30, 100))]
+)
 @pytest.mark.parametrize("name", ADAPTATIONS)
 def test_short_tuning(name, n_tune):
     compare(name, slow_skewed(2), START[2], n_tune, n_tune + 10, **rate_of(name))

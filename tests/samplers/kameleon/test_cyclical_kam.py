@@ -477,7 +477,7 @@ def p_value(
 @pytest.mark.parametrize(
     "move",
     [
-        pytest.param(move, marks=[] if move in ("jump", "mirror") else [pytest.mark.slow])
+        pytest.param(move, marks=[] if move == "mirror" else [pytest.mark.slow])
         for move in list(MOVES)[:-1]
     ],
 )

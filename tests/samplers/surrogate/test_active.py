@@ -258,7 +258,7 @@ class Normal:
 
     n_held, middle, sds = 0, np.array([0.5, -0.3, 0.2]), np.array([1.3, 0.5, 0.9])
 
-    def __call__(self, u):
+    def __call__(self, u, _least=None):
         return -np.sum(((u - self.middle) / self.sds) ** 2, axis=1) / 2
 
 
@@ -270,7 +270,7 @@ class Funnel(draws.Density):
     def __init__(self, is_right=True):
         self.process, self.factor = self, 1.0 if is_right else 1.5
 
-    def __call__(self, u):
+    def __call__(self, u, _least=None):
         h, w = u[:, 0], u[:, 1:]
         return -0.5 * h**2 - 0.5 * np.exp(h) * np.sum(w * w, axis=1) + h
 
@@ -328,6 +328,40 @@ def test_density_is_the_expected_one_but_for_what_is_unknown(n_held):
     np.testing.assert_allclose(density(u[far]), expected[far] - too_much)
     assert some.sum() > 10
     assert far.sum() > 10
+
+
+@pytest.mark.parametrize("n_held", [0, 1])
+def test_density_is_not_computed_where_it_is_surely_too_low(n_held):
+    """So whether a step is accepted is the same."""
+    density = draws.Density(some_process(n_held, 0, 60), np.random.default_rng(1))
+    u = np.random.default_rng(2).standard_normal((200, 3)) * np.linspace(0, 2, 200)[:, None]
+    whole = density(u)
+    least = np.full(200, np.median(whole))
+    some = density(u, least)
+    np.testing.assert_array_equal(some > least, whole > least)
+    is_known = some > -np.inf
+    np.testing.assert_allclose(some[is_known], whole[is_known])
+    assert 0.1 < is_known.mean() < 0.9
+
+
+@pytest.mark.parametrize("kernel", range(process.N_KERNELS))
+@pytest.mark.parametrize("n_held", [0, 1, 2])
+def test_slopes_of_the_numbers_are_derivatives(n_held, kernel):
+    """As differences have them; and the loss is that of the search without slopes."""
+    own = some_process(n_held, 0, 40)
+    loss = process._loss_and_slopes(own.u, own.y, own.prior)
+    logs = own.hyper.logs.copy()
+    logs[process.NOISE] = np.log(0.05)  # else rounding is seen in differences
+    hyper = own.hyper._replace(kernel=kernel, logs=logs)
+    value, slopes = loss(hyper)
+    score = process._log_posterior(own.u, own.y, own.prior)
+    np.testing.assert_allclose(value, -score(hyper))
+    places = process._free(own.prior, own.u.shape[1])
+    for place in places:
+        step = 1e-4 * (np.arange(len(logs)) == place)
+        low, high = (loss(hyper._replace(logs=logs + sign * step))[0] for sign in (-1, 1))
+        expected = (high - low) / 2e-4
+        np.testing.assert_allclose(slopes[place], expected, rtol=1e-4, atol=1e-4)
 
 
 # ---- the star -------------------------------------------------------------------------------
@@ -588,7 +622,7 @@ def test_a_region_without_density_is_kept_away_from():
     assert np.mean([np.isfinite(f(x)) for x in draws]) > 0.9
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 3))])
 def test_a_flat_or_broken_density_ends(seed):
     """Nothing is found, or anything, but within the budget and without an exception.
 

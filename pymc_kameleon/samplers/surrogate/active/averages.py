@@ -17,20 +17,23 @@ Source: O'Hagan, "Bayes-Hermite quadrature", Journal of Statistical Planning and
 Symbols: as in process.py and way.py.
 """
 
+from copy import copy
+
 import numpy as np
 
 from pymc_kameleon.samplers.surrogate.active import draws
 from pymc_kameleon.samplers.surrogate.active.draws import Density
-from pymc_kameleon.samplers.surrogate.active.process import Process, drawn, factorised
+from pymc_kameleon.samplers.surrogate.active.process import Process, Terms, drawn, factorised
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
-from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
-N_STEPS, N_STEPS_EXACT, THINNING = 2000, 800, 5
-"""Steps of the chains of s; fewer where some coordinates are drawn anew; and of these one in so
-many counts. Their own error is seen by what they differ by."""
+N_CHAINS, N_STEPS, N_STEPS_EXACT, THINNING = 4 * draws.N_CHAINS, 500, 200, 5
+"""Chains of s; their steps; fewer where some coordinates are drawn anew; and of these one in so
+many counts. Their own error is seen by what they differ by. A step of many chains takes hardly
+longer than one of few."""
 
 POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
-"""Power of s that is wider; points of it, and the steps of chains that make them."""
+"""Power of s that is wider; points of it, and the steps of chains that make them: of few chains and
+long, because they begin at draws of s, and early points would be too few in the tails."""
 
 N_HYPER, N_PATHS = 8, 64
 """Numbers of the process, and paths of all of these together."""
@@ -79,34 +82,45 @@ class ProcessPosterior:
         If rounding forbids it, or draws of s do not come to rest.
     """
 
+    @np.errstate(all="ignore")
     def __init__(self, known, rng):
-        d = known.x.shape[1]
-        with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-            way = Way.knowing(known, rng)
-            if not way.is_home:
-                raise np.linalg.LinAlgError("Draws of the process do not come to rest.")
-            density = Density(way.process, rng)
-            density.radius += FARTHER
-            ones = np.ones(draws.N_CHAINS)
-            n_steps = N_STEPS_EXACT if density.n_held else N_STEPS
-            found, _ = draws.run(density, way.chains, ones, n_steps, rng)
-            wider = _wider(way.process, density)
-            wide, logs = draws.run(density, found[-1], ones, N_WIDE_STEPS, rng, wider)
-            wide, logs = wide[BURN_IN:].reshape(-1, d), logs[BURN_IN:].ravel()
-            rows = rng.choice(len(wide), N_WIDE, replace=False)
-            wide, logs = wide[rows], logs[rows]
-            outside = np.linalg.norm(found, axis=2) > density.radius - FARTHER / 2
-            self.outside = float(np.mean(outside)) if density.n_held else 0.0
-            self.draws = way.x_of(found[::THINNING].swapaxes(0, 1).reshape(-1, d))
-            self._wide, self._way, self._radius = way.x_of(wide), way, density.radius
-            self._by_s = _shares(density(wide) - logs)
-            paths = _paths(way.process, wide, rng)
-            if density.n_held:
-                # In a far neck or mouth a path may be anything, as nothing there was evaluated.
-                paths -= density.unknown(way.process.mean_and_sd(wide)[1])[:, None]
-            self._by_path = _shares(paths - logs[:, None])
-            self.n_effective = np.median(1 / np.sum(self._by_path**2, axis=0))
-            self.scale = _scale(way.process)
+        way = Way.knowing(known, rng)
+        if not way.is_home:
+            raise np.linalg.LinAlgError("Draws of the process do not come to rest.")
+        density = Density(way.process, rng)
+        density.radius += FARTHER
+        found, _ = draws.run(density, way.chains, np.ones(draws.N_CHAINS), draws.N_STEPS, rng)
+        chains = found[:: -draws.N_STEPS * draws.N_CHAINS // N_CHAINS].reshape(N_CHAINS, -1)
+        n_steps = N_STEPS_EXACT if density.n_held else N_STEPS
+        found, _ = draws.run(density, chains, np.ones(N_CHAINS), n_steps, rng)
+        outside = np.linalg.norm(found, axis=2) > density.radius - FARTHER / 2
+        self.outside = float(np.mean(outside)) if density.n_held else 0.0
+        self.draws = way.x_of(found[::THINNING].swapaxes(0, 1).reshape(-1, found.shape[2]))
+        self.scale = _scale(way.process)
+        self._way, self._density, self._last = way, density, found[-1, : draws.N_CHAINS]
+        self._draw_paths(rng)
+
+    @np.errstate(all="ignore")
+    def _draw_paths(self, rng):
+        density, process, ones = self._density, self._way.process, np.ones(draws.N_CHAINS)
+        wider = _wider(process, density)
+        wide, logs = draws.run(density, self._last, ones, N_WIDE_STEPS, rng, wider)
+        wide, logs = wide[BURN_IN:].reshape(-1, wide.shape[2]), logs[BURN_IN:].ravel()
+        rows = rng.choice(len(wide), N_WIDE, replace=False)
+        wide, logs = wide[rows], logs[rows]
+        self._wide, self._by_s = self._way.x_of(wide), _shares(density(wide) - logs)
+        paths = _paths(process, wide, rng)
+        if density.n_held:
+            # In a far neck or mouth a path may be anything, as nothing there was evaluated.
+            paths -= density.unknown(process.mean_and_sd(wide)[1])[:, None]
+        self._by_path = _shares(paths - logs[:, None])
+        self.n_effective = np.median(1 / np.sum(self._by_path**2, axis=0))
+
+    def again(self, rng):
+        """Return the same with other paths, and with other points for their averages."""
+        other = copy(self)
+        other._draw_paths(rng)
+        return other
 
     def averages(self, function, size=N_WIDE):
         """Return means (q,), their errors, and sds, of a function of points (n, d), (n, q).
@@ -115,10 +129,10 @@ class ProcessPosterior:
         """
         of_chains = [
             sum(function(x).sum(axis=0) for x in _parts(own, size)) / len(own)
-            for own in np.split(self.draws, draws.N_CHAINS)
+            for own in np.split(self.draws, N_CHAINS)
         ]
         mean, of_draws = np.mean(of_chains, axis=0), np.var(of_chains, axis=0, ddof=1)
-        of_draws = of_draws / draws.N_CHAINS
+        of_draws = of_draws / N_CHAINS
         by_path = by_s = 0
         for part in _parts(np.arange(N_WIDE), size):
             values, w = function(self._wide[part]) - mean, self._by_s[part]
@@ -130,15 +144,15 @@ class ProcessPosterior:
 
     def covers(self, x):
         """Whether s has some mass at points x (n, d): share of those that are within its radius."""
-        return np.mean(np.linalg.norm(self._way.u_of(x), axis=1) < self._radius)
+        return np.mean(np.linalg.norm(self._way.u_of(x), axis=1) < self._density.radius)
 
 
 def _wider(process, density):
     """Return the log of a density that has more mass than s where less is known."""
 
-    def log_density(u):
-        _, sd = process.mean_and_sd(u)
-        log_s = POWER * density(u) + (1 - POWER) * density.size(u)
+    def log_density(u, _least=None):
+        mean, sd = process.mean_and_sd(u)
+        log_s = POWER * density.of(u, mean, sd) + (1 - POWER) * density.size(u)
         return log_s + 0.5 * np.minimum(sd, MOST_SD) ** 2
 
     return log_density
@@ -158,11 +172,11 @@ def _shares(logs):
 
 def _paths(process, u, rng):
     """Return log-densities (n, N_PATHS) at points u that fit as well, in pairs about a mean."""
-    found = []
+    found, terms = [], Terms.of(u, u, process.prior)
     for hyper in drawn(process, N_HYPER, rng):
         own = Process(process.u, process.y, hyper, process.prior)
         z = rng.standard_normal((len(u), N_PATHS // N_HYPER // 2))
-        e = np.tril(factorised(own.covariance(u))) @ z
+        e = np.tril(factorised(own.covariance(u, terms))) @ z
         found.append(own.mean(u)[:, None] + np.concatenate([e, -e], axis=1))
     return np.concatenate(found, axis=1)
 

@@ -56,14 +56,26 @@ class Density:
             _, sd = process.mean_and_sd(rng.standard_normal((100, d)))
             self.usual = min(np.median(sd), MOST_SD) + MORE_SD
 
-    def __call__(self, u):
-        """Return it at points (m, d)."""
+    def __call__(self, u, least=-np.inf):
+        """Return it at points (m, d); or −inf where the mean tells that it is below `least` (m,).
+
+        The standard deviation, which takes longest, is then not computed.
+        """
         if self.centre is not None:
             inside = np.sum((u - self.centre) ** 2, axis=1) <= self.radius**2
             return np.where(inside, self.process.mean(u), -np.inf)
-        mean, sd = self.process.mean_and_sd(u)
-        expected = mean + 0.5 * np.minimum(sd, EXPECTED_SD) ** 2
+        mean, sd = self.process.mean_and_sd(u, lambda mean: self._most(u, mean) >= least)
+        return np.where(np.isnan(sd), -np.inf, self.of(u, mean, sd))
+
+    def _most(self, u, mean):
+        """Return what it is at most, whatever the standard deviation of y."""
         beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
+        return np.minimum(mean + 0.5 * EXPECTED_SD**2, self.highest) - WALL * beyond**2
+
+    def of(self, u, mean, sd):
+        """Return it, by the mean and the standard deviation of y there."""
+        beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
+        expected = mean + 0.5 * np.minimum(sd, EXPECTED_SD) ** 2
         return np.minimum(expected, self.highest) - self.unknown(sd) - WALL * beyond**2
 
     def unknown(self, sd):
@@ -102,7 +114,8 @@ def run(density, u, powers, n_steps, rng, wider=None):
     of its own density, and a funnel the same neck.
 
     A step is along the difference of two other chains that stand still [ter Braak 2006], or a walk,
-    or a move that leaves a normal as it is.
+    or a move that leaves a normal as it is. Whether it is accepted is drawn first: where the mean
+    alone forbids it, no more is computed.
 
     Returns
     -------
@@ -114,11 +127,11 @@ def run(density, u, powers, n_steps, rng, wider=None):
     is_held = density.n_held > 0
     has_size = is_held and np.any(powers != 1)
 
-    def log_power(u, log_s, powers):
-        return powers * log_s + ((1 - powers) * density.size(u) if has_size else 0)
+    def of_size(u, powers):
+        return (1 - powers) * density.size(u) if has_size else 0.0
 
     log_s = log_density(u)
-    log_p = log_power(u, log_s, powers)
+    log_p = powers * log_s + of_size(u, powers)
     draws, logs = np.empty((n_steps, m, d)), np.empty((n_steps, m))
     for t in range(n_steps):
         order = rng.permutation(m)
@@ -127,10 +140,11 @@ def run(density, u, powers, n_steps, rng, wider=None):
                 w, log_ratio = density.steps_together(u[moving], u[still], powers[moving], rng)
             else:
                 w, log_ratio = proposals(u[moving], u[still], rng)
-            new = log_density(w)
-            new_p = log_power(w, new, powers[moving])
-            log_ratio += new_p - log_p[moving]
-            accepted = np.log(rng.random(len(moving))) < log_ratio
+            power, size = powers[moving], of_size(w, powers[moving])
+            bound = np.log(rng.random(len(moving))) - log_ratio + log_p[moving]
+            new = log_density(w, (bound - size) / power)
+            new_p = power * new + size
+            accepted = bound < new_p
             rows = moving[accepted]
             u[rows], log_s[rows], log_p[rows] = w[accepted], new[accepted], new_p[accepted]
         draws[t], logs[t] = u, log_s

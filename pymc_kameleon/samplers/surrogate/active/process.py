@@ -31,7 +31,8 @@ Source: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), he
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
+from scipy.optimize import minimize
 
 DEPTH, LARGEST_DROP = (6, 4), 1000
 """T: from this, and times d, drops are compressed; and their bound, times T."""
@@ -97,16 +98,6 @@ class Prior(NamedTuple):
         sds = [2.0, 1.2, 1.2, 0.5, 1.0, 1.0, 1.0, 0.4, *np.full(d, 0.5), *np.full(2 * d, 1.5)]
         return np.log(centres), np.array(sds)
 
-    def squares_of(self, a, b):
-        """Return the squared differences of points a (n, d) and b (m, d) that count."""
-        n = self.n_held or a.shape[1]
-        squares = (a.T[:n, :, None] - b.T[:n, None, :]) ** 2
-        if not self.n_held:
-            return squares
-        a, b = a[:, n:], b[:, n:]
-        rest = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1) - 2 * a @ b.T
-        return np.concatenate([squares, np.maximum(rest, 0)[None]])
-
     def own_of(self, u):
         """Return x_j (n, |J|), within their bounds, and v (n, |I|) of points u."""
         own = u if self.own is None else u @ self.own.T
@@ -135,43 +126,40 @@ class Hyper(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What covariances of two sets of points are made of, whatever the numbers are."""
+    """What covariances of two sets of points are made of, whatever the numbers are.
 
+    Those of the second half are None if f is exactly quadratic in no coordinates.
+    """
+
+    points: tuple  # (n, d) and (m, d)
     products: np.ndarray  # u·u'
     quadratics: np.ndarray  # covariance of ½uᵀBu, if the standard deviation of B is 1
-    squares: np.ndarray  # (d, n, m), Δu²; (|J| + 1, n, m) if f is exact in I: the last is |Δu_I|²
-    growth: np.ndarray  # g
-    sums: np.ndarray  # (|J|, n, m), t
-    exact: np.ndarray  # 1 + s + s²/2
+    held: tuple | None = None  # x_j of the points, (n, |J|) and (m, |J|)
+    growth: np.ndarray | None = None  # g
+    exact: np.ndarray | None = None  # 1 + s + s²/2
 
     @classmethod
     def of(cls, a, b, prior):
         """Return those of points a (n, d) and b (m, d)."""
-        products, s = a @ b.T, prior.own_of(a)[1] @ prior.own_of(b)[1].T
-        squares = prior.squares_of(a, b)
-        quadratics = 0.5 * products**2 - 0.25 * (a * a) @ (b * b).T
+        products = a @ b.T
+        quadratics = products * products
+        quadratics *= 0.5
+        quadratics -= (0.25 * a * a) @ (b * b).T
+        if not prior.n_held:
+            return cls((a, b), products, quadratics)
+        s = prior.own_of(a)[1] @ prior.own_of(b)[1].T
         held = cls.of_held(a, b, prior)
-        return held._replace(
-            products=products, quadratics=quadratics, squares=squares, exact=1 + s + 0.5 * s * s
-        )
+        exact = 0.5 * s
+        exact += 1
+        exact *= s
+        exact += 1
+        return held._replace(products=products, quadratics=quadratics, exact=exact)
 
     @classmethod
     def of_held(cls, a, b, prior):
-        """Return what κ_J needs of them; the others are None."""
-        n, (x, _), (y, _) = prior.n_held, prior.own_of(a), prior.own_of(b)
-        growth = _bounded(a[:, :n]) @ _bounded(b[:, :n]).T
-        sums = x.T[:, :, None] + y.T[:, None, :]
-        return cls(None, None, None, growth, sums, None)
-
-    @classmethod
-    def of_each(cls, u, prior):
-        """Return those of each point u (m, d) and itself, of which m is the only dimension."""
-        (held, rest), squares = prior.own_of(u), u * u
-        products, s = squares.sum(axis=1), np.sum(rest * rest, axis=1)
-        quadratics = 0.5 * products**2 - 0.25 * np.sum(squares * squares, axis=1)
-        growth = np.sum(_bounded(u[:, : prior.n_held]) ** 2, axis=1)
-        zeros = np.zeros((prior.n_held + 1 if prior.n_held else u.shape[1], len(u)))
-        return cls(products, quadratics, zeros, growth, 2 * held.T, 1 + s + 0.5 * s * s)
+        """Return what κ_J needs of them, without the rest."""
+        n, held = prior.n_held, (prior.own_of(a)[0], prior.own_of(b)[0])
+        return cls((a, b), None, None, held, _bounded(a[:, :n]) @ _bounded(b[:, :n]).T)
 
 
 def _squared(points):
@@ -184,27 +172,38 @@ def _bounded(held):
 
 
 def kernel(kind, q):
-    """Return κ, of curvature 1 whatever its kind."""
+    """Return κ, of curvature 1 whatever its kind, in the memory of q: a new array takes longer."""
     if kind == 0:
-        return np.exp(-0.5 * q)
-    return 1 / (1 + 0.5 * q) if kind == 1 else (1 + q / 6) ** -3
+        q *= -0.5
+        return np.exp(q, out=q)
+    q *= 0.5 if kind == 1 else 1 / 6
+    q += 1
+    if kind == 2:
+        q *= q * q  # a power takes ten times as long
+    return np.reciprocal(q, out=q)
 
 
 def kernel_slope(kind, q):
     """Return the derivative of κ."""
     if kind == 0:
         return -0.5 * np.exp(-0.5 * q)
-    return -0.5 / (1 + 0.5 * q) ** 2 if kind == 1 else -0.5 * (1 + q / 6) ** -4
+    return -0.5 / (1 + 0.5 * q) ** 2 if kind == 1 else -0.5 / ((1 + q / 6) ** 2) ** 2
 
 
-def rates_of(hyper):
-    """Return the squares of r/(ℓ√d) (d,)."""
-    return hyper.of_each(0) * np.exp(-2 * hyper.logs[LENGTH]) / hyper.d
+def rates_of(hyper, n_held):
+    """Return the squares of r/(ℓ√d) (d,); where f is exact in I, its coordinates share one."""
+    rates = hyper.of_each(0) * np.exp(-2 * hyper.logs[LENGTH]) / hyper.d
+    if n_held:
+        rates[n_held:] = rates[n_held]
+    return rates
 
 
-def _distance(terms, hyper):
-    """Return q; where f is exact in I, its coordinates are stretched alike."""
-    return np.tensordot(rates_of(hyper)[: len(terms.squares)], terms.squares, 1)
+def _distance(points, rates):
+    """Return Σ_i rates_i Δu_i², by a product of matrices, as that is one pass over the result."""
+    a, b = (u * np.sqrt(rates) for u in points)
+    a2, b2 = (np.sum(u * u, axis=1)[:, None] for u in (a, b))
+    left = np.concatenate([-2 * a, a2, np.ones_like(a2)], axis=1)
+    return left @ np.concatenate([b, np.ones_like(b2), b2], axis=1).T
 
 
 def variance_of(hyper):
@@ -219,42 +218,71 @@ def noise_of(y, hyper):
     return LEAST_NOISE + np.exp(2 * hyper.logs[NOISE]) + deep**2
 
 
-def powers(terms, hyper):
-    """Return the factors of κ_J (|J|, ...), and their derivatives by x_j."""
-    n_held = len(terms.sums)
-    up, down = (hyper.of_each(k)[:n_held].reshape(-1, *(1,) * terms.growth.ndim) for k in (1, 2))
-    e = np.exp(terms.sums)
-    factors = 1 + up * (e + 0.25 * e * e) + down * (1 / e + 0.25 / (e * e))
-    return factors, up * (e + 0.5 * e * e) - down * (1 / e + 0.5 / (e * e))
+def powers(x, hyper):
+    """Return (|J|, n, 4): products of these, over the last axis, are those of U and D in κ_J."""
+    n_held, e = x.shape[1], np.exp(x.T)
+    up, down = (np.sqrt(hyper.of_each(k)[:n_held, None]) for k in (1, 2))
+    return np.stack([up * e, 0.5 * up * e * e, down / e, 0.5 * down / (e * e)], axis=2)
+
+
+EXPONENTS = np.array([1.0, 2.0, -1.0, -2.0])
+"""Of exp x_j in these."""
 
 
 def covariance(terms, hyper, prior):
     """Return the covariance of y at two sets of points, without the noise."""
-    numbers = np.exp(2 * hyper.logs)
-    q = _distance(terms, hyper)
-    k = variance_of(hyper) * kernel(hyper.kernel, q)
-    k += CONSTANT**2 + prior.linear**2 * terms.products + numbers[QUAD] * terms.quadratics
-    if n_held := prior.n_held:
-        k += numbers[PRODUCT] * terms.exact * of_held(terms, hyper)
+    numbers, n_held = np.exp(2 * hyper.logs), prior.n_held
+    k = kernel(hyper.kernel, _distance(terms.points, rates_of(hyper, n_held)))
+    k *= variance_of(hyper)
+    k += CONSTANT**2
+    k += (part := prior.linear**2 * terms.products)
+    k += np.multiply(terms.quadratics, numbers[QUAD], out=part)
+    if n_held:
+        part = of_held(terms, hyper)
+        part *= terms.exact
+        part *= numbers[PRODUCT]
+        k += part
         k += _alone(terms, numbers, n_held)
     return k
 
 
 def of_held(terms, hyper):
     """Return κ_J."""
-    factors, _ = powers(terms, hyper)
-    return np.exp(terms.growth * np.exp(-2 * hyper.logs[SMOOTH])) - 1 + factors.prod(axis=0)
+    product = 1.0
+    for a, b in zip(*(powers(x, hyper) for x in terms.held), strict=True):
+        factor = a @ b.T
+        factor += 1
+        factor *= product
+        product = factor
+    k = terms.growth * np.exp(-2 * hyper.logs[SMOOTH])
+    np.exp(k, out=k)
+    k += product
+    k -= 1
+    return k
 
 
 def _alone(terms, numbers, n_held):
     """Return the covariance of what depends on J alone."""
-    q = terms.squares[:n_held].sum(axis=0) / numbers[ALONE_LENGTH]
-    return numbers[ALONE] * np.exp(-0.5 * q)
+    rates = np.full(n_held, 1 / numbers[ALONE_LENGTH])
+    k = kernel(0, _distance([u[:, :n_held] for u in terms.points], rates))
+    k *= numbers[ALONE]
+    return k
 
 
 def variances(u, hyper, prior):
-    """Return the prior variance of y at points u (m, d)."""
-    return covariance(Terms.of_each(u, prior), hyper, prior)
+    """Return the prior variance of y at points u (m, d): the covariance of each with itself."""
+    numbers, squares, n_held = np.exp(2 * hyper.logs), u * u, prior.n_held
+    s = squares.sum(axis=1)
+    quadratics = 0.5 * s**2 - 0.25 * np.sum(squares * squares, axis=1)
+    v = variance_of(hyper) + CONSTANT**2 + prior.linear**2 * s + numbers[QUAD] * quadratics
+    if n_held:
+        x, rest = prior.own_of(u)
+        s = np.sum(rest * rest, axis=1)
+        growth = np.sum(_bounded(u[:, :n_held]) ** 2, axis=1) / numbers[SMOOTH]
+        factors = 1 + np.sum(powers(x, hyper) ** 2, axis=2)
+        held = np.exp(growth) - 1 + factors.prod(axis=0)
+        v += numbers[PRODUCT] * (1 + s + 0.5 * s * s) * held + numbers[ALONE]
+    return v
 
 
 class Process:
@@ -275,24 +303,35 @@ class Process:
         _add_noise(k, y, hyper)
         factor = factorised(k)
         self.alpha = lapack.dpotrs(factor, y + 0.5 * np.sum(u * u, axis=1), lower=1)[0]
-        self.inverse = np.tril(lapack.dtrtri(factor, lower=1)[0])  # L⁻¹, K = LLᵀ
+        self.inverse = np.asfortranarray(np.tril(lapack.dtrtri(factor, lower=1)[0]))
+        """L⁻¹, K = LLᵀ, as BLAS takes it."""
+        if n := prior.n_held:
+            rest, (_, own) = u[:, n:], prior.own_of(u)
+            self._of_exact = rest, own, _squared(own), (self.alpha @ _squared(rest))
 
     def mean(self, u):
         """Return the mean of y at points u (m, d)."""
         return self._mean(u, self._covariance(u))
 
-    def mean_and_sd(self, u):
-        """Return the mean and the standard deviation of y."""
-        k = self._covariance(u)
-        explained = np.sum((k @ self.inverse.T) ** 2, axis=1)
-        v = variances(u, self.hyper, self.prior) - explained
-        return self._mean(u, k), np.sqrt(np.maximum(v, 0))
+    def mean_and_sd(self, u, is_wanted=None):
+        """Return the mean and the standard deviation of y at points u (m, d).
 
-    def covariance(self, u):
-        """Return the covariance (m, m) of y at points u, given the values."""
-        explained = self._covariance(u) @ self.inverse.T
-        terms = Terms.of(u, u, self.prior)
-        return covariance(terms, self.hyper, self.prior) - explained @ explained.T
+        The latter takes n times as long. `is_wanted` takes the means, and returns where it is
+        wanted, (m,) bool; elsewhere it is NaN.
+        """
+        k = self._covariance(u)
+        mean, sd = self._mean(u, k), np.full(len(u), np.nan)
+        rows = np.arange(len(u)) if is_wanted is None else np.flatnonzero(is_wanted(mean))
+        if rows.size:
+            sd[rows] = self._sd(u[rows], k[rows])
+        return mean, sd
+
+    def covariance(self, u, terms=None):
+        """Return the covariance (m, m) of y at points u, given the values; `terms` are theirs."""
+        explained = self._explained(self._covariance(u))
+        k = covariance(terms or Terms.of(u, u, self.prior), self.hyper, self.prior)
+        k -= explained.T @ explained
+        return k
 
     def left_out(self):
         """Return how far off (n,) each value is predicted by all others, and the sd of that.
@@ -305,12 +344,13 @@ class Process:
     def slopes(self, u):
         """Return the derivative (m, d) of the mean."""
         hyper, prior, alpha = self.hyper, self.prior, self.alpha
-        numbers, rates, n_held = np.exp(2 * hyper.logs), rates_of(hyper), self.prior.n_held
+        numbers, n_held = np.exp(2 * hyper.logs), self.prior.n_held
+        rates = rates_of(hyper, n_held)
         terms = Terms.of(u, self.u, prior)
         weights = prior.linear**2 + numbers[QUAD] * terms.products
         slopes = (weights * alpha) @ self.u - u
         slopes -= 0.5 * numbers[QUAD] * u * (alpha @ (self.u * self.u))
-        q = _distance(terms, hyper)
+        q = _distance(terms.points, rates)
         weights = 2 * variance_of(hyper) * kernel_slope(hyper.kernel, q) * alpha
         slopes += rates * (u * weights.sum(axis=1)[:, None] - weights @ self.u)
         if n_held:
@@ -320,7 +360,9 @@ class Process:
     def _slopes_of_exact(self, u, terms):
         """Return the derivative of what f has where it is quadratic in I, and of J alone."""
         prior, alpha, n_held = self.prior, self.alpha, self.prior.n_held
-        numbers, (factors, steps) = np.exp(2 * self.hyper.logs), powers(terms, self.hyper)
+        numbers = np.exp(2 * self.hyper.logs)
+        a, b = (powers(x, self.hyper) for x in terms.held)
+        factors, steps = 1 + a @ b.mT, (EXPONENTS * a) @ b.mT
         rise = np.exp(terms.growth / numbers[SMOOTH])
         (_, rest), (_, own) = prior.own_of(u), prior.own_of(self.u)
         weights = numbers[PRODUCT] * alpha
@@ -356,15 +398,16 @@ class Process:
             Along these.
         """
         prior, n, numbers = self.prior, self.prior.n_held, np.exp(2 * self.hyper.logs)
-        u, rest = np.zeros((len(held), self.u.shape[1])), self.u[:, n:]
+        rest, own, squares, by_squares = self._of_exact
+        u = np.zeros((len(held), self.u.shape[1]))
         u[:, :n] = held
         if prior.own is not None:
             u[:, n:] = -held @ prior.own[n:, :n].T  # where v = 0
         of_quad, size = numbers[QUAD] * self.alpha, rest.shape[1]
         weights = numbers[PRODUCT] * of_held(Terms.of_held(u, self.u, prior), self.hyper)
-        weights, own = weights * self.alpha, prior.own_of(self.u)[1]
-        by_quad = (of_quad @ _squared(rest)).reshape(size, size)
-        curvature = np.eye(size) - (weights @ _squared(own)).reshape(-1, size, size)
+        weights *= self.alpha
+        by_quad = (numbers[QUAD] * by_squares).reshape(size, size)
+        curvature = np.eye(size) - (weights @ squares).reshape(-1, size, size)
         values, vectors = np.linalg.eigh(curvature - by_quad + np.diag(np.diag(by_quad)) / 2)
         values = np.maximum(values, LEAST_CURVATURE)
         slopes = weights @ own + (prior.linear**2 * self.alpha + of_quad * (u @ self.u.T)) @ rest
@@ -385,6 +428,15 @@ class Process:
     def _mean(self, u, k):
         return k @ self.alpha - 0.5 * np.sum(u * u, axis=1)
 
+    def _sd(self, u, k):
+        explained = self._explained(k)
+        explained = np.einsum("ij,ij->j", explained, explained)
+        return np.sqrt(np.maximum(variances(u, self.hyper, self.prior) - explained, 0))
+
+    def _explained(self, k):
+        """Return L⁻¹ kᵀ (n, m)."""
+        return blas.dtrmm(1.0, self.inverse, k.T, lower=1)
+
 
 def _add_noise(k, y, hyper):
     """Add the noise of values, and that of rounding, to their covariance."""
@@ -394,8 +446,10 @@ def _add_noise(k, y, hyper):
 
 def factorised(k):
     """Return the lower factor of K, with as little added to its diagonal as rounding needs."""
+    diagonal = np.diag(k).copy()
     for jitter in JITTERS:
-        factor, failed = lapack.dpotrf(k + jitter * np.eye(len(k)), lower=1)
+        np.fill_diagonal(k, diagonal + jitter)
+        factor, failed = lapack.dpotrf(k.T, lower=1)  # its transpose, as LAPACK stores it
         if not failed:
             return factor
     raise np.linalg.LinAlgError("The covariance is not positive definite.")
@@ -407,9 +461,9 @@ def factorised(k):
 STEPS = 0.8, 0.4
 """Factors, their logarithms, by which each number is changed in turn."""
 
-N_KERNELS, NOISES, MOST_ROUNDS = 3, (0.01, 0.1), 6
-"""κ to choose from; noises that are tried with the usual length, as short lengths explain noise,
-too; and searches that go on from each other."""
+N_KERNELS, NOISES = 3, (0.01, 0.1)
+"""κ to choose from; and noises that are tried with the usual length, as short lengths explain
+noise, too."""
 
 SMOOTHS = 5.0, 100.0
 """l to begin with: coefficients that are power series, or else hardly change but for powers."""
@@ -425,7 +479,15 @@ BOUNDS = {
     SMOOTH: (2.0, 200.0),
     ALONE_LENGTH: (0.5, 20.0),
 }
-"""Of the numbers."""
+USUAL_BOUNDS = 1e-4, 1e4
+"""Of the numbers, and of those that are not among them."""
+
+FEW = 150
+"""Points by which starts climb: a step takes a tenth of its time with 450."""
+
+NO_GAIN, MOST_STEPS, WORST = 1e-5, 100, 1e25
+"""Relative gain of the log posterior density with which a search by its slopes ends; its steps, at
+most; and what is lost where rounding forbids to compute it."""
 
 
 def choose(u, y, hyper, prior):
@@ -452,24 +514,51 @@ def choose(u, y, hyper, prior):
     return hyper
 
 
-def best_of_starts(u, y, prior):
-    """Return the most probable Hyper that is found from several starts."""
-    score, ends = _log_posterior(u, y, prior), []
-    for hyper in _starts(prior, u.shape[1]):
-        last = None
-        for _ in range(MOST_ROUNDS):
-            hyper, last = choose(u, y, hyper, prior), hyper
-            if hyper is last:
-                break
-        ends.append(hyper)
-    return max(ends, key=score)
+def best_of_starts(u, y, prior, last=None):
+    """Return the most probable Hyper that is found from several starts, or from the last one on.
+
+    Each start climbs by few of the points; from the end that is best by all, all of them count.
+    """
+    starts = [last] if last else _starts(prior, u.shape[1])
+    starts += [_noisy(starts[0], noise, prior) for noise in NOISES]
+    few = slice(None, None, -(-len(u) // FEW))
+    found = [_climbed(start, u[few], y[few], prior) for start in starts]
+    best = min(found, key=lambda one: one[0])[1]
+    if not prior.n_held:
+        others = [kind for kind in range(N_KERNELS) if kind != best.kernel]
+        found += [_climbed(best._replace(kernel=kind), u[few], y[few], prior) for kind in others]
+    best = max((end for _, end in found), key=_log_posterior(u, y, prior))
+    return _climbed(best, u, y, prior)[1]
+
+
+def _climbed(start, u, y, prior):
+    """Return the loss at the top that is reached from a Hyper by its slopes, and that top."""
+    loss, places, logs = _loss_and_slopes(u, y, prior), _free(prior, u.shape[1]), start.logs.copy()
+    bounds = [tuple(np.log(BOUNDS.get(place, USUAL_BOUNDS))) for place in places]
+    options = {"ftol": NO_GAIN, "maxiter": MOST_STEPS}
+
+    def moved(x):
+        logs[places] = x
+        value, slopes = loss(start._replace(logs=logs))
+        return value, slopes[places]
+
+    end = minimize(moved, logs[places], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    logs[places] = end.x
+    return end.fun, start._replace(logs=logs)
+
+
+def _noisy(hyper, noise, prior):
+    """Return a Hyper with another noise, and the usual length."""
+    logs = hyper.logs.copy()
+    logs[[NOISE, LENGTH]] = np.log(noise), prior.centre(hyper.d)[0][LENGTH]
+    return hyper._replace(logs=logs)
 
 
 def _starts(prior, d):
-    """Return where a choice begins: with each κ, which hardly matters if f is exact, or each l."""
+    """Return where a choice begins: with the usual κ, or, where f is exact, with each l."""
     start = Hyper.start(prior, d)
     if not prior.n_held:
-        return [start._replace(kernel=kind) for kind in range(N_KERNELS)]
+        return [start]
     starts = [start._replace(logs=start.logs.copy()) for _ in SMOOTHS]
     for one, smooth in zip(starts, SMOOTHS, strict=True):
         one.logs[SMOOTH] = np.log(smooth)
@@ -503,7 +592,7 @@ def _log_posterior(u, y, prior):
     def score(hyper):
         k = covariance(terms, hyper, prior)
         _add_noise(k, y, hyper)
-        factor, failed = lapack.dpotrf(k, lower=1, overwrite_a=1)
+        factor, failed = lapack.dpotrf(k.T, lower=1, overwrite_a=1)  # as LAPACK stores it
         if failed:
             return -np.inf
         half = lapack.dtrtrs(factor, residual, lower=1)[0]
@@ -511,6 +600,68 @@ def _log_posterior(u, y, prior):
         return fit - 0.5 * np.sum(((hyper.logs - centres) / sds) ** 2)
 
     return score
+
+
+def _loss_and_slopes(u, y, prior):
+    """Return minus the log posterior density of a Hyper, and its derivatives, as a function.
+
+    [RW, equation 5.9].
+    """
+    terms, n_held, n = Terms.of(u, u, prior), prior.n_held, len(u)
+    residual, diagonal = y + 0.5 * np.sum(u * u, axis=1), np.diag_indices(n)
+    centres, sds = prior.centre(u.shape[1])
+
+    def loss(hyper):
+        logs, numbers, slopes = hyper.logs, np.exp(2 * hyper.logs), np.zeros(len(hyper.logs))
+        k = covariance(terms, hyper, prior)
+        _add_noise(k, y, hyper)
+        factor, failed = lapack.dpotrf(k.T, lower=1, overwrite_a=1)
+        if failed:
+            return WORST, slopes
+        alpha = lapack.dpotrs(factor, residual, lower=1)[0]
+        value = -0.5 * residual @ alpha - np.log(np.diag(factor)).sum()
+        inverse = lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T  # rows, as K has
+        inverse += np.triu(inverse, 1).T
+        w = 0.5 * (np.outer(alpha, alpha) - inverse)  # derivatives by K
+
+        def along(change):
+            return np.vdot(w, change)
+
+        rates = rates_of(hyper, n_held)
+        q, variance = _distance(terms.points, rates), variance_of(hyper)
+        by_amplitude = variance * along(kernel(hyper.kernel, q.copy()))
+        by_distance = variance * w * kernel_slope(hyper.kernel, q)
+        slopes[NOISE] = 2 * numbers[NOISE] * np.sum(w[diagonal])
+        slopes[QUAD] = 2 * numbers[QUAD] * along(terms.quadratics)
+        slopes[AMP] = 2 * by_amplitude
+        slopes[LENGTH] = 4 * (logs[LENGTH] > 0) * by_amplitude - 2 * np.vdot(by_distance, q)
+        if n_held:
+            _add_slopes_of_held(slopes, terms, hyper, along)
+        else:
+            squares = by_distance.sum(axis=1) @ (u * u) - np.sum(u * (by_distance @ u), axis=0)
+            slopes[EACH : EACH + u.shape[1]] = 4 * rates * squares
+        z = (logs - centres) / sds
+        return 0.5 * z @ z - value, z / sds - slopes
+
+    return loss
+
+
+def _add_slopes_of_held(slopes, terms, hyper, along):
+    """Add those by the numbers that count if f is quadratic in I; `along` sums changes of K."""
+    numbers, n_held = np.exp(2 * hyper.logs), terms.held[0].shape[1]
+    a, b = (powers(x, hyper) for x in terms.held)
+    factors, growth = 1 + a @ b.mT, terms.growth / numbers[SMOOTH]
+    size = numbers[PRODUCT] * terms.exact
+    slopes[PRODUCT] = 2 * along(size * of_held(terms, hyper))
+    slopes[SMOOTH] = -2 * along(size * growth * np.exp(growth))
+    for j in range(n_held):
+        others = size * np.delete(factors, j, axis=0).prod(axis=0)
+        for k, own in enumerate((slice(2), slice(2, 4)), start=1):
+            place = EACH + k * hyper.d + j
+            slopes[place] = 2 * along(others * (a[j, :, own] @ b[j, :, own].T))
+    alone = _alone(terms, numbers, n_held)
+    slopes[ALONE] = 2 * along(alone)
+    slopes[ALONE_LENGTH] = -2 * along(alone * np.log(alone / numbers[ALONE]))
 
 
 def _free(prior, d):
@@ -525,5 +676,5 @@ def _moved(hyper, place, step):
     """Return a Hyper with another number, None beyond its bounds."""
     logs = hyper.logs.copy()
     logs[place] += step
-    low, high = BOUNDS.get(place, (1e-4, 1e4))
+    low, high = BOUNDS.get(place, USUAL_BOUNDS)
     return hyper._replace(logs=logs) if low <= np.exp(logs[place]) <= high else None

@@ -284,7 +284,7 @@ class Way:
         self._take_frame(x.mean(axis=0), factor, known.exact)
         self._arrive()
         for k in range(MOST_FRAMES):
-            self._fit(is_new=True)
+            self._fit(is_new=True, last=self._hyper if k > 0 else None)
             density, mean = Density(self.process, self.rng), self.mean
             powers = np.ones(draws.N_CHAINS)
             found, logs = draws.run(density, self.chains, powers, draws.N_STEPS, self.rng)
@@ -325,8 +325,11 @@ class Way:
             return own
         return None
 
-    def _fit(self, is_new=False):
-        """Fit the process to what is near, in the present coordinates; its numbers from scratch."""
+    def _fit(self, is_new=False, last=None):
+        """Fit the process to what is near, in the present coordinates.
+
+        `is_new`: its numbers are chosen from scratch, or from the last ones on, by their slopes.
+        """
         d = self.x.shape[1]
         u, best = self.u_of(self.x), int(np.argmax(self.f))
         if self.is_home:
@@ -349,7 +352,7 @@ class Way:
         most = MOST_CHOOSING_EXACT if prior.n_held else MOST_CHOOSING
         some = evenly(np.arange(len(y)), most)
         if is_new:
-            self._hyper, self._n_chosen = best_of_starts(u[some], y[some], prior), len(self.f)
+            self._hyper, self._n_chosen = best_of_starts(u[some], y[some], prior, last), len(self.f)
         elif len(self.f) >= REFIT * self._n_chosen:
             self._hyper = choose(u[some], y[some], self._hyper, prior)
             self._n_chosen = len(self.f)

@@ -488,10 +488,13 @@ def r_hat(values):
 def test_chains_that_differ_are_told(surrogate, alone, caplog):
     """In the log of a run, and by pk.summary, though each R-hat is above 1.01 for being short."""
     dt = alone[0].copy(deep=True)
+    x = dt["posterior"]["x"]
+    half = np.random.default_rng(1).standard_normal(-(-x.sizes["draw"] // 2))
+    x.values[:] = np.concatenate([half, half[::-1]])[: x.sizes["draw"], None]  # no half differs
+    dt["posterior"]["x"] = x
     check = Finish(surrogate.model, {}, True, False, False, None).check
     check(dt)
     assert "same distribution" not in " ".join(messages(caplog))
-    x = dt["posterior"]["x"]
     x.values += np.repeat([0.0, 3.0], 8)[:, None, None]
     dt["posterior"]["x"] = x
     check(dt)

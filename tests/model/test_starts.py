@@ -156,8 +156,8 @@ def test_a_chain_at_the_initial_point_jumps(still, mixed_model):
         assert stats["n_logp"] == 3  # of the jump, of the start, of the proposal
         assert point["a"] is start["a"]
         ends.append(point["b_log__"] - start["b_log__"])
-    assert -1 < np.min(ends) < -0.97
-    assert 0.97 < np.max(ends) < 1
+    assert -1 < np.min(ends) < -0.9  # 200 are all above in 4e-5 of the cases
+    assert 0.9 < np.max(ends) < 1
     assert np.mean(ends) == pytest.approx(0, abs=4 / np.sqrt(3 * 200))
     logp = mixed_model.compile_logp()(point)
     assert still.state.logp[0] == pytest.approx(float(logp))
@@ -178,12 +178,12 @@ def test_a_chain_stays(options, tune, away, mixed_model):
 
 
 def test_jumps_until_the_log_density_is_finite_within_the_region():
-    op, model = box(lambda x: 0.0 if x[0] > 0.8 else np.nan)
+    op, model = box(lambda x: 0.0 if x[0] > 0.4 else np.nan)
     step = pk.RWM(model=model, region={"x": (-2, (2, 0))}, **STILL)
     op.count = 0
     for seed in range(10):
         point, stats = first_draw(step, {"x": np.zeros(2)}, seed=seed)
-        assert point["x"][0] > 0.8
+        assert point["x"][0] > 0.4
         assert point["x"][1] < 0
         assert op.count == stats["n_logp"]
         op.count = 0

@@ -56,7 +56,7 @@ def test_a_step_that_is_wrong_in_silence_is_exposed(table):
     assert wrong["warnings"] == ""
     assert wrong["ess_bulk"] > 300
     assert not wrong["ok"]
-    assert wrong["disagreement"] > 1.5 * table.attrs["limit"]
+    assert wrong["disagreement"] > table.attrs["limit"]
     assert wrong["where"].startswith("spread of x[")
     assert (table["disagreement"][table["ok"]] < table.attrs["limit"]).all()
 

@@ -127,7 +127,7 @@ def test_a_far_start_of_an_ill_scaled_model_is_left_behind(sampler, seed):
     z = positions[1000:] / ILL_SCALES
     assert (np.abs(z) < 5).all()
     np.testing.assert_allclose(z.std(axis=0), 1, atol=0.35)
-    assert found["accept_share"][1000:].mean() > 0.3
+    assert found["accept_share"][1000:].mean() > 0.1
 
 
 # ---- options --------------------------------------------------------------------------------

@@ -119,12 +119,16 @@ def test_leapfrog_steps_add_what_is_defined(banana, n_leapfrog, factor):
     scale, lower = np.exp(own.log_scale[0]), own.factor
     lower = np.tril(lower) if factor == "dense" else np.diag(lower[:, 0])
     moves = [leapfrog(scale, n) for n in mala.numbers_of_steps(n_leapfrog)]
-    for _ in range(5):
+    n_compared = 0
+    while n_compared < 5:
         before = step.layout.raveled(point)
         point, [stats] = step.step(point)
         tally, work = step.state.tally[mala.N_TALLY :], step._work
         u = before - own.controls.mean
         np.testing.assert_allclose(tally[:5], [1, *u, *u**2])
+        if np.linalg.norm(np.linalg.solve(lower, u)) > own.controls.farthest[0]:
+            continue  # α̃ is 0 there
+        n_compared += 1
         done = leapfrog(scale, stats["n_steps"])
         expected = by_definition(
             own.controls.mean, lower, before, work.y, stats["accept_prob"], work.xi, done, moves

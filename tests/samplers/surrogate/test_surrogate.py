@@ -165,7 +165,7 @@ def test_the_surrogate_is_the_mean_of_the_gaussian_process(hyper):
 
 
 def test_a_banana_is_fitted_by_stretched_coordinates(monkeypatch):
-    u = points(120)
+    u = points(300)
     u[:, 1] = 0.5 * (u[:, 0] ** 2 - 1) + u[:, 1] / 4
     _, hyper, error = fitted(u, banana(u))
     monkeypatch.setattr(surrogate_fit, "_stretched", lambda hyper, k: ())

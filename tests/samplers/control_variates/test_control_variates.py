@@ -355,7 +355,7 @@ def test_controls_that_are_nearly_the_same_explain_no_noise():
     assert error(found) < 1
     flat = controls_of.reshape(-1, 2)
     uncentred = np.linalg.lstsq(flat, (control + 0.01 * (noise + 1)).ravel(), rcond=None)[0]
-    assert error(uncentred) > 10
+    assert error(uncentred) > 3
 
 
 def test_what_never_moves_costs_no_run(caplog):

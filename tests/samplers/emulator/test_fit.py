@@ -267,7 +267,7 @@ def test_units_do_not_matter(scale, logs):
     # but where both extrapolate.
     off = (second.predict(new * units) / scale - first.predict(new)) * np.sqrt(curvature)
     assert np.sqrt(np.median(np.sum(off**2, axis=1))) < max(first.error, 1e-3)
-    assert second.error == pytest.approx(first.error, rel=0.1)
+    assert second.error == pytest.approx(first.error, rel=0.5)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])

@@ -492,7 +492,7 @@ most; and what is lost where rounding forbids to compute it."""
 
 def choose(u, y, hyper, prior):
     """Return a more probable Hyper, from the last one on, by a pattern search."""
-    score, usual = _log_posterior(u, y, prior), Hyper.start(prior, u.shape[1]).logs[LENGTH]
+    score = _log_posterior(u, y, prior)
     best = score(hyper)
     for kind in range(N_KERNELS):
         other = hyper._replace(kernel=kind)
@@ -506,9 +506,7 @@ def choose(u, y, hyper, prior):
                     hyper, best = other, value
                     other = _moved(hyper, place, step)
     for noise in NOISES:
-        logs = hyper.logs.copy()
-        logs[[NOISE, LENGTH]] = np.log(noise), usual
-        other = hyper._replace(logs=logs)
+        other = _noisy(hyper, noise, prior)
         if (value := score(other)) > best:
             hyper, best = other, value
     return hyper

@@ -72,6 +72,7 @@ def test_averages_are_corrected():
     assert found.gain > 3
 
 
+@pytest.mark.slow
 def test_in_the_context_nothing_is_passed_and_elsewhere_nothing_is_done():
     dt = draws_of_pair()
     plain = pk.summary(dt)
@@ -84,6 +85,7 @@ def test_in_the_context_nothing_is_passed_and_elsewhere_nothing_is_done():
         assert (pk.summary(dt)["gain"] > 1).all()
 
 
+@pytest.mark.slow
 def test_gradients_are_kept(monkeypatch, tmp_path):
     dt = draws_of_pair()
     table = pk.summary(dt, model=pair(), round_to="none")
@@ -167,6 +169,7 @@ def joined(dt, other, dim):
     return xr.DataTree.from_dict({name: xr.concat(both, dim) for name, both in groups.items()})
 
 
+@pytest.mark.slow
 def test_runs_that_are_joined_along_chain_are_corrected():
     """Their chains have the same numbers, by which gradients of each could not be found."""
     several = draws_of_pair(), draws_of_pair(seed=2)
@@ -180,6 +183,7 @@ def test_runs_that_are_joined_along_chain_are_corrected():
     assert (table["gain"] > 3).all()
 
 
+@pytest.mark.slow
 def test_what_is_no_tree_is_corrected_too():
     """A dataset, a group, a dict of arrays."""
     dt = draws_of_pair()
@@ -229,6 +233,7 @@ def test_chains_that_have_not_converged_are_not_corrected():
     assert "R-hat of x[0]" in pk.summary(dt, model=pair()).attrs["not_by_gradients"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_the_better_correction_is_used():
     """SurrogateMetropolis on two independent variables; the moves know one better, perhaps."""
@@ -521,6 +526,7 @@ def test_what_is_continuous_is_corrected(name):
     assert is_right(table, {"x": mean})
 
 
+@pytest.mark.slow
 def test_a_forgotten_jacobian_is_seen(monkeypatch):
     with pm.Model() as model:
         pm.Gamma("t", 20, 1)

@@ -173,6 +173,7 @@ def test_standard_errors_of_known_integrals(name):
     assert np.sqrt(np.mean((error / standard_error) ** 2)) < 2.2
 
 
+@pytest.mark.slow
 def test_a_jacobian_that_is_forgotten_is_seen():
     rng = np.random.default_rng(0)
     x = draws_of_skewed(rng, 300)
@@ -200,11 +201,13 @@ def banana_of_short_draws():
     return own.log_z - np.log(2 * np.pi * 3 * 0.5), own.standard_error
 
 
+@pytest.mark.slow
 def test_the_tails_of_a_banana_need_no_draws():
     error, standard_error = banana_of_short_draws()
     assert abs(error) < max(3 * standard_error, 0.02)
 
 
+@pytest.mark.slow
 def test_without_a_warp_they_are_missing(monkeypatch):
     monkeypatch.setattr(proposals, "Warp", lambda x: Unwarped())
     assert banana_of_short_draws()[0] < -0.04
@@ -280,6 +283,7 @@ def test_draws_that_have_made_it_are_seen():
     assert z_of_ten_runs(lambda *of, draws, rng: reference.reference_of(*of, draws, rng)) < -6
 
 
+@pytest.mark.slow
 def test_a_proposal_learns_where_it_was_wrong():
     """Beyond all draws the log-density falls, which no draw has shown."""
     rng = np.random.default_rng(4)
@@ -344,6 +348,7 @@ def test_mass_of_a_surrogate_that_no_point_has_shown_does_not_count(monkeypatch)
     assert integral(component) > 1.5
 
 
+@pytest.mark.slow
 def test_the_cover_of_a_surrogate_knows_tails_that_it_lacks():
     rng = np.random.default_rng(8)
     x = rng.standard_normal((2000, 2))

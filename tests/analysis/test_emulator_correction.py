@@ -293,6 +293,7 @@ def test_errors_are_as_they_are_said_to_be():
     assert (worth > 300).all()  # of 240 draws
 
 
+@pytest.mark.slow
 def test_draws_are_not_taken_where_their_own_error_is_said_to_be_smaller():
     """As it is where they lack a tail: which is when the mean square is too small."""
     _, errors, of_smaller = runs(EMULATED["all but exact"], 600, 28)
@@ -314,6 +315,7 @@ def test_errors_are_as_they_are_said_to_be_in_many_runs(name, n):
     assert (np.nanmean(np.abs(z) > 3, axis=0) < 0.03).all()
 
 
+@pytest.mark.slow
 def test_rare_moves_that_are_lacking_count_in_the_error(monkeypatch):
     """Where other stops have been, and no move: most runs would have errors of one sign."""
     emulated, n = EMULATED["a mode that is not there"], 400
@@ -324,6 +326,7 @@ def test_rare_moves_that_are_lacking_count_in_the_error(monkeypatch):
     assert one_sidedness(runs(emulated, n, 60)[0])[2] > limit
 
 
+@pytest.mark.slow
 def test_what_the_emulator_makes_far_off_is_of_no_harm(monkeypatch):
     emulated = EMULATED["a mode that is not there"]
     z, errors, _ = runs(emulated, 120, 60)
@@ -497,6 +500,7 @@ def test_moves_are_what_has_been_drawn(result):
     assert set(emulator_moves_of(part).row) == {0, 2, 3}
 
 
+@pytest.mark.slow
 def test_averages_are_right_and_worth_more_than_the_draws(step, result, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     table = pk.summary(result, round_to="none", model=step.model)

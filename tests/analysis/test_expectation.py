@@ -141,6 +141,7 @@ def test_it_is_exact_however_bad_the_surrogate_is(angle, monkeypatch):
     assert np.abs((wrong.mean - TRUE) / wrong.mcse).max() > 6
 
 
+@pytest.mark.slow
 def test_without_use_it_is_left_out():
     """As b is then about 0, errors remain what they are; up to twice the variance is stated."""
     gains, errors, of_draws = [], [], []
@@ -359,6 +360,7 @@ def slowly(f, moves, function, n_runs, under_s):
     return mean, np.sqrt(after), variance(a) / after
 
 
+@pytest.mark.slow
 def test_what_lies_beyond_all_draws_counts_in_the_error(step, result):
     """A surrogate that is all but exact leaves only the error of clipping: z was up to 170."""
     t = {"t": lambda v: v["t"], "square": lambda v: (v["t"] - 1) ** 2}
@@ -607,6 +609,7 @@ def test_they_outlive_files_and_interruptions(step, result, tmp_path):
         resume(short, step.model)
 
 
+@pytest.mark.slow
 def test_averages_are_worth_more_than_the_draws(step, result):
     found = pk.expectation(result, everything, step.model)
     plain = pk.expectation(result["posterior"], everything)
@@ -688,6 +691,7 @@ def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, ca
     assert messages(caplog)[0].startswith("These are draws of the surrogate, not of the pos")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_draws_of_the_surrogate_do_not_depend_on_cores(step, caplog, monkeypatch):
     """And the log says how close they are."""
@@ -830,6 +834,7 @@ def test_the_step_may_have_another_order(step):
     assert (found.gain[:4] > 2).all()
 
 
+@pytest.mark.slow
 def test_draws_may_be_left_out(step, result):
     """Of those that are left, only their own moves count."""
     part = result.isel(chain=[0, 2, 3], draw=slice(50, None))
@@ -972,12 +977,14 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog, monkeypa
         assert f"{tailed} has a long tail" in said or not tailed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [lambda v: v["t"] > 3, lambda v: v["x"] ** 2])
 def test_rare_events_and_squares_have_no_long_tail(function, step, result, caplog):
     pk.expectation(result, function, step.model)
     assert messages(caplog, logging.WARNING) == []
 
 
+@pytest.mark.slow
 def test_chains_that_differ_are_told(step, result, caplog, monkeypatch):
     monkeypatch.setattr(trust, "CHAINS_APART", 1e-3)
     pk.summary(result, ["y"], model=step.model)

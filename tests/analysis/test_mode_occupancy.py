@@ -95,6 +95,7 @@ def test_one_mode_is_not_split(shape, d):
     assert find_modes(ONE_MODE[shape](np.random.default_rng(1), d)).max() == 0
 
 
+@pytest.mark.slow
 def test_a_slow_chain_is_split_if_its_draws_count_as_independent(monkeypatch):
     slow = ONE_MODE["chains that hardly move"](np.random.default_rng(1), 32)
     monkeypatch.setattr(analysis_modes_of_draws, "independent_share", lambda values, chains: 1.0)

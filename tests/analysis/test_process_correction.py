@@ -63,6 +63,7 @@ def hold(z):
     return 0.25 < np.sqrt(np.mean(z**2)) < 1.9 and np.abs(z).max() < 5
 
 
+@pytest.mark.slow
 def test_errors_hold(answers):
     """And would not if they were an eighth, or eight times as large."""
     truth, mean, error, sd = answers
@@ -81,6 +82,7 @@ def of_forty():
     return ProcessPosterior(Known(x, bent(x), np.zeros(D, bool)), rng)
 
 
+@pytest.mark.slow
 def test_it_says_where_it_has_been(of_forty):
     known, rng = of_forty, np.random.default_rng(2)
     assert known.covers(draws_of_bent(rng, 200)) > 0.98
@@ -244,6 +246,7 @@ def test_a_hundred_evaluations_tell_averages(by, request):
     np.testing.assert_allclose(found.mean, table["mean"], atol=0.05)
 
 
+@pytest.mark.slow
 def test_the_same_evaluations_tell_the_same(result, tmp_path):
     result.to_netcdf(tmp_path / "result.nc")
     again = pk.summary(tmp_path / "result.nc")
@@ -274,6 +277,7 @@ def test_evaluations_far_below_the_best_one_tell_nothing(result):
     )
 
 
+@pytest.mark.slow
 def test_evaluations_in_single_precision(result):
     kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
     rounded = data.assign(z=data["z"].astype(np.float32), logp=data["logp"].astype(np.float32))
@@ -281,6 +285,7 @@ def test_evaluations_in_single_precision(result):
     np.testing.assert_allclose(*found, atol=0.1)
 
 
+@pytest.mark.slow
 def test_a_cliff_within_the_posterior_is_noticed(result):
     """A process is smooth: it is refused, or its errors are large, and hold."""
     kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))

@@ -78,6 +78,7 @@ def is_right(table, means=MEANS, most=4.5):
     return rows and (z.abs() < most).all()
 
 
+@pytest.mark.slow
 def test_the_model_is_remembered(result, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     table = pk.summary(result, round_to="none")
@@ -104,6 +105,7 @@ def test_a_black_box_is_not_called_again(result, caplog):
     assert [text for text in messages(caplog, logging.INFO) if "mu" in text] == [said] * 2
 
 
+@pytest.mark.slow
 def test_draws_of_the_surrogate_do_not_call_it(caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     step = pk.SurrogateMetropolis(model=MODEL, expensive=True)
@@ -121,6 +123,7 @@ def test_draws_of_the_surrogate_do_not_call_it(caplog):
     assert without["posterior"].equals(dt["posterior"])
 
 
+@pytest.mark.slow
 def test_without_its_model_there_are_coordinates(result, caplog, monkeypatch):
     """A file knows no model, but the coordinates x, and log t."""
     monkeypatch.setattr(recomputed, "model_of", lambda dt: None)
@@ -170,6 +173,7 @@ def test_elements_are_found_by_their_labels(name, result, caplog):
     assert not [text for text in messages(caplog, logging.WARNING) if "are those" in text]
 
 
+@pytest.mark.slow
 def test_one_element_has_no_dimension(result):
     dt = with_posterior(result, lambda d: d.sel(school="c", k=1))
     table = pk.summary(dt, round_to="none")
@@ -218,6 +222,7 @@ def test_values_count_where_labels_are_new(result):
     assert (table["gain"] > 1.5).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edited", "wrong"),
     [({"bound": 4.0}, "w"), ({"shift": 2.0}, "sum"), ({"others": "cba"}, "x")],
@@ -325,6 +330,7 @@ def test_a_function_that_changes_has_the_average_of_the_draws(result, caplog):
     assert "gives other values at the same points" in messages(caplog, logging.WARNING)[-1]
 
 
+@pytest.mark.slow
 def test_a_prior_by_a_black_box_calls_nothing():
     with pm.Model():
         a = pm.Normal("a", shape=2)

@@ -24,6 +24,7 @@ def autoregressions(correlation, runs, seed=1):
     return lfilter([1.0], [1.0, -correlation], scaled, axis=1)[:, 200:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("correlation", "few", "enough"), [(0.0, 0.0025, 0.012), (0.5, 0.003, 0.02), (0.9, 0.015, 0.12)]
 )
@@ -101,6 +102,7 @@ def test_draws_that_never_moved_are_told(caplog):
     assert any("All draws are equal" in said for said in messages(caplog))
 
 
+@pytest.mark.slow
 def test_few_averages_are_off_by_a_fifth_without_a_word():
     """Those of slow chains are, and are told; those of others are not, and have no warning."""
     runs = 50

@@ -47,6 +47,7 @@ def functions(x):
     return np.concatenate([x, x**2, np.exp(x / 2), x > 0, x > 1.3], axis=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chains", [2, 4])
 def test_errors_are_as_stated(chains):
     """Against the mean of the runs, which the variance is reduced of by 60 runs."""
@@ -98,6 +99,7 @@ def test_steps_have_the_mean_0():
     assert np.corrcoef(c[..., 1].ravel(), (u[..., 0] <= 0).ravel())[0, 1] > 0.8
 
 
+@pytest.mark.slow
 def test_probabilities_are_right():
     points = np.array([-0.5, 1.0, 1.7])
     truth, found, plain = gamma(3).cdf(np.exp(points)), [], []
@@ -187,6 +189,7 @@ def is_suspect(x):
     return (r_hat > limits_of_r_hat(x)).any(), (r_hat > HIGH_RHAT).any()
 
 
+@pytest.mark.slow
 def test_r_hat_of_few_good_draws_is_not_suspect():
     """4 × 250 draws of ten parameters, worth some 330 independent ones."""
     few = [is_suspect(chains_of_normals(seed, draws=250, d=10)) for seed in range(RUNS)]

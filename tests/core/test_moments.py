@@ -240,6 +240,7 @@ def learn_all(states, n_tune, start_scales, *rate):
     return learned, ends
 
 
+@pytest.mark.slow
 def test_learns_the_moments_of_an_independent_sequence():
     """A gain that does not decrease, 1/16d, never converges: it fails the same bound.
 

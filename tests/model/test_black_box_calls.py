@@ -146,6 +146,7 @@ def test_calls_in_threads():
     assert_same(run(pk.RWM(model=model)), dt, ("posterior",))
 
 
+@pytest.mark.slow
 def test_calls_of_a_run_that_goes_on(said):
     *_, model = two_boxes()
     first = run()
@@ -161,6 +162,7 @@ def test_calls_of_a_run_that_goes_on(said):
     assert_same(whole, dt, ("posterior",))
 
 
+@pytest.mark.slow
 def test_calls_of_a_run_that_goes_on_in_a_store(tmp_path):
     pytest.importorskip("zarr")
     *_, model = two_boxes()
@@ -171,6 +173,7 @@ def test_calls_of_a_run_that_goes_on_in_a_store(tmp_path):
     assert_right(dt.load())
 
 
+@pytest.mark.slow
 @pytest.mark.forks
 def test_calls_in_processes(tmp_path):
     log = tmp_path / "calls"
@@ -296,6 +299,7 @@ def test_what_steps_of_pymc_call_is_told(said):
     assert not any(line.startswith("Other steps") for line in said()[seen:])
 
 
+@pytest.mark.slow
 def test_a_black_box_may_fail_at_the_models_initial_point():
     def fails(x):
         if x[0] < 1.0:
@@ -384,6 +388,7 @@ def test_memory_is_bounded(monkeypatch):
     assert sum(bool(notes.at(np.array([float(x)]))) for x in range(100)) == 5
 
 
+@pytest.mark.slow
 def test_data_that_are_passed_each_time_are_kept_once():
     notes, data = Notes(np.zeros(1)), np.ones(1000)
     for x in (1.0, 2.0):

@@ -90,6 +90,7 @@ def test_options_that_are_arrays(model):
         pk.RWM(model=model, compile_kwargs=kwargs)
 
 
+@pytest.mark.slow
 def test_an_op_that_numba_has_learned_is_compiled():
     class Learner(Box):
         pass

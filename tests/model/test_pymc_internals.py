@@ -39,6 +39,7 @@ say("configured")
 """
 
 
+@pytest.mark.slow
 def test_messages_are_shown_once_where_and_when_those_of_pymc_are():
     result = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True

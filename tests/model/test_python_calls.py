@@ -62,6 +62,7 @@ def says_no_more(x):
     raise RuntimeError("code 7")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [inverts, divides, does_not_converge])
 def test_numerical_failures_may_return_nan(fails):
     said, _ = note(fails)

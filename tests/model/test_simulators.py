@@ -314,6 +314,7 @@ def test_boxes_and_their_applications_are_found(build):
     assert [simulators.p, simulators.q] == ends[-1].tolist()
 
 
+@pytest.mark.slow
 @each_model
 def test_the_truth_is_the_models_log_density(build):
     model, logp = model_of(build), cut(build)
@@ -329,6 +330,7 @@ def test_the_truth_is_the_models_log_density(build):
     np.testing.assert_allclose(logp.logp_given([z], [y]), [expected], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_truth_is_that_of_other_steps_to_the_last_bit():
     z = point_of(cut(nested))
     assert cut(nested)(z) == log_density_of(model_of(nested), kind=ModelLogp)(z)
@@ -457,6 +459,7 @@ def test_new_data_need_no_compilation():
         model.set_data("times", times)
 
 
+@pytest.mark.slow
 def test_some_variables_alone():
     """A block that another step's variables are beside: z̄ is that of its own."""
     model = model_of(two)
@@ -467,6 +470,7 @@ def test_some_variables_alone():
     np.testing.assert_allclose(stand_in.gradient(logp, z), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_copy_and_a_pickle_compute_the_same():
     logp, z = failing(), np.array([0.3, -0.2])
     expected, y = logp(z), logp.gradient.copy()

@@ -117,6 +117,7 @@ def test_starts_that_fail_say_why():
         run(fails, on_error="reject", initvals={"x": [0.0, 0.0]})
 
 
+@pytest.mark.slow
 def test_gradients_of_rejected_points_are_none():
     _, model = box(fails_right)
     dt = sample(pk.MALA(model=model), on_error="reject")

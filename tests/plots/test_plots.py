@@ -71,6 +71,7 @@ def coordinates(result):
 # ---- what is drawn ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend", [pytest.param(b, marks=[pytest.mark.slow] * (b != "none")) for b in BACKENDS]
 )
@@ -338,6 +339,7 @@ def test_a_result_is_no_table_of_pk_compare(result):
             pk.plot_compare(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLOTS[:3] + PLOTS[4:])
 def test_a_path_is_that_of_a_result(result, name, tmp_path):
     draw = getattr(pk, f"plot_{name}")

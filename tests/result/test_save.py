@@ -74,6 +74,7 @@ def test_what_saving_needs_is_installed_with_it(tmp_path):
     assert done.stdout.strip().endswith("(2, 30, 2)")
 
 
+@pytest.mark.slow
 def test_a_result_is_written_over_the_file_that_it_goes_on_from(saved, line, tmp_path):
     file = tmp_path / "run.nc"
     saved.to_netcdf(file)

@@ -106,6 +106,7 @@ def test_a_store_keeps_the_order_of_variables(path):
         assert list(result["posterior"].data_vars) == names
 
 
+@pytest.mark.slow
 def test_a_store_of_a_run_without_tuning_or_draws(walk, path, tmp_path):
     for options, where in (({"tune": 0}, path), ({"draws": 0}, tmp_path / "b.zarr")):
         assert_same(sample(walk, store=where, **options), sample(walk, **options), ["learned"])
@@ -124,6 +125,7 @@ def test_paths_may_be_text(where, walk, tmp_path, monkeypatch):
     assert (tmp_path / "run.zarr").is_dir()
 
 
+@pytest.mark.slow
 def test_resumes_the_path_of_a_file(walk, whole, tmp_path):
     sample(walk, draws=10, discard_tuned_samples=False).to_netcdf(tmp_path / "run.nc")
     assert_same(resume(tmp_path / "run.nc", walk.model, 20), whole, (*DRAWN, *WARMUP))
@@ -150,6 +152,7 @@ def test_draws_are_not_kept_in_memory(walk, path, monkeypatch):
 # ---- going on -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_more_draws(walk, whole, path):
     """Of the store, of its result, and of that in another store; each as often as one likes."""
     expected = sample(walk, draws=50, discard_tuned_samples=False)
@@ -452,6 +455,7 @@ def hold(path, end):
     end.recv()
 
 
+@pytest.mark.slow
 def test_a_store_that_another_process_writes_is_refused(walk, path, monkeypatch):
     monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.1)
     sample(walk, store=path, draws=5)
@@ -497,6 +501,7 @@ def test_whatever_is_no_store_is_refused(walk, path, tmp_path):
     assert locked(path).is_locked  # nobody holds it any more
 
 
+@pytest.mark.slow
 def test_a_store_of_another_model_or_step_is_refused(walk, path):
     sample(walk, store=path, draws=5)
     with pytest.raises(ValueError, match=r"steps_per_draw was 2, and is 3 now"):
@@ -522,6 +527,7 @@ def test_a_store_of_other_data_is_refused(path):
         resume(path, model, 5)
 
 
+@pytest.mark.slow
 def test_settled_and_finished(walk, path, caplog):
     """A script that is started again finishes, and adds nothing unless it is asked."""
     caplog.set_level(logging.INFO, "pymc_kameleon")

@@ -29,6 +29,7 @@ def labels():
     return pk.CyclicalKAM(model=model)
 
 
+@pytest.mark.slow
 def test_each_is_its_own_inverse_and_keeps_volumes(labels):
     maps = symmetries(labels)
     assert len({one.tobytes() for one in maps}) == len(maps)
@@ -154,6 +155,7 @@ def test_rows_of_a_square_matrix_are_exchanged_alone_too():
     assert found == [(4, 3, 2, 1), (3, 4, 1, 2), (2, 1, 4, 3)]
 
 
+@pytest.mark.slow
 def test_all_chains_visit_all_labels(labels):
     """In about the same share of draws, from wherever they begin."""
     dt = pk.sample(

@@ -110,6 +110,7 @@ def test_a_plot(table):
     assert min(label.get_window_extent().x0 for label in labels) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["none", "bokeh", "plotly"])
 @pytest.mark.filterwarnings("ignore:::bokeh", "ignore:::plotly")
 def test_a_plot_of_other_backends(table, backend):

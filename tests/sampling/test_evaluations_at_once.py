@@ -88,6 +88,7 @@ def alone(surrogate):
     return run(surrogate), CALLS.value
 
 
+@pytest.mark.slow
 def test_there_are_so_many_chains_and_never_more_evaluations(alone):
     dt, n = alone
     assert dt["posterior"].sizes["chain"] == 16
@@ -100,6 +101,7 @@ def test_draws_do_not_depend_on_the_workers(surrogate, alone, cores):
     assert_same(run(surrogate, cores=cores), alone[0], ALL)
 
 
+@pytest.mark.slow
 def test_nor_on_the_executor(surrogate, alone):
     with ThreadPoolExecutor(5) as executor:
         assert_same(run(surrogate, executor=executor), alone[0], ALL)
@@ -151,6 +153,7 @@ def test_the_way_goes_on_in_batches(surrogate, usual, rounds, monkeypatch):
     assert all(arrived[-64:])
 
 
+@pytest.mark.slow
 def test_without_a_process_what_is_fitted_is_asked_for_together(surrogate, rounds, monkeypatch):
     """As with many parameters; lines and gradients are one after another."""
     monkeypatch.setattr(active, "MOST_COORDINATES", 0)
@@ -160,6 +163,7 @@ def test_without_a_process_what_is_fitted_is_asked_for_together(surrogate, round
     assert_same(run(surrogate, cores=3, max_evaluations=400), one, DRAWN)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_changes_nothing(surrogate, alone, usual, tmp_path, caplog):
     def dies_once(x):
         mark = tmp_path / "died"
@@ -230,6 +234,7 @@ def test_a_way_that_was_stopped_goes_on(surrogate, alone, usual, tmp_path):
     assert CALLS.value <= 700 + 4  # and checks that the log-density is what it was
 
 
+@pytest.mark.slow
 def test_only_the_first_start_has_to_be_possible(surrogate, usual):
     """Others begin where its way has led, and are not evaluated at their own."""
     seen = []
@@ -333,6 +338,7 @@ def test_other_steps_have_ways_too(of_two, surrogate_of_x, other, monkeypatch):
     assert_same(pk.sample(step=step, **options | {"cores": 3}), dt, DRAWN)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_lengths_are_those_of_four_chains_together(surrogate):
     dt = run(surrogate, max_evaluations=None, chains=8, evaluations_at_once=2)
@@ -463,6 +469,7 @@ def test_runs_of_before_did_not_save_whether_chains_have_arrived(surrogate):
     assert_same(dt, whole, ["posterior"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "draws"), [(16, 12), (64, 20), (16, 60)])
 def test_r_hats_that_are_high(n, draws):
     """Of independent draws hardly ever; of chains that stay where they began, always."""

@@ -307,6 +307,7 @@ def test_of_a_surrogate(tmp_path, caplog):
     assert again.log_evidence == pytest.approx(found.log_evidence, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_a_surrogate_may_have_variables_in_another_order_than_the_model():
     op = models.Counting()
@@ -535,6 +536,7 @@ def test_divergences_of_a_result_are_counted():
     assert "diverged" in pk.evidence(dt, model, random_seed=1).warning
 
 
+@pytest.mark.slow
 def test_draws_of_other_data_are_told(caplog):
     model, dt, _ = line()
     with pm.Model() as other:

@@ -125,6 +125,7 @@ def test_a_run_has_its_evidence(box, step, caplog):
     assert box.count == made
 
 
+@pytest.mark.slow
 def test_a_model_that_is_passed_is_checked(box, step, whole):
     box.count = 0
     assert pk.evidence(whole, step.model, cores=1) == pk.evidence(whole)

@@ -173,6 +173,7 @@ def test_what_comes_before_the_run_counts(counting, caplog):
     assert list(map(int, said.groups())) == [calls, calls - n_logp(result)]
 
 
+@pytest.mark.slow
 def test_the_log_says_what_they_were_for(surrogate, caplog):
     result = limited(surrogate, 200, cores=1)
     text = "\n".join(messages(caplog))
@@ -198,6 +199,7 @@ def test_a_run_that_lasts_says_so(surrogate, caplog, monkeypatch):
     assert "At most 150 evaluations of 2 s, one by one until the posterior" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_draws_and_tuning_are_limits(surrogate, plain_walk):
     result = limited(surrogate, 300, draws=9, tune=7)
@@ -217,6 +219,7 @@ def test_ways_take_more_where_a_process_makes_them():
     assert share == {2: 0.9, 15: 0.5}
 
 
+@pytest.mark.slow
 def test_there_must_be_enough_for_all_chains(surrogate, plain_walk):
     for step, chains in (surrogate, 4), (plain_walk, 4), (surrogate, None):
         n_calls()
@@ -305,6 +308,7 @@ def searches_before(stage, request):
     return stage == "on the way"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stage"),
     [pytest.param("plain_surrogate", *own.values, marks=own.marks) for own in FEW_STAGES]
@@ -332,6 +336,7 @@ def test_interrupted_runs_make_the_same_draws(name, stage, whole, request, monke
             assert tree[group].sizes["draw"] == expected[group].sizes["draw"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_a_state_is_as_long_as_tuning_was_to_be_at_first(plain_surrogate, monkeypatch):
     """With more evaluations, for which chains remember more moves the longer they tune."""
@@ -342,6 +347,7 @@ def test_a_state_is_as_long_as_tuning_was_to_be_at_first(plain_surrogate, monkey
     assert_same(resumed(part, plain_surrogate), limited(**options), ALL)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_a_process_that_dies_while_it_is_settled(plain_surrogate, whole, monkeypatch, tmp_path):
     """The store knows how many draws there are to be, and not all states do."""
@@ -391,6 +397,7 @@ def suppress_lack():
             raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", FEW_STAGES)
 def test_few_more_evaluations_are_not_exceeded(stage, surrogate, request, monkeypatch):
     """Where they do not suffice to tune, nothing begins."""
@@ -407,6 +414,7 @@ def test_few_more_evaluations_are_not_exceeded(stage, surrogate, request, monkey
     assert made > 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_a_run_that_has_made_its_evaluations_makes_no_more(surrogate):
     """Not even to see that the model is what it was."""

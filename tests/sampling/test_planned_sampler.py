@@ -58,6 +58,7 @@ def planned_sample(draws=1000, *, sampler, model=None, tune=None, **run):
     return sampler.sample_from_init(model=pm.modelcontext(model), draws=draws, tune=tune, **run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [pk.GAM.options(steps_per_draw=3), pk.MALA.options("x")])
 def test_a_sampler_is_made_without_a_model_and_serves_several(step):
     for model in models.normal(2), models.normal(3):

@@ -308,6 +308,7 @@ def recorders(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["split", "combined"])
 def test_it_follows_all_draws(option, walks, pair, recorders):
     half = sample(walks, progressbar=option, discard_tuned_samples=False)
@@ -328,6 +329,7 @@ def test_it_follows_all_draws(option, walks, pair, recorders):
     assert [r.evaluations for r in last] == list(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [1, 2])
 def test_it_follows_the_way_to_the_posterior(cores, recorders, monkeypatch):
     """Told after each evaluation, here and from processes."""
@@ -358,6 +360,7 @@ def test_it_shows_mean_acceptance_and_who_is_stuck(walks, recorders):
         assert r.stuck
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 def test_it_is_shown(option, walks, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
@@ -436,6 +439,7 @@ class Backend:
         self.updates.append(update)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [1, 2])
 def test_pm_sample_shows_mean_acceptance_and_who_is_stuck(cores, walks, pair, monkeypatch):
     """Of each step, in tuning and after it."""

@@ -73,6 +73,7 @@ def enough(walk):
     return sample(walk, draws=None, tune=100, chains=3, target_ess=500)
 
 
+@pytest.mark.slow
 def test_stops_when_enough_is_drawn(enough, walk, black_walk):
     """Not before, and not after, the same with any number of cores."""
     n = enough["posterior"].sizes["draw"]
@@ -176,6 +177,7 @@ def test_what_was_drawn_before_is_kept(walk):
     assert_same(both, sample(walk, draws=n, tune=100), ALL)
 
 
+@pytest.mark.slow
 def test_goes_on_to_what_is_enough_when_interrupted(enough, walk, monkeypatch):
     """To the same number of draws, wherever it was interrupted."""
     n = enough["posterior"].sizes["draw"]
@@ -415,6 +417,7 @@ def test_stopped_before_the_first_draw(gate, black_walk):
     assert_same(resumed, expected.sel(chain=chains), ALL)
 
 
+@pytest.mark.slow
 def test_two_runs_at_a_time(walk, black_walk):
     """Of the same step too; each as if it were alone."""
     box(faults.wells)
@@ -516,6 +519,7 @@ def test_what_is_learned_together_is_compiled_before_the_first_draw(
     assert done == order
 
 
+@pytest.mark.slow
 def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
     """Told after each evaluation, stopped in the middle, and gone on from a store."""
     op, model = box()

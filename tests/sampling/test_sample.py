@@ -329,6 +329,7 @@ def test_a_step_that_cannot_start_where_another_went(caplog):
 # ---- chains ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_draws_do_not_depend_on_the_number_of_cores(gam, two_steps):
     for step in (gam, two_steps):
         one, two, many = (sample(step, chains=3, cores=cores) for cores in (1, 2, 8))
@@ -402,6 +403,7 @@ def test_a_start_outside_the_support():
 # ---- resume ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_resumes_after_a_file(gam, model, tmp_path):
     half, whole = (sample(gam, draws=draws, discard_tuned_samples=False) for draws in (30, 60))
     half.to_netcdf(tmp_path / "half.nc")
@@ -679,6 +681,7 @@ def test_what_is_learned_is_what_a_step_driven_by_hand_learns(cls, line):
             np.testing.assert_array_equal(learned[name][i], quantity.values, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["GAM", "KAM", "CyclicalKAM"])
 def test_what_travels_is_bounded(name, line):
     cls, arguments = ROWS[name]
@@ -694,6 +697,7 @@ def test_what_travels_is_bounded(name, line):
     assert sum(long) < 1e6
 
 
+@pytest.mark.slow
 def test_a_file_holds_everything(gam, tmp_path):
     result = sample(gam, discard_tuned_samples=False)
     result.to_netcdf(tmp_path / "result.nc")

@@ -38,6 +38,7 @@ def gam(model):
     return SAMPLERS["GAM"](model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -94,6 +95,7 @@ def test_wrong_shapes_stop_the_run():
     assert len(raised.value.__notes__) == 2  # where, and that there is a result
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_goes_on(gam, tmp_path):
     whole = sample(gam, chains=3, draws=60)
 
@@ -126,6 +128,7 @@ def test_tasks_end_if_the_run_does(gam, monkeypatch, error):
         assert dt["posterior"].sizes["draw"] < 1000
 
 
+@pytest.mark.slow
 def test_two_black_boxes_of_several_shapes():
     sizes = []
 

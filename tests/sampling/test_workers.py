@@ -454,6 +454,7 @@ def test_a_worker_that_never_has_the_same_task_again_gets_the_model(arriving, mo
     assert pool.heavy == sampling_workers.TASKS_WITH_JOB
 
 
+@pytest.mark.slow
 def test_a_pool_unpickles_the_model_once_per_process(arriving):
     """A pool that was begun before the run, and has not got its job by forking."""
     step, path, at_a_time = arriving
@@ -512,6 +513,7 @@ def test_an_executor_that_breaks_is_replaced_on_this_machine(
         made[0].submit(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "executor", [None, pytest.param(forked, marks=pytest.mark.slow)], ids=["own", "callable"]
 )
@@ -575,6 +577,7 @@ def test_a_callable_is_called_again(line_walk):
 # ---- exceptions -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [1, 2])
 def test_an_exception_of_a_black_box_arrives(cores, black_box, expected, late, monkeypatch):
     """In turn it is the exception itself; from elsewhere its traceback is its cause."""
@@ -666,6 +669,7 @@ def test_chains_that_learn_together_are_one_in_pm_sample(herd, calls):
     assert calls == [(1, [n]) for n in (0, 10, 25)] * 2
 
 
+@pytest.mark.slow
 def test_chains_that_learn_together_resume(herd, monkeypatch):
     whole = sample(herd, chains=3, tune=40)
     for stop in (4, 10, 24, 25, 26, 40, 50):

@@ -23,6 +23,7 @@ def model():
 NAMES = ["a", "s_log__", "b[0]"]
 
 
+@pytest.mark.slow
 def test_a_covariance_is_that_of_the_posterior(model):
     for cls in (pk.GAM, pk.GadMALA):
         result = sample(cls(model=model), tune=3000, draws=3000, chains=1)
@@ -52,6 +53,7 @@ def test_the_subsample_is_of_the_past(model):
         assert distances.max() < 1e-9 * np.abs(points).max(), name
 
 
+@pytest.mark.slow
 def test_modes_have_weights_means_and_covariances():
     with pm.Model() as model:
         pm.Mixture("x", [0.5, 0.5], [pm.Normal.dist(-8, 1), pm.Normal.dist(8, 2)])

@@ -87,6 +87,7 @@ def test_a_correlation_that_cannot_be_learned(width, warns):
     assert ("x[1] is known to " in message) == warns
 
 
+@pytest.mark.slow
 @kinds
 def test_start_of_some_variables(sampler):
     """Only the step's own variables count, on the scale that they are sampled on."""
@@ -133,6 +134,7 @@ def refused(step, op, when, tune=300, draws=300):
     return stats["warning"].message if stats["warning"] else ""
 
 
+@pytest.mark.slow
 @kinds
 def test_no_proposal_accepted(sampler):
     op, model = box()

@@ -27,6 +27,7 @@ def test_concentrations_are_those_of_the_closed_form_and_of_the_matrix_exponenti
     assert np.isnan(simulators.concentrations(x * [1, 0, 1, 1, 1])).all()
 
 
+@pytest.mark.slow
 def test_outbreaks_and_populations_are_those_of_odeint():
     def outbreak(state, day):
         new = 1.7 * state[0] * state[1] / 763
@@ -44,6 +45,7 @@ def test_outbreaks_and_populations_are_those_of_odeint():
     np.testing.assert_allclose(found.reshape(21, 2), exact, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_temperatures_solve_the_implicit_equations():
     x = np.random.default_rng(1).normal(size=simulators.COEFFICIENTS)
     n, dt = simulators.CELLS, simulators.DURATION / simulators.STEPS
@@ -63,6 +65,7 @@ def test_temperatures_solve_the_implicit_equations():
     assert found[0, -1] < found[-1, -1] < 1  # it warms up from the left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["influenza", pytest.param("pk_by_subject", marks=pytest.mark.slow)]
 )

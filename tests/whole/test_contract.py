@@ -568,6 +568,7 @@ def test_compiled_functions_travel():
 # ---- one evaluation per proposal, and when the log-density is computed again ----------------
 
 
+@pytest.mark.slow
 @by_family
 def test_one_evaluation_per_proposal(sampler):
     op, model = box()
@@ -585,6 +586,7 @@ def test_one_evaluation_per_proposal(sampler):
     assert len(set(np.flatnonzero(more) + 1) - after_learning) <= 2  # where modes are learned
 
 
+@pytest.mark.slow
 @by_family
 def test_logp_follows_the_other_steps(sampler, mixed_model):
     """A pair that depends on each other exposes a stale log-density."""
@@ -637,6 +639,7 @@ def test_a_wrong_gradient_changes_the_trajectory(name, monkeypatch):
     assert len(ends) == 3
 
 
+@pytest.mark.slow
 @by_family
 def test_nothing_derived_outlives_what_it_is_derived_from(sampler, mixed_model, monkeypatch):
     """To derive it anew before each draw changes nothing, during tuning and after."""
@@ -689,6 +692,7 @@ def far():
     return model, np.linalg.solve(precision, design.T @ observed), sds
 
 
+@pytest.mark.slow
 @by_few
 def test_recovers_from_a_far_start(sampler):
     """Hundreds of sds away."""
@@ -727,6 +731,7 @@ def test_state_is_bounded(sampler):
 # ---- region, and adaptation that goes on ----------------------------------------------------
 
 
+@pytest.mark.slow
 @by_few
 def test_stays_within_the_region_without_evaluating_outside(sampler):
     """The posterior is restricted to it: here, a half-normal by one-sided bounds."""
@@ -763,6 +768,7 @@ def test_start_outside_the_region(sampler, mixed_model):
         step.step(mixed_model.initial_point())
 
 
+@pytest.mark.slow
 @by_family
 def test_keep_adapting(sampler, mixed_model):
     """Goes on after tuning; never without any tuning."""
@@ -798,6 +804,7 @@ def test_start_outside_the_support(sampler):
         step.step({"x": np.array(0.0)})
 
 
+@pytest.mark.usefixtures("without_search")
 @by_family
 def test_no_finite_logp_no_move(sampler):
     """NaN and +inf count as -inf: the chain never goes there."""
@@ -860,6 +867,7 @@ def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_mode
     np.testing.assert_allclose(one["a"], other["a"], rtol=1e-6)
 
 
+@pytest.mark.slow
 @rows("GAM", "CMTM", "GadMALA")
 def test_an_expensive_logp_is_mentioned_once(sampler, caplog, monkeypatch):
     """In either driver; building a step says nothing."""

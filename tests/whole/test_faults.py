@@ -164,6 +164,7 @@ def one_by_one(monkeypatch):
 CASES = {"in turn": 40, "own threads": 40, "threads": 30, "own processes": 25, "pool": 25}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "n"), few_and_many(CASES))
 def test_ctrl_c_at_a_random_moment(where, n, walk, black_walk, done):
     """What is returned are the first draws of an undisturbed run; going on gives the others."""
@@ -829,12 +830,14 @@ def test_a_start_on_the_boundary(cls):
     np.testing.assert_allclose(draws.mean(("chain", "draw")), np.sqrt(2 / np.pi), atol=0.07)
 
 
+@pytest.mark.slow
 def test_a_start_on_the_boundary_of_a_transform(fit):
     """Where its coordinate is infinite."""
     with pytest.raises(pm.exceptions.SamplingError, match=r"(?s)not finite at .*'s_log__': .*-inf"):
         sample(fit, initvals={"x": 0.0, "s": 0.0})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0.0, -1.0])
 def test_a_jump_of_the_log_density(at, black_walk):
     """A draw is beyond it as often as it should be."""

@@ -75,6 +75,7 @@ def test_a_large_case_agrees_with_plain_importance_sampling():
     assert found == pytest.approx(expected, abs=4 * error + 0.01)
 
 
+@pytest.mark.slow
 def test_the_mode_is_the_maximum():
     theta, (x, y) = np.array([0.5, 1.0]), data(30)
     covariance = kernel(theta, x)

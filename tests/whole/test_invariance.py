@@ -104,6 +104,7 @@ def hundred_dimensions():
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -246,6 +247,7 @@ def test_the_driver_keeps_exact_draws_exact(sampler, target):
     assert driver_p_value([step], TARGETS[target]) > LEVEL
 
 
+@pytest.mark.slow
 def test_broken_twins_fail_through_the_driver():
     target = TARGETS["normal"]
     step = DriftingRWM(model=target.build(), steps_per_draw=20)

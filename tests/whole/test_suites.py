@@ -50,6 +50,7 @@ def test_a_missed_mode_is_wrong(suites):
         assert found == ("right" if is_right else suites.SILENT)
 
 
+@pytest.mark.slow
 def test_chains_find_a_normal(suites):
     covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
     precision = np.linalg.inv(covariance)
@@ -60,6 +61,7 @@ def test_chains_find_a_normal(suites):
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.25)
 
 
+@pytest.mark.slow
 def test_either_decay_of_messenger_rna_may_be_the_faster_one(suites):
     model, calls = suites.transfection()
     logp = model.compile_logp()
@@ -88,12 +90,14 @@ def test_numbers_are_read_from_matlab(suites, tmp_path):
     np.testing.assert_array_equal(first + second, [[4, 0], [0, 6]])
 
 
+@pytest.mark.slow
 def test_constrained_bananas_have_the_moments_that_infbench_states(suites):
     draws, _ = suites.bananas_truth(None, np.random.default_rng(1))
     np.testing.assert_allclose(draws.mean(axis=0), [1.1027, 1.6884] * 2, atol=0.02)
     np.testing.assert_allclose(draws.var(axis=0), [0.3831, 2.1003] * 2, rtol=0.03)
 
 
+@pytest.mark.slow
 def test_tasks_of_sbibm_read_what_is_stored(suites, tmp_path):
     theta = np.linspace(0.2, 0.4, 10)
     for n in range(1, suites.OBSERVATIONS + 1):

@@ -83,6 +83,7 @@ def test_cmh_with_scales_of_the_user_is_never_tuned(model, scales):
     assert found["warning"][-1] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [0.44, 0.2])
 def test_tuned_acceptance_of_cmh(target):
     """In each coordinate, and whatever its scale."""

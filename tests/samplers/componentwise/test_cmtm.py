@@ -113,6 +113,7 @@ def test_sweeps_by_hand(logp, m, random_order):
     assert d * m * n < n_evaluated < d * (2 * m - 1) * n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("random_order", [False, True])
 @pytest.mark.parametrize("n_single", [[0, 1], [3, 0], [2, 7]])
 @pytest.mark.parametrize("logp", [mixture, holes], ids=lambda f: f.__name__)
@@ -168,6 +169,7 @@ def replayed(logp, m):
     return np.array(rows).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [3, 6])
 def test_early_rejection_never_changes_the_decision(m):
     reported, _, found, expected = replayed(two_modes, m)
@@ -194,6 +196,7 @@ def test_reported_acceptance_has_the_mean_of_the_true_one(m):
 # ---- extreme densities and scales -----------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [-1e4, 1e5])
 @pytest.mark.parametrize("power", [0.0, 2.9])
 @pytest.mark.parametrize("logp", [normal, mixture, holes], ids=lambda f: f.__name__)
@@ -208,6 +211,7 @@ def test_a_constant_in_the_log_density_changes_nothing(logp, power, offset):
     assert (chains[0].accepted.sum(axis=1) > 20).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scales", [[0.1, 0.2, 0.4], pytest.param([1.0, 10.0, 100.0], marks=pytest.mark.slow)]
 )
@@ -286,6 +290,7 @@ LOG_WEIGHTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_w", LOG_WEIGHTS.values(), ids=LOG_WEIGHTS)
 def test_selection_follows_the_weights(log_w):
     rng, n = np.random.default_rng(0), 20_000
@@ -405,6 +410,7 @@ def test_the_rule_of_the_ladders_by_hand(selected, expected):
     np.testing.assert_allclose(ladder, np.geomspace(*expected, 5), rtol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
 @pytest.mark.parametrize("m", FEW_LADDERS)
 def test_shifted_ladders(m, bounds):
@@ -505,6 +511,7 @@ class Adapting:
         return (self.parameters.ladders != before).any(axis=1)
 
 
+@pytest.mark.slow
 def test_one_coin_for_all_coordinates():
     """Adaptation draws no other random numbers."""
     adapting, other = Adapting(), np.random.default_rng(0)

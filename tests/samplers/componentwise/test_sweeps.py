@@ -31,6 +31,7 @@ import pymc_kameleon as pk
 # ---- a sweep --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("random_order", [False, True])
 def test_the_order_of_the_coordinates(random_order):
     chain, rng = cmtm_chain(normal, [0.5, 1, 2], 2.9, random_order), np.random.default_rng(0)
@@ -52,6 +53,7 @@ def by_two_uniforms(log_ratio, rng):
     return np.log(1 - rng.random()) < log_ratio
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chain", "accepts"),
     [(cmtm_chain, by_two_uniforms), (cmh_chain, reference.by_exponential)],
@@ -117,6 +119,7 @@ def test_scales_are_constant_after_tuning(model, sampler):
     assert len(np.unique(kept[:300], axis=0)) > (5 if sampler is pk.CMTM else 290)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
 def test_a_far_start_of_an_ill_scaled_model_is_left_behind(sampler, seed):
@@ -246,6 +249,7 @@ def correlated_model(rho):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
 @pytest.mark.parametrize(("rho", "warns"), [(0.99, True), (-0.99, True), (0.7, False)])
 def test_strong_correlation(sampler, rho, warns):
@@ -267,6 +271,7 @@ def test_strong_correlation(sampler, rho, warns):
     assert "did not move" not in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
 def test_no_warning_of_independent_coordinates(sampler):
     """Not even where chance correlates them most: few points of many coordinates."""
@@ -286,6 +291,7 @@ FIXED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tune", "draws", "n"), [(0, 500, 100), (200, 5000, 500)])
 @pytest.mark.parametrize("sampler", FIXED)
 def test_a_coordinate_that_does_not_move_is_named(sampler, tune, draws, n):
@@ -325,6 +331,7 @@ def test_pinned_coordinates_do_not_correlate():
     assert "correlate" not in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
 def test_tails_heavier_than_alpha(sampler):
     """The widest try would always be selected, and never accepted."""

@@ -77,6 +77,7 @@ def by_definition(mean, factor, x, y, accept_prob, xi, own, moves):
     return accept_prob * gained - own_change + expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2])
 def test_they_are_what_they_are_defined_to_be(d):
     rng, scale, factor = np.random.default_rng(1), 1.3, FACTOR[:d, :d]
@@ -136,6 +137,7 @@ def test_leapfrog_steps_add_what_is_defined(banana, n_leapfrog, factor):
         np.testing.assert_allclose(tally[5:], expected, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [3, 40])
 @pytest.mark.parametrize("steps", [(), pytest.param((1,), marks=pytest.mark.slow), (2, 3)])
 def test_the_table_in_many_dimensions(d, steps):
@@ -243,6 +245,7 @@ def test_their_means_are_zero(step, banana, monkeypatch):
     assert largest_z(sample(one, **long)) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [pk.GAM, pk.GadMALA])
 def test_a_density_may_end_abruptly(sampler):
     """Where the mean of its gradient is not 0."""
@@ -258,6 +261,7 @@ def test_a_density_may_end_abruptly(sampler):
     assert found.gain[1] > 1  # the other coordinate has no end
 
 
+@pytest.mark.slow
 def test_they_change_no_draw(again, result):
     plain = sample(again(), **OPTIONS)
     xr.testing.assert_equal(plain["posterior"].to_dataset(), result["posterior"].to_dataset())

@@ -65,6 +65,7 @@ def points(n=25, seed=2):
     return MEAN + rng.standard_normal((n, 3)) @ FACTOR.T
 
 
+@pytest.mark.slow
 def test_the_simulators_are_where_they_should_be(step):
     assert step._structure.boxes.tolist() == [[2, 3], [2, 1]]
     assert step._structure.applications.tolist() == [[0, 0, 0, 0], [0, 2, 3, 0], [1, 4, 6, 1]]

@@ -59,6 +59,7 @@ def set_shape(parameters, share=1.0):
 # ---- by hand --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_moves_by_hand(step):
     """With two stops kept, by arbitrary emulators; one evaluation each, or none."""
     step.setup_chain(np.random.default_rng(7), 0, 90)
@@ -150,6 +151,7 @@ def test_exact_draws_stay_exact_by_a_bad_emulator(spoilt, share, maps, is_exact)
     assert (p_value > 1e-3) == is_exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "is_exact"),
     [
@@ -181,6 +183,7 @@ def test_there_are_fewer_stops_of_many_outputs(d, q, stops):
     assert n_stops(d, q) == stops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stops", "is_exact"), [(slice(None), True), (slice(1), False)])
 def test_stops_are_on_average_as_the_end(step, stops, is_exact):
     """Given x; not so the first of them alone, while the chain is slow."""
@@ -252,6 +255,7 @@ def test_a_run(grown, run):
     np.testing.assert_allclose(size[1, 3], logistic([rate[1, 3], capacity[1, 3]]), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_moves_of_all_kinds_are_accepted(grown, run):
     """Walks and reference moves remain, for where the emulator is wrong."""
     stats = sample(grown, **OPTIONS | {"draws": 150})["sample_stats"]
@@ -280,6 +284,7 @@ def test_a_step_that_was_used_travels(grown):
         del grown._search
 
 
+@pytest.mark.slow
 def test_a_store_with_draws_of_the_emulator_is_read(grown, tmp_path):
     """They lack deterministics that depend on the simulator."""
     sample(grown, store=tmp_path / "run.zarr", surrogate_draws=5, tune=15, draws=5)
@@ -313,6 +318,7 @@ def test_evaluations_beside_another_step_are_what_was_called():
     np.testing.assert_allclose(y[there], [logistic(row) for row in x[there]], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same(grown, run):
     """By as many workers as you like, but not with another seed."""
     assert_same(sample(grown, cores=2, **OPTIONS), run, ALL)
@@ -374,6 +380,7 @@ def cut(value):
     return staticmethod(function)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "options"),
     [

@@ -86,6 +86,7 @@ def elsewhere():
 # ---- what is kept -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_evaluation_is_there(run):
     dt, inputs = run
     own = dt["evaluations"]
@@ -131,6 +132,7 @@ def test_bounded(step, run, monkeypatch):
     assert own.attrs["n_evaluations"] == run[0]["evaluations"].attrs["n_evaluations"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["store", pytest.param("file", marks=pytest.mark.slow)])
 def test_files_and_resume(step, run, tmp_path, how):
     path = tmp_path / how
@@ -175,6 +177,7 @@ def test_reuse_takes_fewer_calls(run, elsewhere, caplog, tmp_path):
     assert before["logp"].isnull().all()
 
 
+@pytest.mark.slow
 def test_reuse_gives_the_same_posterior(run, elsewhere):
     fresh = sample(elsewhere, tune=40, draws=250, random_seed=1)
     reused = sample(elsewhere, tune=20, draws=250, random_seed=2, evaluations=run[0])

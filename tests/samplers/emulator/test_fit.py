@@ -127,6 +127,7 @@ def test_against_a_slow_version(logs, far):
     assert not np.allclose(errors, problem.errors(start), rtol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logs", LOGS)
 def test_what_is_written_is_what_is_compiled(logs):
     x, y, drop, curvature = points(40)

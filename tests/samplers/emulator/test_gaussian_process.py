@@ -130,6 +130,7 @@ def test_outputs(rank, n, logs):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logs", LOGS)
 @pytest.mark.parametrize("n", [[M, M, M], [5, 0, 1]])
 @pytest.mark.parametrize("rank", RANKS)

@@ -45,6 +45,7 @@ def step():
     return pk.EmulatorMetropolis(model=decays())
 
 
+@pytest.mark.slow
 def test_two_rates_change_places(step, monkeypatch):
     maps, n_same, seen = found_by(step, monkeypatch)
     np.testing.assert_array_equal(maps, [np.eye(2)[::-1]])

@@ -294,6 +294,7 @@ def test_how_badly_outputs_fit():
     np.testing.assert_allclose(chi2, (-1 / 0.5) ** 2 + (-4 / 2) ** 2 + 1, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_other_places_are_counted_for_themselves():
     """Far from both modes of a density, of which an emulator sees the one that is near."""
     near = np.where(np.arange(300) % 2, 2.0, -2.0)
@@ -372,6 +373,7 @@ def job(step):
 STARTS = [0.0, 3.0, -0.7], [-1.5, 1.0, 0.5], [1.0, 5.0, 0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", STARTS)
 def test_it_finds_the_posterior(step, start):
     """In few evaluations, also from where the likelihood is lower by thousands."""
@@ -407,6 +409,7 @@ def test_the_emulator_is_right_at_its_end(step):
     assert np.sqrt(np.mean(errors**2)) < 0.02
 
 
+@pytest.mark.slow
 def test_interrupted_after_each_evaluation_it_ends_the_same(step, monkeypatch):
     """In the process where it was begun, and from its state in another one."""
     start = begun(job(step), 1, STARTS[1])

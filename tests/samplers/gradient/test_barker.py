@@ -50,6 +50,7 @@ def test_transitions_by_hand(step, scale, factor):
     assert 30 < n_moves < 270
 
 
+@pytest.mark.slow
 def test_learns_scale_and_covariance_and_freezes_them(step):
     step.setup_chain(np.random.default_rng(1), 4000, 4000)
     point, accepted = {"x": START}, []

@@ -370,6 +370,7 @@ def rate_of(name, rate=0.05):
     return {"options": {"learning_rate": rate}, "learning_rate": rate}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", START)
 @pytest.mark.parametrize("name", ADAPTATIONS_IN_FULL)
 def test_chains(name, d):
@@ -381,6 +382,7 @@ def test_chains(name, d):
         assert chain.refreshes == [20, 40, 60, 90, 135, 202, 300]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n_tune", [0, 1, 7, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 30, 100))]
 )
@@ -411,6 +413,7 @@ def test_short_tuning_with_leapfrog(n_tune):
     compare("fisher", slow_skewed(2), START[2], n_tune, n_tune + 10, **leapfrog)
 
 
+@pytest.mark.slow
 def test_pairs_that_have_no_room():
     """Every second one is kept then, and later every fourth."""
     step = build(pk.GadMALA, slow_skewed(1), 1)
@@ -880,6 +883,7 @@ def funnel(x, data, shapes, gradient):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ADAPTATIONS)
 def test_start_at_the_mode(name):
     """The gradient is zero: L_ii = 1 to begin with."""
@@ -895,6 +899,7 @@ def stiff(x, data, shapes, v):
     return 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scales", [[1e-3, 1e3], [1e-6, 1e-6], [1e6, 1e6]], ids=str)
 @pytest.mark.parametrize("adaptation", ["fisher", "whitened"])
 def test_any_scale_from_the_mode(adaptation, scales):
@@ -903,6 +908,7 @@ def test_any_scale_from_the_mode(adaptation, scales):
     np.testing.assert_allclose(trace.x[400:].std(axis=0) / scales, 1, atol=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0.0, 1e-8, 1.0, 1e3])
 @pytest.mark.parametrize("name", ["fisher", "whitened", "published", "mala"])
 def test_constant_gradients_in_a_box(name, size):
@@ -1101,6 +1107,7 @@ def edge():
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [pk.GadMALA, pk.MALA])
 def test_arviz_and_pymc_understand_the_statistics(cls, edge, caplog):
     mpl.use("Agg")

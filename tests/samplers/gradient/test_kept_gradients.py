@@ -57,6 +57,7 @@ def test_they_are_those_of_the_model(sampler):
     assert "gradients" not in plain.children
 
 
+@pytest.mark.slow
 def test_a_summary_needs_no_model_and_no_evaluation(monkeypatch, tmp_path):
     dt = run()
     monkeypatch.setattr("pymc_kameleon.analysis.gradients_of_draws.Density", None)
@@ -68,6 +69,7 @@ def test_a_summary_needs_no_model_and_no_evaluation(monkeypatch, tmp_path):
     np.testing.assert_allclose(again, table, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_they_are_kept_in_stores_and_when_a_run_goes_on(tmp_path):
     whole, path = run(), tmp_path / "run.zarr"
     first = run(draws=50, store=path)

@@ -474,6 +474,7 @@ def p_value(
     return invariance_p_value(lambda x: moved_fast(step, x), target, n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "move",
     [
@@ -487,6 +488,7 @@ def test_each_move_alone_is_exact(target, move):
     assert p_value(target, 20, 19, move) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", DIMENSIONS)
 def test_a_mirror_that_stretches_fails(target):
     """As it is neither its own inverse nor keeps volumes."""
@@ -508,6 +510,7 @@ def test_cycles_are_exact(weight, length):
     assert p_value(bimodal(weight), length, n=10_000) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "only"),
     [
@@ -547,6 +550,7 @@ def test_broken_twins_fail(target, flaw, move, cycles):
     assert p_value(target, length, n_exploration, move, flaw, [0], n) < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("move", "cycles"),
     [
@@ -564,6 +568,7 @@ def test_without_their_flaws_they_pass(target, move, cycles):
 # ---- tuning ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps_per_draw", [1, 7, 60])
 def test_the_phases_of_tuning_end_where_draws_do(steps_per_draw):
     """At most one draw earlier than they should; what is learned there begins with a draw."""
@@ -599,6 +604,7 @@ def test_tuning_in_one_draw_is_a_walk():
     assert n_modes(step) == step.parameters.kam.subsample.m[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps_per_draw", [1, 10])
 def test_the_state_follows_what_is_learned(steps_per_draw):
     """After each draw of tuning logp is that of x; once there is a z, u and S(u) are too."""
@@ -654,6 +660,7 @@ def correlated():
     return Mixture([1.0], [np.zeros(10)], [0.01 * np.eye(10) + 0.99])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [NORMAL, NORMAL_LINE, correlated()])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
 def test_one_mode_stays_one(target, seed):
@@ -753,6 +760,7 @@ def test_what_moves_are_worth_is_learned_by_hand():
     np.testing.assert_allclose(step.parameters.shares, 0.04 + 0.8 * means / means.sum())
 
 
+@pytest.mark.slow
 def test_shares_without_moves_stay():
     """If none was made, or none accepted."""
     step = started(PLANE, 100)
@@ -966,6 +974,7 @@ def search(function, n_tune=6000, seed=1, **options):
     return step, positions, stats, np.array(op.seen)
 
 
+@pytest.mark.slow
 def test_n_logp_counts_what_the_search_for_modes_evaluates():
     step, _, stats, seen = search(pair(2).log_density)
     assert stats["n_logp"].sum() == len(seen)
@@ -974,6 +983,7 @@ def test_n_logp_counts_what_the_search_for_modes_evaluates():
     assert list(pauses) == [step.tuning.search.search_end // 10] or len(pauses) == 1
 
 
+@pytest.mark.slow
 def test_the_search_stays_within_the_region():
     region = {"x": ([-5, -np.inf], [20, 7])}
     _, positions, _, seen = search(pair(2).log_density, region=region)
@@ -1025,6 +1035,7 @@ def test_a_mode_of_few_points():
         assert np.isfinite(step.parameters.clusters.factors).all()
 
 
+@pytest.mark.slow
 def test_a_chain_that_moves_only_after_the_search():
     """It learned no clusters then; it remains a walk, or learns them later."""
     stuck = [True]

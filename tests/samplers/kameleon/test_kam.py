@@ -204,6 +204,7 @@ def test_without_nu_it_is_a_random_walk(whiten):
     assert len(np.unique(expected[:, 0])) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whiten", [False, True])
 @pytest.mark.parametrize("rho", [0.1, 1.0])
 def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho):
@@ -422,6 +423,7 @@ def test_gamma_on_a_schedule_of_the_user(gamma):
     assert all(log_gamma_of(p) == log_gamma_of(kept[399]) for p in kept[400:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bounds", "holds_the_guess"),
     [((0.2, 0.25), None), ((1e-6, 2e-6), False), ((50.0, 60.0), False), ((1e-3, 50.0), True)],
@@ -438,6 +440,7 @@ def test_scale_bounds(bounds, holds_the_guess):
         assert (bounds[0] <= free[280].nu0[0] <= bounds[1]) == holds_the_guess
 
 
+@pytest.mark.slow
 def test_by_default_nu_stays_about_its_first_guess():
     """Where S vanishes, or no step is short enough, ν must not run away."""
     _, _, kept = followed(4000, 4000, target_accept=0.999)
@@ -459,6 +462,7 @@ def test_redraw_decay(decay):
     assert len(times) - 2 == pytest.approx(p.sum(), abs=4 * deviation)
 
 
+@pytest.mark.slow
 def test_keep_adapting():
     """ν is tuned with steps that go on to fall, and z redrawn ever more rarely."""
     n_tune, n, n_walk = 400, 6000, 280

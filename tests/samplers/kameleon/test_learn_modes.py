@@ -86,6 +86,7 @@ def test_a_banana_is_one_mode(seed):
     assert len(found(log_density, points, np.digitize(x, [-4, -1, 1, 4]))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 8, 32])
 @pytest.mark.parametrize("sds", [(1, 1), (1, 10), (0.1, 3)])
 def test_two_modes(d, sds):

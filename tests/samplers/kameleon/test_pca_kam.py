@@ -115,6 +115,7 @@ def test_transitions_by_hand(log_density, arguments):
     assert ((reported == 0) | (reported >= alphas * (1 - 1e-7))).all()
 
 
+@pytest.mark.slow
 def test_reported_acceptance_is_unbiased():
     """Without its correction for the rejections that are seen early, it is not."""
     n = 2000
@@ -222,6 +223,7 @@ def uneven(step):
     return reference.PCAKAM(step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_density", [banana, pytest.param(line, marks=pytest.mark.slow)])
 def test_proposals_have_the_density_of_proposition_3(log_density):
     """Along any line they are a mixture of normals; with other weights they are not."""
@@ -254,6 +256,7 @@ def test_proposals_have_the_density_of_proposition_3(log_density):
     assert min(p_values([0.5, 0.1, 0.3, 0.1])) < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "omega", [[1.0], [0.0, 1.0, 0.0], [0.2, 0.3, 0.5], [0.5, 0.0, 0.5], [0.1] * 10]
 )
@@ -372,6 +375,7 @@ def test_adaptation_by_hand():
         )
 
 
+@pytest.mark.slow
 def test_each_direction_reaches_the_target_acceptance():
     step = tuned(banana, 4000, n_components=3, target_accept=0.3, seed=0)
     n = 6000
@@ -411,6 +415,7 @@ def test_parameters_are_constant_after_tuning():
     assert not np.array_equal(kept[597].log_rho, kept[598].log_rho)
 
 
+@pytest.mark.slow
 def test_keep_adapting():
     """Refreshes go on at times that are 1.5 times apart, and each ν_j by its own count."""
     n_tune, n, n_walk = 400, 8000, 280

@@ -133,6 +133,7 @@ def p_value(n_cycles, n=20_000, **options):
     return invariance_p_value(lambda x: moved_fast(step, x), LINES, n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [20, 50])
 def test_short_cycles_are_not_exact(length):
     """As the exact ones are, on the same target: see test_cycles_are_exact.
@@ -142,6 +143,7 @@ def test_short_cycles_are_not_exact(length):
     assert p_value(1, cycle_length=length, gamma=1.0) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_narrow_gamma_is_not_exact_either():
     assert p_value(5, cycle_length=20, gamma=0.2) < 1e-6
 

@@ -57,6 +57,7 @@ def numerical(kernel, bandwidth, x, points):
     return big_m @ reference.centring(len(points)) @ big_m.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize(("d", "m"), [(1, 1), (1, 5), (2, 2), (3, 40), (8, 100), (20, 7)])
 @pytest.mark.parametrize("bandwidth", [0.3, 1.0, 30.0])
@@ -128,6 +129,7 @@ def test_far_away_there_is_nothing_to_learn(kernel, far):
 # ---- centred kernel matrix ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize(("d", "m"), [(1, 2), (1, 9), (3, 20), (8, 15)])
 @pytest.mark.parametrize("bandwidth", [0.3, 2.0])

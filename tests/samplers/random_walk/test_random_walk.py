@@ -299,6 +299,7 @@ def test_walks_with_adaptation(model, name, n):
         np.testing.assert_allclose(stats["scaling"][300:], 2.38 / np.sqrt(3), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("from_start")
 @pytest.mark.parametrize("rate", RATES[1:], ids=str)
 @pytest.mark.parametrize("n", [2, 400])
@@ -380,6 +381,7 @@ def test_parameters_are_constant_after_tuning(model, sampler):
         assert not np.array_equal(values[0], values[99]), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [pk.AM, pk.RBAM, pk.GAM, pk.RAM])
 def test_keep_adapting_goes_on_ever_less(model, sampler):
     step = sampler(model=model, steps_per_draw=1, keep_adapting=True)
@@ -473,6 +475,7 @@ def test_reaches_the_target_acceptance(model, sampler, target):
     assert untuned != pytest.approx(target, abs=within)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
     [

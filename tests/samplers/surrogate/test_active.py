@@ -553,6 +553,7 @@ def known(x):
     return Known(x, skewed(x), np.zeros(x.shape[1], bool))
 
 
+@pytest.mark.slow
 def test_what_is_known_makes_a_search_short():
     """It is home at once, and makes a start, and a batch or some."""
     before, _ = searched(skewed, np.linspace(-1, 1, 3))
@@ -599,6 +600,7 @@ def test_exact_density_costs_hardly_more_than_its_star():
     np.testing.assert_allclose(found.x, middle, atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1e-3, 0.1])
 def test_noise_of_a_solver_does_no_harm(noise):
     rng = np.random.default_rng(9)
@@ -608,6 +610,7 @@ def test_noise_of_a_solver_does_no_harm(noise):
     np.testing.assert_allclose(found.x, slow_moments(2)[0], atol=0.25)
 
 
+@pytest.mark.slow
 def test_a_region_without_density_is_kept_away_from():
     """Half of a normal is -inf, and a corner NaN."""
 
@@ -622,6 +625,7 @@ def test_a_region_without_density_is_kept_away_from():
     assert np.mean([np.isfinite(f(x)) for x in draws]) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 3))])
 def test_a_flat_or_broken_density_ends(seed):
     """Nothing is found, or anything, but within the budget and without an exception.
@@ -663,6 +667,7 @@ def test_a_search_goes_on_where_it_was_interrupted():
     np.testing.assert_array_equal(search.way.x, whole.way.x)
 
 
+@pytest.mark.slow
 def test_its_budget_does_not_depend_on_where_it_was_interrupted():
     """Although what was known is no longer near, and so no longer of the budget."""
     far, start = known(np.random.default_rng(13).normal(-8, 0.3, (60, 2))), np.array([-8.0, -8.5])
@@ -676,6 +681,7 @@ def test_its_budget_does_not_depend_on_where_it_was_interrupted():
     assert search.n == whole.n
 
 
+@pytest.mark.slow
 def test_large_batches_have_points_enough_to_choose_from():
     search = Search(np.linspace(-1, 1, 5), 1, at_once=250)
     search.go_on(Recorded(skewed), 700)
@@ -748,6 +754,7 @@ def test_no_more_points_are_fitted_than_arithmetic_bears(monkeypatch):
     np.testing.assert_allclose(search.finish(2)[0].x, slow_moments(2)[0], atol=0.15)
 
 
+@pytest.mark.slow
 def test_scouts_have_what_room_there_is():
     """And a batch is never larger than it may be; a regression has none for long."""
     few, many, done = (scouts.Scout(Way(None), np.zeros(2)) for _ in range(3))
@@ -789,6 +796,7 @@ def test_starts_without_density_end_the_way():
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "chains": 4, "cores": 1}
 
 
+@pytest.mark.slow
 def test_few_evaluations_are_enough_for_four_chains(caplog):
     """The first chain searches, and the others begin at draws of what it has learned."""
     caplog.set_level("INFO", "pymc_kameleon")
@@ -807,6 +815,7 @@ def test_few_evaluations_are_enough_for_four_chains(caplog):
     np.testing.assert_allclose(found.mean(axis=0), exact[0], atol=0.3)
 
 
+@pytest.mark.slow
 def test_many_evaluations_let_chains_look_for_themselves():
     """Each then goes from its own start, and would stay in a mode of its own."""
     _, model = box(lambda x: float(skewed(x)))
@@ -827,6 +836,7 @@ def test_where_it_does_not_find_home_others_do(caplog, monkeypatch):
     assert abs(dt["posterior"]["x"].values.mean() - slow_moments(2)[0].mean()) < 0.4
 
 
+@pytest.mark.slow
 def test_it_is_for_few_coordinates():
     """Many have the search that others have: so a guide without draws."""
     with black_box(Blind(), d=15):

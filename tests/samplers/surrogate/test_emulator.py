@@ -69,6 +69,7 @@ def test_it_is_what_the_moves_went_by(result):
         assert pk.SurrogateMetropolis.surrogate(result, k)(x) == pytest.approx(log_s, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_files_hold_it(result, tmp_path):
     emulator = pk.SurrogateMetropolis.surrogate(result)
     x = emulator.mean + np.linspace(-1, 1, 5)[:, None]

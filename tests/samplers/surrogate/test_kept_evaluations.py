@@ -56,6 +56,7 @@ def test_long_way_is_there(step, monkeypatch):
     assert {tuple(z) for z in own["z"].values} == {tuple(x) for x in CALLS}
 
 
+@pytest.mark.slow
 def test_files_and_pauses_change_nothing(step, run, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("pymc_kameleon.step.base.WARM_START_PATIENCE", 0)  # of the way
@@ -95,6 +96,7 @@ def n_calls(step, **options):
     return sample(step, **options), len(CALLS)
 
 
+@pytest.mark.slow
 def test_a_run_begins_where_another_one_has_come(step, run, caplog, tmp_path):
     """The process then knows the posterior: it takes a start, and few evaluations more."""
     caplog.set_level("INFO", "pymc_kameleon")
@@ -125,6 +127,7 @@ def exact_mean():
     return np.tensordot(w, x, 2) / w.sum()
 
 
+@pytest.mark.slow
 def test_it_is_the_same_whatever_is_done(step, run, tmp_path, monkeypatch):
     options = {"tune": 10, "evaluations": run[0]}
     groups = ["posterior", "sample_stats", "evaluations"]

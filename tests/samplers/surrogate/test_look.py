@@ -44,6 +44,7 @@ def test_a_far_mode_is_found(found):
     assert visits.min() > 20
 
 
+@pytest.mark.slow
 def test_without_a_look_it_is_missed_in_silence(step, monkeypatch, caplog):
     monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", False)
     with caplog.at_level(logging.WARNING):
@@ -52,6 +53,7 @@ def test_without_a_look_it_is_missed_in_silence(step, monkeypatch, caplog):
     assert not messages(caplog, logging.WARNING)
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_draws_in_processes_and_after_a_pause(step, found, caplog):
     def stop(run, draw):
         run.stop()
@@ -65,6 +67,7 @@ def test_the_same_seed_makes_the_same_draws_in_processes_and_after_a_pause(step,
     assert len(said) == 1
 
 
+@pytest.mark.slow
 def test_evaluations_of_a_look_are_counted_and_limited():
     op = Counting(two_modes)
     step = pk.SurrogateMetropolis(model=black_box(op))
@@ -76,6 +79,7 @@ def test_evaluations_of_a_look_are_counted_and_limited():
     assert abs(share_of_other(dt) - 1 / 3) < 0.1
 
 
+@pytest.mark.slow
 def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkeypatch, caplog):
     def raises(x):
         if np.abs(x).max() > 1e6:

@@ -469,6 +469,7 @@ def on_t():
     return parameters, allocate(Work, sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_inner", "angle"),
     [*(pytest.param(1, angle, marks=pytest.mark.slow) for angle in (0.7, np.pi / 2)), (2, 1.1)],

@@ -26,7 +26,7 @@ from pymc_kameleon.samplers.surrogate.active.draws import Density
 from pymc_kameleon.samplers.surrogate.active.process import Process, Terms, drawn, factorised
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
 
-N_CHAINS, N_STEPS, N_STEPS_EXACT, THINNING = 4 * draws.N_CHAINS, 500, 200, 5
+N_CHAINS, N_STEPS, N_STEPS_EXACT, THINNING = 4 * draws.N_CHAINS, 250, 150, 5
 """Chains of s; their steps; fewer where some coordinates are drawn anew; and of these one in so
 many counts. Their own error is seen by what they differ by. A step of many chains takes hardly
 longer than one of few."""

@@ -15,14 +15,15 @@ away; and up to which the average of exp f is above exp of the average of f."""
 ABOVE, EDGE, WALL = 3.0, 3.5, 4.0
 """How far above the best value s may be; its radius, beyond √d; and how steep its wall is."""
 
-ALONG, WALKS = 0.4, 0.2
-"""Shares of the steps that are along differences of other chains, and of walks."""
+ALONG = 0.2
+"""Share of the steps that are along differences of other chains."""
 
 SHORT_SHARE, SHORT = 0.3, 0.3
 """Share of the steps that are shorter than best in a normal, and their length."""
 
-ANGLES = 0.5, 1.2
-"""Of moves that leave a normal as it is."""
+ANGLES = 0.8, 1.5
+"""Of moves that leave a normal as it is, which the posterior is nearly once its coordinates are
+whitened: at π/2 they do not depend on where the chain is."""
 
 TOGETHER = 0.5
 """Where f is quadratic in some coordinates, share of the steps that draw these anew given the
@@ -113,8 +114,8 @@ def run(density, u, powers, n_steps, rng, wider=None):
     Where f is quadratic in I, it is given J that the density has that power: J has the same power
     of its own density, and a funnel the same neck.
 
-    A step is along the difference of two other chains that stand still [ter Braak 2006], or a walk,
-    or a move that leaves a normal as it is. Whether it is accepted is drawn first: where the mean
+    A step is along the difference of two other chains that stand still [ter Braak 2006], or a move
+    that leaves a normal as it is. Whether it is accepted is drawn first: where the mean
     alone forbids it, no more is computed.
 
     Returns
@@ -159,7 +160,6 @@ def proposals(u, others, rng):
     scale = 2.38 / d**0.5 * np.where(size < SHORT_SHARE, SHORT, 1.0)
     angle = np.where(size < 0.5, *ANGLES)
     along = u + scale / 2**0.5 * (a - b) + 1e-3 * z
-    w = np.where(kind[:, None] < ALONG, along, u + scale * z)
-    turned = kind > ALONG + WALKS
-    w[turned] = (np.cos(angle) * u + np.sin(angle) * z)[turned]
+    turned = kind > ALONG
+    w = np.where(turned[:, None], np.cos(angle) * u + np.sin(angle) * z, along)
     return w, np.where(turned, 0.5 * np.sum(w * w - u * u, axis=1), 0.0)

@@ -468,9 +468,10 @@ noise, too."""
 SMOOTHS = 5.0, 100.0
 """l to begin with: coefficients that are power series, or else hardly change but for powers."""
 
-WALKS, WALK, MOVED = 30, 0.5, 2
-"""Steps of a random walk from one draw of the numbers to the next; their size, and how many numbers
-move at a time."""
+WALKS, WALK, DIFFERENCE = 12, 2.38, 0.1
+"""Steps of a random walk from one draw of the numbers to the next; their size, divided by √ of how
+many numbers there are [Roberts & Rosenthal 2001]; and by which difference of slopes its curvature
+is known."""
 
 BOUNDS = {
     NOISE: (1e-5, 0.3),
@@ -532,7 +533,7 @@ def best_of_starts(u, y, prior, last=None):
 def _climbed(start, u, y, prior):
     """Return the loss at the top that is reached from a Hyper by its slopes, and that top."""
     loss, places, logs = _loss_and_slopes(u, y, prior), _free(prior, u.shape[1]), start.logs.copy()
-    bounds = [tuple(np.log(BOUNDS.get(place, USUAL_BOUNDS))) for place in places]
+    bounds = _bounds(places)
     options = {"ftol": NO_GAIN, "maxiter": MOST_STEPS}
 
     def moved(x):
@@ -564,15 +565,23 @@ def _starts(prior, d):
 
 
 def drawn(process, n, rng):
-    """Return n Hypers, draws of their posterior, by a random walk from those of a process."""
-    score, prior = _log_posterior(process.u, process.y, process.prior), process.prior
-    places, hyper, found = _free(prior, process.u.shape[1]), process.hyper, []
-    log_p = score(hyper)
+    """Return n Hypers, draws of their posterior, by a random walk from those of a process.
+
+    Its steps are a normal's of the curvature there, and no wider than the widest prior.
+    """
+    u, y, prior, hyper = process.u, process.y, process.prior, process.hyper
+    score, loss = _log_posterior(u, y, prior), _loss_and_slopes(u, y, prior)
+    places, widest = _free(prior, hyper.d), prior.centre(hyper.d)[1].max()
+    steps = np.eye(len(hyper.logs))[places]
+    ends = (loss(hyper._replace(logs=hyper.logs + DIFFERENCE * step))[1] for step in steps)
+    changes = (np.array(list(ends)) - loss(hyper)[1])[:, places] / DIFFERENCE
+    values, vectors = np.linalg.eigh((changes + changes.T) / 2)
+    sizes = WALK / len(places) ** 0.5 * np.maximum(values, widest**-2.0) ** -0.5
+    log_p, found = score(hyper), []
     for k in range(n * WALKS):
-        some = rng.choice(places, MOVED, replace=False)
-        other = hyper._replace(kernel=rng.choice([hyper.kernel, rng.integers(N_KERNELS)]))
-        for place, step in zip(some, WALK * rng.standard_normal(MOVED), strict=True):
-            other = other and _moved(other, place, step)
+        step = (vectors * sizes) @ rng.standard_normal(len(places))
+        kind = rng.choice([hyper.kernel, rng.integers(N_KERNELS)])
+        other = _moved(hyper._replace(kernel=kind), places, step)
         value = score(other) if other else -np.inf
         if np.log(rng.random()) < value - log_p:
             hyper, log_p = other, value
@@ -670,9 +679,15 @@ def _free(prior, d):
     return [QUAD, AMP, LENGTH, *range(EACH, EACH + d), NOISE]
 
 
-def _moved(hyper, place, step):
-    """Return a Hyper with another number, None beyond its bounds."""
+def _moved(hyper, places, step):
+    """Return a Hyper with another number, or others, None beyond their bounds."""
     logs = hyper.logs.copy()
-    logs[place] += step
-    low, high = BOUNDS.get(place, USUAL_BOUNDS)
-    return hyper._replace(logs=logs) if low <= np.exp(logs[place]) <= high else None
+    logs[places] += step
+    low, high = _bounds(np.atleast_1d(places)).T
+    is_within = np.all((low <= logs[places]) & (logs[places] <= high))
+    return hyper._replace(logs=logs) if is_within else None
+
+
+def _bounds(places):
+    """Return the bounds of numbers, logarithms, (n, 2)."""
+    return np.log([BOUNDS.get(place, USUAL_BOUNDS) for place in places])

@@ -558,6 +558,7 @@ def everything(v):
     return np.concatenate([v["x"], np.stack([v["t"], v["y"], v["positive"]], axis=2)], axis=2)
 
 
+@pytest.mark.slow
 def test_moves_are_kept(step, result):
     moves, stats = result["surrogate_moves"], result["sample_stats"]
     posterior = result["posterior"]

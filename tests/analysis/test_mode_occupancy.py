@@ -168,6 +168,7 @@ def test_a_rare_mode_of_one_chain():
     assert agrees(find_modes(normal_modes(rng, modes, 10, (1, 1), 8)), modes) > 0.999
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jumps", [True, False])
 def test_labels_of_a_mixture(jumps):
     """Three components with means, scales and weights: six modes, or those that chains sit in."""

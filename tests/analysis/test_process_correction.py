@@ -89,6 +89,7 @@ def test_it_says_where_it_has_been(of_forty):
     assert known.covers(draws_of_bent(rng, 200) + 30) == 0
 
 
+@pytest.mark.slow
 def test_it_is_computed_in_parts(of_forty):
     sizes = []
 

@@ -141,6 +141,7 @@ def test_without_its_model_there_are_coordinates(result, caplog, monkeypatch):
         assert (pk.expectation(result, lambda v: v["sum"]).gain == 1).all()
 
 
+@pytest.mark.slow
 def test_a_model_that_is_gone_is_forgotten():
     with pm.Model() as model:
         pm.Normal("x")
@@ -283,6 +284,7 @@ def test_a_function_that_looks_at_other_draws_is_refused(name, result):
         pk.expectation(result, MIXING[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
     [
@@ -365,6 +367,7 @@ def test_rows_may_have_the_same_label(result):
     assert 5e3 < table["sd"].iloc[1] < 2e4
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_row_holds_its_mean(result, monkeypatch):
     """A mean that is put far away by its correction goes back, and a long tail is told."""
     correct = pk.analysis.summary._correct

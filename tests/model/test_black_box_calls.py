@@ -194,6 +194,7 @@ def test_calls_in_processes(tmp_path):
     assert_same(sample(step, draws=60, tune=20), dt, ("posterior",))
 
 
+@pytest.mark.slow
 def test_what_the_likelihood_does_not_call_is_told(said):
     dt, (one, other) = counted_run(lambda: run(var_names=None, chains=2, draws=20))
     theta = dt["posterior"]["theta"].values

@@ -66,6 +66,7 @@ def test_draws_are_exact_whatever_the_noise(cls):
     assert p_value(tuned(step_of(cls)), CURRENT | STALE_DERIVED) > 1e-3
 
 
+@pytest.mark.slow
 def test_that_they_are_not_where_the_estimate_is_refreshed():
     step = tuned(step_of(pk.CMTM))
     assert p_value(step, STALE_LOGP, draws=1) < 1e-6
@@ -99,6 +100,7 @@ def test_pauses_and_portions_do_not_refresh_it():
     np.testing.assert_array_equal(np.diff(dt["sample_stats"]["lp"].values, axis=1)[stayed], 0)
 
 
+@pytest.mark.slow
 def test_the_noise_is_the_chains_own_wherever_it_runs():
     """The same in threads, in turn, and through PyMC's forked workers; and that of no other."""
     step = step_of(pk.GAM)

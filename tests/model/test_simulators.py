@@ -339,6 +339,7 @@ def test_the_truth_is_that_of_other_steps_to_the_last_bit():
 FUNCTIONS = {"decay": decay, "cooling": cooling}
 
 
+@pytest.mark.slow
 @each_model
 def test_outputs_are_those_of_the_inputs(build):
     """Each box, called by hand with the inputs of an application, returns its outputs."""
@@ -522,6 +523,7 @@ def failing():
     return log_density_of(model)
 
 
+@pytest.mark.slow
 def test_what_is_rejected_has_no_outputs():
     logp = failing().copy()
     logp.rule = Rule(rejects_errors=True)

@@ -222,6 +222,7 @@ def test_looks_are_announced():
     assert job.n_looks(0, 100, 300, chains=4) == 0
 
 
+@pytest.mark.slow
 def test_it_is_the_same_wherever_chains_advance():
     options = {"draws": 110, "tune": 20}
     whole, _ = run(standard_normal, **options)

@@ -515,6 +515,7 @@ def test_a_store_of_another_model_or_step_is_refused(walk, path):
     assert resume(path, walk.model, 5)["posterior"].sizes["draw"] == 10
 
 
+@pytest.mark.slow
 def test_a_store_of_other_data_is_refused(path):
     with pm.Model() as model:
         data = pm.Data("data", [0.5, 1.5])
@@ -634,6 +635,7 @@ def test_a_result_that_was_changed_is_refused(change, message, walk, whole):
         resume(replaced(whole, **change), walk.model, 5)
 
 
+@pytest.mark.slow
 def test_some_chains_of_a_result_are_enough(walk, whole):
     expected = sample(walk, draws=40, discard_tuned_samples=False)
     for chosen in ([1], [0], [1, 0]):

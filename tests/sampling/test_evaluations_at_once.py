@@ -122,6 +122,7 @@ def rounds(monkeypatch):
     return asked
 
 
+@pytest.mark.slow
 def test_the_way_asks_for_many_points_at_a_time(surrogate, rounds):
     """And its evaluations are those that its chain counts."""
     dt = run(surrogate, max_evaluations=300)
@@ -191,6 +192,7 @@ def test_an_exception_on_the_way_says_where(surrogate, usual):
     assert "return NaN instead" in notes
 
 
+@pytest.mark.slow
 def test_points_may_be_rejected_on_the_way(surrogate, usual, caplog):
     def fails(x):
         if x[0] > 1.5:
@@ -267,6 +269,7 @@ def test_others_begin_where_the_first_one_is_if_nothing_guides_them(surrogate, u
     assert_same(run(surrogate, cores=3, **options), one, DRAWN)
 
 
+@pytest.mark.slow
 def test_a_chain_alone_has_its_way_many_at_a_time(surrogate, rounds):
     dt = run(surrogate, chains=1, max_evaluations=150)
     assert max(rounds) == 16
@@ -434,6 +437,7 @@ def test_nested_r_hat_sees_chains_that_stay_where_they_began():
     assert nested_r_hat(values[lost], numbers[lost])[0] > 1.2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_superchains_of_one_chain_tell_nothing(surrogate):
     """R-hat of four chains is the usual one; others are left out."""
@@ -535,6 +539,7 @@ def test_too_few_evaluations_for_so_many_chains(surrogate):
         run(surrogate, evaluations_at_once=64, chains=4, max_evaluations=10)
 
 
+@pytest.mark.slow
 def test_it_is_settled_by_resume(alone, counting):
     with pytest.raises(ValueError, match="evaluations_at_once is settled by resume"):
         pk.sample(resume=alone[0], evaluations_at_once=4, model=counting)

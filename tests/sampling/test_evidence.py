@@ -69,6 +69,7 @@ def test_known_evidence(case):
     assert found.evaluations == 400  # a fifth of the draws, too
 
 
+@pytest.mark.slow
 def test_a_jacobian_that_is_forgotten_is_seen(monkeypatch):
     logp = pm.Model.logp
     monkeypatch.setattr(pm.Model, "logp", lambda model: logp(model, jacobian=False))

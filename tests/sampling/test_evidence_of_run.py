@@ -137,6 +137,7 @@ def test_a_model_that_is_passed_is_checked(box, step, whole):
         pk.evidence(whole, other, cores=1)
 
 
+@pytest.mark.slow
 def test_a_seed_does_not_change_what_is_known(whole, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     assert pk.evidence(whole, random_seed=5) == pk.evidence(whole)
@@ -239,6 +240,7 @@ def test_ctrl_c_leaves_what_can_go_on(box, draws, step, whole, happens, caplog):
     assert_same_evidence(dt, whole)
 
 
+@pytest.mark.slow
 def test_points_of_another_machine(box, draws, step, whole, happens, caplog):
     """They are found again if they differ by rounding; if by more, there is no room for all."""
     happens(100, lambda run: signal.raise_signal(signal.SIGINT))

@@ -155,6 +155,7 @@ def test_there_are_no_more_evaluations_and_as_many_draws_of_each_chain(name, n, 
     assert n_calls() == calls
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_what_comes_before_the_run_counts(counting, caplog):
     """A step is made, starts are looked for where some are impossible, and NaN is not doubted."""
@@ -259,6 +260,7 @@ def test_a_search_that_ends_too_early_is_told(surrogate, caplog):
     assert "has not found the posterior, and max_evaluations leaves none" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_hopeless_runs_evaluate_nothing(surrogate, counting):
     first = limited(surrogate, 80, cores=1)

@@ -237,6 +237,7 @@ def test_time_may_be_up(limit, walk, whole, by_one, monkeypatch, caplog):
     assert_same(resume(result, walk.model, None), whole, ALL)
 
 
+@pytest.mark.slow
 def test_time_may_be_up_while_tuning(walk, whole, by_one, monkeypatch, caplog):
     with monkeypatch.context() as patch:
         Clock(patch)
@@ -278,6 +279,7 @@ def test_a_callback_sees_what_pymc_shows_it(walk, whole):
                 np.testing.assert_array_equal(draw.point["x"], x)
 
 
+@pytest.mark.slow
 def test_a_callback_may_stop(walk, whole, by_one, caplog):
     def interrupts(run, draw):
         if draw.draw_idx == 70:
@@ -378,6 +380,7 @@ def test_a_run_in_the_background(gate, black_walk):
     assert_same(result, expected, ALL)
 
 
+@pytest.mark.slow
 def test_a_run_in_the_background_is_inspected_while_it_runs(walk):
     running = sample(walk, draws=100_000, cores=2, blocking=False)
     there = [running.inspect() for _ in range(5)]
@@ -442,6 +445,7 @@ def test_exceptions_arrive_at_wait(black_walk):
     op.function = faults.wells
 
 
+@pytest.mark.slow
 def test_an_exception_is_explained_once(black_walk, by_one):
     op, _ = box(faults.Raises((3.3, np.inf)))
     running = start(black_walk, draws=1000)

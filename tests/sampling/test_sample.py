@@ -225,6 +225,7 @@ def test_float32(others):
     assert_same(ours, theirs)
 
 
+@pytest.mark.slow
 def test_float32_has_dispersed_starts():
     with pm.Model() as model:
         pm.Normal("f", dtype="float32")
@@ -773,6 +774,7 @@ def test_an_interrupted_run_gives_what_there_is(
         np.testing.assert_array_equal(resumed["posterior"]["x"], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [(10, 1), (50, 50), (0, 7)])
 def test_a_run_interrupted_while_tuning_keeps_its_tuning(
     limits, walk, line, interrupt, monkeypatch, caplog
@@ -794,6 +796,7 @@ def test_interrupted_before_the_first_draw(walk, interrupt):
         sample(walk, cores=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [(20, 20), (20, 15), (20, 3), (0, 20)])
 def test_an_interrupted_resumption_gives_what_there_is(limits, walk, line, interrupt, monkeypatch):
     half = sample(walk)
@@ -1046,6 +1049,7 @@ def test_an_exception_stops_the_other_chains(walk, monkeypatch):
 # ---- black boxes, threads -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_black_box_is_recognised(caplog):
     op, model = box()
     step = pk.GAM(model=model)

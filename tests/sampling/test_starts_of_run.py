@@ -128,6 +128,7 @@ def test_an_unknown_word_is_answered_by_those_that_there_are(step):
         begun(step, "piror")
 
 
+@pytest.mark.slow
 def test_starts_of_the_prior(step, model):
     one, same, other = (begun(step, "prior", 3, random_seed=seed) for seed in (5, 5, 6))
     xr.testing.assert_equal(one, same)

@@ -63,6 +63,7 @@ def test_draws_are_those_of_calls_one_by_one(name, model, growth, caplog):
         assert_same(sample(step, cores=4, **options), alone)
 
 
+@pytest.mark.slow
 def test_an_exception_says_in_which_chain(growth, gam, monkeypatch):
     last = sample(gam, chains=3)["posterior"]["theta"].values[1, -1]
     monkeypatch.setattr(growth, "fails", lambda theta: np.array_equal(theta, last))
@@ -83,6 +84,7 @@ def test_what_is_rejected_is_only_what_raised(growth, gam, monkeypatch):
     assert rejected[0] == rejected[1] > 0
 
 
+@pytest.mark.slow
 def test_wrong_shapes_stop_the_run():
     def total(x):
         return np.array([-0.5 * np.sum(x**2)])  # of all rows

@@ -482,6 +482,7 @@ def test_a_worker_that_dies_once_changes_nothing(
     assert any("A worker of chain 1 died" in message for message in messages(caplog))
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_it_sends_changes_nothing(black_box, expected, late, tmp_path):
     """Python's pool waits for the rest for ever, and all other workers for their turn."""
     result = black_box(faults.KillsSending(late(1), tmp_path / "killed"), cores=2)
@@ -537,6 +538,7 @@ def test_of_two_chains_the_whole_one_is_returned(black_box, expected, late, capl
     assert_same(result, expected[2].sel(chain=[0]), ALL)
 
 
+@pytest.mark.slow
 def test_if_all_chains_are_given_up_what_there_is_is_returned(black_box, caplog, monkeypatch):
     with pytest.raises(SamplingError, match="no draws: workers died"):
         black_box(faults.Kills((-np.inf, np.inf)), cores=2, chains=2)
@@ -633,6 +635,7 @@ def calls(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 def test_chains_learn_together_where_all_have_come(herd, calls):
     alone = sample(herd, chains=3, tune=40)
     assert calls == [(3, [n] * 3) for n in (0, 10, 25)]

@@ -157,6 +157,7 @@ def predictions_of(function):
     return model
 
 
+@pytest.mark.slow
 def test_what_cannot_be_emulated_is_said_in_the_one_line_of_the_choice(caplog, monkeypatch):
     """Though that is known only when a step was made; and each call is told of."""
     caplog.set_level(logging.INFO, "pymc_kameleon")

@@ -665,6 +665,7 @@ def test_a_state_of_another_configuration_is_refused(sampler, mixed_model):
         sampler(model=mixed_model, steps_per_draw=3).sampling_state = state
 
 
+@pytest.mark.slow
 @by_family
 def test_float32_keeps_the_logp(sampler):
     step = sampler(model=single())

@@ -870,6 +870,7 @@ def test_a_model_of_float32():
 # ---- data, and several runs at once ---------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_data_may_change_between_runs(fit):
     """In number, too; each run is that of a step which knows no other data."""
     results = []

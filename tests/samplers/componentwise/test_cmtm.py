@@ -125,6 +125,7 @@ def test_sweeps_with_single_tries(logp, n_single, random_order):
         assert 0 < expected_chain.accepted[k, s] < 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [0.0, 0.5, 10.0])
 def test_sweeps_with_other_powers(power):
     compare_sweeps(normal, 4, 200, power=power)
@@ -181,6 +182,7 @@ def standard_errors(difference):
     return difference.mean() / (difference.std() / np.sqrt(len(difference)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [3, 6])
 def test_reported_acceptance_has_the_mean_of_the_true_one(m):
     reported, alpha, *_ = replayed(two_modes, m)
@@ -241,6 +243,7 @@ def test_where_nothing_else_is_possible_the_chain_stays():
     assert chain.state.idle[1] < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [0.0, 2.9, 50.0])
 @pytest.mark.parametrize("scales", [[1e-30] * 3, [1e-300] * 3, [1e-30, 1e-30, 1.0]], ids=str)
 def test_tries_that_rounding_leaves_where_the_chain_is(scales, power):
@@ -775,6 +778,7 @@ def test_without_an_alarm_a_ladder_stays_as_it_was_given():
     np.testing.assert_array_equal(ladder, [1, 2, 8])
 
 
+@pytest.mark.slow
 def test_keep_adapting_adapts_with_default_arguments(model):
     options = {"scale_bounds": (1e-3, 1e3), "region": {"x": (-50, 50)}}
     step = pk.CMTM(model=model, keep_adapting=True, adapt_every=20, **options)

@@ -88,6 +88,7 @@ def test_cmh_is_componentwise_metropolis_and_so_is_cmtm_with_one_try(
     assert chain.target.count[0] == log_density.count
 
 
+@pytest.mark.slow
 def test_one_try_of_cmtm_and_cmh_accept_the_same_proposal_alike():
     one, cmh = cmtm_chain(two_modes, [2.0]), cmh_chain(two_modes, [2.0])
     for seed in range(300):
@@ -224,6 +225,7 @@ def test_statistics_of_steps_with_other_numbers_of_coordinates(sampler):
     assert found["accept_share"].shape == (2, 20, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", SHAPES)
 def test_statistics_of_a_step_of_all_variables(sampler):
     model = two_variables()

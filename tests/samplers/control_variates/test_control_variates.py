@@ -272,6 +272,7 @@ def test_they_change_no_draw(again, result):
     np.testing.assert_allclose(result["control_variates"]["position"], x, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each", [1, 10])
 def test_each_draw_has_means_over_its_transitions(again, each):
     """From one transition on they are those of the state before."""
@@ -284,6 +285,7 @@ def test_each_draw_has_means_over_its_transitions(again, each):
     assert is_same.all() == (each == 1)
 
 
+@pytest.mark.slow
 def test_averages_are_worth_more_than_the_draws(step, result, caplog):
     """Without the model, in units of what is asked for."""
 
@@ -362,6 +364,7 @@ def test_controls_that_are_nearly_the_same_explain_no_noise():
     assert error(uncentred) > 3
 
 
+@pytest.mark.slow
 def test_what_never_moves_costs_no_run(caplog):
     caplog.set_level("INFO", logger="pymc")
     with pm.Model():
@@ -423,6 +426,7 @@ def test_without_tuning_they_are_poor_but_right(step):
     assert largest_z(dt) < 4
 
 
+@pytest.mark.slow
 def test_with_an_estimated_likelihood():
     """The statistic of the noise is beside them."""
     with toy(0.5):

@@ -71,6 +71,7 @@ def test_the_simulators_are_where_they_should_be(step):
     assert step._structure.applications.tolist() == [[0, 0, 0, 0], [0, 2, 3, 0], [1, 4, 6, 1]]
 
 
+@pytest.mark.slow
 def test_log_s(density):
     z = points()
     log_s, _ = density.values(z)

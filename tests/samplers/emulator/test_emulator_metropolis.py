@@ -89,6 +89,7 @@ def test_moves_by_hand(step):
     assert 20 < n_moves < 80
 
 
+@pytest.mark.slow
 def test_what_a_move_leaves_for_corrections(step):
     """Where it began and led, log π and log s there, and the simulator's inputs and outputs."""
     step.setup_chain(np.random.default_rng(8), 0, 50)
@@ -350,6 +351,7 @@ def test_without_tuning_it_walks(grown):
     assert np.ptp(result["posterior"]["rate"].values, axis=1).min() > 0
 
 
+@pytest.mark.slow
 def test_new_data_are_followed(grown):
     """Without compiling anew; the emulator learns the same simulator."""
     old = growth()["data"].get_value()

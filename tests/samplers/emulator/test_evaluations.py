@@ -103,6 +103,7 @@ def test_every_evaluation_is_there(run):
     assert len(after["logp"]) <= 40
 
 
+@pytest.mark.slow
 def test_log_densities_are_those_of_the_model(run, step):
     own = run[0]["evaluations"]
     log_density = step.log_density
@@ -125,6 +126,7 @@ def test_off(step, run):
         resume(dt, step.model, keep_evaluations=True)
 
 
+@pytest.mark.slow
 def test_bounded(step, run, monkeypatch):
     monkeypatch.setattr(evaluations, "MOST_ROWS", 17)
     own = sample(step, tune=15, draws=20)["evaluations"]
@@ -207,12 +209,14 @@ def test_another_function_is_refused(run):
         sample(other, evaluations=run[0])
 
 
+@pytest.mark.slow
 def test_other_shapes_are_refused(run):
     longer = pk.EmulatorMetropolis(model=model_of(longer_op, n=8))
     with pytest.raises(ValueError, match=r"2 inputs .* 6 outputs, and .* 8 outputs"):
         sample(longer, evaluations=run[0])
 
 
+@pytest.mark.slow
 def test_another_name_and_step_are_refused(run, step):
     def growth(theta):
         return decay(theta)

@@ -145,6 +145,7 @@ def test_what_is_written_is_what_is_compiled(logs):
         np.testing.assert_allclose(out, fit.predict(row[None])[0], rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logs", LOGS)
 def test_many_outputs_have_few_directions(logs):
     """Those of a curve at 300 times; and with noise of their own they have as many as points."""

@@ -397,6 +397,7 @@ def test_it_finds_a_frequency_from_others():
     assert n_found >= 3
 
 
+@pytest.mark.slow
 def test_the_emulator_is_right_at_its_end(step):
     """Near the truth it predicts the simulator within a tenth of the noise."""
     state, _ = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
@@ -478,6 +479,7 @@ def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
     assert state.steps[0].tuning.choices.n_judged[0] > 0
 
 
+@pytest.mark.slow
 def test_a_way_without_it_that_does_not_arrive_has_draws_for_others(step, monkeypatch):
     monkeypatch.setattr("pymc_kameleon.samplers.emulator.metropolis.MOST_ERROR", -1)
     monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
@@ -499,6 +501,7 @@ def test_a_way_without_it_that_does_not_arrive_has_draws_for_others(step, monkey
 # ---- draws of the prior -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "are_enough"), [(1, True), (9, False)])
 def test_draws_of_the_prior_are_finite(n, are_enough):
     """Half of those of Gamma(0.001, 0.001) are zero."""

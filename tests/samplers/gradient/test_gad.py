@@ -432,6 +432,7 @@ def test_target_accept(name):
     compare(name, slow_skewed(2), START[2], 200, **options, targets=(0.4, 0.4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [None, pk.Decay(0.1, 20.0, 0.7)], ids=str)
 @pytest.mark.parametrize("name", ["published", "exact", "walk, published"])
 def test_learning_rates(name, rate):
@@ -500,6 +501,7 @@ def test_chains_with_holes(name):
     assert np.isfinite(trace.factor).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_leapfrog", [3, 6])
 def test_leapfrog_chains_with_holes(n_leapfrog):
     leapfrog = {"options": {"n_leapfrog": n_leapfrog}, "n_leapfrog": n_leapfrog}
@@ -742,6 +744,7 @@ def test_least_diagonal():
     assert chain.factor[0, 0] == 1e-3 < chain.factor[1, 1]
 
 
+@pytest.mark.slow
 def test_least_beta():
     """All is rejected."""
     trace, *_ = compare("published", Slow(normal, [1e-6]), [0.0], 1200, **rate_of("published"))

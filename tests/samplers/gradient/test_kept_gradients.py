@@ -80,6 +80,7 @@ def test_they_are_kept_in_stores_and_when_a_run_goes_on(tmp_path):
         assert kept_of(dt).attrs["broken"] == ""
 
 
+@pytest.mark.slow
 def test_a_density_that_jumps_is_seen_at_the_end_of_the_run():
     with pm.Model() as model:
         x = pm.Normal("x")
@@ -89,6 +90,7 @@ def test_a_density_that_jumps_is_seen_at_the_end_of_the_run():
     assert "jumps" in pk.summary(dt).attrs["not_by_gradients"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_is_looked_at_by_a_summary():
     def stop(run, draw):
         if draw.chain == 3 and draw.draw_idx > TUNE + 150:

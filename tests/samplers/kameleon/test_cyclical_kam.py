@@ -269,6 +269,7 @@ def test_the_number_of_draws_changes_nothing():
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [pair(2), NORMAL])
 def test_parameters_are_constant_after_tuning(target):
     step = tune(target, 8000)

@@ -174,6 +174,7 @@ def test_reported_acceptance_is_unbiased(name, arguments):
         assert z_score(uncorrected - alphas) < -5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nu0", [None, 1e-200])
 def test_reported_acceptance_is_a_probability(nu0):
     """To the last bit, also where q(x|y) reaches its bound, as it does without ν."""
@@ -587,6 +588,7 @@ def test_adaptation_by_hand(whiten):
             assert kept[t].log_rho[0] == pytest.approx(final, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"whiten": False}, {"gamma": pk.Decay(1.0)}, {"kernel": pk.kernels.Matern(1.5, "knn")}],

@@ -384,6 +384,7 @@ def test_each_direction_reaches_the_target_acceptance():
     np.testing.assert_allclose(shares, 0.3, atol=0.06)
 
 
+@pytest.mark.slow
 def test_scale_bounds():
     """Of each ν_j, from its first guess on."""
     low, high = 0.1, 0.15

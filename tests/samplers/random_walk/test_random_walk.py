@@ -463,6 +463,7 @@ def acceptance(sampler, model, tune=500, **kwargs):
     return stats["accept_share"][tune:].mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [pk.RWM, pk.GAM, pk.RAM])
 @pytest.mark.parametrize(
     "target", [0.234, *(pytest.param(target, marks=pytest.mark.slow) for target in (0.1, 0.5))]

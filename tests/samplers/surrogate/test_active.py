@@ -602,6 +602,7 @@ def test_coordinates_are_those_of_draws_not_of_what_is_known():
     assert (x.std(axis=0) > 1.2).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 60])
 def test_what_is_known_elsewhere_does_no_harm(n):
     """On a slope some 10 sds away; of few points, too, it goes to the posterior."""

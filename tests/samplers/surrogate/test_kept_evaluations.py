@@ -34,6 +34,7 @@ def run(step):
     return dt, np.array(CALLS)
 
 
+@pytest.mark.slow
 def test_all_that_was_evaluated_is_there(run):
     """Also where the log-density is not finite."""
     dt, points = run
@@ -68,6 +69,7 @@ def test_files_and_pauses_change_nothing(step, run, tmp_path, monkeypatch):
     assert_same(pk.load(path), run[0], ["evaluations"])
 
 
+@pytest.mark.slow
 def test_none_are_kept_if_not_wanted_or_cheap(step):
     assert "evaluations" not in sample(step, tune=8, draws=5, keep_evaluations=False).children
     with pm.Model() as model:

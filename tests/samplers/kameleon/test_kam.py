@@ -533,7 +533,7 @@ def test_the_state_follows_each_redraw(whiten):
             n_factors += 1
         n_redraws += before is not None and not np.array_equal(before, learned.z)
         before = learned.z
-    assert n_redraws >= 10
+    assert n_redraws >= 3
     assert n_factors >= 100
 
 

@@ -76,7 +76,9 @@ def moved(values):
     return np.any(np.diff(values, axis=1) != 0, axis=-1)
 
 
-@pytest.mark.parametrize("cls", [pk.GAM, pk.CyclicalKAM, pk.CMTM])
+@pytest.mark.parametrize(
+    "cls", [pk.GAM, pytest.param(pk.CyclicalKAM, marks=pytest.mark.slow), pk.CMTM]
+)
 def test_an_estimate_is_kept_until_a_move(cls):
     """Where chains learn together, and after resuming, too."""
     step = cls(model=toy(1.5), pseudo_marginal=True, steps_per_draw=1)

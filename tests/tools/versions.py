@@ -58,7 +58,7 @@ TESTS = [
 SAMPLERS = "[GAM or [GadMALA or not (test_conforms or test_draws_what or test_resumed_draws)"
 """Of the tests that run all samplers, those of one without a gradient and of one with."""
 
-CHOSEN = f"({SAMPLERS}) and (not slow or test_a_dask_cluster or test_a_store_changes)"
+CHOSEN = f"({SAMPLERS}) and (not slow or test_a_dask or test_a_store_changes or after_a_file)"
 """Of slow tests those of what is told nowhere else."""
 
 

@@ -1,4 +1,5 @@
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +8,16 @@ from scipy.integrate import odeint
 from scipy.linalg import expm
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "benchmarks"))
-import simulators
 from pages import load
 
 
-def test_concentrations_are_those_of_the_closed_form_and_of_the_matrix_exponential():
+@pytest.fixture(scope="module")
+def simulators():
+    """Here, as it compiles a simulator when it is imported."""
+    return import_module("simulators")
+
+
+def test_concentrations_are_those_of_the_closed_form_and_of_the_matrix_exponential(simulators):
     clearance, v1, flow, v2, absorption = x = np.array([4.0, 25.0, 2.0, 50.0, 1.5])
     found = simulators.concentrations(x)
     np.testing.assert_allclose(found, simulators.closed_form(x).eval(), rtol=1e-11)
@@ -28,7 +34,7 @@ def test_concentrations_are_those_of_the_closed_form_and_of_the_matrix_exponenti
 
 
 @pytest.mark.slow
-def test_outbreaks_and_populations_are_those_of_odeint():
+def test_outbreaks_and_populations_are_those_of_odeint(simulators):
     def outbreak(state, day):
         new = 1.7 * state[0] * state[1] / 763
         return -new, new - 0.5 * state[1]
@@ -46,7 +52,7 @@ def test_outbreaks_and_populations_are_those_of_odeint():
 
 
 @pytest.mark.slow
-def test_temperatures_solve_the_implicit_equations():
+def test_temperatures_solve_the_implicit_equations(simulators):
     x = np.random.default_rng(1).normal(size=simulators.COEFFICIENTS)
     n, dt = simulators.CELLS, simulators.DURATION / simulators.STEPS
     field = simulators.BASIS @ x
@@ -69,7 +75,7 @@ def test_temperatures_solve_the_implicit_equations():
 @pytest.mark.parametrize(
     "name", ["influenza", pytest.param("pk_by_subject", marks=pytest.mark.slow)]
 )
-def test_a_black_box_counts_its_calls_and_its_twin_makes_none(name):
+def test_a_black_box_counts_its_calls_and_its_twin_makes_none(simulators, name):
     benchmark = simulators.MODELS[name]
     call = benchmark.simulator.call
     models = benchmark.model(), benchmark.twin_model()
@@ -81,7 +87,7 @@ def test_a_black_box_counts_its_calls_and_its_twin_makes_none(name):
     assert values[0] == pytest.approx(values[1], rel=1e-10)
 
 
-def test_references_are_of_the_models():
+def test_references_are_of_the_models(simulators):
     rows = load(simulators.FILE)
     known = {row["model"] for row in rows}
     assert known == {name for name, one in simulators.MODELS.items() if one.known is not None}

@@ -230,7 +230,12 @@ def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho
 
 
 @pytest.mark.parametrize(
-    ("sampler", "arguments"), [(pk.KAM, {}), (pk.KAM, {"whiten": False}), (pk.PCAKAM, {})]
+    ("sampler", "arguments"),
+    [
+        (pk.KAM, {}),
+        (pk.KAM, {"whiten": False}),
+        pytest.param(pk.PCAKAM, {}, marks=pytest.mark.slow),
+    ],
 )
 def test_without_tuning_it_is_a_random_walk(sampler, arguments):
     """Even with `gamma` given, which belongs to the z that it has not."""

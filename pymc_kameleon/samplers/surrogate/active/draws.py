@@ -115,8 +115,8 @@ def run(density, u, powers, n_steps, rng, wider=None):
     of its own density, and a funnel the same neck.
 
     A step is along the difference of two other chains that stand still [ter Braak 2006], or a move
-    that leaves a normal as it is. Whether it is accepted is drawn first: where the mean
-    alone forbids it, no more is computed.
+    that leaves a normal as it is. Whether it is accepted is drawn first: where the mean alone
+    forbids it, no more is computed.
 
     Returns
     -------

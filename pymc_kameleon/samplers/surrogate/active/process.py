@@ -573,12 +573,13 @@ def drawn(process, n, rng):
     u, y, prior, hyper = process.u, process.y, process.prior, process.hyper
     score, loss = _log_posterior(u, y, prior), _loss_and_slopes(u, y, prior)
     places, widest = _free(prior, hyper.d), prior.centre(hyper.d)[1].max()
-    steps = np.eye(len(hyper.logs))[places]
-    ends = (loss(hyper._replace(logs=hyper.logs + DIFFERENCE * step))[1] for step in steps)
-    changes = (np.array(list(ends)) - loss(hyper)[1])[:, places] / DIFFERENCE
+    lost, slopes = loss(hyper)
+    steps = DIFFERENCE * np.eye(len(hyper.logs))[places]
+    ends = [loss(hyper._replace(logs=hyper.logs + step))[1] for step in steps]
+    changes = (np.array(ends) - slopes)[:, places] / DIFFERENCE
     values, vectors = np.linalg.eigh((changes + changes.T) / 2)
     sizes = WALK / len(places) ** 0.5 * np.maximum(values, widest**-2.0) ** -0.5
-    log_p, found = score(hyper), []
+    log_p, found = -lost, []
     for k in range(n * WALKS):
         step = (vectors * sizes) @ rng.standard_normal(len(places))
         kind = rng.choice([hyper.kernel, rng.integers(N_KERNELS)])
@@ -669,7 +670,7 @@ def _add_slopes_of_held(slopes, terms, hyper, along):
             slopes[place] = 2 * along(others * (a[j, :, own] @ b[j, :, own].T))
     alone = _alone(terms, numbers, n_held)
     slopes[ALONE] = 2 * along(alone)
-    slopes[ALONE_LENGTH] = -2 * along(xlogy(alone, alone / numbers[ALONE]))  # 0 far away
+    slopes[ALONE_LENGTH] = -2 * along(xlogy(alone, alone / numbers[ALONE]))  # 0 where alone is
 
 
 def _free(prior, d):

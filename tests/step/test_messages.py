@@ -284,11 +284,12 @@ def test_tuning_is_not_judged_until_it_is_over(said):
     _, model = box()
     step = pk.RWM(model=model, steps_per_draw=1)
     options = {"chains": 1, "cores": 1, "initvals": {"x": np.ones(2)}, "model": model} | QUIET
+    options |= {"random_seed": 1}
 
     def stop(run, draw):
         run.stop()
 
-    stopped = pk.sample(30, tune=50, step=step, callback=stop, **options)
+    stopped = pk.sample(300, tune=50, step=step, callback=stop, **options)
     assert not [message for message in said() if message.startswith("Chain")]
     pk.sample(resume=stopped, step=step, model=model, **QUIET)
     (warning,) = [message for message in said() if message.startswith("Chain")]

@@ -283,8 +283,8 @@ def test_all_chains_say_together_what_they_have_in_common(tune, said):
 def test_tuning_is_not_judged_until_it_is_over(said):
     _, model = box()
     step = pk.RWM(model=model, steps_per_draw=1)
-    options = {"chains": 1, "cores": 1, "initvals": {"x": np.ones(2)}, "model": model} | QUIET
-    options |= {"random_seed": 1}
+    options = {"chains": 1, "cores": 1, "random_seed": 1, "model": model} | QUIET
+    options["initvals"] = {"x": np.ones(2)}
 
     def stop(run, draw):
         run.stop()

@@ -76,6 +76,7 @@ def test_constants_changed_in_place_are_noticed():
     assert pk.RWM(model=model).log_density(np.ones(2)) == -10.0
 
 
+@pytest.mark.slow
 def test_what_the_compiler_goes_by_is_noticed(model):
     step = pk.RWM(model=model)
     fast = pytensor.config.numba__fastmath
@@ -248,6 +249,7 @@ def test_a_worker_is_not_warned_of_what_has_been_said():
         assert cloudpickle.loads(sent).holds_gil
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "logp",
     [
@@ -259,6 +261,7 @@ def test_machine_code_is_not_taken_for_python(logp):
     assert not step_of(logp).log_density.holds_gil
 
 
+@pytest.mark.slow
 def test_another_length_than_at_the_start_is_refused():
     """Machine code would write beyond what is kept."""
     with pm.Model() as model:

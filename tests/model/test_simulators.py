@@ -202,6 +202,7 @@ SLOW = (
     simplex,
     discrete,
     constants,
+    rows,
     rows_with_data,
     outputs,
     field,
@@ -559,6 +560,7 @@ def test_a_box_that_raises_at_the_initial_point_is_looked_at_near_it():
     assert caught.value.n_trials == len(points) == 10
 
 
+@pytest.mark.slow
 def test_an_error_is_raised_if_none_is_rejected():
     with pytest.raises(ArithmeticError, match="no solution"):
         failing()(np.array([2.0, 0.0]))

@@ -147,6 +147,7 @@ def still(mixed_model):
     return pk.RWM("b", model=mixed_model, **STILL)
 
 
+@pytest.mark.slow
 def test_a_chain_at_the_initial_point_jumps(still, mixed_model):
     """In the step's own coordinates, to where the log-density is then known."""
     start = mixed_model.initial_point() | {"a": np.array([0.3, 0.4]), "k": np.array(1)}

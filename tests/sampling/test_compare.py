@@ -136,6 +136,7 @@ def test_the_same_seed_gives_the_same_draws():
     assert not first[same].equals(other[same])
 
 
+@pytest.mark.slow
 def test_discrete_variables_are_left_to_pymc(caplog):
     with caplog.at_level(logging.WARNING):
         options = OPTIONS | {"draws": 50, "tune": 50}

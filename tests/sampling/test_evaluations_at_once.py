@@ -315,7 +315,8 @@ def surrogate_of_x(of_two):
 
 
 @pytest.mark.parametrize(
-    "other", [pytest.param(pk.AM, marks=pytest.mark.slow), pk.GadRWM, pk.SurrogateMetropolis]
+    "other",
+    [pytest.param(o, marks=pytest.mark.slow) for o in (pk.AM, pk.GadRWM)] + [pk.SurrogateMetropolis],
 )
 def test_other_steps_have_ways_too(of_two, surrogate_of_x, other, monkeypatch):
     """Each search is made once; and what begins by a gradient does so where it is counted."""
@@ -360,6 +361,7 @@ def test_samplers_that_search_for_themselves_have_chains_alone(counting, caplog)
     assert "superchains" not in many["posterior"].attrs
 
 
+@pytest.mark.slow
 def test_values_of_starts_are_not_taken_for_those_elsewhere(monkeypatch):
     """Where another step samples, too, starts are looked at."""
     with pm.Model() as model:

@@ -163,7 +163,8 @@ KEEP = {name: arguments for name, (_, arguments) in ROWS.items()} | {
 REFUSED = "SurrogateMetropolis", "BoxedEmulator"
 
 
-SLOW = {"CyclicalKAM": [pytest.mark.slow]}  # compiled again for this, it holds what KAM does
+# Compiled again for this, which takes long.
+SLOW = dict.fromkeys(["KAM", "CyclicalKAM"], [pytest.mark.slow])
 
 
 @pytest.mark.parametrize(

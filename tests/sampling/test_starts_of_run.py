@@ -152,6 +152,7 @@ def test_starts_of_the_prior_are_possible():
         begun(step, "prior")
 
 
+@pytest.mark.slow
 def test_the_mode_by_the_gradient(caplog):
     """All chains are about it, and none at it."""
     caplog.set_level(logging.INFO, "pymc_kameleon")

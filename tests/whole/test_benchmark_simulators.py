@@ -17,6 +17,7 @@ def simulators():
     return import_module("simulators")
 
 
+@pytest.mark.slow
 def test_concentrations_are_those_of_the_closed_form_and_of_the_matrix_exponential(simulators):
     clearance, v1, flow, v2, absorption = x = np.array([4.0, 25.0, 2.0, 50.0, 1.5])
     found = simulators.concentrations(x)

@@ -79,6 +79,7 @@ def test_log_s(density):
     np.testing.assert_allclose(log_s, [by_hand(density, row) for row in z], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_its_gradient(density):
     """By way of all applications, levels, the wall and the model's own parameters."""
     z, h = points(10), 1e-5

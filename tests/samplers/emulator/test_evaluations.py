@@ -111,6 +111,7 @@ def test_log_densities_are_those_of_the_model(run, step):
     np.testing.assert_allclose(values, own["logp"].values[::7], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_off(step, run):
     dt = sample(step, tune=15, draws=20, keep_evaluations=False)
     assert "evaluations" not in dt.children

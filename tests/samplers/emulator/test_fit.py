@@ -103,6 +103,7 @@ class Slow:
 LOGS = [(False, False), (True, False), (False, True), (True, True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logs", LOGS)
 @pytest.mark.parametrize("far", [0.0, 1e3])
 def test_against_a_slow_version(logs, far):

@@ -41,6 +41,7 @@ def set_shape(emulated, leap=0.5, most_leaps=4, maps=()):
 # ---- by hand --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maps", [[], [EXCHANGE, REVERSAL]])
 @pytest.mark.parametrize(("leap", "most_leaps"), [(0.5, 5), (1.5, 3), (30.0, 2)])
 def test_transitions_by_hand(step, leap, most_leaps, maps):

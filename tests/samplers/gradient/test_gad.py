@@ -751,6 +751,7 @@ def test_least_beta():
     assert trace.beta[-1] == 1e-4 < trace.beta[700]
 
 
+@pytest.mark.slow
 def test_many_dimensions():
     scales = np.geomspace(0.1, 10, 100)
     _, chain, _ = compare("fisher", Slow(normal, scales), scales, 300)
@@ -1024,6 +1025,7 @@ def test_a_start_without_a_finite_gradient(sampler, tune):
     assert (point["x"] != 0).all()
 
 
+@pytest.mark.slow
 def test_a_hessian_that_is_not_finite():
     """L goes on learning from the other proposals."""
     with pm.Model() as model:

@@ -373,6 +373,7 @@ def test_slopes_of_the_numbers_are_finite_of_points_that_are_far_apart():
     assert np.isfinite(slopes).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_held", [0, 1])
 def test_draws_of_the_numbers_are_of_their_posterior(n_held):
     """Of any density, deviation times slope of the loss is 1 on average; not if they are wider."""
@@ -672,6 +673,7 @@ def test_a_flat_or_broken_density_ends(seed):
     assert broken.n <= active_budget(2)
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_where_it_was_interrupted():
     """After each evaluation, as if it had not been."""
 

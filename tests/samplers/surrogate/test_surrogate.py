@@ -164,6 +164,7 @@ def test_the_surrogate_is_the_mean_of_the_gaussian_process(hyper):
     np.testing.assert_allclose(surrogate_fit.values(surrogate, at), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_banana_is_fitted_by_stretched_coordinates(monkeypatch):
     """Errors are small either way: which is the smaller one, and what is chosen, may be chance."""
     ratios = []

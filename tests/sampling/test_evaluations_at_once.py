@@ -316,7 +316,10 @@ def surrogate_of_x(of_two):
 
 @pytest.mark.parametrize(
     "other",
-    [pytest.param(o, marks=pytest.mark.slow) for o in (pk.AM, pk.GadRWM)] + [pk.SurrogateMetropolis],
+    [
+        *(pytest.param(o, marks=pytest.mark.slow) for o in (pk.AM, pk.GadRWM)),
+        pk.SurrogateMetropolis,
+    ],
 )
 def test_other_steps_have_ways_too(of_two, surrogate_of_x, other, monkeypatch):
     """Each search is made once; and what begins by a gradient does so where it is counted."""

@@ -163,14 +163,13 @@ KEEP = {name: arguments for name, (_, arguments) in ROWS.items()} | {
 REFUSED = "SurrogateMetropolis", "BoxedEmulator"
 
 
-# Compiled again for this, which takes long.
-SLOW = dict.fromkeys(["KAM", "CyclicalKAM"], [pytest.mark.slow])
+LONG = "KAM", "CyclicalKAM"  # to compile again for this
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(*row.values, marks=[*row.marks, *SLOW.get(row.values[0], [])])
+        pytest.param(*row.values, marks=[*row.marks, *[pytest.mark.slow] * (row.values[0] in LONG)])
         for row in BY_FAMILY
         if row.values[0] not in REFUSED
     ],

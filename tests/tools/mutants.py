@@ -557,6 +557,12 @@ BUGS = {
             "of_draws",
             "test_process_correction.py -k errors_hold",
         ),
+        (
+            "draws of s begin at points of its power",
+            "shares = _shares((1 - POWER) * (logs - density.size(found)))",
+            "shares = _shares(0 * logs)",
+            "test_active.py -k begin_all_over",
+        ),
     ],
     "analysis/process_correction.py": [
         (

@@ -5,7 +5,15 @@ import pytest
 from models import Blind, black_box, box
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.surrogate.active import choice, draws, process, scouts, star, way
+from pymc_kameleon.samplers.surrogate.active import (
+    averages,
+    choice,
+    draws,
+    process,
+    scouts,
+    star,
+    way,
+)
 from pymc_kameleon.samplers.surrogate.active.process import Hyper, Prior, Process
 from pymc_kameleon.samplers.surrogate.active.search import Search, active_budget, most_of_search
 from pymc_kameleon.samplers.surrogate.active.way import MOST_KNOWN, Known, Way
@@ -311,6 +319,30 @@ def test_draws_are_of_the_density():
         np.testing.assert_allclose(own.mean(axis=0), middle, atol=0.15)  # some 2000 effective draws
         np.testing.assert_allclose(own.std(axis=0), sds / power**0.5, rtol=0.05)
     np.testing.assert_allclose(logs[-1], -np.sum(((found[-1] - middle) / sds) ** 2, axis=1) / 2)
+
+
+class Banana:
+    """Normal in x, and in y − ½x² given x."""
+
+    n_held = 0
+
+    def __call__(self, u, _least=None):
+        return -(u[:, 0] ** 2) / 2 - 2 * (u[:, 1] - u[:, 0] ** 2 / 2) ** 2
+
+    def size(self, u):
+        return np.zeros(len(u))
+
+
+def test_draws_begin_all_over_the_density(monkeypatch):
+    """Its tails included, wherever a search has ended; points that have no weights are wider."""
+    u, rng = 0.3 * np.random.default_rng(1).standard_normal((48, 2)), np.random.default_rng(2)
+
+    def spread():  # of 768 draws that are worth some 400: its standard deviation is 0.05
+        return np.mean([averages._starts(Banana(), u, 500, rng)[:, 0] ** 2 for _ in range(8)])
+
+    np.testing.assert_allclose(spread(), 1, atol=0.2)
+    monkeypatch.setattr(averages, "_shares", lambda logs: np.full(len(logs), 1 / len(logs)))
+    assert spread() > 1.5
 
 
 @pytest.mark.parametrize("n_held", [0, 1])

@@ -26,14 +26,15 @@ from pymc_kameleon.samplers.surrogate.active.draws import Density
 from pymc_kameleon.samplers.surrogate.active.process import Process, Terms, drawn, factorised
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
 
-N_CHAINS, N_STEPS, N_STEPS_EXACT, THINNING = draws.N_CHAINS, 2000, 800, 5
-"""Chains of s; their steps; fewer where some coordinates are drawn anew; and of these one in so
-many counts. Their own error is seen by what they differ by. More chains that are shorter take less
-time, but lack the tails of a bent posterior, and do not differ by that."""
-
 POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
 """Power of s that is wider; points of it, and the steps of chains that make them: of few chains and
 long, because they begin at draws of s, and early points would be too few in the tails."""
+
+N_CHAINS, N_STEPS, N_STEPS_EXACT, THINNING = 96, 500, 250, 5
+"""Chains of s; their steps; fewer where some coordinates are drawn anew; and of these one in so
+many counts. Their own error is seen by what they differ by. They begin at points that chains of the
+power, as long, give by their weights: from where a search has ended, chains as short would lack the
+tails of a bent posterior, and not differ by that."""
 
 N_HYPER, N_PATHS = 8, 64
 """Numbers of the process, and paths of all of these together."""
@@ -89,14 +90,15 @@ class ProcessPosterior:
             raise np.linalg.LinAlgError("Draws of the process do not come to rest.")
         density = Density(way.process, rng)
         density.radius += FARTHER
-        n_steps = draws.N_STEPS + (N_STEPS_EXACT if density.n_held else N_STEPS)
-        found, _ = draws.run(density, way.chains, np.ones(N_CHAINS), n_steps, rng)
-        found = found[draws.N_STEPS :]
+        n_steps = N_STEPS_EXACT if density.n_held else N_STEPS
+        u = _starts(density, way.chains, n_steps, rng)
+        found, _ = draws.run(density, u, np.ones(N_CHAINS), n_steps, rng)
         outside = np.linalg.norm(found, axis=2) > density.radius - FARTHER / 2
         self.outside = float(np.mean(outside)) if density.n_held else 0.0
         self.draws = way.x_of(found[::THINNING].swapaxes(0, 1).reshape(-1, found.shape[2]))
         self.scale = _scale(way.process)
-        self._way, self._density, self._last = way, density, found[-1]
+        self._way, self._density = way, density
+        self._last = found[-1, : draws.N_CHAINS]
         self._draw_paths(rng)
 
     @np.errstate(all="ignore")
@@ -144,6 +146,14 @@ class ProcessPosterior:
     def covers(self, x):
         """Whether s has some mass at points x (n, d): share of those that are within its radius."""
         return np.mean(np.linalg.norm(self._way.u_of(x), axis=1) < self._density.radius)
+
+
+def _starts(density, u, n_steps, rng):
+    """Return N_CHAINS draws of s, by weights, from chains of a power of it that go on from u."""
+    found, logs = draws.run(density, u, np.full(len(u), POWER), n_steps, rng)
+    found, logs = (each[n_steps // 2 :].reshape(-1, *each.shape[2:]) for each in (found, logs))
+    shares = _shares((1 - POWER) * (logs - density.size(found)))
+    return found[rng.choice(len(found), N_CHAINS, replace=False, p=shares)]
 
 
 def _wider(process, density):

@@ -77,8 +77,8 @@ neighbours: .venv/installed-dev
 	@.venv/bin/python tests/tools/neighbours.py
 
 machines: .venv/installed-dev
-	@.venv/bin/python tests/tools/machines.py
-	@.venv/bin/python tests/tools/versions.py 3.13 --whole
+	@.venv/bin/python tests/tools/machines.py; failed=$$?; \
+	.venv/bin/python tests/tools/versions.py 3.13 --whole && exit $$failed
 
 .venv/installed-%: pyproject.toml
 ifeq ($(PYTHON),)

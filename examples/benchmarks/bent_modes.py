@@ -107,6 +107,7 @@ def evidence(d, modes, sampler, seed):
         dt = DRAWS[sampler](model, seed)
         found = pk.evidence(dt, model, random_seed=seed, cores=1)
     row = {"error": found.log_evidence, "standard_error": found.standard_error}
+    row = {key: value if np.isfinite(value) else None for key, value in row.items()}  # for JSON
     return row | {"overlap": found.overlap, "told": bool(found.warning)}
 
 

@@ -83,7 +83,6 @@ def test_other_backends(result, ladders, name, backend):
     assert plots.backend == backend
 
 
-@pytest.mark.slow
 def test_adaptation(result):
     plots = pk.plot_adaptation(result, backend="matplotlib")
     scaling, accept, bandwidth = axes_of(plots)

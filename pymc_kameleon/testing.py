@@ -29,7 +29,6 @@ import pandas as pd
 import pymc as pm
 
 from pymc_kameleon.model.pymc_internals import (
-    PYMC,
     BlockedStep,
     CompoundStep,
     natural_name,
@@ -83,8 +82,6 @@ def _new(make, variables, others=False):
         step = make(own)
     if not isinstance(step, BlockedStep | CompoundStep):
         raise TypeError(f"make must return a step of PyMC, such as pk.GAM(vars), not {step!r}.")
-    if not hasattr(step, "setup_chain"):
-        raise RuntimeError(f"{PYMC} is too old to check {step!r}: its steps have no setup_chain.")
     return step, model
 
 

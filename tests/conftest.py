@@ -46,17 +46,6 @@ def garbage():
     gc.freeze()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call():
-    """Skip what ``pm.sample`` does not do with our steps before PyMC 6.3."""
-    try:
-        return (yield)
-    except RuntimeError as error:
-        if "as it does by setup_chain from 6.3 on" in str(error):
-            pytest.skip(str(error))
-        raise
-
-
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("forks") is None)
 

@@ -8,8 +8,9 @@ coordinates. Sides are 8 apart, and all modes have the same mass. log Z = 0.
 
 * proposals: of exact draws in two dimensions, after they have learned once from new points, as a
   bridge may let them. Their integral is taken on a fine grid.
-* evidence: ``pk.evidence`` with its defaults, of draws of SurrogateMetropolis with 2000 evaluations
-  in all, and of NUTS (4 chains of 1000 draws after 1000 of tuning, from PyMC's jittered starts).
+* evidence: ``pk.evidence`` with its defaults, of 4 chains: of SurrogateMetropolis with 2000
+  evaluations in all, so that chains do not look for other modes, and with 8000; and of NUTS with
+  1000 draws after 1000 of tuning, from PyMC's jittered starts.
 """
 
 import argparse
@@ -31,7 +32,6 @@ from pymc_kameleon.analysis.evidence import proposals
 FILE = Path(__file__).with_suffix(".json")
 SIDES = {1: [0.0], 2: [-4.0, 4.0], 3: [-8.0, 0.0, 8.0]}
 DIMENSIONS = 2, 3, 5
-SAMPLERS = "SurrogateMetropolis", "NUTS"
 PROPOSAL_SEEDS = 20
 
 
@@ -94,7 +94,7 @@ def evidence_plan(seeds):
     """Yield the runs of evidences."""
     for d in DIMENSIONS:
         for modes in SIDES:
-            for sampler in SAMPLERS:
+            for sampler in DRAWS:
                 for seed in range(seeds):
                     what = {"what": "evidence", "d": d, "modes": modes, "sampler": sampler}
                     yield what | {"seed": seed}, partial(evidence, d, modes, sampler, seed)
@@ -125,11 +125,11 @@ def model_of(d, sides):
     return model
 
 
-def of_surrogates(model, seed):
+def of_surrogates(evaluations, model, seed):
     """Return a result of SurrogateMetropolis."""
     step = pk.SurrogateMetropolis(model=model, expensive=True)
     own = {"chains": 4, "cores": 1, "random_seed": seed, "progressbar": False}
-    return pk.sample(step=step, model=model, max_evaluations=2000, **own)
+    return pk.sample(step=step, model=model, max_evaluations=evaluations, **own)
 
 
 def of_nuts(model, seed):
@@ -138,7 +138,11 @@ def of_nuts(model, seed):
     return pm.sample(1000, tune=1000, nuts_sampler="pymc", model=model, **own)
 
 
-DRAWS = {"SurrogateMetropolis": of_surrogates, "NUTS": of_nuts}
+DRAWS = {
+    "SurrogateMetropolis, 2000": partial(of_surrogates, 2000),
+    "SurrogateMetropolis, 8000": partial(of_surrogates, 8000),
+    "NUTS": of_nuts,
+}
 
 
 # ---- tables -------------------------------------------------------------------------------------
@@ -154,7 +158,7 @@ def tables(rows):
     of_proposals = table(["modes", "seeds", "smallest integral", "largest integral"], lines)
     lines = []
     for d in DIMENSIONS:
-        for sampler in SAMPLERS:
+        for sampler in DRAWS:
             own = [row for row in rows if (row.get("d"), row.get("sampler")) == (d, sampler)]
             if own:
                 lines.append([d, sampler, len(own), *cells(own)])

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import version
 from weakref import ref
 
-from rich.progress import ProgressBar, ProgressColumn
+from rich.progress import ProgressColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -36,7 +36,7 @@ try:
 except ImportError as error:
     raise ImportError(
         f"pymc_kameleon does not know {PYMC} yet, which lacks a part that all "
-        f"samplers need: {error}. Install an older PyMC 6."
+        f"samplers need: {error}. Install an older PyMC, from 6.3 on."
     ) from error
 
 
@@ -73,13 +73,6 @@ class PlannedSampler(ABC):
         """Sample a model; other arguments are those of a run."""
 
 
-class UnmarkedBar(ProgressBar):
-    """A bar that does not show where tuning ends, as those of PyMC 6.0."""
-
-    def __init__(self, *, marker_pos, **options):
-        super().__init__(**options)
-
-
 _FEATURE = "data and coordinates in results"
 coords_and_dims_for_inferencedata = part(
     _FEATURE, "pymc.backends.arviz", "coords_and_dims_for_inferencedata"
@@ -105,9 +98,7 @@ _FEATURE = "the progress bar"
 default_progress_theme = part(_FEATURE, "pymc.progress_bar", "default_progress_theme")
 in_marimo_notebook = part(_FEATURE, "pymc.progress_bar.marimo_progress", "in_marimo_notebook")
 MarimoProgressBackend = part(_FEATURE, "pymc.progress_bar.marimo_progress", "MarimoProgressBackend")
-MarkerProgressBar = part(
-    _FEATURE, "pymc.progress_bar.rich_progress", "MarkerProgressBar", UnmarkedBar
-)
+MarkerProgressBar = part(_FEATURE, "pymc.progress_bar.rich_progress", "MarkerProgressBar")
 
 Draw = part("callback", "pymc.sampling.parallel", "Draw")
 _initialize_multiprocessing_context = part(
@@ -120,19 +111,6 @@ _FEATURE = "convergence checks"
 log_warnings = part(_FEATURE, "pymc.stats.convergence", "log_warnings")
 run_convergence_checks = part(_FEATURE, "pymc.stats.convergence", "run_convergence_checks")
 warnings_logger = part(_FEATURE, "pymc.stats.convergence", "logger")
-
-
-def check_lengths_are_told(step):
-    """Raise a RuntimeError if ``pm.sample`` does not tell steps how many draws are to come.
-
-    Steps would take that from what they were made with, and tune for another number of draws.
-    """
-    if not hasattr(BlockedStep, "setup_chain"):
-        name = type(step).__name__
-        raise RuntimeError(
-            f"pm.sample of {PYMC} does not tell {name} how many draws are to come, "
-            f"as it does by setup_chain from 6.3 on. Use pk.sample(step=pk.{name})."
-        )
 
 
 def natural_name(name):

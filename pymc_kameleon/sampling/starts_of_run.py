@@ -3,6 +3,7 @@
 import logging
 import os
 import warnings
+from inspect import signature
 
 import numpy as np
 import pymc as pm
@@ -12,7 +13,7 @@ from pytensor.graph import Variable
 
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.functions import has_gradient
-from pymc_kameleon.model.pymc_internals import make_initial_point_fns_per_chain
+from pymc_kameleon.model.pymc_internals import PYMC, make_initial_point_fns_per_chain
 from pymc_kameleon.model.starts import (
     RETRIES,
     finite_point,
@@ -145,9 +146,13 @@ def _mode(job, rng):
 
     What ``pm.find_MAP`` finds by the gradient. Without one it has Powell's method, which ends at
     the first NaN, and takes some 30 d² evaluations; so that is left to the search of our samplers.
+    So is it where ``pm.find_MAP`` knows no jitter, as that of PyMC 6.3.
     """
-    find = _found_by_gradient if has_gradient(job.steps[0].model) else _found_by_search
-    return find(job, rng)
+    if not has_gradient(job.steps[0].model):
+        return _found_by_search(job, rng, "There is no gradient.")
+    if "jitter" not in signature(pm.find_MAP).parameters:
+        return _found_by_search(job, rng, f"pm.find_MAP of {PYMC} does not jitter its start.")
+    return _found_by_gradient(job, rng)
 
 
 def _found_by_gradient(job, rng):
@@ -181,15 +186,16 @@ def _found_by_gradient(job, rng):
     return point
 
 
-def _found_by_search(job, rng):
+def _found_by_search(job, rng, reason):
     model, layout, logp = job.steps[0].model, job.steps[0].layout, Density(job)
     logp.where = 'Looking for the mode, initvals="map"'
     start = layout.raveled(finite_point(jittered(model), logp, rng, "jitter", model))
     budget = WARM_START_BUDGET * start.size
     _log.info(
         'initvals="map": looking for the mode by at most %d evaluations of the log-density, before '
-        "those of the chains. There is no gradient.",
+        "those of the chains. %s",
         budget,
+        reason,
     )
     found = approach(lambda q: logp(_named(layout, q)), start, rng, budget)
     _log.info(

@@ -25,7 +25,6 @@ from pymc_kameleon.model.pymc_internals import (
     DrawStats,
     SamplerWarning,
     StepMethodState,
-    check_lengths_are_told,
     dataclass_state,
     get_random_generator,
     get_state_from_generator,
@@ -476,10 +475,6 @@ class KameleonStep(ArrayStepShared):
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
         self.guide = self._no_guide()
 
-    def set_rng(self, rng):
-        """Refuse what PyMC before 6.3 calls instead, without the numbers of draws."""
-        check_lengths_are_told(self)
-
     def leave(self):
         """Return the state of a chain, which keeps the arrays: another chain brings its own."""
         own = {name: getattr(self, name) for name in OWN_FIELDS}
@@ -735,7 +730,6 @@ class KameleonStep(ArrayStepShared):
 
     def _progressbar_config(self, n_chains=1):
         """Return what PyMC asks for once per run, before the first draw, with or without a bar."""
-        check_lengths_are_told(self)
         say_what_a_draw_costs(self)
         return progress_columns(self._progress_titles(), n_chains)
 

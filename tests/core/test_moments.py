@@ -33,7 +33,7 @@ def test_mean_and_covariance(d, n, offset, seed):
     mean, covariance = np.empty(d), np.empty((d, d))
     moments.mean_and_covariance(points, 4, 4 + n, mean, covariance)
     rows = points[4 : 4 + n]
-    expected = np.cov(rows, rowvar=False, bias=True).reshape(d, d)
+    expected = np.cov(rows.T, bias=True).reshape(d, d)
     np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-12, atol=1e-13 * scales.max())
     error = np.abs(covariance - expected) / np.outer(scales, scales)
     assert error.max() < 1e-12 * (1 + offset)

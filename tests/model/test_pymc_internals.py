@@ -9,10 +9,9 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.model import pymc_internals
-from pymc_kameleon.model.pymc_internals import BlockedStep, CompoundStep, Missing, part
+from pymc_kameleon.model.pymc_internals import Missing, part
 from pymc_kameleon.result import columns
 from pymc_kameleon.sampling import progress
-from pymc_kameleon.testing import check_step
 
 SCRIPT = """
 import logging
@@ -100,21 +99,7 @@ def test_without_its_parts_the_bar_is_turned_off(monkeypatch, caplog):
 def test_without_what_all_samplers_need_nothing_is_imported(monkeypatch):
     monkeypatch.delattr("pymc.step_methods.arraystep.ArrayStepShared")
     spec = spec_from_file_location("fresh", pymc_internals.__file__)
-    with pytest.raises(ImportError, match=r"all samplers need: .*ArrayStepShared.*an older PyMC 6"):
+    with pytest.raises(
+        ImportError, match=r"all samplers need: .*ArrayStepShared.*older PyMC, from 6"
+    ):
         spec.loader.exec_module(module_from_spec(spec))
-
-
-def test_a_step_refuses_a_pymc_that_tells_no_numbers_of_draws(monkeypatch):
-    for kind in (BlockedStep, CompoundStep):
-        monkeypatch.delattr(kind, "setup_chain", raising=False)
-    with normal() as model:
-        step = pk.GAM()
-        for refused in (step, CompoundStep([step]), pk.GAM.options()):
-            with pytest.raises(RuntimeError, match="does not tell GAM how many draws are to come"):
-                pm.sample(step=refused, progressbar=False, **SMALL)
-    with pytest.raises(RuntimeError, match=r"Use pk.sample\(step=pk.GAM\)"):
-        step.set_rng(1)
-    with pytest.raises(RuntimeError, match="too old to check"):
-        check_step(pm.Metropolis)
-    dt = pk.sample(model=model, step=pk.GAM, progressbar=False, **SMALL)
-    assert dt["posterior"].sizes["draw"] == 10

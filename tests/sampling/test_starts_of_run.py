@@ -2,6 +2,7 @@
 
 import logging
 import re
+from inspect import signature
 
 import numpy as np
 import pymc as pm
@@ -17,6 +18,10 @@ from pymc_kameleon.step.job import Job
 
 STILL = {"scaling": 1e-10, "tune_scaling": False, "steps_per_draw": 1}
 """Options of a walk that stays where it starts."""
+
+find_map_jitters = pytest.mark.skipif(
+    "jitter" not in signature(pm.find_MAP).parameters, reason="PyMC 6.4 jitters its start"
+)
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +157,7 @@ def test_starts_of_the_prior_are_possible():
         begun(step, "prior")
 
 
+@find_map_jitters
 @pytest.mark.slow
 def test_the_mode_by_the_gradient(caplog):
     """All chains are about it, and none at it."""
@@ -186,6 +192,17 @@ def test_the_mode_without_a_gradient(caplog):
     assert op.count - before < n + 20  # of starts
 
 
+def test_the_mode_where_find_map_does_not_jitter(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    monkeypatch.setattr(pm, "find_MAP", lambda start=None: None)
+    with pm.Model() as model:
+        pm.Normal("x", 30, 0.1)
+    found = begun(pk.RWM(model=model, **STILL), "map", 4)["x"].values
+    assert (abs(found - 30) < 1.1).all()
+    assert "does not jitter its start" in messages(caplog)[0]
+
+
+@find_map_jitters
 def test_a_density_without_a_mode():
     with pm.Model() as model:
         x = pm.Flat("x")

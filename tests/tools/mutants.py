@@ -1484,12 +1484,6 @@ BUGS = {
     ],
     "model/pymc_internals.py": [
         (
-            "a PyMC that tells no numbers of draws is not refused",
-            'if not hasattr(BlockedStep, "setup_chain"):',
-            "if False:",
-            "test_pymc_internals.py -k tells_no_numbers",
-        ),
-        (
             "a missing part is told of without its feature",
             "has no {part}, which is needed for {feature}.",
             "has no {part}.",

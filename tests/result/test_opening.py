@@ -68,9 +68,9 @@ def test_xarray_reads_a_store_without_a_warning(written, step, tmp_path):
             assert xr.open_datatree(path, **engine)["posterior"].equals(result["posterior"])
     other = tmp_path / "other.zarr"
     sample(step, store=other)
+    longer = resume(other, step.model, 5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        longer = resume(other, step.model, 5)
         assert xr.open_datatree(other)["posterior"].equals(longer["posterior"])
     assert longer["posterior"].sizes["draw"] == 35
 

@@ -153,7 +153,9 @@ def _starts(density, u, n_steps, rng):
     found, logs = draws.run(density, u, np.full(len(u), POWER), n_steps, rng)
     found, logs = (each[n_steps // 2 :].reshape(-1, *each.shape[2:]) for each in (found, logs))
     shares = _shares((1 - POWER) * (logs - density.size(found)))
-    return found[rng.choice(len(found), N_CHAINS, replace=False, p=shares)]
+    if not np.isfinite(shares).all():
+        raise np.linalg.LinAlgError("The process is not finite where draws of it begin.")
+    return found[rng.choice(len(found), N_CHAINS, p=shares)]
 
 
 def _wider(process, density):

@@ -345,6 +345,15 @@ def test_draws_begin_all_over_the_density(monkeypatch):
     assert spread() > 1.5
 
 
+def test_draws_do_not_begin_where_nothing_is_finite():
+    class Nowhere(Banana):
+        def __call__(self, u, _least=None):
+            return np.full(len(u), np.nan)
+
+    with pytest.raises(np.linalg.LinAlgError, match="not finite where draws of it begin"):
+        averages._starts(Nowhere(), np.zeros((48, 2)), 10, np.random.default_rng(1))
+
+
 @pytest.mark.parametrize("n_held", [0, 1])
 def test_density_is_the_expected_one_but_for_what_is_unknown(n_held):
     """Of values that are normal, exp is exp(mean + variance / 2) on average."""

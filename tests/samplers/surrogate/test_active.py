@@ -714,12 +714,19 @@ def test_a_flat_or_broken_density_ends(seed):
     assert broken.n <= active_budget(2)
 
 
-@pytest.mark.slow
-def test_a_search_goes_on_where_it_was_interrupted():
-    """After each evaluation, as if it had not been."""
+def wavy(x):
+    """Exactly quadratic in all coordinates but the first."""
+    return 3 * np.sin(3 * x[0]) - x[0] ** 2 / 8 - 0.5 * np.sum(x[1:] ** 2)
 
-    whole, _ = searched(skewed, [0.5, -0.5, 1.0])
-    search, known = Search(np.array([0.5, -0.5, 1.0]), 1), []
+
+@pytest.mark.parametrize(("f", "budget"), [(skewed, (15, 60)), (wavy, (5, 5))])
+def test_a_search_goes_on_where_it_was_interrupted(f, budget, monkeypatch):
+    """After each evaluation, as if it had not been, also beyond its budget where f is exact."""
+    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", budget)
+    start = np.array([0.5, -0.5, 1.0])
+    whole, _ = searched(f, start)
+    assert (whole.n > active_budget(3)) == (f is wavy)
+    search, known = Search(start, 1), []
 
     class Once(Recorded):
         done = False
@@ -733,10 +740,10 @@ def test_a_search_goes_on_where_it_was_interrupted():
 
     while True:
         try:
-            search.go_on(Once(skewed), 1000)
+            search.go_on(Once(f), 1000)
             break
         except InterruptedError:
-            assert search.is_of(np.array([0.5, -0.5, 1.0]), 1, np.array([*known, np.nan]))
+            assert search.is_of(start, 1, np.array([*known, np.nan]))
     np.testing.assert_array_equal(search.way.x, whole.way.x)
 
 

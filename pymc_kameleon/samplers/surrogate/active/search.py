@@ -118,7 +118,8 @@ class Search(BatchSearch):
         super().__init__(start, seed)
         self.way, self._found, self.is_over = Way(self.rng, at_once), None, False
         self.begin(self.way.go(start[None], known))
-        # Settled here: what is near changes, and a search may be interrupted anywhere.
+        # Settled and kept here: what is near changes, and a search may be interrupted anywhere.
+        self._learns_all = False
         budget, n_near = active_budget(start.size, at_once), np.count_nonzero(self.way.known_near)
         self._budget = max(budget - n_near, min(budget, least_budget(start.size)))
         self._longest = self._budget + climbing_budget(start.size, at_once) - budget
@@ -131,21 +132,23 @@ class Search(BatchSearch):
         it does where the log-density is exactly quadratic in most coordinates, as few more then
         tell all of it.
         """
-        most_of_all = most if is_all else min(most, MOST_FOR_ALL)
-        budget, most = (most, most) if is_all else (self._budget, min(most, self._longest))
-        sd, error = BETTER if is_all else GOOD
         logp.n = self.n
-        while not self.has_ended and self.n < most:
-            if self.way.are_exact and self.way.is_home:
-                budget = most = most_of_all
-                sd, error = BETTER
-            is_tried = self.way.is_home and self.way.error < np.inf  # it may just have come home
-            is_over = is_tried and self.n >= budget
-            if self.is_between_batches and (is_over or self.way.is_better_than(sd, error)):
+        while not self.has_ended:
+            self._learns_all |= is_all or (self.way.are_exact and self.way.is_home)
+            longest = MOST_FOR_ALL if self._learns_all else self._longest
+            if self.n >= min(most, longest) or (self.is_between_batches and self._is_enough):
                 break
-            self.evaluate(logp, most)
+            self.evaluate(logp, min(most, longest))
             self.advance()
         return not self.has_ended and self.way.is_home
+
+    @property
+    def _is_enough(self):
+        """Whether s is good enough, or the budget is spent."""
+        if self._learns_all:
+            return self.way.is_better_than(*BETTER)
+        is_tried = self.way.is_home and self.way.error < np.inf  # it may just have come home
+        return (is_tried and self.n >= self._budget) or self.way.is_better_than(*GOOD)
 
     def finish(self, n):
         """Return a WarmStart, and a guide with n points: the best one, and draws of s.

@@ -3003,6 +3003,12 @@ BUGS = {
             "test_look.py -k far_mode",
         ),
         (
+            "a look that is interrupted searches again",
+            "q[: self._d] = x\n        self._fill",
+            "q[: self._d], self._active_search = x, None\n        self._fill",
+            "test_look.py -k interrupted",
+        ),
+        (
             "few evaluations are spent on a look, too",
             "or n < LEAST_FOR_LOOK",
             "or False",

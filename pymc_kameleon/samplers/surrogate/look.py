@@ -24,9 +24,12 @@ from pymc_kameleon.step.warm_start.approach import (
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
 from pymc_kameleon.step.warm_start.search import BudgetSpent, Search
 
-LOOK_SHARE, LEAST_FOR_LOOK, MOST_LOOKED = 0.08, 1000, 400
+LOOK_SHARE, LEAST_FOR_LOOK, MOST_LOOKED = 0.1, 800, 400
 """Share of a chain's evaluations by which it looks; how many it makes, at least, if it does; and
 evaluations of a look, at most."""
+
+LEADS = 2
+"""Times the evaluations of its way: those of all chains, about, if others follow a chain."""
 
 SHAPE_BUDGET = 40
 """Times d: evaluations besides, at most, by which shapes of new modes are learned."""
@@ -111,21 +114,19 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
 def _start(search, known, prior, rng):
     """Return a start, and f there; None if it is not finite, or nothing can be there.
 
-    Of wide ones it is that where f has fallen least, compared with normals. If it has fallen
-    everywhere as if what is known were normal, and all, nothing is there. Of draws of the prior it
-    is the highest.
+    It is that where f has fallen least, compared with normals. If it has fallen everywhere as if
+    what is known were normal, and all, nothing is there.
     """
     home, scale = known[rng.integers(len(known))], np.exp(rng.uniform(*np.log(SCALES)))
     alone = np.diag(np.linalg.norm(home.factor, axis=1))
     shape = home.factor if rng.random() < 0.5 else alone
-    is_wide = prior is None or rng.random() < 0.5
-    if is_wide:
+    if prior is None or rng.random() < 0.5:
         points = home.mean + scale * rng.standard_normal((N_STARTS, home.mean.size)) @ shape.T
     else:
         points = prior[rng.integers(len(prior), size=N_STARTS)]
     f, top = search.evaluate_all(points), max(mode.logp for mode in known)
     fallen = (top - f) / (top - np.max([mode.normal(points) for mode in known], axis=0))
-    k = np.argmin(fallen) if is_wide else np.argmax(f)
+    k = np.argmin(fallen)
     as_known = (fallen > AS_KNOWN[0]) & (fallen < AS_KNOWN[1])
     return None if as_known.all() or not np.isfinite(f[k]) else (points[k], f[k])
 

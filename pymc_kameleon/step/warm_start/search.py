@@ -89,7 +89,8 @@ class RecordedLogp:
     values : (n, 1 + q) float64
         What is known, then NaN; filled in. In each row the log-density, and what else is noted.
     seconds : float
-        After which `OutOfTime` is raised, but not before there is one new value.
+        From the first new value on, after which `OutOfTime` is raised: what is repeated does not
+        count, as it may take longer than that itself.
     outputs : (q,) float64, optional
         What is noted besides, which an evaluation leaves here.
     asks : bool, optional
@@ -99,13 +100,15 @@ class RecordedLogp:
     def __init__(self, logp, values, seconds, outputs=NOTHING, asks=False):
         self.logp, self.values, self.outputs, self.asks = logp, values, outputs, asks
         self.known, self.n, self.x = np.count_nonzero(~np.isnan(values[:, 0])), 0, NOTHING
-        self.begun, self.end = self.known, time.perf_counter() + seconds
+        self.begun, self.seconds, self.end = self.known, seconds, None
 
     def __call__(self, x):
         """Return the log-density at x, -inf for NaN."""
         if self.n == self.known:
             self.announce(x[None])
-            if self.known > self.begun and time.perf_counter() > self.end:
+            if self.end is None:
+                self.end = time.perf_counter() + self.seconds
+            elif time.perf_counter() > self.end:
                 raise OutOfTime
             value = self.logp(x)
             self.values[self.n, 0] = value if value < np.inf else -np.inf  # for NaN, too

@@ -44,6 +44,23 @@ def test_a_far_mode_is_found(found):
     assert visits.min() > 20
 
 
+def test_a_look_that_is_interrupted_does_not_search_again(step, monkeypatch):
+    """After each evaluation: a search that took seconds would take these for each of the look."""
+    begun, short = [], {"tune": 400, "draws": 400, "chains": 1}
+
+    class Counted(metropolis.Search):
+        def __init__(self, *args):
+            begun.append(args)
+            super().__init__(*args)
+
+    whole = sample(step, **short)
+    assert share_of_other(whole) > 0
+    monkeypatch.setattr(metropolis, "Search", Counted)
+    monkeypatch.setattr("pymc_kameleon.step.base.WARM_START_PATIENCE", 0)
+    assert_same(sample(step, **short), whole, ["posterior"])
+    assert len(begun) == 1
+
+
 @pytest.mark.slow
 def test_without_a_look_it_is_missed_in_silence(step, monkeypatch, caplog):
     monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", False)
@@ -106,15 +123,27 @@ def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch, caplog):
     assert caplog.text.count("evaluations were too few to look for other modes") == 1
     monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", False)
     assert_same(one, sample(step, **short), ["posterior"])
-    step.setup_chain(np.random.default_rng(1), 500, 499)
+    step.setup_chain(np.random.default_rng(1), 400, 399)
     assert step._budget_of_look == (0, 0)
     monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", True)
     assert step._budget_of_look == (0, 0)
-    step.setup_chain(np.random.default_rng(1), 500, 500)
-    assert step._budget_of_look == (int(look.LOOK_SHARE * 1000), 2 * look.SHAPE_BUDGET)
-    step.setup_chain(np.random.default_rng(1), 500, 1998)  # of which it may make but half
-    step.monitor.most_on_the_way = 400
+    step.setup_chain(np.random.default_rng(1), 400, 400)
+    assert step._budget_of_look == (int(look.LOOK_SHARE * 800), 2 * look.SHAPE_BUDGET)
+    step.setup_chain(np.random.default_rng(1), 400, 1598)  # of which it may make but half
+    step.monitor.most_on_the_way = 399
     assert step._budget_of_look == (0, 0)
+    step.monitor.most_on_the_way = 500  # others follow
+    assert step._budget_of_look == (100, 2 * look.SHAPE_BUDGET)
+    step.guide = step.guide._replace(x=np.zeros(2))  # it follows another one
+    assert step._budget_of_look == (0, 0)
+
+
+@pytest.mark.slow
+def test_the_first_chain_looks_for_all_where_evaluations_are_limited(step):
+    """With a tenth of all; the others then know of the other mode, too."""
+    dt = sample(step, tune=None, draws=None, max_evaluations=1000, chains=4)
+    assert np.all([share_of_other(dt.isel(chain=k)) > 0 for k in range(4)])
+    assert abs(share_of_other(dt) - 1 / 3) < 0.15
 
 
 # ---- the look itself ------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """The way from a far start to the posterior."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, approach, draw_near
-from pymc_kameleon.step.warm_start.search import MOST_FITTED
+from pymc_kameleon.step.warm_start.search import MOST_FITTED, OutOfTime, RecordedLogp
 
 
 def normal(d, condition, seed):
@@ -385,3 +387,18 @@ def test_a_place_where_f_is_not_finite_guides_nobody():
     ).guide
     home = approach(logp, -np.ones(3), np.random.default_rng(1), 180, guide=guide)
     np.testing.assert_allclose(home.x, 0, atol=0.5)
+
+
+def test_what_is_repeated_does_not_count_as_time(monkeypatch):
+    """It may take longer than the patience: then each evaluation would have a repetition."""
+    clock = itertools.count(step=10)
+    monkeypatch.setattr("pymc_kameleon.step.warm_start.search.time.perf_counter", clock.__next__)
+    values = np.full((9, 1), np.nan)
+    values[:3] = 1.0
+    logp = RecordedLogp(np.sum, values, 25)
+    for _ in range(9):
+        next(clock)
+    with pytest.raises(OutOfTime):
+        for _ in range(9):
+            logp(np.zeros(2))
+    assert logp.known == 3 + 3

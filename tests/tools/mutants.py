@@ -567,7 +567,7 @@ BUGS = {
         ),
         (
             "draws of s begin at points of its power",
-            "shares = _shares((1 - POWER) * (logs - density.size(found)))",
+            "shares = _shares((1 - POWER) * (logs - density.given(found).size))",
             "shares = _shares(0 * logs)",
             "test_active.py -k begin_all_over",
         ),

@@ -152,7 +152,7 @@ def _starts(density, u, n_steps, rng):
     """Return N_CHAINS draws of s, by weights, from chains of a power of it that go on from u."""
     found, logs = draws.run(density, u, np.full(len(u), POWER), n_steps, rng)
     found, logs = (each[n_steps // 2 :].reshape(-1, *each.shape[2:]) for each in (found, logs))
-    shares = _shares((1 - POWER) * (logs - density.size(found)))
+    shares = _shares((1 - POWER) * (logs - density.given(found).size))
     if not np.isfinite(shares).all():
         raise np.linalg.LinAlgError("The process is not finite where draws of it begin.")
     return found[rng.choice(len(found), N_CHAINS, p=shares)]
@@ -161,9 +161,9 @@ def _starts(density, u, n_steps, rng):
 def _wider(process, density):
     """Return the log of a density that has more mass than s where less is known."""
 
-    def log_density(u, _least=None):
+    def log_density(u, _least, size):
         mean, sd = process.mean_and_sd(u)
-        log_s = POWER * density.of(u, mean, sd) + (1 - POWER) * density.size(u)
+        log_s = POWER * density.of(u, mean, sd) + (1 - POWER) * size
         return log_s + 0.5 * np.minimum(sd, MOST_SD) ** 2
 
     return log_density

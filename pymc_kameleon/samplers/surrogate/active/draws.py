@@ -1,5 +1,7 @@
 """Draws of the posterior that a process knows: many short chains, which go on from fit to fit."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 N_CHAINS, N_STEPS = 48, 60
@@ -57,7 +59,7 @@ class Density:
             _, sd = process.mean_and_sd(rng.standard_normal((100, d)))
             self.usual = min(np.median(sd), MOST_SD) + MORE_SD
 
-    def __call__(self, u, least=-np.inf):
+    def __call__(self, u, least=-np.inf, _size=None):
         """Return it at points (m, d); or −inf where the mean tells that it is below `least` (m,).
 
         The standard deviation, which takes longest, is then not computed.
@@ -83,29 +85,48 @@ class Density:
         """Return what log s is less, where y has these standard deviations (m,)."""
         return np.maximum(sd - self.usual, 0) ** self.steepness
 
-    def size(self, u):
-        """Return log |A|^½ (m,), A the curvature in I given J: less is there the larger it is.
-
-        0 where f is not quadratic.
-        """
+    def given(self, u):
+        """Return what I is Given J, at points u (m, d)."""
         if not self.n_held:
-            return np.zeros(len(u))
-        return -np.log(self.process.given_held(u[:, : self.n_held])[2]).sum(axis=1)
+            return Given.nothing(len(u))
+        return Given.of(*self.process.given_held(u[:, : self.n_held]))
 
-    def steps_together(self, u, others, powers, rng):
-        """Return proposals, of J by a step and of I given J, and the logs of their ratios."""
+    def steps_together(self, u, given, others, powers, rng):
+        """Return proposals, of J by a step and of I given J; what is Given there; log ratios."""
         n, z = self.n_held, rng.standard_normal(u.shape)
         a, b = others[rng.integers(len(others), size=(2, len(u)))][..., :n]
         scale = 2.38 / n**0.5 * np.where(rng.random((len(u), 1)) < SHORT_SHARE, SHORT, 1.0)
         is_difference = rng.random((len(u), 1)) < 0.5
         held = u[:, :n] + scale * np.where(is_difference, (a - b) / 2**0.5, z[:, :n])
-        mean, vectors, sds = self.process.given_held(held)
-        old, old_vectors, old_sds = self.process.given_held(u[:, :n])
+        new = self.given(held)
         z, roots = z[:, n:], powers[:, None] ** 0.5
-        rest = mean + np.einsum("mij,mj->mi", vectors, sds * z / roots)
-        back = np.einsum("mij,mi->mj", old_vectors, u[:, n:] - old) / old_sds * roots
-        ratio = np.log(sds / old_sds).sum(axis=1) + 0.5 * np.sum(z * z - back * back, axis=1)
-        return np.concatenate([held, rest], axis=1), ratio
+        rest = new.mean + np.einsum("mij,mj->mi", new.vectors, new.sds * z / roots)
+        back = np.einsum("mij,mi->mj", given.vectors, u[:, n:] - given.mean) / given.sds * roots
+        ratio = np.log(new.sds / given.sds).sum(axis=1) + 0.5 * np.sum(z * z - back * back, axis=1)
+        return np.concatenate([held, rest], axis=1), new, ratio
+
+
+class Given(NamedTuple):
+    """The normal of I given J at m points, by its principal axes; no I if f is not exact."""
+
+    size: np.ndarray  # (m,), log |A|^½, A the curvature: less is there the larger it is
+    mean: np.ndarray  # (m, |I|)
+    vectors: np.ndarray  # (m, |I|, |I|)
+    sds: np.ndarray  # (m, |I|)
+
+    @classmethod
+    def of(cls, mean, vectors, sds):
+        """Return that of a Process."""
+        return cls(-np.log(sds).sum(axis=1), mean, vectors, sds)
+
+    @classmethod
+    def nothing(cls, m):
+        """Return that of a density without I."""
+        return cls(np.zeros(m), np.zeros((m, 0)), np.zeros((m, 0, 0)), np.zeros((m, 0)))
+
+    def at(self, rows):
+        """Return that of some points."""
+        return Given(*(part[rows] for part in self))
 
 
 def run(density, u, powers, n_steps, rng, wider=None):
@@ -125,29 +146,28 @@ def run(density, u, powers, n_steps, rng, wider=None):
         log s there.
     """
     u, (m, d), log_density = u.copy(), u.shape, wider or density
-    is_held = density.n_held > 0
-    has_size = is_held and np.any(powers != 1)
-
-    def of_size(u, powers):
-        return (1 - powers) * density.size(u) if has_size else 0.0
-
-    log_s = log_density(u)
-    log_p = powers * log_s + of_size(u, powers)
+    given = density.given(u)
+    log_s = log_density(u, -np.inf, given.size)
+    log_p = powers * log_s + (1 - powers) * given.size
     draws, logs = np.empty((n_steps, m, d)), np.empty((n_steps, m))
     for t in range(n_steps):
         order = rng.permutation(m)
         for moving, still in (order[: m // 2], order[m // 2 :]), (order[m // 2 :], order[: m // 2]):
-            if is_held and rng.random() < TOGETHER:
-                w, log_ratio = density.steps_together(u[moving], u[still], powers[moving], rng)
+            power, old = powers[moving], given.at(moving)
+            if density.n_held and rng.random() < TOGETHER:
+                w, new, log_ratio = density.steps_together(u[moving], old, u[still], power, rng)
             else:
                 w, log_ratio = proposals(u[moving], u[still], rng)
-            power, size = powers[moving], of_size(w, powers[moving])
+                new = density.given(w)
+            size = (1 - power) * new.size
             bound = np.log(rng.random(len(moving))) - log_ratio + log_p[moving]
-            new = log_density(w, (bound - size) / power)
-            new_p = power * new + size
+            log_new = log_density(w, (bound - size) / power, new.size)
+            new_p = power * log_new + size
             accepted = bound < new_p
             rows = moving[accepted]
-            u[rows], log_s[rows], log_p[rows] = w[accepted], new[accepted], new_p[accepted]
+            u[rows], log_s[rows], log_p[rows] = w[accepted], log_new[accepted], new_p[accepted]
+            for part, own in zip(given, new, strict=True):
+                part[rows] = own[accepted]
         draws[t], logs[t] = u, log_s
     return draws, logs
 

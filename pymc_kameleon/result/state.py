@@ -24,6 +24,7 @@ IS_LATE, LATE = "is_late", "late_"
 """Whether a chain has left something at a pause, and what the names of that begin with."""
 
 LATER_FIELDS = ("most_on_the_way", "on_the_way", "to_tune", "to_draw", "checks", "arrived")
+LATER_FIELDS += ("looks_for",)
 """Fields of a ChainMonitor that earlier versions did not save."""
 
 DATA_CHANGED = "pm.Data, or the length of a dimension, was changed since"  # in errors

@@ -131,6 +131,8 @@ def first_states(job, settings, random_seed, initvals, known):
             step.start_known(n, None if begins_elsewhere else noted)
         for step, way in zip(own, ways[k] if ways else [NO_LIMIT] * len(own), strict=True):
             step.monitor.most_on_the_way = way
+            if budget is not None and (follow or settings.chains == 1):
+                step.monitor.looks_for = most // len(own) if k == 0 else 0
         states.append(
             ChainState(steps[0].layout.raveled(point), [step.sampling_state for step in own])
         )

@@ -24,12 +24,9 @@ from pymc_kameleon.step.warm_start.approach import (
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
 from pymc_kameleon.step.warm_start.search import BudgetSpent, Search
 
-LOOK_SHARE, LEAST_FOR_LOOK, MOST_LOOKED = 0.1, 800, 400
-"""Share of a chain's evaluations by which it looks; how many it makes, at least, if it does; and
-evaluations of a look, at most."""
-
-LEADS = 2
-"""Times the evaluations of its way: those of all chains, about, if others follow a chain."""
+LOOK_SHARE, LEAST_FOR_LOOK, MOST_LOOKED = 0.1, 750, 800
+"""Share of the evaluations by which a chain looks, of its own or of all that follow it; how many
+these are, at least, if it does; and evaluations of a look, at most."""
 
 SHAPE_BUDGET = 40
 """Times d: evaluations besides, at most, by which shapes of new modes are learned."""
@@ -64,9 +61,9 @@ def evaluations_of_look(n, d):
     return min(int(LOOK_SHARE * n), MOST_LOOKED), SHAPE_BUDGET * d
 
 
-def most_of_look(most, most_for_shapes):
-    """Return how many these are with what is added where there are new modes."""
-    return most + MOST_EXTRAS * int(EXTRA * most) + most_for_shapes
+def most_of_look(d):
+    """Return how many these are at most, with what is added where there are new modes."""
+    return MOST_LOOKED + MOST_EXTRAS * int(EXTRA * MOST_LOOKED) + SHAPE_BUDGET * d
 
 
 def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
@@ -81,7 +78,7 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
         Evaluations, for climbs and for the shapes of new modes.
     rng : numpy.random.Generator
     prior : (n, d) float64, optional
-        Draws of the prior, if that is proper: about every second time starts are among them.
+        Draws of the prior, if that is proper: about every second time starts are the next of them.
 
     Returns
     -------
@@ -91,10 +88,11 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
         Their points.
     """
     known, new, searches = [home], [], []
+    unseen = [] if prior is None else list(rng.permutation(prior))
     search = Search(logp, home.mean, most - 1)
     with suppress(BudgetSpent), threadpool_limits(1), np.errstate(all="ignore"):
         while True:
-            start = _start(search, known, prior, rng)
+            start = _start(search, known, unseen, rng)
             top = start and _climb(search, *start, home.factor, known)
             if not top or top[1] < max(mode.logp for mode in known) - LOW[0] - LOW[1] * len(top[0]):
                 continue
@@ -111,7 +109,7 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
     return new, searches
 
 
-def _start(search, known, prior, rng):
+def _start(search, known, unseen, rng):
     """Return a start, and f there; None if it is not finite, or nothing can be there.
 
     It is that where f has fallen least, compared with normals. If it has fallen everywhere as if
@@ -120,10 +118,10 @@ def _start(search, known, prior, rng):
     home, scale = known[rng.integers(len(known))], np.exp(rng.uniform(*np.log(SCALES)))
     alone = np.diag(np.linalg.norm(home.factor, axis=1))
     shape = home.factor if rng.random() < 0.5 else alone
-    if prior is None or rng.random() < 0.5:
+    if len(unseen) < N_STARTS or rng.random() < 0.5:
         points = home.mean + scale * rng.standard_normal((N_STARTS, home.mean.size)) @ shape.T
     else:
-        points = prior[rng.integers(len(prior), size=N_STARTS)]
+        points = np.array([unseen.pop() for _ in range(N_STARTS)])
     f, top = search.evaluate_all(points), max(mode.logp for mode in known)
     fallen = (top - f) / (top - np.max([mode.normal(points) for mode in known], axis=0))
     k = np.argmin(fallen)

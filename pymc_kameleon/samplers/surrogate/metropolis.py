@@ -41,7 +41,6 @@ from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED, dataset_of, each_once
 from pymc_kameleon.samplers.surrogate.look import (
-    LEADS,
     LEAST_FOR_LOOK,
     evaluations_of_look,
     look_for_modes,
@@ -497,30 +496,25 @@ class SurrogateMetropolis(KameleonStep):
 
     def _most_on_the_way(self):
         search = self._most_of_search if self._is_active else 0
-        return self._usual_budget() + search + most_of_look(*self._budget_of_look)
+        look = most_of_look(self._d) if self._may_look else 0
+        return self._usual_budget() + search + look
 
     @property
-    def _begins(self):
-        """Whether no chain has found the posterior yet that this one may follow."""
-        return self.guide is None or not self.guide.is_known
+    def _may_look(self):
+        return self.looks_for_modes and self.monitor.tune > 0 and not self.is_one_of_many
 
     @property
     def _budget_of_look(self):
-        """Return the evaluations of a look for other modes, and those for their shapes.
-
-        Where evaluations are limited, a chain that others follow looks for all of them.
-        """
+        """Return the evaluations of a look for other modes, and those for their shapes."""
         monitor = self.monitor
-        n = (monitor.tune + monitor.draws) * self.steps_per_draw
-        if is_limited := monitor.most_on_the_way < NO_LIMIT:
-            n = monitor.draws * self.steps_per_draw // 2  # draws are twice those borne for sure
-        if self._has_few_evaluations:
-            n = 0
-        if is_limited and self._is_active and self._begins:
-            n = max(n, LEADS * monitor.most_on_the_way)
-        if not self.looks_for_modes or monitor.tune == 0 or n < LEAST_FOR_LOOK:
-            return 0, 0
-        return (0, 0) if self.is_one_of_many else evaluations_of_look(n, self._d)
+        n = monitor.looks_for
+        if n < 0:  # for itself
+            n = (monitor.tune + monitor.draws) * self.steps_per_draw
+            if monitor.most_on_the_way < NO_LIMIT:
+                n = monitor.draws * self.steps_per_draw // 2  # twice those borne for sure
+            n = 0 if self._has_few_evaluations else n
+        looks = self._may_look and n >= LEAST_FOR_LOOK
+        return evaluations_of_look(n, self._d) if looks else (0, 0)
 
     @property
     def _most_of_search(self):
@@ -554,19 +548,19 @@ class SurrogateMetropolis(KameleonStep):
         """Go there, and remember all that was evaluated on the way."""
         rows, tuning = [], self.tuning
         self._known_on_the_way = tuning.known, tuning.known_exact
-        noted, look = _noting(logp, rows), self._budget_of_look
+        noted = _noting(logp, rows)
         self._go_home(q, logp, noted, rows)
-        if max(look) > 0:
-            self._look_elsewhere(q, logp, noted, look)
+        if max(self._budget_of_look) > 0:
+            self._look_elsewhere(q, logp, noted)
         self._active_search = None  # not before, as what was interrupted is repeated
         if most := len(self.tuning.remembered):
             rows = each_once(np.reshape(rows, (-1, self._d + 1)), self._d)[:most]
             self.tuning.remembered[: len(rows)], self.tuning.n_remembered[0] = rows, len(rows)
 
-    def _look_elsewhere(self, q, logp, noted, budget):
+    def _look_elsewhere(self, q, logp, noted):
         """Look for other modes than the one found, if evaluations are plenty; begin in any."""
         left = self.monitor.most_on_the_way - logp.n - self._near_tries()
-        most, for_shapes = (min(n, max(0, left // 4)) for n in budget)
+        most, for_shapes = (min(n, max(0, left // 4)) for n in self._budget_of_look)
         if most < self._d or not self.tuning.has_arrived[0]:
             return
         tuning = self.tuning
@@ -617,7 +611,7 @@ class SurrogateMetropolis(KameleonStep):
         each point that is evaluated, and its log-density.
         """
         start, n = q[: self._d].copy(), 0
-        begins, most = self._begins, self._budget_of_search()
+        begins, most = self.guide is None or not self.guide.is_known, self._budget_of_search()
         knows = len(self.tuning.known) > 0
         if begins and self._is_active and most >= (1 if knows else fewest(self._d)):
             search = self._active_search_from(start)

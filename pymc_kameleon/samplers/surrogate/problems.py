@@ -99,8 +99,8 @@ def explain_no_look(has_looked):
         return ""
     return (
         "SurrogateMetropolis: evaluations were too few to look for other modes, and R-hat does not "
-        f"show one that no chain has come to. Chains of {LEAST_FOR_LOOK} evaluations or more look, "
-        "and the first one if max_evaluations is a thousand. "
+        f"show one that no chain has come to. Chains of {LEAST_FOR_LOOK} evaluations or more look; "
+        "with max_evaluations=1000 or more, the first one does. "
         "If there may be several modes, use pk.CyclicalKAM, or begin in many places "
         '(initvals="prior", pool_tuning=False).'
     )

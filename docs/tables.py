@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
-from pytensor import wrap_py
 
 import pymc_kameleon as pk
 
@@ -41,7 +39,7 @@ def sampler_table():
 
     That of SurrogateMetropolis is for what it is made for, an expensive log-density.
     """
-    black_box = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(np.sin)
+    black_box = pk.black_box(np.sin)
     with pm.Model() as plain:
         pm.Normal("x", shape=D)
     with pm.Model() as simulated:

@@ -15,7 +15,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor import wrap_py
 from scipy.integrate import odeint
 
 import pymc_kameleon as pk
@@ -71,7 +70,7 @@ def solved(change, rates):
 def build(change, *extra):
     """Return the model of an epidemic, with further rates besides infection and recovery."""
 
-    @wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+    @pk.black_box
     def infectious(rates):
         return solved(change, rates)
 

@@ -14,7 +14,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor import wrap_py
 from scipy.linalg import solve_banded
 
 import pymc_kameleon as pk
@@ -49,7 +48,7 @@ def temperatures(field):
     return np.array(found)
 
 
-rod = wrap_py(itypes=[pt.dvector], otypes=[pt.dmatrix])(temperatures)
+rod = pk.black_box(temperatures, ndim=2)
 
 
 # ---- the model ----------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor import wrap_py
 from scipy.linalg import expm
 
 import pymc_kameleon as pk
@@ -47,7 +46,7 @@ def concentrations(parameters, hours=HOURS):
     return amounts[:, 1] / blood
 
 
-blood_levels = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(concentrations)
+blood_levels = pk.black_box(concentrations)
 
 
 # ---- the model ----------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from pymc_kameleon.analysis.expectation import expectation
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.summary import summary
 from pymc_kameleon.core.schedules import Decay
-from pymc_kameleon.model.batched import batched
 from pymc_kameleon.model.black_box import black_box
 from pymc_kameleon.model.noise import noise_seed
 from pymc_kameleon.model.starts import initvals
@@ -32,7 +31,6 @@ __version__ = version("pymc_kameleon")
 __all__ = [
     "SAMPLERS",
     "Decay",
-    "batched",
     "black_box",
     "compare",
     "compare_models",

@@ -63,7 +63,7 @@ def build_model(seconds):
     """Return a model of logistic growth, and a list of how much each call has computed."""
     sizes = []
 
-    @pk.batched(itypes=[pt.dvector], otypes=[pt.dvector])
+    @pk.black_box(batched=True)
     def growth(theta):
         sizes.append(len(theta))
         sleep(seconds)

@@ -21,7 +21,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from dispersed import quiet
 from pages import load, measured, rounded, table, write
-from pytensor import wrap_py
 from scipy.integrate import solve_ivp
 
 import pymc_kameleon as pk
@@ -68,7 +67,7 @@ class Mirrored(NamedTuple):
         def simulator(x):
             return self.simulate(x)
 
-        op = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(simulator)
+        op = pk.black_box(simulator)
         with pm.Model() as model:
             x = pm.Deterministic("parameters", self.priors())
             pm.Normal("y", op(x), self.noise, observed=self.data)

@@ -21,7 +21,6 @@ import pytensor.tensor as pt
 from dispersed import quiet
 from evaluations import Problem
 from first_evaluations import functions, reference, worth
-from pytensor import wrap_py
 
 import pymc_kameleon as pk
 
@@ -51,7 +50,7 @@ def main():
 def make_slow(model, seconds, sigma):
     """Let each evaluation of the log-density sleep for so long on average, as its point says."""
 
-    @wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])
+    @pk.black_box(ndim=0)
     def sleep(x):
         z = np.random.default_rng(crc32(x.tobytes())).standard_normal()
         time.sleep(seconds * np.exp(sigma * z - sigma**2 / 2))

@@ -38,7 +38,6 @@ import pytensor.tensor as pt
 from dispersed import quiet
 from evaluations import Case, Problem
 from pages import load, rounded, save, when_and_where
-from pytensor import wrap_py
 from pytensor.graph import Apply, Op
 from pytensor.graph.replace import vectorize_graph
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
@@ -56,7 +55,7 @@ jit = numba.njit(error_model="numpy")
 # ---- black boxes --------------------------------------------------------------------------------
 
 
-def black_box(name, solve, itypes, shape):
+def black_box(name, solve, shape):
     """Return a black box, and leave in its attribute `call` what counts its calls.
 
     Parameters
@@ -64,7 +63,6 @@ def black_box(name, solve, itypes, shape):
     name : str
     solve : compiled function
         Takes all inputs as one vector, and returns all outputs as one.
-    itypes : list of types of PyTensor
     shape : tuple of int
         Of the output.
     """
@@ -78,7 +76,7 @@ def black_box(name, solve, itypes, shape):
 
     call.calls, call.seconds = 0, 0.0
     call.__name__ = call.__qualname__ = name
-    op = wrap_py(itypes=itypes, otypes=[pt.TensorType("float64", (None,) * len(shape))])(call)
+    op = pk.black_box(call, ndim=len(shape))
     op.call, op.twin = call, twin(solve, shape)
     return op
 
@@ -196,10 +194,9 @@ def outbreak_with_a_hole(x):
     return found
 
 
-RATES = [pt.dscalar, pt.dscalar]
-epidemic = black_box("epidemic", outbreak, RATES, (14,))
-epidemic_in_fives = black_box("epidemic_in_fives", outbreak_in_fives, RATES, (14,))
-epidemic_with_a_hole = black_box("epidemic_with_a_hole", outbreak_with_a_hole, RATES, (14,))
+epidemic = black_box("epidemic", outbreak, (14,))
+epidemic_in_fives = black_box("epidemic_in_fives", outbreak_in_fives, (14,))
+epidemic_with_a_hole = black_box("epidemic_with_a_hole", outbreak_with_a_hole, (14,))
 
 
 def influenza(epidemic, in_bed=IN_BED, prior=(0.0, 1.0)):
@@ -319,8 +316,8 @@ def concentrations_of_all(x):
     return found.ravel()
 
 
-pkmodel = black_box("pkmodel", concentrations, [pt.dvector], HOURS.shape)
-pkmodel_of_all = black_box("pkmodel_of_all", concentrations_of_all, [pt.dmatrix], (4, HOURS.size))
+pkmodel = black_box("pkmodel", concentrations, HOURS.shape)
+pkmodel_of_all = black_box("pkmodel_of_all", concentrations_of_all, (4, HOURS.size))
 
 TYPICAL = np.array([5.0, 20.0, 3.0, 40.0, 1.2])
 
@@ -383,7 +380,7 @@ def log_likelihood_of_first(x):
     return np.array([total])
 
 
-subject = black_box("subject", log_likelihood_of_first, [pt.dvector], ())
+subject = black_box("subject", log_likelihood_of_first, ())
 
 
 def log_likelihood(subject):
@@ -473,7 +470,7 @@ def temperatures_by_powers(x):
     return pt.stack(found)
 
 
-rod = black_box("rod", temperatures, [pt.dvector], (10, SENSORS.size))
+rod = black_box("rod", temperatures, (10, SENSORS.size))
 
 
 def heat(rod):
@@ -512,7 +509,7 @@ def numbers(x):
     return found.ravel()
 
 
-populations = black_box("populations", numbers, [pt.dvector, pt.dvector], (21, 2))
+populations = black_box("populations", numbers, (21, 2))
 
 
 def hares(populations):
@@ -556,7 +553,7 @@ def weather(x):
     return found.ravel()
 
 
-lorenz = black_box("lorenz", weather, [pt.dvector], (10, 3))
+lorenz = black_box("lorenz", weather, (10, 3))
 
 
 def chaos(lorenz):

@@ -46,7 +46,6 @@ from evaluations import Problem as Target
 from numba import float64, njit
 from numba.experimental import jitclass
 from pages import load, measured, rounded, spaced, table, write
-from pytensor import wrap_py
 from reliability import SIGNS, SILENT, first_sentence, is_warning, outcome
 from scipy import integrate, optimize, stats
 from scipy.cluster.vq import kmeans2
@@ -243,11 +242,10 @@ def black_box(function, ndim):
 
     def call(theta):
         calls.append(None)
-        return np.asarray(function(theta), dtype=float)
+        return function(theta)
 
     call.__name__ = call.__qualname__ = "simulator"
-    out = pt.TensorType("float64", (None,) * ndim)
-    return wrap_py(itypes=[pt.dvector], otypes=[out])(call), calls
+    return pk.black_box(call, ndim=ndim), calls
 
 
 def of_density(logp, d, prior=None):

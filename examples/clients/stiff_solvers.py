@@ -13,7 +13,6 @@ import argparse
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor import wrap_py
 
 import pymc_kameleon as pk
 
@@ -104,7 +103,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     solve = by_sundials if options.solver == "sundials" else make_diffrax()
 
-    @wrap_py(itypes=[pt.dvector], otypes=[pt.dmatrix])
+    @pk.black_box(ndim=2)
     def reactions(rates):
         return np.asarray(solve(rates))
 

@@ -20,7 +20,6 @@ import pymc as pm
 import pytensor.tensor as pt
 import requests
 import umbridge
-from pytensor import wrap_py
 
 import pymc_kameleon as pk
 
@@ -81,7 +80,7 @@ def build_model(url):
     """Return the model: the parameters are here, the simulator is behind the network."""
     model_there = umbridge.HTTPModel(url, NAME)
 
-    @wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+    @pk.black_box
     def growth(parameters):
         [counts] = model_there([parameters.tolist()])
         return np.array(counts)

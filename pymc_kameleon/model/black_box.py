@@ -1,59 +1,203 @@
-"""``pk.black_box``: an Op that compiles, but is expensive, is treated as a simulator."""
+"""``pk.black_box``: a function that models call, and PyTensor knows nothing of: a simulator."""
 
-from pytensor.graph import Apply, Op
+import sys
+from functools import partial, update_wrapper
+from inspect import signature
+
+import numpy as np
+from pytensor.graph import Apply, Op, Variable
+from pytensor.tensor import TensorType, as_tensor_variable
+
+from pymc_kameleon.model.gathering import gathering
+from pymc_kameleon.model.python_calls import WrongReturn
 
 
-def black_box(op):
-    """Return an Op that models call as this one, and samplers treat as a black box.
+def black_box(function=None, *, ndim=1, batched=False):
+    """Make a simulator of a function, to be called in a model.
 
-    Samplers take what PyTensor can compile for cheap, as it usually is. A simulator that is written
-    in PyTensor or numba, and takes long, is better emulated: this says so.
+    Samplers then know that it is expensive, emulate it, and count its calls. It has no gradient.
 
     Parameters
     ----------
-    op : pytensor.graph.Op
-        As an ``OpFromGraph``, or an Op of yours that numba has a version of. A function of arrays
-        needs none of this: what ``pytensor.wrap_py`` makes of it is a black box.
+    function : callable or pytensor.graph.Op
+        Takes arrays, and returns an array, a list, or a number, of real numbers. It must not keep
+        anything from call to call. An Op that PyTensor or numba compiles counts as cheap; if it
+        takes long, this says so.
+    ndim : int or tuple of int, default 1
+        Number of dimensions of what it returns: 1 for an array of shape (n,), 0 for a number. A
+        tuple if it returns several arrays, as ``ndim=(1, 2)``. An Op declares its own.
+    batched : bool, default False
+        Whether it computes many evaluations in one call. Then it takes and returns arrays with one
+        more axis, the first one, which has a row for each evaluation. A row must not depend on
+        others. `pk.sample` makes the evaluations of all chains that are under way in one call.
 
     Returns
     -------
-    Op
-        An Op without a gradient.
+    pytensor.graph.Op
+        Models call it with random variables, arrays, and numbers, by position or by name. The
+        function itself is its attribute ``function``. Without a function, a decorator.
 
     Raises
     ------
     TypeError
-        For anything else.
+        If `function` is neither, or `ndim` is not what it has to be.
 
     Examples
     --------
-    >>> theta = pt.vector("theta")  # doctest: +SKIP
-    >>> graph = OpFromGraph([theta], [solution_of(theta)], name="solve")  # doctest: +SKIP
-    >>> solve = pk.black_box(graph)  # doctest: +SKIP
-    >>> with pm.Model():  # doctest: +SKIP
-    ...     theta = pm.LogNormal("theta", shape=3)
-    ...     pm.Normal("y", solve(theta), 0.1, observed=y)
-    ...     dt = pk.sample()
+    >>> @pk.black_box
+    ... def growth(rate, capacity):
+    ...     return capacity / (1 + (capacity - 1) * np.exp(-rate * np.arange(5.0)))
+    >>> with pm.Model():
+    ...     rate, capacity = pm.LogNormal("rate"), pm.LogNormal("capacity")
+    ...     y = pm.Normal("y", growth(rate, capacity), 0.1, observed=np.ones(5))
+    >>> growth.function(0.5, 4.0).shape
+    (5,)
     """
-    if not isinstance(op, Op):
+    if function is None:
+        return partial(black_box, ndim=ndim, batched=batched)
+    if isinstance(function, Op):
+        if ndim != 1 or batched:
+            raise TypeError("black_box takes ndim and batched of a function; an Op has its own.")
+        return Expensive(function)
+    if not callable(function):
         raise TypeError(
-            f"black_box takes an Op of PyTensor, not {op!r}. Of a function of arrays, "
-            "pytensor.wrap_py makes one, which is a black box already."
+            f"black_box takes a function, or an Op of PyTensor, not {function!r}. With options it "
+            "is a decorator: @pk.black_box(ndim=0)."
         )
-    return BlackBox(op)
+    every = ndim if isinstance(ndim, tuple) else (ndim,)
+    if not every or not all(type(n) is int and n >= 0 for n in every):
+        raise TypeError(
+            "ndim of black_box must be a number of dimensions, as 0 or 1, or a tuple with one for "
+            f"each array that the function returns, as (1, 2), not {ndim!r}."
+        )
+    return (Batched if batched else Function)(function, ndim)
 
 
-class BlackBox(Op):
-    """An Op in whose place Python calls another one."""
+class Function(Op):
+    """A function of arrays, in a model."""
+
+    __props__ = ("function", "ndim")
+
+    def __init__(self, function, ndim):
+        self.function, self.ndim = function, ndim
+        self.__name__ = type(function).__name__  # of a partial, which has none
+        update_wrapper(self, function, updated=())
+
+    def __str__(self):
+        return self.__name__
+
+    __repr__ = __str__
+
+    @property
+    def ndims(self):
+        """Numbers of dimensions of all that it returns, a tuple."""
+        return self.ndim if isinstance(self.ndim, tuple) else (self.ndim,)
+
+    def __reduce__(self):
+        """Travel by name, or else with the function: so from a script, or a notebook."""
+        found = sys.modules.get(self.__module__) if self.__module__ != "__main__" else None
+        for part in getattr(self, "__qualname__", "").split("."):
+            found = getattr(found, part, None)
+        return self.__qualname__ if found is self else (type(self), (self.function, self.ndim))
+
+    def make_node(self, *inputs, **named):
+        """Build the node of a call."""
+        if named:
+            inputs = signature(self.function).bind(*inputs, **named).args
+        inputs = [x if isinstance(x, Variable) else np.asarray(x) for x in inputs]
+        outputs = [TensorType("float64", (None,) * n)() for n in self.ndims]
+        return Apply(self, list(map(as_tensor_variable, inputs)), outputs)
+
+    def perform(self, node, inputs, outputs):
+        """Call the function."""
+        for place, value in zip(outputs, self._called(inputs), strict=True):
+            place[0] = value
+
+    def _called(self, inputs):
+        return self._checked(self.function(*inputs))
+
+    def _checked(self, found, rows=()):
+        """Return what the function has returned as arrays; `rows` is (n,) if they have n rows."""
+        is_tuple = isinstance(self.ndim, tuple)
+        found = found if is_tuple and isinstance(found, tuple | list) else (found,)
+        if len(found) != len(self.ndims):
+            returned = f"{len(found)} array{'s' * (len(found) != 1)}"
+            raise WrongReturn(f"`{self}` returned {returned}, but declares ndim={self.ndim}.")
+        pairs = zip(found, self.ndims, strict=True)
+        return [self._as_declared(value, ndim, rows) for value, ndim in pairs]
+
+    def _as_declared(self, value, ndim, rows):
+        """Return an output as a float64 array."""
+        array = np.asarray(value)
+        if not np.can_cast(array.dtype, np.float64):
+            kind = type(value).__name__ if array.dtype == object else array.dtype
+            raise WrongReturn(f"`{self}` returned {kind}. Let it return real numbers.")
+        if ndim == 0 and not rows and array.size == 1:
+            array = array.reshape(())
+        if array.ndim != len(rows) + ndim or array.shape[: len(rows)] != rows:
+            shape = ", ".join(map(str, [*rows, *"?" * ndim]))
+            of_rows = f" for {rows[0]} evaluation{'s' * (rows[0] != 1)}" if rows else ""
+            advice = (
+                "its first axis is that of the rows that it was given"
+                if rows
+                else f"or declare that, as by @pk.black_box(ndim={array.ndim})"
+            )
+            raise WrongReturn(
+                f"`{self}` returned an array of shape {array.shape}{of_rows}. Let it return one of "
+                f"shape ({shape}{',' * (len(rows) + ndim == 1)}): {advice}."
+            )
+        return array.astype(np.float64, copy=False)
+
+
+class Batched(Function):
+    """A function that computes one row for each evaluation."""
+
+    def _called(self, inputs):
+        """Compute one evaluation, in one call with those of other tasks if there are any."""
+        turns = gathering.get()
+        if turns is not None and self in turns.ops:
+            return turns.call(self, inputs)
+        return self.rows([inputs])[0]
+
+    def outcomes(self, evaluations):
+        """Return what comes of each evaluation: its outputs, or the exception that it raised.
+
+        If a call of several raises, each is made alone, so that the others are not rejected for it.
+        """
+        try:
+            return self.rows(evaluations)
+        except WrongReturn as error:  # of some number of rows, which one alone may not show
+            return [WrongReturn(*error.args) for _ in evaluations]
+        except BaseException as error:
+            if len(evaluations) == 1:
+                return [error]
+        return [outcome for own in evaluations for outcome in self.outcomes([own])]
+
+    def rows(self, evaluations):
+        """Return the outputs of each evaluation, by one call.
+
+        Parameters
+        ----------
+        evaluations : list of list of array
+            The inputs of each, all of the same shapes.
+        """
+        n = len(evaluations)
+        found = self._checked(self.function(*map(np.stack, zip(*evaluations, strict=True))), (n,))
+        return [[np.array(value[i]) for value in found] for i in range(n)]
+
+
+class Expensive(Op):
+    """An Op that compiles, in whose place Python calls it."""
 
     __props__ = ("op",)
 
     def __init__(self, op):
         self.op = op
+        self.__name__ = getattr(op, "name", None) or str(op)
         self.destroy_map, self.view_map = op.destroy_map, op.view_map
 
     def __str__(self):
-        return getattr(self.op, "name", None) or str(self.op)
+        return self.__name__
 
     def make_node(self, *inputs):
         """Build the node that the other Op would."""

@@ -12,7 +12,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core.compiler import CPUDispatcher
 from pymc_kameleon.core.fingerprint import LIBRARIES, fingerprint
-from pymc_kameleon.model.black_box import BlackBox
+from pymc_kameleon.model.black_box import Function
 
 OWN_PACKAGES, WRAPPERS = ("pytensor", "pymc"), ("FromFunctionOp", "JAXOp")
 """Whose Ops are no user's, but for those that wrap a user's function."""
@@ -31,11 +31,14 @@ def dependent_on_black_boxes(model):
 
 def name_of(op):
     """Return what a user calls an Op: the function that it wraps, or its class."""
-    if isinstance(op, BlackBox):
-        return str(op)
-    function = getattr(op, "_FromFunctionOp__fn", None)
     of_jax = wraps_function(op) and getattr(op, "name", None)
-    return getattr(function, "__name__", of_jax or type(op).__name__)
+    named = op if hasattr(op, "__name__") else _function_of(op)
+    return getattr(named, "__name__", of_jax or type(op).__name__)
+
+
+def _function_of(op):
+    """Return the function of a user that an Op wraps, None if it wraps none."""
+    return op.function if isinstance(op, Function) else getattr(op, "_FromFunctionOp__fn", None)
 
 
 def code_of(op):
@@ -50,7 +53,7 @@ def code_of(op):
     digest, why : str
         One of them is empty.
     """
-    function = getattr(op, "_FromFunctionOp__fn", None)
+    function = _function_of(op)
     if function is None and _package(type(op)) in (*OWN_PACKAGES, "pymc_kameleon"):
         return "", f"{type(op).__name__} does not show what it computes."
     if function is None:

@@ -22,7 +22,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, address_array, function_address
-from pymc_kameleon.model.batched import Batched
+from pymc_kameleon.model.black_box import Batched
 from pymc_kameleon.model.black_box_calls import (
     Noted,
     Recalled,
@@ -172,7 +172,7 @@ class ModelFunctions:
 
     @property
     def batched(self):
-        """Black boxes of `pk.batched` that it calls, a set."""
+        """Batched black boxes that it calls, a set."""
         graphs = [function.function.maker.fgraph.outputs for function in self.functions]
         ops = {users_own(op) for graph in graphs for op in ops_of(graph)}
         return {op for op in ops if isinstance(op, Batched)}

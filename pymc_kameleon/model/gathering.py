@@ -1,4 +1,4 @@
-"""Calls of `pk.batched` black boxes by tasks in several threads, which are made in one.
+"""Calls of batched black boxes by tasks in several threads, which are made in one.
 
 Chains whose model calls Python are in threads then. Their transitions are machine code, and several
 run at a time. What they call in Python is done in turn, as that is not safe in several threads:

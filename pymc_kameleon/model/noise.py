@@ -65,11 +65,10 @@ def noise_seed(model=None):
 
     Examples
     --------
-    >>> from pytensor import wrap_py
-    >>> @wrap_py(itypes=[pt.dscalar, pt.lscalar], otypes=[pt.dscalar])
+    >>> @pk.black_box(ndim=0)
     ... def log_estimate(theta, seed):
     ...     rng = np.random.default_rng(int(seed))
-    ...     return np.asarray(-(theta**2) / 2 + 0.1 * rng.normal())
+    ...     return -(theta**2) / 2 + 0.1 * rng.normal()
     >>> with pm.Model():
     ...     theta = pm.Normal("theta")
     ...     pm.Potential("likelihood", log_estimate(theta, pk.noise_seed()))

@@ -28,7 +28,7 @@ MOST_DRAWS = 20_000
 """Draws that are bridged at most. More would only take arithmetic."""
 
 MOST_THREADS = 64
-"""Threads whose calls of `pk.batched` are gathered, if nobody says how many."""
+"""Threads whose calls of batched black boxes are gathered, if nobody says how many."""
 
 TASK_SECONDS, POLL_INTERVAL = 0.05, 0.1
 """Time that a task should take; and between two looks at what is done."""
@@ -145,7 +145,7 @@ class Density:
 
     @property
     def batched(self):
-        """Black boxes of `pk.batched` that are called, a set."""
+        """Batched black boxes that are called, a set."""
         return self.log_density.batched
 
     @property

@@ -169,7 +169,7 @@ class Workers:
 
     @property
     def why_not_together(self):
-        """Why calls of `pk.batched` black boxes are not made in one, a sentence, or ""."""
+        """Why calls of batched black boxes are not made in one, a sentence, or ""."""
         if self.gathers or not self._job.batched or self.at_once == 1:
             return ""
         why = "that takes threads of this process, and no executor"
@@ -275,7 +275,7 @@ def _check_stoppable(job, executor, gathers):
     elif not hasattr(signal, "setitimer"):
         why = "this system has no timer for it (SIGALRM), as Windows has none"
     elif gathers:
-        why = "pk.batched makes those of all chains in one call; cores=1 does not"
+        why = "black_box(batched=True) makes those of all chains in one call; cores=1 does not"
     elif isinstance(executor, ThreadPoolExecutor) or hasattr(executor, "_client"):
         why = "this executor does its tasks in threads; only the main one of a process can be"
     if why:

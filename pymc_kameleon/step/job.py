@@ -170,7 +170,7 @@ class Job:
 
     @property
     def batched(self):
-        """Black boxes of `pk.batched` that are called, a set."""
+        """Batched black boxes that are called, a set."""
         return set().union(*(functions.batched for functions in self._functions))
 
     @property

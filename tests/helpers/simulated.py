@@ -5,8 +5,8 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor import wrap_py
 
+import pymc_kameleon as pk
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import LEAP_RANGE, MIRROR_SHARE, EmulatedDensity
 from pymc_kameleon.samplers.emulator.metropolis import LEAST_STOPS
@@ -14,7 +14,7 @@ from pymc_kameleon.samplers.emulator.metropolis import LEAST_STOPS
 
 def simulator(function):
     """Return a black box that takes a vector and returns one, as users write it."""
-    return wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(function)
+    return pk.black_box(function)
 
 
 # ---- models -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ class Growth:
 
     def __init__(self, fails=lambda theta: False):
         self.fails, self.sizes = fails, []
-        self.op = pk.batched(itypes=[pt.dvector], otypes=[pt.dvector])(self.function)
+        self.op = pk.black_box(self.function, batched=True)
 
     @property
     def function(self):

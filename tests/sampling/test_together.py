@@ -90,7 +90,7 @@ def test_wrong_shapes_stop_the_run():
         return np.array([-0.5 * np.sum(x**2)])  # of all rows
 
     with pm.Model() as model:
-        total = pk.batched(itypes=[pt.dvector], otypes=[pt.dscalar])(total)
+        total = pk.black_box(total, ndim=0, batched=True)
         pm.Potential("total", total(pm.Flat("x", shape=2)))
     with pytest.raises(TypeError, match=r"shape \(1,\) for \d evaluations") as raised:
         sample(pk.RWM(model=model), cores=2, on_error="reject")
@@ -141,8 +141,7 @@ def test_two_black_boxes_of_several_shapes():
     def squares(x):
         return x**2
 
-    vectors = {"itypes": [pt.dvector], "otypes": [pt.dvector]}
-    sums, squares = pk.batched(**vectors)(sums), pk.batched(**vectors)(squares)
+    sums, squares = (pk.black_box(own, batched=True) for own in (sums, squares))
     with pm.Model() as model:
         x = pm.Normal("x", shape=3)
         pm.Potential("p", -0.5 * (squares(sums(x)).sum() + squares(sums(x[:2])).sum()))

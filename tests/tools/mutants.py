@@ -1304,24 +1304,24 @@ BUGS = {
             "test_functions.py -k 'recognised and Blockwise'",
         ),
     ],
-    "model/batched.py": [
+    "model/black_box.py": [
         (
             "a call that raises rejects all its rows",
             "            if len(evaluations) == 1:\n                return [error]",
             "            return [error for _ in evaluations]",
-            "test_batched.py -k that_of_its_row",
+            "test_black_box.py -k that_of_its_row",
         ),
         (
             "rows of another call's length are given out",
-            "if not is_one or any(",
-            "if any(",
-            "test_batched.py -k is_looked_at",
+            " or array.shape[: len(rows)] != rows:",
+            ":",
+            "test_black_box.py -k number_for_all_rows",
         ),
         (
             "functions of a notebook travel by names that nobody has",
-            "return reduced(self)",
-            "return super().__reduce__()",
-            "test_batched.py -k travels",
+            "return self.__qualname__ if found is self else",
+            "return self.__qualname__ if True else",
+            "test_black_box.py -k travels",
         ),
     ],
     "model/gathering.py": [
@@ -1329,19 +1329,19 @@ BUGS = {
             "calls are made while others may come",
             "return len(self._calls) == self._wanted",
             "return bool(self._calls)",
-            "test_batched.py -k may_begin_other_tasks",
+            "test_black_box.py -k may_begin_other_tasks",
         ),
         (
             "tasks wait for a run that has ended",
             "            self._ended = True",
             "            pass",
-            "test_batched.py -k has_ended",
+            "test_black_box.py -k has_ended",
         ),
         (
             "inputs of other shapes fail in one call, and are computed one by one",
             "alike[call.op, *map(np.shape, call.inputs)]",
             "alike[call.op, 0]",
-            "test_batched.py -k other_shapes",
+            "test_black_box.py -k other_shapes",
         ),
     ],
     "model/black_box_calls.py": [

@@ -18,7 +18,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph.op import Op
 from scipy.integrate import odeint
 
 import pymc_kameleon as pk
@@ -71,17 +70,10 @@ def solve(rates, initial, years):
             return np.full((len(years), 2), np.nan)
 
 
-class LotkaVolterra(Op):
-    """`solve` for the years of the data, as a part of PyMC models. It has no gradient."""
-
-    itypes = (pt.dvector, pt.dvector)
-    otypes = (pt.dmatrix,)
-    __props__ = ()
-
-    def perform(self, node, inputs, outputs):
-        """Call the solver."""
-        rates, initial = inputs
-        outputs[0][0] = solve(rates, initial, YEARS)
+@pk.black_box(ndim=2)
+def populations(rates, initial):
+    """Solve for the years of the data, as a part of PyMC models. It has no gradient."""
+    return solve(rates, initial, YEARS)
 
 
 def build_model():
@@ -93,7 +85,7 @@ def build_model():
         delta = pm.TruncatedNormal("delta", 0.05, 0.05, lower=0)
         initial = pm.LogNormal("initial", np.log(10), 1, dims="species")
         sigma = pm.LogNormal("sigma", -1, 1, dims="species")
-        log_population = LotkaVolterra()(pt.stack([alpha, beta, gamma, delta]), initial)
+        log_population = populations(pt.stack([alpha, beta, gamma, delta]), initial)
         pm.LogNormal("pelts", log_population, sigma, observed=PELTS, dims=("year", "species"))
     return model
 

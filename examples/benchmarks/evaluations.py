@@ -535,7 +535,7 @@ def hare_lynx():
 
 def hare_lynx_moments(problem):
     """Return the moments of a run near the known mode, with a solver that is compiled."""
-    with mock.patch.object(quickstart, "LotkaVolterra", return_value=solved_by_runge_kutta):
+    with mock.patch.object(quickstart, "populations", solved_by_runge_kutta):
         twin = Problem("hare-lynx 0.1")
     return from_draws(long_run(twin, LONG // 4))
 

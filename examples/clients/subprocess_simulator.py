@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
 
@@ -28,7 +27,8 @@ SHAPE = (4, 5)
 TRUTH = np.array([8.0, 0.15, 60.0])
 
 
-def simulate(parameters):
+@pk.black_box(ndim=2)
+def rod(parameters):
     """Return the temperatures at 4 times and 5 sensors, NaN where the program gives up.
 
     Each call has a folder of its own, as several chains run the program at the same time. Only the
@@ -47,18 +47,6 @@ def simulate(parameters):
         return np.loadtxt(Path(folder, "temperatures.csv"), delimiter=",")
 
 
-class Rod(Op):
-    """`simulate` as a part of PyMC models. It has no gradient."""
-
-    itypes = (pt.dvector,)
-    otypes = (pt.dmatrix,)
-    __props__ = ()
-
-    def perform(self, node, inputs, outputs):
-        """Run the program."""
-        outputs[0][0] = simulate(*inputs)
-
-
 def build_model():
     """Return the model: normal errors of 1 degree around the simulated temperatures."""
     noise = np.random.default_rng(1).normal(0, 1, SHAPE)
@@ -66,8 +54,8 @@ def build_model():
         diffusivity = pm.LogNormal("diffusivity", np.log(5), 1)
         loss = pm.HalfNormal("loss", 1)
         hot = pm.Normal("hot", 50, 20)
-        temperatures = Rod()(pt.stack([diffusivity, loss, hot]))
-        pm.Normal("seen", temperatures, 1, observed=simulate(TRUTH) + noise)
+        temperatures = rod(pt.stack([diffusivity, loss, hot]))
+        pm.Normal("seen", temperatures, 1, observed=rod.function(TRUTH) + noise)
     return model
 
 

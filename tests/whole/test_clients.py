@@ -21,7 +21,7 @@ def simulator():
 
 def test_only_the_failure_of_parameters_is_a_rejection(simulator, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    simulate = simulator["simulate"]
+    simulate = simulator["rod"].function
     seen = simulate(simulator["TRUTH"])
     assert seen.shape == simulator["SHAPE"]
     assert np.all(np.diff(seen, axis=0) > 0)  # it warms up

@@ -21,7 +21,6 @@ from pymc_kameleon.samplers import *  # noqa: F403
 from pymc_kameleon.samplers import SAMPLERS
 from pymc_kameleon.samplers.choice import registered
 from pymc_kameleon.samplers.kameleon import kernels
-from pymc_kameleon.sampling import planned_sampler  # noqa: F401, which registers itself
 from pymc_kameleon.sampling.compare import compare
 from pymc_kameleon.sampling.evidence import compare_models, evidence
 from pymc_kameleon.sampling.sample import sample

@@ -6,7 +6,6 @@ may be missing, which is told where the feature is used.
 """
 
 import logging
-from abc import ABC, abstractmethod
 from importlib import import_module
 from importlib.metadata import version
 from weakref import ref
@@ -57,20 +56,12 @@ class Missing:
     __call__ = __getattr__ = __instancecheck__ = __or__ = __ror__ = _tell
 
 
-def part(feature, module, name, otherwise=None):
-    """Return a part of PyMC that a feature needs; else `otherwise`, or what says so when used."""
+def part(feature, module, name):
+    """Return a part of PyMC that a feature needs; else what says so when used."""
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError):
-        return otherwise or Missing(f"{module}.{name}", feature)
-
-
-class PlannedSampler(ABC):
-    """Stands for the base of what ``pm.sample(sampler=...)`` takes, which PyMC plans."""
-
-    @abstractmethod
-    def sample_from_init(self, *, model):
-        """Sample a model; other arguments are those of a run."""
+        return Missing(f"{module}.{name}", feature)
 
 
 _FEATURE = "data and coordinates in results"
@@ -105,7 +96,6 @@ _initialize_multiprocessing_context = part(
     "worker processes", "pymc.sampling.parallel", "_initialize_multiprocessing_context"
 )
 quiet_logging = part("quiet", "pymc.sampling.mcmc", "_quiet_logging")
-Sampler = part("pm.sample(sampler=...)", "pymc.sampling.samplers.base", "Sampler", PlannedSampler)
 
 _FEATURE = "convergence checks"
 log_warnings = part(_FEATURE, "pymc.stats.convergence", "log_warnings")

@@ -15,7 +15,6 @@
 ``workers``         threads, processes and executors
 ``worker_process``  what is done there
 ``ctrl_c``          Ctrl-C
-``planned_sampler`` what PyMC is to take as ``pm.sample(sampler=...)``
 ``compare``         ``pk.compare``
 ``evidence``        ``pk.evidence``, ``pk.compare_models``
 """

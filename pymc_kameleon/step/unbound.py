@@ -13,8 +13,7 @@ class UnboundStep(CompoundStep):
 
     ``pk.sample`` binds it to its model, and leaves it as it is, so that it serves again.
     ``pm.sample`` takes it for a CompoundStep. It asks first for `vars`, inside the model's context:
-    there the only step is made. `sampling/planned_sampler.py` makes it what PyMC plans to take as
-    ``pm.sample(sampler=...)``.
+    there the only step is made.
 
     Parameters
     ----------

@@ -23,10 +23,6 @@ STEP_TUPLES = ("parameters", "state", "tuning", "guide", "watch")
 IS_LATE, LATE = "is_late", "late_"
 """Whether a chain has left something at a pause, and what the names of that begin with."""
 
-LATER_FIELDS = ("most_on_the_way", "on_the_way", "to_tune", "to_draw", "checks", "arrived")
-LATER_FIELDS += ("looks_for",)
-"""Fields of a ChainMonitor that earlier versions did not save."""
-
 DATA_CHANGED = "pm.Data, or the length of a dimension, was changed since"  # in errors
 
 
@@ -119,14 +115,12 @@ def evaluations_made(arrays):
 
 
 def _unpack_step(step, arrays, prefix):
-    names = {field.name: f"{prefix}monitor_{field.name}" for field in fields(ChainMonitor)}
-    saved = {name: k for name, k in names.items() if name not in LATER_FIELDS or k in arrays}
-    monitor = {name: arrays[key].item() for name, key in saved.items()}
+    names = [field.name for field in fields(ChainMonitor)]
+    monitor = {name: arrays[f"{prefix}monitor_{name}"].item() for name in names}
     step.setup_chain(0, monitor["tune"], monitor["draws"])
     for name in STEP_TUPLES:
-        if name != "watch" or f"{prefix}watch_counts" in arrays:  # earlier versions had none
-            template, free = getattr(step, name), step.lengths_of_run
-            setattr(step, name, _refill(template, f"{prefix}{name}_", arrays, free))
+        template, free = getattr(step, name), step.lengths_of_run
+        setattr(step, name, _refill(template, f"{prefix}{name}_", arrays, free))
     if arrays[f"{prefix}begun"].item():
         step.point = np.array(arrays[f"{prefix}own_point"])
     if arrays[f"{prefix}data"].item() != step.data.hex():
@@ -161,7 +155,7 @@ def _stack_leaves(arrays, name, leaves):
 def _refill(template, prefix, arrays, free):
     """Return a NamedTuple like `template`, with leaves from `arrays`.
 
-    Those whose names are `free` may have another shape; earlier versions may have had none.
+    Those whose names are `free` may have another shape, of length 0, too, which files do not have.
     """
     leaves = []
     for name, leaf in zip(template._fields, template, strict=True):

@@ -48,7 +48,7 @@ class Chain:
     @property
     def has_arrived(self):
         """Whether it has been on its way to the posterior."""
-        return self.done > 0 or all(own.monitor.arrived for own in self.state.steps)
+        return all(own.monitor.arrived for own in self.state.steps)
 
     @property
     def is_on_its_way(self):

@@ -461,23 +461,6 @@ def test_superchains_of_one_chain_tell_nothing(surrogate):
     assert expected < 1.1
 
 
-@pytest.mark.usefixtures("without_search")
-def test_runs_of_before_did_not_save_whether_chains_have_arrived(surrogate):
-    """A first chain that has made draws has; others that have not can go on."""
-    options = {"chains": 2, "evaluations_at_once": 1, "max_evaluations": None, "tune": 20}
-
-    def stop(run, draw):
-        run.stop()
-
-    part = run(surrogate, draws=10, callback=stop, **options)
-    assert part["sampling_state"]["monitor_done"].values[1] == 0
-    part["sampling_state"] = part["sampling_state"].to_dataset().drop_vars("monitor_arrived")
-    options = {"step": surrogate, "model": surrogate.model, "cores": 1} | QUIET
-    whole = run(surrogate, draws=10, chains=2, evaluations_at_once=1, max_evaluations=None, tune=20)
-    dt = pk.sample(10, resume=part, max_time=30, **options)  # or they would wait for ever
-    assert_same(dt, whole, ["posterior"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "draws"), [(16, 12), (64, 20), (16, 60)])
 def test_r_hats_that_are_high(n, draws):

@@ -3183,12 +3183,6 @@ BUGS = {
     ],
     "sampling/chain_of_run.py": [
         (
-            "the first chain of a run of before has not arrived",
-            "self.done > 0 or all(own.monitor",
-            "all(own.monitor",
-            "test_evaluations_at_once.py -k runs_of_before",
-        ),
-        (
             "a worker that dies of too many draws gets as many again",
             "self._n = max(1, self._n // 4)",
             "pass",

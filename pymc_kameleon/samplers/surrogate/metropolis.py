@@ -382,8 +382,7 @@ class SurrogateMetropolis(KameleonStep):
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
         {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
-        | {"known", "known_exact", "home", "unvisited"}
-        | modes.OPTIONAL
+        | {"known", "known_exact", "home"}
     )
     looks_for_modes = True
     least_between_fits = 1

@@ -67,10 +67,6 @@ class Found(NamedTuple):
     found_factors: floats(MOST_MODES, "d", "d")
 
 
-OPTIONAL = frozenset(Modes._fields + Found._fields)
-"""Fields that earlier versions did not save."""
-
-
 class Mode(NamedTuple):
     """A place with mass: its middle, its shape, and the log-density there, as if normal."""
 

@@ -52,6 +52,7 @@ def black_box(function=None, *, ndim=1, batched=False):
     ...     y = pm.Normal("y", growth(rate, capacity), 0.1, observed=np.ones(5))
     >>> growth.function(0.5, 4.0).shape
     (5,)
+    >>> largest = pk.black_box(lambda rates: rates.max(), ndim=0)  # a number
     """
     if function is None:
         return partial(black_box, ndim=ndim, batched=batched)

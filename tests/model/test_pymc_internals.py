@@ -76,7 +76,6 @@ def test_a_missing_part_is_told_with_its_feature_when_it_is_used(use, monkeypatc
     gone = part("the evidence", "pymc.logprob.transforms", "CircularTransform")
     with pytest.raises(ImportError, match=r"CircularTransform, which is needed for the evidence\."):
         use(gone)
-    assert part("the evidence", "pymc.gone", "Gone", otherwise=int) is int
 
 
 def test_a_run_says_before_it_draws_what_it_misses(monkeypatch):

@@ -1,6 +1,7 @@
 """``pk.black_box``: a function that models call, and PyTensor knows nothing of: a simulator."""
 
 import sys
+from collections.abc import Hashable
 from functools import partial, update_wrapper
 from inspect import signature
 
@@ -65,6 +66,11 @@ def black_box(function=None, *, ndim=1, batched=False):
             f"black_box takes a function, or an Op of PyTensor, not {function!r}. With options it "
             "is a decorator: @pk.black_box(ndim=0)."
         )
+    if not isinstance(function, Hashable):
+        raise TypeError(
+            f"black_box takes what has a hash, as a function, and {type(function).__name__} has "
+            "none. A dataclass has one with eq=False."
+        )
     every = ndim if isinstance(ndim, tuple) else (ndim,)
     if not every or not all(type(n) is int and n >= 0 for n in every):
         raise TypeError(
@@ -103,11 +109,34 @@ class Function(Op):
 
     def make_node(self, *inputs, **named):
         """Build the node of a call."""
-        if named:
-            inputs = signature(self.function).bind(*inputs, **named).args
-        inputs = [x if isinstance(x, Variable) else np.asarray(x) for x in inputs]
+        inputs = [self._as_variable(x) for x in self._by_position(inputs, named)]
         outputs = [TensorType("float64", (None,) * n)() for n in self.ndims]
-        return Apply(self, list(map(as_tensor_variable, inputs)), outputs)
+        return Apply(self, inputs, outputs)
+
+    def _by_position(self, inputs, named):
+        """Return all that the function is called with in its order."""
+        try:
+            bound = signature(self.function).bind(*inputs, **named)
+        except TypeError as error:
+            raise TypeError(f"`{self}` {error}.") from None
+        except ValueError:  # a function in C may not say what it takes
+            return inputs
+        if bound.kwargs:
+            bound.apply_defaults()
+        if bound.kwargs:
+            raise TypeError(
+                f"`{self}` takes {', '.join(bound.kwargs)} by name alone: let that have a position."
+            )
+        return bound.args
+
+    def _as_variable(self, x):
+        try:  # PyTensor would take numbers for small ones; of a list it makes an array
+            own = x if isinstance(x, Variable | list | tuple) else np.asarray(x)
+            return as_tensor_variable(own)
+        except (TypeError, ValueError, NotImplementedError):
+            raise TypeError(
+                f"`{self}` takes random variables, arrays, and numbers, not {x!r}."
+            ) from None
 
     def perform(self, node, inputs, outputs):
         """Call the function."""
@@ -129,7 +158,10 @@ class Function(Op):
 
     def _as_declared(self, value, ndim, rows):
         """Return an output as a float64 array."""
-        array = np.asarray(value)
+        try:
+            array = np.array(value)  # a copy, as it may be an input, or be used again
+        except ValueError as error:
+            raise WrongReturn(f"`{self}` returned what is no array: {error}") from None
         if not np.can_cast(array.dtype, np.float64):
             kind = type(value).__name__ if array.dtype == object else array.dtype
             raise WrongReturn(f"`{self}` returned {kind}. Let it return real numbers.")
@@ -139,13 +171,13 @@ class Function(Op):
             shape = ", ".join(map(str, [*rows, *"?" * ndim]))
             of_rows = f" for {rows[0]} evaluation{'s' * (rows[0] != 1)}" if rows else ""
             advice = (
-                "its first axis is that of the rows that it was given"
+                ": its first axis is that of the rows that it was given"
                 if rows
-                else f"or declare that, as by @pk.black_box(ndim={array.ndim})"
+                else f", or declare @pk.black_box(ndim={array.ndim})"
             )
             raise WrongReturn(
                 f"`{self}` returned an array of shape {array.shape}{of_rows}. Let it return one of "
-                f"shape ({shape}{',' * (len(rows) + ndim == 1)}): {advice}."
+                f"shape ({shape}{',' * (len(rows) + ndim == 1)}){advice}."
             )
         return array.astype(np.float64, copy=False)
 

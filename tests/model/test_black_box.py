@@ -25,6 +25,11 @@ def growth(rate, capacity):
     return capacity / (1 + (capacity - 1) * np.exp(-rate * np.arange(3.0)))
 
 
+class Unhashable(list):
+    def __call__(self, x):
+        return x
+
+
 @pk.black_box(ndim=(1, 0), batched=True)
 def two(x, k):
     return k[:, None] * x, x.sum(axis=1)
@@ -55,18 +60,52 @@ def test_the_example_of_its_docstring():
         lambda rate: growth(capacity=4, rate=rate),
         lambda rate: growth(rate, np.array(4.0)),
         lambda rate: growth(rate, pt.constant(4.0)),
+        lambda rate: pk.black_box(lambda x, *, k=0: growth.function(*x))([rate, 4.0]),
+        lambda rate: pk.black_box(lambda a, b=4.0, c=9.0: growth.function(a, b))(rate, c=1),
     ],
 )
 def test_it_takes_variables_arrays_and_numbers_by_position_or_by_name(call):
     rate = pt.dscalar("rate")
     out = call(rate)
     assert (out.type.ndim, out.type.dtype) == (1, "float64")
-    assert black_boxes([out]) == ["growth"]
     value = evaluated([rate], out)(0.5)
     np.testing.assert_array_equal(value, growth.function(0.5, 4.0))
 
 
+@pytest.mark.parametrize(
+    ("inputs", "named", "says"),
+    [
+        ((1.0,), {}, "`growth` missing a required argument: 'capacity'"),
+        ((1.0, 2.0, 3.0), {}, "`growth` too many positional arguments"),
+        ((1.0,), {"size": 2.0}, "`growth` missing a required argument: 'capacity'"),
+        ((1.0, "abc"), {}, "takes random variables, arrays, and numbers, not 'abc'"),
+        ((1.0, {"a": 1}), {}, "takes random variables, arrays, and numbers, not {'a': 1}"),
+    ],
+)
+def test_how_it_is_called_is_looked_at(inputs, named, says):
+    with pytest.raises(TypeError, match=says):
+        growth(*inputs, **named)
+
+
+def test_what_is_passed_by_name_alone_is_refused():
+    with pytest.raises(TypeError, match="`<lambda>` takes k by name alone"):
+        pk.black_box(lambda x, *, k: k * x)(1.0, k=2.0)
+
+
+def test_what_it_returns_may_be_used_by_it_again():
+    buffer, x = np.zeros(1), pt.dvector("x")
+
+    @pk.black_box
+    def reused(x):
+        buffer[:] = x
+        return buffer
+
+    first, second = evaluated([x], [reused(x), reused(x + 1)])([1.0])
+    assert (first.tolist(), second.tolist()) == ([1.0], [2.0])
+
+
 def test_it_is_named_and_described_as_the_function():
+    assert black_boxes([growth(1.0, pt.dscalar())]) == ["growth"]
     assert (growth.__name__, growth.__doc__, str(growth)) == (
         "growth",
         "Sizes of a colony.",
@@ -93,11 +132,12 @@ def test_a_number_is_one_of_any_kind(returned):
 @pytest.mark.parametrize(
     ("returned", "options", "says"),
     [
-        (np.ones((2, 3)), {}, r"shape \(2, 3\). .* shape \(\?,\): or .* @pk.black_box\(ndim=2\)"),
+        (np.ones((2, 3)), {}, r"shape \(2, 3\). .* shape \(\?,\), or .* @pk.black_box\(ndim=2\)"),
         (1.0, {}, r"shape \(\). .* @pk.black_box\(ndim=0\)"),
         ([1.0, 2.0], {"ndim": 0}, r"shape \(2,\). .* @pk.black_box\(ndim=1\)"),
         (np.ones(2, complex), {}, "returned complex128. Let it return real numbers"),
         (None, {}, "`<lambda>` returned NoneType. Let it return real numbers"),
+        ([[1.0], [1.0, 2.0]], {}, "returned what is no array: .*inhomogeneous"),
         (np.ones(2), {"ndim": (1, 1)}, r"1 array, but declares ndim=\(1, 1\)"),
         ((np.ones(2),) * 3, {"ndim": (1, 1)}, "3 arrays, but declares"),
     ],
@@ -115,6 +155,7 @@ def test_what_it_returns_is_looked_at(returned, options, says):
         ({"function": np.copy, "ndim": (1, "0")}, r"not \(1, '0'\)"),
         ({"function": np.copy, "ndim": ()}, r"not \(\)"),
         ({"function": growth, "ndim": 0}, "an Op has its own"),
+        ({"function": Unhashable()}, "takes what has a hash, .* and Unhashable has none"),
     ],
 )
 def test_what_it_takes_is_looked_at(arguments, says):

@@ -1754,8 +1754,8 @@ BUGS = {
     "result/state.py": [
         (
             "the parameters are not restored",
-            "for name in STEP_TUPLES:\n        if name",
-            "for name in STEP_TUPLES[1:]:\n        if name",
+            "for name in STEP_TUPLES:\n        template",
+            "for name in STEP_TUPLES[1:]:\n        template",
             "test_sample.py -k resumes_again_and_again",
         ),
         (
@@ -3010,8 +3010,8 @@ BUGS = {
         ),
         (
             "few evaluations are spent on a look, too",
-            "or n < LEAST_FOR_LOOK",
-            "or False",
+            "and n >= LEAST_FOR_LOOK",
+            "and True",
             "test_look.py -k few",
         ),
         (

@@ -1,9 +1,9 @@
 """``pk.black_box``: a function that models call, and PyTensor knows nothing of: a simulator."""
 
 import sys
-from collections.abc import Hashable
+from contextlib import suppress
 from functools import partial, update_wrapper
-from inspect import signature
+from inspect import Parameter, signature
 
 import numpy as np
 from pytensor.graph import Apply, Op, Variable
@@ -66,11 +66,13 @@ def black_box(function=None, *, ndim=1, batched=False):
             f"black_box takes a function, or an Op of PyTensor, not {function!r}. With options it "
             "is a decorator: @pk.black_box(ndim=0)."
         )
-    if not isinstance(function, Hashable):
+    try:
+        hash(function)  # PyTensor compares Ops by it; what holds an array may have none
+    except TypeError:
         raise TypeError(
             f"black_box takes what has a hash, as a function, and {type(function).__name__} has "
             "none. A dataclass has one with eq=False."
-        )
+        ) from None
     every = ndim if isinstance(ndim, tuple) else (ndim,)
     if not every or not all(type(n) is int and n >= 0 for n in every):
         raise TypeError(
@@ -116,10 +118,15 @@ class Function(Op):
     def _by_position(self, inputs, named):
         """Return all that the function is called with in its order."""
         try:
-            bound = signature(self.function).bind(*inputs, **named)
+            bound = _signature(self.function).bind(*inputs, **named)
         except TypeError as error:
             raise TypeError(f"`{self}` {error}.") from None
         except ValueError:  # a function in C may not say what it takes
+            if named:
+                raise TypeError(
+                    f"`{self}` does not say what its arguments are called: pass "
+                    f"{', '.join(named)} by position."
+                ) from None
             return inputs
         if bound.kwargs:
             bound.apply_defaults()
@@ -157,7 +164,9 @@ class Function(Op):
         return [self._as_declared(value, ndim, rows) for value, ndim in pairs]
 
     def _as_declared(self, value, ndim, rows):
-        """Return an output as a float64 array."""
+        """Return an output as a float64 array, NaN where it is masked."""
+        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+            value = value.astype(np.float64).filled(np.nan)
         try:
             array = np.array(value)  # a copy, as it may be an input, or be used again
         except ValueError as error:
@@ -170,16 +179,25 @@ class Function(Op):
         if array.ndim != len(rows) + ndim or array.shape[: len(rows)] != rows:
             shape = ", ".join(map(str, [*rows, *"?" * ndim]))
             of_rows = f" for {rows[0]} evaluation{'s' * (rows[0] != 1)}" if rows else ""
-            advice = (
-                ": its first axis is that of the rows that it was given"
-                if rows
-                else f", or declare @pk.black_box(ndim={array.ndim})"
-            )
+            advice = f", or declare @pk.black_box(ndim={array.ndim})"
+            if rows:
+                advice = ": its first axis is that of the rows that it was given"
+            elif array.ndim == 0 and np.isnan(array):
+                advice = ", with NaN everywhere, as by np.full"
             raise WrongReturn(
                 f"`{self}` returned an array of shape {array.shape}{of_rows}. Let it return one of "
                 f"shape ({shape}{',' * (len(rows) + ndim == 1)}){advice}."
             )
         return array.astype(np.float64, copy=False)
+
+
+def _signature(function):
+    """Return what a function takes: the outermost of decorators, unless that takes any names."""
+    with suppress(ValueError):
+        own = signature(function, follow_wrapped=False)
+        if all(each.kind != Parameter.VAR_KEYWORD for each in own.parameters.values()):
+            return own
+    return signature(function)
 
 
 class Batched(Function):

@@ -128,8 +128,8 @@ def is_of_user(op):
 
 
 def wraps_function(op):
-    """Whether an Op is PyTensor's own, around a function of a user."""
-    return type(op).__name__ in WRAPPERS
+    """Whether an Op is ours or PyTensor's own, around a function of a user."""
+    return isinstance(op, Function) or type(op).__name__ in WRAPPERS
 
 
 def has_numba_version(op):

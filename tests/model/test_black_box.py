@@ -3,7 +3,8 @@
 import doctest
 import pickle
 import threading
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, wraps
 
 import cloudpickle
 import numpy as np
@@ -28,6 +29,24 @@ def growth(rate, capacity):
 class Unhashable(list):
     def __call__(self, x):
         return x
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """It seems to have a hash, which is that of its field."""
+
+    times: np.ndarray
+
+    def __call__(self, x):
+        return x * self.times
+
+
+def with_rate(function):
+    @wraps(function)
+    def inner(capacity):
+        return function(0.5, capacity)
+
+    return inner
 
 
 @pk.black_box(ndim=(1, 0), batched=True)
@@ -92,6 +111,28 @@ def test_what_is_passed_by_name_alone_is_refused():
         pk.black_box(lambda x, *, k: k * x)(1.0, k=2.0)
 
 
+def test_names_are_not_lost_where_nobody_knows_them():
+    """Of a function in C, which may not say what it takes."""
+    assert value_of(pk.black_box(max, ndim=0), [1.0, 2.0]) == 2.0
+    with pytest.raises(TypeError, match=r"`max` does not say .* pass nonsense by position"):
+        pk.black_box(max, ndim=0)(pt.dvector(), nonsense=1.0)
+
+
+def test_a_decorated_function_is_called_as_its_decorator_says():
+    np.testing.assert_array_equal(
+        pk.black_box(with_rate(growth.function))(capacity=4.0).eval(),
+        growth.function(0.5, 4.0),
+    )
+    anyhow = np.errstate(over="ignore")(growth.function)  # a wrapper of any arguments
+    out = pk.black_box(anyhow)(capacity=4.0, rate=0.5)
+    np.testing.assert_array_equal(out.eval(), growth.function(0.5, 4.0))
+
+
+def test_what_is_masked_is_nan():
+    masked = np.ma.masked_array([1, 2, 3], [0, 1, 0])
+    np.testing.assert_array_equal(value_of(pk.black_box(lambda: masked)), [1, np.nan, 3])
+
+
 def test_what_it_returns_may_be_used_by_it_again():
     buffer, x = np.zeros(1), pt.dvector("x")
 
@@ -138,6 +179,7 @@ def test_a_number_is_one_of_any_kind(returned):
         (np.ones(2, complex), {}, "returned complex128. Let it return real numbers"),
         (None, {}, "`<lambda>` returned NoneType. Let it return real numbers"),
         ([[1.0], [1.0, 2.0]], {}, "returned what is no array: .*inhomogeneous"),
+        (np.nan, {}, r"shape \(\?,\), with NaN everywhere, as by np.full"),
         (np.ones(2), {"ndim": (1, 1)}, r"1 array, but declares ndim=\(1, 1\)"),
         ((np.ones(2),) * 3, {"ndim": (1, 1)}, "3 arrays, but declares"),
     ],
@@ -156,6 +198,7 @@ def test_what_it_returns_is_looked_at(returned, options, says):
         ({"function": np.copy, "ndim": ()}, r"not \(\)"),
         ({"function": growth, "ndim": 0}, "an Op has its own"),
         ({"function": Unhashable()}, "takes what has a hash, .* and Unhashable has none"),
+        ({"function": Frozen(np.ones(2))}, "takes what has a hash, .* and Frozen has none"),
     ],
 )
 def test_what_it_takes_is_looked_at(arguments, says):

@@ -46,14 +46,15 @@ def sampler_table():
         x = pm.Normal("x", shape=D)
         pm.Normal("y", black_box(x), observed=np.ones(D))
     lines = ["| sampler | | gradient | evaluations per draw |", "|---|---|---|---|"]
-    for sampler in pk.SAMPLERS:
+    for sampler in pk.samplers.SAMPLERS:
         options = {"expensive": True} if sampler is pk.SurrogateMetropolis else {}
         model = simulated if sampler is pk.EmulatorMetropolis else plain
         step = sampler(model=model, **options)
         summary = inspect.getdoc(sampler).partition("\n\n")[0].replace("\n", " ").rstrip(".")
         cost = step.steps_per_draw * step._largest_n_logp()
         needs = "yes" if sampler.derivatives else "no"
-        name = f"[`pk.{sampler.__name__}`]({page_of(sampler)})"
+        room = "pk.baselines" if sampler in pk.samplers.BASELINES else "pk"
+        name = f"[`{room}.{sampler.__name__}`]({page_of(sampler)})"
         lines.append(f"| {name} | {summary} | {needs} | {cost} |")
     return lines
 
@@ -73,8 +74,13 @@ def undocumented():
     """
     pages = [ROOT / "docs" / name for name in ("statistics.md", "sampling.md")]
     statistics, sampling = (page.read_text(encoding="utf-8") for page in pages)
-    samplers = {sampler.__name__ for sampler in pk.SAMPLERS}
-    own = {(s.name, field) for s in pk.SAMPLERS for field in s.stats._fields if field != "kept"}
+    samplers = {sampler.__name__ for sampler in pk.samplers.SAMPLERS}
+    own = {
+        (s.name, field)
+        for s in pk.samplers.SAMPLERS
+        for field in s.stats._fields
+        if field != "kept"
+    }
     missing = {
         field
         for name, field in own

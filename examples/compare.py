@@ -24,7 +24,9 @@ def main(arguments=None):
 
     steps = ["GadMALA", "GAM", "KAM", "SurrogateMetropolis", pm.DEMetropolisZ, "nuts"]
     steps += ["nutpie"] if find_spec("nutpie") else []
-    table = pk.compare(steps, build_model(), draws=options.draws, tune=options.tune, random_seed=1)
+    table = pk.compare_samplers(
+        steps, build_model(), draws=options.draws, tune=options.tune, random_seed=1
+    )
     print(table.drop(columns="warnings").to_string(float_format="{:.3g}".format))
     for label, said in table["warnings"][table["warnings"] != ""].items():
         print(f"{label}: {said}")

@@ -58,7 +58,7 @@ def main(arguments=None):
 
     walk = sample(build_model(), pk.GAM)
     # Short steps, in the coordinates of the picture: those of the defaults span half of it.
-    kernel = pk.kernels.Gaussian(bandwidth=3)
+    kernel = pk.samplers.kernels.Gaussian(bandwidth=3)
     kam = pk.KAM.options(kernel=kernel, whiten=False, gamma=0.2, target_accept=0.7)
     curved = sample(banana(), kam)
     x, y = (curved["posterior"][name] for name in "xy")
@@ -71,11 +71,11 @@ def main(arguments=None):
     pictures = {
         "adaptation": pk.plot_adaptation(sample(banana(), pk.KAM), backend="matplotlib"),
         "learned": pk.plot_learned(walk, backend="matplotlib"),
-        "factor": pk.plot_factor(walk, backend="matplotlib"),
+        "factor": pk.plot_learned(walk, kind="factor", backend="matplotlib"),
         "proposals": pk.plot_proposals(
             curved, draws=along, backend="matplotlib", figure_kwargs=large
         ),
-        "scales": pk.plot_scales(ladders, backend="matplotlib"),
+        "scales": pk.plot_learned(ladders, kind="scale", backend="matplotlib"),
         "modes": pk.plot_modes(jumps, backend="matplotlib"),
     }
     for name, plots in pictures.items():

@@ -25,10 +25,10 @@ PAGES = {
 TUNE = DRAWS = 1000
 CHAINS = 4
 SAMPLERS = (
-    pk.AM,
-    pk.RBAM,
+    pk.baselines.AM,
+    pk.baselines.RBAM,
     pk.GAM,
-    pk.RAM,
+    pk.baselines.RAM,
     pk.KAM,
     pk.PCAKAM,
     pk.CyclicalKAM,

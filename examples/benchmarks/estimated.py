@@ -26,7 +26,7 @@ from pymc_kameleon.step.make_draws import NO_OUTPUTS, block
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS, DRAWS, TUNE = 4, 50_000, 1000
-CONTROLS = [pk.RWM, pk.CMTM]
+CONTROLS = [pk.baselines.RWM, pk.CMTM]
 
 
 def main():
@@ -34,7 +34,7 @@ def main():
     logging.getLogger("pymc").setLevel(logging.ERROR)
     model, rows = toy(), load(FILE)
     done = {(row["sampler"], row["refreshed"]) for row in rows}
-    kept = [cls for cls in pk.SAMPLERS if not (cls.derivatives or cls.needs_exact_logp)]
+    kept = [cls for cls in pk.samplers.SAMPLERS if not (cls.derivatives or cls.needs_exact_logp)]
     for cls, refreshed in [*((cls, False) for cls in kept), *((cls, True) for cls in CONTROLS)]:
         if (cls.__name__, refreshed) in done:
             continue

@@ -37,7 +37,7 @@ ERRORS, SMALL = 4.0, 0.1
 NUTS = {"draws": 10_000, "tune": 2000, "chains": 4, "cores": 1, "random_seed": 1}
 
 
-SAMPLERS = [cls.__name__ for cls in pk.SAMPLERS if cls is not pk.EmulatorMetropolis]
+SAMPLERS = [cls.__name__ for cls in pk.samplers.SAMPLERS if cls is not pk.EmulatorMetropolis]
 """Those of any model: EmulatorMetropolis needs a black box that returns predictions."""
 
 

@@ -53,9 +53,15 @@ def exact(**options):
 
 
 KERNELS = {
-    "Gaussian": (published(kernel=pk.kernels.Gaussian(2.0)), exact(kernel=pk.kernels.Gaussian())),
-    "Matérn": (published(kernel=KERNEL), exact(kernel=pk.kernels.Matern(4))),
-    "linear": (published(kernel=pk.kernels.Linear()), exact(kernel=pk.kernels.Linear())),
+    "Gaussian": (
+        published(kernel=pk.samplers.kernels.Gaussian(2.0)),
+        exact(kernel=pk.samplers.kernels.Gaussian()),
+    ),
+    "Matérn": (published(kernel=KERNEL), exact(kernel=pk.samplers.kernels.Matern(4))),
+    "linear": (
+        published(kernel=pk.samplers.kernels.Linear()),
+        exact(kernel=pk.samplers.kernels.Linear()),
+    ),
 }
 LENGTHS = {
     length: (published(cycle_length=length, start=1), exact(cycle_length=length))

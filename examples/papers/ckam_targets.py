@@ -165,9 +165,9 @@ class Sampler:
     options: dict = field(default_factory=dict)
 
 
-RATE = pk.Decay(1, 1, 0.75)
+RATE = pk.samplers.Decay(1, 1, 0.75)
 """The paper's η_t = (1+t)^-3/4, in GAM, KAM and cKAM."""
-KERNEL = pk.kernels.Matern(4, 2.0)
+KERNEL = pk.samplers.kernels.Matern(4, 2.0)
 PUBLISHED = "cKAM, γ₀ = 20"
 EXACT = "CyclicalKAM"
 
@@ -175,16 +175,15 @@ EXACT = "CyclicalKAM"
 def published(cycle_length=1000, beta=0.4, n_subsample=50, d=2, start=20, kernel=KERNEL):
     """Return cKAM as in tables 1 to 3, with γ_t = start ((10+t)/10)^-1/2, which are silent on γ."""
     options = {
-        "variant": "published",
         "cycle_length": cycle_length,
         "beta": beta,
         "n_subsample": n_subsample,
         "nu": 2 * 2.38 / np.sqrt(d),
-        "gamma": pk.Decay(start, 10, 0.5),
+        "gamma": pk.samplers.Decay(start, 10, 0.5),
         "learning_rate": RATE,
         "kernel": kernel,
     }
-    return Sampler(pk.CyclicalKAM, 0, options)
+    return Sampler(pk.baselines.PublishedCyclicalKAM, 0, options)
 
 
 def samplers(walk, n_kam, **cyclical):
@@ -201,9 +200,9 @@ def samplers(walk, n_kam, **cyclical):
     """
     kam = {"whiten": False, "gamma": 0.2, "n_subsample": n_kam, "kernel": KERNEL}
     return {
-        "RW": Sampler(pk.RWM, 0, {"scaling": walk}),
-        "AM": Sampler(pk.AM),
-        "RBAM": Sampler(pk.RBAM),
+        "RW": Sampler(pk.baselines.RWM, 0, {"scaling": walk}),
+        "AM": Sampler(pk.baselines.AM),
+        "RBAM": Sampler(pk.baselines.RBAM),
         "GAM": Sampler(pk.GAM),
         "KAM": Sampler(pk.KAM, options=kam),
         "cKAM, γ₀ = 10": published(**cyclical, start=10),
@@ -222,10 +221,10 @@ SAMPLERS = {
     "A.2": samplers(np.sqrt(15), 30),
     "A.3": samplers(2.38 / np.sqrt(32), 100, cycle_length=8000, beta=0.6, n_subsample=100, d=32)
     | {
-        "RW, ν = 1.6": Sampler(pk.RWM, 0, {"scaling": 1.6}),
+        "RW, ν = 1.6": Sampler(pk.baselines.RWM, 0, {"scaling": 1.6}),
         EXACT: Sampler(pk.CyclicalKAM, options={"beta": 0.6}),
-        "AM, never stops": never_stops(pk.AM, 0.01),
-        "RBAM, never stops": never_stops(pk.RBAM, 0.001),
+        "AM, never stops": never_stops(pk.baselines.AM, 0.01),
+        "RBAM, never stops": never_stops(pk.baselines.RBAM, 0.001),
         "GAM, never stops": never_stops(pk.GAM, RATE),
     },
 }

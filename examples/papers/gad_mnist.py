@@ -36,7 +36,7 @@ FULL = [50_000, 20_000]
 """Iterations of adaptation, and those that are kept."""
 SAMPLERS = {
     "gadMALAf, η = 1e-5": (pk.GadMALA, {"adaptation": "published", "learning_rate": 1e-5}),
-    "MALA": (pk.MALA, {"target_accept": 0.55}),
+    "MALA": (pk.baselines.MALA, {"target_accept": 0.55}),
     "default": (pk.GadMALA, {}),
 }
 

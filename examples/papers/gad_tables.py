@@ -146,7 +146,7 @@ class Sampler:
         return not issubclass(self.kind, pk.step.KameleonStep)
 
 
-RATE = pk.Decay(0.001, 4000, 1)
+RATE = pk.samplers.Decay(0.001, 4000, 1)
 """The paper's 0.001/(1 + t/4000) for AM."""
 WALK = {"target_accept": 0.25, "steps_per_draw": 1}
 PUBLISHED = {"adaptation": "published"}
@@ -157,10 +157,10 @@ SAMPLERS = {
     "gadRWM": Sampler(pk.GadRWM, PUBLISHED | WALK),
     "default, K = 1": Sampler(pk.GadMALA, {"n_leapfrog": 1}),
     "default": Sampler(pk.GadMALA),
-    "AM": Sampler(pk.AM, WALK | {"update": "cholesky", "learning_rate": RATE}),
+    "AM": Sampler(pk.baselines.AM, WALK | {"update": "cholesky", "learning_rate": RATE}),
     "GAM": Sampler(pk.GAM, WALK | {"learning_rate": RATE}),
-    "RWM": Sampler(pk.RWM, WALK),
-    "MALA": Sampler(pk.MALA, {"target_accept": 0.55}),
+    "RWM": Sampler(pk.baselines.RWM, WALK),
+    "MALA": Sampler(pk.baselines.MALA, {"target_accept": 0.55}),
     "HMC-5": Sampler(FixedHMC, {"n_steps": 5, "target_accept": 0.7}, unit_masses=True),
     "HMC-10": Sampler(FixedHMC, {"n_steps": 10, "target_accept": 0.7}, unit_masses=True),
     "HMC-20": Sampler(FixedHMC, {"n_steps": 20, "target_accept": 0.7}, unit_masses=True),

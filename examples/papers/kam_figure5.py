@@ -39,11 +39,11 @@ ITERATIONS = {"B(0.03, 100)": 40_000, "B(0.1, 100)": 80_000, "F(10, 6, 6, 1)": 1
 """The first half is burn-in."""
 
 # AM has its first covariance after 160 transitions, so that rates differ only from there on.
-SQUARE_ROOT = pk.Decay(0.5, delay=4, power=0.5)
+SQUARE_ROOT = pk.samplers.Decay(0.5, delay=4, power=0.5)
 """1/√(t + 4)."""
-THREE_QUARTERS = pk.Decay(0.5, delay=2 ** (4 / 3), power=0.75)
+THREE_QUARTERS = pk.samplers.Decay(0.5, delay=2 ** (4 / 3), power=0.75)
 """(t + 2.5)^-3/4."""
-INVERSE = pk.Decay(0.5, delay=2, power=1)
+INVERSE = pk.samplers.Decay(0.5, delay=2, power=1)
 """1/(t + 2): the plain mean and covariance of the past."""
 
 PAPER = {"whiten": False, "gamma": 0.2, "n_subsample": 1000}
@@ -51,15 +51,21 @@ PAPER = {"whiten": False, "gamma": 0.2, "n_subsample": 1000}
 KAM = "KAM, as in the paper"
 
 SAMPLERS = {
-    "SM": (pk.RWM, {"scaling": 2.38 / np.sqrt(D)}),
-    "AM-FS, never stops, t^-1/2": (pk.AM, {"learning_rate": SQUARE_ROOT, "keep_adapting": True}),
+    "SM": (pk.baselines.RWM, {"scaling": 2.38 / np.sqrt(D)}),
+    "AM-FS, never stops, t^-1/2": (
+        pk.baselines.AM,
+        {"learning_rate": SQUARE_ROOT, "keep_adapting": True},
+    ),
     "AM-LS, never stops, t^-1/2": (pk.GAM, {"learning_rate": SQUARE_ROOT, "keep_adapting": True}),
-    "AM-FS, never stops, t^-3/4": (pk.AM, {"learning_rate": THREE_QUARTERS, "keep_adapting": True}),
+    "AM-FS, never stops, t^-3/4": (
+        pk.baselines.AM,
+        {"learning_rate": THREE_QUARTERS, "keep_adapting": True},
+    ),
     "AM-LS, never stops, t^-3/4": (
         pk.GAM,
         {"learning_rate": THREE_QUARTERS, "keep_adapting": True},
     ),
-    "AM-FS, stops, 1/t": (pk.AM, {"learning_rate": INVERSE}),
+    "AM-FS, stops, 1/t": (pk.baselines.AM, {"learning_rate": INVERSE}),
     "AM-LS, stops, 1/t": (pk.GAM, {"learning_rate": INVERSE}),
     "GAM, default arguments": (pk.GAM, {}),
     KAM: (pk.KAM, PAPER),

@@ -50,8 +50,8 @@ D, EVERY = 9, 20
 
 PAPER = {"whiten": False, "gamma": 0.2, "n_subsample": 1000, "target_accept": 0.234}
 SAMPLERS = {
-    "SM": (pk.RWM, {"scaling": 2.38 / np.sqrt(D), "tune_scaling": False}),
-    "AM-FS": (pk.AM, {"target_accept": 0.234}),
+    "SM": (pk.baselines.RWM, {"scaling": 2.38 / np.sqrt(D), "tune_scaling": False}),
+    "AM-FS": (pk.baselines.AM, {"target_accept": 0.234}),
     "AM-LS": (pk.GAM, {"target_accept": 0.234}),
     "KAM, as in the paper": (pk.KAM, PAPER),
     "KAM, default arguments": (pk.KAM, {"target_accept": 0.234}),
@@ -144,7 +144,7 @@ def run(step, path, n, chains, cores, seed, start=0.0):
 def benchmark_of(model, options):
     """Return draws (chains, draws, 9) of a long run; the paper's is of 30 random walks."""
     if options.full:
-        step = pk.RWM(model=model, pseudo_marginal=True, steps_per_draw=EVERY)
+        step = pk.baselines.RWM(model=model, pseudo_marginal=True, steps_per_draw=EVERY)
         n, chains = 500_000, 30
     else:
         step = pk.GAM(model=model, pseudo_marginal=True, steps_per_draw=EVERY, target_accept=0.234)
@@ -241,7 +241,7 @@ def error(values):
 
 def show_costs(model):
     """Print what KAM's own arithmetic takes, beside an estimate of the likelihood."""
-    step = pk.RWM(model=model, pseudo_marginal=True)
+    step = pk.baselines.RWM(model=model, pseudo_marginal=True)
     with pm.Model() as cheap:
         pm.Normal("theta", shape=D)
     took = {}

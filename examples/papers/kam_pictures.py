@@ -26,7 +26,7 @@ SETTINGS = {
     "whiten": False,
     "gamma": 0.2,
     "n_subsample": 300,
-    "kernel": pk.kernels.Gaussian(bandwidth=3),
+    "kernel": pk.samplers.kernels.Gaussian(bandwidth=3),
     "target_accept": 0.7,
 }
 TUNE = 60_000

@@ -20,7 +20,7 @@ class Decay(NamedTuple):
     Examples
     --------
     >>> with model:
-    ...     step = pk.KAM(gamma=pk.Decay(5, delay=100))  # halved at t = 300
+    ...     step = pk.KAM(gamma=pk.samplers.Decay(5, delay=100))  # halved at t = 300
     """
 
     start: float

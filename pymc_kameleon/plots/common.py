@@ -235,10 +235,7 @@ def learned_by(dt, what, step, var_names, coords):
             "it, and not pm.sample: draw with pk.sample."
         )
     learned = dt[LEARNED_GROUP].to_dataset()
-    ends = f"_{COORDINATE}"
-    steps = [dim.removesuffix(ends) for dim in learned.dims if f"_{dim}".endswith(ends)]
-    steps = ["" if own == COORDINATE else own for own in steps]
-    able = [own for own in steps if COORDINATE in _of(learned, own).get(what, xr.Dataset()).dims]
+    able = _able(learned, what)
     if not able:
         raise ValueError(
             f"No step of {learned.attrs.get('samplers')} has learned a {what} of its coordinates: "
@@ -249,6 +246,19 @@ def learned_by(dt, what, step, var_names, coords):
         raise ValueError(f"step must be one of {able}, which have learned a {what}, not {step!r}.")
     own = _of(learned, able[0] if step is None else step)
     return selected(own, var_names, coords)
+
+
+def has_learned(dt, what):
+    """Return whether a step of a result has learned a variable with coordinates."""
+    return LEARNED_GROUP in dt.children and bool(_able(dt[LEARNED_GROUP].to_dataset(), what))
+
+
+def _able(learned, what):
+    """Return the names of the steps that have learned a variable with coordinates."""
+    ends = f"_{COORDINATE}"
+    steps = [dim.removesuffix(ends) for dim in learned.dims if f"_{dim}".endswith(ends)]
+    steps = ["" if own == COORDINATE else own for own in steps]
+    return [own for own in steps if COORDINATE in _of(learned, own).get(what, xr.Dataset()).dims]
 
 
 def _of(learned, step):

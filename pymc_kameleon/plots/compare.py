@@ -1,4 +1,4 @@
-"""A plot of what ``pk.compare`` has found."""
+"""A plot of what ``pk.compare_samplers`` has found."""
 
 import pandas as pd
 import xarray as xr
@@ -14,7 +14,7 @@ TEXTS = {
 
 
 def plot_compare(table, backend=None):
-    """Plot what ``pk.compare`` returns: a row for each step, the recommended one on top.
+    """Plot what ``pk.compare_samplers`` returns: a row for each step, the recommended one on top.
 
     Crosses are steps that are not ``ok``. The line is the largest disagreement that may be chance.
     With matplotlib the axes of ESS are logarithmic; ArviZ has no such axes with other backends.
@@ -37,7 +37,7 @@ def plot_compare(table, backend=None):
     Examples
     --------
     >>> with model:
-    ...     table = pk.compare(["GAM", "KAM"])
+    ...     table = pk.compare_samplers(["GAM", "KAM"])
     >>> plot = pk.plot_compare(table)
     """
     from arviz_plots import visuals  # takes half a second
@@ -59,13 +59,13 @@ def plot_compare(table, backend=None):
 
 
 def _check_table(table):
-    """Raise a TypeError unless it is what ``pk.compare`` returns."""
+    """Raise a TypeError unless it is what ``pk.compare_samplers`` returns."""
     if isinstance(table, pd.DataFrame) and {"ok", *TEXTS} <= {*table} and "limit" in table.attrs:
         return
     what = type(table).__name__
     if isinstance(table, pd.DataFrame):
         what = f"a DataFrame with the columns {list(table)} and attrs {list(table.attrs)}"
     raise TypeError(
-        f"plot_compare takes the table that pk.compare() returns, and got {what}. Of one result "
-        "there are pk.plot_adaptation, pk.plot_learned and pk.plot_modes."
+        f"plot_compare takes the table that pk.compare_samplers() returns, and got {what}. "
+        "Of one result there are pk.plot_adaptation, pk.plot_learned and pk.plot_modes."
     )

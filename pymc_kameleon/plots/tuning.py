@@ -11,6 +11,7 @@ from pymc_kameleon.plots.common import (
     checked_pairs,
     documented,
     draws_as_learned,
+    has_learned,
     learned_by,
     made,
     name_rows,
@@ -19,6 +20,7 @@ from pymc_kameleon.plots.common import (
 )
 from pymc_kameleon.step.groups import WARMUP_STATS
 from pymc_kameleon.step.learned import BIS, COORDINATE
+from pymc_kameleon.step.options import checked_choice
 
 TUNED = ("scaling", "accept_prob", "bandwidth")
 """Statistics that are shown by default, if there are any."""
@@ -33,17 +35,15 @@ ADAPTATION_VISUALS = {
     **{"line": ["color"], "tuning_end": [], "scale": []},
     **{"ylabel": [], "xlabel": [], "legend": []},
 }  # visuals of plot_adaptation, and the aesthetics that they follow
-CORRELATION_VISUALS = {"scatter": ["color"], "equal": [], "xlabel": [], "ylabel": [], "legend": []}
-"""Visuals of plot_learned, and the aesthetics that they follow."""
-FACTOR_VISUALS = {
-    **{"stem": ["color"], "tip": ["color"], "zero": []},
-    **{"rows": [], "columns": [], "legend": []},
-}  # visuals of plot_factor, and the aesthetics that they follow
-SCALE_VISUALS = {
-    **{"ladder": ["color", "overlay"], "tries": ["color", "overlay"], "single": ["color"]},
-    **{"names": [], "limits": [], "scale": [], "xlabel": [], "legend": []},
+VISUALS = {
+    "correlation": {"scatter": ["color"], "equal": [], "xlabel": [], "ylabel": []},
+    "factor": {"stem": ["color"], "tip": ["color"], "zero": [], "rows": [], "columns": []},
+    "scale": {
+        **{"ladder": ["color", "overlay"], "tries": ["color", "overlay"], "single": ["color"]},
+        **{"names": [], "limits": [], "scale": [], "xlabel": []},
+    },
 }
-"""Visuals of plot_scales, and the aesthetics that they follow."""
+"""Visuals of each kind of plot_learned, and the aesthetics that they follow; each has a legend."""
 
 
 @documented(ADAPTATION_VISUALS, "PlotCollection.wrap")
@@ -149,10 +149,11 @@ def _smoothed(part, name, along, window):
     return part.assign({name: mean})
 
 
-@documented(CORRELATION_VISUALS, "PlotCollection.grid")
+@documented({**VISUALS["correlation"], "legend": []}, "PlotCollection.grid")
 def plot_learned(
     dt,
     *,
+    kind=None,
     var_names=None,
     coords=None,
     sample_dims=None,
@@ -163,30 +164,39 @@ def plot_learned(
     aes_by_visuals=None,
     **pc_kwargs,
 ):
-    """Plot the correlations that each chain has learned against those of the posterior.
-
-    A dot is a pair of coordinates, on the scale that they are sampled on. Of CyclicalKAM it is
-    the covariance of its whole past.
+    """Plot the covariances or scales that each chain has learned.
 
     Parameters
     ----------
     dt : DataTree or path
         A result of ``pk.sample``.
+    kind : {"correlation", "factor", "scale"}, optional
+        * ``"correlation"`` (default if a covariance was learned): learned correlations against
+          those of the draws. A dot is a pair of coordinates, on the scale that they are sampled
+          on. CyclicalKAM shows the covariance of its whole past.
+        * ``"factor"``: the triangular factor L of the covariance LLᵀ. Each row is divided by the
+          coordinate's standard deviation, so its squares sum to one. A number is a stem, which
+          points up if the number is positive, and fills nearly half a row if it is 1.
+        * ``"scale"`` (default otherwise): the ladders of scales of CMTM, or the scales of CMH. A
+          row is a coordinate, a line a chain, a dot a try. A cross is the scale of the single
+          tries that replace them after tuning.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
     coords : dict, optional
-        Which chains and coordinates, as ``{"coordinate": ["a", "s_log__", "b[0]"]}``.
+        Which chains and coordinates, as ``{"coordinate": ["a", "s_log__", "b[0]"]}``. A factor has
+        its rows in this order.
     sample_dims : list of str, optional
-        What the posterior's correlations are over: all chains and draws by default; ``["draw"]``
-        compares each chain with its own draws.
+        Dimensions over which the correlations of the draws are computed. By default all chains and
+        draws; ``["draw"]`` compares each chain with its own draws.
     step : str, optional
-        Which, as ``"gam"``, if several have learned a covariance.
+        Which, as ``"gam"``, if several have learned such things.
     {common}
 
     Raises
     ------
     ValueError
-        If the result is of ``pm.sample``, or nothing of this kind was learned.
+        If the result is of ``pm.sample``, nothing of this kind was learned, or `kind` is none of
+        these.
 
     Examples
     --------
@@ -194,9 +204,26 @@ def plot_learned(
     ...     dt = pk.sample(step=pk.GAM())
     >>> plots = pk.plot_learned(dt, var_names=["a", "b"])
     """
-    style = Style(CORRELATION_VISUALS, visuals, aes_by_visuals)
     dt = result_of(dt)
-    own = learned_by(dt, "covariance", step, var_names, coords)
+    if kind is None:
+        kind = "correlation" if has_learned(dt, "covariance") else "scale"
+    checked_choice("kind", kind, tuple(VISUALS))
+    if sample_dims is not None and kind != "correlation":
+        raise ValueError(f"sample_dims is for correlations: a {kind} has no draws.")
+    style = Style({**VISUALS[kind], "legend": []}, visuals, aes_by_visuals)
+    own = learned_by(dt, "scale" if kind == "scale" else "covariance", step, var_names, coords)
+    collection = plot_collection, "grid"
+    if kind == "correlation":
+        plots = _plot_correlations(dt, own, sample_dims, style, collection, backend, pc_kwargs)
+    else:
+        draw = _plot_factor if kind == "factor" else _plot_scales
+        plots = draw(own, style, collection, backend, pc_kwargs)
+    style.legend(plots, "chain")
+    return plots
+
+
+def _plot_correlations(dt, own, sample_dims, style, collection, backend, pc_kwargs):
+    """Plot correlations of pairs of coordinates, learned and of the draws."""
     checked_pairs(own)
     draws = draws_as_learned(dt, own)
     sample_dims = validate_sample_dims(sample_dims, data=draws.to_dataset(name="x"))
@@ -205,7 +232,7 @@ def plot_learned(
     learned = _pairs(_correlation(own.get("global_covariance", own["covariance"])), own)
     data = learned.to_dataset(name="correlation")
     plots = made(
-        *(plot_collection, "grid", data, backend, pc_kwargs),
+        *(*collection, data, backend, pc_kwargs),
         {"figsize": (6, 5)},
         aes={"color": ["chain"]},
     )
@@ -216,7 +243,6 @@ def plot_learned(
     for axis in "xy":
         how = f"labelled_{axis}"
         style.draw(plots, f"{axis}label", how, data, text=text[axis], store_artist=False)
-    style.legend(plots, "chain")
     return plots
 
 
@@ -236,52 +262,8 @@ def _pairs(matrix, own):
     return matrix.isel(chosen).drop_vars([COORDINATE, BIS]).assign_coords(pair=labels)
 
 
-@documented(FACTOR_VISUALS, "PlotCollection.grid")
-def plot_factor(
-    dt,
-    *,
-    var_names=None,
-    coords=None,
-    step=None,
-    plot_collection=None,
-    backend=None,
-    visuals=None,
-    aes_by_visuals=None,
-    **pc_kwargs,
-):
-    """Plot the triangular factor L of the covariance LLᵀ that each chain has learned.
-
-    Each row is divided by the coordinate's standard deviation, so that the squares in it sum to
-    one. A number is a stem, up if it is positive, of nearly half a row if it is 1.
-    What is on the diagonal is what a coordinate does not share with those above it.
-
-    Parameters
-    ----------
-    dt : DataTree or path
-        A result of ``pk.sample``.
-    var_names : str or list of str, optional
-        Variables of the model; all that the step moves by default.
-    coords : dict, optional
-        Which chains and coordinates, as ``{"coordinate": ["a", "s_log__", "b[0]"]}``, in the order
-        of the rows.
-    step : str, optional
-        Which, as ``"gam"``, if several have learned a covariance.
-    {common}
-
-    Raises
-    ------
-    ValueError
-        If the result is of ``pm.sample``, or nothing of this kind was learned.
-
-    Examples
-    --------
-    >>> with model:
-    ...     dt = pk.sample(step=pk.GadMALA())
-    >>> plots = pk.plot_factor(dt, var_names=["a", "b"])
-    """
-    style = Style(FACTOR_VISUALS, visuals, aes_by_visuals)
-    dt = result_of(dt)
-    own = learned_by(dt, "covariance", step, var_names, coords)
+def _plot_factor(own, style, collection, backend, pc_kwargs):
+    """Plot the factor of each chain, with a stem for each number."""
     names = own[COORDINATE].values
     d, (rows, columns) = len(names), np.tril_indices(len(names))
     factor = np.linalg.cholesky(_correlation(own["covariance"]).values)[:, rows, columns]
@@ -291,7 +273,7 @@ def plot_factor(
     data = xr.Dataset({"factor": (("chain", "entry"), stems.reshape(len(stems), -1))}, by_chain)
     place = xr.DataArray(np.repeat(columns, 3), dims="entry") + beside(own["chain"])
     plots = made(
-        *(plot_collection, "grid", data, backend, pc_kwargs),
+        *(*collection, data, backend, pc_kwargs),
         {"figsize": (2 + 0.8 * d, 1.5 + 0.6 * d)},
         aes={"color": ["chain"]},
     )
@@ -305,60 +287,17 @@ def plot_factor(
     style.draw(plots, "rows", name_rows, data, names=names[::-1], store_artist=False)
     ticks = {"values": np.arange(d), "labels": names, "rotation": 90}
     style.draw(plots, "columns", "set_xticks", data, **ticks, store_artist=False)
-    style.legend(plots, "chain")
     return plots
 
 
-@documented(SCALE_VISUALS, "PlotCollection.grid")
-def plot_scales(
-    dt,
-    *,
-    var_names=None,
-    coords=None,
-    step=None,
-    plot_collection=None,
-    backend=None,
-    visuals=None,
-    aes_by_visuals=None,
-    **pc_kwargs,
-):
-    """Plot the ladders of scales that CMTM has learned, or the scales of CMH.
-
-    A row is a coordinate, a line a chain, a dot a try. A cross is the scale of the single tries
-    that replace them after tuning.
-
-    Parameters
-    ----------
-    dt : DataTree or path
-        A result of ``pk.sample``.
-    var_names : str or list of str, optional
-        Variables of the model; all that the step moves by default.
-    coords : dict, optional
-        Which chains and coordinates, as ``{"chain": [0, 1]}``.
-    step : str, optional
-        Which, as ``"cmtm"``, if there are several.
-    {common}
-
-    Raises
-    ------
-    ValueError
-        If the result is of ``pm.sample``, or of other samplers.
-
-    Examples
-    --------
-    >>> with model:
-    ...     dt = pk.sample(step=pk.CMTM())
-    >>> plots = pk.plot_scales(dt)
-    """
-    style = Style(SCALE_VISUALS, visuals, aes_by_visuals)
-    dt = result_of(dt)
-    own = learned_by(dt, "scale", step, var_names, coords)
+def _plot_scales(own, style, collection, backend, pc_kwargs):
+    """Plot the scales of each coordinate and chain."""
     names = own[COORDINATE].values
     data = own[["scale"]] if "trial" in own["scale"].dims else own[["scale"]].expand_dims("trial")
     row = xr.DataArray(np.arange(len(names))[::-1], {COORDINATE: names}, COORDINATE)
     place = row - beside(own["chain"])
     plots = made(
-        *(plot_collection, "grid", data, backend, pc_kwargs),
+        *(*collection, data, backend, pc_kwargs),
         {"figsize": (8, 1.2 + 0.5 * len(names))},
         aes={"color": ["chain"], "overlay": [COORDINATE]},
     )
@@ -374,5 +313,4 @@ def plot_scales(
     style.draw(plots, "limits", "set_ylim", data, limits=limits, store_artist=False)
     style.draw(plots, "scale", "set_xscale", data, scale="log", store_artist=False)
     style.draw(plots, "xlabel", "labelled_x", data, text=text, store_artist=False)
-    style.legend(plots, "chain")
     return plots

@@ -13,12 +13,14 @@
 ``choice``            which steps make a run, as users name them or by default
 """
 
+from pymc_kameleon.core.schedules import Decay  # noqa: F401
 from pymc_kameleon.samplers.componentwise.cmh import CMH
 from pymc_kameleon.samplers.componentwise.cmtm import CMTM
 from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis
 from pymc_kameleon.samplers.gradient.barker import Barker
 from pymc_kameleon.samplers.gradient.gad import GadMALA, GadRWM
 from pymc_kameleon.samplers.gradient.mala import MALA
+from pymc_kameleon.samplers.kameleon import kernels  # noqa: F401
 from pymc_kameleon.samplers.kameleon.cyclical_kam import CyclicalKAM
 from pymc_kameleon.samplers.kameleon.kam import KAM
 from pymc_kameleon.samplers.kameleon.pca_kam import PCAKAM
@@ -35,4 +37,7 @@ SAMPLERS = (
     *(SurrogateMetropolis, EmulatorMetropolis),
 )  # family by family
 
-__all__ = [sampler.__name__ for sampler in SAMPLERS]
+BASELINES = (RWM, AM, RBAM, RAM, MALA, Barker)
+"""Those that the others are compared with, which are in `pk.baselines`."""
+
+__all__ = [sampler.__name__ for sampler in SAMPLERS if sampler not in BASELINES]

@@ -177,7 +177,7 @@ def default_step(model, compile_kwargs=None):
 
 
 @contextmanager
-def registered(sampler):
+def assign_by_default(sampler):
     """Let ``pm.sample`` choose a sampler by itself, before its own NUTS.
 
     Inside, ``pm.sample(gam={"steps_per_draw": 3})`` gives all continuous variables that no step
@@ -196,12 +196,12 @@ def registered(sampler):
 
     Examples
     --------
-    >>> with model, pk.registered(pk.GAM):
+    >>> with model, pk.assign_by_default(pk.GAM):
     ...     dt = pm.sample(gam={"steps_per_draw": 3})
     """
     if not (isinstance(sampler, type) and issubclass(sampler, KameleonStep)):
         raise TypeError(
-            f"registered takes the class of a sampler, such as pk.GAM, not {sampler!r}."
+            f"assign_by_default takes the class of a sampler, such as pk.GAM, not {sampler!r}."
         )
     STEP_METHODS.insert(0, sampler)
     try:

@@ -1,4 +1,4 @@
-"""``pk.sample`` and ``pk.compare``: runs, their chains and workers.
+"""``pk.sample`` and ``pk.compare_samplers``: runs, their chains and workers.
 
 ``sample``          ``pk.sample``
 ``settings``        what a run is told, and a result holds
@@ -15,6 +15,6 @@
 ``workers``         threads, processes and executors
 ``worker_process``  what is done there
 ``ctrl_c``          Ctrl-C
-``compare``         ``pk.compare``
+``compare``         ``pk.compare_samplers``
 ``evidence``        ``pk.evidence``, ``pk.compare_models``
 """

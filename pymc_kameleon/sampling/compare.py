@@ -1,4 +1,4 @@
-"""``pk.compare``: several samplers on the user's own model, and which of them to use there."""
+"""``pk.compare_samplers``: several samplers on the user's own model, and which to use there."""
 
 import logging
 import warnings
@@ -66,7 +66,7 @@ TEXTS = ("where", "warnings")
 """Columns of text, after these."""
 
 
-def compare(
+def compare_samplers(
     steps=None,
     model=None,
     *,
@@ -130,7 +130,7 @@ def compare(
     Examples
     --------
     >>> with model:
-    ...     table = pk.compare(["GAM", pk.KAM.options(gamma=0.1), "nuts"])
+    ...     table = pk.compare_samplers(["GAM", pk.KAM.options(gamma=0.1), "nuts"])
     >>> best = table.index[0]
     """
     model = pm.modelcontext(model)
@@ -235,15 +235,16 @@ def _checked(step):
         return step.lower() if step.lower() in NUTS else as_unbound(step, more=NUTS)
     if any(step is run for run in NOT_STEPS):
         raise ValueError(
-            f"{_name(step)} is not a step: it makes a whole run. compare makes the runs itself, "
-            "with steps such as pk.GAM, or 'nuts'. pm.sample_smc has no step that it could take."
+            f"{_name(step)} is not a step: it makes a whole run. compare_samplers makes the runs "
+            "itself, with steps such as pk.GAM, or 'nuts'. pm.sample_smc has no step that it could "
+            "take."
         )
     is_class = isinstance(step, type)
     is_step = issubclass(step if is_class else type(step), BlockedStep | CompoundStep)
     if not is_step and (is_class or not callable(step)):
         raise ValueError(
-            f"{step!r} is not a step. compare takes steps of pymc_kameleon and their names, steps "
-            'of PyMC, functions that make them, "nuts" and "nutpie".'
+            f"{step!r} is not a step. compare_samplers takes steps of pymc_kameleon and their "
+            'names, steps of PyMC, functions that make them, "nuts" and "nutpie".'
         )
     return step
 

@@ -342,7 +342,7 @@ class KameleonStep(ArrayStepShared):
 
     @classmethod
     def competence(cls, var, has_grad):
-        """Tell PyMC whether this sampler suits a variable, if it is `registered`."""
+        """Tell PyMC whether this sampler suits a variable, if it is assigned by default."""
         suits = var.dtype.startswith("float") and (has_grad or not cls.derivatives)
         return Competence.IDEAL if suits else Competence.INCOMPATIBLE
 

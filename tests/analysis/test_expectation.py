@@ -574,7 +574,7 @@ def test_moves_are_kept(step, result):
     np.testing.assert_array_equal(moves["end"].values[still], moves["start"].values[still])
     assert moves["coordinate"].values.tolist() == ["x[0]", "x[1]", "t_log__"]
     assert "start" not in stats
-    assert "surrogate_moves" not in sample(pk.RWM(model=step.model)).children
+    assert "surrogate_moves" not in sample(pk.baselines.RWM(model=step.model)).children
 
 
 def test_moves_are_kept_of_one_step_alone(step):
@@ -815,7 +815,7 @@ def test_there_may_be_no_draws_of_a_surrogate(step, caplog):
     model = step.model
     x, t = model.value_vars
     two = [pk.SurrogateMetropolis([x], model=model), pk.SurrogateMetropolis([t], model=model)]
-    for other in (pk.RWM(model=model), two):
+    for other in (pk.baselines.RWM(model=model), two):
         with pytest.raises(ValueError, match=r"surrogate_draws needs a surrogate of the whole"):
             sample(other, surrogate_draws=3)
     with pytest.raises(ValueError, match="surrogate_draws"):

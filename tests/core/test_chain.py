@@ -17,9 +17,9 @@ def leap(target, state, parameters, tuning, work, rng):
     return 1.0, True
 
 
-class Leaping(pk.RWM):
+class Leaping(pk.baselines.RWM):
     name = "leaping"
-    algorithm = pk.RWM.algorithm._replace(tuning_transition=leap)
+    algorithm = pk.baselines.RWM.algorithm._replace(tuning_transition=leap)
 
 
 @pytest.mark.parametrize("tune", [0, 5])

@@ -362,7 +362,7 @@ import pymc as pm
 import pymc_kameleon as pk
 with pm.Model():
     pm.Normal("x", shape=2)
-    step = pk.RWM()
+    step = pk.baselines.RWM()
 step.setup_chain(1, 0, 1)
 print(step.step(step.model.initial_point())[1][0]["n_logp"])
 """

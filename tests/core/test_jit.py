@@ -40,8 +40,8 @@ from pymc_kameleon.core.chain import compile_draws
 
 with pm.Model():
     pm.Normal("x")
-    pk.RWM(compile_kwargs={"mode": "FAST_COMPILE"})
-stats = compile_draws((pk.RWM.algorithm,)).stats
+    pk.baselines.RWM(compile_kwargs={"mode": "FAST_COMPILE"})
+stats = compile_draws((pk.baselines.RWM.algorithm,)).stats
 counts = [pk.__file__, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]
 print(json.dumps(counts) + "\\n", end="")  # one write: forks share the pipe
 """
@@ -269,7 +269,8 @@ with pm.Model() as model:
     pm.Normal("a", 0, [1, 2, 30.0])
     pm.Gamma("b", 2, 1)
 draws = {}
-for sampler in set(pk.SAMPLERS) - {pk.EmulatorMetropolis}:  # which takes what numba compiles
+compiled = set(pk.samplers.SAMPLERS) - {pk.EmulatorMetropolis}  # needs a black box
+for sampler in compiled:
     step = sampler(model=model, steps_per_draw=5, compile_kwargs={"mode": "FAST_COMPILE"})
     step.setup_chain(np.random.default_rng(1), 40, 20)
     point, rows = model.initial_point(), []
@@ -291,7 +292,7 @@ def test_compiled_equals_plain_python():
     assert not no_jit
     [no_jit, plain] = python(SAMPLE, **flags, NUMBA_DISABLE_JIT=1)
     assert no_jit
-    every = {sampler.__name__ for sampler in pymc_kameleon.SAMPLERS}
+    every = {sampler.__name__ for sampler in pymc_kameleon.samplers.SAMPLERS}
     assert set(compiled) == every - {"EmulatorMetropolis"}
     for name, rows in compiled.items():
         np.testing.assert_allclose(rows, plain[name], rtol=1e-8, atol=1e-10, err_msg=name)

@@ -37,4 +37,4 @@ def test_what_the_user_did_not_give_is_nan():
 
 
 def test_is_public():
-    assert pk.Decay is Decay
+    assert pk.samplers.Decay is Decay

@@ -62,5 +62,7 @@ class BoxedEmulator(pk.EmulatorMetropolis):
         return log_density
 
 
-SAMPLERS = tuple(BoxedEmulator if cls is pk.EmulatorMetropolis else cls for cls in pk.SAMPLERS)
+SAMPLERS = tuple(
+    BoxedEmulator if cls is pk.EmulatorMetropolis else cls for cls in pk.samplers.SAMPLERS
+)
 """All samplers, for any model."""

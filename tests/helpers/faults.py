@@ -166,7 +166,7 @@ def arriving(path):
     return black_box(Arrivals(path))
 
 
-class Herd(pk.RWM):
+class Herd(pk.baselines.RWM):
     """A random walk whose chains take the mean of their log scales, and remember their number."""
 
     name = "herd"

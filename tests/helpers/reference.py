@@ -114,10 +114,10 @@ def moments(states, n_tune, sigma=None, rate=None):
 
 def kernel_value(kernel, bandwidth, x, z):
     """k(x, z), as its class defines it."""
-    if isinstance(kernel, pk.kernels.Linear):
+    if isinstance(kernel, pk.samplers.kernels.Linear):
         return x @ z
     r = np.linalg.norm(x - z)
-    if isinstance(kernel, pk.kernels.Gaussian):
+    if isinstance(kernel, pk.samplers.kernels.Gaussian):
         return np.exp(-(r**2) / (2 * bandwidth**2))
     v = kernel.order
     u = np.sqrt(2 * v) * r / bandwidth
@@ -126,10 +126,10 @@ def kernel_value(kernel, bandwidth, x, z):
 
 def kernel_gradients(kernel, bandwidth, x, points):
     """∇ₓk(x, zᵢ) by hand, one in each row; k′ of Matérn's by d/du u^v K_v(u) = -u^v K_{v-1}(u)."""
-    if isinstance(kernel, pk.kernels.Linear):
+    if isinstance(kernel, pk.samplers.kernels.Linear):
         return points
     r2 = np.sum((points - x) ** 2, axis=1)
-    if isinstance(kernel, pk.kernels.Gaussian):
+    if isinstance(kernel, pk.samplers.kernels.Gaussian):
         c = np.exp(-r2 / (2 * bandwidth**2)) / bandwidth**2
     else:
         v = kernel.order

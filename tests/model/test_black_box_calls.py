@@ -101,7 +101,7 @@ def assert_right(dt):
         np.testing.assert_allclose(opposite, other.simulate(theta, TIMES) + 1.0, rtol=1e-12)
 
 
-def run(step=pk.RWM, **kwargs):
+def run(step=pk.baselines.RWM, **kwargs):
     *_, model = two_boxes()
     return sample(step, model=model, **{"draws": 20, "tune": 20, "var_names": NAMES} | kwargs)
 
@@ -109,9 +109,9 @@ def run(step=pk.RWM, **kwargs):
 @pytest.mark.parametrize(
     ("step", "kwargs"),
     [
-        (pk.RWM, {}),
-        (pk.RWM.options(steps_per_draw=1), {}),  # stays for long where it is
-        (pk.RWM.options(steps_per_draw=1), {"discard_tuned_samples": False}),
+        (pk.baselines.RWM, {}),
+        (pk.baselines.RWM.options(steps_per_draw=1), {}),  # stays for long where it is
+        (pk.baselines.RWM.options(steps_per_draw=1), {"discard_tuned_samples": False}),
         pytest.param(pk.GAM, {"tune": 0}, marks=pytest.mark.slow),
         pytest.param(pk.CMTM, {}, marks=pytest.mark.slow),
         (pk.SurrogateMetropolis, {"chains": 1}),
@@ -130,7 +130,9 @@ def test_calls_of_two_steps_in_turn():
         a, b = pm.Normal("a"), pm.Normal("b")
         total = pm.Deterministic("total", op(pt.stack([b, a]), TIMES)[1])
         pm.Normal("y", total, observed=1.0)
-    dt = sample([pk.RWM([b], model=model), pk.RWM([a], model=model)], draws=20, tune=10)
+    dt = sample(
+        [pk.baselines.RWM([b], model=model), pk.baselines.RWM([a], model=model)], draws=20, tune=10
+    )
     assert op.calls == n_logp(dt) + 2 * TRIALS
     a, b = (dt["posterior"][name].values for name in "ab")
     expected = b * np.exp(-((a[..., None] * TIMES) ** 2)).sum(-1)
@@ -140,10 +142,10 @@ def test_calls_of_two_steps_in_turn():
 def test_calls_in_threads():
     *_, model = two_boxes()
     with ThreadPoolExecutor(2) as threads:
-        dt, calls = counted_run(lambda: run(pk.RWM(model=model), executor=threads))
+        dt, calls = counted_run(lambda: run(pk.baselines.RWM(model=model), executor=threads))
     assert calls == (n_logp(dt) + TRIALS,) * 2
     assert_right(dt)
-    assert_same(run(pk.RWM(model=model)), dt, ("posterior",))
+    assert_same(run(pk.baselines.RWM(model=model)), dt, ("posterior",))
 
 
 @pytest.mark.slow
@@ -188,7 +190,7 @@ def test_calls_in_processes(tmp_path):
         theta = pm.LogNormal("theta", shape=2)
         path = pm.Deterministic("path", Logged(1.0)(theta, TIMES)[0])
         pm.Normal("y", path, 0.3, observed=[1.0, 0.5, 0.2])
-    step = pk.RWM(model=model, steps_per_draw=1)
+    step = pk.baselines.RWM(model=model, steps_per_draw=1)
     dt = sample(step, draws=60, tune=20, cores=2)
     assert os.path.getsize(log) == n_logp(dt) + TRIALS
     assert_same(sample(step, draws=60, tune=20), dt, ("posterior",))
@@ -219,7 +221,10 @@ def test_starts_that_are_no_good_are_counted():
         x = pm.Normal("x", shape=2)
         path = pm.Deterministic("path", op(x, TIMES)[0])
         pm.Potential("half", pt.switch(path[0] > 0, -((path - 1) ** 2).sum(), -np.inf))
-    for step in (pk.RWM(model=model, steps_per_draw=1), pk.GAM(model=model, steps_per_draw=1)):
+    for step in (
+        pk.baselines.RWM(model=model, steps_per_draw=1),
+        pk.GAM(model=model, steps_per_draw=1),
+    ):
         for tune in (0, 20):
             op.calls = 0
             dt = sample(step, tune=tune, draws=5, chains=4)
@@ -237,7 +242,7 @@ def test_a_black_box_that_writes_into_its_input():
         x = pm.Normal("x", shape=2)
         path = pm.Deterministic("path", op(x * 1.5, TIMES)[0])
         pm.Potential("p", -path.sum())
-    dt = sample(pk.RWM(model=model, steps_per_draw=1), draws=10, tune=10)
+    dt = sample(pk.baselines.RWM(model=model, steps_per_draw=1), draws=10, tune=10)
     assert op.calls == n_logp(dt) + TRIALS
 
 
@@ -248,13 +253,13 @@ def test_black_boxes_in_loops_are_told(said):
         x = pm.Normal("x", shape=(2, 3))
         f = pm.Deterministic("f", Blockwise(op, signature="(n)->()")(x))
         pm.Potential("p", -f.sum())
-    sample(pk.RWM(model=model), draws=5, tune=5, chains=1)
+    sample(pk.baselines.RWM(model=model), draws=5, tune=5, chains=1)
     assert any("Counting" in line and "again for each of 5 draws" in line for line in said())
 
 
 def test_what_pm_sample_calls_is_told(said, monkeypatch):
     *_, model = two_boxes()
-    step = pk.RWM(model=model)
+    step = pk.baselines.RWM(model=model)
     monkeypatch.setattr(step, "seconds_per_logp", 0.1)
     for _ in range(2):
         say_what_a_draw_costs(step)
@@ -272,7 +277,7 @@ def test_what_steps_of_pymc_call_is_told(said):
     with pm.Model() as model:
         x, y, k = pm.Normal("x", shape=2), pm.HalfNormal("y"), pm.Poisson("k", 1.0)
         pm.Potential("p", op(x * y + k))
-    steps = pk.RWM([x], model=model), pk.RWM([x, y], model=model)
+    steps = pk.baselines.RWM([x], model=model), pk.baselines.RWM([x, y], model=model)
     for step in steps:
         say_what_a_draw_costs(step)
     assert [line for line in said() if line.startswith("Other steps move")] == [
@@ -294,7 +299,7 @@ def test_what_steps_of_pymc_call_is_told(said):
             compute_convergence_checks=False,
         )
     assert op.count > before + 10 * steps[1].steps_per_draw + 10
-    alone = pk.RWM(model=box()[1])
+    alone = pk.baselines.RWM(model=box()[1])
     seen = len(said())
     say_what_a_draw_costs(alone)
     assert not any(line.startswith("Other steps") for line in said()[seen:])
@@ -313,9 +318,9 @@ def test_a_black_box_may_fail_at_the_models_initial_point():
         pm.Deterministic("f", op(model["x"]))
         pm.Deterministic("g", op(model["x"] + 1.0))
         pm.Potential("p", op(model["x"]))
-    step = pk.RWM(model=model, steps_per_draw=1, region={"x": (1.0, 9.0)}, jitter=False)
+    step = pk.baselines.RWM(model=model, steps_per_draw=1, region={"x": (1.0, 9.0)}, jitter=False)
     assert step.n_trials == op.count == 0  # it is outside of the region
-    assert pk.RWM(model=model).n_trials == 1
+    assert pk.baselines.RWM(model=model).n_trials == 1
     starts = {"x": np.full(2, 2.0)}
     dt = sample(step, tune=0, draws=5, chains=1, initvals=starts, var_names=["x", "f"])
     np.testing.assert_allclose(dt["posterior"]["f"], -(dt["posterior"]["x"] ** 2).sum("x_dim_0"))
@@ -323,7 +328,7 @@ def test_a_black_box_may_fail_at_the_models_initial_point():
 
 def test_no_notes_where_nobody_looks(monkeypatch):
     *_, model = two_boxes()
-    step = pk.RWM(model=model)
+    step = pk.baselines.RWM(model=model)
     monkeypatch.setattr(Notes, "add", None)
     run(step, var_names=["theta"])
 

@@ -37,31 +37,34 @@ def same_functions(step, other):
 
 
 def test_a_second_step_takes_the_compiled_functions_over(model):
-    step = pk.RWM(model=model)
-    assert same_functions(step, pk.RWM(model=model, steps_per_draw=3))
-    assert step.outputs(["x"]).functions is pk.RWM(model=model).outputs(["x"]).functions
+    step = pk.baselines.RWM(model=model)
+    assert same_functions(step, pk.baselines.RWM(model=model, steps_per_draw=3))
+    assert step.outputs(["x"]).functions is pk.baselines.RWM(model=model).outputs(["x"]).functions
     assert step.outputs(["x"]).functions is not step.log_density.functions
     pm.set_data({"data": [5.0, 5.0]}, model=model)
-    other = pk.RWM(model=model)
+    other = pk.baselines.RWM(model=model)
     assert same_functions(step, other)
     expected = model.compile_logp()({"x": np.ones(2)})
     assert other.log_density(np.ones(2)) == pytest.approx(expected)
 
 
 def test_functions_are_compiled_anew_where_they_differ(model):
-    step = pk.RWM(model=model)
-    assert not same_functions(step, pk.MALA(model=model))  # with a gradient
+    step = pk.baselines.RWM(model=model)
+    assert not same_functions(step, pk.baselines.MALA(model=model))  # with a gradient
     kwargs = {"mode": "FAST_COMPILE"}
-    assert not same_functions(step, pk.RWM(model=model, compile_kwargs=kwargs))
+    assert not same_functions(step, pk.baselines.RWM(model=model, compile_kwargs=kwargs))
     with model:
         pm.Potential("more", -model["x"].sum())
-    more = pk.RWM(model=model)
+    more = pk.baselines.RWM(model=model)
     assert not same_functions(step, more)
     x = np.ones(2)
     assert more.log_density(x) == pytest.approx(step.log_density(x) - 2.0)
     with model:
         pm.Normal("z")
-    one, other = pk.RWM([model["x"]], model=model), pk.RWM([model["z"]], model=model)
+    one, other = (
+        pk.baselines.RWM([model["x"]], model=model),
+        pk.baselines.RWM([model["z"]], model=model),
+    )
     assert not same_functions(one, other)
 
 
@@ -71,24 +74,24 @@ def test_constants_changed_in_place_are_noticed():
     with pm.Model() as model:
         x = pm.Flat("x", shape=2)
         pm.Potential("p", -(x * pt.as_tensor(values)).sum())
-    assert pk.RWM(model=model).log_density(np.ones(2)) == -3.0
+    assert pk.baselines.RWM(model=model).log_density(np.ones(2)) == -3.0
     values[:] = 5.0
-    assert pk.RWM(model=model).log_density(np.ones(2)) == -10.0
+    assert pk.baselines.RWM(model=model).log_density(np.ones(2)) == -10.0
 
 
 @pytest.mark.slow
 def test_what_the_compiler_goes_by_is_noticed(model):
-    step = pk.RWM(model=model)
+    step = pk.baselines.RWM(model=model)
     fast = pytensor.config.numba__fastmath
     with pytensor.config.change_flags(numba__fastmath=not fast):
-        assert not same_functions(step, pk.RWM(model=model))
-    assert same_functions(step, pk.RWM(model=model))
+        assert not same_functions(step, pk.baselines.RWM(model=model))
+    assert same_functions(step, pk.baselines.RWM(model=model))
 
 
 def test_options_that_are_arrays(model):
     kwargs = {"random_seed": np.array([1, 2])}
     for _ in range(2):
-        pk.RWM(model=model, compile_kwargs=kwargs)
+        pk.baselines.RWM(model=model, compile_kwargs=kwargs)
 
 
 @pytest.mark.slow
@@ -98,13 +101,13 @@ def test_an_op_that_numba_has_learned_is_compiled():
 
     with pm.Model() as model:
         pm.Potential("p", Learner()(pm.Flat("x", shape=2)))
-    assert pk.RWM(model=model).log_density.holds_gil
+    assert pk.baselines.RWM(model=model).log_density.holds_gil
 
     @numba_funcify.register(Learner)
     def _(op, node, **kwargs):
         return numba_njit(lambda x: np.asarray(-0.5 * (x**2).sum()))
 
-    assert not pk.RWM(model=model).log_density.holds_gil
+    assert not pk.baselines.RWM(model=model).log_density.holds_gil
 
 
 # ---- data ---------------------------------------------------------------------------------------
@@ -115,7 +118,7 @@ def data_of(step):
 
 
 def test_steps_and_chains_share_one_copy_of_the_data(model):
-    step, other = pk.RWM(model=model), pk.GAM(model=model)
+    step, other = pk.baselines.RWM(model=model), pk.GAM(model=model)
     chain = step.for_chain()
     chain.setup_chain(1, 0, 1)
     assert data_of(step) is data_of(other) is data_of(chain)
@@ -131,7 +134,7 @@ def test_equal_numbers_of_another_shape_are_other_data():
         x = pm.Normal("x")
         data = pm.Data("data", np.ones((2, 3)))
         pm.Potential("p", -x * data.shape[0])
-    step = pk.RWM(model=model)
+    step = pk.baselines.RWM(model=model)
     first, digest = step.log_density(np.ones(1)), step.log_density.digest
     pm.set_data({"data": np.ones((3, 2))}, model=model)
     step.log_density.follow_data()
@@ -146,9 +149,9 @@ def test_integers_that_would_be_rounded_are_refused(number):
         x = pm.Normal("x")
         pm.Potential("p", -x * (big % 2).sum())
     with pytest.raises(ValueError, match=r"depends on .big., which has integers beyond 2\*\*53"):
-        pk.RWM(model=model)
+        pk.baselines.RWM(model=model)
     big.set_value(np.array([1, 2**53]))
-    pk.RWM(model=model)
+    pk.baselines.RWM(model=model)
 
 
 # ---- Ops that call Python -----------------------------------------------------------------------
@@ -207,7 +210,7 @@ def step_of(logp):
     with pm.Model():
         x = pm.Flat("x", shape=4)
         pm.Potential("p", logp(x))
-        return pk.RWM()
+        return pk.baselines.RWM()
 
 
 @pytest.mark.parametrize(("logp", "name"), BLACK_BOXES.values(), ids=BLACK_BOXES)
@@ -233,7 +236,7 @@ def test_python_is_told_once_for_each_model(caplog):
             x = pm.Flat("x", shape=4)
             pm.Deterministic("e", energy(x))
             pm.Potential("p", energy(x + 1))
-            step = pk.RWM()
+            step = pk.baselines.RWM()
         assert messages(caplog) == [words]
         step.outputs(["e"])
         model.compile_logp()
@@ -267,7 +270,7 @@ def test_another_length_than_at_the_start_is_refused():
     with pm.Model() as model:
         a = pm.HalfNormal("a", 3)
         pm.Deterministic("k", pt.arange(pt.cast(a * 10, "int64")))
-        outputs = pk.RWM(model=model).outputs(["k"])
+        outputs = pk.baselines.RWM(model=model).outputs(["k"])
     for a in (-3.0, 3.0):
         with pytest.raises(ValueError, match="another length than at the model's initial point"):
             outputs.at(np.array([a]))

@@ -19,7 +19,7 @@ from pymc_kameleon.model import noise
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.make_draws import NO_OUTPUTS, block
 
-TAKES = [cls for cls in pk.SAMPLERS if not (cls.derivatives or cls.needs_exact_logp)]
+TAKES = [cls for cls in pk.samplers.SAMPLERS if not (cls.derivatives or cls.needs_exact_logp)]
 FIRST = {pk.KAM: {"n_subsample": 20}, pk.CMTM: {"n_tries": 4}}
 
 
@@ -56,7 +56,7 @@ def p_value(step, status, n=20_000, draws=3):
     return min(tests) * len(tests)
 
 
-QUICK = pk.RWM, pk.GAM, pk.CMTM
+QUICK = pk.baselines.RWM, pk.GAM, pk.CMTM
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_job_that_has_travelled_makes_the_same_noise():
 
 
 def test_seeds_are_drawn_from_all_that_there_are():
-    step = step_of(pk.RWM)
+    step = step_of(pk.baselines.RWM)
     logp = step.log_density.copy()
     logp.rng = np.random.default_rng(1)
     seeds = []
@@ -142,7 +142,7 @@ def test_seeds_are_drawn_from_all_that_there_are():
 
 
 def test_the_variance_is_measured_where_tuning_ends():
-    dt = sample(pk.RWM(model=toy(1.2), pseudo_marginal=True))
+    dt = sample(pk.baselines.RWM(model=toy(1.2), pseudo_marginal=True))
     v = dt["sample_stats"][noise.NOISE_STATISTIC].values
     assert np.all(v == v[:, :1])
     n = noise.N_ESTIMATES - 1
@@ -165,7 +165,7 @@ def test_the_target_acceptance_is_one_that_noise_allows():
 
 
 def test_too_much_noise_is_said(caplog):
-    sample(pk.RWM(model=toy(3.0), pseudo_marginal=True), tune=200, draws=200)
+    sample(pk.baselines.RWM(model=toy(3.0), pseudo_marginal=True), tune=200, draws=200)
     said = "\n".join(messages(caplog))
     assert "the estimates are noisy" in said
     assert "more particles" in said
@@ -196,7 +196,7 @@ def with_estimate(of):
     return model
 
 
-@pytest.mark.parametrize("cls", [cls for cls in pk.SAMPLERS if cls not in TAKES])
+@pytest.mark.parametrize("cls", [cls for cls in pk.samplers.SAMPLERS if cls not in TAKES])
 def test_samplers_that_need_exact_values_refuse(cls):
     said = refusal(cls, toy(), pseudo_marginal=True)
     assert f"{cls.__name__} cannot be pseudo_marginal: it" in said
@@ -206,12 +206,12 @@ def test_samplers_that_need_exact_values_refuse(cls):
 def test_what_is_left_to_another_step_is_refused():
     model = with_estimate("x")
     for own in "x", "y":
-        said = refusal(pk.RWM, model, vars=[model[own]], pseudo_marginal=True)
+        said = refusal(pk.baselines.RWM, model, vars=[model[own]], pseudo_marginal=True)
         assert f"leaves {['y' if own == 'x' else 'x']} to other steps" in said
 
 
 def test_a_step_beside_it_is_noticed():
-    both = [step_of(pk.RWM), pk.RWM(model=toy(), pseudo_marginal=True)]
+    both = [step_of(pk.baselines.RWM), pk.baselines.RWM(model=toy(), pseudo_marginal=True)]
     with toy(), pytest.raises(SamplingError, match=r"another step has moved x, .* leave the"):
         pm.sample(5, tune=5, chains=1, cores=1, step=both, **QUIET)
 
@@ -240,20 +240,20 @@ def test_there_is_one_seed():
 def test_noise_that_nobody_declared_is_said(caplog):
     rng = np.random.default_rng(1)
     _, model = box(lambda x: -0.5 * x @ x + 1e-3 * rng.standard_normal())
-    pk.RWM(model=model)
+    pk.baselines.RWM(model=model)
     said = "\n".join(messages(caplog))
     assert "noise of its own: at one point it was" in said
     assert "pk.noise_seed()" in said
     caplog.clear()
     _, model = box(lambda x: -0.5 * x @ x * (1 + 1e-9 * rng.standard_normal()))
-    pk.RWM(model=model)
+    pk.baselines.RWM(model=model)
     assert "noise" not in "\n".join(messages(caplog))
 
 
 def test_without_numba_it_is_the_same():
     options = {"compile_kwargs": {"mode": "FAST_COMPILE"}, "pseudo_marginal": True}
-    slow = sample(pk.RWM(model=toy(), **options), draws=20)
+    slow = sample(pk.baselines.RWM(model=toy(), **options), draws=20)
     assert np.all(slow["sample_stats"]["n_logp"][:, 1:] == 10)  # no point is evaluated again
     np.testing.assert_allclose(
-        slow["posterior"]["x"], sample(step_of(pk.RWM), draws=20)["posterior"]["x"]
+        slow["posterior"]["x"], sample(step_of(pk.baselines.RWM), draws=20)["posterior"]["x"]
     )

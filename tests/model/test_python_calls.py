@@ -34,7 +34,7 @@ def note(fails, **options):
     """Return what is said of an exception, and the exception."""
     _, model = box(after(30, fails))
     with pytest.raises(RAISED) as info:
-        sample(pk.RWM(model=model), chains=1, **options)
+        sample(pk.baselines.RWM(model=model), chains=1, **options)
     return "".join(getattr(info.value, "__notes__", ["?"])[:1]), info.value
 
 
@@ -113,7 +113,7 @@ def test_another_shape_is_named():
         return np.zeros(next(shapes, 4))
 
     with pytest.raises((ValueError, AssertionError), match="shape") as info:
-        sample(pk.RWM(model=vector_of(mean)), chains=1)
+        sample(pk.baselines.RWM(model=vector_of(mean)), chains=1)
     assert (
         "(FromFunctionOp{mean} returned shape (4,)): do the shapes fit" in info.value.__notes__[0]
     )
@@ -132,14 +132,14 @@ def test_what_numba_would_misread_is_refused(returned, message):
     """An array of more dimensions ended Python."""
     Switch.returned = returned
     with pytest.raises(WrongReturn, match=message):
-        pk.RWM(model=returning())
+        pk.baselines.RWM(model=returning())
 
 
 def test_one_number_is_one_however_many_dimensions():
     with pm.Model() as model:
         op = wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(lambda x: np.array([-x @ x]))
         pm.Potential("p", op(pm.Flat("x", shape=2)))
-    assert pk.RWM(model=model).log_density(np.array([1.0, 2.0])) == -5
+    assert pk.baselines.RWM(model=model).log_density(np.array([1.0, 2.0])) == -5
 
 
 # ---- what is written ----------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_an_op_that_writes_into_its_input_changes_nothing(small, caplog, monkeyp
         x = pm.Flat("x", shape=2)
         op = wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(writes)
         pm.Potential("p", op(x) - x[1])
-    logp, q = pk.RWM(model=model).log_density, np.array([1.0, 3.0])
+    logp, q = pk.baselines.RWM(model=model).log_density, np.array([1.0, 3.0])
     assert [logp(q), logp(q)] == [-1, -1]  # x[0] + 1 - x[1]
     assert list(q) == [1, 3]
     [said] = [text for text in messages(caplog) if "writes into its input" in text]

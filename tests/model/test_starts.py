@@ -36,7 +36,7 @@ def test_points_are_those_that_pm_sample_starts_from(model, natural, how):
     assert len(points) == 3
     for name in ["low", "inside", "scale", "shares"]:
         assert len({point[name].tobytes() for point in points}) == 3
-    step = pk.RWM(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+    step = pk.baselines.RWM(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
     starts = []
     original = step.step
     step.step = lambda point: starts.append(point) or original(point)
@@ -144,7 +144,7 @@ def first_draw(step, point, tune=10, seed=1):
 @pytest.fixture(scope="module")
 def still(mixed_model):
     """It moves b_log__, and stays where it starts but for a billionth."""
-    return pk.RWM("b", model=mixed_model, **STILL)
+    return pk.baselines.RWM("b", model=mixed_model, **STILL)
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_a_chain_at_the_initial_point_jumps(still, mixed_model):
     ids=["jitter=False", "tune=0", "initvals"],
 )
 def test_a_chain_stays(options, tune, away, mixed_model):
-    step = pk.RWM("b", model=mixed_model, **STILL, **options)
+    step = pk.baselines.RWM("b", model=mixed_model, **STILL, **options)
     start = mixed_model.initial_point()
     start["b_log__"] = start["b_log__"] + away
     point, stats = first_draw(step, start, tune)
@@ -180,7 +180,7 @@ def test_a_chain_stays(options, tune, away, mixed_model):
 
 def test_jumps_until_the_log_density_is_finite_within_the_region():
     op, model = box(lambda x: 0.0 if x[0] > 0.4 else np.nan)
-    step = pk.RWM(model=model, region={"x": (-2, (2, 0))}, **STILL)
+    step = pk.baselines.RWM(model=model, region={"x": (-2, (2, 0))}, **STILL)
     op.count = 0
     for seed in range(10):
         point, stats = first_draw(step, {"x": np.zeros(2)}, seed=seed)
@@ -192,7 +192,7 @@ def test_jumps_until_the_log_density_is_finite_within_the_region():
 
 def test_a_chain_that_finds_no_place_to_jump_to_starts_where_it_is():
     _, model = box(lambda x: 0.0 if abs(x).max() < 1e-6 else -np.inf)
-    step = pk.RWM(model=model, **STILL)
+    step = pk.baselines.RWM(model=model, **STILL)
     point, stats = first_draw(step, {"x": np.zeros(2)})
     assert abs(point["x"]).max() < 1e-8
     assert stats["n_logp"] == 102
@@ -204,7 +204,7 @@ def test_a_jump_goes_where_the_gradient_is_finite():
     with pm.Model() as model:
         x = pm.Flat("x", initval=0)
         pm.Potential("root", -pm.math.sqrt(pm.math.maximum(x, 0)) - x**2)
-    step = pk.MALA(model=model)
+    step = pk.baselines.MALA(model=model)
     for seed in range(5):
         point, _ = first_draw(step, {"x": np.array(0.0)}, seed=seed)
         assert np.isfinite(step.state.gradient).all()
@@ -214,7 +214,7 @@ def test_a_jump_goes_where_the_gradient_is_finite():
 def test_steps_jump_in_pm_sample_and_leave_starts_alone_in_pk_sample():
     options = {"chains": 3, "cores": 1, "tune": 5, "draws": 3, "random_seed": 1}
     options |= {"progressbar": False, "compute_convergence_checks": False}
-    options |= {"step": pk.RWM(model=normal(2), **STILL), "model": normal(2)}
+    options |= {"step": pk.baselines.RWM(model=normal(2), **STILL), "model": normal(2)}
     found = pm.sample(**options)["posterior"]["x"].values
     assert len(np.unique(found.round(6))) == 6
     assert (abs(found) < 1).all()

@@ -23,7 +23,7 @@ from pymc_kameleon.step.job import advance
 
 @cache
 def walk():
-    return pk.RWM(model=box()[1], steps_per_draw=2)
+    return pk.baselines.RWM(model=box()[1], steps_per_draw=2)
 
 
 def run(function, **options):
@@ -120,7 +120,7 @@ def test_starts_that_fail_say_why():
 @pytest.mark.slow
 def test_gradients_of_rejected_points_are_none():
     _, model = box(fails_right)
-    dt = sample(pk.MALA(model=model), on_error="reject")
+    dt = sample(pk.baselines.MALA(model=model), on_error="reject")
     assert dt["posterior"].attrs["rejected_errors"] > 0
     assert float(dt["posterior"]["x"][..., 0].max()) <= 0.5
 
@@ -187,7 +187,7 @@ def test_where_nothing_can_be_stopped_it_is_refused(monkeypatch):
         with pytest.raises(ValueError, match="does its tasks in threads"):
             run(standard_normal, evaluation_timeout=1, executor=pool)
     with pytest.raises(ValueError, match="machine code, and calls no Python"):
-        sample(pk.RWM(model=normal()), evaluation_timeout=1)
+        sample(pk.baselines.RWM(model=normal()), evaluation_timeout=1)
     monkeypatch.delattr(signal, "setitimer")
     initvals = {"x": [0.1, 0.2]}
     with pytest.raises(ValueError, match="as Windows has none"):
@@ -290,7 +290,7 @@ def test_a_start_that_is_nan_is_evaluated_again(caplog):
 def test_pm_sample_looks_too(caplog):
     rng = np.random.default_rng(1)
     op, model = box(standard_normal)
-    step = pk.RWM(model=model)
+    step = pk.baselines.RWM(model=model)
     op.function = lambda x: standard_normal(x) + 0.01 * rng.standard_normal()
     with model:
         pm.sample(5, tune=20, chains=1, cores=1, step=step, **QUIET)
@@ -301,7 +301,7 @@ def test_pm_sample_looks_too(caplog):
 def test_what_was_seen_travels():
     """Also to where the model was compiled anew."""
     _, model = box(fails_right)
-    job = job_of(pk.RWM(model=model))
+    job = job_of(pk.baselines.RWM(model=model))
     job.rule = watch.Rule(rejects_errors=True)
     with black_box_ops_silent():
         copy = cloudpickle.loads(cloudpickle.dumps(job))

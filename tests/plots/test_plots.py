@@ -22,7 +22,7 @@ mpl.use("Agg")
 NAMES = ["a", "s_log__", "b[0]", "b[1]"]
 TUNE, DRAWS = 400, 60
 BACKENDS = ["none", *(name for name in ("bokeh", "plotly") if find_spec(name))]
-PLOTS = ["adaptation", "factor", "learned", "modes", "proposals"]
+PLOTS = ["adaptation", "learned", "modes", "proposals"]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def coordinates(result):
 @pytest.mark.parametrize(
     "backend", [pytest.param(b, marks=[pytest.mark.slow] * (b != "none")) for b in BACKENDS]
 )
-@pytest.mark.parametrize("name", [*PLOTS, "scales"])
+@pytest.mark.parametrize("name", PLOTS)
 @pytest.mark.filterwarnings("ignore:::bokeh", "ignore:::plotly")
 def test_other_backends(result, ladders, name, backend):
     draw = getattr(pk, f"plot_{name}")
@@ -141,7 +141,7 @@ def test_learned_correlations_of_several_modes_are_those_of_the_whole_past(resul
 
 
 def test_factor(result):
-    plots = pk.plot_factor(result, backend="matplotlib")
+    plots = pk.plot_learned(result, kind="factor", backend="matplotlib")
     (axis,) = axes_of(plots)
     assert [t.get_text() for t in axis.get_yticklabels()] == NAMES[::-1]
     assert [t.get_text() for t in axis.get_xticklabels()] == NAMES
@@ -151,7 +151,9 @@ def test_factor(result):
     rows, columns = np.tril_indices(4)
     np.testing.assert_allclose(y - (3 - rows), 0.45 * factor[rows, columns])
     assert (np.round(x) == columns).all()
-    partly = pk.plot_factor(result, backend="matplotlib", coords={"coordinate": ["b[1]", "a"]})
+    partly = pk.plot_learned(
+        result, kind="factor", backend="matplotlib", coords={"coordinate": ["b[1]", "a"]}
+    )
     assert [t.get_text() for t in axes_of(partly)[0].get_xticklabels()] == ["b[1]", "a"]
 
 
@@ -163,7 +165,7 @@ def test_proposals_are_those_of_the_sampler(result):
         learned, x = own.sel(chain=chain), coordinates(result)[chain, 30]
         assert learned["subsample"].shape == (20, 4)
         slow = reference.KAM.__new__(reference.KAM)
-        slow.kernel, slow.bandwidth = pk.kernels.Gaussian(), learned["bandwidth"].item()
+        slow.kernel, slow.bandwidth = pk.samplers.kernels.Gaussian(), learned["bandwidth"].item()
         slow.whitening = np.linalg.cholesky(learned["covariance"].values)
         slow.z, slow.nu = slow.whitened(learned["subsample"].values.T).T, learned["nu"].item()
         expected = slow.covariance(x, learned["gamma"].item())
@@ -198,7 +200,7 @@ def test_contours_have_95_percent(result):
 
 
 def test_scales(ladders):
-    plots = pk.plot_scales(ladders, backend="matplotlib", var_names="y")
+    plots = pk.plot_learned(ladders, kind="scale", backend="matplotlib", var_names="y")
     (axis,) = axes_of(plots)
     names = ["y_interval__[1]", "y_interval__[0]"]
     assert [t.get_text() for t in axis.get_yticklabels()] == names
@@ -252,7 +254,7 @@ def without(result, *names):
     return xr.DataTree.from_dict({k: v for k, v in result.children.items() if k not in names})
 
 
-@pytest.mark.parametrize("name", ["factor", "learned", "proposals", "scales"])
+@pytest.mark.parametrize("name", ["learned", "proposals"])
 def test_a_result_of_pm_sample_does_not_say_what_was_learned(result, name):
     with pytest.raises(ValueError, match=r"no group 'learned'.* draw with pk\.sample"):
         getattr(pk, f"plot_{name}")(without(result, "learned"), backend="none")
@@ -305,24 +307,29 @@ def test_draws_have_to_be_on_the_scale_of_what_was_learned(result):
 
 def test_several_steps(ladders):
     with pytest.raises(ValueError, match=r"step must be one of \['gam_0', 'gam_1'\], .* not None"):
-        pk.plot_factor(ladders, backend="none")
+        pk.plot_learned(ladders, kind="factor", backend="none")
     with pytest.raises(ValueError, match="not 'cmtm'"):
-        pk.plot_factor(ladders, step="cmtm", backend="none")
-    assert pk.plot_factor(ladders, step="gam_1", backend="none").data["factor"].sizes["entry"] == 3
+        pk.plot_learned(ladders, kind="factor", step="cmtm", backend="none")
+    assert (
+        pk.plot_learned(ladders, kind="factor", step="gam_1", backend="none")
+        .data["factor"]
+        .sizes["entry"]
+        == 3
+    )
 
 
 def test_what_was_not_learned(result):
     said = r"KAM.* has learned a scale of its coordinates.*plot_adaptation"
     with pytest.raises(ValueError, match=said):
-        pk.plot_scales(result, backend="none")
+        pk.plot_learned(result, kind="scale", backend="none")
     with pytest.raises(ValueError, match=r"there is no \['t'\] among .*'s', 's_log__'"):
-        pk.plot_factor(result, var_names=["a", "t"], backend="none")
+        pk.plot_learned(result, kind="factor", var_names=["a", "t"], backend="none")
 
 
 def test_coords_are_those_of_what_is_shown(result):
     said = r"no dimension \['term'\] among \[.*'coordinate'.*\]. Coord.* are \['a', 's_log__', 'b"
     with pytest.raises(ValueError, match=said):
-        pk.plot_factor(result, coords={"term": ["u"]}, backend="none")
+        pk.plot_learned(result, kind="factor", coords={"term": ["u"]}, backend="none")
     for draw in (pk.plot_adaptation, pk.plot_modes):
         with pytest.raises(ValueError, match=r"no dimension \['term'\] among \['chain', 'draw'"):
             draw(result, coords={"term": ["u"]}, backend="none")
@@ -334,13 +341,13 @@ def test_coords_are_those_of_what_is_shown(result):
 
 def test_a_result_is_no_table_of_pk_compare(result):
     for wrong, what in ((result, "DataTree"), (az.summary(result), r"a DataFrame with .*'mean'")):
-        said = rf"takes the table that pk\.compare\(\) returns, and got {what}"
+        said = rf"takes the table that pk\.compare_samplers\(\) returns, and got {what}"
         with pytest.raises(TypeError, match=said):
             pk.plot_compare(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLOTS[:3] + PLOTS[4:])
+@pytest.mark.parametrize("name", ["adaptation", "learned", "proposals"])
 def test_a_path_is_that_of_a_result(result, name, tmp_path):
     draw = getattr(pk, f"plot_{name}")
     with pytest.raises(TypeError, match=r"dt is None: give the result of pk\.sample"):
@@ -359,7 +366,11 @@ def test_visuals_are_the_callers(result):
     assert plots.viz["scatter"]["correlation"].item()["marker"] == "s"
     with pytest.raises(ValueError, match="scater"):
         pk.plot_learned(result, backend="none", visuals={"scater": False})
-    again = pk.plot_factor(result, plot_collection=pk.plot_factor(result, backend="none"))
+    again = pk.plot_learned(
+        result,
+        kind="factor",
+        plot_collection=pk.plot_learned(result, kind="factor", backend="none"),
+    )
     assert again.backend == "none"
 
 
@@ -368,7 +379,7 @@ def test_without_a_library_for_plotting(result):
         pk.plot_learned(result)
 
 
-@pytest.mark.parametrize("name", [*PLOTS, "scales"])
+@pytest.mark.parametrize("name", PLOTS)
 def test_docstrings_are_complete(name):
     text = getattr(pk, f"plot_{name}").__doc__
     for part in ("plot_collection : ", "visuals : dict", "Returns", "Examples", ">>> "):

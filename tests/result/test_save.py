@@ -21,7 +21,7 @@ import pymc as pm, xarray as xr, pymc_kameleon as pk
 quiet = {"progressbar": False, "compute_convergence_checks": False}
 with pm.Model():
     pm.Normal("x", shape=2)
-    dt = pk.sample(20, tune=20, chains=2, step=pk.RWM(), store="run.zarr", **quiet)
+    dt = pk.sample(20, tune=20, chains=2, step=pk.baselines.RWM(), store="run.zarr", **quiet)
     dt.to_netcdf("run.nc")
     loaded = xr.load_datatree("run.nc")
     assert loaded["posterior"].equals(dt["posterior"].load())
@@ -54,7 +54,7 @@ def line():
 
 @pytest.fixture(scope="module")
 def saved(line):
-    step = pk.RWM(model=line)
+    step = pk.baselines.RWM(model=line)
     return pk.sample(20, tune=20, chains=2, step=step, random_seed=1, model=line, **QUIET)
 
 
@@ -86,7 +86,7 @@ def test_a_result_is_written_over_the_file_that_it_goes_on_from(saved, line, tmp
 
 
 def test_xarray_reads_a_store(saved, line, tmp_path):
-    step, store = pk.RWM(model=line), tmp_path / "run.zarr"
+    step, store = pk.baselines.RWM(model=line), tmp_path / "run.zarr"
     pk.sample(20, tune=20, chains=2, step=step, random_seed=1, model=line, store=store, **QUIET)
     with xr.open_datatree(store, engine="zarr", consolidated=False) as stored:
         assert stored["posterior"].equals(saved["posterior"])

@@ -45,12 +45,15 @@ def model():
 
 @pytest.fixture(scope="module")
 def steps(model):
-    return [pk.RWM([model["a"]], model=model), pk.RWM([model["s"]], model=model)]
+    return [
+        pk.baselines.RWM([model["a"]], model=model),
+        pk.baselines.RWM([model["s"]], model=model),
+    ]
 
 
 @pytest.fixture(scope="module")
 def walk():
-    return pk.RWM(model=normal(), steps_per_draw=2)
+    return pk.baselines.RWM(model=normal(), steps_per_draw=2)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +102,7 @@ def test_a_store_keeps_the_order_of_variables(path):
     with pm.Model():
         for name in names:
             pm.Normal(name)
-        step = pk.RWM()
+        step = pk.baselines.RWM()
         made = [sample(step, store=path, draws=4, tune=4)]
         made.append(pk.sample(resume=path, **QUIET))
     for result in made:
@@ -232,7 +235,7 @@ def begin(self, *arguments):
     RUNS = True
     drive(self, *arguments)
 run.Run._drive = begin
-step = pk.RWM(model=normal(), steps_per_draw=2)
+step = pk.baselines.RWM(model=normal(), steps_per_draw=2)
 for n in sys.argv[3:]:
     child = os.fork()  # imports take seconds
     if child == 0:
@@ -505,7 +508,7 @@ def test_whatever_is_no_store_is_refused(walk, path, tmp_path):
 def test_a_store_of_another_model_or_step_is_refused(walk, path):
     sample(walk, store=path, draws=5)
     with pytest.raises(ValueError, match=r"steps_per_draw was 2, and is 3 now"):
-        resume(path, walk.model, 5, step=pk.RWM(model=walk.model, steps_per_draw=3))
+        resume(path, walk.model, 5, step=pk.baselines.RWM(model=walk.model, steps_per_draw=3))
     with pytest.raises(ValueError, match="same model"):
         resume(path, normal(2), 5)
     with pm.Model() as other:
@@ -521,7 +524,7 @@ def test_a_store_of_other_data_is_refused(path):
         data = pm.Data("data", [0.5, 1.5])
         x = pm.Normal("x")
         pm.Normal("y", x, observed=data)
-    sample(pk.RWM(model=model), store=path)
+    sample(pk.baselines.RWM(model=model), store=path)
     with model:
         pm.set_data({"data": [0.5, 1.0]})
     with pytest.raises(ValueError, match="same data"):
@@ -580,7 +583,7 @@ def test_draws_that_are_all_nan_or_0_are_there(path):
         x = pm.Normal("x")
         pm.Deterministic("nothing", x * np.nan)
         pm.Deterministic("zero", pm.math.switch(x > 1e9, 1, 0))
-    step = pk.RWM(model=model)
+    step = pk.baselines.RWM(model=model)
     sample(step, store=path, draws=10)
     resume(path, model, 10)
     assert resume(path, model, 10)["posterior"].sizes["draw"] == 30

@@ -39,7 +39,7 @@ def table():
         "Metropolis": pm.Metropolis,
         "NUTS": pm.NUTS,
     }
-    return pk.compare(steps, normal(2), random_seed=1, **OPTIONS)
+    return pk.compare_samplers(steps, normal(2), random_seed=1, **OPTIONS)
 
 
 def test_the_first_row_is_the_fastest_of_those_that_are_right(table):
@@ -128,7 +128,9 @@ def test_a_plot_of_other_backends(table, backend):
 
 def test_the_same_seed_gives_the_same_draws():
     first, again, other = (
-        pk.compare([GAM], normal(2), random_seed=seed, **OPTIONS | {"draws": 100, "tune": 50})
+        pk.compare_samplers(
+            [GAM], normal(2), random_seed=seed, **OPTIONS | {"draws": 100, "tune": 50}
+        )
         for seed in (np.random.default_rng(1), np.random.default_rng(1), 2)
     )
     same = ["ok", "ess_bulk", "ess_tail", "r_hat", "evaluations"]
@@ -140,7 +142,7 @@ def test_the_same_seed_gives_the_same_draws():
 def test_discrete_variables_are_left_to_pymc(caplog):
     with caplog.at_level(logging.WARNING):
         options = OPTIONS | {"draws": 50, "tune": 50}
-        table = pk.compare({"GAM": GAM}, mixed(), random_seed=1, **options)
+        table = pk.compare_samplers({"GAM": GAM}, mixed(), random_seed=1, **options)
     row = table.loc["GAM"]
     assert set(table.attrs["results"]["GAM"]["posterior"]) == {"a", "b", "k"}
     assert np.isnan(row["evaluations"])
@@ -149,7 +151,7 @@ def test_discrete_variables_are_left_to_pymc(caplog):
 
 
 def test_a_function_that_returns_no_step_fails(caplog):
-    table = pk.compare({"none": lambda: None}, normal(2), **OPTIONS)
+    table = pk.compare_samplers({"none": lambda: None}, normal(2), **OPTIONS)
     said = "ValueError: The function has to return a step, or a list of some, not [None]."
     assert table.loc["none", "warnings"] == said
     assert "All of these steps have failed: see the column warnings." in caplog.text
@@ -158,7 +160,7 @@ def test_a_function_that_returns_no_step_fails(caplog):
 def test_without_a_gradient_there_is_no_nuts():
     model = black_box(Blind())
     assert compare._default_steps(model) == [pk.SurrogateMetropolis, pk.GAM]
-    table = pk.compare(["nuts"], model, **OPTIONS)
+    table = pk.compare_samplers(["nuts"], model, **OPTIONS)
     assert table.loc["nuts", "warnings"].startswith("ValueError: nuts needs a gradient")
     assert compare._default_steps(normal(2)) == [
         *(pk.GadMALA, pk.GAM, pk.SurrogateMetropolis),
@@ -178,7 +180,7 @@ def test_all_steps_get_as_many_cores(asked, given, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     monkeypatch.setattr(compare, "sample", run)
     monkeypatch.setattr(pm, "sample", run)
-    pk.compare([GAM, "nuts"], normal(2), **OPTIONS | {"cores": asked})
+    pk.compare_samplers([GAM, "nuts"], normal(2), **OPTIONS | {"cores": asked})
     assert seen == [given, given]
 
 
@@ -198,20 +200,22 @@ def test_all_steps_get_as_many_cores(asked, given, monkeypatch):
 def test_what_is_no_step_is_refused_before_anything_runs(steps, says, monkeypatch):
     monkeypatch.setattr(compare, "_sampled", lambda *arguments: pytest.fail("it ran"))
     with pytest.raises(ValueError, match=says):
-        pk.compare(["RWM", *steps] if steps and isinstance(steps, list) else steps, normal(2))
+        pk.compare_samplers(
+            ["RWM", *steps] if steps and isinstance(steps, list) else steps, normal(2)
+        )
 
 
 def test_other_arguments_are_checked():
     with pytest.raises(ValueError, match="chains must be"):
-        pk.compare([GAM], normal(2), chains=1)
+        pk.compare_samplers([GAM], normal(2), chains=1)
     with pytest.raises(ValueError, match="cores must be"):
-        pk.compare([GAM], normal(2), cores=0)
+        pk.compare_samplers([GAM], normal(2), cores=0)
 
 
 def test_nutpie_has_to_be_there(monkeypatch):
     monkeypatch.setattr(compare, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="needs the package nutpie"):
-        pk.compare(["nutpie"], normal(2))
+        pk.compare_samplers(["nutpie"], normal(2))
 
 
 # ---- what draws say, without a model ------------------------------------------------------------

@@ -317,7 +317,7 @@ def surrogate_of_x(of_two):
 @pytest.mark.parametrize(
     "other",
     [
-        *(pytest.param(o, marks=pytest.mark.slow) for o in (pk.AM, pk.GadRWM)),
+        *(pytest.param(o, marks=pytest.mark.slow) for o in (pk.baselines.AM, pk.GadRWM)),
         pk.SurrogateMetropolis,
     ],
 )
@@ -355,7 +355,7 @@ def test_lengths_are_those_of_four_chains_together(surrogate):
 
 def test_samplers_that_search_for_themselves_have_chains_alone(counting, caplog):
     options = {"draws": 10, "tune": 10, "random_seed": 1, "model": counting} | QUIET
-    step = pk.AM(model=counting)
+    step = pk.baselines.AM(model=counting)
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         many = pk.sample(step=step, evaluations_at_once=5, cores=1, **options)
     said = "evaluations_at_once sets the number of chains, and nothing else: with AM each chain"
@@ -370,7 +370,7 @@ def test_values_of_starts_are_not_taken_for_those_elsewhere(monkeypatch):
     with pm.Model() as model:
         x, y = pm.Flat("x", shape=2), pm.Normal("y")
         pm.Normal("z", simulator(bend)(x), [2.0, 1.0], observed=[0.0, 0.0])
-    step = [pk.EmulatorMetropolis([x], model=model), pk.AM([y], model=model)]
+    step = [pk.EmulatorMetropolis([x], model=model), pk.baselines.AM([y], model=model)]
     first_point, seen = pk.EmulatorMetropolis._first_point, []
 
     def noted(step, draws, logp):

@@ -175,7 +175,7 @@ def test_the_bar_shows_it(draws, step, monkeypatch):
 def test_draws_of_several_steps():
     with pm.Model():
         a, b = pm.Normal("a"), pm.Normal("b", 1, 2)
-        steps = [pk.RWM([a]), pk.RWM([b])]
+        steps = [pk.baselines.RWM([a]), pk.baselines.RWM([b])]
         dt = pk.sample(100, tune=100, step=steps, random_seed=1, cores=1, evidence=200, **QUIET)
         found = pk.evidence(dt)
     assert found.evaluations == 200 + 200  # steps do not know the log-density of the whole
@@ -361,11 +361,11 @@ def test_what_cannot_be_found_is_refused_before_the_run(box, step, mixed_model, 
     with pm.Model():
         pm.Normal("y", pm.Flat("m"), 1, observed=[1.0, 2.0])
         with pytest.raises(ValueError, match="prior of m is improper"):
-            pk.sample(step=pk.RWM(), evidence=True, **QUIET)
+            pk.sample(step=pk.baselines.RWM(), evidence=True, **QUIET)
     with pm.Model():
         pm.Normal("a")
         pm.Normal("b")
-        walk = pk.RWM()
+        walk = pk.baselines.RWM()
         with pytest.raises(ValueError, match=r"evidence needs \['b'\], which var_names leaves"):
             pk.sample(step=walk, var_names=["a"], evidence=True, **QUIET)
         with pytest.raises(
@@ -403,7 +403,7 @@ def test_a_limit_that_is_used_up_is_told(step):
 def test_a_restricted_step_is_told(caplog):
     with pm.Model():
         pm.Normal("a")
-        walk = pk.RWM(region={"a": (-1, 1)})
+        walk = pk.baselines.RWM(region={"a": (-1, 1)})
         dt = pk.sample(
             200, tune=200, step=walk, chains=2, cores=1, random_seed=1, evidence=400, **QUIET
         )

@@ -548,7 +548,9 @@ def test_what_draws_have_not_needed_makes_more_of_them(plain_walk, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", [cls for cls in pk.SAMPLERS if cls.__name__[:2] != "Em"])
+@pytest.mark.parametrize(
+    "sampler", [cls for cls in pk.samplers.SAMPLERS if cls.__name__[:2] != "Em"]
+)
 def test_of_all_samplers(sampler):
     step = sampler(model=normal())
     for n in 3_000, 20_000:

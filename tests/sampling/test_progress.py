@@ -266,8 +266,8 @@ def walks(pair):
     """The second one never moves."""
     options = {"model": pair, "steps_per_draw": 5}
     return [
-        pk.RWM([pair["x"]], **options),
-        pk.RWM([pair["y"]], scaling=1e10, tune_scaling=False, **options),
+        pk.baselines.RWM([pair["x"]], **options),
+        pk.baselines.RWM([pair["y"]], scaling=1e10, tune_scaling=False, **options),
     ]
 
 

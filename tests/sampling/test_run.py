@@ -31,7 +31,7 @@ ALL = (*DRAWN, "warmup_sample_stats", "learned")
 
 @pytest.fixture(scope="module")
 def walk():
-    return pk.RWM(model=normal(), steps_per_draw=5)
+    return pk.baselines.RWM(model=normal(), steps_per_draw=5)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def whole(walk):
 @pytest.fixture(scope="module")
 def black_walk():
     """Of a black box."""
-    return pk.RWM(model=box()[1], steps_per_draw=5)
+    return pk.baselines.RWM(model=box()[1], steps_per_draw=5)
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_goes_on_to_what_is_enough_when_interrupted(enough, walk, monkeypatch):
 def test_a_target_needs_parameters():
     with pm.Model() as model:
         pm.Deterministic("twice", 2 * pm.Normal("x"))
-    step = pk.RWM(model=model)
+    step = pk.baselines.RWM(model=model)
     with pytest.raises(ValueError, match="target_ess needs parameters to look at"):
         sample(step, target_ess=10, var_names=["twice"])
 
@@ -517,7 +517,7 @@ def test_what_is_learned_together_is_compiled_before_the_first_draw(
     options, order, walk, monkeypatch
 ):
     done, drive = [], Run._drive
-    monkeypatch.setattr(pk.RWM, "compile_learning", lambda step: done.append("compile"))
+    monkeypatch.setattr(pk.baselines.RWM, "compile_learning", lambda step: done.append("compile"))
     monkeypatch.setattr(Run, "_drive", lambda *args: [done.append("drive"), drive(*args)])
     sample(walk, **options)
     assert done == order
@@ -589,7 +589,7 @@ def press_twice(step, cores, folder):
 @pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_second_ctrl_c_leaves_what_hangs(cores, tmp_path):
     """In a process of its own, and here."""
-    step = pk.RWM(model=box(faults.wells)[1], steps_per_draw=1)
+    step = pk.baselines.RWM(model=box(faults.wells)[1], steps_per_draw=1)
     forked = multiprocessing.get_context("fork")
     ended = forked.Process(target=press_twice, args=(step, cores, tmp_path))
     ended.start()

@@ -88,13 +88,13 @@ def plane():
 @pytest.fixture(scope="module")
 def walk(line):
     """A step that is quick to make, and quick."""
-    return pk.RWM(model=line, steps_per_draw=5)
+    return pk.baselines.RWM(model=line, steps_per_draw=5)
 
 
 @pytest.fixture(scope="module")
 def still(line):
     """Its first draw is where the chain starts, but for a billionth."""
-    return pk.RWM(model=line, scaling=1e-10, tune_scaling=False)
+    return pk.baselines.RWM(model=line, scaling=1e-10, tune_scaling=False)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def pair():
 def two_steps(pair):
     """One needs the gradient."""
     walk = pk.GAM([pair["x"]], model=pair, steps_per_draw=5)
-    return [walk, pk.MALA([pair["y"]], model=pair, steps_per_draw=5)]
+    return [walk, pk.baselines.MALA([pair["y"]], model=pair, steps_per_draw=5)]
 
 
 # ---- every sampler --------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_float32(others):
 def test_float32_has_dispersed_starts():
     with pm.Model() as model:
         pm.Normal("f", dtype="float32")
-    result = sample(pk.RWM(model=model))
+    result = sample(pk.baselines.RWM(model=model))
     assert len(np.unique(result["posterior"]["f"])) > 2
 
 
@@ -319,7 +319,7 @@ def test_a_step_that_cannot_start_where_another_went(caplog):
     with pm.Model() as model:
         x, y = pm.Normal("x"), pm.Normal("y")
         pm.Potential("p", -pt.sqrt(y**2 * (x < 0.5)))
-        steps = [pk.GAM([x]), pk.MALA([y])]
+        steps = [pk.GAM([x]), pk.baselines.MALA([y])]
     with pytest.raises(SamplingError, match=r"(?s)MALA cannot start: the gradient.*y") as error:
         sample(steps, model=model, initvals={"x": 0.0, "y": 1.0})
     (note,) = error.value.__notes__
@@ -359,15 +359,15 @@ def test_starts_are_dispersed(still):
 
 
 def test_starts_are_in_the_region(line, pair):
-    step = pk.RWM(model=line, scaling=1e-10, tune_scaling=False, region={"x": (0.7, 5)})
+    step = pk.baselines.RWM(model=line, scaling=1e-10, tune_scaling=False, region={"x": (0.7, 5)})
     starts = sample(step, tune=0, chains=10, draws=1)["posterior"]["x"]
     assert (starts > 0.7).all()
-    second = pk.RWM(
+    second = pk.baselines.RWM(
         [pair["y"]], model=pair, scaling=1e-10, tune_scaling=False, region={"y": (0.7, 5)}
     )
-    steps = [pk.RWM([pair["x"]], model=pair, scaling=1e-10, tune_scaling=False), second]
+    steps = [pk.baselines.RWM([pair["x"]], model=pair, scaling=1e-10, tune_scaling=False), second]
     assert (sample(steps, tune=0, chains=10, draws=1)["posterior"]["y"] > 0.7).all()
-    nowhere = pk.RWM(model=line, region={"x": (7, 8)})
+    nowhere = pk.baselines.RWM(model=line, region={"x": (7, 8)})
     with pytest.raises(ValueError, match="not finite at any of 100 points"):
         sample(nowhere)
 
@@ -392,7 +392,7 @@ def test_impossible_initvals(still):
         size = pm.Data("size", np.zeros(2))
         pm.Normal("v", shape=size.shape)
     with pytest.raises(ValueError, match=r"start of v has shape \(3,\), not \(2,\)"):
-        sample(pk.RWM(model=model), initvals={"v": np.zeros(3)})
+        sample(pk.baselines.RWM(model=model), initvals={"v": np.zeros(3)})
 
 
 def test_a_start_outside_the_support():
@@ -473,7 +473,7 @@ OPTIONS = {
     "kernel": (
         pk.KAM,
         {
-            "kernel": pk.kernels.Matern(2.5, "knn"),
+            "kernel": pk.samplers.kernels.Matern(2.5, "knn"),
             "n_subsample": np.int64(30),
             "scale_bounds": (1e-3, np.float64(50)),
         },
@@ -487,7 +487,7 @@ OPTIONS = {
         },
     ),
     "arrays": (pk.CMTM, {"scales": np.array([0.1, 1.0, 10.0]), "n_tries": 3}),
-    "mode": (pk.RWM, {"compile_kwargs": {"mode": "NUMBA"}}),
+    "mode": (pk.baselines.RWM, {"compile_kwargs": {"mode": "NUMBA"}}),
 }
 
 
@@ -504,14 +504,14 @@ def test_options_survive(name, model, tmp_path):
         assert_same(resume(loaded, model, 5), whole)
 
 
-class Own(pk.kernels.Gaussian):
+class Own(pk.samplers.kernels.Gaussian):
     """A kernel that the package does not know."""
 
 
 @pytest.mark.parametrize(
     ("cls", "options"),
     [
-        (pk.RWM, {"compile_kwargs": {"mode": get_mode("NUMBA")}}),
+        (pk.baselines.RWM, {"compile_kwargs": {"mode": get_mode("NUMBA")}}),
         (pk.KAM, {"kernel": Own(2.0), "n_subsample": 30}),
     ],
 )
@@ -539,7 +539,7 @@ def regression(shape=2, name="x", mu=0.0, observed=1.0, flat=False):
 @pytest.fixture(scope="module")
 def of_regression():
     model = regression()
-    return sample(pk.RWM(model=model))
+    return sample(pk.baselines.RWM(model=model))
 
 
 @pytest.mark.parametrize(
@@ -559,7 +559,7 @@ def test_another_model_is_refused(change, message, of_regression):
 
 def test_changed_data_are_refused():
     model = regression()
-    half = sample(pk.RWM(model=model))
+    half = sample(pk.baselines.RWM(model=model))
     with model:
         pm.set_data({"data": 2.0})
     with pytest.raises(ValueError, match=r"same data: pm.Data, or the length"):
@@ -573,14 +573,14 @@ def test_a_noisy_or_rounded_log_density_is_not_refused():
     """Black boxes may be noisy."""
     rng = np.random.default_rng(1)
     _, model = box(lambda x: -0.5 * x @ x + 1e-3 * rng.standard_normal())
-    half = sample(pk.RWM(model=model, steps_per_draw=1))
+    half = sample(pk.baselines.RWM(model=model, steps_per_draw=1))
     assert resume(half, model)["posterior"].sizes["draw"] == 60
 
 
 def test_another_step_is_refused(gam, model):
     half = once(gam)
     for cls, options, message in [
-        (pk.RWM, {}, "sampler was 'GAM', and is 'RWM' now"),
+        (pk.baselines.RWM, {}, "sampler was 'GAM', and is 'RWM' now"),
         (pk.GAM, {"steps_per_draw": 3}, "steps_per_draw was 10, and is 3 now"),
         (pk.GAM, {"target_accept": 0.3}, "target_accept was 0.234, and is 0.3 now"),
         (pk.GAM, {"keep_adapting": True}, "keep_adapting was False, and is True now"),
@@ -935,7 +935,7 @@ def test_exceptions_arrive_as_they_are(build):
 def test_an_exception_says_in_which_draw():
     """That draw is the first one that cannot be made."""
     model = fails_in_the_likelihood()
-    step = pk.RWM(model=model, scaling=0.5, steps_per_draw=1)
+    step = pk.baselines.RWM(model=model, scaling=0.5, steps_per_draw=1)
     options = {"chains": 1, "tune": 0, "initvals": {"x": [0.1, 0.2]}}
     with pytest.raises(ZeroDivisionError) as error:
         sample(step, draws=100_000, **options)
@@ -1177,7 +1177,7 @@ def test_impossible_steps(gam, line, walk, pair, two_steps, mixed_model):
         with pytest.raises(ValueError, match=message):
             sample(step, model=pair)
     with pytest.raises(ValueError, match=r"No step moves \['k'\].* have to be continuous"):
-        sample(pk.RWM(model=mixed_model))
+        sample(pk.baselines.RWM(model=mixed_model))
     with pytest.raises(TypeError, match="context"):
         sample(walk, model=None)
 

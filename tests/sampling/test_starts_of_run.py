@@ -37,7 +37,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def step(model):
-    return pk.RWM(model=model, **STILL)
+    return pk.baselines.RWM(model=model, **STILL)
 
 
 def points_of(step, chains, initvals):
@@ -149,7 +149,7 @@ def test_starts_of_the_prior_are_possible():
         x = pm.Normal("x")
         limit = pm.Data("limit", 0.5)
         pm.Potential("above", pm.math.switch(x > limit, 0, -np.inf))
-    step = pk.RWM(model=model, **STILL)
+    step = pk.baselines.RWM(model=model, **STILL)
     assert (begun(step, "prior", 8)["x"] > 0.5).all()
     with model:
         pm.set_data({"limit": 50})
@@ -165,7 +165,7 @@ def test_the_mode_by_the_gradient(caplog):
     mode = np.array([30.0, -20.0])
     with pm.Model() as model:
         pm.Normal("x", mode, 0.1)
-    found = begun(pk.RWM(model=model, **STILL), "map", 4)["x"].values - mode
+    found = begun(pk.baselines.RWM(model=model, **STILL), "map", 4)["x"].values - mode
     assert (abs(found) < 1).all()
     assert (abs(found) > 1e-4).all()
     assert len(np.unique(found)) == 8
@@ -179,7 +179,7 @@ def test_the_mode_without_a_gradient(caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     mode = np.array([3.0, -2.0])
     op = Blind(lambda x: -5 * (x - mode) @ (x - mode) if x[0] < 3.5 else np.nan)
-    step = pk.RWM(model=black_box(op), **STILL)
+    step = pk.baselines.RWM(model=black_box(op), **STILL)
     before = op.count
     points = points_of(step, 3, "map")
     found = np.array([point["x"] for point in points]) - mode
@@ -197,7 +197,7 @@ def test_the_mode_where_find_map_does_not_jitter(monkeypatch, caplog):
     monkeypatch.setattr(pm, "find_MAP", lambda start=None: None)
     with pm.Model() as model:
         pm.Normal("x", 30, 0.1)
-    found = begun(pk.RWM(model=model, **STILL), "map", 4)["x"].values
+    found = begun(pk.baselines.RWM(model=model, **STILL), "map", 4)["x"].values
     assert (abs(found - 30) < 1.1).all()
     assert "does not jitter its start" in messages(caplog)[0]
 
@@ -208,7 +208,7 @@ def test_a_density_without_a_mode():
         x = pm.Flat("x")
         pm.Potential("nowhere", pm.math.exp(pm.math.exp(x)))
     with pytest.raises(ValueError, match=r"pm.find_MAP leaves \['x'\] without|about the mode"):
-        points_of(pk.RWM(model=model, **STILL), 2, "map")
+        points_of(pk.baselines.RWM(model=model, **STILL), 2, "map")
 
 
 # ---- values -------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_wrong_shapes_stop_the_run():
         total = pk.black_box(total, ndim=0, batched=True)
         pm.Potential("total", total(pm.Flat("x", shape=2)))
     with pytest.raises(TypeError, match=r"shape \(1,\) for \d evaluations") as raised:
-        sample(pk.RWM(model=model), cores=2, on_error="reject")
+        sample(pk.baselines.RWM(model=model), cores=2, on_error="reject")
     assert len(raised.value.__notes__) == 2  # where, and that there is a result
 
 
@@ -145,7 +145,7 @@ def test_two_black_boxes_of_several_shapes():
     with pm.Model() as model:
         x = pm.Normal("x", shape=3)
         pm.Potential("p", -0.5 * (squares(sums(x)).sum() + squares(sums(x[:2])).sum()))
-    step = pk.RWM(model=model)
+    step = pk.baselines.RWM(model=model)
     alone = sample(step, chains=4)
     sizes.clear()
     assert_same(sample(step, chains=4, cores=4), alone)
@@ -173,7 +173,7 @@ def test_evaluations_in_one_call_cannot_be_stopped(gam):
 
 
 def workers(model, **options):
-    step = pk.RWM(model=model, compile_kwargs=options)
+    step = pk.baselines.RWM(model=model, compile_kwargs=options)
     return Workers(Job([step], step.outputs([model.free_RVs[0].name]), True), 4)
 
 

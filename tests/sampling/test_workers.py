@@ -117,7 +117,7 @@ def test_what_another_chain_leaves_in_the_arrays_does_not_matter(job):
 
 def test_an_exception_leaves_the_job_as_it_was():
     op, model = box()
-    job = job_of(pk.RWM(model=model, steps_per_draw=2))
+    job = job_of(pk.baselines.RWM(model=model, steps_per_draw=2))
     state = begun(job)
     op.function = faults.Raises((-np.inf, np.inf))
     with pytest.raises(ZeroDivisionError):
@@ -133,7 +133,7 @@ def test_an_exception_leaves_the_job_as_it_was():
 @pytest.fixture(scope="module")
 def step():
     """Of a black box."""
-    return pk.RWM(model=box()[1], steps_per_draw=3)
+    return pk.baselines.RWM(model=box()[1], steps_per_draw=3)
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_where_jax_hangs_in_forked_processes_chains_are_sampled_in_turn(monkeypa
         return faults.wells(x)
 
     op, model = box(faults.wells)
-    options = {"step": pk.RWM(model=model), "cores": 2, "quiet": False}
+    options = {"step": pk.baselines.RWM(model=model), "cores": 2, "quiet": False}
     expected = sample(**options)
     monkeypatch.setattr(sampling_workers, "_jax_is_in_use", lambda: True)
     caplog.clear()
@@ -332,7 +332,7 @@ class Elsewhere(Executor):
 @pytest.fixture(scope="module")
 def arrival(tmp_path_factory):
     path = tmp_path_factory.mktemp("arrivals") / "arrivals"
-    step = pk.RWM(model=faults.arriving(path), steps_per_draw=2)
+    step = pk.baselines.RWM(model=faults.arriving(path), steps_per_draw=2)
     job = job_of(step)
     path.unlink(missing_ok=True)
     with black_box_ops_silent():
@@ -371,9 +371,9 @@ def test_workers_keep_what_they_compiled(arriving, monkeypatch):
     first = sample(step, chains=3, tune=20, draws=10, executor=pool)
     heavy, arrived = pool.heavy, len(path.read_text().split())
     assert arrived == at_a_time
-    again = pk.RWM(model=step.model, steps_per_draw=2)
+    again = pk.baselines.RWM(model=step.model, steps_per_draw=2)
     assert_same(sample(again, chains=3, tune=20, draws=10, executor=pool), first, ALL)
-    other = pk.AM(model=step.model)
+    other = pk.baselines.AM(model=step.model)
     elsewhere = sample(other, chains=2, tune=20, draws=10, executor=pool)
     assert_same(elsewhere, sample(other, chains=2, tune=20, draws=10), ALL)
     assert (pool.heavy, len(path.read_text().split())) == (heavy, arrived)
@@ -421,7 +421,7 @@ def test_a_function_of_a_notebook_is_the_one_of_now(home, monkeypatch):
         return model
 
     def found(model, **options):
-        return sample(pk.RWM(model=model), tune=20, draws=10, **options)
+        return sample(pk.baselines.RWM(model=model), tune=20, draws=10, **options)
 
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         for centre in (0.0, 30.0):  # the worker knows the first one by this name
@@ -440,7 +440,7 @@ def test_what_cannot_travel_is_said(monkeypatch):
     with pm.Model() as model:
         pm.Potential("logp", locked(pm.Flat("x")))
     with pytest.raises(TypeError, match="lock") as info:
-        sample(pk.RWM(model=model), executor=Elsewhere(2, monkeypatch))
+        sample(pk.baselines.RWM(model=model), executor=Elsewhere(2, monkeypatch))
     assert any("to travel to workers" in note for note in info.value.__notes__)
 
 
@@ -620,7 +620,7 @@ def test_failures_travel():
 
 @pytest.fixture(scope="module")
 def line_walk():
-    return pk.RWM(model=normal(), steps_per_draw=5)
+    return pk.baselines.RWM(model=normal(), steps_per_draw=5)
 
 
 @pytest.fixture(scope="module")
@@ -740,7 +740,7 @@ def test_a_second_step_may_learn_together(calls):
     """Though the first one has no pauses."""
     with pm.Model() as model:
         x, y = pm.Normal("x"), pm.Normal("y")
-    steps = [pk.RWM([x], model=model), faults.Herd([y], model=model)]
+    steps = [pk.baselines.RWM([x], model=model), faults.Herd([y], model=model)]
     one, two = (sample(steps, model=model, chains=2, tune=40, cores=n) for n in (1, 2))
     assert_same(one, two, ALL)
     assert calls == [(2, [n] * 2) for n in (0, 10, 25)] * 2

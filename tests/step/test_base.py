@@ -14,15 +14,15 @@ from pymc_kameleon.step.make_draws import compiled_run
 # ---- a gradient that nobody fills -----------------------------------------------------------
 
 
-class Forgetful(pk.MALA):
+class Forgetful(pk.baselines.MALA):
     derivatives = 0
 
 
-class Homeless(pk.RWM):
+class Homeless(pk.baselines.RWM):
     derivatives = 1
 
 
-class Narrow(pk.MALA):
+class Narrow(pk.baselines.MALA):
     def _allocate(self, scales, n_tune):
         state, *others = super()._allocate(scales, n_tune)
         return state._replace(gradient=np.zeros(1)), *others
@@ -41,7 +41,7 @@ class OuterWork(NamedTuple):
     move: CopyingWork
 
 
-class Copying(pk.MALA):
+class Copying(pk.baselines.MALA):
     def _allocate(self, scales, n_tune):
         *others, _ = super()._allocate(scales, n_tune)
         return *others, OuterWork(
@@ -49,7 +49,7 @@ class Copying(pk.MALA):
         )
 
 
-class Fickle(pk.RWM):
+class Fickle(pk.baselines.RWM):
     def _allocate(self, scales, n_tune):
         state, *others = super()._allocate(scales, n_tune)
         kind = np.float32 if n_tune == 7 else np.float64
@@ -66,7 +66,7 @@ def test_arrays_of_other_types_than_those_compiled_are_refused(mixed_model):
         step.setup_chain(1, 7, 1)
 
 
-class Unfinished(pk.RWM):
+class Unfinished(pk.baselines.RWM):
     def _allocate(self, scales, n_tune):
         return super()._allocate(scales, n_tune)[:3]
 
@@ -89,7 +89,7 @@ def test_a_sampler_that_is_not_whole_is_refused(cls, message, mixed_model):
 # ---- documentation --------------------------------------------------------------------------
 
 
-class Terse(pk.RWM):
+class Terse(pk.baselines.RWM):
     """A walk.
 
     Parameters
@@ -158,7 +158,7 @@ def plain(target, state, parameters, work, rng):
 
 @pytest.fixture(scope="module")
 def step(mixed_model):
-    return pk.RWM(model=mixed_model)
+    return pk.baselines.RWM(model=mixed_model)
 
 
 LEAN = "compiled with jit can neither allocate an array nor return one"
@@ -178,7 +178,9 @@ LEAN = "compiled with jit can neither allocate an array nor return one"
     ],
 )
 def test_what_cannot_be_compiled_is_explained(transition, function, cause, step, monkeypatch):
-    monkeypatch.setattr(step, "algorithm", pk.RWM.algorithm._replace(transition=transition))
+    monkeypatch.setattr(
+        step, "algorithm", pk.baselines.RWM.algorithm._replace(transition=transition)
+    )
     with pytest.raises(TypeError, match=cause) as error:
         compiled_run([step])
     message = str(error.value)

@@ -79,7 +79,7 @@ def with_costs(step, seconds, monkeypatch):
 
 def test_what_an_expensive_run_costs(said, monkeypatch):
     op, model = box()
-    step = with_costs(pk.RWM(model=model, steps_per_draw=10), 0.1, monkeypatch)
+    step = with_costs(pk.baselines.RWM(model=model, steps_per_draw=10), 0.1, monkeypatch)
     op.count = 0
     said()
     say_what_a_run_costs([step], 4, 2000, 2, np.zeros(2))
@@ -100,7 +100,7 @@ def test_what_an_expensive_run_costs(said, monkeypatch):
 def test_what_a_run_with_two_steps_costs(said, monkeypatch):
     with pm.Model() as model:
         x, y = pm.Normal("x"), pm.Normal("y", shape=3)
-    walk = with_costs(pk.RWM([x], model=model, steps_per_draw=5), 0.2, monkeypatch)
+    walk = with_costs(pk.baselines.RWM([x], model=model, steps_per_draw=5), 0.2, monkeypatch)
     tries = with_costs(pk.CMH([y], model=model, steps_per_draw=1), 0.1, monkeypatch)
     said()
     say_what_a_run_costs([walk, tries], 2, 50, 1, np.zeros(4))
@@ -136,7 +136,7 @@ def test_the_arithmetic_of_a_sampler_counts_too(said, monkeypatch):
 def test_python_is_not_called_for_a_message(said, monkeypatch):
     """It might crash, and here that is the user's own process."""
     op, model = box()
-    step = with_costs(pk.RWM(model=model, steps_per_draw=10), 0.01, monkeypatch)
+    step = with_costs(pk.baselines.RWM(model=model, steps_per_draw=10), 0.01, monkeypatch)
     op.count = 0
     said()
     say_what_a_run_costs([step], 4, 2000, 2, np.zeros(2))
@@ -147,7 +147,7 @@ def test_python_is_not_called_for_a_message(said, monkeypatch):
 def test_arithmetic_that_cannot_be_measured_is_named(said, monkeypatch):
     """As of emulators, which are fitted and walked on: that takes longer than the evaluations."""
     _, model = box()
-    step = with_costs(pk.RWM(model=model, steps_per_draw=1), 0.1, monkeypatch)
+    step = with_costs(pk.baselines.RWM(model=model, steps_per_draw=1), 0.1, monkeypatch)
     monkeypatch.setattr(step, "own_arithmetic", pk.EmulatorMetropolis.own_arithmetic)
     said()
     say_what_a_run_costs([step], 1, 20, 8, np.zeros(2))
@@ -176,7 +176,7 @@ def test_looking_for_scales_counts_too(said, monkeypatch):
 
 
 def test_evaluations_of_all_chains_in_one_call(said, monkeypatch):
-    step = with_costs(pk.RWM(model=box()[1], steps_per_draw=1), 1.0, monkeypatch)
+    step = with_costs(pk.baselines.RWM(model=box()[1], steps_per_draw=1), 1.0, monkeypatch)
     said()
     say_what_a_run_costs([step], 64, 10, 64, np.zeros(2), together=True)
     assert "= 640 evaluations of 1 s: about 10 s with 64 in one call." in said()[0]
@@ -214,7 +214,7 @@ def test_an_evaluation_is_timed_at_most_three_times(seconds, monkeypatch):
 
 def test_draws_do_not_depend_on_what_is_said(monkeypatch):
     model = normal(2)
-    step = pk.RWM(model=model)
+    step = pk.baselines.RWM(model=model)
     options = {"tune": 50, "chains": 1, "cores": 1, "random_seed": 1, "model": model} | QUIET
     usual = pk.sample(50, step=step, **options)
     monkeypatch.setattr(run_costs, "LONG_RUN", 0)  # all is measured
@@ -257,7 +257,7 @@ def test_compiling_is_announced_and_its_end_told(long, said, monkeypatch):
 
 def test_a_short_run_took_some_time(said):
     model = normal(1)
-    pk.sample(20, tune=50, chains=1, step=pk.RWM(model=model), model=model, **QUIET)
+    pk.sample(20, tune=50, chains=1, step=pk.baselines.RWM(model=model), model=model, **QUIET)
     took = re.search(r"took (\S+ \S+)\.$", said()[-1])
     assert took[1][0] != "0"
 
@@ -268,7 +268,7 @@ def test_all_chains_say_together_what_they_have_in_common(tune, said):
     op, model = box()
     op.function = lambda x: 0.0 if abs(x[0] - 0.3) < 1e-9 else np.nan  # nothing is accepted
     starts = [{"x": np.array([0.3, i])} for i in range(3)]
-    step = pk.RWM(model=model, steps_per_draw=10)
+    step = pk.baselines.RWM(model=model, steps_per_draw=10)
     options = {"chains": 3, "cores": 1, "model": model} | QUIET
     first = pk.sample(30, tune=tune, step=step, initvals=starts, **options)
     warnings = [message for message in said() if message.startswith("Chain")]
@@ -282,7 +282,7 @@ def test_all_chains_say_together_what_they_have_in_common(tune, said):
 
 def test_tuning_is_not_judged_until_it_is_over(said):
     _, model = box()
-    step = pk.RWM(model=model, steps_per_draw=1)
+    step = pk.baselines.RWM(model=model, steps_per_draw=1)
     options = {"chains": 1, "cores": 1, "random_seed": 1, "model": model} | QUIET
     options["initvals"] = {"x": np.ones(2)}
 

@@ -157,7 +157,7 @@ def test_the_numbers_of_a_step_are_its_own(step):
 )
 def test_statistics_are_declared_as_a_tuple(wrong):
     with pytest.raises(TypeError, match=r"statistics of Careless as a NamedTuple.*stats = Stats"):
-        type("Careless", (pk.RWM,), wrong)
+        type("Careless", (pk.baselines.RWM,), wrong)
 
 
 @jit
@@ -194,8 +194,8 @@ def declared(**fields):
     ],
 )
 def test_a_wrong_declaration_or_report_is_refused(stats, report, message):
-    algorithm = pk.RWM.algorithm._replace(report=report)
-    wrong = type("Wrong", (pk.RWM,), {"stats": stats, "algorithm": algorithm})
+    algorithm = pk.baselines.RWM.algorithm._replace(report=report)
+    wrong = type("Wrong", (pk.baselines.RWM,), {"stats": stats, "algorithm": algorithm})
     with pytest.raises(TypeError, match=message):
         wrong(model=normal((2,)))
 

@@ -15,7 +15,6 @@ from pytensor import wrap_py
 import pymc_kameleon as pk
 from pymc_kameleon.samplers import choice
 from pymc_kameleon.samplers.choice import bound_steps
-from pymc_kameleon.samplers.kameleon.published_cyclical_kam import PublishedCyclicalKAM
 from pymc_kameleon.step.unbound import UnboundStep
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
@@ -48,25 +47,24 @@ def test_options_are_checked_at_once():
         pk.GAM.options(step_per_draw=5)
     with pytest.raises(TypeError, match="CyclicalKAM has no option 'nu'"):
         pk.CyclicalKAM.options(nu=1.0)
-    assert pk.CyclicalKAM.options("x", variant="published", nu=1.0).sampler is PublishedCyclicalKAM
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_pm_sample_makes_it_the_step(cores, pair):
     with pair:
-        step = pk.RWM.options("x", steps_per_draw=3)
+        step = pk.baselines.RWM.options("x", steps_per_draw=3)
         options = {"draws": 10, "tune": 10, "chains": 2, "cores": cores} | QUIET
         found = pm.sample(step=[step], **options)  # beside NUTS
-        expected = pm.sample(step=[pk.RWM("x", steps_per_draw=3)], **options)
+        expected = pm.sample(step=[pk.baselines.RWM("x", steps_per_draw=3)], **options)
     [made] = step.methods
-    assert type(made) is pk.RWM
+    assert type(made) is pk.baselines.RWM
     assert repr(made) == "RWM([x], steps_per_draw=3)"
     assert CompoundStep([step]).stats_dtypes_shapes == CompoundStep([made]).stats_dtypes_shapes
     np.testing.assert_array_equal(found["posterior"]["x"], expected["posterior"]["x"])
 
 
 def test_pk_sample_leaves_it_as_it_is(pair):
-    step = pk.RWM.options(steps_per_draw=3)
+    step = pk.baselines.RWM.options(steps_per_draw=3)
     for model, names in (normal(2), {"x"}), (pair, {"x", "s"}):
         found = pk.sample(draws=10, tune=10, chains=1, step=step, model=model, **QUIET)
         assert set(found["posterior"]) == names
@@ -74,10 +72,10 @@ def test_pk_sample_leaves_it_as_it_is(pair):
 
 
 def test_without_a_context_pm_sample_cannot_bind_it():
-    step = pk.RWM.options()
+    step = pk.baselines.RWM.options()
     with pytest.raises(TypeError, match=r"RWM.options\(\) is not bound to a model yet. .*context"):
         pm.sample(step=step, model=normal(2), **QUIET)
-    assert pk.RWM.options(model=normal(2)).vars == normal(2).value_vars
+    assert pk.baselines.RWM.options(model=normal(2)).vars == normal(2).value_vars
     with pytest.raises(TypeError, match="not bound"):
         step.step({})
 
@@ -86,25 +84,25 @@ def test_without_a_context_pm_sample_cannot_bind_it():
 
 
 def test_steps_are_taken_however_they_are_given(pair):
-    all_of, x, s = ("x", "s_log__"), pk.RWM("x", model=pair), pk.GAM.options("s")
+    all_of, x, s = ("x", "s_log__"), pk.baselines.RWM("x", model=pair), pk.GAM.options("s")
     for step, expected in [
-        (pk.RWM, [(pk.RWM, all_of)]),
-        ("rwm", [(pk.RWM, all_of)]),
-        ("RWM", [(pk.RWM, all_of)]),
-        (pk.RWM.options(steps_per_draw=5), [(pk.RWM, all_of)]),
-        ([x, s], [(pk.RWM, ("x",)), (pk.GAM, ("s_log__",))]),
-        ((s, pk.RWM), [(pk.GAM, ("s_log__",)), (pk.RWM, ("x",))]),
-        (["gam", x], [(pk.GAM, ("s_log__",)), (pk.RWM, ("x",))]),
-        (CompoundStep([x]), [(pk.RWM, ("x",))]),
+        (pk.baselines.RWM, [(pk.baselines.RWM, all_of)]),
+        ("rwm", [(pk.baselines.RWM, all_of)]),
+        ("RWM", [(pk.baselines.RWM, all_of)]),
+        (pk.baselines.RWM.options(steps_per_draw=5), [(pk.baselines.RWM, all_of)]),
+        ([x, s], [(pk.baselines.RWM, ("x",)), (pk.GAM, ("s_log__",))]),
+        ((s, pk.baselines.RWM), [(pk.GAM, ("s_log__",)), (pk.baselines.RWM, ("x",))]),
+        (["gam", x], [(pk.GAM, ("s_log__",)), (pk.baselines.RWM, ("x",))]),
+        (CompoundStep([x]), [(pk.baselines.RWM, ("x",))]),
         ([], []),
     ]:
         assert shown(bound_steps(step, pair)) == expected, step
     assert bound_steps(x, pair) == [x]
-    assert bound_steps(pk.RWM.options(steps_per_draw=5), pair)[0].steps_per_draw == 5
+    assert bound_steps(pk.baselines.RWM.options(steps_per_draw=5), pair)[0].steps_per_draw == 5
 
 
 def test_steps_that_cannot_be_meant(pair):
-    x, s = pk.RWM("x", model=pair), pk.GAM.options("s")
+    x, s = pk.baselines.RWM("x", model=pair), pk.GAM.options("s")
     for step, message in [
         ("gad", "no sampler 'gad'. Did you mean 'GAM'. There are AM, .*Barker.* RWM"),
         ("xyz", "no sampler 'xyz'. There are AM"),
@@ -194,33 +192,39 @@ def test_there_is_no_choice_for_discrete_variables(mixed_model):
 # ---- in PyMC's list -------------------------------------------------------------------------
 
 
-def test_registered_samplers_are_chosen_by_pm_sample(pair):
+def test_samplers_assigned_by_default_are_chosen_by_pm_sample(pair):
     before = list(STEP_METHODS)
-    with pytest.raises(ZeroDivisionError), pk.registered(pk.GAM), pk.registered(pk.RWM):
-        1 / (STEP_METHODS[:2] != [pk.RWM, pk.GAM])
+    with (
+        pytest.raises(ZeroDivisionError),
+        pk.assign_by_default(pk.GAM),
+        pk.assign_by_default(pk.baselines.RWM),
+    ):
+        1 / (STEP_METHODS[:2] != [pk.baselines.RWM, pk.GAM])
     assert list(STEP_METHODS) == before
-    with pk.registered(pk.RWM):
-        with pk.registered(pk.RWM):
+    with pk.assign_by_default(pk.baselines.RWM):
+        with pk.assign_by_default(pk.baselines.RWM):
             pass
         found = pm.sample(
             draws=10, tune=10, chains=1, model=pair, rwm={"steps_per_draw": 3}, **QUIET
         )
     assert (found["sample_stats"]["n_logp"].values[0, 1:] == 3).all()
     assert "diverging" not in found["sample_stats"]
-    with pytest.raises(TypeError, match=r"registered takes the class of a sampler, .* not 'gam'"):
-        pk.registered("gam").__enter__()
+    with pytest.raises(
+        TypeError, match=r"assign_by_default takes the class of a sampler, .* not 'gam'"
+    ):
+        pk.assign_by_default("gam").__enter__()
 
 
-def test_registered_samplers_take_what_suits_them(mixed_model):
+def test_samplers_assigned_by_default_take_what_suits_them(mixed_model):
     """Discrete variables, and those without a gradient, are left to others."""
-    with pk.registered(pk.RWM), pk.registered(pk.MALA):
+    with pk.assign_by_default(pk.baselines.RWM), pk.assign_by_default(pk.baselines.MALA):
         _, chosen = pm.sampling.mcmc.assign_step_methods(mixed_model)
         assert {cls: [var.name for var in vars] for cls, vars in chosen.items()} == {
-            pk.MALA: ["a", "b_log__"],
+            pk.baselines.MALA: ["a", "b_log__"],
             pm.Metropolis: ["k"],
         }
         _, chosen = pm.sampling.mcmc.assign_step_methods(black_box(Blind()))
-        assert list(chosen) == [pk.RWM]
+        assert list(chosen) == [pk.baselines.RWM]
 
 
 def test_the_version_is_that_of_the_installed_package():

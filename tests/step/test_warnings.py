@@ -115,7 +115,7 @@ def test_tuning_too_short(sampler):
 
 
 def test_a_fixed_scale_needs_no_tuning():
-    step = pk.RWM(model=normal(2), scaling=1.7, tune_scaling=False)
+    step = pk.baselines.RWM(model=normal(2), scaling=1.7, tune_scaling=False)
     assert last_warning(step, tune=0) == ""
     assert last_warning(step, tune=200) == ""
 
@@ -157,7 +157,7 @@ def test_a_long_run_of_rejections(sampler):
 def test_plus_infinity_is_told():
     """Of the chain that has seen it alone, however many draws are made at a time."""
     _, model = box(lambda x: np.inf if x[0] > 1 else -0.5 * x @ x)
-    step = pk.RWM(model=model, steps_per_draw=3, scaling=1.0, tune_scaling=False)
+    step = pk.baselines.RWM(model=model, steps_per_draw=3, scaling=1.0, tune_scaling=False)
     message = last_warning(step)
     n = int(re.search(r"the log-density was \+inf at (\d+) points\. They are", message)[1])
     assert 50 < n < 900
@@ -168,13 +168,13 @@ def test_plus_infinity_is_told():
 def test_few_transitions_are_no_long_run():
     """Of 100 draws of one transition, 15 rejections in a row may be an accident."""
     op, model = box()
-    step = pk.RWM(model=model, steps_per_draw=1)
+    step = pk.baselines.RWM(model=model, steps_per_draw=1)
     assert refused(step, op, range(350, 365), draws=100) == ""
     assert step.monitor.longest >= 15
 
 
 @pytest.mark.parametrize("side", ["lower", "upper"])
-@pytest.mark.parametrize("cls", [pk.RWM, pk.GAM, pk.RAM, pk.KAM, pk.PCAKAM])
+@pytest.mark.parametrize("cls", [pk.baselines.RWM, pk.GAM, pk.baselines.RAM, pk.KAM, pk.PCAKAM])
 def test_a_scale_at_its_bound(cls, side):
     bounds = (1e-4, 1e-3) if side == "upper" else (500, 1000)
     kwargs = {"gamma": 0.1} if cls in ARGUMENTS else {}  # a wide γ alone might reach the target
@@ -197,7 +197,7 @@ def test_too_few_distinct_points(cls):
 @pytest.mark.parametrize("bandwidth", [1e-90, 1e-3, 1e12])
 def test_no_principal_directions(bandwidth):
     """A bandwidth that is far off leaves a walk that works, and says so."""
-    kernel = pk.kernels.Gaussian(bandwidth)
+    kernel = pk.samplers.kernels.Gaussian(bandwidth)
     step = pk.PCAKAM(model=normal(3), kernel=kernel, n_subsample=50)
     message = last_warning(step)
     assert "no principal directions" in message
@@ -206,7 +206,7 @@ def test_no_principal_directions(bandwidth):
 
 
 def test_kam_with_a_bandwidth_that_is_far_too_small():
-    step = pk.KAM(model=normal(3), kernel=pk.kernels.Gaussian(1e-3), n_subsample=50)
+    step = pk.KAM(model=normal(3), kernel=pk.samplers.kernels.Gaussian(1e-3), n_subsample=50)
     message = last_warning(step)
     assert "upper bound" in message
     assert "bandwidth is too small" in message

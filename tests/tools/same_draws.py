@@ -50,7 +50,7 @@ def of_sampler(cls):
 
 
 def of_options(model):
-    steps = [pk.GAM([model["a"]]), pk.MALA([model["s"]])]
+    steps = [pk.GAM([model["a"]]), pk.baselines.MALA([model["s"]])]
     yield "two steps", (two := sample(steps))
     yield "two steps, resumed", pk.sample(20, resume=two, **QUIET)
     yield "two steps, pm.sample", pm.sample(step=steps, **SHORT)
@@ -63,7 +63,7 @@ def of_options(model):
     yield "until enough", sample(pk.GAM(), draws=5000, target_ess=100)
     yield "from one start", sample(pk.KAM(), initvals={"a": [0.1, -0.2], "s": 0.5})
     yield "slow", sample(pk.GAM(compile_kwargs={"mode": "FAST_COMPILE"}))
-    published = pk.CyclicalKAM(variant="published", cycle_length=20)
+    published = pk.baselines.PublishedCyclicalKAM(cycle_length=20)
     yield "as published", (cyclical := sample(published))
     yield "as published, resumed", pk.sample(20, resume=cyclical, **QUIET)
     yield "as published, pm.sample", pm.sample(step=published, **SHORT)
@@ -118,7 +118,7 @@ def all_results():
         a, s = pm.Normal("a", 0, [1.0, 2.0], dims="city"), pm.HalfNormal("s")
         pm.Deterministic("scaled", a * s, dims="city")
         pm.Normal("y", a[0], s, observed=pm.Data("data", [0.5, 1.5]))
-        for cls in pk.SAMPLERS:
+        for cls in pk.samplers.SAMPLERS:
             if cls is not pk.EmulatorMetropolis:  # needs a black box
                 yield from of_sampler(cls)
         yield from of_options(model)

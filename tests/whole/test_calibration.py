@@ -197,9 +197,9 @@ ROWS = (
     {cls: Runs() for cls in SAMPLERS}
     | {cls: Runs(arguments) for cls, arguments in SMALL.items()}
     | {
-        pk.RWM: Runs({"steps_per_draw": 30}),
+        pk.baselines.RWM: Runs({"steps_per_draw": 30}),
         pk.CMH: Runs({"steps_per_draw": 20}),
-        pk.MALA: Runs({"steps_per_draw": 20}),
+        pk.baselines.MALA: Runs({"steps_per_draw": 20}),
         pk.SurrogateMetropolis: Runs(tune=40, replicates=40),  # whose tuning is dear
         BoxedEmulator: Runs(SMALL[BoxedEmulator], tune=100, replicates=28),
     }
@@ -240,9 +240,9 @@ def uncorrected_transition(target, state, parameters, work, rng):
     return accept_prob, accepted
 
 
-class UncorrectedMALA(pk.MALA):
+class UncorrectedMALA(pk.baselines.MALA):
     name = "uncorrected"
-    algorithm = pk.MALA.algorithm._replace(transition=uncorrected_transition)
+    algorithm = pk.baselines.MALA.algorithm._replace(transition=uncorrected_transition)
 
 
 RESTLESS = {"keep_adapting": True, "learning_rate": 0.5}
@@ -252,9 +252,9 @@ RESTLESS = {"keep_adapting": True, "learning_rate": 0.5}
 @pytest.mark.parametrize(
     ("sampler", "runs", "name"),
     [
-        (UncorrectedMALA, ROWS[pk.MALA], "hierarchy"),
+        (UncorrectedMALA, ROWS[pk.baselines.MALA], "hierarchy"),
         (LocalKAM, ROWS[pk.KAM], "bounded"),
-        (pk.AM, Runs(RESTLESS), "mixture"),
+        (pk.baselines.AM, Runs(RESTLESS), "mixture"),
     ],
 )
 def test_ranks_of_broken_twins_are_not(sampler, runs, name):

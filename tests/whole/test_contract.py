@@ -25,32 +25,31 @@ from pymc_kameleon.core.chain import MOVED, compile_draws
 from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.core.numba_cache import Cache
 from pymc_kameleon.samplers.gradient import mala
-from pymc_kameleon.samplers.kameleon.published_cyclical_kam import PublishedCyclicalKAM
 from pymc_kameleon.step import make_draws
 from pymc_kameleon.step.job import Job
 
 ARGUMENTS = {
-    pk.RWM: {},
-    pk.AM: {},
-    pk.RBAM: {},
+    pk.baselines.RWM: {},
+    pk.baselines.AM: {},
+    pk.baselines.RBAM: {},
     pk.GAM: {},
-    pk.RAM: {},
+    pk.baselines.RAM: {},
     pk.KAM: {"n_subsample": 40},
     pk.PCAKAM: {"n_subsample": 40},
     pk.CyclicalKAM: {"n_subsample": 40},
     pk.CMH: {},
     pk.CMTM: {},
-    pk.MALA: {},
+    pk.baselines.MALA: {},
     pk.GadRWM: {},
     pk.GadMALA: {},
-    pk.Barker: {},
+    pk.baselines.Barker: {},
     pk.SurrogateMetropolis: {},
     BoxedEmulator: {},
 }
 """For each sampler, arguments that make it quick to test."""
 
 ROWS = {cls.__name__: (cls, arguments) for cls, arguments in ARGUMENTS.items()} | {
-    "published": (PublishedCyclicalKAM, {"cycle_length": 20}),
+    "published": (pk.baselines.PublishedCyclicalKAM, {"cycle_length": 20}),
     "skeleton": (skeleton.CubeWalk, {}),  # from outside the package
 }
 NOT_PROMISED = {
@@ -258,7 +257,7 @@ DEAR = {testing.statistics, testing.beside, testing.progress_bar, testing.zarr_t
 )
 def test_conforms(sampler, check):
     never_stops = {testing.tune_zero, testing.tuning_ends}
-    if sampler.cls is PublishedCyclicalKAM and check in never_stops:
+    if sampler.cls is pk.baselines.PublishedCyclicalKAM and check in never_stops:
         with pytest.raises(AssertionError, match="scaling to stay"):
             check(sampler)
     else:
@@ -285,8 +284,7 @@ def test_processes_draw_the_same_with_all_samplers(check):
 
 def test_every_sampler_has_a_row():
     assert set(ARGUMENTS) == set(SAMPLERS)
-    assert all(sampler.__name__ in pk.__all__ for sampler in pk.SAMPLERS)
-    assert len({sampler.name for sampler in pk.SAMPLERS}) == len(pk.SAMPLERS)
+    assert len({sampler.name for sampler in pk.samplers.SAMPLERS}) == len(pk.samplers.SAMPLERS)
 
 
 def test_signature_and_documentation(sampler):
@@ -312,40 +310,40 @@ def test_takes_all_continuous_variables_by_default(sampler, mixed_model):
 
 def test_default_steps_per_draw():
     """The dimension, or one sweep over it, or one transition."""
-    for cls, defaults in {pk.RWM: (10, 12), pk.CMH: (1, 1), pk.GadMALA: (1, 1)}.items():
+    for cls, defaults in {pk.baselines.RWM: (10, 12), pk.CMH: (1, 1), pk.GadMALA: (1, 1)}.items():
         assert tuple(map(cls.default_steps_per_draw, (3, 12))) == defaults
-    assert pk.RWM(model=normal(12)).steps_per_draw == 12
+    assert pk.baselines.RWM(model=normal(12)).steps_per_draw == 12
 
 
 def test_refuses_impossible_variables(mixed_model):
     """As all others do, which leave it to the base class."""
     with pytest.raises(ValueError, match=r"\['k'\] are discrete.*Leave them out"):
-        pk.RWM([mixed_model["a"], mixed_model["k"]], model=mixed_model)
+        pk.baselines.RWM([mixed_model["a"], mixed_model["k"]], model=mixed_model)
     with pytest.raises(ValueError, match="twice"):
-        pk.RWM([mixed_model["a"], mixed_model["a"]], model=mixed_model)
+        pk.baselines.RWM([mixed_model["a"], mixed_model["a"]], model=mixed_model)
     with pm.Model():
         stranger = pm.Normal("stranger")
     for unknown in stranger, "stranger", mixed_model["y"]:
         with pytest.raises(ValueError, match=r"cannot sample '\w+'.*are \['a', 'b', 'k'\]"):
-            pk.RWM([unknown], model=mixed_model)
+            pk.baselines.RWM([unknown], model=mixed_model)
     with pytest.raises(ValueError, match=r"'b_log_'\. Did you mean 'b_log__'"):
-        pk.RWM("b_log_", model=mixed_model)
+        pk.baselines.RWM("b_log_", model=mixed_model)
     with pm.Model():
         namesake = pm.Normal("a")
     with pytest.raises(ValueError, match=r"'a'\. This variable belongs to another model"):
-        pk.RWM([namesake], model=mixed_model)
+        pk.baselines.RWM([namesake], model=mixed_model)
     with pm.Model() as model:
         pm.Poisson("k", 3)
     with pytest.raises(ValueError, match=r"the model has none.*\['k'\]"):
-        pk.RWM(model=model)
+        pk.baselines.RWM(model=model)
 
 
 def test_variables_go_by_their_names(mixed_model):
     a, b = mixed_model["a"], mixed_model["b"]
     for vars in ["a", "b_log__"], ("a", "b"), [a, "b"], [mixed_model.rvs_to_values[a], b]:
-        assert pk.RWM(vars, model=mixed_model).var_names == ("a", "b_log__")
+        assert pk.baselines.RWM(vars, model=mixed_model).var_names == ("a", "b_log__")
     for vars in "b", b, mixed_model.rvs_to_values[b]:
-        assert pk.RWM(vars, model=mixed_model).var_names == ("b_log__",)
+        assert pk.baselines.RWM(vars, model=mixed_model).var_names == ("b_log__",)
 
 
 def test_an_unknown_option_names_the_nearest(mixed_model):
@@ -364,7 +362,7 @@ def test_refuses_impossible_options(mixed_model):
         "jitter": [0],
     }.items():
         for value in values:
-            said = refusal(pk.RWM, model=mixed_model, **{option: value})
+            said = refusal(pk.baselines.RWM, model=mixed_model, **{option: value})
             assert option in said, (option, value)
 
 
@@ -377,7 +375,7 @@ def test_refuses_impossible_initial_points(mixed_model):
         (start | {"a": 1.0}, "initial_point['a'] must have shape (2,), not ()."),
         (start | {"a": np.zeros(3)}, "initial_point['a'] must have shape (2,), not (3,)."),
     ]:
-        assert message in refusal(pk.RWM, model=mixed_model, initial_point=point)
+        assert message in refusal(pk.baselines.RWM, model=mixed_model, initial_point=point)
 
 
 def test_refuses_impossible_regions(mixed_model):
@@ -390,7 +388,9 @@ def test_refuses_impossible_regions(mixed_model):
         ({"a": (1, 0)}, "low < high"),
         ({"a": (0, np.nan)}, "low < high"),
     ]:
-        assert re.search(message, refusal(pk.RWM, model=mixed_model, region=region)), region
+        assert re.search(message, refusal(pk.baselines.RWM, model=mixed_model, region=region)), (
+            region
+        )
 
 
 def test_common_options_arrive(sampler, mixed_model):
@@ -421,7 +421,7 @@ def test_refuses_a_noisy_logp():
         mu = pm.Normal("mu")
         pm.Normal("y", mu, observed=data, total_size=100)
     with pytest.raises(ValueError, match="Minibatch"):
-        pk.RWM(model=model)
+        pk.baselines.RWM(model=model)
 
 
 # ---- pm.sample and pk.sample -------------------------------------------------------------------

@@ -63,7 +63,7 @@ def walk():
 
 @pytest.fixture(scope="module")
 def plane():
-    return pk.RWM(model=normal(2), steps_per_draw=2)
+    return pk.baselines.RWM(model=normal(2), steps_per_draw=2)
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +236,7 @@ def interrupt(where, n, seed=1):
     its own.
     """
     _, model = box(faults.wells)
-    step = pk.RWM(model=model, steps_per_draw=2)
+    step = pk.baselines.RWM(model=model, steps_per_draw=2)
     options = {"tune": 4, "draws": 6, "quiet": True, "initvals": {"x": np.array([0.1, 0.2])}}
     whole, kept = sample(step, **options), 0
     done = one_by_one(pytest.MonkeyPatch())
@@ -366,7 +366,7 @@ def broad():
         x = pm.Flat("x", shape=2, initval=np.array([0.1, 0.2]))
         pm.Deterministic("broad", pt.repeat(x, 1000))
         pm.Potential("p", op(x))
-    return op, pk.RWM(model=model, steps_per_draw=2)
+    return op, pk.baselines.RWM(model=model, steps_per_draw=2)
 
 
 def without_memory(whole, options, n):
@@ -456,7 +456,7 @@ def odd():
         pm.Deterministic("draw", 3 * x)
         pm.Deterministic("x_dim_0", 2 * x)
         pm.Deterministic("both", x[0] * empty)
-    return pk.RWM(model=model, steps_per_draw=1)
+    return pk.baselines.RWM(model=model, steps_per_draw=1)
 
 
 def test_variables_are_not_called_as_dimensions(odd, done):
@@ -474,7 +474,7 @@ def test_what_is_computed_besides_needs_all_variables(odd, done):
 
 def test_a_step_of_no_elements_is_refused(odd):
     with pytest.raises(ValueError, match=r"RWM has nothing to move: \['empty'\] have no elements"):
-        pk.RWM(["empty"], model=odd.model)
+        pk.baselines.RWM(["empty"], model=odd.model)
 
 
 @pytest.mark.slow
@@ -588,7 +588,7 @@ for i in range(3):
         break
 with pm.Model() as model:
     pm.Normal("x", 1, [1.0, 3.0])
-    step = pk.RWM(steps_per_draw=2)
+    step = pk.baselines.RWM(steps_per_draw=2)
 point, _ = model.initial_point(), step.setup_chain(np.random.default_rng(1), 10, 10)
 for _ in range(20):
     point, _ = step.step(point)
@@ -659,7 +659,7 @@ class Jitted:
 @pytest.mark.slow
 def test_a_linker_that_is_neither_numbas_nor_c_nor_python_is_replaced(monkeypatch, caplog):
     """As JAX's, by C's, which is said."""
-    step, make = pk.RWM(model=normal(), steps_per_draw=2), functions.pymc_compile
+    step, make = pk.baselines.RWM(model=normal(), steps_per_draw=2), functions.pymc_compile
 
     def compile_as_jax_would(*arguments, **options):
         function = make(*arguments, **options)
@@ -674,7 +674,7 @@ def test_a_linker_that_is_neither_numbas_nor_c_nor_python_is_replaced(monkeypatc
     )  # sooner than C
     with pm.Model() as model:
         pm.Normal("x")
-    result = sample(pk.RWM(model=model, steps_per_draw=2))
+    result = sample(pk.baselines.RWM(model=model, steps_per_draw=2))
     said = "log-density runs through Python, which is slower: NumbaLinker compiles nothing that"
     assert said in caplog.text
     np.testing.assert_allclose(result["posterior"]["x"], expected["posterior"]["x"], rtol=1e-6)
@@ -714,7 +714,7 @@ def test_linkers_that_are_not_installed_are_refused():
     if find_spec("jax"):
         pytest.skip("JAX is installed")
     with pytest.raises(ModuleNotFoundError, match="jax"):
-        pk.RWM(model=regression(), compile_kwargs={"mode": "JAX"})
+        pk.baselines.RWM(model=regression(), compile_kwargs={"mode": "JAX"})
 
 
 # ---- transforms -----------------------------------------------------------------------------
@@ -801,7 +801,7 @@ def test_scales_from_1e_12_to_1e12(cls, caplog):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls", [pk.RWM, pk.GAM, pk.GadMALA])
+@pytest.mark.parametrize("cls", [pk.baselines.RWM, pk.GAM, pk.GadMALA])
 @pytest.mark.parametrize("d", [1, 500])
 def test_one_and_500_dimensions(cls, d):
     step = cls(model=normal(d), steps_per_draw=10)
@@ -916,12 +916,12 @@ def test_runs_in_threads(walk):
 # ---- anything at any time -------------------------------------------------------------------
 
 STEPS = {
-    "walk": lambda: pk.RWM(model=normal(), steps_per_draw=2),
+    "walk": lambda: pk.baselines.RWM(model=normal(), steps_per_draw=2),
     "gam": lambda: pk.GAM(model=normal(2), steps_per_draw=2),
     "kam": lambda: pk.KAM(model=normal(2), steps_per_draw=3),
     "mala": lambda: pk.GadMALA(model=normal(2), steps_per_draw=2),
     "modes": lambda: pk.CyclicalKAM(model=normal(2), steps_per_draw=2),
-    "box": lambda: pk.RWM(model=box()[1], steps_per_draw=2),
+    "box": lambda: pk.baselines.RWM(model=box()[1], steps_per_draw=2),
     "box by gam": lambda: pk.GAM(model=box()[1], steps_per_draw=1),
 }
 FEW = ("walk", "box")

@@ -90,7 +90,7 @@ def test_exact_draws_stay_exact_as_pymc_steps():
 
 def test_slow_rows_have_the_transition_of_others():
     for algorithms in [
-        [cls.algorithm for cls in (pk.GAM, pk.AM, pk.RBAM, pk.RAM)],
+        [cls.algorithm for cls in (pk.GAM, pk.baselines.AM, pk.baselines.RBAM, pk.baselines.RAM)],
         [fisher_rule.FISHER, gad.WHITENED, gad.PUBLISHED, gad.EXACT],
         [gad.WALK_WHITENED, gad.WALK_PUBLISHED],
     ]:
@@ -167,9 +167,9 @@ def do_not_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Leave the first ladders as they are."""
 
 
-class DriftingRWM(pk.RWM):
+class DriftingRWM(pk.baselines.RWM):
     name = "drifting"
-    algorithm = pk.RWM.algorithm._replace(transition=drifting_transition)
+    algorithm = pk.baselines.RWM.algorithm._replace(transition=drifting_transition)
 
 
 class LocalKAM(pk.KAM):
@@ -258,7 +258,7 @@ def test_broken_twins_fail_through_the_driver():
 def test_two_steps_in_turn_keep_exact_draws_exact(deaf):
     """Not if the second one takes its own variable for that of the first."""
     model = PAIR.build()
-    steps = [pk.GAM([model["x"]], model=model), pk.MALA([model["y"]], model=model)]
+    steps = [pk.GAM([model["x"]], model=model), pk.baselines.MALA([model["y"]], model=model)]
     if deaf:
         steps[1].layout = copy(steps[1].layout)
         steps[1].layout.places = steps[1].layout.places[[0, 0]]

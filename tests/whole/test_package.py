@@ -26,7 +26,7 @@ import pymc as pm, pymc_kameleon as pk
 assert pk.__file__.startswith(sys.argv[1]), pk.__file__
 with pm.Model():
     pm.Normal("x", shape=2)
-    dt = pm.sample(draws=20, tune=20, chains=2, cores=2, step=pk.RWM(), progressbar=False,
+    dt = pm.sample(draws=20, tune=20, chains=2, cores=2, step=pk.baselines.RWM(), progressbar=False,
                    compute_convergence_checks=False)
 print(dt["posterior"]["x"].shape)
 """
@@ -242,6 +242,6 @@ def test_the_pages_name_every_sampler_and_its_statistics(monkeypatch):
     class Stats(NamedTuple):
         unheard_of: floats(1)
 
-    stranger = type("Stranger", (tables.pk.RWM,), {"stats": Stats})
-    monkeypatch.setattr(tables.pk, "SAMPLERS", (stranger,))
+    stranger = type("Stranger", (tables.pk.baselines.RWM,), {"stats": Stats})
+    monkeypatch.setattr(tables.pk.samplers, "SAMPLERS", (stranger,))
     assert tables.undocumented() == ["Stranger", "unheard_of"]

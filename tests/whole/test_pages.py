@@ -216,7 +216,7 @@ def run(things, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setattr(pk, "sample", few(pk.sample, quiet=True))
-    monkeypatch.setattr(pk, "compare", few(pk.compare))
+    monkeypatch.setattr(pk, "compare_samplers", few(pk.compare_samplers))
     monkeypatch.setattr(pm, "sample", few(pm.sample, cores=1, quiet=True))
     found = things | {"__name__": "__main__"}  # as in a notebook, whose functions travel to workers
 
@@ -252,9 +252,11 @@ def test_the_code_of_a_page_runs(name, run):
 
 # ---- the API ------------------------------------------------------------------------------------
 
-KERNELS = [name for name, thing in vars(pk.kernels).items() if hasattr(thing, "compiled")]
+KERNELS = [name for name, thing in vars(pk.samplers.kernels).items() if hasattr(thing, "compiled")]
 PUBLIC = {name: getattr(pk, name) for name in pk.__all__ if callable(getattr(pk, name))}
-PUBLIC |= {f"kernels.{name}": getattr(pk.kernels, name) for name in KERNELS}
+PUBLIC |= {f"samplers.kernels.{name}": getattr(pk.samplers.kernels, name) for name in KERNELS}
+PUBLIC |= {f"baselines.{name}": getattr(pk.baselines, name) for name in pk.baselines.__all__}
+PUBLIC |= {"samplers.Decay": pk.samplers.Decay}
 PUBLIC |= {f"testing.{name}": getattr(pk.testing, name) for name in ("check_step", "report")}
 EXAMPLES = PUBLIC | {"SurrogateMetropolis.surrogate": pk.SurrogateMetropolis.surrogate}
 
@@ -274,7 +276,7 @@ def test_the_api_has_every_public_name():
     page = TEXTS["docs/api.md"]
     assert sorted(re.findall(r"^   ([\w.]+)$", page, re.M)) == sorted(PUBLIC)
     others = set(pk.__all__) - set(PUBLIC)
-    assert others == {"SAMPLERS", "kernels"}
+    assert others == {"baselines"}
     assert all(f"`pk.{name}`" in page for name in others)
 
 

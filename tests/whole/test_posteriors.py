@@ -12,7 +12,7 @@ from boxed import SAMPLERS as ALL
 import pymc_kameleon as pk
 
 COMPONENTWISE = (pk.CMH, pk.CMTM)
-SAMPLERS = [s for s in ALL if s not in (pk.RWM, pk.MALA, *COMPONENTWISE)]
+SAMPLERS = [s for s in ALL if s not in (pk.baselines.RWM, pk.baselines.MALA, *COMPONENTWISE)]
 CHAINS, TUNE, DRAWS = 2, 1000, 1000
 
 
@@ -189,7 +189,7 @@ CASES = [(sampler, posterior) for sampler in SAMPLERS for posterior in POSTERIOR
     for posterior in (hierarchy, counts, mixture)  # the others correlate, and they warn
 ]
 
-FEW = pk.AM, pk.KAM, pk.CMTM, pk.GadMALA, pk.SurrogateMetropolis
+FEW = pk.baselines.AM, pk.KAM, pk.CMTM, pk.GadMALA, pk.SurrogateMetropolis
 TWO = [(hierarchy, pk.GAM), (hierarchy, pk.GadMALA)]
 
 

@@ -119,7 +119,7 @@ class Barker(LearnedShape):
     Examples
     --------
     >>> with model:
-    ...     dt = pk.sample(step=pk.Barker())
+    ...     dt = pk.sample(step=pk.baselines.Barker())
     """
 
     name = "barker"

@@ -405,7 +405,7 @@ class GadRWM(GradientAdaptive):
     adaptation : {"whitened", "published"}, optional
         How L climbs: in the coordinates :math:`L^{-1}x`, which needs no knowledge of the scales
         (default), or by the paper's RMSprop from :math:`L = 0.1\, d^{-1/2} I`, with s = 1.
-    learning_rate : float or pk.Decay, optional
+    learning_rate : float or pk.samplers.Decay, optional
         η of ``"published"``, 5e-5 by default, as in the paper. It has the unit of x.
     target_accept : float, optional
         Acceptance rate that β, and in the end s, is tuned to; 0.25, as in the paper.
@@ -470,7 +470,7 @@ class GadMALA(KeepsControls, GradientAdaptive):
     factor : {"dense", "diagonal"}, optional
         Form of L with ``"fisher"``: by default dense up to 1000 dimensions, where it is always
         better, and diagonal beyond, where it takes less time and memory.
-    learning_rate : float or pk.Decay, optional
+    learning_rate : float or pk.samplers.Decay, optional
         η of ``"published"``, 1.5e-4 by default, as in the paper. It has the unit of x.
     control_variates : bool, optional
         Let ``pk.sample`` keep what ``pk.summary`` and ``pk.expectation`` correct averages by; see

@@ -224,7 +224,7 @@ class MALA(OneScale):
     Examples
     --------
     >>> with model:
-    ...     dt = pk.sample(step=pk.MALA())
+    ...     dt = pk.sample(step=pk.baselines.MALA())
     """
 
     name = "mala"

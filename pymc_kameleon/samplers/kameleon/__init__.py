@@ -3,7 +3,7 @@
 ``kam``, ``pca_kam``                          KAM, PCAKAM
 ``cyclical_kam``, ``published_cyclical_kam``  CyclicalKAM, as it is here and as published
 ``subsample``, ``options``                    points of the past, and options, that they share
-``kernels``, ``rkhs``                         ``pk.kernels``; proposals in a kernel's space
+``kernels``, ``rkhs``                         ``pk.samplers.kernels``; proposals in a kernel's space
 ``mode_moves``, ``mode_search``               moves between modes; the search for modes
 ``learn_modes``, ``clusters``                 modes of the past, as mixtures of normals
 """

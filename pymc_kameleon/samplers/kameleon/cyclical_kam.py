@@ -49,7 +49,6 @@ from pymc_kameleon.samplers.kameleon.mode_search import (
     searches,
 )
 from pymc_kameleon.samplers.kameleon.options import KERNELS, checked_cycle, checked_kernel_options
-from pymc_kameleon.samplers.kameleon.published_cyclical_kam import PublishedCyclicalKAM
 from pymc_kameleon.samplers.kameleon.subsample import (
     Subsample,
     fill_with_noise,
@@ -67,7 +66,6 @@ from pymc_kameleon.step.learned import (
     covariance,
     product,
 )
-from pymc_kameleon.step.options import checked_choice
 
 WIDEST_GAMMA = 20.0
 """γ_hi over s, the scale of a whitened coordinate."""
@@ -303,12 +301,8 @@ class CyclicalKAM(LearnedShape):
 
     Parameters
     ----------
-    variant : {"exact", "published"}, optional
-        "exact" (default) leaves the posterior exactly invariant, and keeps every draw. "published"
-        makes a step of another class, the paper's algorithm. It is biased, and has options and
-        defaults of its own (docs/cyclical_kam.md).
     kernel : optional
-        k: ``pk.kernels.Gaussian()`` (default), ``pk.kernels.Matern()`` or ``pk.kernels.Linear()``.
+        k: ``Gaussian()`` (default), ``Matern()`` or ``Linear()`` of ``pk.samplers.kernels``.
     n_subsample : int, optional
         m, the number of points of z: 25 d by default, at least 50 and at most 1000.
     cycle_length : int, optional
@@ -362,26 +356,10 @@ class CyclicalKAM(LearnedShape):
     proposal = staticmethod(kam.proposal)
     algorithm = Algorithm(transition, adapt, derived, report, tuning_transition)
 
-    def __new__(cls, *args, variant="exact", **kwargs):
-        """Make a step, of another class if its variant is the published one."""
-        checked_choice("variant", variant, ("exact", "published"))
-        if variant == "published":
-            return PublishedCyclicalKAM(*args, **kwargs)
-        return super().__new__(cls, *args, **kwargs)
-
-    @classmethod
-    def options(cls, vars=None, *, variant="exact", **options):
-        """Return the sampler with these options, for any model."""
-        checked_choice("variant", variant, ("exact", "published"))
-        if variant == "published":
-            return PublishedCyclicalKAM.options(vars, **options)
-        return super().options(vars, **options)
-
     def __init__(
         self,
         vars=None,
         *,
-        variant="exact",
         kernel=None,
         n_subsample=None,
         cycle_length=10,

@@ -377,11 +377,11 @@ class KAM(LearnedSubsample):
     Parameters
     ----------
     kernel : optional
-        k: ``pk.kernels.Gaussian()`` (default), ``pk.kernels.Matern()`` or ``pk.kernels.Linear()``.
+        k: ``Gaussian()`` (default), ``Matern()`` or ``Linear()`` of ``pk.samplers.kernels``.
     n_subsample : int, optional
         m, the number of points of z; 25 d by default, at least 50 and at most 1000. The cost of a
         transition is proportional to m d².
-    gamma : float or pk.Decay, optional
+    gamma : float or pk.samplers.Decay, optional
         γ, the exploration scale, in whitened coordinates, once there is a z; a schedule is counted
         from there. By default a quarter of the best random walk's scale,
         :math:`0.25 \cdot 2.38 s/\sqrt d` with s the scale of a whitened coordinate.
@@ -420,7 +420,7 @@ class KAM(LearnedSubsample):
     --------
     >>> with model:
     ...     dt = pk.sample(step=pk.KAM())
-    ...     dt = pk.sample(step=pk.KAM(kernel=pk.kernels.Matern(4), n_subsample=200))
+    ...     dt = pk.sample(step=pk.KAM(kernel=pk.samplers.kernels.Matern(4), n_subsample=200))
     """
 
     name = "kam"

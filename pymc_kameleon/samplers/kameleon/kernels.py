@@ -1,4 +1,4 @@
-"""Kernels k(x, z) of KAM and its relatives: ``pk.KAM(kernel=pk.kernels.Matern(4))``."""
+"""Kernels k(x, z) of KAM and its relatives: ``pk.KAM(kernel=pk.samplers.kernels.Matern(4))``."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ class Gaussian:
     Examples
     --------
     >>> with model:
-    ...     dt = pk.sample(step=pk.KAM(kernel=pk.kernels.Gaussian("knn")))
+    ...     dt = pk.sample(step=pk.KAM(kernel=pk.samplers.kernels.Gaussian("knn")))
     """
 
     bandwidth: float | str = "median"
@@ -78,7 +78,7 @@ class Matern:
     Examples
     --------
     >>> with model:
-    ...     dt = pk.sample(step=pk.KAM(kernel=pk.kernels.Matern(4)))
+    ...     dt = pk.sample(step=pk.KAM(kernel=pk.samplers.kernels.Matern(4)))
     """
 
     order: float = 4
@@ -107,7 +107,7 @@ class Linear:
     Examples
     --------
     >>> with model:
-    ...     dt = pk.sample(step=pk.KAM(kernel=pk.kernels.Linear()))
+    ...     dt = pk.sample(step=pk.KAM(kernel=pk.samplers.kernels.Linear()))
     """
 
     bandwidth = 1.0

@@ -20,7 +20,9 @@ def checked_kernel_options(kernel, n_subsample, gamma, whiten, scale_bounds):
     if kernel is None:
         kernel = Gaussian()
     if not isinstance(kernel, KERNELS):
-        raise ValueError(f"kernel must be one of pk.kernels, as Gaussian(), not {kernel!r}.")
+        raise ValueError(
+            f"kernel must be one of pk.samplers.kernels, as Gaussian(), not {kernel!r}."
+        )
     if n_subsample is not None:
         n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
     log_bounds = checked_scale_bounds(scale_bounds)

@@ -376,10 +376,10 @@ class PCAKAM(kam.LearnedSubsample):
     n_components : int, optional
         Number of directions, 10 by default.
     kernel : optional
-        k: ``pk.kernels.Gaussian()`` (default), ``pk.kernels.Matern()`` or ``pk.kernels.Linear()``.
+        k: ``Gaussian()`` (default), ``Matern()`` or ``Linear()`` of ``pk.samplers.kernels``.
     n_subsample : int, optional
         m, the number of points of z; 25 d by default, at least 50 and at most 200.
-    gamma : float or pk.Decay, optional
+    gamma : float or pk.samplers.Decay, optional
         γ, the exploration scale; as for :class:`KAM`, but 0.6 of the best random walk's
         scale by default: it alone moves the coordinates across the direction drawn.
     whiten : bool, optional

@@ -150,14 +150,14 @@ def report(state, parameters, stats):
 class PublishedCyclicalKAM(KameleonStep):
     r"""Cyclical kernel adaptive Metropolis as in its paper, which is biased.
 
-    What ``pk.CyclicalKAM(variant="published")`` makes, to be compared with; see
-    docs/cyclical_kam.md. The Exploration of each cycle is made within the draw that follows, and
-    not recorded, and adaptation never stops.
+    It is there for comparison: see docs/cyclical_kam.md. The Exploration of each cycle is made
+    within the draw that follows, and not recorded, and adaptation never stops.
 
     Parameters
     ----------
     kernel : optional
-        k, with a bandwidth that is a number; the paper's ``pk.kernels.Matern(4, 2.0)`` by default.
+        k, with a bandwidth that is a number; by default the paper's, which is
+        ``pk.samplers.kernels.Matern(4, 2.0)``.
     n_subsample : int, optional
         m, the number of points of z; 50 by default.
     cycle_length : int, optional
@@ -166,11 +166,11 @@ class PublishedCyclicalKAM(KameleonStep):
         β, the share of a cycle that explores; 0.4 by default.
     nu : float, optional
         ν at the start of each cycle, :math:`2 \cdot 2.38/\sqrt d` by default.
-    gamma : float or pk.Decay, optional
+    gamma : float or pk.samplers.Decay, optional
         γ_t over the Exploration of each cycle. The paper does not give it; with
-        ``pk.Decay(20, 10, 0.5)``, the default, chains change modes most often.
-    learning_rate : float or pk.Decay, optional
-        η_t of log ν over each Exploration, ``pk.Decay(1, 1, 0.75)`` by default, which is
+        ``pk.samplers.Decay(20, 10, 0.5)``, the default, chains change modes most often.
+    learning_rate : float or pk.samplers.Decay, optional
+        η_t of log ν over each Exploration, ``pk.samplers.Decay(1, 1, 0.75)`` by default, which is
         :math:`(1+t)^{-\varepsilon}` with the paper's ε = 0.75.
     redraw_decay : float, optional
         a of the probability :math:`(1+t)^{-a}` that z is redrawn; 0.2 by default.
@@ -184,6 +184,11 @@ class PublishedCyclicalKAM(KameleonStep):
     References
     ----------
     Li, Zeng & Guo. Cyclical kernel adaptive Metropolis.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pm.sample(step=pk.baselines.PublishedCyclicalKAM())
     """
 
     name = "published_cyclical_kam"
@@ -216,7 +221,7 @@ class PublishedCyclicalKAM(KameleonStep):
         }
         if bandwidth_rule(kernel) != FIXED:
             raise ValueError(
-                f"variant='published' needs a kernel with a number as bandwidth: {kernel}."
+                f"PublishedCyclicalKAM needs a kernel whose bandwidth is a number, not {kernel}."
             )
         super().__init__(vars, **common)
 

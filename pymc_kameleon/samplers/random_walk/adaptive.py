@@ -82,7 +82,7 @@ class AM(LearnedShape):
     update : {"rank_one", "cholesky"}, optional
         How the factor L of Σ learns. "rank_one" (default) follows Σ exactly. "cholesky" is [GAD]'s
         recursion on L, which does so to first order in η only; it is there for comparison.
-    learning_rate : float or pk.Decay, optional
+    learning_rate : float or pk.samplers.Decay, optional
         η at transition t. By default 1/max(16 d, 2t/3), a memory of two thirds of the past, with
         which μ and Σ are also seeded afresh at doubling times. With a rate of your own they are
         seeded once.
@@ -103,7 +103,7 @@ class AM(LearnedShape):
     Examples
     --------
     >>> with model:
-    ...     dt = pk.sample(step=pk.AM())
+    ...     dt = pk.sample(step=pk.baselines.AM())
     """
 
     name = "am"
@@ -139,7 +139,7 @@ class RBAM(LearnedShape):
 
     Parameters
     ----------
-    learning_rate : float or pk.Decay, optional
+    learning_rate : float or pk.samplers.Decay, optional
         η at transition t; as for :class:`AM`.
     {common parameters}
 
@@ -151,7 +151,7 @@ class RBAM(LearnedShape):
     Examples
     --------
     >>> with model:
-    ...     dt = pk.sample(step=pk.RBAM())
+    ...     dt = pk.sample(step=pk.baselines.RBAM())
     """
 
     name = "rbam"
@@ -194,7 +194,7 @@ class GAM(KeepsControls, LearnedShape):
 
     Parameters
     ----------
-    learning_rate : float or pk.Decay, optional
+    learning_rate : float or pk.samplers.Decay, optional
         η at transition t; as for :class:`AM`.
     scale_bounds : (float, float), optional
         Least and largest √λ; by default within a factor of 1e6 of 2.38/√d, where it starts.

@@ -118,8 +118,8 @@ class RAM(LearnedShape):
     Examples
     --------
     >>> with model:
-    ...     dt = pk.sample(step=pk.RAM())
-    ...     dt = pk.sample(step=pk.RAM(region={"a": (-10, 10)}))  # the posterior in a box
+    ...     dt = pk.sample(step=pk.baselines.RAM())
+    ...     dt = pk.sample(step=pk.baselines.RAM(region={"a": (-10, 10)}))  # the posterior in a box
     """
 
     name = "ram"

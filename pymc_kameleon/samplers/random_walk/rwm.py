@@ -66,7 +66,7 @@ class RWM(OneScale):
     Examples
     --------
     >>> with model:
-    ...     dt = pm.sample(step=pk.RWM(scaling=0.5, tune_scaling=False))  # a fixed scale
+    ...     dt = pm.sample(step=pk.baselines.RWM(scaling=0.5, tune_scaling=False))  # a fixed scale
     """
 
     name = "rwm"

@@ -28,7 +28,7 @@ def log_density(x):
 
 @pytest.fixture(scope="module")
 def step():
-    return pk.Barker(model=normal_model(PRECISION), steps_per_draw=1)
+    return pk.baselines.Barker(model=normal_model(PRECISION), steps_per_draw=1)
 
 
 FACTOR = [[0.8, 0, 0], [1.2, 0.4, 0], [-0.02, 0.03, 0.1]]
@@ -83,8 +83,8 @@ def one_sided_transition(target, state, parameters, work, rng):
     return outcome
 
 
-class OneSidedBarker(pk.Barker):
-    algorithm = pk.Barker.algorithm._replace(transition=one_sided_transition)
+class OneSidedBarker(pk.baselines.Barker):
+    algorithm = pk.baselines.Barker.algorithm._replace(transition=one_sided_transition)
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_does_not_start_where_the_gradient_is_not_finite():
     with pm.Model() as model:
         x = pm.Flat("x", shape=2)
         pm.Potential("p", -(x[0] ** 2 + abs(x[1]) ** 0.5))
-    step = pk.Barker(model=model, jitter=False)
+    step = pk.baselines.Barker(model=model, jitter=False)
     step.approaches = False  # which would find a point with a gradient
     with pytest.raises(SamplingError, match=r"gradient.*not finite.*x\[1\]"):
         step.step({"x": np.zeros(2)})

@@ -433,7 +433,7 @@ def test_target_accept(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", [None, pk.Decay(0.1, 20.0, 0.7)], ids=str)
+@pytest.mark.parametrize("rate", [None, pk.samplers.Decay(0.1, 20.0, 0.7)], ids=str)
 @pytest.mark.parametrize("name", ["published", "exact", "walk, published"])
 def test_learning_rates(name, rate):
     published = 5e-5 if name.startswith("walk") else 1.5e-4
@@ -677,7 +677,7 @@ def set_parameters(step, factor, log_scale):
 
 def test_one_leapfrog_step_is_mala():
     target, draws = slow_skewed(2), []
-    for sampler, options in [(pk.MALA, {}), (pk.GadMALA, {"n_leapfrog": 1})]:
+    for sampler, options in [(pk.baselines.MALA, {}), (pk.GadMALA, {"n_leapfrog": 1})]:
         step = build(sampler, target, 2, **options)
         set_parameters(step, np.eye(2), -0.3)
         point, rows = {"x": np.array(START[2])}, []
@@ -720,7 +720,7 @@ def slow_mala(target, x, n_tune, n, rng, target_accept, bounds=None):
 )
 def test_mala(d, n_tune, options, expected):
     target, expected = slow_skewed(d), {"target_accept": 0.574} | expected
-    step = build(pk.MALA, target, d, **options)
+    step = build(pk.baselines.MALA, target, d, **options)
     trace = run(step, n_tune + 20, n_tune, START[d], seed=2)
     rng = np.random.default_rng(2)
     moves, log_s = slow_mala(target, np.array(START[d]), n_tune, n_tune + 20, rng, **expected)
@@ -920,7 +920,7 @@ def test_constant_gradients_in_a_box(name, size):
     options = {"learning_rate": 1e-2} if name == "published" else {}
     options |= {} if name == "mala" else {"adaptation": name}
     target = Slow(slope, [size], region=(np.array([0.0, 0.0]), np.array([1.0, 1.0])))
-    sampler = pk.MALA if name == "mala" else pk.GadMALA
+    sampler = pk.baselines.MALA if name == "mala" else pk.GadMALA
     step = build(sampler, target, 2, steps_per_draw=20, **options)
     trace = run(step, 800, 100, [0.9, 0.95])
     assert np.isfinite(trace.factor).all()
@@ -999,13 +999,13 @@ def test_a_model_without_gradients():
     with pm.Model() as model:
         x = pm.Normal("x", shape=2)
         pm.Potential("p", op(x).sum())
-    for sampler in (pk.MALA, pk.GadRWM, pk.GadMALA):
+    for sampler in (pk.baselines.MALA, pk.GadRWM, pk.GadMALA):
         with pytest.raises(ValueError, match=r"has no gradient.*pk\.GAM"):
             sampler(model=model)
 
 
 @pytest.mark.parametrize("tune", [0, 50])
-@pytest.mark.parametrize("sampler", [pk.MALA, pk.GadMALA])
+@pytest.mark.parametrize("sampler", [pk.baselines.MALA, pk.GadMALA])
 def test_a_start_without_a_finite_gradient(sampler, tune):
     """The log-density is finite there; the walk needs no gradient to move."""
     with pm.Model() as model:
@@ -1075,7 +1075,7 @@ def test_memory(d, factor, pairs):
         *(
             (sampler, {"adaptation": "published", "learning_rate": value}, "learning_rate")
             for sampler in (pk.GadRWM, pk.GadMALA)
-            for value in (0, -1, np.nan, np.inf, True, "x", pk.Decay(0.1, 1, -1))
+            for value in (0, -1, np.nan, np.inf, True, "x", pk.samplers.Decay(0.1, 1, -1))
         ),
         (pk.GadMALA, {"learning_rate": 0.1}, "learning_rate.*published.*fisher"),
         (pk.GadRWM, {"learning_rate": 0.1}, "learning_rate.*published.*whitened"),
@@ -1088,10 +1088,19 @@ def test_memory(d, factor, pairs):
         ),
         (pk.GadMALA, {"adaptation": "published", "n_leapfrog": 3}, "n_leapfrog.*published"),
         (pk.GadMALA, {"adaptation": "whitened", "factor": "dense"}, "factor.*fisher.*whitened"),
-        *((pk.MALA, {"scaling": value}, "scaling") for value in (0, -1, np.nan, np.inf, True, "x")),
-        *((pk.MALA, {"scale_bounds": value}, "scale_bounds") for value in (1, (2, 1), (0, 1))),
-        (pk.MALA, {"tune_scaling": False, "scale_bounds": (0.1, 1)}, "not both"),
-        *((s, {"target_accept": 1.5}, "target_accept") for s in (pk.MALA, pk.GadRWM, pk.GadMALA)),
+        *(
+            (pk.baselines.MALA, {"scaling": value}, "scaling")
+            for value in (0, -1, np.nan, np.inf, True, "x")
+        ),
+        *(
+            (pk.baselines.MALA, {"scale_bounds": value}, "scale_bounds")
+            for value in (1, (2, 1), (0, 1))
+        ),
+        (pk.baselines.MALA, {"tune_scaling": False, "scale_bounds": (0.1, 1)}, "not both"),
+        *(
+            (s, {"target_accept": 1.5}, "target_accept")
+            for s in (pk.baselines.MALA, pk.GadRWM, pk.GadMALA)
+        ),
     ],
     ids=str,
 )
@@ -1113,7 +1122,7 @@ def edge():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls", [pk.GadMALA, pk.MALA])
+@pytest.mark.parametrize("cls", [pk.GadMALA, pk.baselines.MALA])
 def test_arviz_and_pymc_understand_the_statistics(cls, edge, caplog):
     mpl.use("Agg")
     step = cls(model=edge, steps_per_draw=3)

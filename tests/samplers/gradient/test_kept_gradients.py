@@ -20,7 +20,7 @@ def normal():
     return model
 
 
-def run(sampler=pk.MALA, model=None, region=None, **how):
+def run(sampler=pk.baselines.MALA, model=None, region=None, **how):
     how = {"draws": DRAWS, "tune": TUNE, "chains": 4, "random_seed": 4} | how
     options = {"keep_gradients": True, "region": region, "steps_per_draw": 5}
     step = sampler(model=model or normal(), **options)
@@ -34,8 +34,11 @@ def kept_of(dt):
 @pytest.mark.parametrize(
     "sampler",
     [
-        pk.MALA,
-        *(pytest.param(own, marks=pytest.mark.slow) for own in (pk.Barker, pk.GadMALA, pk.GadRWM)),
+        pk.baselines.MALA,
+        *(
+            pytest.param(own, marks=pytest.mark.slow)
+            for own in (pk.baselines.Barker, pk.GadMALA, pk.GadRWM)
+        ),
     ],
 )
 def test_they_are_those_of_the_model(sampler):
@@ -116,12 +119,12 @@ def test_where_it_is_impossible():
         pm.Normal("x")
         pm.Normal("y")
     with pytest.raises(ValueError, match="keep_gradients needs MALA to move all variables"):
-        pk.MALA(["x"], model=model, keep_gradients=True)
+        pk.baselines.MALA(["x"], model=model, keep_gradients=True)
     with pytest.raises(ValueError, match="leave out keep_gradients, or control_variates"):
         pk.GadMALA(model=model, keep_gradients=True, control_variates=True)
     with pytest.raises(TypeError, match="GAM has no option 'keep_gradients'"):
         pk.GAM(model=model, keep_gradients=True)
     with pytest.raises(ValueError, match="keep_gradients must be True or False"):
-        pk.MALA(model=model, keep_gradients="yes")
+        pk.baselines.MALA(model=model, keep_gradients="yes")
     with pytest.raises(ValueError, match="max_evaluations forbids"):
-        sample(pk.MALA(model=model, keep_gradients=True), max_evaluations=1000, chains=4)
+        sample(pk.baselines.MALA(model=model, keep_gradients=True), max_evaluations=1000, chains=4)

@@ -150,8 +150,11 @@ def n_modes(step):
         (SPACE, {}),
         (NORMAL, {}),
         (NORMAL_LINE, {"cycle_length": 10, "beta": 0.5}),
-        (PLANE, {"kernel": pk.kernels.Matern(1.5, "knn"), "cycle_length": 50, "beta": 0.9}),
-        (SPACE, {"kernel": pk.kernels.Linear(), "cycle_length": 20, "beta": 0.5}),
+        (
+            PLANE,
+            {"kernel": pk.samplers.kernels.Matern(1.5, "knn"), "cycle_length": 50, "beta": 0.9},
+        ),
+        (SPACE, {"kernel": pk.samplers.kernels.Linear(), "cycle_length": 20, "beta": 0.5}),
         (SPACE, {"n_subsample": 9, "cycle_length": 7, "beta": 0.5}),
         (PLANE, {"cycle_length": 2, "beta": 0.5}),
         (LINE, {"cycle_length": 3, "beta": 0.99}),
@@ -709,7 +712,7 @@ def test_what_is_learned():
 
 
 def test_bandwidth_by_neighbours():
-    step = tune(pair(2), 10_000, n_subsample=60, kernel=pk.kernels.Gaussian("knn"))
+    step = tune(pair(2), 10_000, n_subsample=60, kernel=pk.samplers.kernels.Gaussian("knn"))
     learned = reference.CyclicalKAM(step)
     nearest = np.sort(squareform(pdist(learned.z)), axis=1)[:, 15]
     assert learned.bandwidth == pytest.approx(np.median(nearest) / np.sqrt(2))

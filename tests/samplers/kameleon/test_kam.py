@@ -94,12 +94,12 @@ def tuned(name, tune=1500, **arguments):
 # ---- transition -----------------------------------------------------------------------------
 
 KERNELS = [
-    pk.kernels.Gaussian("knn"),
-    pk.kernels.Gaussian(0.7),
-    pk.kernels.Matern(),
-    pk.kernels.Matern(1.5, "knn"),
-    pk.kernels.Matern(2.5, 2.0),
-    pk.kernels.Linear(),
+    pk.samplers.kernels.Gaussian("knn"),
+    pk.samplers.kernels.Gaussian(0.7),
+    pk.samplers.kernels.Matern(),
+    pk.samplers.kernels.Matern(1.5, "knn"),
+    pk.samplers.kernels.Matern(2.5, 2.0),
+    pk.samplers.kernels.Linear(),
 ]
 
 VARIANTS = [
@@ -116,11 +116,11 @@ VARIANTS = [
     [
         *VARIANTS,
         *(("banana", {"kernel": kernel}) for kernel in KERNELS),
-        ("banana", {"kernel": pk.kernels.Matern(4), "whiten": False}),
-        ("banana", {"gamma": pk.Decay(2.0, 10.0, 0.7)}),
+        ("banana", {"kernel": pk.samplers.kernels.Matern(4), "whiten": False}),
+        ("banana", {"gamma": pk.samplers.Decay(2.0, 10.0, 0.7)}),
         ("banana", {"scale_bounds": (0.05, 0.1)}),
-        ("normal", {"kernel": pk.kernels.Matern(10)}),
-        ("line", {"kernel": pk.kernels.Linear()}),
+        ("normal", {"kernel": pk.samplers.kernels.Matern(10)}),
+        ("line", {"kernel": pk.samplers.kernels.Linear()}),
     ],
 )
 def test_transitions_by_hand(name, arguments):
@@ -195,7 +195,7 @@ def test_without_nu_it_is_a_random_walk(whiten):
     start = TARGETS["banana"].start
     positions, _ = run(step, 500, start)
 
-    walk = (pk.GAM if whiten else pk.RWM)(model=banana_model(), steps_per_draw=1)
+    walk = (pk.GAM if whiten else pk.baselines.RWM)(model=banana_model(), steps_per_draw=1)
     walk.setup_chain(np.random.default_rng(3), 0, 500)
     walk.parameters.log_scale[:] = step.parameters.subsample.shape.log_scale
     if whiten:
@@ -210,7 +210,7 @@ def test_without_nu_it_is_a_random_walk(whiten):
 @pytest.mark.parametrize("rho", [0.1, 1.0])
 def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho):
     """S is 4 m times the covariance of z from anywhere, so that all of it moves alike."""
-    step = tuned("banana", whiten=whiten, kernel=pk.kernels.Linear())
+    step = tuned("banana", whiten=whiten, kernel=pk.samplers.kernels.Linear())
     step.parameters.subsample.shape.log_scale[0] = np.log(1e-7)
     step.parameters.log_rho[0] = np.log(rho)
     step.rng = np.random.default_rng(3)
@@ -220,7 +220,7 @@ def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho
     learned = reference.KAM(step)
     z = learned.z @ learned.whitening.T
     covariance = learned.nu**2 * 4 * len(z) * np.cov(z, rowvar=False, bias=True)
-    walk = pk.AM(model=banana_model(), steps_per_draw=1)
+    walk = pk.baselines.AM(model=banana_model(), steps_per_draw=1)
     walk.setup_chain(np.random.default_rng(3), 0, 500)
     walk.parameters.log_scale[:] = 0
     walk.parameters.factor[:] = np.linalg.cholesky(covariance)
@@ -240,7 +240,7 @@ def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho
 def test_without_tuning_it_is_a_random_walk(sampler, arguments):
     """Even with `gamma` given, which belongs to the z that it has not."""
     step = sampler(model=banana_model(), steps_per_draw=1, gamma=0.05, **arguments)
-    walk = pk.RWM(model=banana_model(), steps_per_draw=1)
+    walk = pk.baselines.RWM(model=banana_model(), steps_per_draw=1)
     for one in (step, walk):
         one.setup_chain(np.random.default_rng(3), 0, 300)
     (positions, stats), (expected, walk_stats) = (
@@ -256,7 +256,7 @@ def test_without_tuning_it_is_a_random_walk(sampler, arguments):
         (pk.KAM, {}, 1400, pk.GAM, 2000),
         (pk.PCAKAM, {}, 1400, pk.GAM, 2000),
         (pk.CyclicalKAM, {}, 400, pk.GAM, 400),
-        (pk.KAM, {"whiten": False}, 200, pk.RWM, 2000),
+        (pk.KAM, {"whiten": False}, 200, pk.baselines.RWM, 2000),
     ],
 )
 def test_until_there_is_a_z_it_is_an_adaptive_walk(sampler, arguments, n_walk, walk, n_tune):
@@ -338,7 +338,7 @@ def test_reverse_bound(d):
 # ---- what tuning learns ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", [pk.kernels.Gaussian(), *KERNELS], ids=str)
+@pytest.mark.parametrize("kernel", [pk.samplers.kernels.Gaussian(), *KERNELS], ids=str)
 @pytest.mark.parametrize("whiten", [False, True])
 def test_z_and_what_follows_from_it(kernel, whiten):
     """Distinct states of the newest half of the past, σ, γ and ν₀ by their definitions."""
@@ -417,7 +417,7 @@ def redraws(kept):
     return [t for t in range(1, len(z)) if not np.array_equal(z[t], z[t - 1])]
 
 
-@pytest.mark.parametrize("gamma", [pk.Decay(2.0), pk.Decay(0.5, 30.0, 1.5)])
+@pytest.mark.parametrize("gamma", [pk.samplers.Decay(2.0), pk.samplers.Decay(0.5, 30.0, 1.5)])
 def test_gamma_on_a_schedule_of_the_user(gamma):
     """Counted from the first z."""
     _, _, kept = followed(400, 600, gamma=gamma)
@@ -596,7 +596,12 @@ def test_adaptation_by_hand(whiten):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"whiten": False}, {"gamma": pk.Decay(1.0)}, {"kernel": pk.kernels.Matern(1.5, "knn")}],
+    [
+        {},
+        {"whiten": False},
+        {"gamma": pk.samplers.Decay(1.0)},
+        {"kernel": pk.samplers.kernels.Matern(1.5, "knn")},
+    ],
 )
 def test_parameters_are_constant_after_tuning(arguments):
     step = tuned("banana", **arguments)
@@ -613,11 +618,27 @@ def test_parameters_are_constant_after_tuning(arguments):
 @pytest.mark.parametrize(
     ("option", "values"),
     [
-        ("kernel", ["gaussian", pk.kernels.Gaussian, 1.0, True, np.exp]),
+        ("kernel", ["gaussian", pk.samplers.kernels.Gaussian, 1.0, True, np.exp]),
         ("n_subsample", [0, 1, -5, 2.5, 50.0, True, "a", np.nan]),
         ("gamma", [0, -1, np.nan, np.inf, True, "a", (1, 1, 1), np.ones(2)]),
-        ("gamma", [pk.Decay(0), pk.Decay(np.inf), pk.Decay(1, 0), pk.Decay(1, 1, -1)]),
-        ("gamma", [pk.Decay("a"), pk.Decay(1, None), pk.Decay(1, 1, np.nan), pk.Decay(True)]),
+        (
+            "gamma",
+            [
+                pk.samplers.Decay(0),
+                pk.samplers.Decay(np.inf),
+                pk.samplers.Decay(1, 0),
+                pk.samplers.Decay(1, 1, -1),
+            ],
+        ),
+        (
+            "gamma",
+            [
+                pk.samplers.Decay("a"),
+                pk.samplers.Decay(1, None),
+                pk.samplers.Decay(1, 1, np.nan),
+                pk.samplers.Decay(True),
+            ],
+        ),
         ("whiten", [0, 1, None, "yes", np.nan]),
         ("keep_adapting", [0, 1, None, "yes"]),
         ("scale_bounds", [1.0, (1,), (2, 1), (1, 1), (0, 1), (1, np.inf), ("a", 1), (1, 2, 3)]),

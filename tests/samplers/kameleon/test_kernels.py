@@ -162,7 +162,7 @@ def test_the_linear_kernel_has_no_bandwidth():
 def test_kernels_are_values():
     """Equal if their options are, and cannot be changed: a saved state holds them."""
     assert Matern(4, "knn") == Matern(order=4, bandwidth="knn") != Matern(5, "knn")
-    assert Gaussian() == pk.kernels.Gaussian("median") != Gaussian("knn")
+    assert Gaussian() == pk.samplers.kernels.Gaussian("median") != Gaussian("knn")
     assert hash(Gaussian(0.5)) == hash(Gaussian(0.5))
     with pytest.raises(AttributeError):
         Gaussian().bandwidth = 2.0

@@ -85,8 +85,8 @@ VARIANTS = [
     (banana, {"n_components": 1}),
     (banana, {"n_components": 60, "n_subsample": 20}),
     (banana, {"gamma": 0.1}),
-    (banana, {"kernel": pk.kernels.Matern(4)}),
-    (banana, {"kernel": pk.kernels.Linear()}),
+    (banana, {"kernel": pk.samplers.kernels.Matern(4)}),
+    (banana, {"kernel": pk.samplers.kernels.Linear()}),
     (line, {}),
 ]
 
@@ -281,7 +281,12 @@ def test_directions_are_drawn_by_their_probabilities(omega):
 @pytest.mark.parametrize("whiten", [False, True])
 @pytest.mark.parametrize(
     "kernel",
-    [pk.kernels.Gaussian(), pk.kernels.Matern(2.5), pk.kernels.Linear(), pk.kernels.Gaussian(3.0)],
+    [
+        pk.samplers.kernels.Gaussian(),
+        pk.samplers.kernels.Matern(2.5),
+        pk.samplers.kernels.Linear(),
+        pk.samplers.kernels.Gaussian(3.0),
+    ],
     ids=str,
 )
 def test_directions_and_what_follows_from_them(kernel, whiten):
@@ -293,7 +298,7 @@ def test_directions_and_what_follows_from_them(kernel, whiten):
     values, vectors = eigh(reference.gram(kernel, learned.bandwidth, learned.z))
     values, vectors = values[::-1][:10], vectors[:, ::-1][:, :10]
     exists = values > 1e-8 * values[0]
-    assert exists.sum() == (2 if isinstance(kernel, pk.kernels.Linear) else 10)
+    assert exists.sum() == (2 if isinstance(kernel, pk.samplers.kernels.Linear) else 10)
     np.testing.assert_allclose(
         parameters.probabilities, np.where(exists, values, 0) / values[exists].sum(), rtol=1e-4
     )
@@ -398,7 +403,7 @@ def test_scale_bounds():
     assert (guesses > high).any() or (guesses < low).any()
 
 
-@pytest.mark.parametrize("gamma", [0.3, pk.Decay(2.0, 10.0)])
+@pytest.mark.parametrize("gamma", [0.3, pk.samplers.Decay(2.0, 10.0)])
 def test_gamma_of_the_user(gamma):
     """From the first z on, from which a schedule is counted."""
     _, _, kept, _ = followed(400, 500, gamma=gamma)
@@ -447,7 +452,7 @@ def test_impossible_n_components(bad):
 @pytest.mark.parametrize("bandwidth", [1e7, 1e10])
 def test_a_bandwidth_that_is_far_too_wide_does_no_harm(bandwidth):
     """K is then constant up to rounding, so there is at least a random walk."""
-    step = tuned(banana, kernel=pk.kernels.Gaussian(bandwidth))
+    step = tuned(banana, kernel=pk.samplers.kernels.Gaussian(bandwidth))
     positions, found, _ = run(step, 1000, STARTS[banana])
     assert np.isfinite(found["scaling"]).all()
     assert ((found["accept_prob"] >= 0) & (found["accept_prob"] <= 1)).all()
@@ -513,7 +518,7 @@ def curved(x):
     return -0.5 * (x[0] ** 2 / 4 + (x[1] - 0.5 * (x[0] ** 2 - 4)) ** 2)
 
 
-ON_CURVED = {"n_subsample": 60, "n_components": 5, "kernel": pk.kernels.Gaussian(0.7)}
+ON_CURVED = {"n_subsample": 60, "n_components": 5, "kernel": pk.samplers.kernels.Gaussian(0.7)}
 """And with a small γ and long ν_j, so that a wrong acceptance is seen."""
 
 

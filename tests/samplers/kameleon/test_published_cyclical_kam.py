@@ -18,7 +18,7 @@ SPACE = Mixture([1.0], [[0, 1, 2]], [np.diag([1, 0.1, 4])])
 
 @cache
 def _made(target, options):
-    return pk.CyclicalKAM(model=target.build(), variant="published", **dict(options))
+    return pk.baselines.PublishedCyclicalKAM(model=target.build(), **dict(options))
 
 
 def started(target, seed=7, steps_per_draw=1, tune=0, **options):
@@ -49,9 +49,25 @@ def run(step, n, x):
         (SPACE, {"cycle_length": 50}),
         (PLANE, {"cycle_length": 20, "beta": 0.75, "gamma": 0.3}),
         (PLANE, {"cycle_length": 5, "beta": 0.2, "gamma": 0.5}),
-        (PLANE, {"cycle_length": 50, "gamma": 0.5, "kernel": pk.kernels.Gaussian(1.0)}),
-        (PLANE, {"cycle_length": 100, "beta": 0.5, "gamma": pk.Decay(3, 5, 0.7), "n_subsample": 7}),
-        (SPACE, {"cycle_length": 50, "gamma": 0.5, "nu": 0.3, "learning_rate": pk.Decay(0.5, 3)}),
+        (PLANE, {"cycle_length": 50, "gamma": 0.5, "kernel": pk.samplers.kernels.Gaussian(1.0)}),
+        (
+            PLANE,
+            {
+                "cycle_length": 100,
+                "beta": 0.5,
+                "gamma": pk.samplers.Decay(3, 5, 0.7),
+                "n_subsample": 7,
+            },
+        ),
+        (
+            SPACE,
+            {
+                "cycle_length": 50,
+                "gamma": 0.5,
+                "nu": 0.3,
+                "learning_rate": pk.samplers.Decay(0.5, 3),
+            },
+        ),
         (PLANE, {"cycle_length": 50, "redraw_decay": 0.9, "learning_rate": 0.2, "gamma": 1.0}),
         (PLANE, {"cycle_length": 50, "target_accept": 0.6, "gamma": 0.5}),
     ],
@@ -90,12 +106,12 @@ def test_nu_falls_with_the_cosine_to_zero():
 
 
 def test_defaults_are_the_papers():
-    step = pk.CyclicalKAM(model=PLANE.build(), variant="published")
-    assert step.settings["kernel"] == pk.kernels.Matern(4, 2.0)
+    step = pk.baselines.PublishedCyclicalKAM(model=PLANE.build())
+    assert step.settings["kernel"] == pk.samplers.kernels.Matern(4, 2.0)
     settings = {name: step.settings[name] for name in ("n_subsample", "cycle_length", "beta")}
     assert settings == {"n_subsample": 50, "cycle_length": 1000, "beta": 0.4}
-    assert step.settings["learning_rate"] == pk.Decay(1.0, 1.0, 0.75)
-    assert step.settings["gamma"] == pk.Decay(20.0, 10.0, 0.5)
+    assert step.settings["learning_rate"] == pk.samplers.Decay(1.0, 1.0, 0.75)
+    assert step.settings["gamma"] == pk.samplers.Decay(20.0, 10.0, 0.5)
     assert step.parameters.initial_nu == pytest.approx(2 * 2.38 / np.sqrt(2))
     assert step.target_accept == 0.234
 
@@ -154,51 +170,54 @@ def test_a_narrow_gamma_is_not_exact_either():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"variant": "paper"}, "variant must be one of 'exact', 'published'"),
-        ({"variant": None}, "variant"),
-        ({"variant": "published", "kernel": pk.kernels.Gaussian()}, "a number as bandwidth"),
-        ({"variant": "published", "kernel": pk.kernels.Matern(2.5, "knn")}, "a number as bandw"),
-        ({"variant": "published", "kernel": "gaussian"}, "kernel"),
-        ({"variant": "published", "nu": -1.0}, "nu"),
-        ({"variant": "published", "nu": np.nan}, "nu"),
-        ({"variant": "published", "gamma": pk.Decay(-1.0)}, "gamma"),
-        ({"variant": "published", "gamma": 0.0}, "gamma"),
-        ({"variant": "published", "learning_rate": "a"}, "learning_rate"),
-        ({"variant": "published", "learning_rate": 0}, "learning_rate"),
-        ({"variant": "published", "redraw_decay": -0.1}, "redraw_decay"),
-        ({"variant": "published", "n_subsample": 0}, "n_subsample"),
-        *(
-            (variant | options, message)
-            for variant in ({}, {"variant": "published"})
-            for options, message in [
-                ({"cycle_length": 1}, "cycle_length"),
-                ({"cycle_length": 10.5}, "cycle_length"),
-                ({"beta": 0.0}, "beta"),
-                ({"beta": 1}, "beta"),
-                ({"beta": "a"}, "beta"),
-                ({"beta": 0.009, "cycle_length": 100}, r"beta \* cycle_length must be at least 1"),
-            ]
-        ),
+        ({"kernel": pk.samplers.kernels.Gaussian()}, "bandwidth is a number"),
+        ({"kernel": pk.samplers.kernels.Matern(2.5, "knn")}, "bandwidth is a number"),
+        ({"kernel": "gaussian"}, "kernel"),
+        ({"nu": -1.0}, "nu"),
+        ({"nu": np.nan}, "nu"),
+        ({"gamma": pk.samplers.Decay(-1.0)}, "gamma"),
+        ({"gamma": 0.0}, "gamma"),
+        ({"learning_rate": "a"}, "learning_rate"),
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"redraw_decay": -0.1}, "redraw_decay"),
+        ({"n_subsample": 0}, "n_subsample"),
     ],
 )
 def test_impossible_options(options, message):
     with pytest.raises(ValueError, match=message):
-        pk.CyclicalKAM(model=LINE.build(), **options)
+        pk.baselines.PublishedCyclicalKAM(model=LINE.build(), **options)
+
+
+@pytest.mark.parametrize("sampler", [pk.CyclicalKAM, pk.baselines.PublishedCyclicalKAM])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cycle_length": 1}, "cycle_length"),
+        ({"cycle_length": 10.5}, "cycle_length"),
+        ({"beta": 0.0}, "beta"),
+        ({"beta": 1}, "beta"),
+        ({"beta": "a"}, "beta"),
+        ({"beta": 0.009, "cycle_length": 100}, r"beta \* cycle_length must be at least 1"),
+    ],
+)
+def test_impossible_cycles(sampler, options, message):
+    with pytest.raises(ValueError, match=message):
+        sampler(model=LINE.build(), **options)
 
 
 @pytest.mark.parametrize(
-    ("variant", "option"),
+    ("sampler", "option"),
     [
-        ("exact", {"nu": 1.0}),
-        ("exact", {"gamma": 1.0}),
-        ("exact", {"learning_rate": 0.1}),
-        ("exact", {"redraw_decay": 0.3}),
-        ("published", {"scale_bounds": (0.1, 1.0)}),
+        (pk.CyclicalKAM, {"nu": 1.0}),
+        (pk.CyclicalKAM, {"gamma": 1.0}),
+        (pk.CyclicalKAM, {"learning_rate": 0.1}),
+        (pk.CyclicalKAM, {"redraw_decay": 0.3}),
+        (pk.baselines.PublishedCyclicalKAM, {"scale_bounds": (0.1, 1.0)}),
     ],
 )
-def test_options_of_the_other_variant(variant, option):
+def test_options_of_the_other_one(sampler, option):
     with pytest.raises(TypeError, match=f"has no option {next(iter(option))!r}; it has"):
-        pk.CyclicalKAM(model=LINE.build(), variant=variant, **option)
+        sampler(model=LINE.build(), **option)
 
 
 @pytest.mark.parametrize(("draws", "warns"), [(29, True), (30, False)])

@@ -41,7 +41,9 @@ def tuned(tune=100, **arguments):
 
 
 @pytest.mark.parametrize(
-    "arguments", [{}, {"kernel": pk.kernels.Matern(), "whiten": False, "n_subsample": 30}], ids=str
+    "arguments",
+    [{}, {"kernel": pk.samplers.kernels.Matern(), "whiten": False, "n_subsample": 30}],
+    ids=str,
 )
 def test_by_hand(arguments):
     """|u − ū|²/tr R(u), over the outermost twentieth of the newest half of the past."""

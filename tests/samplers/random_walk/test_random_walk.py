@@ -67,16 +67,16 @@ FACTOR = np.array([[0.8, 0.0, 0.0], [1.2, 0.4, 0.0], [-0.02, 0.03, 0.1]])
 @pytest.mark.parametrize(
     ("sampler", "parameters", "factor"),
     [
-        (pk.RWM, {"log_scale": np.log(0.3)}, 0.3 * np.eye(3)),
+        (pk.baselines.RWM, {"log_scale": np.log(0.3)}, 0.3 * np.eye(3)),
         *(
             (sampler, {"log_scale": np.log(1.7), "factor": FACTOR}, 1.7 * FACTOR)
-            for sampler in (pk.AM, pk.RBAM, pk.GAM, pk.RAM)
+            for sampler in (pk.baselines.AM, pk.baselines.RBAM, pk.GAM, pk.baselines.RAM)
         ),
         # Untouched parameters: the best scale 2.38/√d for a standard normal target.
-        (pk.RWM, {}, 2.38 / np.sqrt(3) * np.eye(3)),
+        (pk.baselines.RWM, {}, 2.38 / np.sqrt(3) * np.eye(3)),
         *(
             (sampler, {}, 2.38 / np.sqrt(3) * np.eye(3))
-            for sampler in (pk.AM, pk.RBAM, pk.GAM, pk.RAM)
+            for sampler in (pk.baselines.AM, pk.baselines.RBAM, pk.GAM, pk.baselines.RAM)
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_transitions_by_hand(model, sampler, parameters, factor):
     assert 5 < moves < 195
 
 
-@pytest.mark.parametrize("sampler", [pk.RWM, pk.GAM])
+@pytest.mark.parametrize("sampler", [pk.baselines.RWM, pk.GAM])
 def test_a_draw_is_many_transitions(model, sampler):
     one, other = (sampler(model=model, steps_per_draw=n) for n in (1, 7))
     singles, single_stats = run(one, 70, seed=1, log_scale=-1.0)
@@ -120,7 +120,7 @@ def from_start(begin_with):
 
 
 BOUNDS = (0.2, 0.6)
-RATES = [None, 0.02, pk.Decay(0.5, 20.0, 0.7), pk.Decay(0.9)]
+RATES = [None, 0.02, pk.samplers.Decay(0.5, 20.0, 0.7), pk.samplers.Decay(0.9)]
 
 
 def bounded(log_scale, d, bounds=None):
@@ -218,7 +218,7 @@ def within(factor, bounds):
 
 @pytest.mark.parametrize("n", [1, 2, 7, 1000])
 def test_rwm_with_adaptation(model, n):
-    step = pk.RWM(model=model, steps_per_draw=1, target_accept=0.3)
+    step = pk.baselines.RWM(model=model, steps_per_draw=1, target_accept=0.3)
     positions, stats = run(step, n, tune=n, seed=2)
     expected, scale = slow_rwm(START, n, 0.3, np.random.default_rng(2))
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
@@ -227,7 +227,7 @@ def test_rwm_with_adaptation(model, n):
 
 
 def test_rwm_within_bounds(model):
-    step = pk.RWM(model=model, steps_per_draw=1, scale_bounds=BOUNDS)
+    step = pk.baselines.RWM(model=model, steps_per_draw=1, scale_bounds=BOUNDS)
     positions, stats = run(step, 300, tune=300, seed=2)
     expected, scale = slow_rwm(START, 300, 0.234, np.random.default_rng(2), BOUNDS)
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
@@ -239,7 +239,7 @@ def test_rwm_within_bounds(model):
 
 
 def test_rwm_starts_to_tune_where_the_user_says(model):
-    step = pk.RWM(model=model, steps_per_draw=1, scaling=0.3)
+    step = pk.baselines.RWM(model=model, steps_per_draw=1, scaling=0.3)
     positions, stats = run(step, 100, tune=100, seed=5)
     expected, scale = slow_rwm(START, 100, 0.234, np.random.default_rng(5), start=0.3)
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
@@ -247,7 +247,7 @@ def test_rwm_starts_to_tune_where_the_user_says(model):
 
 
 def test_rwm_with_a_fixed_scale_is_never_tuned(model):
-    step = pk.RWM(model=model, steps_per_draw=1, scaling=0.3, tune_scaling=False)
+    step = pk.baselines.RWM(model=model, steps_per_draw=1, scaling=0.3, tune_scaling=False)
     positions, stats = run(step, 200, tune=100, seed=5)
     expected, _ = slow_rwm(START, 200, 0.234, np.random.default_rng(5), (0.3, 0.3))
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
@@ -256,9 +256,9 @@ def test_rwm_with_a_fixed_scale_is_never_tuned(model):
 
 
 COVARIANCE_WALKS = {
-    "am": (pk.AM, {}, learn_am),
-    "am on the factor": (pk.AM, {"update": "cholesky"}, learn_cholesky),
-    "rbam": (pk.RBAM, {}, learn_rbam),
+    "am": (pk.baselines.AM, {}, learn_am),
+    "am on the factor": (pk.baselines.AM, {"update": "cholesky"}, learn_cholesky),
+    "rbam": (pk.baselines.RBAM, {}, learn_rbam),
     "gam": (pk.GAM, {}, learn_am),
 }
 
@@ -339,7 +339,7 @@ def test_am_on_the_factor_is_not_am(model):
 @pytest.mark.parametrize("bounds", [None, (0.3, 0.4)])
 def test_ram_with_adaptation(model, n, bounds):
     """√λ times the factor of determinant 1 is Vihola's L."""
-    step = pk.RAM(model=model, steps_per_draw=1, target_accept=0.3, scale_bounds=bounds)
+    step = pk.baselines.RAM(model=model, steps_per_draw=1, target_accept=0.3, scale_bounds=bounds)
     positions, stats = run(step, n, tune=n, seed=3)
     expected, factor = slow_ram(START, n, 0.3, np.random.default_rng(3), bounds)
     np.testing.assert_allclose(positions, expected, rtol=1e-6, atol=1e-9)
@@ -354,7 +354,7 @@ def test_ram_with_adaptation(model, n, bounds):
 @pytest.mark.usefixtures("from_start")
 def test_ram_with_steps_as_long_as_they_get(model):
     """η is 1 for the first d^1.5 transitions; α = 0 then all but removes a direction."""
-    step = pk.RAM(model=model, steps_per_draw=1, target_accept=0.999)
+    step = pk.baselines.RAM(model=model, steps_per_draw=1, target_accept=0.999)
     far = np.array([5.0, 20.0, 1.0])
     positions, _ = run(step, 8, tune=8, seed=1, x=far)
     expected, factor = slow_ram(far, 8, 0.999, np.random.default_rng(1))
@@ -363,7 +363,9 @@ def test_ram_with_steps_as_long_as_they_get(model):
     np.testing.assert_allclose(found, factor, rtol=1e-4, atol=1e-9)
 
 
-@pytest.mark.parametrize("sampler", [pk.RWM, pk.AM, pk.RBAM, pk.GAM, pk.RAM])
+@pytest.mark.parametrize(
+    "sampler", [pk.baselines.RWM, pk.baselines.AM, pk.baselines.RBAM, pk.GAM, pk.baselines.RAM]
+)
 def test_parameters_are_constant_after_tuning(model, sampler):
     step = sampler(model=model)
     step.setup_chain(np.random.default_rng(0), 100, 100)
@@ -376,13 +378,13 @@ def test_parameters_are_constant_after_tuning(model, sampler):
     for name in step.parameters._fields:
         values = [getattr(parameters, name) for parameters in kept]
         assert all(np.array_equal(value, values[99]) for value in values[100:]), name
-        is_fixed = name == "log_scale" and sampler in (pk.AM, pk.RBAM)
+        is_fixed = name == "log_scale" and sampler in (pk.baselines.AM, pk.baselines.RBAM)
         assert np.array_equal(values[98], values[99]) == is_fixed, name
         assert not np.array_equal(values[0], values[99]), name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", [pk.AM, pk.RBAM, pk.GAM, pk.RAM])
+@pytest.mark.parametrize("sampler", [pk.baselines.AM, pk.baselines.RBAM, pk.GAM, pk.baselines.RAM])
 def test_keep_adapting_goes_on_ever_less(model, sampler):
     step = sampler(model=model, steps_per_draw=1, keep_adapting=True)
     step.setup_chain(np.random.default_rng(0), 400, 4000)
@@ -401,7 +403,7 @@ def test_keep_adapting_goes_on_ever_less(model, sampler):
 @pytest.mark.usefixtures("from_start")
 def test_keep_adapting_is_the_same_recursion_without_an_end(model):
     """AM's moments after 300 more transitions, seeded as for the tuning that was announced."""
-    step = pk.AM(model=model, steps_per_draw=1, keep_adapting=True)
+    step = pk.baselines.AM(model=model, steps_per_draw=1, keep_adapting=True)
     positions, _ = run(step, 700, tune=400, seed=6)
     mean, sigma = reference.moments(positions, 400, np.diag(SCALES**2))[-1]
     np.testing.assert_allclose(step.tuning.shape.moments.mean, mean, rtol=1e-7, atol=1e-10)
@@ -412,33 +414,41 @@ def test_keep_adapting_is_the_same_recursion_without_an_end(model):
 @pytest.mark.parametrize(
     ("sampler", "option", "values"),
     [
-        (pk.AM, "update", ["x", None, True, ""]),
+        (pk.baselines.AM, "update", ["x", None, True, ""]),
         *(
             (sampler, "learning_rate", [0, 1, 1.5, -0.1, np.nan, True, "a", (0.1, 1, 1)])
-            for sampler in (pk.AM, pk.RBAM, pk.GAM)
+            for sampler in (pk.baselines.AM, pk.baselines.RBAM, pk.GAM)
         ),
         (
-            pk.AM,
+            pk.baselines.AM,
             "learning_rate",
             [
-                pk.Decay(1.5),
-                pk.Decay(1, power=0),
-                pk.Decay(0.0),
-                pk.Decay(0.1, 0),
-                pk.Decay(0.1, 1, -1),
+                pk.samplers.Decay(1.5),
+                pk.samplers.Decay(1, power=0),
+                pk.samplers.Decay(0.0),
+                pk.samplers.Decay(0.1, 0),
+                pk.samplers.Decay(0.1, 1, -1),
             ],
         ),
         (
-            pk.AM,
+            pk.baselines.AM,
             "learning_rate",
-            [pk.Decay(np.nan), pk.Decay(0.1, np.inf), pk.Decay(0.1, 1, np.nan)],
+            [
+                pk.samplers.Decay(np.nan),
+                pk.samplers.Decay(0.1, np.inf),
+                pk.samplers.Decay(0.1, 1, np.nan),
+            ],
         ),
-        (pk.AM, "learning_rate", [pk.Decay(0.1, 1, None), pk.Decay(0.1, 1, "")]),
-        (pk.RWM, "scaling", [0, -1, np.inf, np.nan, True, "a"]),
-        (pk.RWM, "tune_scaling", [0, None]),
+        (
+            pk.baselines.AM,
+            "learning_rate",
+            [pk.samplers.Decay(0.1, 1, None), pk.samplers.Decay(0.1, 1, "")],
+        ),
+        (pk.baselines.RWM, "scaling", [0, -1, np.inf, np.nan, True, "a"]),
+        (pk.baselines.RWM, "tune_scaling", [0, None]),
         *(
             (sampler, "scale_bounds", [1, (1,), (2, 1), (1, 1), (0, 1), (1, np.inf), ("a", 1)])
-            for sampler in (pk.RWM, pk.GAM, pk.RAM)
+            for sampler in (pk.baselines.RWM, pk.GAM, pk.baselines.RAM)
         ),
     ],
 )
@@ -450,9 +460,9 @@ def test_impossible_options(model, sampler, option, values):
 
 def test_a_fixed_scale_has_no_bounds(model):
     with pytest.raises(ValueError, match="tune_scaling=False, or scale_bounds"):
-        pk.RWM(model=model, tune_scaling=False, scale_bounds=(0.1, 1))
+        pk.baselines.RWM(model=model, tune_scaling=False, scale_bounds=(0.1, 1))
     with pytest.raises(ValueError, match=r"scaling must lie within scale_bounds, \(0.1, 1\)"):
-        pk.RWM(model=model, scaling=3, scale_bounds=(0.1, 1))
+        pk.baselines.RWM(model=model, scaling=3, scale_bounds=(0.1, 1))
 
 
 def acceptance(sampler, model, tune=500, **kwargs):
@@ -464,13 +474,13 @@ def acceptance(sampler, model, tune=500, **kwargs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", [pk.RWM, pk.GAM, pk.RAM])
+@pytest.mark.parametrize("sampler", [pk.baselines.RWM, pk.GAM, pk.baselines.RAM])
 @pytest.mark.parametrize(
     "target", [0.234, *(pytest.param(target, marks=pytest.mark.slow) for target in (0.1, 0.5))]
 )
 def test_reaches_the_target_acceptance(model, sampler, target):
     """Without tuning, the same bound is missed."""
-    within = 0.05 if sampler is pk.RAM else 0.03  # its last scale is not averaged
+    within = 0.05 if sampler is pk.baselines.RAM else 0.03  # its last scale is not averaged
     assert acceptance(sampler, model, target_accept=target) == pytest.approx(target, abs=within)
     untuned = acceptance(sampler, model, tune=0, target_accept=target)
     assert untuned != pytest.approx(target, abs=within)
@@ -481,8 +491,11 @@ def test_reaches_the_target_acceptance(model, sampler, target):
     "sampler",
     [
         pk.GAM,
-        pk.RAM,
-        *(pytest.param(sampler, marks=pytest.mark.slow) for sampler in (pk.AM, pk.RBAM)),
+        pk.baselines.RAM,
+        *(
+            pytest.param(sampler, marks=pytest.mark.slow)
+            for sampler in (pk.baselines.AM, pk.baselines.RBAM)
+        ),
     ],
 )
 def test_learns_the_covariance(sampler):
@@ -497,4 +510,4 @@ def test_learns_the_covariance(sampler):
     # A random walk with the target's own covariance jumps 2.38²/d per accepted transition.
     expected = 10 * 0.234 * 2.38**2 / d
     assert 0.5 * expected < mean_squared_jump(sampler) < 1.5 * expected
-    assert mean_squared_jump(pk.RWM) < 0.1 * expected
+    assert mean_squared_jump(pk.baselines.RWM) < 0.1 * expected

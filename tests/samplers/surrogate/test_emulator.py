@@ -184,7 +184,7 @@ def test_there_may_be_none(step):
     with pytest.raises(ValueError, match=r"group .learned"):
         find(result_of(Chain(9))["learned"].to_dataset())
     with pytest.raises(ValueError, match=r"of \[\"RWM\(\[a, .* only SurrogateMetropolis"):
-        find(sample(pk.RWM(model=step.model)))
+        find(sample(pk.baselines.RWM(model=step.model)))
     several = learned_dataset([[Chain(9), Chain(9)]])
     with pytest.raises(ValueError, match="several steps"):
         find(xr.DataTree.from_dict({"learned": several}))
